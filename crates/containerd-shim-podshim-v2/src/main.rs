@@ -1,0 +1,2 @@
+//! The shim binary.
+fn main() {}

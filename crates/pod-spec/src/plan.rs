@@ -1,0 +1,194 @@
+//! The plan as a value: what the annotations of one pod say once they are parsed and valid.
+//!
+//! Everything here holds by construction of the parser: names are unique, there is a main, entries are in
+//! start order. Nothing here reads annotations.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The plan of one pod (SEMANTICS §2, §11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Planned containers in the order of the list. Members of one parallel group stand side by side and
+    /// share an `entry`.
+    pub members: Vec<Member>,
+    /// What a container that the list does not name is (S8).
+    pub others: Others,
+    /// The pod's restart policy; the CRI does not carry it (F7, J1).
+    pub restart_policy: RestartPolicy,
+    /// The pod's whole grace budget, enforced on every member when given (T5).
+    pub grace: Option<Duration>,
+    /// How long a container may be held before that is a failure (U6); `None` = for ever.
+    pub gate_timeout: Option<Duration>,
+    /// What a SIGKILL without any stop before it means (K11).
+    pub zero_grace: ZeroGrace,
+    /// Whether callers see masked exit codes of sidecars (J2, J4).
+    pub exit_codes: ExitCodes,
+}
+
+/// One planned container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The container's name (`io.kubernetes.cri.container-name`).
+    pub name: String,
+    /// The short name used in `key.<alias>` (11.3), if the plan gives one.
+    pub alias: Option<String>,
+    /// What the container is to the pod.
+    pub role: Role,
+    /// Index of the plan's entry; members of `a+b=role` share it (I7). Start order is by entry, stop order
+    /// is its reverse. A main's entry has no meaning for order: mains start after the whole list (S2).
+    pub entry: usize,
+    /// When the next entry may start. Only sidecars have a choice; others carry `Gate::Running`.
+    pub gate: Gate,
+    /// TERM to KILL for this container alone, inside the pod's budget (T8).
+    pub grace: Option<Duration>,
+    /// The signal that stops this container, in addition to the usual ones (K7).
+    pub stop_signal: Option<Signal>,
+}
+
+/// What a container is to its pod (S1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Must exit 0 before later entries start.
+    Init,
+    /// Must open its gate before later entries start, lives until the mains are gone.
+    Sidecar,
+    /// The work itself: started together after the whole list.
+    Main,
+}
+
+/// What an unnamed container of a planned pod is (S8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// Never held, never refused, never counted.
+    Passthrough,
+    /// `*=main`: all others are mains (init and ephemeral containers of a kubelet excepted).
+    Mains,
+}
+
+/// The words of `pod.spec.restartPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// Containers are always restarted; the pod never completes.
+    #[default]
+    Always,
+    /// Complete when every main exited 0.
+    OnFailure,
+    /// Complete when every main exited.
+    Never,
+}
+
+/// `podshim.io/zero-grace` (K11).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZeroGrace {
+    /// Deliver the kill.
+    #[default]
+    Obey,
+    /// Treat the first such kill as an ordered stop of the pod.
+    Order,
+}
+
+/// `podshim.io/exit-codes` (J2, J4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExitCodes {
+    /// Sidecars that end within a stop or completion report 0.
+    #[default]
+    Masked,
+    /// Every container reports what it exited with.
+    Real,
+}
+
+/// When a sidecar lets the next entry start (U1, U2, U11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// The program has been exec'd (U1). The default.
+    Running,
+    /// At once (U11).
+    Skip,
+    /// At the first `timing.successes` successes in a row of a probe (U2).
+    Probe {
+        /// What is asked.
+        action: GateAction,
+        /// How often and how patiently.
+        timing: ProbeTiming,
+    },
+}
+
+/// What a gate's probe asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GateAction {
+    /// Run a command in the container, as its user; success is exit 0.
+    Exec(Vec<String>),
+    /// Connect to a port in the container's network namespace.
+    Tcp {
+        /// An address local to that namespace; 127.0.0.1 unless given.
+        host: IpAddr,
+        /// Port, 1 to 65535.
+        port: u16,
+    },
+}
+
+/// How a gate's probe is repeated. Written after the action: `;delay=0s;period=1s;timeout=1s;fail=30;ok=1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeTiming {
+    /// From the program's start to the first probe.
+    pub delay: Duration,
+    /// From one probe's start to the next one's; at least 100 ms.
+    pub period: Duration,
+    /// A probe that takes longer has failed.
+    pub timeout: Duration,
+    /// Failures in a row after which the sidecar is stopped and restarted (U4); at least 1.
+    pub failures: u32,
+    /// Successes in a row that open the gate; at least 1.
+    pub successes: u32,
+}
+
+impl Default for ProbeTiming {
+    fn default() -> Self {
+        Self {
+            delay: Duration::ZERO,
+            period: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
+            failures: 30,
+            successes: 1,
+        }
+    }
+}
+
+/// A signal number, 1 to 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Signal(u8);
+
+impl Signal {
+    /// SIGHUP, which many programs take as "reload".
+    pub const HUP: Self = Self(1);
+    /// SIGINT.
+    pub const INT: Self = Self(2);
+    /// SIGQUIT.
+    pub const QUIT: Self = Self(3);
+    /// SIGKILL.
+    pub const KILL: Self = Self(9);
+    /// SIGTERM.
+    pub const TERM: Self = Self(15);
+    /// SIGPWR, LXC's and systemd-nspawn's way to ask an init to stop.
+    pub const PWR: Self = Self(30);
+    /// SIGRTMIN+3, systemd's own "halt" (RTMIN of glibc is 34).
+    pub const RTMIN_PLUS_3: Self = Self(37);
+
+    /// A signal from its number; `None` outside 1..=64.
+    pub fn new(number: u32) -> Option<Self> {
+        u8::try_from(number).ok().filter(|n| (1..=64).contains(n)).map(Self)
+    }
+
+    /// The number the kernel knows.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+}
+
+impl Plan {
+    /// The member of that container name, with its index.
+    pub fn member(&self, name: &str) -> Option<(usize, &Member)> {
+        self.members.iter().enumerate().find(|(_, member)| member.name == name)
+    }
+}
