@@ -1,1 +1,46 @@
-//! pod-lifecycle
+//! The pod as a deterministic state machine.
+//!
+//! Owns every decision about a pod: who may start, who is held, who is restarted, who is signalled when, what
+//! callers see. Events go in, actions come out, time is an argument. It never does anything itself: no IO, no
+//! clock, no randomness, no threads; the same events at the same times give the same actions.
+//!
+//! The contract with the driver:
+//!
+//! ```text
+//! pod.handle(now, event);                       // total: every event is legal in every state
+//! while let Some(action) = pod.next_action() {  // drain fully before the next handle()
+//!     driver.execute(action);
+//! }
+//! pod.next_deadline();                          // call handle(deadline, Event::Tick) then, at the latest
+//! ```
+//!
+//! * `now` never goes backwards.
+//! * Each [`Action::Run`] is answered by exactly one [`Event::Done`] with its id.
+//! * [`Event::Exited`] of a process comes after the `Done` that announced the process, and exactly once.
+//! * Each [`Event::Request`] gets exactly one [`Action::Reply`]; `Wait` may take as long as the container.
+
+#![forbid(unsafe_code)]
+
+mod action;
+mod backoff;
+mod container;
+mod event;
+mod exec;
+mod kill;
+mod member;
+mod pod;
+mod requests;
+mod restart;
+mod shutdown;
+mod startup;
+mod time;
+
+pub use action::{Action, Check, Deleted, Notice, OpId, Operation, Reach, Refusal, RefusalKind, Reply, Tell};
+pub use container::{Status, View};
+pub use event::{
+    Caller, ContainerId, ContainerSpec, Event, ExecId, Exit, Failure, KubeletType, Outcome, PidNamespace,
+    Request, RequestId, Target, TaskKind,
+};
+pub use pod::Pod;
+pub use shutdown::FLOOR;
+pub use time::{PodTime, WallTime};

@@ -1,0 +1,259 @@
+//! What the pod wants done. Actions are data; the driver executes them in the order they come.
+
+use std::time::Duration;
+
+use pod_spec::{GateAction, Signal};
+
+use crate::event::{ContainerId, ExecId, Exit, RequestId, Target};
+
+/// Something to do, now and in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Start an operation; answer with [`crate::Event::Done`].
+    Run {
+        /// Its id.
+        op: OpId,
+        /// The container it is about.
+        container: ContainerId,
+        /// What to do.
+        operation: Operation,
+    },
+    /// Send a signal through the process's pidfd. A process that is already gone is no error: its exit is on
+    /// the way.
+    Signal {
+        /// The process.
+        target: Target,
+        /// The signal.
+        signal: Signal,
+        /// Init only, or every process of the container.
+        reach: Reach,
+    },
+    /// Answer a request. Sent exactly once for each.
+    Reply {
+        /// The request.
+        request: RequestId,
+        /// The answer.
+        result: Result<Reply, Refusal>,
+    },
+    /// Publish an event to containerd. Order is meaning.
+    Publish(Notice),
+    /// Write a line to the container's own log.
+    Tell {
+        /// Whose log.
+        container: ContainerId,
+        /// Without prefix and line end.
+        line: String,
+        /// Where else it goes.
+        to: Tell,
+    },
+    /// The container's exit is final: close our ends of its output, so that readers see the end. `real` is
+    /// what the process exited with, `shown` what callers are told (J2); keep both.
+    Finish {
+        /// The container.
+        container: ContainerId,
+        /// What callers see.
+        shown: Exit,
+        /// What it was.
+        real: Exit,
+    },
+    /// A line for the shim's own log.
+    Warn(String),
+    /// A decision worth a line in the shim's own log at info level.
+    Note(String),
+}
+
+/// The id of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u64);
+
+/// An operation that takes time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// First create of a container: stdio, rootfs mounts, `runtime create`. On failure all of it is undone.
+    Create,
+    /// Create of an init that has completed already (I4): its stdio is opened, nothing is mounted or run.
+    CreateSpent,
+    /// `runtime start`.
+    Start,
+    /// In-place restart (R6): `runtime delete`, then `runtime create` in the same bundle with stdio and rootfs
+    /// kept, limits applied again.
+    Recreate,
+    /// End every process left in the container's cgroup, bounded in time.
+    KillRemaining,
+    /// The final delete: `runtime delete`, stdio closed, rootfs unmounted.
+    Remove,
+    /// `runtime pause`.
+    Pause,
+    /// `runtime resume`.
+    Resume,
+    /// Start a registered exec.
+    StartExec(ExecId),
+    /// Forget an exec.
+    RemoveExec(ExecId),
+    /// Ask once whether a gate may open. `Outcome::Ok` = yes.
+    Check(Check),
+}
+
+/// One question to a container whose gate is closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Has the program been exec'd (U1)? Waits for it up to the given time.
+    Executed {
+        /// Longest wait.
+        timeout: Duration,
+    },
+    /// A probe of U2.
+    Probe {
+        /// What to ask.
+        action: GateAction,
+        /// Longer is a failure.
+        timeout: Duration,
+    },
+}
+
+/// How far a signal goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The target process.
+    Process,
+    /// Every process of the container (`all=true`).
+    All,
+}
+
+/// Where a line goes besides the container's stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tell {
+    /// Nowhere else.
+    Log,
+    /// Into the termination message too, so that `kubectl describe` shows it (J9).
+    LogAndTerminationMessage,
+}
+
+/// A positive answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Done.
+    Ok,
+    /// Created or started; the process.
+    Pid(u32),
+    /// Waited for; the shown exit.
+    Exit(Exit),
+    /// Deleted; what there was.
+    Deleted(Deleted),
+}
+
+/// What a deleted container or exec was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// Its last pid.
+    pub pid: u32,
+    /// Its shown exit.
+    pub exit: Exit,
+}
+
+/// A refusal, told in words a user can act on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// How the caller should take it.
+    pub kind: RefusalKind,
+    /// Names the container and the reason.
+    pub message: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::NotFound, message)
+    }
+    pub(crate) fn precondition(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::FailedPrecondition, message)
+    }
+}
+
+/// The kinds of refusal containerd tells apart (CONTRACT §9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// No such container or exec, or its process has finished.
+    NotFound,
+    /// The id is taken.
+    AlreadyExists,
+    /// Not in this state.
+    FailedPrecondition,
+    /// The request itself is wrong.
+    InvalidArgument,
+    /// Not served.
+    Unimplemented,
+    /// Something failed underneath.
+    Internal,
+    /// It took too long.
+    DeadlineExceeded,
+}
+
+/// An event for containerd (CONTRACT §6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// TaskCreate.
+    Created {
+        /// The container.
+        container: ContainerId,
+        /// Its init.
+        pid: u32,
+    },
+    /// TaskStart.
+    Started {
+        /// The container.
+        container: ContainerId,
+        /// Its init.
+        pid: u32,
+    },
+    /// TaskExecAdded.
+    ExecAdded {
+        /// The container.
+        container: ContainerId,
+        /// The exec.
+        exec: ExecId,
+    },
+    /// TaskExecStarted.
+    ExecStarted {
+        /// The container.
+        container: ContainerId,
+        /// The exec.
+        exec: ExecId,
+        /// Its process.
+        pid: u32,
+    },
+    /// TaskExit, once per process; a container's own is the last of its container.
+    Exited {
+        /// Whose.
+        target: Target,
+        /// The pid it had.
+        pid: u32,
+        /// As shown to callers.
+        exit: Exit,
+    },
+    /// TaskDelete.
+    Deleted {
+        /// The container.
+        container: ContainerId,
+        /// What it was.
+        deleted: Deleted,
+    },
+    /// TaskOOM.
+    OutOfMemory {
+        /// The container.
+        container: ContainerId,
+    },
+    /// TaskPaused.
+    Paused {
+        /// The container.
+        container: ContainerId,
+    },
+    /// TaskResumed.
+    Resumed {
+        /// The container.
+        container: ContainerId,
+    },
+}

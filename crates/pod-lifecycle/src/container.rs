@@ -1,0 +1,289 @@
+//! One container: its phase, what is known of its end, and what callers see of it.
+//!
+//! Owns the phase enum and its projection to containerd's statuses. Decides nothing about order: that is
+//! `startup`, `shutdown` and `restart`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pod_spec::Signal;
+
+use crate::action::{OpId, Reach};
+use crate::backoff::Backoff;
+use crate::event::{ContainerId, ContainerSpec, ExecId, Exit, RequestId};
+use crate::exec::Exec;
+use crate::startup::GateProbe;
+use crate::time::PodTime;
+
+/// A container the shim has been asked to create and not yet to forget.
+#[derive(Clone, Debug)]
+pub(crate) struct Container {
+    pub(crate) id: ContainerId,
+    pub(crate) spec: ContainerSpec,
+    pub(crate) part: Part,
+    pub(crate) phase: Phase,
+    /// The last process it had; 0 before the first.
+    pub(crate) pid: u32,
+    pub(crate) freezer: Freezer,
+    pub(crate) execs: BTreeMap<ExecId, Exec>,
+    pub(crate) waiters: Vec<RequestId>,
+    pub(crate) stop: StopProgress,
+    pub(crate) backoff: Backoff,
+    /// The gate's probe while the program runs and the gate is closed.
+    pub(crate) probe: Option<GateProbe>,
+    /// Whether its program has ever been exec'd: a container that never ran holds nobody back (T4).
+    pub(crate) program: Program,
+}
+
+/// What a container is to its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The pause container.
+    Sandbox,
+    /// Not in the plan (S8).
+    Passthrough,
+    /// In the plan: an index into the member table.
+    Member(usize),
+}
+
+/// Whether the program has been started once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    NeverRan,
+    HasRun,
+}
+
+/// The cgroup freezer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freezer {
+    Thawed,
+    /// A caller's pause or resume is under way.
+    Changing(OpId, RequestId, FreezerChange),
+    Paused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FreezerChange {
+    Pause,
+    Resume,
+}
+
+/// Where a container is in its life.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    /// The first create is under way. `spent` carries the exit of a completed init that is created again: it
+    /// gets its stdio and no process (I4).
+    Creating { op: OpId, request: RequestId, spent: Option<Exit> },
+    /// The runtime's init waits; the caller has not said Start.
+    Created,
+    /// I4: a completed init created again; it has no process and will not run.
+    Spent { exit: Exit },
+    /// The caller said Start and was answered; the program waits for its gate (U7). An in-place restart passes
+    /// through here too, as its gate is decided by the same rules.
+    Held(Hold),
+    /// `runtime start` is under way. `announce`: Start requests still to be answered; none after a hold or an
+    /// in-place restart. An exit seen meanwhile is parked so that TaskStart comes first.
+    Starting { op: OpId, announce: Vec<RequestId>, early_exit: Option<Exit> },
+    /// The program runs.
+    Running { since: PodTime },
+    /// It is being ended without ever having run (again): the runtime's init has been killed and its exit is
+    /// awaited; `code` is what will be reported.
+    Ending { code: u32 },
+    /// The init is gone; its execs' exits and the cgroup's leftovers come first (CONTRACT §6).
+    Draining { exit: Exit, was: Was, op: Option<OpId> },
+    /// Waiting for the next restart (R4). Shown as RUNNING (F11).
+    BackingOff { last: Exit, until: PodTime },
+    /// R6 is under way.
+    Recreating { op: OpId, last: Exit },
+    /// I5: a completed init whose caller must not see it yet.
+    Hidden { exit: Exit },
+    /// Final; `exit` is what callers see.
+    Stopped { exit: Exit },
+    /// The final delete is under way, for all these requests.
+    Removing { op: OpId, requests: Vec<RequestId>, exit: Exit },
+}
+
+/// A hold (U7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) since: PodTime,
+    pub(crate) line: HoldLine,
+}
+
+/// The one line about a hold in the container's own log (U7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HoldLine {
+    Due,
+    Written,
+}
+
+/// What the init was doing when it exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Was {
+    Created,
+    Held,
+    Ending { code: u32 },
+    Running { ran: Duration },
+}
+
+/// How far the end of a container has come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StopProgress {
+    /// How a caller asked for it, if one did.
+    pub(crate) asked: Option<Ask>,
+    /// K7: a stop signal that waits for the sidecar's turn.
+    pub(crate) held_signal: Option<(Signal, Reach)>,
+    /// When a stop signal was delivered.
+    pub(crate) term_at: Option<PodTime>,
+    /// When SIGKILL is due (T7, T8).
+    pub(crate) kill_at: Option<PodTime>,
+    /// SIGKILL has been sent to this incarnation.
+    pub(crate) killed: bool,
+    /// What the next exit means.
+    pub(crate) intent: Intent,
+    /// K11: a caller's kill that was obeyed; its code is shown as it is (J4).
+    pub(crate) obeyed: bool,
+}
+
+/// How a caller asked for a container's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Signal,
+    Kill,
+}
+
+/// What the next exit of a container means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Intent {
+    /// Nobody asked for it.
+    #[default]
+    Live,
+    /// We ended it to start it again (U4, I7).
+    Restart,
+    /// It is final.
+    End,
+}
+
+impl StopProgress {
+    /// A new process has not been signalled yet; what callers asked for stays asked (T3).
+    pub(crate) fn new_incarnation(&mut self) {
+        self.term_at = None;
+        self.kill_at = None;
+        self.killed = false;
+        if self.intent == Intent::Restart {
+            self.intent = Intent::Live;
+        }
+    }
+
+    /// Makes SIGKILL due at that time, or earlier if it already was.
+    pub(crate) fn kill_by(&mut self, at: PodTime) {
+        self.kill_at = Some(self.kill_at.map_or(at, |due| due.min(at)));
+    }
+}
+
+impl Container {
+    pub(crate) fn new(id: ContainerId, spec: ContainerSpec, part: Part, phase: Phase) -> Self {
+        Self {
+            id,
+            spec,
+            part,
+            phase,
+            pid: 0,
+            freezer: Freezer::Thawed,
+            execs: BTreeMap::new(),
+            waiters: Vec::new(),
+            stop: StopProgress::default(),
+            backoff: Backoff::default(),
+            probe: None,
+            program: Program::NeverRan,
+        }
+    }
+
+    pub(crate) fn member(&self) -> Option<usize> {
+        match self.part {
+            Part::Member(index) => Some(index),
+            Part::Sandbox | Part::Passthrough => None,
+        }
+    }
+
+    /// Whether there is a process of its own to signal.
+    pub(crate) fn has_process(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Created
+                | Phase::Held(_)
+                | Phase::Starting { .. }
+                | Phase::Running { .. }
+                | Phase::Ending { .. }
+        )
+    }
+
+    /// Whether its program has been started and its end is not final: what others must wait for. Containers
+    /// that never ran do not count (T4), nor do completed ones.
+    pub(crate) fn is_alive(&self) -> bool {
+        match self.phase {
+            Phase::Starting { .. } | Phase::Running { .. } => true,
+            Phase::Held(_) | Phase::Draining { .. } | Phase::BackingOff { .. } | Phase::Recreating { .. } => {
+                self.program == Program::HasRun
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether nothing of it is left to end: never created, or its exit is shown.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self.phase, Phase::Stopped { .. } | Phase::Removing { .. })
+    }
+
+    /// What callers see (F11: whatever is not final and has been started is RUNNING). `anchor` stands in for
+    /// the pid of a container that has no process of its own at the moment (F13).
+    pub(crate) fn view(&self, anchor: Option<u32>) -> Option<View> {
+        let running = match self.freezer {
+            Freezer::Paused => Status::Paused,
+            Freezer::Thawed | Freezer::Changing(..) => Status::Running,
+        };
+        let stand_in = anchor.unwrap_or(self.pid);
+        let (status, pid, exit) = match &self.phase {
+            Phase::Creating { .. } => return None,
+            Phase::Created => (Status::Created, self.pid, None),
+            Phase::Spent { .. } => (Status::Created, stand_in, None),
+            Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } | Phase::Ending { .. } => {
+                (running, self.pid, None)
+            }
+            Phase::Draining { .. }
+            | Phase::BackingOff { .. }
+            | Phase::Recreating { .. }
+            | Phase::Hidden { .. } => (Status::Running, stand_in, None),
+            Phase::Stopped { exit } | Phase::Removing { exit, .. } => {
+                (Status::Stopped, self.pid, Some(*exit))
+            }
+        };
+        Some(View { status, pid, exit, has_process: self.has_process() })
+    }
+}
+
+/// What callers see of a container or exec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The status.
+    pub status: Status,
+    /// Never 0 or a dead pid for a live container of a pod with a pause container (F13).
+    pub pid: u32,
+    /// The shown exit of a stopped one.
+    pub exit: Option<Exit>,
+    /// Whether `pid` is a process of its own, rather than a stand-in or a thing of the past.
+    pub has_process: bool,
+}
+
+/// containerd's task statuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Created, not started.
+    Created,
+    /// Started.
+    Running,
+    /// Frozen.
+    Paused,
+    /// Exited.
+    Stopped,
+}

@@ -1,0 +1,266 @@
+//! The signal table: what Kill(container, signal) means (K-rules).
+//!
+//! Owns the decision between delivering, holding and ending. When a held signal's turn comes is `shutdown`'s
+//! business. Each branch answers the request at once: a caller's grace runs from the answer (CONTRACT §3).
+
+use std::time::Duration;
+
+use pod_spec::{Role, Signal};
+
+use crate::action::{Action, Operation, Reach, Refusal, Reply};
+use crate::container::{Ask, Container, Freezer, Intent, Part, Phase, Program};
+use crate::event::{Caller, ContainerId, Exit, RequestId, Target};
+use crate::exec::ExecPhase;
+use crate::pod::Pod;
+use crate::restart::code_of_signal;
+use crate::shutdown::{SandboxEnd, StopCause};
+
+/// K9, K10: what a sidecar gets between its stop signal and a caller's SIGKILL. crictl gives up 2 s after its
+/// kill (F5).
+const KILL_AFTER_TERM: Duration = Duration::from_millis(1500);
+
+/// What a signal means for a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Stop,
+    Kill,
+    /// Anything the program should just get: reload, window size, user signals.
+    Other,
+}
+
+impl Pod {
+    /// K1: execs get every signal at once.
+    pub(crate) fn kill_exec(&mut self, request: RequestId, target: Target, signal: Signal) {
+        let Some(id) = target.exec.clone() else { return };
+        let Some(exec) = self.exec_mut(&target.container, &id) else {
+            return self.reply_exec_not_found(request, &target.container, &id);
+        };
+        match exec.phase {
+            ExecPhase::Running => {
+                self.act(Action::Signal { target, signal, reach: Reach::Process });
+                self.reply(request, Ok(Reply::Ok));
+            }
+            ExecPhase::Added | ExecPhase::Starting { .. } => {
+                self.reply(request, Err(Refusal::precondition(format!("{target} is not started"))));
+            }
+            ExecPhase::Stopped { .. } | ExecPhase::Removing { .. } => self.reply_finished(request, &target),
+        }
+    }
+
+    pub(crate) fn kill(&mut self, request: RequestId, id: ContainerId, signal: Signal, reach: Reach) {
+        let Some(container) = self.containers.get(&id) else {
+            return self.reply_not_found(request, &id);
+        };
+        match container.phase {
+            Phase::Creating { .. } => {
+                let text = format!("cannot signal container {id}: it is being created");
+                return self.reply(request, Err(Refusal::precondition(text)));
+            }
+            // CONTRACT §9: NotFound tells WithProcessKill that Wait has the answer.
+            Phase::Stopped { .. } | Phase::Removing { .. } | Phase::Draining { .. }
+                if !(container.is_alive() && self.restarts(container)) =>
+            {
+                return self.reply_finished(request, &Target::init(id));
+            }
+            _ => {}
+        }
+        let meaning = self.meaning(container, signal);
+        let result = match (container.part, meaning) {
+            (Part::Sandbox, Meaning::Stop | Meaning::Kill) if self.plan.is_some() => {
+                self.begin_stop(StopCause::Sandbox(SandboxEnd::Killed(signal)));
+                Ok(Reply::Ok)
+            }
+            (Part::Sandbox | Part::Passthrough, _) => {
+                self.act(Action::Signal { target: Target::init(id), signal, reach });
+                Ok(Reply::Ok)
+            }
+            (Part::Member(_), meaning) => self.kill_member(&id, signal, reach, meaning),
+        };
+        self.reply(request, result);
+    }
+
+    /// K7: what a stop signal is.
+    fn meaning(&self, container: &Container, signal: Signal) -> Meaning {
+        let named = container.member().and_then(|index| self.members[index].member.stop_signal);
+        match signal {
+            Signal::KILL => Meaning::Kill,
+            signal if named == Some(signal) => Meaning::Stop,
+            Signal::HUP => Meaning::Other,
+            // CRI sends the image's STOPSIGNAL, whatever it is, and nothing else.
+            _ if container.spec.caller == Caller::Cri => Meaning::Stop,
+            Signal::TERM | Signal::INT | Signal::QUIT | Signal::PWR | Signal::RTMIN_PLUS_3 => Meaning::Stop,
+            _ => Meaning::Other,
+        }
+    }
+
+    fn kill_member(
+        &mut self,
+        id: &ContainerId,
+        signal: Signal,
+        reach: Reach,
+        meaning: Meaning,
+    ) -> Result<Reply, Refusal> {
+        let stop_was_asked = self.stop_was_asked();
+        let ask = match meaning {
+            Meaning::Kill => Ask::Kill,
+            Meaning::Stop => Ask::Signal,
+            Meaning::Other => return self.pass_on(id, signal, reach),
+        };
+        let Some(container) = self.containers.get_mut(id) else { return Ok(Reply::Ok) };
+        container.stop.asked = Some(match container.stop.asked {
+            Some(Ask::Signal) => Ask::Signal,
+            _ => ask,
+        });
+        let code = code_of_signal(signal.number());
+        let never_ran = container.program == Program::NeverRan;
+        match &mut container.phase {
+            // K4.
+            Phase::Hidden { exit } | Phase::Spent { exit } => {
+                let exit = *exit;
+                self.finish(id, exit);
+            }
+            // Trap 21: a created container must die, else its sandbox cannot.
+            Phase::Created => {
+                container.stop.intent = Intent::End;
+                self.act(Action::Signal { target: Target::init(id.clone()), signal, reach });
+            }
+            // K3.
+            Phase::Held(_) if never_ran => self.end_without_running(id, code, None),
+            Phase::BackingOff { last, .. } if never_ran => {
+                let at = last.at;
+                self.finish(id, Exit { code, at });
+            }
+            Phase::Recreating { last, .. } if never_ran => {
+                last.code = code;
+                container.stop.intent = Intent::End;
+            }
+            Phase::Ending { .. } | Phase::Draining { .. } => container.stop.intent = Intent::End,
+            _ => match (self.role_of(id), meaning) {
+                (Some(Role::Sidecar), Meaning::Kill) if self.stop.is_none() && !stop_was_asked => {
+                    self.obey(id)
+                }
+                (Some(Role::Sidecar), Meaning::Kill) => self.hurry(id),
+                (Some(Role::Sidecar), _) => self.hold_signal(id, signal, reach),
+                (_, Meaning::Kill) => self.kill_now(id, reach),
+                _ => self.deliver_stop(id, Some((signal, reach))),
+            },
+        }
+        Ok(Reply::Ok)
+    }
+
+    /// K6, and K5 for signals that stop nothing.
+    fn pass_on(&mut self, id: &ContainerId, signal: Signal, reach: Reach) -> Result<Reply, Refusal> {
+        let Some(container) = self.containers.get(id) else { return Ok(Reply::Ok) };
+        let refusal = match container.phase {
+            Phase::Created | Phase::Starting { .. } | Phase::Running { .. } => {
+                self.act(Action::Signal { target: Target::init(id.clone()), signal, reach });
+                return Ok(Reply::Ok);
+            }
+            // K3: SIGHUP would kill the runtime's init.
+            Phase::Held(_) => "held",
+            Phase::Hidden { .. } | Phase::Spent { .. } => "completed",
+            Phase::Ending { .. } => "being stopped",
+            _ => "restarting",
+        };
+        Err(Refusal::precondition(format!(
+            "cannot send signal {} to container {id}: it is {refusal}",
+            signal.number()
+        )))
+    }
+
+    /// K7, K8, K15: kept until the sidecar's turn, which may be now; the first one counts.
+    fn hold_signal(&mut self, id: &ContainerId, signal: Signal, reach: Reach) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        if container.stop.term_at.is_none() || container.stop.intent == Intent::Restart {
+            container.stop.held_signal.get_or_insert((signal, reach));
+        }
+        self.changed();
+    }
+
+    /// K11, `zero-grace=obey`: the container is final, its code is shown as it is.
+    fn obey(&mut self, id: &ContainerId) {
+        if let Some(container) = self.containers.get_mut(id) {
+            container.stop.obeyed = true;
+        }
+        self.kill_now(id, Reach::All);
+    }
+
+    /// K9, K10, T7: the stop signal at once if it is still due, SIGKILL 1.5 s after it.
+    fn hurry(&mut self, id: &ContainerId) {
+        let now = self.now;
+        let Some(container) = self.containers.get(id) else { return };
+        if container.stop.term_at.is_none() {
+            self.deliver_stop(id, None);
+        }
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.stop.intent = Intent::End;
+        let term_at = container.stop.term_at.unwrap_or(now);
+        container.stop.kill_by(term_at + KILL_AFTER_TERM);
+        self.changed();
+    }
+
+    /// Delivers a stop signal: the given one, the one held back, or the container's own. The container's next
+    /// exit is final, unless it is ended to be started again.
+    pub(crate) fn deliver_stop(&mut self, id: &ContainerId, given: Option<(Signal, Reach)>) {
+        let now = self.now;
+        let Some(container) = self.containers.get_mut(id) else { return };
+        let member = container.member().map(|index| &self.members[index].member);
+        let own = member.and_then(|member| member.stop_signal).unwrap_or(Signal::TERM);
+        let (signal, reach) = given.or(container.stop.held_signal.take()).unwrap_or((own, Reach::Process));
+        container.stop.term_at.get_or_insert(now);
+        if container.stop.intent == Intent::Live {
+            container.stop.intent = Intent::End;
+        }
+        // T8: inside the budget, never beyond it.
+        if let Some(grace) = member.and_then(|member| member.grace) {
+            container.stop.kill_by(now + grace);
+        }
+        if container.has_process() {
+            self.act(Action::Signal { target: Target::init(id.clone()), signal, reach });
+        }
+        self.changed();
+    }
+
+    /// SIGKILL, which a frozen container acts on only when it is thawed (K17).
+    pub(crate) fn kill_now(&mut self, id: &ContainerId, reach: Reach) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.stop.intent = Intent::End;
+        container.stop.killed = true;
+        let code = code_of_signal(Signal::KILL.number());
+        match &mut container.phase {
+            Phase::BackingOff { last, .. } => {
+                let at = last.at;
+                return self.finish(id, Exit { code, at });
+            }
+            Phase::Recreating { last, .. } => last.code = code,
+            _ => {}
+        }
+        if container.has_process() {
+            let target = Target::init(id.clone());
+            self.act(Action::Signal { target, signal: Signal::KILL, reach });
+            self.thaw(id);
+        }
+        self.changed();
+    }
+
+    pub(crate) fn thaw(&mut self, id: &ContainerId) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        if container.freezer == Freezer::Paused {
+            container.freezer = Freezer::Thawed;
+            self.run(id, Operation::Resume);
+        }
+    }
+
+    /// Whether a caller has asked for a graceful end of any member in this round (K11's "no stop ever asked").
+    pub(crate) fn stop_was_asked(&self) -> bool {
+        self.planned().any(|(_, container)| container.stop.asked == Some(Ask::Signal))
+    }
+
+    pub(crate) fn role_of(&self, id: &ContainerId) -> Option<Role> {
+        self.containers.get(id).and_then(|container| self.role(container))
+    }
+
+    fn reply_finished(&mut self, request: RequestId, target: &Target) {
+        self.reply(request, Err(Refusal::not_found(format!("{target}: process already finished"))));
+    }
+}

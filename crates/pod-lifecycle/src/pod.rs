@@ -1,0 +1,303 @@
+//! The pod value: its tables, the single entry point `handle`, and the rules applied after every event.
+//!
+//! Handlers of single events change the tables and never look ahead; `settle` then applies the level-triggered
+//! rules (who may start, whose turn has come, what is due, what is complete) until nothing changes. So a rule
+//! holds whatever the order of events was.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use pod_spec::{ExitCodes, Others, Plan, RestartPolicy};
+
+use crate::action::{Action, OpId, Operation, Refusal, Reply};
+use crate::container::{Container, Freezer, Part, Phase, View};
+use crate::event::{ContainerId, ContainerSpec, Event, Exit, Outcome, Request, RequestId, Target, TaskKind};
+use crate::member::{MemberState, unnamed_main};
+use crate::shutdown::Stop;
+use crate::startup::PodFailure;
+use crate::time::PodTime;
+
+/// A pod.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    pub(crate) plan: Option<Plan>,
+    pub(crate) members: Vec<MemberState>,
+    pub(crate) containers: BTreeMap<ContainerId, Container>,
+    pub(crate) sandbox: Option<ContainerId>,
+    /// The stop under way, if one is.
+    pub(crate) stop: Option<Stop>,
+    /// K16: the pause process is gone, its namespaces with it.
+    pub(crate) sandbox_gone: bool,
+    /// I2: why nothing will start any more.
+    pub(crate) failure: Option<PodFailure>,
+    pub(crate) now: PodTime,
+    actions: VecDeque<Action>,
+    next_op: u64,
+    /// Counts changes, so that `settle` knows when the rules have nothing more to say.
+    changes: u64,
+}
+
+impl Default for Pod {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pod {
+    /// A pod nobody has created a container in.
+    pub fn new() -> Self {
+        Self {
+            plan: None,
+            members: Vec::new(),
+            containers: BTreeMap::new(),
+            sandbox: None,
+            stop: None,
+            sandbox_gone: false,
+            failure: None,
+            now: PodTime::ZERO,
+            actions: VecDeque::new(),
+            next_op: 0,
+            changes: 0,
+        }
+    }
+
+    /// Takes one event. Total: a request that cannot be served is answered with a refusal.
+    pub fn handle(&mut self, now: PodTime, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Request { id, request } => self.request(id, request),
+            Event::Done { op, outcome, at } => self.done(op, outcome, Exit { code: 0, at }),
+            Event::Exited { target: Target { container, exec: None }, exit } => self.exited(container, exit),
+            Event::Exited { target: Target { container, exec: Some(exec) }, exit } => {
+                self.exec_exited(container, exec, exit);
+            }
+            Event::OutOfMemory { container } => self.out_of_memory(container),
+            Event::StopPod { grace } => self.stop_pod(grace),
+            Event::Tick => {}
+        }
+        self.settle();
+    }
+
+    /// The next thing to do; call until `None` after each [`Pod::handle`].
+    #[must_use]
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to call `handle` again at the latest; `None` when nothing is pending. May change with every
+    /// `handle`.
+    pub fn next_deadline(&self) -> Option<PodTime> {
+        self.containers
+            .values()
+            .flat_map(|container| self.container_deadlines(container))
+            .chain(self.stop_deadlines())
+            .flatten()
+            .min()
+    }
+
+    /// What callers see of a container or exec.
+    ///
+    /// # Errors
+    /// NotFound for what does not exist or is still being created.
+    pub fn view(&self, target: &Target) -> Result<View, Refusal> {
+        let view = self.containers.get(&target.container).and_then(|container| match &target.exec {
+            None => container.view(self.anchor_pid()),
+            Some(exec) => container.execs.get(exec).map(|exec| exec.view()),
+        });
+        view.ok_or_else(|| Refusal::not_found(format!("{target} not found")))
+    }
+
+    /// The containers that exist, being created included.
+    pub fn containers(&self) -> impl Iterator<Item = &ContainerId> {
+        self.containers.keys()
+    }
+
+    /// Whether the shim has nothing left to serve.
+    pub fn is_empty(&self) -> bool {
+        self.containers.is_empty()
+    }
+
+    /// Whether the pod's plan (or its having none) is settled, so that later containers cannot change it.
+    pub fn plan_is_settled(&self) -> bool {
+        self.plan.is_some() || self.sandbox.is_some()
+    }
+
+    /// Why a container is held, in words for people; `None` when it is not.
+    pub fn hold_reason(&self, id: &ContainerId) -> Option<String> {
+        let container = self.containers.get(id)?;
+        matches!(container.phase, Phase::Held(_)).then(|| self.blocker(container))?
+    }
+
+    fn request(&mut self, id: RequestId, request: Request) {
+        match request {
+            Request::Create { container, spec } => self.create(id, container, *spec),
+            Request::Exec { container, exec } => self.add_exec(id, container, exec),
+            Request::Start(Target { container, exec: None }) => self.start(id, container),
+            Request::Start(Target { container, exec: Some(exec) }) => self.start_exec(id, container, exec),
+            Request::Kill { target: Target { container, exec: None }, signal, reach } => {
+                self.kill(id, container, signal, reach);
+            }
+            Request::Kill { target, signal, .. } => self.kill_exec(id, target, signal),
+            Request::Wait(target) => self.wait(id, target),
+            Request::Delete(Target { container, exec: None }) => self.delete(id, container),
+            Request::Delete(Target { container, exec: Some(exec) }) => self.delete_exec(id, container, exec),
+            Request::Pause(container) => self.pause(id, container),
+            Request::Resume(container) => self.resume(id, container),
+        }
+    }
+
+    /// Finds whose operation has ended. An id that nobody waits for belongs to something that was overtaken
+    /// (a gate's probe after its gate was closed): nothing to do.
+    fn done(&mut self, op: OpId, outcome: Outcome, ended: Exit) {
+        let Some(id) = self.containers.values().find(|c| c.waits_for(op)).map(|c| c.id.clone()) else {
+            return;
+        };
+        let Some(container) = self.containers.get(&id) else { return };
+        if let Some(exec) = container.exec_waiting_for(op) {
+            return match container.execs[&exec].phase {
+                crate::exec::ExecPhase::Starting { .. } => self.exec_started(id, exec, outcome),
+                _ => self.exec_removed(id, exec),
+            };
+        }
+        if let Freezer::Changing(waiting, request, change) = container.freezer
+            && waiting == op
+        {
+            return self.freezer_changed(id, request, change, outcome);
+        }
+        match &container.phase {
+            Phase::Creating { op: waiting, .. } if *waiting == op => self.created(id, outcome),
+            Phase::Starting { op: waiting, .. } if *waiting == op => self.started(id, outcome),
+            Phase::Recreating { op: waiting, .. } if *waiting == op => self.recreated(id, outcome, ended),
+            Phase::Removing { op: waiting, .. } if *waiting == op => self.removed(id, outcome),
+            Phase::Draining { op: Some(waiting), .. } if *waiting == op => self.leftovers_killed(id, outcome),
+            _ => self.checked(id, outcome),
+        }
+    }
+
+    /// Applies the rules until nothing changes.
+    fn settle(&mut self) {
+        loop {
+            let before = self.changes;
+            self.detect_callers_stop();
+            self.apply_stop();
+            self.take_turns();
+            self.end_restarts();
+            self.apply_container_timers();
+            self.release();
+            self.detect_completion();
+            self.finish_stop();
+            if self.changes == before {
+                return;
+            }
+        }
+    }
+
+    /// Queues an action. Every change of the tables that a rule makes comes with one, or with `changed`.
+    pub(crate) fn act(&mut self, action: Action) {
+        self.changed();
+        self.actions.push_back(action);
+    }
+
+    pub(crate) fn changed(&mut self) {
+        self.changes += 1;
+    }
+
+    pub(crate) fn reply(&mut self, request: RequestId, result: Result<Reply, Refusal>) {
+        self.act(Action::Reply { request, result });
+    }
+
+    pub(crate) fn next_op(&mut self) -> OpId {
+        self.next_op += 1;
+        OpId(self.next_op)
+    }
+
+    /// Starts an operation on a container.
+    pub(crate) fn run(&mut self, id: &ContainerId, operation: Operation) -> OpId {
+        let op = self.next_op();
+        self.act(Action::Run { op, container: id.clone(), operation });
+        op
+    }
+
+    /// Something the driver's contract rules out: told, never acted on.
+    pub(crate) fn impossible(&mut self, what: String) {
+        self.act(Action::Warn(format!("ignored, as it cannot be: {what}")));
+    }
+
+    /// The pause pid, or in a pod without one any live process of it: stands in for a container that has no
+    /// process at the moment (F13). Never the shim's own.
+    pub(crate) fn anchor_pid(&self) -> Option<u32> {
+        let sandbox = self.sandbox.as_ref().and_then(|id| self.containers.get(id));
+        sandbox
+            .filter(|c| c.has_process())
+            .or_else(|| self.containers.values().find(|c| c.has_process()))
+            .map(|c| c.pid)
+    }
+
+    pub(crate) fn policy(&self) -> RestartPolicy {
+        self.plan.as_ref().map(|plan| plan.restart_policy).unwrap_or_default()
+    }
+
+    pub(crate) fn masks_exit_codes(&self) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.exit_codes == ExitCodes::Masked)
+    }
+
+    /// Takes the pod's plan from the first container that may say it: the sandbox's word is final, also when
+    /// it is silent; without a sandbox (ctr) the first container with a plan decides (11.4).
+    pub(crate) fn learn_plan(&mut self, spec: &ContainerSpec) {
+        if self.plan_is_settled() {
+            if spec.plan.is_some() && spec.plan != self.plan {
+                self.act(Action::Warn(format!(
+                    "container {:?} declares another plan than its pod; the pod's counts",
+                    spec.name
+                )));
+            }
+            return;
+        }
+        if let Some(plan) = &spec.plan {
+            self.members = plan.members.iter().cloned().map(MemberState::new).collect();
+            self.plan = Some(plan.clone());
+        }
+    }
+
+    /// What a new container is to the pod (S1, S8).
+    pub(crate) fn part_of(&mut self, spec: &ContainerSpec) -> Part {
+        use crate::event::KubeletType::{Ephemeral, Init};
+        if spec.kind == TaskKind::Sandbox {
+            return Part::Sandbox;
+        }
+        let Some(plan) = &self.plan else { return Part::Passthrough };
+        if let Some(index) = self.members.iter().position(|state| state.member.name == spec.name) {
+            return Part::Member(index);
+        }
+        // S8: a kubelet's own init containers and debug containers are never mains by wildcard.
+        match (plan.others, spec.kubelet_type) {
+            (Others::Passthrough, _) | (Others::Mains, Some(Init | Ephemeral)) => Part::Passthrough,
+            (Others::Mains, _) => {
+                self.members.push(MemberState::new(unnamed_main(&spec.name)));
+                Part::Member(self.members.len() - 1)
+            }
+        }
+    }
+}
+
+impl Container {
+    fn waits_for(&self, op: OpId) -> bool {
+        let phase = match &self.phase {
+            Phase::Creating { op, .. }
+            | Phase::Starting { op, .. }
+            | Phase::Recreating { op, .. }
+            | Phase::Removing { op, .. } => Some(*op),
+            Phase::Draining { op, .. } => *op,
+            _ => None,
+        };
+        phase == Some(op)
+            || matches!(self.freezer, Freezer::Changing(waiting, ..) if waiting == op)
+            || self.probe.as_ref().is_some_and(|probe| probe.waits_for(op))
+            || self.exec_waiting_for(op).is_some()
+    }
+
+    fn exec_waiting_for(&self, op: OpId) -> Option<crate::event::ExecId> {
+        use crate::exec::ExecPhase::{Removing, Starting};
+        let waits = |phase: &_| matches!(phase, Starting { op: waiting, .. } | Removing { op: waiting, .. } if *waiting == op);
+        self.execs.iter().find(|(_, exec)| waits(&exec.phase)).map(|(id, _)| id.clone())
+    }
+}

@@ -1,0 +1,345 @@
+//! Create, Start, Wait, Delete, Pause, Resume, and the completions of what they began.
+//!
+//! Owns the order of replies and events around them (CONTRACT §6: TaskStart is queued before Start is
+//! answered, and before any TaskExit). Kill has its own table in `kill`.
+
+use crate::action::{Action, Deleted, Notice, Operation, Refusal, RefusalKind, Reply};
+use crate::container::{Container, Freezer, FreezerChange, Part, Phase, Program};
+use crate::event::{
+    ContainerId, ContainerSpec, Exit, Failure, KubeletType, Outcome, RequestId, Target, TaskKind,
+};
+use crate::pod::Pod;
+use crate::time::WallTime;
+
+impl Pod {
+    pub(crate) fn create(&mut self, request: RequestId, id: ContainerId, spec: ContainerSpec) {
+        if self.containers.contains_key(&id) {
+            let text = format!("container {id} already exists");
+            return self.reply(request, Err(Refusal::new(RefusalKind::AlreadyExists, text)));
+        }
+        self.learn_plan(&spec);
+        let part = self.part_of(&spec);
+        if let Err(refusal) = self.admits(&spec, part) {
+            return self.reply(request, Err(refusal));
+        }
+        if spec.kind == TaskKind::Sandbox {
+            self.sandbox = Some(id.clone());
+        }
+        let mut spent = None;
+        if let Part::Member(index) = part {
+            let state = &mut self.members[index];
+            state.current = Some(id.clone());
+            state.ended = None;
+            spent = state.completed;
+            self.forgive_failure_of(&spec.name);
+        }
+        let operation = match spent {
+            None => Operation::Create,
+            Some(_) => Operation::CreateSpent,
+        };
+        let op = self.run(&id, operation);
+        let container = Container::new(id.clone(), spec, part, Phase::Creating { op, request, spent });
+        self.containers.insert(id, container);
+    }
+
+    /// Whether the pod takes a new container of that part now.
+    fn admits(&self, spec: &ContainerSpec, part: Part) -> Result<(), Refusal> {
+        // K16: its namespaces are gone, a create would fail or join a stranger's.
+        if self.plan.is_some() && self.sandbox_gone {
+            return Err(Refusal::precondition(format!(
+                "cannot create container {:?}: the pod's sandbox has ended",
+                spec.name
+            )));
+        }
+        let Part::Member(index) = part else { return Ok(()) };
+        if self.stop.as_ref().is_some_and(|stop| stop.is_for_good()) {
+            return Err(Refusal::precondition(format!(
+                "cannot create container {:?}: the pod is stopping",
+                spec.name
+            )));
+        }
+        if let Some(older) = self.current(index).filter(|older| !older.is_final()) {
+            return Err(Refusal::new(
+                RefusalKind::AlreadyExists,
+                format!(
+                    "container name {:?} is in use by container {}, which has not ended",
+                    spec.name, older.id
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn created(&mut self, id: ContainerId, outcome: Outcome) {
+        let anchor = self.anchor_pid();
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        let Phase::Creating { request, spent, .. } = container.phase else { return };
+        let pid = match (outcome, spent) {
+            (Outcome::Failed(failure), _) => return self.create_failed(request, id, failure),
+            (Outcome::Process { pid }, None) => {
+                container.phase = Phase::Created;
+                pid
+            }
+            (_, Some(exit)) => {
+                container.phase = Phase::Spent { exit };
+                anchor.unwrap_or(0)
+            }
+            (Outcome::Ok, None) => {
+                return self.impossible(format!("container {id} created without a process"));
+            }
+        };
+        container.pid = pid;
+        self.act(Action::Publish(Notice::Created { container: id, pid }));
+        self.reply(request, Ok(Reply::Pid(pid)));
+    }
+
+    fn create_failed(&mut self, request: RequestId, id: ContainerId, failure: Failure) {
+        let Some(container) = self.forget(&id) else { return };
+        if let Some(index) = container.member() {
+            self.cannot_start(index, &failure.message);
+        }
+        self.reply(request, Err(Refusal { kind: failure.kind, message: failure.message }));
+    }
+
+    pub(crate) fn start(&mut self, request: RequestId, id: ContainerId) {
+        let Some(container) = self.containers.get_mut(&id) else {
+            return self.reply_not_found(request, &id);
+        };
+        match &mut container.phase {
+            Phase::Created => match container.part {
+                Part::Member(_) => self.start_member(request, id),
+                Part::Sandbox | Part::Passthrough => self.launch(&id, vec![request]),
+            },
+            Phase::Spent { exit } => {
+                let exit = *exit;
+                self.start_spent(request, id, exit);
+            }
+            // A retry while the first one is under way shares its answer.
+            Phase::Starting { announce, .. } if !announce.is_empty() => announce.push(request),
+            Phase::Creating { .. } => {
+                self.reply(request, Err(Refusal::precondition(format!("container {id} is being created"))));
+            }
+            Phase::Stopped { .. } | Phase::Removing { .. } => {
+                let text = format!("cannot start container {id}: it has stopped");
+                self.reply(request, Err(Refusal::precondition(text)));
+            }
+            _ => {
+                let text = format!("cannot start container {id}: it was already started");
+                self.reply(request, Err(Refusal::precondition(text)));
+            }
+        }
+    }
+
+    /// I4: a completed init does not run again. A caller that waits for it learns at once that it is done; one
+    /// that would restart it for ever sees it running (I5).
+    fn start_spent(&mut self, request: RequestId, id: ContainerId, exit: Exit) {
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        container.phase = Phase::Hidden { exit };
+        let (pid, aware) = (container.pid, container.spec.kubelet_type == Some(KubeletType::Init));
+        self.announce_start(&id, pid, vec![request]);
+        if aware {
+            self.finish(&id, exit);
+        }
+    }
+
+    /// TaskStart goes out before the answer to Start, so that no TaskExit can overtake it.
+    pub(crate) fn announce_start(&mut self, id: &ContainerId, pid: u32, requests: Vec<RequestId>) {
+        self.act(Action::Publish(Notice::Started { container: id.clone(), pid }));
+        for request in requests {
+            self.reply(request, Ok(Reply::Pid(pid)));
+        }
+    }
+
+    /// Runs `runtime start`.
+    pub(crate) fn launch(&mut self, id: &ContainerId, announce: Vec<RequestId>) {
+        let op = self.run(id, Operation::Start);
+        if let Some(container) = self.containers.get_mut(id) {
+            container.phase = Phase::Starting { op, announce, early_exit: None };
+        }
+    }
+
+    pub(crate) fn started(&mut self, id: ContainerId, outcome: Outcome) {
+        let now = self.now;
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        let Phase::Starting { announce, early_exit, .. } = &mut container.phase else { return };
+        let (announce, early_exit, pid) = (std::mem::take(announce), *early_exit, container.pid);
+        match outcome {
+            Outcome::Ok | Outcome::Process { .. } => {
+                container.phase = Phase::Running { since: now };
+                container.program = Program::HasRun;
+                if !announce.is_empty() {
+                    self.announce_start(&id, pid, announce);
+                }
+                match early_exit {
+                    Some(exit) => self.exited(id, exit),
+                    None => self.program_started(&id),
+                }
+            }
+            Outcome::Failed(failure) if announce.is_empty() => self.release_failed(&id, early_exit, &failure),
+            Outcome::Failed(failure) => {
+                // As with the runc shim the task stays created: CRI kills and deletes it.
+                container.phase = Phase::Created;
+                let member = container.member();
+                for request in announce {
+                    let Failure { kind, message } = failure.clone();
+                    self.reply(request, Err(Refusal { kind, message }));
+                }
+                if let Some(exit) = early_exit {
+                    self.exited(id, exit);
+                }
+                if let Some(index) = member {
+                    self.cannot_start(index, &failure.message);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn wait(&mut self, request: RequestId, target: Target) {
+        use crate::exec::ExecPhase;
+        let Some(container) = self.containers.get_mut(&target.container) else {
+            return self.reply_not_found(request, &target.container);
+        };
+        let exit = match &target.exec {
+            None => match container.phase {
+                Phase::Stopped { exit } | Phase::Removing { exit, .. } => exit,
+                _ => return container.waiters.push(request),
+            },
+            Some(exec) => match container.execs.get_mut(exec) {
+                None => return self.reply_exec_not_found(request, &target.container, exec),
+                Some(record) => match &record.phase {
+                    ExecPhase::Stopped { exit } | ExecPhase::Removing { exit: Some(exit), .. } => *exit,
+                    _ => return record.waiters.push(request),
+                },
+            },
+        };
+        self.reply(request, Ok(Reply::Exit(exit)));
+    }
+
+    pub(crate) fn delete(&mut self, request: RequestId, id: ContainerId) {
+        let Some(container) = self.containers.get_mut(&id) else {
+            return self.reply_not_found(request, &id);
+        };
+        let exit = match &mut container.phase {
+            Phase::Stopped { exit } => *exit,
+            // Never started: the runtime's init goes with it.
+            Phase::Created | Phase::Spent { .. } => Exit { code: 0, at: WallTime::default() },
+            // A retry after a lost connection shares the answer (trap 12).
+            Phase::Removing { requests, .. } => return requests.push(request),
+            _ => {
+                let text = format!("cannot delete container {id}: it is running");
+                return self.reply(request, Err(Refusal::precondition(text)));
+            }
+        };
+        let op = self.run(&id, Operation::Remove);
+        if let Some(container) = self.containers.get_mut(&id) {
+            container.phase = Phase::Removing { op, requests: vec![request], exit };
+        }
+    }
+
+    pub(crate) fn removed(&mut self, id: ContainerId, outcome: Outcome) {
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        let Phase::Removing { requests, exit, .. } = &mut container.phase else { return };
+        let (requests, exit) = (std::mem::take(requests), *exit);
+        if let Outcome::Failed(Failure { message, kind }) = outcome {
+            // It stays deletable: the caller may try again (trap 12).
+            container.phase = Phase::Stopped { exit };
+            for request in requests {
+                self.reply(request, Err(Refusal { kind, message: message.clone() }));
+            }
+            return;
+        }
+        let Some(container) = self.forget(&id) else { return };
+        let deleted = Deleted { pid: container.pid, exit };
+        self.act(Action::Publish(Notice::Deleted { container: id, deleted }));
+        for request in requests {
+            self.reply(request, Ok(Reply::Deleted(deleted)));
+        }
+    }
+
+    /// Drops a container from the tables; whoever still waits for it is told.
+    fn forget(&mut self, id: &ContainerId) -> Option<Container> {
+        let mut container = self.containers.remove(id)?;
+        if self.sandbox.as_ref() == Some(id) {
+            self.sandbox = None;
+            self.sandbox_gone = true;
+        }
+        for state in &mut self.members {
+            if state.current.as_ref() == Some(id) {
+                state.current = None;
+            }
+        }
+        let mut waiters = std::mem::take(&mut container.waiters);
+        for exec in container.execs.values_mut() {
+            waiters.append(&mut exec.waiters);
+        }
+        for waiter in waiters {
+            self.reply(waiter, Err(Refusal::not_found(format!("container {id} was deleted"))));
+        }
+        self.changed();
+        Some(container)
+    }
+
+    pub(crate) fn pause(&mut self, request: RequestId, id: ContainerId) {
+        self.change_freezer(request, id, FreezerChange::Pause);
+    }
+
+    pub(crate) fn resume(&mut self, request: RequestId, id: ContainerId) {
+        self.change_freezer(request, id, FreezerChange::Resume);
+    }
+
+    fn change_freezer(&mut self, request: RequestId, id: ContainerId, change: FreezerChange) {
+        let Some(container) = self.containers.get(&id) else {
+            return self.reply_not_found(request, &id);
+        };
+        let operation = match (change, &container.phase, container.freezer) {
+            (FreezerChange::Pause, Phase::Running { .. }, Freezer::Thawed) => Operation::Pause,
+            (FreezerChange::Resume, Phase::Running { .. }, Freezer::Paused) => Operation::Resume,
+            (_, _, Freezer::Changing(..)) => {
+                let text = format!("container {id} is already being paused or resumed");
+                return self.reply(request, Err(Refusal::precondition(text)));
+            }
+            (FreezerChange::Pause, ..) => {
+                let text = format!("cannot pause container {id}: its program does not run");
+                return self.reply(request, Err(Refusal::precondition(text)));
+            }
+            (FreezerChange::Resume, ..) => {
+                let text = format!("cannot resume container {id}: it is not paused");
+                return self.reply(request, Err(Refusal::precondition(text)));
+            }
+        };
+        let op = self.run(&id, operation);
+        if let Some(container) = self.containers.get_mut(&id) {
+            container.freezer = Freezer::Changing(op, request, change);
+        }
+    }
+
+    pub(crate) fn freezer_changed(
+        &mut self,
+        id: ContainerId,
+        request: RequestId,
+        change: FreezerChange,
+        outcome: Outcome,
+    ) {
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        if let Outcome::Failed(Failure { message, kind }) = outcome {
+            container.freezer = match change {
+                FreezerChange::Pause => Freezer::Thawed,
+                FreezerChange::Resume => Freezer::Paused,
+            };
+            return self.reply(request, Err(Refusal { kind, message }));
+        }
+        let runs = matches!(container.phase, Phase::Running { .. });
+        let (freezer, notice) = match change {
+            FreezerChange::Pause if runs => (Freezer::Paused, Notice::Paused { container: id }),
+            FreezerChange::Pause => (Freezer::Thawed, Notice::Paused { container: id }),
+            FreezerChange::Resume => (Freezer::Thawed, Notice::Resumed { container: id }),
+        };
+        container.freezer = freezer;
+        self.act(Action::Publish(notice));
+        self.reply(request, Ok(Reply::Ok));
+    }
+
+    pub(crate) fn reply_not_found(&mut self, request: RequestId, id: &ContainerId) {
+        self.reply(request, Err(Refusal::not_found(format!("container {id} not found"))));
+    }
+}

@@ -1,0 +1,305 @@
+//! What an exit means: final, hidden, or the beginning of a restart in place.
+//!
+//! Owns the R-rules, the masking of exit codes (J2) and the order of exits within a container.
+
+use std::time::Duration;
+
+use pod_spec::{RestartPolicy, Role, Signal};
+
+use crate::action::{Action, Notice, Operation, Reply};
+use crate::container::{Container, Freezer, Hold, HoldLine, Intent, Part, Phase, Program, Was};
+use crate::event::{ContainerId, Exit, KubeletType, Outcome, PidNamespace, Target};
+use crate::exec::Exec;
+use crate::pod::Pod;
+use crate::time::PodTime;
+
+/// The exit code of a process that a signal ended, as shells and containerd have it.
+pub(crate) fn code_of_signal(signal: u8) -> u32 {
+    128 + u32::from(signal)
+}
+
+/// What containerd reports for a container that could not be started.
+pub(crate) const START_FAILED: u32 = 128;
+
+impl Pod {
+    /// The init process of a container is gone.
+    pub(crate) fn exited(&mut self, id: ContainerId, exit: Exit) {
+        let now = self.now;
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        let was = match &mut container.phase {
+            Phase::Created => Was::Created,
+            Phase::Held(_) => Was::Held,
+            Phase::Ending { code } => Was::Ending { code: *code },
+            Phase::Running { since } => Was::Running { ran: now.since(*since) },
+            Phase::Starting { early_exit, .. } => {
+                *early_exit = Some(exit);
+                return;
+            }
+            // A created container that is deleted: its process went with it.
+            Phase::Removing { .. } => return,
+            _ => return self.impossible(format!("exit of container {id}, which has no process")),
+        };
+        container.probe = None;
+        container.freezer = match container.freezer {
+            Freezer::Changing(..) => container.freezer,
+            Freezer::Thawed | Freezer::Paused => Freezer::Thawed,
+        };
+        // Without a PID namespace of its own the init's death leaves its children behind (R6, CONTRACT §6).
+        let leftovers =
+            container.spec.pid_namespace == PidNamespace::Shared && matches!(was, Was::Running { .. });
+        let op = leftovers.then(|| self.run(&id, Operation::KillRemaining));
+        if let Some(container) = self.containers.get_mut(&id) {
+            container.phase = Phase::Draining { exit, was, op };
+        }
+        self.changed();
+        self.drained(&id);
+    }
+
+    pub(crate) fn leftovers_killed(&mut self, id: ContainerId, outcome: Outcome) {
+        if let Outcome::Failed(failure) = outcome {
+            self.act(Action::Warn(format!("container {id}: processes may be left: {}", failure.message)));
+        }
+        if let Some(Container { phase: Phase::Draining { op, .. }, .. }) = self.containers.get_mut(&id) {
+            *op = None;
+        }
+        self.drained(&id);
+    }
+
+    /// Goes on once the init's exit may be the last of its container.
+    pub(crate) fn drained(&mut self, id: &ContainerId) {
+        let Some(container) = self.containers.get(id) else { return };
+        let Phase::Draining { exit, was, op: None } = container.phase else { return };
+        if container.execs.values().any(Exec::is_running) {
+            return;
+        }
+        match was {
+            Was::Created => self.finish(id, exit),
+            Was::Ending { code } => self.finish(id, Exit { code, at: exit.at }),
+            // R7: nobody asked for it; it is made again and goes on waiting.
+            Was::Held => self.back_off(id, exit, Duration::ZERO),
+            Was::Running { ran } => self.program_ended(id, exit, ran),
+        }
+    }
+
+    fn program_ended(&mut self, id: &ContainerId, exit: Exit, ran: Duration) {
+        let Some(container) = self.containers.get(id) else { return };
+        match self.role(container) {
+            Some(Role::Init) if exit.code == 0 => self.init_completed(id, exit),
+            Some(Role::Init | Role::Sidecar) if self.restarts(container) => {
+                self.fail_group_of(id);
+                self.back_off(id, exit, ran);
+            }
+            Some(Role::Init) if self.fails_pod(container) => {
+                let name = container.spec.name.clone();
+                self.finish(id, exit);
+                self.fail_pod(name, format!("failed with {}", exit.code));
+            }
+            _ => self.finish(id, exit),
+        }
+    }
+
+    /// Whether podshim starts a container again after an exit (R1, R2, I3, R8: it owns sidecars and inits).
+    pub(crate) fn restarts(&self, container: &Container) -> bool {
+        if container.stop.intent == Intent::End || (self.plan.is_some() && self.sandbox_gone) {
+            return false;
+        }
+        match self.role(container) {
+            // R1: on every exit, whatever the policy, until its own turn to stop has come.
+            Some(Role::Sidecar) => !(self.wants_end(container) && self.turn_has_come(container)),
+            Some(Role::Init) => {
+                self.stop.is_none() && self.failure.is_none() && self.policy() != RestartPolicy::Never
+            }
+            Some(Role::Main) | None => false,
+        }
+    }
+
+    /// Whether somebody has asked for this container's end, alone or with its pod.
+    fn wants_end(&self, container: &Container) -> bool {
+        self.stop.is_some() || container.stop.held_signal.is_some()
+    }
+
+    fn fails_pod(&self, container: &Container) -> bool {
+        self.policy() == RestartPolicy::Never && self.stop.is_none() && container.stop.intent != Intent::End
+    }
+
+    /// I7: the first failure of a parallel group is the group's; the others are ended and, where inits are
+    /// retried, tried again with it.
+    fn fail_group_of(&mut self, id: &ContainerId) {
+        let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
+        let failed = self.members[index].member.clone();
+        if failed.role != Role::Init {
+            return;
+        }
+        let rest = self.planned_where(|state, container| {
+            state.member.entry == failed.entry
+                && container.id != *id
+                && matches!(container.phase, Phase::Running { .. })
+        });
+        for other in rest {
+            if let Some(container) = self.containers.get_mut(&other)
+                && container.stop.term_at.is_none()
+            {
+                container.stop.intent = Intent::Restart;
+                let grace = self.grace_of(&other);
+                self.deliver_stop(&other, None);
+                if let Some(container) = self.containers.get_mut(&other) {
+                    container.stop.kill_by(self.now + grace);
+                }
+            }
+        }
+    }
+
+    /// I4, I5.
+    fn init_completed(&mut self, id: &ContainerId, exit: Exit) {
+        let Some(container) = self.containers.get(id) else { return };
+        let Some(index) = container.member() else { return };
+        // An aware kubelet creates later entries only when it has seen this exit.
+        let later_exists =
+            self.planned().any(|(state, _)| Self::needs(&state.member, &self.members[index].member));
+        let hides = self.policy() == RestartPolicy::Always
+            && container.spec.kubelet_type != Some(KubeletType::Init)
+            && container.stop.asked.is_none()
+            && self.stop.is_none()
+            && later_exists;
+        self.members[index].completed = Some(exit);
+        let name = self.members[index].member.name.clone();
+        self.act(Action::Note(format!("init {name:?} completed")));
+        if !hides {
+            return self.finish(id, exit);
+        }
+        if let Some(container) = self.containers.get_mut(id) {
+            container.phase = Phase::Hidden { exit };
+        }
+    }
+
+    fn back_off(&mut self, id: &ContainerId, last: Exit, ran: Duration) {
+        let now = self.now;
+        let Some(container) = self.containers.get_mut(id) else { return };
+        let delay = container.backoff.next_delay(ran);
+        container.phase = Phase::BackingOff { last, until: now + delay };
+        let name = container.spec.name.clone();
+        self.act(Action::Note(format!("{name:?} exited with {}, restart in {delay:?}", last.code)));
+    }
+
+    /// R6 for a container whose backoff is over.
+    pub(crate) fn restart_timer(&mut self, id: &ContainerId) {
+        let now = self.now;
+        let Some(Container { phase: Phase::BackingOff { last, until }, .. }) = self.containers.get(id) else {
+            return;
+        };
+        let (last, until) = (*last, *until);
+        if now < until {
+            return;
+        }
+        let op = self.run(id, Operation::Recreate);
+        if let Some(container) = self.containers.get_mut(id) {
+            container.phase = Phase::Recreating { op, last };
+        }
+    }
+
+    pub(crate) fn recreated(&mut self, id: ContainerId, outcome: Outcome, ended: Exit) {
+        let now = self.now;
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        let Phase::Recreating { last, .. } = container.phase else { return };
+        match outcome {
+            Outcome::Process { pid } => {
+                container.pid = pid;
+                container.freezer = Freezer::Thawed;
+                container.stop.new_incarnation();
+                container.phase = Phase::Held(Hold { since: now, line: HoldLine::Due });
+                self.changed();
+                // It may have become unwanted while it was made (R5, K16).
+                let unwanted = self.containers.get(&id).is_some_and(|container| {
+                    container.stop.intent == Intent::End
+                        || (container.program == Program::HasRun && !self.restarts(container))
+                });
+                if unwanted {
+                    self.end_without_running(&id, last.code, None);
+                }
+            }
+            Outcome::Failed(failure) => {
+                self.act(Action::Warn(format!("container {id} could not be restarted: {}", failure.message)));
+                self.back_off(&id, Exit { code: START_FAILED, at: ended.at }, Duration::ZERO);
+            }
+            Outcome::Ok => self.impossible(format!("container {id} re-created without a process")),
+        }
+    }
+
+    /// R5, K16: whoever waits for a restart that will not come any more is final at once, with its last code.
+    pub(crate) fn end_restarts(&mut self) {
+        let over: Vec<(ContainerId, Exit)> = self
+            .planned()
+            .filter_map(|(_, container)| match container.phase {
+                Phase::BackingOff { last, .. }
+                    if container.program == Program::HasRun && !self.restarts(container) =>
+                {
+                    Some((container.id.clone(), last))
+                }
+                // R7's hold ends like any other.
+                Phase::BackingOff { .. } if container.program == Program::NeverRan && self.sandbox_gone => {
+                    Some((
+                        container.id.clone(),
+                        Exit { code: code_of_signal(Signal::TERM.number()), ..Exit::default() },
+                    ))
+                }
+                _ => None,
+            })
+            .collect();
+        for (id, last) in over {
+            self.finish(&id, last);
+        }
+    }
+
+    /// The exit is final: shown to everybody, in this order: event, waiters, stdio.
+    pub(crate) fn finish(&mut self, id: &ContainerId, real: Exit) {
+        let shown = self.shown_exit(id, real);
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.phase = Phase::Stopped { exit: shown };
+        container.probe = None;
+        container.stop.kill_at = None;
+        let (pid, part) = (container.pid, container.part);
+        let waiters = std::mem::take(&mut container.waiters);
+        if let Part::Member(index) = part {
+            self.members[index].ended = Some(real);
+        }
+        self.act(Action::Publish(Notice::Exited { target: Target::init(id.clone()), pid, exit: shown }));
+        for waiter in waiters {
+            self.reply(waiter, Ok(Reply::Exit(shown)));
+        }
+        self.act(Action::Finish { container: id.clone(), shown, real });
+        if part == Part::Sandbox {
+            self.sandbox_ended();
+        }
+    }
+
+    /// J2: a sidecar that ends within a stop or a completion reports 0, unless a caller killed it without
+    /// asking for a stop (J4).
+    fn shown_exit(&self, id: &ContainerId, real: Exit) -> Exit {
+        let Some(container) = self.containers.get(id) else { return real };
+        let masked = self.role(container) == Some(Role::Sidecar)
+            && self.stop.is_some()
+            && self.masks_exit_codes()
+            && !container.stop.obeyed;
+        if masked { Exit { code: 0, ..real } } else { real }
+    }
+
+    /// R10: an OOM kill is told only of containers whose exits are shown, else CRI calls a live one OOMKilled.
+    pub(crate) fn out_of_memory(&mut self, id: ContainerId) {
+        let Some(container) = self.containers.get(&id) else { return };
+        if matches!(self.role(container), Some(Role::Sidecar | Role::Init)) && self.restarts(container) {
+            let text = format!(
+                "container {id}: a process was killed for memory; it is restarted if it was the program"
+            );
+            return self.act(Action::Note(text));
+        }
+        self.act(Action::Publish(Notice::OutOfMemory { container: id }));
+    }
+
+    /// When a container next needs the clock.
+    pub(crate) fn restart_deadline(&self, container: &Container) -> Option<PodTime> {
+        match container.phase {
+            Phase::BackingOff { until, .. } => Some(until),
+            _ => None,
+        }
+    }
+}

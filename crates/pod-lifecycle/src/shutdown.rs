@@ -1,0 +1,447 @@
+//! The stop of the pod: when it begins, whose turn it is, how long it may take, when it is over.
+//!
+//! Owns the T-rules, K13, K16 and completion (J1, J6, J7). A stop's order is the start order reversed: the
+//! same `needs` relation decides both.
+
+use std::time::Duration;
+
+use pod_spec::{RestartPolicy, Role, Signal};
+
+use crate::action::{Action, Reach};
+use crate::container::{Container, Intent, Part, Phase, Program};
+use crate::event::{ContainerId, Exit, Target};
+use crate::member::{GateState, Release};
+use crate::pod::Pod;
+use crate::restart::code_of_signal;
+use crate::time::PodTime;
+
+/// What everyone still gets when the budget is spent: from the last stop signals to SIGKILL (S0's minimum,
+/// the kubelet's `minimumGracePeriodInSeconds`).
+pub const FLOOR: Duration = Duration::from_secs(2);
+/// The budget of a stop that podshim starts itself when nobody said another (T5).
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+
+/// A stop of the pod (T12).
+#[derive(Clone, Debug)]
+pub(crate) struct Stop {
+    cause: StopCause,
+    budget: Budget,
+}
+
+/// Who asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopCause {
+    /// T12a.
+    Caller,
+    /// T12b.
+    Sandbox(SandboxEnd),
+    /// T12c: a signal to the shim.
+    Requested,
+    /// T12c: the mains are done (J1).
+    Completed,
+    /// I2.
+    InitFailed,
+}
+
+/// How the sandbox came into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SandboxEnd {
+    /// K13: the signal waits until nothing else is left.
+    Killed(Signal),
+    /// K13, done.
+    Signalled,
+    /// K16.
+    Died,
+}
+
+/// T5: who counts the time, and how far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Budget {
+    /// The caller does; its SIGKILL ends it (T7).
+    Callers,
+    /// We do.
+    Until(PodTime),
+    /// T6: everybody has had a stop signal; SIGKILL is due then.
+    LastCall { kill_at: PodTime },
+    /// Everything has been killed.
+    Spent,
+}
+
+impl Stop {
+    /// T11: whether nothing may be created any more.
+    pub(crate) fn is_for_good(&self) -> bool {
+        matches!(self.cause, StopCause::Sandbox(_) | StopCause::Requested)
+    }
+
+    /// T2: whether we, and not a caller, tell the mains.
+    fn is_ours(&self) -> bool {
+        self.cause != StopCause::Caller
+    }
+}
+
+impl Pod {
+    /// SIGTERM to the shim, or an operator: everything ends, in order.
+    pub(crate) fn stop_pod(&mut self, grace: Option<Duration>) {
+        self.begin_stop(StopCause::Requested);
+        if let (Some(grace), Some(stop)) = (grace, &mut self.stop)
+            && let Budget::Until(until) = &mut stop.budget
+        {
+            *until = (*until).min(self.now + grace);
+        }
+    }
+
+    /// T12a: at least one main and one sidecar, or everything that runs, was asked to stop by a caller.
+    pub(crate) fn detect_callers_stop(&mut self) {
+        if self.stop.is_some() || !self.stop_was_asked() {
+            return;
+        }
+        let asked = |role| {
+            self.planned()
+                .any(|(state, container)| state.member.role == role && container.stop.asked.is_some())
+        };
+        let alive =
+            || self.planned().map(|(_, container)| container).filter(|container| container.is_alive());
+        let all = alive().next().is_some() && alive().all(|container| container.stop.asked.is_some());
+        if all || (asked(Role::Main) && asked(Role::Sidecar)) {
+            self.begin_stop(StopCause::Caller);
+        }
+    }
+
+    /// J1, J6: all named mains are final and the policy says that is the end.
+    pub(crate) fn detect_completion(&mut self) {
+        if self.stop.is_some() || self.plan.is_none() || self.policy() == RestartPolicy::Always {
+            return;
+        }
+        let policy = self.policy();
+        let complete =
+            self.members.iter().filter(|state| state.member.role == Role::Main).all(|state| {
+                state.ended.is_some_and(|exit| policy == RestartPolicy::Never || exit.code == 0)
+            });
+        let left = self.planned().any(|(_, container)| {
+            container.is_alive() || matches!(container.phase, Phase::Held(_) | Phase::Hidden { .. })
+        });
+        if complete && left {
+            self.begin_stop(StopCause::Completed);
+        }
+    }
+
+    pub(crate) fn begin_stop(&mut self, cause: StopCause) {
+        if let Some(stop) = &mut self.stop {
+            let outranks = match (stop.cause, cause) {
+                (StopCause::Sandbox(_), StopCause::Sandbox(SandboxEnd::Died)) => true,
+                (StopCause::Sandbox(_), _) => false,
+                (_, StopCause::Sandbox(_)) => true,
+                (was, StopCause::Requested) => was != StopCause::Requested,
+                _ => false,
+            };
+            if !outranks {
+                return;
+            }
+            stop.cause = cause;
+        }
+        let limit = self.limit_of(cause);
+        let budget = match (self.stop.as_ref().map(|stop| stop.budget), limit) {
+            (None | Some(Budget::Callers), None) => Budget::Callers,
+            (None | Some(Budget::Callers), Some(limit)) => Budget::Until(limit),
+            (Some(Budget::Until(until)), Some(limit)) => Budget::Until(until.min(limit)),
+            (Some(Budget::LastCall { kill_at }), Some(limit)) => {
+                Budget::LastCall { kill_at: kill_at.min(limit) }
+            }
+            (Some(budget), _) => budget,
+        };
+        self.stop = Some(Stop { cause, budget });
+        self.act(Action::Note(format!("pod stop begins: {cause:?}")));
+        self.close_gates(cause);
+        self.tell_mains();
+    }
+
+    /// When a stop of that cause must be over, if it is for us to say (T5).
+    fn limit_of(&self, cause: StopCause) -> Option<PodTime> {
+        match cause {
+            // K13: whoever stops the sandbox does not wait longer than the floor.
+            StopCause::Sandbox(_) => Some(self.now + FLOOR),
+            StopCause::Caller => self.plan.as_ref()?.grace.map(|grace| self.now + grace),
+            StopCause::Requested | StopCause::Completed | StopCause::InitFailed => {
+                Some(self.now + self.pod_grace())
+            }
+        }
+    }
+
+    fn pod_grace(&self) -> Duration {
+        let own = self.plan.as_ref().and_then(|plan| plan.grace);
+        let kubelet = || self.containers.values().filter_map(|container| container.spec.kubelet_grace).max();
+        own.or_else(kubelet).unwrap_or(DEFAULT_GRACE)
+    }
+
+    /// A container's own grace, the pod's where it has none (T8, U4).
+    pub(crate) fn grace_of(&self, id: &ContainerId) -> Duration {
+        let index = self.containers.get(id).and_then(Container::member);
+        index.and_then(|index| self.members[index].member.grace).unwrap_or_else(|| self.pod_grace())
+    }
+
+    /// T11: from T0 on nothing planned starts; what was held ends at once, what was hidden is shown (I5), no
+    /// probe runs (H8).
+    fn close_gates(&mut self, cause: StopCause) {
+        let by_kill = cause == StopCause::Sandbox(SandboxEnd::Killed(Signal::KILL));
+        let code = code_of_signal(if by_kill { Signal::KILL } else { Signal::TERM }.number());
+        let ids: Vec<_> = self.planned_where(|_, _| true);
+        for id in ids {
+            let Some(container) = self.containers.get_mut(&id) else { continue };
+            container.probe = None;
+            let never_ran = container.program == Program::NeverRan;
+            match &mut container.phase {
+                Phase::Hidden { exit } => {
+                    let exit = *exit;
+                    self.finish(&id, exit);
+                }
+                // I2 has its own words for the held: see `release`.
+                _ if !never_ran || cause == StopCause::InitFailed => {}
+                Phase::Held(_) => self.end_without_running(&id, code, None),
+                Phase::BackingOff { last, .. } => {
+                    let at = last.at;
+                    self.finish(&id, Exit { code, at });
+                }
+                Phase::Recreating { last, .. } => {
+                    last.code = code;
+                    container.stop.intent = Intent::End;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// T2: in a stop of ours mains and running inits get their signal at once, all together. Without a plan
+    /// everything but the sandbox does.
+    fn tell_mains(&mut self) {
+        let Some(stop) = self.stop.as_ref().filter(|stop| stop.is_ours()) else { return };
+        let everything = stop.cause == StopCause::Requested;
+        let ids: Vec<_> = self
+            .containers
+            .values()
+            .filter(|container| container.stop.term_at.is_none() && container.has_process())
+            .filter(|container| match (container.part, self.role(container)) {
+                (Part::Passthrough, _) => everything,
+                (_, Some(Role::Main | Role::Init)) => container.is_alive(),
+                _ => false,
+            })
+            .map(|container| container.id.clone())
+            .collect();
+        for id in ids {
+            self.deliver_stop(&id, None);
+        }
+    }
+
+    /// T1, T4: whether everything that needs a sidecar is gone or never ran. With the budget spent it is
+    /// everybody's turn (T6).
+    pub(crate) fn turn_has_come(&self, sidecar: &Container) -> bool {
+        let Some(index) = sidecar.member() else { return true };
+        let own = &self.members[index].member;
+        let spent = self
+            .stop
+            .as_ref()
+            .is_some_and(|stop| matches!(stop.budget, Budget::LastCall { .. } | Budget::Spent));
+        spent
+            || !self
+                .planned()
+                .any(|(state, container)| container.is_alive() && Self::needs(&state.member, own))
+    }
+
+    /// T1, T3, K8: sidecars whose turn has come get their stop signal.
+    pub(crate) fn take_turns(&mut self) {
+        let stopping = self.stop.is_some();
+        let ready: Vec<_> = self.planned_where(|state, container| {
+            state.member.role == Role::Sidecar
+                && matches!(container.phase, Phase::Starting { .. } | Phase::Running { .. })
+                && (stopping || container.stop.held_signal.is_some())
+                && (container.stop.term_at.is_none() || container.stop.intent == Intent::Restart)
+                && self.turn_has_come(container)
+        });
+        for id in ready {
+            let Some(container) = self.containers.get_mut(&id) else { continue };
+            container.stop.intent = Intent::End;
+            // U4's stop of an unready sidecar becomes its last one; its signal is not repeated.
+            if container.stop.term_at.is_none() {
+                self.deliver_stop(&id, None);
+            } else {
+                container.stop.held_signal = None;
+                self.changed();
+            }
+        }
+    }
+
+    /// The budget (T5, T6) and the sandbox's own end (K13).
+    pub(crate) fn apply_stop(&mut self) {
+        let Some(stop) = &self.stop else { return };
+        match stop.budget {
+            Budget::Until(until) if self.now >= until => match stop.cause {
+                StopCause::Sandbox(_) => self.kill_everything(),
+                _ => self.last_call(until + FLOOR),
+            },
+            Budget::LastCall { kill_at } if self.now >= kill_at => self.kill_everything(),
+            _ => {}
+        }
+        self.end_sandbox();
+    }
+
+    fn set_budget(&mut self, budget: Budget) {
+        if let Some(stop) = &mut self.stop {
+            stop.budget = budget;
+        }
+        self.changed();
+    }
+
+    /// T6: everyone left gets a stop signal at the same moment, if it had none.
+    fn last_call(&mut self, kill_at: PodTime) {
+        self.set_budget(Budget::LastCall { kill_at });
+        for id in self.left() {
+            if self.containers.get(&id).is_some_and(|container| container.stop.term_at.is_none()) {
+                self.deliver_stop(&id, None);
+            }
+            // K17.
+            self.thaw(&id);
+        }
+    }
+
+    fn kill_everything(&mut self) {
+        self.set_budget(Budget::Spent);
+        for id in self.left() {
+            self.kill_now(&id, Reach::All);
+        }
+    }
+
+    /// What a stop of ours ends: planned containers whose program was started, and, with the sandbox or at an
+    /// operator's word, all others (K13: the network namespace outlives every container).
+    fn left(&self) -> Vec<ContainerId> {
+        let everything = self.stop.as_ref().is_some_and(Stop::is_for_good);
+        self.containers
+            .values()
+            .filter(|container| match container.part {
+                Part::Sandbox => false,
+                Part::Passthrough => everything && container.has_process(),
+                Part::Member(_) => container.is_alive() || (everything && container.has_process()),
+            })
+            .map(|container| container.id.clone())
+            .collect()
+    }
+
+    /// K13: pause goes when everything else has gone, or could not be made to.
+    fn end_sandbox(&mut self) {
+        let Some(stop) = &self.stop else { return };
+        let Some(id) = self.sandbox.clone() else { return };
+        let alone = self
+            .containers
+            .values()
+            .all(|container| container.part == Part::Sandbox || !container.is_ending());
+        if !alone {
+            return;
+        }
+        match stop.cause {
+            StopCause::Sandbox(SandboxEnd::Killed(signal)) => {
+                if let Some(stop) = &mut self.stop {
+                    stop.cause = StopCause::Sandbox(SandboxEnd::Signalled);
+                }
+                self.act(Action::Signal { target: Target::init(id), signal, reach: Reach::Process });
+            }
+            StopCause::Requested => {
+                let Some(container) = self.containers.get_mut(&id) else { return };
+                if container.has_process() && container.stop.term_at.is_none() {
+                    container.stop.kill_by(self.now + FLOOR);
+                    self.deliver_stop(&id, None);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// K16: its exit has been reported; now the rest.
+    pub(crate) fn sandbox_ended(&mut self) {
+        self.sandbox_gone = true;
+        if self.plan.is_some() {
+            self.begin_stop(StopCause::Sandbox(SandboxEnd::Died));
+        }
+    }
+
+    /// T14: a stop is over when everything it covers is final. What ended is armed again, what lives goes on;
+    /// whatever was created meanwhile starts in order. A stop for good is never over.
+    pub(crate) fn finish_stop(&mut self) {
+        if self.stop.as_ref().is_none_or(Stop::is_for_good) {
+            return;
+        }
+        let going_on = self.planned().any(|(state, container)| {
+            let covered = container.stop.asked.is_some()
+                || container.stop.term_at.is_some()
+                || container.stop.intent == Intent::End
+                || (state.member.role == Role::Sidecar && self.turn_has_come(container));
+            covered && container.is_ending()
+        });
+        if going_on {
+            return;
+        }
+        self.stop = None;
+        for index in 0..self.members.len() {
+            let lives = self.current(index).is_some_and(Container::is_alive);
+            let state = &mut self.members[index];
+            state.ended = None;
+            if !lives {
+                state.gate = GateState::Closed;
+                state.release = Release::Waiting;
+            }
+            if let Some(container) = state.current.as_ref().and_then(|id| self.containers.get_mut(id)) {
+                container.stop.asked = None;
+            }
+        }
+        self.act(Action::Note("pod stop is over".to_owned()));
+    }
+
+    /// SIGKILLs that are due (T7, T8, U4).
+    fn kill_timer(&mut self, id: &ContainerId) {
+        let now = self.now;
+        let Some(container) = self.containers.get_mut(id) else { return };
+        if container.stop.killed
+            || !container.has_process()
+            || container.stop.kill_at.is_none_or(|at| now < at)
+        {
+            return;
+        }
+        let intent = container.stop.intent;
+        self.kill_now(id, Reach::All);
+        // U4: still only a restart.
+        if let Some(container) = self.containers.get_mut(id) {
+            container.stop.intent = intent;
+        }
+    }
+
+    /// Everything that is due, container by container.
+    pub(crate) fn apply_container_timers(&mut self) {
+        let ids: Vec<_> = self.containers.keys().cloned().collect();
+        for id in ids {
+            self.kill_timer(&id);
+            self.restart_timer(&id);
+            self.startup_timers(&id);
+        }
+    }
+
+    /// When a container next needs the clock.
+    pub(crate) fn container_deadlines(&self, container: &Container) -> [Option<PodTime>; 4] {
+        let kill = container.stop.kill_at.filter(|_| !container.stop.killed && container.has_process());
+        let [hold, probe] = self.startup_deadlines(container);
+        [kill, self.restart_deadline(container), hold, probe]
+    }
+
+    /// When the stop next needs the clock.
+    pub(crate) fn stop_deadlines(&self) -> [Option<PodTime>; 1] {
+        [self.stop.as_ref().and_then(|stop| match stop.budget {
+            Budget::Until(at) | Budget::LastCall { kill_at: at } => Some(at),
+            Budget::Callers | Budget::Spent => None,
+        })]
+    }
+}
+
+impl Container {
+    /// Whether something of it is still to end.
+    fn is_ending(&self) -> bool {
+        self.is_alive()
+            || matches!(self.phase, Phase::Ending { .. } | Phase::Draining { .. } | Phase::Starting { .. })
+            || (self.part == Part::Passthrough && self.has_process())
+    }
+}

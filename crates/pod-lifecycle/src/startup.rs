@@ -1,0 +1,390 @@
+//! Who may start: holds, gates and their probes, and what happens when the way is blocked for good.
+//!
+//! Owns S-, I- and U-rules. A hold never blocks a request (U7); it is a phase that the release rule ends.
+
+use std::time::Duration;
+
+use pod_spec::{Gate, GateAction, ProbeTiming, RestartPolicy, Role, Signal};
+
+use crate::action::{Action, Check, OpId, Operation, Reach, Refusal, Tell};
+use crate::container::{Container, Hold, HoldLine, Intent, Phase, Program};
+use crate::event::{ContainerId, Exit, Failure, Outcome, RequestId, Target};
+use crate::member::{GateState, Release};
+use crate::pod::Pod;
+use crate::restart::START_FAILED;
+use crate::shutdown::StopCause;
+use crate::time::PodTime;
+
+/// What a container that never ran reports when podshim ends it (J9).
+pub(crate) const NEVER_RAN: u32 = 125;
+/// A hold shorter than this is nobody's business (U7).
+const HOLD_LINE_AFTER: Duration = Duration::from_secs(1);
+/// One wait for the exec of a program; it is repeated for as long as the process lives.
+const EXECUTED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why nothing of the plan starts any more (I2).
+#[derive(Clone, Debug)]
+pub(crate) struct PodFailure {
+    init: String,
+    reason: String,
+}
+
+/// A closed gate's probe.
+#[derive(Clone, Debug)]
+pub(crate) struct GateProbe {
+    stage: Stage,
+    next_at: PodTime,
+    in_flight: Option<OpId>,
+    successes: u32,
+    failures: u32,
+    last_failure: Option<String>,
+}
+
+/// U1 comes before U2: a probe of a program that is not there yet says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Executed,
+    Probe,
+}
+
+impl GateProbe {
+    fn starting(now: PodTime) -> Self {
+        Self {
+            stage: Stage::Executed,
+            next_at: now,
+            in_flight: None,
+            successes: 0,
+            failures: 0,
+            last_failure: None,
+        }
+    }
+
+    pub(crate) fn waits_for(&self, op: OpId) -> bool {
+        self.in_flight == Some(op)
+    }
+
+    pub(crate) fn deadline(&self) -> Option<PodTime> {
+        self.in_flight.is_none().then_some(self.next_at)
+    }
+}
+
+impl Pod {
+    /// Start of a planned container.
+    pub(crate) fn start_member(&mut self, request: RequestId, id: ContainerId) {
+        if self.stop.as_ref().is_some_and(|stop| stop.is_for_good()) {
+            let text = format!("cannot start container {id}: the pod is stopping");
+            return self.reply(request, Err(Refusal::precondition(text)));
+        }
+        let may_start = self.containers.get(&id).is_some_and(|container| self.may_start(container));
+        if may_start {
+            self.mark_released(&id);
+            return self.launch(&id, vec![request]);
+        }
+        let hold = Hold { since: self.now, line: HoldLine::Due };
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        container.phase = Phase::Held(hold);
+        let pid = container.pid;
+        self.announce_start(&id, pid, vec![request]);
+    }
+
+    /// The start order in one place (S2, S3, S6, T11).
+    fn may_start(&self, container: &Container) -> bool {
+        let Some(index) = container.member() else { return true };
+        if self.stop.is_some() || self.failure.is_some() {
+            // R2: only what ran before and still has somebody who needs it.
+            return container.program == Program::HasRun && self.restarts(container);
+        }
+        let state = &self.members[index];
+        state.release == Release::Released || self.first_blocker(index).is_none()
+    }
+
+    /// The first member in plan order that a member must wait for.
+    fn first_blocker(&self, index: usize) -> Option<usize> {
+        let waiting = &self.members[index].member;
+        (0..self.members.len()).find(|&other| {
+            let state = &self.members[other];
+            Self::needs(waiting, &state.member) && !state.lets_next_start()
+        })
+    }
+
+    /// What a held container waits for, in words.
+    pub(crate) fn blocker(&self, container: &Container) -> Option<String> {
+        if self.stop.is_some() {
+            return Some("the end of the pod's stop".to_owned());
+        }
+        let blocker = self.first_blocker(container.member()?)?;
+        let state = &self.members[blocker];
+        let what = match state.member.role {
+            Role::Init => "init",
+            Role::Sidecar | Role::Main => "sidecar",
+        };
+        Some(format!("{what} {:?}: {}", state.member.name, self.why_not_ready(blocker)))
+    }
+
+    fn why_not_ready(&self, index: usize) -> String {
+        let Some(container) = self.current(index) else { return "not created yet".to_owned() };
+        match (&container.phase, &container.probe) {
+            (Phase::Creating { .. } | Phase::Created, _) => "not started yet".to_owned(),
+            (Phase::Held(_), _) if container.program == Program::NeverRan => "held itself".to_owned(),
+            (Phase::BackingOff { last, .. } | Phase::Recreating { last, .. }, _) => {
+                format!("exited with {}, to be restarted", last.code)
+            }
+            (Phase::Stopped { exit } | Phase::Removing { exit, .. }, _) => {
+                format!("exited with {}", exit.code)
+            }
+            (_, Some(GateProbe { last_failure: Some(reason), .. })) => reason.clone(),
+            (_, Some(_)) => "not ready yet".to_owned(),
+            _ => "still running".to_owned(),
+        }
+    }
+
+    /// Releases whoever may start (S3: all mains in one go), and ends whoever never will (I2).
+    pub(crate) fn release(&mut self) {
+        let held = self.planned_where(|_, c| matches!(c.phase, Phase::Held(_)));
+        if let Some(failure) = &self.failure {
+            let line = format!("not started: init {:?} {}", failure.init, failure.reason);
+            let never_ran = self
+                .planned_where(|_, c| matches!(c.phase, Phase::Held(_)) && c.program == Program::NeverRan);
+            for id in never_ran {
+                self.end_without_running(&id, NEVER_RAN, Some(line.clone()));
+            }
+        }
+        let free: Vec<_> = held
+            .into_iter()
+            .filter(|id| self.containers.get(id).is_some_and(|container| self.may_start(container)))
+            .collect();
+        for id in free {
+            self.mark_released(&id);
+            self.launch(&id, Vec::new());
+        }
+    }
+
+    fn mark_released(&mut self, id: &ContainerId) {
+        if let Some(index) = self.containers.get(id).and_then(Container::member) {
+            self.members[index].release = Release::Released;
+        }
+    }
+
+    /// Ends a container whose program will not run: its runtime's init is killed, `code` is reported (K3, J9,
+    /// T11). SIGKILL, because what a runtime's init does on other signals is the runtime's business.
+    pub(crate) fn end_without_running(&mut self, id: &ContainerId, code: u32, line: Option<String>) {
+        if let Some(line) = line {
+            self.act(Action::Tell { container: id.clone(), line, to: Tell::LogAndTerminationMessage });
+        }
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.phase = Phase::Ending { code };
+        container.stop.intent = Intent::End;
+        let target = Target::init(id.clone());
+        self.act(Action::Signal { target, signal: Signal::KILL, reach: Reach::Process });
+    }
+
+    /// The program of a container has been started: a closed gate now has something to ask (U1, U2, U11).
+    pub(crate) fn program_started(&mut self, id: &ContainerId) {
+        let now = self.now;
+        let stopping = self.stop.is_some();
+        let Some(container) = self.containers.get_mut(id) else { return };
+        let Some(index) = container.member() else { return };
+        let state = &mut self.members[index];
+        if state.member.role != Role::Sidecar || state.gate == GateState::Open || stopping {
+            return;
+        }
+        match state.member.gate {
+            Gate::Skip => self.open_gate(index),
+            Gate::Running | Gate::Probe { .. } => {
+                container.probe = Some(GateProbe::starting(now));
+                self.changed();
+            }
+        }
+    }
+
+    fn open_gate(&mut self, index: usize) {
+        let state = &mut self.members[index];
+        state.gate = GateState::Open;
+        let name = state.member.name.clone();
+        if let Some(id) = state.current.clone()
+            && let Some(container) = self.containers.get_mut(&id)
+        {
+            container.probe = None;
+        }
+        self.act(Action::Note(format!("gate of sidecar {name:?} is open")));
+    }
+
+    /// A gate's check has an answer.
+    pub(crate) fn checked(&mut self, id: ContainerId, outcome: Outcome) {
+        let now = self.now;
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        let (Some(index), Some(probe)) = (container.member(), container.probe.as_mut()) else { return };
+        probe.in_flight = None;
+        let gate = &self.members[index].member.gate;
+        let opened = match (&outcome, probe.stage, gate) {
+            (Outcome::Failed(_), Stage::Executed, _) => {
+                // Still the runtime's init: ask again for as long as it lives.
+                probe.next_at = now;
+                false
+            }
+            (_, Stage::Executed, Gate::Probe { timing, .. }) => {
+                probe.stage = Stage::Probe;
+                probe.next_at = now + timing.delay;
+                false
+            }
+            (_, Stage::Executed, _) => true,
+            (Outcome::Failed(Failure { message, .. }), Stage::Probe, Gate::Probe { timing, .. }) => {
+                probe.successes = 0;
+                probe.failures += 1;
+                probe.last_failure = Some(message.clone());
+                if probe.failures >= timing.failures {
+                    return self.gate_failed(&id);
+                }
+                false
+            }
+            (_, Stage::Probe, Gate::Probe { timing, .. }) => {
+                probe.failures = 0;
+                probe.successes += 1;
+                probe.successes >= timing.successes
+            }
+            (_, Stage::Probe, _) => false,
+        };
+        self.changed();
+        if opened {
+            self.open_gate(index);
+        }
+    }
+
+    /// U4: the sidecar is stopped within its own grace and started again; its gate stays closed.
+    fn gate_failed(&mut self, id: &ContainerId) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        let reason = container.probe.take().and_then(|probe| probe.last_failure).unwrap_or_default();
+        container.stop.intent = Intent::Restart;
+        let line = format!("did not get ready: {reason}; restarting");
+        self.act(Action::Tell { container: id.clone(), line, to: Tell::Log });
+        let grace = self.grace_of(id);
+        self.deliver_stop(id, None);
+        if let Some(container) = self.containers.get_mut(id) {
+            container.stop.kill_by(self.now + grace);
+        }
+    }
+
+    /// Probes that are due, hold lines (U7), gate timeouts (U6).
+    pub(crate) fn startup_timers(&mut self, id: &ContainerId) {
+        let now = self.now;
+        let gate_timeout = self.plan.as_ref().and_then(|plan| plan.gate_timeout);
+        let Some(container) = self.containers.get(id) else { return };
+        if let Phase::Held(hold) = container.phase {
+            if let Some(limit) = gate_timeout
+                && now >= hold.since + limit
+            {
+                let blocker = self.blocker(container).unwrap_or_default();
+                return self.gate_timed_out(id, limit, &blocker);
+            }
+            if hold.line == HoldLine::Due && now >= hold.since + HOLD_LINE_AFTER {
+                let line = format!("held: waiting for {}", self.blocker(container).unwrap_or_default());
+                self.act(Action::Tell { container: id.clone(), line, to: Tell::Log });
+                if let Some(container) = self.containers.get_mut(id) {
+                    container.phase = Phase::Held(Hold { line: HoldLine::Written, ..hold });
+                }
+            }
+            return;
+        }
+        let due = container.probe.as_ref().and_then(GateProbe::deadline).is_some_and(|at| now >= at);
+        if let (true, Some(index)) = (due, container.member()) {
+            self.send_check(id, index);
+        }
+    }
+
+    fn send_check(&mut self, id: &ContainerId, index: usize) {
+        let Some(stage) = self.containers.get(id).and_then(|c| c.probe.as_ref()).map(|probe| probe.stage)
+        else {
+            return;
+        };
+        let (check, period) = match (stage, &self.members[index].member.gate) {
+            (Stage::Probe, Gate::Probe { action, timing }) => probe_check(action, timing),
+            _ => (Check::Executed { timeout: EXECUTED_TIMEOUT }, Duration::ZERO),
+        };
+        let op = self.run(id, Operation::Check(check));
+        let next_at = self.now + period;
+        if let Some(probe) = self.containers.get_mut(id).and_then(|c| c.probe.as_mut()) {
+            probe.in_flight = Some(op);
+            probe.next_at = next_at;
+        }
+    }
+
+    /// When a hold or a gate's probe next needs the clock.
+    pub(crate) fn startup_deadlines(&self, container: &Container) -> [Option<PodTime>; 2] {
+        let hold = match container.phase {
+            Phase::Held(hold) => {
+                let line = (hold.line == HoldLine::Due).then(|| hold.since + HOLD_LINE_AFTER);
+                let limit =
+                    self.plan.as_ref().and_then(|plan| plan.gate_timeout).map(|limit| hold.since + limit);
+                line.into_iter().chain(limit).min()
+            }
+            _ => None,
+        };
+        [hold, container.probe.as_ref().and_then(GateProbe::deadline)]
+    }
+
+    /// U6: a failure with a reason, in the held container's own log.
+    fn gate_timed_out(&mut self, id: &ContainerId, limit: Duration, blocker: &str) {
+        let line = format!("held {} for {blocker}", show_duration(limit));
+        let init = self.containers.get(id).and_then(Container::member);
+        self.end_without_running(id, NEVER_RAN, Some(line));
+        if let Some(index) = init {
+            self.cannot_start(index, "was held longer than podshim.io/gate-timeout");
+        }
+    }
+
+    /// I2: an init that cannot start fails a pod that does not retry.
+    pub(crate) fn cannot_start(&mut self, index: usize, why: &str) {
+        let member = &self.members[index].member;
+        if member.role == Role::Init && self.policy() == RestartPolicy::Never && self.stop.is_none() {
+            let name = member.name.clone();
+            self.fail_pod(name, format!("could not start: {why}"));
+        }
+    }
+
+    /// I2: the pod has failed; sidecars are stopped in reverse order, nothing else starts.
+    pub(crate) fn fail_pod(&mut self, init: String, reason: String) {
+        self.act(Action::Note(format!("pod failed: init {init:?} {reason}")));
+        self.failure = Some(PodFailure { init, reason });
+        self.begin_stop(StopCause::InitFailed);
+    }
+
+    /// A caller that creates the failed init again wants another try.
+    pub(crate) fn forgive_failure_of(&mut self, name: &str) {
+        if self.failure.as_ref().is_some_and(|failure| failure.init == name) {
+            self.failure = None;
+        }
+    }
+
+    /// A released container, or one restarted in place, whose `runtime start` failed: nobody waits for an
+    /// answer any more, so its log has it. Whoever is restarted tries again; others report docker's 128.
+    pub(crate) fn release_failed(&mut self, id: &ContainerId, early_exit: Option<Exit>, failure: &Failure) {
+        let line = format!("could not be started: {}", failure.message);
+        self.act(Action::Tell { container: id.clone(), line, to: Tell::LogAndTerminationMessage });
+        let now = self.now;
+        let Some(container) = self.containers.get(id) else { return };
+        let tries_again = self.restarts(container);
+        let Some(container) = self.containers.get_mut(id) else { return };
+        if tries_again {
+            container.phase = Phase::Running { since: now };
+            container.stop.killed = true;
+            let target = Target::init(id.clone());
+            self.act(Action::Signal { target, signal: Signal::KILL, reach: Reach::Process });
+        } else {
+            self.end_without_running(id, START_FAILED, None);
+        }
+        if let Some(exit) = early_exit {
+            self.exited(id.clone(), exit);
+        }
+    }
+}
+
+fn probe_check(action: &GateAction, timing: &ProbeTiming) -> (Check, Duration) {
+    (Check::Probe { action: action.clone(), timeout: timing.timeout }, timing.period)
+}
+
+fn show_duration(duration: Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{}s", duration.as_secs()),
+        _ => format!("{}ms", duration.as_millis()),
+    }
+}
