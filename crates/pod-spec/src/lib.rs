@@ -6,8 +6,26 @@
 
 #![forbid(unsafe_code)]
 
+mod command;
+mod duration;
+mod error;
+mod keys;
+pub mod limits;
+mod nearest;
+mod parse;
 mod plan;
+mod signal;
+mod warning;
+mod write;
 
+pub use command::CommandError;
+pub use duration::{DurationError, DurationText};
+pub use error::{GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
+pub use keys::PREFIX;
+pub use nearest::Hint;
+pub use parse::{Parsed, parse};
 pub use plan::{
     ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, RestartPolicy, Role, Signal, ZeroGrace,
 };
+pub use signal::SignalError;
+pub use warning::Warning;

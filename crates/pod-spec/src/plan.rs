@@ -170,6 +170,8 @@ impl Signal {
     pub const KILL: Self = Self(9);
     /// SIGTERM.
     pub const TERM: Self = Self(15);
+    /// SIGSTOP, which no program can handle.
+    pub const STOP: Self = Self(19);
     /// SIGPWR, LXC's and systemd-nspawn's way to ask an init to stop.
     pub const PWR: Self = Self(30);
     /// SIGRTMIN+3, systemd's own "halt" (RTMIN of glibc is 34).

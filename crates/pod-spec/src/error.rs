@@ -1,0 +1,486 @@
+//! Every error a pod author can make (SEMANTICS 11.4), as values that read as one line: the key, the bad
+//! value, the nearest valid word. Owns the wording; finding the errors is `parse`'s.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::command::CommandError;
+use crate::duration::DurationError;
+use crate::keys::PREFIX;
+use crate::limits::{
+    MAX_CONTAINERS, MAX_EXCERPT_BYTES, MAX_KEYS, MAX_LISTED_ERRORS, MAX_NAME_BYTES, MAX_VALUE_BYTES,
+};
+use crate::nearest::Hint;
+use crate::signal::SignalError;
+
+/// All that is wrong with a pod's annotations. The message is one line, problems separated by `"; "`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidPlan {
+    errors: Vec<PlanError>,
+}
+
+impl InvalidPlan {
+    /// `None` when there is nothing wrong.
+    pub(crate) fn from_errors(errors: Vec<PlanError>) -> Option<Self> {
+        (!errors.is_empty()).then_some(Self { errors })
+    }
+
+    /// The errors in the order they were found; at least one.
+    pub fn errors(&self) -> &[PlanError] {
+        &self.errors
+    }
+}
+
+impl std::error::Error for InvalidPlan {}
+
+impl fmt::Display for InvalidPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.errors.iter().take(MAX_LISTED_ERRORS).enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            write!(f, "{error}")?;
+        }
+        match self.errors.len().saturating_sub(MAX_LISTED_ERRORS) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+/// One thing that is wrong, and the annotation it is in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct PlanError {
+    /// The annotation's whole key in printable form, shortened when very long.
+    pub key: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+impl PlanError {
+    /// `key` is what follows the prefix.
+    pub(crate) fn new(key: &str, problem: impl Into<Problem>) -> Self {
+        Self { key: printable_key(key), problem: problem.into() }
+    }
+}
+
+/// The whole key on one line: `ctr` passes any bytes as an annotation.
+pub(crate) fn printable_key(key: &str) -> String {
+    let mut printable = PREFIX.to_owned();
+    for letter in excerpt(key).chars() {
+        match letter {
+            '"' | '\'' | '\\' => printable.push(letter),
+            _ => printable.extend(letter.escape_debug()),
+        }
+    }
+    printable
+}
+
+/// A bad value as messages repeat it: never longer than a line can bear.
+pub(crate) fn excerpt(text: &str) -> String {
+    if text.len() <= MAX_EXCERPT_BYTES {
+        return text.to_owned();
+    }
+    let mut end = MAX_EXCERPT_BYTES;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}...", &text[..end])
+}
+
+/// What can be wrong with one annotation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// Not a key of 11.2 or 11.3.
+    #[error("unknown key{hint}")]
+    UnknownKey {
+        /// The nearest key.
+        hint: Hint,
+    },
+    /// A container's key without the container.
+    #[error("a container is missing: write {PREFIX}{word}.<container>")]
+    ContainerMissing {
+        /// The key's word.
+        word: &'static str,
+    },
+    /// A pod's key with a container.
+    #[error("{word:?} is said of the whole pod: write {PREFIX}{word}")]
+    OfThePod {
+        /// The key's word.
+        word: &'static str,
+    },
+    /// More keys than [`MAX_KEYS`].
+    #[error("the pod has {count} keys of podshim, at most {MAX_KEYS} are allowed")]
+    TooManyKeys {
+        /// How many there are.
+        count: usize,
+    },
+    /// A value longer than [`MAX_VALUE_BYTES`].
+    #[error("the value has {bytes} bytes, at most {MAX_VALUE_BYTES} are allowed")]
+    ValueTooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// The key's container, or one that the value names, is not in the plan.
+    #[error("no container {name:?} in {PREFIX}plan{hint}")]
+    NoSuchContainer {
+        /// The name that was written.
+        name: String,
+        /// The nearest name of the plan.
+        hint: Hint,
+    },
+    /// One container's setting given under its name and under its alias.
+    #[error("the same container is set by {other} too: keep one of the two")]
+    SetTwice {
+        /// The other key.
+        other: String,
+    },
+    /// Other keys without `podshim.io/plan`.
+    #[error("missing, but {key} is set: add the plan, such as \"proxy=sidecar, app=main\"")]
+    PlanMissing {
+        /// One of the other keys.
+        key: String,
+    },
+    /// Something wrong in the plan's list.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// A word that is not one of a few.
+    #[error("unknown value {value:?}{hint}")]
+    UnknownValue {
+        /// The word.
+        value: String,
+        /// The valid ones.
+        hint: Hint,
+    },
+    /// A duration that is none.
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+    /// A container's grace that could never be used up: it lies inside the pod's (T8).
+    #[error("{grace} is longer than {PREFIX}grace, which is {pod_grace}: it lies inside the pod's")]
+    GraceAbovePod {
+        /// The container's.
+        grace: String,
+        /// The pod's.
+        pod_grace: String,
+    },
+    /// A signal that is none, or none to stop with.
+    #[error(transparent)]
+    Signal(#[from] SignalError),
+    /// A gate that is none.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// A command that is none.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// An option of `restart.<c>` that is wrong.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// `restart.<c>` whose longest delay is below its first one.
+    #[error("max={max} is shorter than base={base}")]
+    BackoffMaxBelowBase {
+        /// The longest delay.
+        max: String,
+        /// The first delay.
+        base: String,
+    },
+    /// A hook that is not `exec:`.
+    #[error("{value:?} is no hook: write \"exec:<command>\"")]
+    HookNotExec {
+        /// What was written.
+        value: String,
+    },
+    /// A key that has no meaning for an init container (I6).
+    #[error("{name:?} is an init container: it has no {word:?}")]
+    NotForInit {
+        /// The container.
+        name: String,
+        /// The key's word.
+        word: &'static str,
+    },
+    /// `fatal` on an init container: its failure always fails the pod (I2).
+    #[error("{name:?} is an init container: its failure already fails the pod, remove the key")]
+    InitIsFatal {
+        /// The container.
+        name: String,
+    },
+    /// `restart=always` on an init container: it would never be done.
+    #[error(
+        "{name:?} is an init container: restarted \"always\" it would never be done \
+         (did you mean \"on-failure\"?)"
+    )]
+    InitAlwaysRestarted {
+        /// The container.
+        name: String,
+    },
+    /// An entry of `after.<c>` that is not `container=condition`.
+    #[error("{entry:?} is no dependency: write container=ready, container=done or container=started")]
+    DependencyMalformed {
+        /// The entry.
+        entry: String,
+    },
+    /// A condition that is none.
+    #[error("unknown condition {condition:?} in {entry:?}{hint}")]
+    UnknownCondition {
+        /// The condition.
+        condition: String,
+        /// The entry.
+        entry: String,
+        /// The valid ones.
+        hint: Hint,
+    },
+    /// The same container twice in one `after.<c>`.
+    #[error("{name:?} is named twice")]
+    DependencyTwice {
+        /// The container.
+        name: String,
+    },
+    /// More dependencies than a plan can have containers.
+    #[error("more than {MAX_CONTAINERS} dependencies")]
+    TooManyDependencies,
+    /// A container after itself.
+    #[error("{name:?} cannot start after itself")]
+    AfterItself {
+        /// The container.
+        name: String,
+    },
+    /// `x=done` where x is a sidecar: sidecars end after everything else.
+    #[error("{name:?} is a sidecar and never \"done\" (did you mean \"{name}=ready\"?)")]
+    SidecarNeverDone {
+        /// The sidecar.
+        name: String,
+    },
+    /// Containers that wait for each other in a circle.
+    #[error("cycle: {}", .path.join(" after "))]
+    Cycle {
+        /// The containers of the circle; the first is repeated at the end.
+        path: Vec<String>,
+    },
+    /// `zero-grace=order` with no sidecar whose order it could keep.
+    #[error("\"order\" needs a sidecar in {PREFIX}plan, there is none")]
+    OrderWithoutSidecar,
+    /// Valid, and not built yet.
+    #[error("not supported yet ({word:?} is planned; {instead})")]
+    NotSupportedYet {
+        /// The key or the part of the value.
+        word: &'static str,
+        /// What to do now.
+        instead: &'static str,
+    },
+}
+
+/// What can be wrong with the list in `podshim.io/plan`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListError {
+    /// Nothing in it.
+    #[error("empty: write name=role entries in start order, such as \"proxy=sidecar, app=main\"")]
+    Empty,
+    /// Nothing between two commas, or before or after one.
+    #[error("an entry is empty: remove the extra comma")]
+    EmptyEntry,
+    /// An entry without `=`.
+    #[error("{entry:?} has no role: write name=role with init, sidecar or main")]
+    NoRole {
+        /// The entry.
+        entry: String,
+    },
+    /// A role that is none.
+    #[error("unknown role {role:?} in {entry:?}{hint}")]
+    UnknownRole {
+        /// The role.
+        role: String,
+        /// The entry.
+        entry: String,
+        /// The valid ones.
+        hint: Hint,
+    },
+    /// A name that no container can have.
+    #[error(
+        "{name:?} is no name in {entry:?}: letters, digits, \"-\", \"_\" and \".\", \
+         beginning and ending with a letter or digit, at most {MAX_NAME_BYTES}"
+    )]
+    InvalidName {
+        /// The name.
+        name: String,
+        /// The entry.
+        entry: String,
+    },
+    /// A name or an alias that is there already.
+    #[error("duplicate name {name:?}")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// More containers than [`MAX_CONTAINERS`].
+    #[error("more than {MAX_CONTAINERS} containers")]
+    TooManyContainers,
+    /// No main and no `*=main` (S4).
+    #[error("no main container: a plan needs one, such as \"app=main\", or \"*=main\"")]
+    NoMain,
+    /// `*` before another entry.
+    #[error("\"*\" must be the last entry")]
+    OthersNotLast,
+    /// `*` with a role other than main.
+    #[error("\"*\" can only be main, not {role:?}")]
+    OthersNotMain {
+        /// The role that was written.
+        role: String,
+    },
+    /// `*` in a group, a pair, or with an alias.
+    #[error("\"*\" stands alone, not as in {entry:?}")]
+    OthersNotAlone {
+        /// The entry.
+        entry: String,
+    },
+    /// A group of mains: mains always start together (S3).
+    #[error("{entry:?}: mains start together anyway, give each its own entry")]
+    GroupOfMains {
+        /// The entry.
+        entry: String,
+    },
+    /// A standby whose role is not sidecar (11.6).
+    #[error("{entry:?}: only a sidecar can have a standby")]
+    StandbyNotSidecar {
+        /// The entry.
+        entry: String,
+    },
+    /// More than one standby (11.6).
+    #[error("{entry:?}: a sidecar has one standby at most")]
+    TooManyStandbys {
+        /// The entry.
+        entry: String,
+    },
+    /// `*=main` in a job: creation is serial, the first main could complete it before the second exists.
+    #[error("\"*=main\" cannot be combined with {PREFIX}restart-policy={policy}: name each main")]
+    OthersInJob {
+        /// The restart policy.
+        policy: &'static str,
+    },
+}
+
+/// What can be wrong with the value of `ready.<c>`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    /// No such gate.
+    #[error("unknown gate {gate:?}{hint}")]
+    Unknown {
+        /// What was written.
+        gate: String,
+        /// The valid ones.
+        hint: Hint,
+    },
+    /// A gate that is one word, with something after it.
+    #[error("{gate:?} stands alone: nothing may follow it")]
+    StandsAlone {
+        /// The gate.
+        gate: &'static str,
+    },
+    /// A gate that is not one word, alone.
+    #[error("{gate:?} needs more: write {form:?}")]
+    Incomplete {
+        /// The gate.
+        gate: &'static str,
+        /// Its form.
+        form: &'static str,
+    },
+    /// `exec:` with a command that is none.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// An option that is wrong.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// An address without `:port`, or with more colons than it can have.
+    #[error("{address:?} is no address: write {form:?}, with an IPv6 host in brackets")]
+    Address {
+        /// What was written.
+        address: String,
+        /// The form it has.
+        form: &'static str,
+    },
+    /// A host that is not a literal IP: names are not resolved, in whose view of the network would they be?
+    #[error("host {host:?} is no literal IP address (leave it out for 127.0.0.1)")]
+    HostNotLiteral {
+        /// The host.
+        host: String,
+    },
+    /// A literal IP that no container listens on at an address of its own.
+    #[error("host {host} is not an address of one container (leave it out for 127.0.0.1)")]
+    HostNotUnicast {
+        /// The host.
+        host: IpAddr,
+    },
+    /// A port that is none.
+    #[error("port {port:?} is not a number from 1 to 65535")]
+    Port {
+        /// What was written.
+        port: String,
+    },
+    /// A URL path that cannot be sent as it is.
+    #[error("path {path:?} is no URL path: it begins with \"/\" and has no spaces or control characters")]
+    UrlPath {
+        /// The path.
+        path: String,
+    },
+    /// A file path that is not absolute, or that no file can have.
+    #[error("path {path:?} is not absolute")]
+    FilePath {
+        /// The path.
+        path: String,
+    },
+    /// `log:` with nothing to look for.
+    #[error("the pattern is empty")]
+    EmptyPattern,
+}
+
+/// What can be wrong with one `;option=value`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// No such option.
+    #[error("unknown option {option:?}{hint}")]
+    Unknown {
+        /// The option.
+        option: String,
+        /// The valid ones.
+        hint: Hint,
+    },
+    /// An option without `=value`.
+    #[error("option {option:?} has no value: write option=value")]
+    NoValue {
+        /// The option.
+        option: String,
+    },
+    /// An option given twice.
+    #[error("option {option:?} is given twice")]
+    Twice {
+        /// The option.
+        option: &'static str,
+    },
+    /// An option's duration that is none.
+    #[error("{option}: {source}")]
+    Duration {
+        /// The option.
+        option: &'static str,
+        /// What is wrong.
+        source: DurationError,
+    },
+    /// A duration below what the option allows.
+    #[error("{option}: {value} is too short, at least {least}")]
+    TooShort {
+        /// The option.
+        option: &'static str,
+        /// What was written.
+        value: String,
+        /// The shortest allowed.
+        least: String,
+    },
+    /// A count that is none.
+    #[error("{option}: {value:?} is not a number of at least {least}")]
+    Count {
+        /// The option.
+        option: &'static str,
+        /// What was written.
+        value: String,
+        /// The smallest allowed.
+        least: u32,
+    },
+}

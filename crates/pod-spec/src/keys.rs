@@ -1,0 +1,136 @@
+//! The keys of SEMANTICS 11.2 and 11.3, and which of their behaviours this release has. Owns the words; what
+//! a key's value may be is `parse`'s.
+
+use crate::plan::{ExitCodes, RestartPolicy, Role, ZeroGrace};
+
+/// What every annotation of podshim begins with.
+pub const PREFIX: &str = "podshim.io/";
+
+/// A key of the whole pod (11.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PodKey {
+    Plan,
+    RestartPolicy,
+    Grace,
+    GateTimeout,
+    ZeroGrace,
+    ExitCodes,
+}
+
+/// The words of the pod's keys.
+pub(crate) const POD_KEYS: [(&str, PodKey); 6] = [
+    ("plan", PodKey::Plan),
+    ("restart-policy", PodKey::RestartPolicy),
+    ("grace", PodKey::Grace),
+    ("gate-timeout", PodKey::GateTimeout),
+    ("zero-grace", PodKey::ZeroGrace),
+    ("exit-codes", PodKey::ExitCodes),
+];
+
+/// A key of one container, written `key.<container>` (11.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ContainerKey {
+    Ready,
+    After,
+    Restart,
+    Grace,
+    OnTerminate,
+    PreStop,
+    StopSignal,
+    Fatal,
+}
+
+/// The words of the containers' keys.
+pub(crate) const CONTAINER_KEYS: [(&str, ContainerKey); 8] = [
+    ("ready", ContainerKey::Ready),
+    ("after", ContainerKey::After),
+    ("restart", ContainerKey::Restart),
+    ("grace", ContainerKey::Grace),
+    ("on-terminate", ContainerKey::OnTerminate),
+    ("pre-stop", ContainerKey::PreStop),
+    ("stop-signal", ContainerKey::StopSignal),
+    ("fatal", ContainerKey::Fatal),
+];
+
+/// The words of a role (S1).
+pub(crate) const ROLES: [(&str, Role); 3] =
+    [("init", Role::Init), ("sidecar", Role::Sidecar), ("main", Role::Main)];
+
+/// The words of `restart-policy`, as in a pod's spec.
+pub(crate) const RESTART_POLICIES: [(&str, RestartPolicy); 3] = [
+    ("Always", RestartPolicy::Always),
+    ("OnFailure", RestartPolicy::OnFailure),
+    ("Never", RestartPolicy::Never),
+];
+
+/// The words of `zero-grace` (K11).
+pub(crate) const ZERO_GRACES: [(&str, ZeroGrace); 2] =
+    [("obey", ZeroGrace::Obey), ("order", ZeroGrace::Order)];
+
+/// The words of `exit-codes` (J2, J4).
+pub(crate) const EXIT_CODES: [(&str, ExitCodes); 2] =
+    [("masked", ExitCodes::Masked), ("real", ExitCodes::Real)];
+
+/// The word of a value: the reverse of a table above.
+pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
+    // Every table names every variant; `tables_are_complete` holds that down.
+    table.iter().find(|(_, listed)| listed == value).map_or("", |(word, _)| *word)
+}
+
+/// A behaviour of the vocabulary that may not be built yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feature {
+    After,
+    Restart,
+    OnTerminate,
+    PreStop,
+    Fatal,
+    ZeroGraceOrder,
+    ReadyHttp,
+    ReadyLog,
+    ReadyNotify,
+    ReadyFile,
+    Standby,
+}
+
+/// What the vocabulary has and this release does not do: the word and what to write instead. The part that
+/// builds a behaviour deletes its line.
+const PLANNED: &[(Feature, &str, &str)] = &[
+    (Feature::After, "after", "remove the key"),
+    (Feature::Restart, "restart", "remove the key"),
+    (Feature::OnTerminate, "on-terminate", "remove the key"),
+    (Feature::PreStop, "pre-stop", "remove the key"),
+    (Feature::Fatal, "fatal", "remove the key"),
+    (Feature::ZeroGraceOrder, "order", "use \"obey\""),
+    (Feature::ReadyHttp, "http:", "use \"exec:\" or \"tcp:\""),
+    (Feature::ReadyLog, "log:", "use \"exec:\" or \"tcp:\""),
+    (Feature::ReadyNotify, "notify", "use \"exec:\" or \"tcp:\""),
+    (Feature::ReadyFile, "file:", "use \"exec:test -e <path>\""),
+    (Feature::Standby, "|", "name one container"),
+];
+
+/// The word of a feature that is not built and what to write instead; `None` once it is built.
+pub(crate) fn planned(feature: Feature) -> Option<(&'static str, &'static str)> {
+    PLANNED.iter().find(|(listed, ..)| *listed == feature).map(|(_, word, instead)| (*word, *instead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_complete() {
+        for role in [Role::Init, Role::Sidecar, Role::Main] {
+            assert_ne!(word_of(&ROLES, &role), "");
+        }
+        for policy in [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never] {
+            assert_ne!(word_of(&RESTART_POLICIES, &policy), "");
+        }
+        for zero_grace in [ZeroGrace::Obey, ZeroGrace::Order] {
+            assert_ne!(word_of(&ZERO_GRACES, &zero_grace), "");
+        }
+        for exit_codes in [ExitCodes::Masked, ExitCodes::Real] {
+            assert_ne!(word_of(&EXIT_CODES, &exit_codes), "");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The bounds on what a pod author may write (DESIGN §6): annotations are untrusted input, read by a process
+//! that runs as root. Only numbers live here.
+
+use std::time::Duration;
+
+/// Most containers one plan may have.
+pub const MAX_CONTAINERS: usize = 64;
+
+/// Most `podshim.io/` keys one pod may have; every container with every key stays well below it.
+pub const MAX_KEYS: usize = 1024;
+
+/// Longest value of one key, in bytes. Also keeps a command below the kernel's limit for one argument.
+pub const MAX_VALUE_BYTES: usize = 64 * 1024;
+
+/// Longest container name or alias, in bytes: the kubelet's limit for a container name.
+pub const MAX_NAME_BYTES: usize = 63;
+
+/// Longest duration: 365 days. Deadlines computed from it cannot overflow.
+pub const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Shortest period of a probe (11.3).
+pub const MIN_PROBE_PERIOD: Duration = Duration::from_millis(100);
+
+/// Shortest timeout of a probe: a shorter one could never succeed.
+pub const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(1);
+
+/// Most errors spelled out in the one line that answers a create; the rest is counted.
+pub const MAX_LISTED_ERRORS: usize = 16;
+
+/// Longest piece of a bad key or value repeated in a message, in bytes.
+pub(crate) const MAX_EXCERPT_BYTES: usize = 96;

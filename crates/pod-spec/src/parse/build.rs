@@ -1,0 +1,101 @@
+//! From what the keys said to a plan: the checks that need several keys, then the value. Owns nothing but
+//! that step; it runs after every key was read.
+
+use crate::duration::DurationText;
+use crate::error::{ListError, Problem, printable_key};
+use crate::keys::{ContainerKey, RESTART_POLICIES, word_of};
+use crate::limits::MAX_CONTAINERS;
+use crate::plan::{ExitCodes, Gate, Member, Others, Plan, RestartPolicy, Role, ZeroGrace};
+use crate::warning::Warning;
+
+use super::PodSettings;
+use super::container::{Containers, Draft, Origin};
+use super::findings::Findings;
+
+/// The checks of 11.4 that need more than one key.
+pub(super) fn check_together(settings: &PodSettings, containers: &Containers, findings: &mut Findings) {
+    if containers.others == Others::Mains {
+        check_others(settings, containers, findings);
+    }
+    // Keys of other mains may have added some to those of the list.
+    if containers.are_known() && containers.drafts.len() > MAX_CONTAINERS {
+        findings.error("plan", ListError::TooManyContainers);
+    }
+    for draft in &containers.drafts {
+        check_grace(settings, draft, findings);
+        if let Some(key) = draft.keys.get(&ContainerKey::Ready)
+            && draft.role == Some(Role::Main)
+            && !containers.is_awaited(draft)
+        {
+            findings.warn(Warning::UnusedGate { key: printable_key(key), name: draft.name.clone() });
+        }
+    }
+    let is_sidecar = |draft: &Draft| draft.role == Some(Role::Sidecar);
+    if settings.zero_grace == ZeroGrace::Order
+        && containers.are_known()
+        && !containers.drafts.iter().any(is_sidecar)
+    {
+        findings.error("zero-grace", Problem::OrderWithoutSidecar);
+    }
+    if settings.exit_codes == ExitCodes::Real && settings.restart_policy == RestartPolicy::Always {
+        findings.warn(Warning::RealCodesAlways { key: printable_key("exit-codes") });
+    }
+}
+
+/// What `*=main` cannot or need not stand beside.
+fn check_others(settings: &PodSettings, containers: &Containers, findings: &mut Findings) {
+    if settings.restart_policy != RestartPolicy::Always {
+        let policy = word_of(&RESTART_POLICIES, &settings.restart_policy);
+        findings.error("plan", ListError::OthersInJob { policy });
+    }
+    let named = |draft: &&Draft| draft.role == Some(Role::Main) && draft.origin == Origin::List;
+    if let Some(main) = containers.drafts.iter().find(named) {
+        findings.warn(Warning::NamedMainAndOthers { key: printable_key("plan"), name: main.name.clone() });
+    }
+}
+
+/// T8: a container's grace lies inside the pod's, when the plan says what that is.
+fn check_grace(settings: &PodSettings, draft: &Draft, findings: &mut Findings) {
+    if let (Some(grace), Some(pod_grace)) = (draft.grace, settings.grace)
+        && grace > pod_grace
+        && let Some(key) = draft.keys.get(&ContainerKey::Grace)
+    {
+        findings.error(
+            key,
+            Problem::GraceAbovePod {
+                grace: DurationText(grace).to_string(),
+                pod_grace: DurationText(pod_grace).to_string(),
+            },
+        );
+    }
+}
+
+/// The plan; of use only when no error was found.
+pub(super) fn plan(settings: &PodSettings, containers: Containers) -> Plan {
+    let members = containers.drafts.into_iter().filter_map(|draft| {
+        // No role is an error that was told.
+        let role = draft.role?;
+        let gate = match (role, draft.gate) {
+            (Role::Sidecar, Some(gate)) => gate,
+            _ => Gate::Running,
+        };
+        Some(Member {
+            name: draft.name,
+            alias: draft.alias,
+            role,
+            entry: draft.entry,
+            gate,
+            grace: draft.grace,
+            stop_signal: draft.stop_signal,
+        })
+    });
+    Plan {
+        members: members.collect(),
+        others: containers.others,
+        restart_policy: settings.restart_policy,
+        grace: settings.grace,
+        gate_timeout: settings.gate_timeout,
+        zero_grace: settings.zero_grace,
+        exit_codes: settings.exit_codes,
+    }
+}

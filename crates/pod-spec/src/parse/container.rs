@@ -1,0 +1,262 @@
+//! The containers of a pod while its keys are read: looking names up, and the keys `key.<container>`. Owns
+//! which key a role may have (11.4); the grammar of each value is in the modules beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::command;
+use crate::duration;
+use crate::error::{Problem, excerpt, printable_key};
+use crate::keys::{ContainerKey, Feature};
+use crate::limits::MAX_CONTAINERS;
+use crate::nearest::{Hint, hint_for_name};
+use crate::plan::{Gate, Others, Role, Signal};
+use crate::warning::Warning;
+
+use super::after::{self, Condition};
+use super::findings::Findings;
+use super::gate::{self, Ready};
+use super::list::{List, Names, is_name};
+use super::restart::{self, RestartMode};
+use super::word;
+
+/// The containers so far.
+#[derive(Debug)]
+pub(super) struct Containers {
+    pub(super) drafts: Vec<Draft>,
+    pub(super) others: Others,
+    pub(super) names: Names,
+}
+
+/// What is known of one container.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) name: String,
+    pub(super) alias: Option<String>,
+    /// `None` when it is not known: an error says so already.
+    pub(super) role: Option<Role>,
+    pub(super) entry: usize,
+    pub(super) origin: Origin,
+    /// The annotations that set it, without the prefix.
+    pub(super) keys: BTreeMap<ContainerKey, String>,
+    pub(super) gate: Option<Gate>,
+    pub(super) grace: Option<Duration>,
+    pub(super) stop_signal: Option<Signal>,
+    after: Vec<(String, Condition)>,
+}
+
+/// Where a container's name comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The plan's list.
+    List,
+    /// A key of one of the other mains (`*=main`).
+    Key,
+}
+
+impl Draft {
+    fn new(name: &str, role: Option<Role>, entry: usize, origin: Origin) -> Self {
+        Self {
+            name: name.to_owned(),
+            alias: None,
+            role,
+            entry,
+            origin,
+            keys: BTreeMap::new(),
+            gate: None,
+            grace: None,
+            stop_signal: None,
+            after: Vec::new(),
+        }
+    }
+
+    fn is(&self, word: &str) -> bool {
+        self.name == word || self.alias.as_deref() == Some(word)
+    }
+
+    /// Reads one key's value.
+    fn set(&mut self, container_key: ContainerKey, key: &str, value: &str, findings: &mut Findings) {
+        if let Some(other) = self.keys.insert(container_key, key.to_owned()) {
+            findings.error(key, Problem::SetTwice { other: printable_key(&other) });
+            return;
+        }
+        if self.role == Some(Role::Init)
+            && let Some(problem) = self.not_for_init(container_key)
+        {
+            findings.error(key, problem);
+            return;
+        }
+        match container_key {
+            ContainerKey::Ready => match gate::parse(value) {
+                Ok(Ready::Built(gate)) => self.gate = Some(gate),
+                Ok(Ready::Planned(feature)) => findings.planned(key, feature),
+                Err(error) => findings.error(key, error),
+            },
+            ContainerKey::After => {
+                let (dependencies, problems) = after::parse(value);
+                for problem in problems {
+                    findings.error(key, problem);
+                }
+                self.after = dependencies
+                    .into_iter()
+                    .map(|dependency| (dependency.name.to_owned(), dependency.condition))
+                    .collect();
+                findings.planned(key, Feature::After);
+            }
+            ContainerKey::Restart => match restart::parse(value) {
+                Ok(RestartMode::Always) if self.role == Some(Role::Init) => {
+                    findings.error(key, Problem::InitAlwaysRestarted { name: self.name.clone() });
+                }
+                Ok(_) => findings.planned(key, Feature::Restart),
+                Err(problem) => findings.error(key, problem),
+            },
+            ContainerKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut self.grace),
+            ContainerKey::OnTerminate => hook(key, value, Feature::OnTerminate, findings),
+            ContainerKey::PreStop => hook(key, value, Feature::PreStop, findings),
+            ContainerKey::StopSignal => {
+                findings.keep(key, Signal::parse_stop_signal(value).map(Some), &mut self.stop_signal);
+            }
+            ContainerKey::Fatal => match word(value, &[("failure", ()), ("exit", ())]) {
+                Ok(()) => findings.planned(key, Feature::Fatal),
+                Err(problem) => findings.error(key, problem),
+            },
+        }
+    }
+
+    /// What an init container may not have at all (I6).
+    fn not_for_init(&self, container_key: ContainerKey) -> Option<Problem> {
+        let name = self.name.clone();
+        match container_key {
+            ContainerKey::Ready => Some(Problem::NotForInit { name, word: "ready" }),
+            ContainerKey::PreStop => Some(Problem::NotForInit { name, word: "pre-stop" }),
+            ContainerKey::Grace => Some(Problem::NotForInit { name, word: "grace" }),
+            ContainerKey::Fatal => Some(Problem::InitIsFatal { name }),
+            ContainerKey::After
+            | ContainerKey::Restart
+            | ContainerKey::OnTerminate
+            | ContainerKey::StopSignal => None,
+        }
+    }
+}
+
+/// A hook runs a command in the container (H1, H2); the plan has no place for it yet.
+fn hook(key: &str, value: &str, feature: Feature, findings: &mut Findings) {
+    match value.strip_prefix("exec:").map(command::parse_whole) {
+        Some(Ok(_)) => findings.planned(key, feature),
+        Some(Err(error)) => findings.error(key, error),
+        None => findings.error(key, Problem::HookNotExec { value: excerpt(value) }),
+    }
+}
+
+impl Containers {
+    /// The containers of a list.
+    pub(super) fn from_list(list: List) -> Self {
+        let drafts = list
+            .listed
+            .into_iter()
+            .map(|listed| Draft {
+                alias: listed.alias,
+                ..Draft::new(&listed.name, listed.role, listed.entry, Origin::List)
+            })
+            .collect();
+        Self { drafts, others: list.others, names: list.names }
+    }
+
+    /// No list to look names up in.
+    pub(super) fn unknown() -> Self {
+        Self { drafts: Vec::new(), others: Others::Passthrough, names: Names::Unread }
+    }
+
+    /// Whether every container's role is known.
+    pub(super) fn are_known(&self) -> bool {
+        self.names == Names::Complete && self.drafts.iter().all(|draft| draft.role.is_some())
+    }
+
+    /// Reads `key.<name>`; `key` is without the prefix.
+    pub(super) fn set(
+        &mut self,
+        container_key: ContainerKey,
+        name: &str,
+        key: &str,
+        value: &str,
+        findings: &mut Findings,
+    ) {
+        if let Some(draft) = self.drafts.iter_mut().find(|draft| draft.is(name)) {
+            draft.set(container_key, key, value, findings);
+            return;
+        }
+        let entry = self.drafts.last().map_or(0, |draft| draft.entry + 1);
+        let room = self.drafts.len() <= MAX_CONTAINERS;
+        if self.names == Names::Complete && self.others == Others::Mains && is_name(name) && room {
+            if let hint @ Hint::Nearest(_) = self.hint(name, findings) {
+                findings.warn(Warning::NearlyPlanned {
+                    key: printable_key(key),
+                    name: name.to_owned(),
+                    hint,
+                });
+            }
+            let mut draft = Draft::new(name, Some(Role::Main), entry, Origin::Key);
+            draft.set(container_key, key, value, findings);
+            self.drafts.push(draft);
+            return;
+        }
+        // Without room, "more than 64 containers" is the error.
+        if self.names == Names::Complete && room {
+            findings.error(
+                key,
+                Problem::NoSuchContainer { name: excerpt(name), hint: self.hint(name, findings) },
+            );
+        }
+        // The value may be wrong all the same.
+        Draft::new(name, None, entry, Origin::Key).set(container_key, key, value, findings);
+    }
+
+    /// The nearest name or alias of the list.
+    fn hint(&self, name: &str, findings: &Findings) -> Hint {
+        if !findings.is_next_listed() {
+            return Hint::Nothing;
+        }
+        let listed = self.drafts.iter().filter(|draft| draft.origin == Origin::List);
+        hint_for_name(name, listed.flat_map(|draft| [Some(&*draft.name), draft.alias.as_deref()]).flatten())
+    }
+
+    /// Looks up what `after` names, once every name is known, and searches for cycles.
+    pub(super) fn check_after(&self, findings: &mut Findings) {
+        let mut edges = Vec::with_capacity(self.drafts.len());
+        for (index, draft) in self.drafts.iter().enumerate() {
+            let key = draft.keys.get(&ContainerKey::After).map_or("", String::as_str);
+            let mut targets = BTreeSet::new();
+            for (name, condition) in &draft.after {
+                let problem = match self.drafts.iter().position(|other| other.is(name)) {
+                    None if self.names == Names::Unread => continue,
+                    None => Problem::NoSuchContainer { name: excerpt(name), hint: self.hint(name, findings) },
+                    Some(target) if target == index => Problem::AfterItself { name: name.clone() },
+                    Some(target) if !targets.insert(target) => {
+                        Problem::DependencyTwice { name: name.clone() }
+                    }
+                    Some(target)
+                        if *condition == Condition::Done
+                            && self.drafts[target].role == Some(Role::Sidecar) =>
+                    {
+                        Problem::SidecarNeverDone { name: name.clone() }
+                    }
+                    Some(_) => continue,
+                };
+                findings.error(key, problem);
+            }
+            edges.push(targets.into_iter().collect());
+        }
+        for cycle in after::cycles(&edges) {
+            let path: Vec<String> = cycle.iter().map(|index| self.drafts[*index].name.clone()).collect();
+            let first = cycle.first().and_then(|index| self.drafts[*index].keys.get(&ContainerKey::After));
+            findings.error(first.map_or("", String::as_str), Problem::Cycle { path });
+        }
+    }
+
+    /// Whether some container waits for that one's gate.
+    pub(super) fn is_awaited(&self, awaited: &Draft) -> bool {
+        let waits =
+            |(name, condition): &(String, Condition)| *condition == Condition::Ready && awaited.is(name);
+        self.drafts.iter().any(|draft| draft.after.iter().any(waits))
+    }
+}

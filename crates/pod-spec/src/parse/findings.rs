@@ -1,0 +1,66 @@
+//! What the pass over the annotations has found so far. Owns the rule that errors are told before what is
+//! not built yet, and that nothing is ever told twice of one key.
+
+use crate::error::{InvalidPlan, PlanError, Problem};
+use crate::keys::{Feature, planned};
+use crate::limits::{MAX_KEYS, MAX_LISTED_ERRORS};
+use crate::plan::Plan;
+use crate::warning::Warning;
+
+use super::Parsed;
+
+/// Errors, behaviours that are not built yet, and warnings.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    errors: Vec<PlanError>,
+    not_built: Vec<PlanError>,
+    warnings: Vec<Warning>,
+}
+
+impl Findings {
+    /// Notes an error; `key` is without the prefix.
+    pub(super) fn error(&mut self, key: &str, problem: impl Into<Problem>) {
+        // A value of separators alone makes an error of each; so many help nobody.
+        if self.errors.len() < MAX_KEYS {
+            self.errors.push(PlanError::new(key, problem));
+        }
+    }
+
+    /// Whether one more error would be spelled out; if not, finding its nearest word is work for nothing,
+    /// and work that a pod author could pile up.
+    pub(super) fn is_next_listed(&self) -> bool {
+        self.errors.len() < MAX_LISTED_ERRORS
+    }
+
+    /// Keeps a value, or notes why it is none.
+    pub(super) fn keep<T>(&mut self, key: &str, value: Result<T, impl Into<Problem>>, place: &mut T) {
+        match value {
+            Ok(value) => *place = value,
+            Err(problem) => self.error(key, problem),
+        }
+    }
+
+    /// Notes that a valid value needs this behaviour; an error while it is not built.
+    pub(super) fn planned(&mut self, key: &str, feature: Feature) {
+        if let Some((word, instead)) = planned(feature) {
+            self.not_built.push(PlanError::new(key, Problem::NotSupportedYet { word, instead }));
+        }
+    }
+
+    /// Notes a warning.
+    pub(super) fn warn(&mut self, warning: Warning) {
+        self.warnings.push(warning);
+    }
+
+    /// The plan if nothing is wrong. Of a key with an error it is not also said that it is not built.
+    pub(super) fn finish(mut self, plan: Option<Plan>) -> Result<Parsed, InvalidPlan> {
+        let mut not_built = self.not_built;
+        not_built.retain(|missing| self.errors.iter().all(|error| error.key != missing.key));
+        not_built.dedup();
+        self.errors.append(&mut not_built);
+        match InvalidPlan::from_errors(self.errors) {
+            Some(invalid) => Err(invalid),
+            None => Ok(Parsed { plan, warnings: self.warnings }),
+        }
+    }
+}

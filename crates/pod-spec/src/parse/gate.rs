@@ -1,0 +1,201 @@
+//! The value of `ready.<c>`: which gate, what it asks, how often. Owns its grammar. Never looks at the pod:
+//! whether an address is the container's own is seen when it is probed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use crate::command;
+use crate::error::{GateError, excerpt};
+use crate::keys::Feature;
+use crate::limits::{MIN_PROBE_PERIOD, MIN_PROBE_TIMEOUT};
+use crate::nearest::{Hint, nearest};
+use crate::plan::{Gate, GateAction, ProbeTiming};
+
+use super::options;
+
+/// A valid gate.
+#[derive(Debug)]
+pub(super) enum Ready {
+    /// One the plan can hold.
+    Built(Gate),
+    /// One that needs a behaviour which the plan has no place for yet.
+    Planned(Feature),
+}
+
+/// The gates as they are shown in a hint; those with a colon take an argument.
+const GATES: [&str; 8] = ["running", "none", "exec:", "http:", "tcp:", "log:", "notify", "file:"];
+
+const TCP_FORM: &str = "tcp:[host]:port";
+const HTTP_FORM: &str = "http:[host]:port/path";
+
+/// Options of a probe's timing.
+#[derive(Clone, Copy, PartialEq)]
+enum TimingOption {
+    Delay,
+    Period,
+    Timeout,
+    Failures,
+    Successes,
+}
+
+const TIMING_OPTIONS: [(&str, TimingOption); 5] = [
+    ("delay", TimingOption::Delay),
+    ("period", TimingOption::Period),
+    ("timeout", TimingOption::Timeout),
+    ("fail", TimingOption::Failures),
+    ("ok", TimingOption::Successes),
+];
+
+/// Reads a gate.
+pub(super) fn parse(value: &str) -> Result<Ready, GateError> {
+    let kind_end = value.find([':', ';']).unwrap_or(value.len());
+    let (kind, rest) = value.split_at(kind_end);
+    let argument = rest.strip_prefix(':');
+    let needs = |gate, form| argument.ok_or(GateError::Incomplete { gate, form });
+    match kind.trim() {
+        "running" => alone("running", rest).map(|()| Ready::Built(Gate::Running)),
+        "none" => alone("none", rest).map(|()| Ready::Built(Gate::Skip)),
+        "notify" => {
+            if argument.is_some() {
+                return Err(GateError::StandsAlone { gate: "notify" });
+            }
+            timing(rest.strip_prefix(';'))?;
+            Ok(Ready::Planned(Feature::ReadyNotify))
+        }
+        "exec" => {
+            let (arguments, options) = command::parse(needs("exec", "exec:<command>")?)?;
+            probe(GateAction::Exec(arguments), options)
+        }
+        "tcp" => {
+            let (target, options) = until_semicolon(needs("tcp", TCP_FORM)?);
+            let (host, port) = address(target.trim(), TCP_FORM)?;
+            probe(GateAction::Tcp { host, port }, options)
+        }
+        "http" => {
+            let (target, options) = until_semicolon(needs("http", HTTP_FORM)?);
+            let target = target.trim();
+            let (authority, path) = target.split_at(target.find('/').unwrap_or(target.len()));
+            address(authority, HTTP_FORM)?;
+            if path.is_empty() || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
+                return Err(GateError::UrlPath { path: excerpt(path) });
+            }
+            timing(options)?;
+            Ok(Ready::Planned(Feature::ReadyHttp))
+        }
+        "log" => {
+            let (pattern, options) = pattern(needs("log", "log:<regex>")?);
+            if pattern.trim().is_empty() {
+                return Err(GateError::EmptyPattern);
+            }
+            timing(options)?;
+            Ok(Ready::Planned(Feature::ReadyLog))
+        }
+        "file" => {
+            let (path, options) = until_semicolon(needs("file", "file:/<path>")?);
+            let path = path.trim();
+            if !path.starts_with('/') || path.contains('\0') {
+                return Err(GateError::FilePath { path: excerpt(path) });
+            }
+            timing(options)?;
+            Ok(Ready::Planned(Feature::ReadyFile))
+        }
+        unknown => Err(GateError::Unknown { gate: excerpt(unknown), hint: hint(unknown) }),
+    }
+}
+
+fn hint(unknown: &str) -> Hint {
+    match nearest(unknown, GATES.iter().map(|gate| gate.trim_end_matches(':'))) {
+        Some(word) => {
+            let shown = GATES.iter().find(|gate| gate.trim_end_matches(':') == word);
+            Hint::Nearest(shown.map_or(word, |gate| *gate).to_owned())
+        }
+        None => Hint::OneOf(GATES.to_vec()),
+    }
+}
+
+/// A gate with no probe has nothing to time.
+fn alone(gate: &'static str, rest: &str) -> Result<(), GateError> {
+    if rest.is_empty() { Ok(()) } else { Err(GateError::StandsAlone { gate }) }
+}
+
+fn probe(action: GateAction, options: Option<&str>) -> Result<Ready, GateError> {
+    Ok(Ready::Built(Gate::Probe { action, timing: timing(options)? }))
+}
+
+/// `;delay=0s;period=1s;timeout=1s;fail=30;ok=1`, any of them, in any order.
+fn timing(options: Option<&str>) -> Result<ProbeTiming, GateError> {
+    let mut timing = ProbeTiming::default();
+    let Some(options) = options else { return Ok(timing) };
+    for given in options::split(options, &TIMING_OPTIONS)? {
+        match given.option {
+            TimingOption::Delay => timing.delay = given.duration(Duration::ZERO)?,
+            TimingOption::Period => timing.period = given.duration(MIN_PROBE_PERIOD)?,
+            TimingOption::Timeout => timing.timeout = given.duration(MIN_PROBE_TIMEOUT)?,
+            TimingOption::Failures => timing.failures = given.count(1)?,
+            TimingOption::Successes => timing.successes = given.count(1)?,
+        }
+    }
+    Ok(timing)
+}
+
+fn until_semicolon(text: &str) -> (&str, Option<&str>) {
+    match text.split_once(';') {
+        Some((target, options)) => (target, Some(options)),
+        None => (text, None),
+    }
+}
+
+/// A regular expression ends at the first `;` without a backslash: `\;` is a semicolon in it.
+fn pattern(text: &str) -> (&str, Option<&str>) {
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\\' => {
+                letters.next();
+            }
+            ';' => return (&text[..at], text.get(at + 1..)),
+            _ => {}
+        }
+    }
+    (text, None)
+}
+
+/// `[host]:port`, the host a literal IP (v6 in brackets), 127.0.0.1 when left out.
+///
+/// U2 allows only addresses local to the probed container. The pod's own IP is not known when the sandbox is
+/// created, so any unicast address passes here; the probe itself refuses one that is not local.
+fn address(text: &str, form: &'static str) -> Result<(IpAddr, u16), GateError> {
+    let malformed = || GateError::Address { address: excerpt(text), form };
+    let (host, port) = if let Some(bracketed) = text.strip_prefix('[') {
+        let (host, port) = bracketed.split_once("]:").ok_or_else(malformed)?;
+        let literal =
+            host.parse::<Ipv6Addr>().map_err(|_| GateError::HostNotLiteral { host: excerpt(host) })?;
+        (IpAddr::V6(literal), port)
+    } else {
+        let (host, port) = text.split_once(':').ok_or_else(malformed)?;
+        if port.contains(':') {
+            return Err(malformed());
+        }
+        let literal = match host {
+            "" => Ipv4Addr::LOCALHOST,
+            _ => host.parse().map_err(|_| GateError::HostNotLiteral { host: excerpt(host) })?,
+        };
+        (IpAddr::V4(literal), port)
+    };
+    if !is_unicast(host) {
+        return Err(GateError::HostNotUnicast { host });
+    }
+    // Rust's own parser takes a sign, the grammar does not.
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    match port.parse() {
+        Ok(port) if digits && port > 0 => Ok((host, port)),
+        _ => Err(GateError::Port { port: excerpt(port) }),
+    }
+}
+
+fn is_unicast(host: IpAddr) -> bool {
+    // An IPv4 address in IPv6 form is judged as what it is.
+    let host = host.to_canonical();
+    let broadcast = IpAddr::V4(Ipv4Addr::BROADCAST);
+    !host.is_unspecified() && !host.is_multicast() && host != broadcast
+}

@@ -1,0 +1,202 @@
+//! The list in `podshim.io/plan`: `name[@alias]=role` entries, groups `a+b=role`, standby pairs
+//! `a|b=sidecar`, `*=main`. Owns its grammar. Wrong entries keep their names, so that other keys which name
+//! them are not called wrong too.
+
+use crate::error::{ListError, excerpt};
+use crate::keys::{Feature, ROLES};
+use crate::limits::{MAX_CONTAINERS, MAX_NAME_BYTES};
+use crate::nearest::choose;
+use crate::plan::{Others, Role};
+
+use super::findings::Findings;
+
+const KEY: &str = "plan";
+
+/// The list as far as it could be read.
+#[derive(Debug)]
+pub(super) struct List {
+    /// The containers in the order of the list.
+    pub(super) listed: Vec<Listed>,
+    /// Whether `*=main` is there.
+    pub(super) others: Others,
+    /// Whether the names above are all there are.
+    pub(super) names: Names,
+}
+
+/// Whether a name that is not in the list is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    /// The whole list was read.
+    Complete,
+    /// The list, or its end, was not read.
+    Unread,
+}
+
+/// One container of the list.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) name: String,
+    pub(super) alias: Option<String>,
+    /// `None` when what stands there is no role: that error is told once.
+    pub(super) role: Option<Role>,
+    /// Index of the entry it is in.
+    pub(super) entry: usize,
+}
+
+/// Reads the list and notes everything that is wrong in it.
+pub(super) fn parse(value: &str, findings: &mut Findings) -> List {
+    let mut list = List { listed: Vec::new(), others: Others::Passthrough, names: Names::Complete };
+    if value.trim().is_empty() {
+        findings.error(KEY, ListError::Empty);
+        list.names = Names::Unread;
+        return list;
+    }
+    let entries: Vec<&str> = value.split(',').map(str::trim).collect();
+    for (index, entry) in entries.iter().enumerate() {
+        let result = if entry.is_empty() {
+            Err(ListError::EmptyEntry)
+        } else if entry.starts_with('*') {
+            list.others = Others::Mains;
+            others(entry, if index + 1 == entries.len() { Position::Last } else { Position::Earlier })
+        } else {
+            list.read_entry(entry, index, findings)
+        };
+        if let Err(error) = result {
+            findings.error(KEY, error);
+        }
+        if list.listed.len() > MAX_CONTAINERS || index > MAX_CONTAINERS {
+            findings.error(KEY, ListError::TooManyContainers);
+            list.names = Names::Unread;
+            return list;
+        }
+    }
+    list.check_for_main(findings);
+    list
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Earlier,
+    Last,
+}
+
+/// Checks the entry of `*` (S8).
+fn others(entry: &str, position: Position) -> Result<(), ListError> {
+    let (names, role) = entry.split_once('=').unwrap_or((entry, ""));
+    if names.trim() != "*" {
+        return Err(ListError::OthersNotAlone { entry: excerpt(entry) });
+    }
+    if role.trim() != "main" {
+        return Err(ListError::OthersNotMain { role: excerpt(role.trim()) });
+    }
+    if position == Position::Earlier {
+        return Err(ListError::OthersNotLast);
+    }
+    Ok(())
+}
+
+impl List {
+    /// Reads one entry that is not the `*`; returns what is wrong with its role.
+    fn read_entry(&mut self, entry: &str, index: usize, findings: &mut Findings) -> Result<(), ListError> {
+        let whole = || excerpt(entry);
+        let (names, role) = match entry.split_once('=') {
+            Some((names, role)) => (names, Some(role.trim())),
+            None => (entry, None),
+        };
+        let chosen = role.and_then(|role| choose(role, &ROLES).ok());
+        let group: Vec<&str> = names.split('+').collect();
+        for pair in &group {
+            let pair: Vec<&str> = pair.split('|').collect();
+            for name in &pair {
+                self.read_name(name.trim(), entry, chosen, index, findings);
+            }
+            match (pair.len(), chosen) {
+                (1, _) => {}
+                (2, Some(Role::Sidecar)) => findings.planned(KEY, Feature::Standby),
+                (2, Some(_)) => return Err(ListError::StandbyNotSidecar { entry: whole() }),
+                // The wrong role is the error.
+                (2, None) => {}
+                _ => return Err(ListError::TooManyStandbys { entry: whole() }),
+            }
+        }
+        match (role, chosen) {
+            (None, _) => Err(ListError::NoRole { entry: whole() }),
+            (Some(role), None) => Err(match choose(role, &ROLES) {
+                Err(hint) => ListError::UnknownRole { role: excerpt(role), entry: whole(), hint },
+                Ok(_) => ListError::NoRole { entry: whole() },
+            }),
+            (Some(_), Some(Role::Main)) if group.len() > 1 => Err(ListError::GroupOfMains { entry: whole() }),
+            (Some(_), Some(_)) => Ok(()),
+        }
+    }
+
+    /// Reads `name` or `name@alias`.
+    fn read_name(
+        &mut self,
+        text: &str,
+        entry: &str,
+        role: Option<Role>,
+        index: usize,
+        findings: &mut Findings,
+    ) {
+        let (name, alias) = match text.split_once('@') {
+            Some((name, alias)) => (name.trim(), Some(alias.trim())),
+            None => (text, None),
+        };
+        if self.listed.len() > MAX_CONTAINERS {
+            // Told once, at the end of the entry.
+            return;
+        }
+        if name == "*" {
+            findings.error(KEY, ListError::OthersNotAlone { entry: excerpt(entry) });
+            return;
+        }
+        for word in [Some(name), alias].into_iter().flatten() {
+            if !is_name(word) {
+                findings.error(KEY, ListError::InvalidName { name: excerpt(word), entry: excerpt(entry) });
+            } else if self.has(word) || alias == Some(name) {
+                findings.error(KEY, ListError::DuplicateName { name: word.to_owned() });
+                return;
+            }
+        }
+        self.listed.push(Listed {
+            name: name.to_owned(),
+            alias: alias.map(str::to_owned),
+            role,
+            entry: index,
+        });
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.listed.iter().any(|listed| listed.is(word))
+    }
+
+    /// S4; not said while a role could not be read, because that one may be the main.
+    fn check_for_main(&self, findings: &mut Findings) {
+        let may_be_main = |listed: &Listed| listed.role.is_none_or(|role| role == Role::Main);
+        if self.others == Others::Passthrough
+            && !self.listed.is_empty()
+            && !self.listed.iter().any(may_be_main)
+        {
+            findings.error(KEY, ListError::NoMain);
+        }
+    }
+}
+
+impl Listed {
+    /// Whether this container has that name or alias.
+    pub(super) fn is(&self, word: &str) -> bool {
+        self.name == word || self.alias.as_deref() == Some(word)
+    }
+}
+
+/// Wider than the kubelet's DNS labels, because `ctr` has no rule; narrow enough to leave `,=+|@*` for us.
+pub(super) fn is_name(text: &str) -> bool {
+    let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= MAX_NAME_BYTES
+        && end(bytes.first())
+        && end(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}

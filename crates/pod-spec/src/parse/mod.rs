@@ -1,0 +1,188 @@
+//! One pass over a pod's annotations: every key is classified and its value read, every error is kept, and
+//! a plan is made only when there is none (S5). Owns the order of the checks; the grammar of each value is
+//! in the modules below.
+
+mod after;
+mod build;
+mod container;
+mod findings;
+mod gate;
+mod list;
+mod options;
+mod restart;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::duration;
+use crate::error::{InvalidPlan, Problem, excerpt, printable_key};
+use crate::keys::{
+    CONTAINER_KEYS, ContainerKey, EXIT_CODES, Feature, POD_KEYS, PREFIX, PodKey, RESTART_POLICIES,
+    ZERO_GRACES,
+};
+use crate::limits::{MAX_KEYS, MAX_VALUE_BYTES};
+use crate::nearest::{Hint, choose, hint_for_name, nearest};
+use crate::plan::{ExitCodes, Plan, RestartPolicy, ZeroGrace};
+use crate::warning::Warning;
+
+use container::Containers;
+use findings::Findings;
+
+/// What a pod's annotations say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// The plan; `None` when no annotation begins with [`PREFIX`](crate::PREFIX): such a pod is served as
+    /// containerd's own runc shim serves it (S1).
+    pub plan: Option<Plan>,
+    /// What is legal and unlikely to be meant.
+    pub warnings: Vec<Warning>,
+}
+
+/// Reads the annotations of a pod's sandbox (or of a `ctr` container), keys that are not podshim's included.
+///
+/// With `*=main`, a key of a container that the plan does not name makes it a named main, as if it stood at
+/// the end of the list: `*` would take it for a main anyway, and so its settings have a place.
+///
+/// # Errors
+/// Everything of SEMANTICS 11.4 that can be told from annotations alone, all of it at once, and every valid
+/// key whose behaviour this release does not have.
+pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Parsed, InvalidPlan> {
+    // Sorted, so that the same pod gets the same message whatever map the caller has.
+    let ours: BTreeMap<&str, &str> =
+        annotations.into_iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value))).collect();
+    if ours.is_empty() {
+        return Ok(Parsed::default());
+    }
+    let mut findings = Findings::default();
+    if ours.len() > MAX_KEYS {
+        findings.error("plan", Problem::TooManyKeys { count: ours.len() });
+        return findings.finish(None);
+    }
+    let mut containers = plan_list(&ours, &mut findings);
+    let mut settings = PodSettings::default();
+    for (key, value) in &ours {
+        if value.len() > MAX_VALUE_BYTES {
+            findings.error(key, Problem::ValueTooLong { bytes: value.len() });
+            // Its container is known all the same: only the value is not read.
+            continue;
+        }
+        let value = value.trim();
+        match classify(key) {
+            Ok(Key::Pod(pod_key)) => settings.set(pod_key, key, value, &mut findings),
+            Ok(Key::Container(container_key, name)) => {
+                containers.set(container_key, name, key, value, &mut findings);
+            }
+            Err(problem) => findings.error(key, problem),
+        }
+    }
+    containers.check_after(&mut findings);
+    build::check_together(&settings, &containers, &mut findings);
+    let plan = build::plan(&settings, containers);
+    findings.finish(Some(plan))
+}
+
+/// The containers of `podshim.io/plan`; when there is no readable list, any name is taken for known, so that
+/// one mistake is not told once per key.
+fn plan_list(ours: &BTreeMap<&str, &str>, findings: &mut Findings) -> Containers {
+    match ours.get("plan") {
+        Some(value) if value.len() <= MAX_VALUE_BYTES => Containers::from_list(list::parse(value, findings)),
+        Some(_) => Containers::unknown(),
+        None => {
+            // Not for a misspelt `plan`: that error has its own hint.
+            if let Some(key) = ours.keys().find(|key| classify(key).is_ok()) {
+                findings.error("plan", Problem::PlanMissing { key: printable_key(key) });
+            }
+            Containers::unknown()
+        }
+    }
+}
+
+/// What a key is about.
+enum Key<'a> {
+    Pod(PodKey),
+    Container(ContainerKey, &'a str),
+}
+
+/// Splits a key, given without the prefix. No key has a dot in its word; names may.
+fn classify(key: &str) -> Result<Key<'_>, Problem> {
+    match key.split_once('.') {
+        None => choose(key, &POD_KEYS).map(Key::Pod).map_err(|_| not_of_the_pod(key)),
+        Some((word, name)) => match choose(word, &CONTAINER_KEYS) {
+            Ok(_) if name.is_empty() => Err(not_of_the_pod(word)),
+            Ok(container_key) => Ok(Key::Container(container_key, name)),
+            Err(_) => Err(not_of_a_container(word, name)),
+        },
+    }
+}
+
+/// What to say of a word without a container that is no key of the pod.
+fn not_of_the_pod(word: &str) -> Problem {
+    if let Some((word, _)) = CONTAINER_KEYS.iter().find(|(valid, _)| *valid == word) {
+        return Problem::ContainerMissing { word };
+    }
+    let words = POD_KEYS.iter().map(|(word, _)| *word).chain(CONTAINER_KEYS.iter().map(|(word, _)| *word));
+    let hint = match nearest(word, words) {
+        Some(word) if POD_KEYS.iter().any(|(valid, _)| *valid == word) => {
+            Hint::Nearest(format!("{PREFIX}{word}"))
+        }
+        Some(word) => Hint::Nearest(format!("{PREFIX}{word}.<container>")),
+        None => Hint::Nothing,
+    };
+    Problem::UnknownKey { hint }
+}
+
+/// What to say of a word with a container that is no key of a container.
+fn not_of_a_container(word: &str, name: &str) -> Problem {
+    if let Some((word, _)) = POD_KEYS.iter().find(|(valid, _)| *valid == word) {
+        return Problem::OfThePod { word };
+    }
+    let hint = match nearest(word, CONTAINER_KEYS.iter().map(|(word, _)| *word)) {
+        Some(word) => Hint::Nearest(format!("{PREFIX}{word}.{}", excerpt(name))),
+        None => hint_for_name(word, POD_KEYS.iter().map(|(word, _)| *word)),
+    };
+    Problem::UnknownKey { hint }
+}
+
+/// What the pod's own keys say.
+#[derive(Debug, Default)]
+struct PodSettings {
+    restart_policy: RestartPolicy,
+    grace: Option<Duration>,
+    gate_timeout: Option<Duration>,
+    zero_grace: ZeroGrace,
+    exit_codes: ExitCodes,
+}
+
+impl PodSettings {
+    fn set(&mut self, pod_key: PodKey, key: &str, value: &str, findings: &mut Findings) {
+        match pod_key {
+            // Read before everything else.
+            PodKey::Plan => {}
+            PodKey::RestartPolicy => {
+                findings.keep(key, word(value, &RESTART_POLICIES), &mut self.restart_policy)
+            }
+            PodKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut self.grace),
+            PodKey::GateTimeout => findings.keep(key, gate_timeout(value), &mut self.gate_timeout),
+            PodKey::ZeroGrace => {
+                findings.keep(key, word(value, &ZERO_GRACES), &mut self.zero_grace);
+                if self.zero_grace == ZeroGrace::Order {
+                    findings.planned(key, Feature::ZeroGraceOrder);
+                }
+            }
+            PodKey::ExitCodes => findings.keep(key, word(value, &EXIT_CODES), &mut self.exit_codes),
+        }
+    }
+}
+
+/// One of a few words.
+fn word<T: Copy>(value: &str, words: &[(&'static str, T)]) -> Result<T, Problem> {
+    choose(value, words).map_err(|hint| Problem::UnknownValue { value: excerpt(value), hint })
+}
+
+/// `gate-timeout`: nothing, with or without a unit, means for ever (U6).
+fn gate_timeout(value: &str) -> Result<Option<Duration>, Problem> {
+    if value == "0" {
+        return Ok(None);
+    }
+    Ok(Some(duration::parse(value)?).filter(|timeout| !timeout.is_zero()))
+}

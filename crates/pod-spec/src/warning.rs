@@ -1,0 +1,58 @@
+//! What is legal and yet unlikely to be meant (SEMANTICS 11.4). Owns the wording; where warnings go (the
+//! shim's log, Inspect) is the caller's. Never a reason to refuse a pod.
+
+use std::fmt;
+
+use crate::nearest::Hint;
+
+/// A remark on one annotation; reads as one line, like an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// `ready.<main>` that nothing waits for.
+    UnusedGate {
+        /// The annotation's whole key.
+        key: String,
+        /// The main.
+        name: String,
+    },
+    /// `exit-codes=real` under Always: the kubelet restarts on any code, so nobody tells them apart.
+    RealCodesAlways {
+        /// The annotation's whole key.
+        key: String,
+    },
+    /// `*=main` and named mains: the names change nothing but what the pod waits for.
+    NamedMainAndOthers {
+        /// The annotation's whole key.
+        key: String,
+        /// The first named main.
+        name: String,
+    },
+    /// A key for one of the other mains whose name is nearly one of the plan.
+    NearlyPlanned {
+        /// The annotation's whole key.
+        key: String,
+        /// The name in it.
+        name: String,
+        /// The name of the plan.
+        hint: Hint,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnusedGate { key, name } => {
+                write!(f, "{key}: nothing waits for main {name:?}, its gate has no effect")
+            }
+            Self::RealCodesAlways { key } => {
+                write!(f, "{key}: \"real\" tells callers nothing new with restart-policy Always")
+            }
+            Self::NamedMainAndOthers { key, name } => {
+                write!(f, "{key}: {name:?} is a main by \"*=main\" already")
+            }
+            Self::NearlyPlanned { key, name, hint } => {
+                write!(f, "{key}: {name:?} is taken for one of the other mains{hint}")
+            }
+        }
+    }
+}

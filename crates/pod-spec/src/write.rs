@@ -1,0 +1,121 @@
+//! A plan as annotations: the reverse of `parse`, for tools that make or translate pods. Owns the shortest
+//! way to write each value; defaults are left out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::duration::DurationText;
+use crate::keys::{EXIT_CODES, PREFIX, RESTART_POLICIES, ROLES, ZERO_GRACES, word_of};
+use crate::plan::{ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, RestartPolicy, ZeroGrace};
+
+impl Plan {
+    /// The annotations that say this plan, whole keys included. Reading them gives an equal plan.
+    pub fn to_annotations(&self) -> BTreeMap<String, String> {
+        let mut annotations = BTreeMap::new();
+        let mut set = |key: &str, value: String| annotations.insert(format!("{PREFIX}{key}"), value);
+        set("plan", self.list());
+        if self.restart_policy != RestartPolicy::default() {
+            set("restart-policy", word_of(&RESTART_POLICIES, &self.restart_policy).to_owned());
+        }
+        if let Some(grace) = self.grace {
+            set("grace", DurationText(grace).to_string());
+        }
+        if let Some(timeout) = self.gate_timeout {
+            set("gate-timeout", DurationText(timeout).to_string());
+        }
+        if self.zero_grace != ZeroGrace::default() {
+            set("zero-grace", word_of(&ZERO_GRACES, &self.zero_grace).to_owned());
+        }
+        if self.exit_codes != ExitCodes::default() {
+            set("exit-codes", word_of(&EXIT_CODES, &self.exit_codes).to_owned());
+        }
+        for member in &self.members {
+            // The alias is there because the name is too long for a key.
+            let name = member.alias.as_ref().unwrap_or(&member.name);
+            if member.gate != Gate::Running {
+                set(&format!("ready.{name}"), member.gate.to_string());
+            }
+            if let Some(grace) = member.grace {
+                set(&format!("grace.{name}"), DurationText(grace).to_string());
+            }
+            if let Some(signal) = member.stop_signal {
+                set(&format!("stop-signal.{name}"), signal.to_string());
+            }
+        }
+        annotations
+    }
+
+    /// The value of `podshim.io/plan`.
+    fn list(&self) -> String {
+        let groups = self.members.chunk_by(|one, next| one.entry == next.entry);
+        let entries = groups.filter_map(|group| {
+            let names: Vec<String> = group.iter().map(Member::list_name).collect();
+            Some(format!("{}={}", names.join("+"), word_of(&ROLES, &group.first()?.role)))
+        });
+        let others = match self.others {
+            Others::Mains => Some("*=main".to_owned()),
+            Others::Passthrough => None,
+        };
+        entries.chain(others).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Member {
+    fn list_name(&self) -> String {
+        match &self.alias {
+            Some(alias) => format!("{}@{alias}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Gate {
+    /// The value of `ready.<c>`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running => f.write_str("running"),
+            Self::Skip => f.write_str("none"),
+            Self::Probe { action, timing } => write!(f, "{action}{timing}"),
+        }
+    }
+}
+
+impl fmt::Display for GateAction {
+    /// The action without its timing: `tcp::15021`, `exec:["test","-e","/tmp/ready"]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exec(arguments) => write!(f, "exec:{}", serde_json::Value::from(arguments.clone())),
+            Self::Tcp { host, port } if *host == default_host() => write!(f, "tcp::{port}"),
+            Self::Tcp { host, port } => write!(f, "tcp:{}", std::net::SocketAddr::new(*host, *port)),
+        }
+    }
+}
+
+fn default_host() -> IpAddr {
+    std::net::Ipv4Addr::LOCALHOST.into()
+}
+
+impl fmt::Display for ProbeTiming {
+    /// Only what differs from the default, each with its `;`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = Self::default();
+        for (option, value, usual) in [
+            ("delay", self.delay, default.delay),
+            ("period", self.period, default.period),
+            ("timeout", self.timeout, default.timeout),
+        ] {
+            if value != usual {
+                write!(f, ";{option}={}", DurationText(value))?;
+            }
+        }
+        for (option, value, usual) in
+            [("fail", self.failures, default.failures), ("ok", self.successes, default.successes)]
+        {
+            if value != usual {
+                write!(f, ";{option}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! Every wrong form of `ready.<c>` and its message.
+
+use super::{PLAN, message};
+
+#[test]
+fn every_wrong_gate_says_why() {
+    for (value, expected) in [
+        ("redy", "unknown gate \"redy\" (one of: running, none, exec:, http:, tcp:, log:, notify, file:)"),
+        ("", "unknown gate \"\" (one of: running, none, exec:, http:, tcp:, log:, notify, file:)"),
+        ("runing", "unknown gate \"runing\" (did you mean \"running\"?)"),
+        ("Tcp::80", "unknown gate \"Tcp\" (did you mean \"tcp:\"?)"),
+        ("none;period=1s", "\"none\" stands alone: nothing may follow it"),
+        ("running:", "\"running\" stands alone: nothing may follow it"),
+        ("notify:x", "\"notify\" stands alone: nothing may follow it"),
+        ("exec", "\"exec\" needs more: write \"exec:<command>\""),
+        ("exec:", "the command is empty"),
+        ("exec: ;ok=1", "the command is empty"),
+        ("exec:echo 'a", "the quote ' is never closed"),
+        ("exec:echo \\", "the backslash at the end quotes nothing"),
+        ("exec:[\"a\"] b", "the JSON array is followed by more text (options begin with \";\")"),
+        ("exec:a; b", "unknown option \"b\" (one of: delay, period, timeout, fail, ok)"),
+        ("tcp", "\"tcp\" needs more: write \"tcp:[host]:port\""),
+        ("tcp:80", "\"80\" is no address: write \"tcp:[host]:port\", with an IPv6 host in brackets"),
+        ("tcp:::1:80", "\"::1:80\" is no address: write \"tcp:[host]:port\", with an IPv6 host in brackets"),
+        (
+            "tcp:[::1]80",
+            "\"[::1]80\" is no address: write \"tcp:[host]:port\", with an IPv6 host in brackets",
+        ),
+        ("tcp:localhost:80", "host \"localhost\" is no literal IP address (leave it out for 127.0.0.1)"),
+        (
+            "tcp:[fe80::1%eth0]:80",
+            "host \"fe80::1%eth0\" is no literal IP address (leave it out for 127.0.0.1)",
+        ),
+        ("tcp:0.0.0.0:80", "host 0.0.0.0 is not an address of one container (leave it out for 127.0.0.1)"),
+        ("tcp:[::]:80", "host :: is not an address of one container (leave it out for 127.0.0.1)"),
+        (
+            "tcp:[::ffff:0.0.0.0]:80",
+            "host ::ffff:0.0.0.0 is not an address of one container (leave it out for 127.0.0.1)",
+        ),
+        (
+            "tcp:255.255.255.255:80",
+            "host 255.255.255.255 is not an address of one container (leave it out for 127.0.0.1)",
+        ),
+        (
+            "tcp:224.0.0.1:80",
+            "host 224.0.0.1 is not an address of one container (leave it out for 127.0.0.1)",
+        ),
+        ("tcp:[ff02::1]:80", "host ff02::1 is not an address of one container (leave it out for 127.0.0.1)"),
+        ("tcp::0", "port \"0\" is not a number from 1 to 65535"),
+        ("tcp::65536", "port \"65536\" is not a number from 1 to 65535"),
+        ("tcp::+80", "port \"+80\" is not a number from 1 to 65535"),
+        ("tcp::http", "port \"http\" is not a number from 1 to 65535"),
+        ("tcp::80;", "unknown option \"\" (one of: delay, period, timeout, fail, ok)"),
+        ("tcp::80;perod=1s", "unknown option \"perod\" (did you mean \"period\"?)"),
+        ("tcp::80;period", "option \"period\" has no value: write option=value"),
+        ("tcp::80;ok=1;ok=2", "option \"ok\" is given twice"),
+        ("tcp::80;period=1", "period: \"1\" has no unit (write \"1s\" for seconds)"),
+        ("tcp::80;period=99ms", "period: 99ms is too short, at least 100ms"),
+        ("tcp::80;timeout=0s", "timeout: 0s is too short, at least 1ms"),
+        ("tcp::80;delay=-1s", "delay: \"-1s\" is negative"),
+        ("tcp::80;fail=0", "fail: \"0\" is not a number of at least 1"),
+        ("tcp::80;ok=many", "ok: \"many\" is not a number of at least 1"),
+        ("tcp::80;fail=+3", "fail: \"+3\" is not a number of at least 1"),
+        ("tcp::80;fail=4294967296", "fail: \"4294967296\" is not a number of at least 1"),
+        (
+            "http:15021",
+            "\"15021\" is no address: write \"http:[host]:port/path\", with an IPv6 host in brackets",
+        ),
+        (
+            "http://localhost:80/",
+            "\"\" is no address: write \"http:[host]:port/path\", with an IPv6 host in brackets",
+        ),
+        ("http:pod:80/", "host \"pod\" is no literal IP address (leave it out for 127.0.0.1)"),
+        (
+            "http::80",
+            "path \"\" is no URL path: it begins with \"/\" and has no spaces or control characters",
+        ),
+        (
+            "http::80/a b",
+            "path \"/a b\" is no URL path: it begins with \"/\" and has no spaces or control characters",
+        ),
+        ("http::80/;period=1ms", "period: 1ms is too short, at least 100ms"),
+        ("log:", "the pattern is empty"),
+        ("log:a;b", "unknown option \"b\" (one of: delay, period, timeout, fail, ok)"),
+        ("file:ready", "path \"ready\" is not absolute"),
+        ("file", "\"file\" needs more: write \"file:/<path>\""),
+    ] {
+        assert_eq!(
+            message(&[PLAN, ("ready.proxy", value)]),
+            format!("podshim.io/ready.proxy: {expected}"),
+            "{value}"
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! Bounds on what pod authors write (DESIGN §6), and on what is answered to it.
+
+use pod_spec::limits;
+
+use super::{PLAN, message};
+
+#[test]
+fn limits_are_kept() {
+    let names = |count: usize| (1..=count).map(|n| format!("c{n}=main")).collect::<Vec<_>>().join(",");
+    assert_eq!(message(&[("plan", &names(65))]), "podshim.io/plan: more than 64 containers");
+    let group = (1..=9000).map(|n| n.to_string()).collect::<Vec<_>>().join("+") + "=init";
+    assert_eq!(message(&[("plan", &group)]), "podshim.io/plan: more than 64 containers");
+    let full = names(64) + ",*=main";
+    assert_eq!(
+        message(&[("plan", &full), ("grace.other", "1s")]),
+        "podshim.io/plan: more than 64 containers"
+    );
+
+    let keys: Vec<String> = (0..99).map(|n| format!("grace.c{n}")).collect();
+    let mut others: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "1s")).collect();
+    others.push(("plan", "*=main"));
+    assert_eq!(message(&others), "podshim.io/plan: more than 64 containers");
+
+    let long = "x".repeat(limits::MAX_VALUE_BYTES + 1);
+    let too_long = "the value has 65537 bytes, at most 65536 are allowed";
+    assert_eq!(message(&[("plan", &long), ("ready.proxy", "none")]), format!("podshim.io/plan: {too_long}"));
+    assert_eq!(message(&[PLAN, ("ready.proxy", &long)]), format!("podshim.io/ready.proxy: {too_long}"));
+
+    let keys: Vec<String> = (0..=limits::MAX_KEYS).map(|n| format!("grace.c{n}")).collect();
+    let many: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "1s")).collect();
+    assert_eq!(message(&many), "podshim.io/plan: the pod has 1025 keys of podshim, at most 1024 are allowed");
+}
+
+#[test]
+fn a_job_of_keys_costs_no_more_than_its_message() {
+    // Hints compare names letter by letter; only errors that are spelled out may pay for one.
+    let name = |n: usize| format!("{n:063}");
+    let list = (0..64).map(|n| name(n) + "=main").collect::<Vec<_>>().join(",");
+    let after = (100..164).map(|n| name(n) + "=ready").collect::<Vec<_>>().join(",");
+    let mut annotations = vec![("plan".to_owned(), list)];
+    annotations.extend((0..64).map(|n| (format!("after.{}", name(n)), after.clone())));
+    annotations.extend((200..900).map(|n| (format!("grace.{}", name(n)), "1s".to_owned())));
+    let annotations: Vec<(&str, &str)> = annotations.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let message = message(&annotations);
+    assert_eq!(message.matches("did you mean").count(), limits::MAX_LISTED_ERRORS);
+}
+
+#[test]
+fn a_message_stays_one_bounded_line() {
+    let commas = message(&[("plan", &",".repeat(60_000))]);
+    assert!(commas.ends_with("more") && commas.len() < 2_000, "{commas}");
+    let long = message(&[PLAN, ("zero-grace", &"\n\u{e9}".repeat(1_000))]);
+    assert!(!long.contains('\n') && long.len() < 600, "{long}");
+    let key = "k".repeat(5_000);
+    assert!(message(&[PLAN, (&key, "x")]).len() < 300);
+    let dependencies = message(&[PLAN, ("after.app", &",".repeat(60_000))]);
+    assert!(dependencies.ends_with("more") && dependencies.len() < 2_500, "{dependencies}");
+}

@@ -1,0 +1,471 @@
+//! One row for every error and warning line of SEMANTICS 11.4, named after it, with the exact message, and
+//! one for every wrong form of a value. What a message says is part of the interface: people read it in
+//! `kubectl describe`.
+
+mod gates;
+mod limits;
+
+use pod_spec::parse;
+
+/// The message that answers a create with these annotations (keys without the prefix).
+fn message(annotations: &[(&str, &str)]) -> String {
+    let keyed: Vec<(String, &str)> =
+        annotations.iter().map(|(key, value)| (format!("podshim.io/{key}"), *value)).collect();
+    match parse(keyed.iter().map(|(key, value)| (key.as_str(), *value))) {
+        Ok(parsed) => panic!("{annotations:?} is valid: {parsed:?}"),
+        Err(invalid) => invalid.to_string(),
+    }
+}
+
+/// A row: what 11.4 calls it, the annotations, the message without the prefix of its first key.
+type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
+fn check(rows: &[Row<'_>]) {
+    for (name, annotations, expected) in rows {
+        assert_eq!(message(annotations), format!("podshim.io/{expected}"), "{name}");
+    }
+}
+
+const PLAN: (&str, &str) = ("plan", "fetch=init, proxy=sidecar, app=main");
+
+#[test]
+fn keys() {
+    check(&[
+        (
+            "unknown key (with nearest)",
+            &[PLAN, ("garce", "1s")],
+            r#"garce: unknown key (did you mean "podshim.io/grace"?)"#,
+        ),
+        (
+            "unknown key of a container (with nearest)",
+            &[PLAN, ("redy.proxy", "none")],
+            r#"redy.proxy: unknown key (did you mean "podshim.io/ready.proxy"?)"#,
+        ),
+        (
+            "unknown key that is nearly one of a container",
+            &[PLAN, ("prestop", "exec:true")],
+            r#"prestop: unknown key (did you mean "podshim.io/pre-stop.<container>"?)"#,
+        ),
+        ("unknown key, nothing near", &[PLAN, ("colour", "red")], "colour: unknown key"),
+        ("unknown key, empty", &[PLAN, ("", "x")], ": unknown key"),
+        ("unknown key, on one line", &[PLAN, ("a\n\u{2028}b", "x")], r"a\n\u{2028}b: unknown key"),
+        (
+            "a container's key without the container",
+            &[PLAN, ("ready", "none")],
+            "ready: a container is missing: write podshim.io/ready.<container>",
+        ),
+        (
+            "a container's key with an empty container",
+            &[PLAN, ("ready.", "none")],
+            "ready.: a container is missing: write podshim.io/ready.<container>",
+        ),
+        (
+            "a pod's key with a container",
+            &[PLAN, ("exit-codes.proxy", "real")],
+            r#"exit-codes.proxy: "exit-codes" is said of the whole pod: write podshim.io/exit-codes"#,
+        ),
+        (
+            "name in key.<c> not in plan",
+            &[PLAN, ("ready.prxy", "none")],
+            r#"ready.prxy: no container "prxy" in podshim.io/plan (did you mean "proxy"?)"#,
+        ),
+        (
+            "name in key.<c> not in plan, nothing near",
+            &[PLAN, ("grace.database", "1s")],
+            r#"grace.database: no container "database" in podshim.io/plan"#,
+        ),
+        (
+            "name in key.<c> not in plan, its value wrong too",
+            &[PLAN, ("grace.prxy", "1")],
+            "grace.prxy: no container \"prxy\" in podshim.io/plan (did you mean \"proxy\"?); \
+             podshim.io/grace.prxy: \"1\" has no unit (write \"1s\" for seconds)",
+        ),
+        (
+            "a key by name and by alias",
+            &[("plan", "proxy@px=sidecar, app=main"), ("grace.px", "1s"), ("grace.proxy", "2s")],
+            "grace.px: the same container is set by podshim.io/grace.proxy too: keep one of the two",
+        ),
+        (
+            "plan empty but other keys present (plan missing)",
+            &[("grace", "10s")],
+            "plan: missing, but podshim.io/grace is set: add the plan, such as \"proxy=sidecar, app=main\"",
+        ),
+        (
+            "plan missing, other keys still checked but for names",
+            &[("ready.proxy", "htp:"), ("restart-policy", "never")],
+            "plan: missing, but podshim.io/ready.proxy is set: add the plan, such as \"proxy=sidecar, app=main\"; \
+             podshim.io/ready.proxy: unknown gate \"htp\" (did you mean \"http:\"?); \
+             podshim.io/restart-policy: unknown value \"never\" (did you mean \"Never\"?)",
+        ),
+        ("plan misspelt", &[("plna", "app=main")], r#"plna: unknown key (did you mean "podshim.io/plan"?)"#),
+    ]);
+}
+
+#[test]
+fn the_list() {
+    let empty = "plan: empty: write name=role entries in start order, such as \"proxy=sidecar, app=main\"";
+    check(&[
+        ("plan empty", &[("plan", "")], empty),
+        ("plan empty, other keys present", &[("plan", " \n"), ("grace.app", "1s")], empty),
+        (
+            "unknown role",
+            &[("plan", "proxy=sidcar, app=main")],
+            r#"plan: unknown role "sidcar" in "proxy=sidcar" (did you mean "sidecar"?)"#,
+        ),
+        (
+            "unknown role, case",
+            &[("plan", "app=Main")],
+            r#"plan: unknown role "Main" in "app=Main" (did you mean "main"?)"#,
+        ),
+        (
+            "unknown role, nothing near",
+            &[("plan", "app=job")],
+            r#"plan: unknown role "job" in "app=job" (one of: init, sidecar, main)"#,
+        ),
+        (
+            "unknown role, two signs",
+            &[("plan", "a=b=main, app=main")],
+            r#"plan: unknown role "b=main" in "a=b=main" (did you mean "main"?)"#,
+        ),
+        (
+            "role missing",
+            &[("plan", "app")],
+            r#"plan: "app" has no role: write name=role with init, sidecar or main"#,
+        ),
+        (
+            "role missing, keys of that container are no errors",
+            &[("plan", "proxy, app=main"), ("ready.proxy", "none")],
+            r#"plan: "proxy" has no role: write name=role with init, sidecar or main"#,
+        ),
+        ("empty entry", &[("plan", "a=init,,app=main")], "plan: an entry is empty: remove the extra comma"),
+        ("comma at the end", &[("plan", "app=main,")], "plan: an entry is empty: remove the extra comma"),
+        ("duplicate name", &[("plan", "a=init, a=sidecar, app=main")], r#"plan: duplicate name "a""#),
+        ("duplicate name in a group", &[("plan", "a+a=init, app=main")], r#"plan: duplicate name "a""#),
+        ("duplicate alias", &[("plan", "a@x=init, b@x=init, app=main")], r#"plan: duplicate name "x""#),
+        ("alias that is a name", &[("plan", "a=init, b@a=init, app=main")], r#"plan: duplicate name "a""#),
+        ("alias that is its own name", &[("plan", "a@a=init, app=main")], r#"plan: duplicate name "a""#),
+        (
+            "invalid name",
+            &[("plan", "my app=main")],
+            "plan: \"my app\" is no name in \"my app=main\": letters, digits, \"-\", \"_\" and \".\", \
+             beginning and ending with a letter or digit, at most 63",
+        ),
+        (
+            "empty alias",
+            &[("plan", "app@=main")],
+            "plan: \"\" is no name in \"app@=main\": letters, digits, \"-\", \"_\" and \".\", \
+             beginning and ending with a letter or digit, at most 63",
+        ),
+        (
+            "no main",
+            &[("plan", "a=init, b=sidecar")],
+            "plan: no main container: a plan needs one, such as \"app=main\", or \"*=main\"",
+        ),
+        ("* not last", &[("plan", "*=main, a=sidecar")], r#"plan: "*" must be the last entry"#),
+        ("* twice", &[("plan", "*=main, *=main")], r#"plan: "*" must be the last entry"#),
+        ("* not main", &[("plan", "a=main, *=sidecar")], r#"plan: "*" can only be main, not "sidecar""#),
+        ("* without role", &[("plan", "a=main, *")], r#"plan: "*" can only be main, not """#),
+        ("* in a group", &[("plan", "*+a=main")], r#"plan: "*" stands alone, not as in "*+a=main""#),
+        (
+            "* later in a group",
+            &[("plan", "a+*=init, app=main")],
+            r#"plan: "*" stands alone, not as in "a+*=init""#,
+        ),
+        ("* with an alias", &[("plan", "*@all=main")], r#"plan: "*" stands alone, not as in "*@all=main""#),
+        (
+            "group of mains",
+            &[("plan", "a+b=main")],
+            r#"plan: "a+b=main": mains start together anyway, give each its own entry"#,
+        ),
+        (
+            "standby of an init",
+            &[("plan", "a|b=init, app=main")],
+            r#"plan: "a|b=init": only a sidecar can have a standby"#,
+        ),
+        (
+            "two standbys",
+            &[("plan", "a|b|c=sidecar, app=main")],
+            r#"plan: "a|b|c=sidecar": a sidecar has one standby at most"#,
+        ),
+        (
+            "*=main with restart-policy Never",
+            &[("plan", "a=sidecar, *=main"), ("restart-policy", "Never")],
+            r#"plan: "*=main" cannot be combined with podshim.io/restart-policy=Never: name each main"#,
+        ),
+        (
+            "*=main with restart-policy OnFailure",
+            &[("plan", "*=main"), ("restart-policy", "OnFailure")],
+            r#"plan: "*=main" cannot be combined with podshim.io/restart-policy=OnFailure: name each main"#,
+        ),
+        (
+            "several at once",
+            &[("plan", "a=int, a=init, =main"), ("grace", "5")],
+            "plan: unknown role \"int\" in \"a=int\" (did you mean \"init\"?); podshim.io/plan: duplicate name \"a\"; \
+             podshim.io/plan: \"\" is no name in \"=main\": letters, digits, \"-\", \"_\" and \".\", \
+             beginning and ending with a letter or digit, at most 63; \
+             podshim.io/grace: \"5\" has no unit (write \"5s\" for seconds)",
+        ),
+    ]);
+}
+
+#[test]
+fn values_of_the_pod() {
+    check(&[
+        (
+            "unknown restart-policy",
+            &[PLAN, ("restart-policy", "never")],
+            r#"restart-policy: unknown value "never" (did you mean "Never"?)"#,
+        ),
+        (
+            "unknown restart-policy, nothing near",
+            &[PLAN, ("restart-policy", "sometimes")],
+            r#"restart-policy: unknown value "sometimes" (one of: Always, OnFailure, Never)"#,
+        ),
+        (
+            "unknown zero-grace",
+            &[PLAN, ("zero-grace", "")],
+            r#"zero-grace: unknown value "" (one of: obey, order)"#,
+        ),
+        (
+            "unknown exit-codes",
+            &[PLAN, ("exit-codes", "maskd")],
+            r#"exit-codes: unknown value "maskd" (did you mean "masked"?)"#,
+        ),
+        ("grace < 0", &[PLAN, ("grace", "-1s")], r#"grace: "-1s" is negative"#),
+        (
+            "grace without unit",
+            &[PLAN, ("grace", "30")],
+            r#"grace: "30" has no unit (write "30s" for seconds)"#,
+        ),
+        (
+            "grace of 0 without unit",
+            &[PLAN, ("grace", "0")],
+            r#"grace: "0" has no unit (write "0s" for seconds)"#,
+        ),
+        ("grace too long", &[PLAN, ("grace", "9000h")], r#"grace: "9000h" is longer than a year (8760h)"#),
+        ("gate-timeout < 0", &[PLAN, ("gate-timeout", "-1s")], r#"gate-timeout: "-1s" is negative"#),
+        (
+            "gate-timeout in days",
+            &[PLAN, ("gate-timeout", "1d")],
+            r#"gate-timeout: unknown unit "d" in "1d" (one of: h, m, s, ms, us, ns)"#,
+        ),
+        (
+            "zero-grace=order without sidecar",
+            &[("plan", "app=main"), ("zero-grace", "order")],
+            r#"zero-grace: "order" needs a sidecar in podshim.io/plan, there is none"#,
+        ),
+    ]);
+}
+
+#[test]
+fn values_of_a_container() {
+    check(&[
+        (
+            "init with ready.",
+            &[PLAN, ("ready.fetch", "none")],
+            r#"ready.fetch: "fetch" is an init container: it has no "ready""#,
+        ),
+        (
+            "init with pre-stop.",
+            &[PLAN, ("pre-stop.fetch", "exec:true")],
+            r#"pre-stop.fetch: "fetch" is an init container: it has no "pre-stop""#,
+        ),
+        (
+            "init with grace.",
+            &[PLAN, ("grace.fetch", "1s")],
+            r#"grace.fetch: "fetch" is an init container: it has no "grace""#,
+        ),
+        (
+            "init with restart.=always",
+            &[PLAN, ("restart.fetch", "always")],
+            "restart.fetch: \"fetch\" is an init container: restarted \"always\" it would never be done \
+             (did you mean \"on-failure\"?)",
+        ),
+        (
+            "fatal on init (already is)",
+            &[PLAN, ("fatal.fetch", "exit")],
+            r#"fatal.fetch: "fetch" is an init container: its failure already fails the pod, remove the key"#,
+        ),
+        (
+            "unknown fatal",
+            &[PLAN, ("fatal.proxy", "failur")],
+            r#"fatal.proxy: unknown value "failur" (did you mean "failure"?)"#,
+        ),
+        (
+            "grace.<c> > grace",
+            &[PLAN, ("grace", "10s"), ("grace.proxy", "1m30s")],
+            "grace.proxy: 1m30s is longer than podshim.io/grace, which is 10s: it lies inside the pod's",
+        ),
+        ("grace.<c> < 0", &[PLAN, ("grace.proxy", "-1s")], r#"grace.proxy: "-1s" is negative"#),
+        (
+            "unknown stop-signal",
+            &[PLAN, ("stop-signal.app", "SIGQIT")],
+            r#"stop-signal.app: unknown signal "SIGQIT" (did you mean "QUIT"?)"#,
+        ),
+        (
+            "stop-signal KILL",
+            &[PLAN, ("stop-signal.app", "9")],
+            "stop-signal.app: SIGKILL cannot be handled by a program, so it cannot be its stop signal \
+             (such as SIGTERM)",
+        ),
+        (
+            "stop-signal STOP",
+            &[PLAN, ("stop-signal.app", "STOP")],
+            "stop-signal.app: SIGSTOP cannot be handled by a program, so it cannot be its stop signal \
+             (such as SIGTERM)",
+        ),
+        (
+            "hook without exec",
+            &[PLAN, ("pre-stop.proxy", "/bin/drain")],
+            r#"pre-stop.proxy: "/bin/drain" is no hook: write "exec:<command>""#,
+        ),
+        (
+            "hook with an unclosed quote",
+            &[PLAN, ("on-terminate.proxy", "exec:sh -c 'drain")],
+            "on-terminate.proxy: the quote ' is never closed",
+        ),
+        (
+            "hook with shell syntax",
+            &[PLAN, ("on-terminate.proxy", "exec:drain; sleep 5")],
+            "on-terminate.proxy: quote the \";\": no shell reads this command (or write sh -c '...')",
+        ),
+        (
+            "unknown restart",
+            &[PLAN, ("restart.proxy", "onfailure")],
+            r#"restart.proxy: unknown value "onfailure" (did you mean "on-failure"?)"#,
+        ),
+        (
+            "unknown restart option",
+            &[PLAN, ("restart.proxy", "always;limt=3")],
+            r#"restart.proxy: unknown option "limt" (did you mean "limit"?)"#,
+        ),
+        (
+            "restart limit",
+            &[PLAN, ("restart.proxy", "always;limit=-1")],
+            r#"restart.proxy: limit: "-1" is not a number of at least 0"#,
+        ),
+        (
+            "restart max below base",
+            &[PLAN, ("restart.proxy", "always;base=2m")],
+            "restart.proxy: max=1m is shorter than base=2m",
+        ),
+    ]);
+}
+
+#[test]
+fn dependencies() {
+    let plan = ("plan", "i1=init, s1=sidecar, s2=sidecar, app=main");
+    check(&[
+        (
+            "after an unknown container",
+            &[plan, ("after.app", "s3=ready")],
+            r#"after.app: no container "s3" in podshim.io/plan (did you mean "s1"?)"#,
+        ),
+        ("after to itself", &[plan, ("after.s1", "s1=ready")], r#"after.s1: "s1" cannot start after itself"#),
+        (
+            "x=done where x is a sidecar",
+            &[plan, ("after.app", "s1=done")],
+            r#"after.app: "s1" is a sidecar and never "done" (did you mean "s1=ready"?)"#,
+        ),
+        (
+            "unknown condition",
+            &[plan, ("after.app", "s1=redy")],
+            r#"after.app: unknown condition "redy" in "s1=redy" (did you mean "ready"?)"#,
+        ),
+        (
+            "no condition",
+            &[plan, ("after.app", "s1")],
+            r#"after.app: "s1" is no dependency: write container=ready, container=done or container=started"#,
+        ),
+        (
+            "no dependency at all",
+            &[plan, ("after.app", "")],
+            r#"after.app: "" is no dependency: write container=ready, container=done or container=started"#,
+        ),
+        ("named twice", &[plan, ("after.app", "s1=ready, s1=started")], r#"after.app: "s1" is named twice"#),
+        (
+            "cycle in after",
+            &[plan, ("after.s1", "s2=started"), ("after.s2", "app=started"), ("after.app", "s1=ready")],
+            "after.s1: cycle: s1 after s2 after app after s1; \
+             podshim.io/after.app: not supported yet (\"after\" is planned; remove the key); \
+             podshim.io/after.s2: not supported yet (\"after\" is planned; remove the key)",
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_valid_and_not_built_yet_is_refused() {
+    check(&[
+        (
+            "after",
+            &[PLAN, ("after.app", "proxy=ready, fetch=done")],
+            "after.app: not supported yet (\"after\" is planned; remove the key)",
+        ),
+        (
+            "restart",
+            &[PLAN, ("restart.proxy", "on-failure;first=0s;base=1s;max=60s;limit=3")],
+            "restart.proxy: not supported yet (\"restart\" is planned; remove the key)",
+        ),
+        (
+            "restart of an init",
+            &[PLAN, ("restart.fetch", "visible")],
+            "restart.fetch: not supported yet (\"restart\" is planned; remove the key)",
+        ),
+        (
+            "on-terminate",
+            &[PLAN, ("on-terminate.proxy", "exec:drain")],
+            "on-terminate.proxy: not supported yet (\"on-terminate\" is planned; remove the key)",
+        ),
+        (
+            "pre-stop",
+            &[PLAN, ("pre-stop.proxy", "exec:[\"drain\"]")],
+            "pre-stop.proxy: not supported yet (\"pre-stop\" is planned; remove the key)",
+        ),
+        (
+            "fatal",
+            &[PLAN, ("fatal.proxy", "failure")],
+            "fatal.proxy: not supported yet (\"fatal\" is planned; remove the key)",
+        ),
+        (
+            "zero-grace=order",
+            &[PLAN, ("zero-grace", "order")],
+            "zero-grace: not supported yet (\"order\" is planned; use \"obey\")",
+        ),
+        (
+            "http",
+            &[PLAN, ("ready.proxy", "http::15021/healthz/ready;period=500ms")],
+            "ready.proxy: not supported yet (\"http:\" is planned; use \"exec:\" or \"tcp:\")",
+        ),
+        (
+            "http with a host",
+            &[PLAN, ("ready.proxy", "http:[::1]:80/?a=b")],
+            "ready.proxy: not supported yet (\"http:\" is planned; use \"exec:\" or \"tcp:\")",
+        ),
+        (
+            "log",
+            &[PLAN, ("ready.proxy", r"log:^ready\;$;fail=3")],
+            "ready.proxy: not supported yet (\"log:\" is planned; use \"exec:\" or \"tcp:\")",
+        ),
+        (
+            "notify",
+            &[PLAN, ("ready.proxy", "notify")],
+            "ready.proxy: not supported yet (\"notify\" is planned; use \"exec:\" or \"tcp:\")",
+        ),
+        (
+            "file",
+            &[PLAN, ("ready.proxy", "file:/run/ready")],
+            "ready.proxy: not supported yet (\"file:\" is planned; use \"exec:test -e <path>\")",
+        ),
+        (
+            "standby",
+            &[("plan", "proxy|proxy-next@pn=sidecar, app=main"), ("grace.pn", "1s")],
+            "plan: not supported yet (\"|\" is planned; name one container)",
+        ),
+        (
+            "errors come first",
+            &[PLAN, ("after.app", "proxy=ready"), ("grace", "1")],
+            "grace: \"1\" has no unit (write \"1s\" for seconds); \
+             podshim.io/after.app: not supported yet (\"after\" is planned; remove the key)",
+        ),
+    ]);
+}

@@ -1,0 +1,303 @@
+//! Properties of the whole vocabulary: what a plan writes is read as the same plan; nothing a pod author
+//! writes can make the parser panic or answer with a message that does not name the key.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use pod_spec::{
+    ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, RestartPolicy, Role, Signal, Warning,
+    ZeroGrace, limits, parse,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+fn duration(least: Duration, most: Duration) -> impl Strategy<Value = Duration> {
+    let nanoseconds = |d: Duration| u64::try_from(d.as_nanos()).expect("at most a year");
+    // Round numbers are what people write.
+    let unit = prop::sample::select(vec![1, 1_000, 1_000_000, 1_000_000_000_u64]);
+    (nanoseconds(least)..=nanoseconds(most), unit)
+        .prop_map(move |(n, unit)| Duration::from_nanos((n / unit * unit).max(nanoseconds(least))))
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?"
+}
+
+fn host() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        Just(IpAddr::from([127, 0, 0, 1])),
+        any::<[u8; 4]>().prop_map(IpAddr::from),
+        any::<[u16; 8]>().prop_map(IpAddr::from),
+    ]
+    .prop_filter("unicast", |host| {
+        let host = host.to_canonical();
+        !host.is_unspecified() && !host.is_multicast() && host != IpAddr::from([255; 4])
+    })
+}
+
+fn action() -> impl Strategy<Value = GateAction> {
+    prop_oneof![
+        ("[^\0]{1,8}", vec("[^\0]{0,12}", 0..4)).prop_map(|(program, mut arguments)| {
+            arguments.insert(0, program);
+            GateAction::Exec(arguments)
+        }),
+        (host(), 1..=u16::MAX).prop_map(|(host, port)| GateAction::Tcp { host, port }),
+    ]
+}
+
+fn timing() -> impl Strategy<Value = ProbeTiming> {
+    let most = limits::MAX_DURATION;
+    (
+        duration(Duration::ZERO, most),
+        duration(limits::MIN_PROBE_PERIOD, most),
+        duration(limits::MIN_PROBE_TIMEOUT, most),
+        1..=u32::MAX,
+        1..=u32::MAX,
+    )
+        .prop_map(|(delay, period, timeout, failures, successes)| ProbeTiming {
+            delay,
+            period,
+            timeout,
+            failures,
+            successes,
+        })
+}
+
+fn gate() -> impl Strategy<Value = Gate> {
+    prop_oneof![
+        Just(Gate::Running),
+        Just(Gate::Skip),
+        (action(), prop_oneof![Just(ProbeTiming::default()), timing()])
+            .prop_map(|(action, timing)| Gate::Probe { action, timing }),
+    ]
+}
+
+fn stop_signal() -> impl Strategy<Value = Signal> {
+    (1..=64_u32).prop_filter_map("a program can handle it", |number| {
+        Signal::new(number).filter(|signal| ![Signal::KILL, Signal::STOP].contains(signal))
+    })
+}
+
+/// A container before it has its place in the list.
+fn member() -> impl Strategy<Value = Member> {
+    let role = prop_oneof![Just(Role::Init), Just(Role::Sidecar), Just(Role::Main)];
+    let grace = option::of(duration(Duration::ZERO, Duration::from_secs(100)));
+    (name(), option::of(name()), role, gate(), grace, option::of(stop_signal())).prop_map(
+        |(name, alias, role, gate, grace, stop_signal)| Member {
+            name,
+            alias,
+            role,
+            entry: 0,
+            gate: if role == Role::Sidecar { gate } else { Gate::Running },
+            grace: if role == Role::Init { None } else { grace },
+            stop_signal,
+        },
+    )
+}
+
+/// Puts containers into a list; `joins[i]` says whether one joins the group before it, if it can.
+fn arrange(members: Vec<Member>, joins: &[Join]) -> Vec<Member> {
+    let mut words = BTreeSet::new();
+    let mut arranged: Vec<Member> = Vec::new();
+    for (mut member, join) in members.into_iter().zip(joins) {
+        if !words.insert(member.name.clone()) {
+            continue;
+        }
+        member.alias = member.alias.filter(|alias| words.insert(alias.clone()));
+        member.entry = match arranged.last() {
+            None => 0,
+            Some(last) if *join == Join::Group && last.role == member.role && member.role != Role::Main => {
+                last.entry
+            }
+            Some(last) => last.entry + 1,
+        };
+        arranged.push(member);
+    }
+    arranged
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Join {
+    Group,
+    NewEntry,
+}
+
+prop_compose! {
+    fn plan()(
+        members in vec(member(), 1..12),
+        joins in vec(prop_oneof![Just(Join::Group), Just(Join::NewEntry)], 12),
+        others in prop_oneof![Just(Others::Passthrough), Just(Others::Mains)],
+        restart_policy in prop_oneof![
+            Just(RestartPolicy::Always), Just(RestartPolicy::OnFailure), Just(RestartPolicy::Never)
+        ],
+        grace in option::of(duration(Duration::from_secs(100), limits::MAX_DURATION)),
+        gate_timeout in option::of(duration(Duration::from_nanos(1), limits::MAX_DURATION)),
+        exit_codes in prop_oneof![Just(ExitCodes::Masked), Just(ExitCodes::Real)],
+    ) -> Plan {
+        let mut members = arrange(members, &joins);
+        // A plan has a main (S4): the last one becomes it where there is none.
+        if others == Others::Passthrough
+            && !members.iter().any(|member| member.role == Role::Main)
+            && let Some(mut last) = members.pop()
+        {
+            last.role = Role::Main;
+            last.gate = Gate::Running;
+            last.entry = members.last().map_or(0, |before| before.entry + 1);
+            members.push(last);
+        }
+        let restart_policy = if others == Others::Mains { RestartPolicy::Always } else { restart_policy };
+        // "order" is not built yet.
+        Plan { members, others, restart_policy, grace, gate_timeout, zero_grace: ZeroGrace::Obey, exit_codes }
+    }
+}
+
+/// Text that looks like the vocabulary often enough to reach every branch.
+fn value() -> impl Strategy<Value = String> {
+    let fragment = prop_oneof![
+        "[ ,;:=+|@*./0-9a-z-]{0,6}",
+        any::<String>(),
+        prop::sample::select(vec![
+            "proxy",
+            "app",
+            "init",
+            "sidecar",
+            "main",
+            "*",
+            "=main",
+            ",",
+            ";",
+            ":",
+            "=",
+            "exec:",
+            "tcp:",
+            "http:",
+            "log:",
+            "file:",
+            "notify",
+            "running",
+            "none",
+            "[",
+            "]",
+            "\"",
+            "'",
+            "\\",
+            "127.0.0.1",
+            "[::1]",
+            ":80",
+            "period",
+            "ok",
+            "fail",
+            "1s",
+            "-5m",
+            "99999999999999999999h",
+            "ready",
+            "done",
+            "started",
+            "always",
+            "never",
+            "limit=3",
+            "SIGTERM",
+            "RTMIN+",
+            "64",
+            "Never",
+            "order",
+            "real",
+        ])
+        .prop_map(str::to_owned),
+    ];
+    vec(fragment, 0..8).prop_map(|fragments| fragments.concat())
+}
+
+fn key() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "plan",
+        "restart-policy",
+        "grace",
+        "gate-timeout",
+        "zero-grace",
+        "exit-codes",
+        "ready",
+        "after",
+        "restart",
+        "on-terminate",
+        "pre-stop",
+        "stop-signal",
+        "fatal",
+        "redy",
+    ]);
+    let name =
+        prop_oneof!["[a-z.]{0,5}", prop::sample::select(vec!["proxy", "app", "px"]).prop_map(str::to_owned)];
+    prop_oneof![
+        8 => (word.clone(), name).prop_map(|(word, name)| format!("{word}.{name}")),
+        4 => word.prop_map(str::to_owned),
+        1 => any::<String>(),
+    ]
+}
+
+fn list() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("proxy@px=sidecar, app=main".to_owned()),
+        Just("fetch=init, proxy@px=sidecar, *=main".to_owned()),
+        value(),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_plan_is_read_as_it_was_written(plan in plan()) {
+        let annotations = plan.to_annotations();
+        let parsed = parse(annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        let parsed = parsed.map_err(|invalid| TestCaseError::fail(format!("{annotations:?}: {invalid}")))?;
+        prop_assert_eq!(parsed.plan, Some(plan));
+        let expected = |warning: &Warning| {
+            matches!(warning, Warning::RealCodesAlways { .. } | Warning::NamedMainAndOthers { .. })
+        };
+        let unexpected: Vec<String> =
+            parsed.warnings.iter().filter(|warning| !expected(warning)).map(ToString::to_string).collect();
+        prop_assert_eq!(unexpected, Vec::<String>::new());
+    }
+
+    #[test]
+    fn any_annotations_give_a_plan_or_errors_that_name_their_keys(
+        list in option::of(list()),
+        mut annotations in vec((key(), value()), 0..6),
+    ) {
+        annotations.extend(list.map(|list| ("plan".to_owned(), list)));
+        let keyed: Vec<(String, String)> =
+            annotations.into_iter().map(|(key, value)| (format!("podshim.io/{key}"), value)).collect();
+        match parse(keyed.iter().map(|(key, value)| (key.as_str(), value.as_str()))) {
+            Ok(parsed) => {
+                prop_assert_eq!(parsed.plan.is_none(), keyed.is_empty());
+                if let Some(plan) = parsed.plan {
+                    let written = plan.to_annotations();
+                    let again = parse(written.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+                    prop_assert_eq!(again.map(|parsed| parsed.plan), Ok(Some(plan)));
+                }
+            }
+            Err(invalid) => {
+                let message = invalid.to_string();
+                prop_assert!(!message.chars().any(char::is_control), "one line: {message:?}");
+                for error in invalid.errors().iter().take(limits::MAX_LISTED_ERRORS) {
+                    prop_assert!(message.contains(&error.to_string()));
+                    // A missing plan is the one error of a key that nobody wrote.
+                    let written = keyed.iter().any(|(key, _)| printable(key) == error.key);
+                    prop_assert!(written || error.key == "podshim.io/plan", "{error}");
+                }
+            }
+        }
+    }
+}
+
+/// A key as messages show it.
+fn printable(key: &str) -> String {
+    if key.len() > 96 + "podshim.io/".len() {
+        let end =
+            (0..=96 + "podshim.io/".len()).rev().find(|end| key.is_char_boundary(*end)).expect("0 is one");
+        return printable(&key[..end]) + "...";
+    }
+    key.chars()
+        .flat_map(|c| if matches!(c, '"' | '\'' | '\\') { vec![c] } else { c.escape_debug().collect() })
+        .collect()
+}

@@ -1,0 +1,256 @@
+//! Rows for every valid form of SEMANTICS 11.2 and 11.3 that is built, and what the plan then holds; and
+//! the warnings of 11.4, which never refuse a pod.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use pod_spec::{
+    ExitCodes, Gate, GateAction, Others, Parsed, Plan, ProbeTiming, RestartPolicy, Role, Signal, ZeroGrace,
+    parse,
+};
+
+fn parsed(annotations: &[(&str, &str)]) -> Parsed {
+    let keyed: Vec<(String, &str)> =
+        annotations.iter().map(|(key, value)| (format!("podshim.io/{key}"), *value)).collect();
+    parse(keyed.iter().map(|(key, value)| (key.as_str(), *value)))
+        .unwrap_or_else(|invalid| panic!("{annotations:?}: {invalid}"))
+}
+
+fn plan(annotations: &[(&str, &str)]) -> Plan {
+    parsed(annotations).plan.expect("a plan")
+}
+
+fn warnings(annotations: &[(&str, &str)]) -> Vec<String> {
+    parsed(annotations).warnings.iter().map(ToString::to_string).collect()
+}
+
+/// Name, role and entry of every member.
+fn members(plan: &Plan) -> Vec<(&str, Role, usize)> {
+    plan.members.iter().map(|member| (member.name.as_str(), member.role, member.entry)).collect()
+}
+
+fn gate(value: &str) -> Gate {
+    let plan = plan(&[("plan", "proxy=sidecar, app=main"), ("ready.proxy", value)]);
+    plan.members[0].gate.clone()
+}
+
+fn probe(action: GateAction) -> Gate {
+    Gate::Probe { action, timing: ProbeTiming::default() }
+}
+
+fn tcp(host: impl Into<IpAddr>, port: u16) -> Gate {
+    probe(GateAction::Tcp { host: host.into(), port })
+}
+
+fn exec(arguments: &[&str]) -> Gate {
+    probe(GateAction::Exec(arguments.iter().map(ToString::to_string).collect()))
+}
+
+#[test]
+fn s1_a_pod_without_our_keys_has_no_plan() {
+    for annotations in [
+        &[][..],
+        &[
+            ("io.kubernetes.cri.container-type", "sandbox"),
+            ("podshim.iox/plan", "x"),
+            ("example/podshim.io/plan", ""),
+        ],
+    ] {
+        assert_eq!(parse(annotations.iter().copied()), Ok(Parsed::default()));
+    }
+}
+
+#[test]
+fn s2_the_list_is_the_start_order() {
+    let plan = plan(&[("plan", "i1=init,s1=sidecar , i2 = init,\n s2=sidecar,app=main,web=main")]);
+    assert_eq!(
+        members(&plan),
+        [
+            ("i1", Role::Init, 0),
+            ("s1", Role::Sidecar, 1),
+            ("i2", Role::Init, 2),
+            ("s2", Role::Sidecar, 3),
+            ("app", Role::Main, 4),
+            ("web", Role::Main, 5),
+        ]
+    );
+    assert_eq!(plan.others, Others::Passthrough);
+    assert_eq!(
+        (plan.restart_policy, plan.grace, plan.gate_timeout, plan.zero_grace, plan.exit_codes),
+        (RestartPolicy::Always, None, None, ZeroGrace::Obey, ExitCodes::Masked)
+    );
+    assert!(plan.members.iter().all(|m| m.gate == Gate::Running && m.grace.is_none() && m.alias.is_none()));
+}
+
+#[test]
+fn i7_members_of_a_group_share_their_entry() {
+    let plan = plan(&[("plan", "a + b=init, c+d@x+e=sidecar, app=main")]);
+    assert_eq!(
+        members(&plan),
+        [
+            ("a", Role::Init, 0),
+            ("b", Role::Init, 0),
+            ("c", Role::Sidecar, 1),
+            ("d", Role::Sidecar, 1),
+            ("e", Role::Sidecar, 1),
+            ("app", Role::Main, 2),
+        ]
+    );
+}
+
+#[test]
+fn s8_all_others_can_be_mains() {
+    let annotations = [("plan", "proxy=sidecar, *=main")];
+    assert_eq!(plan(&annotations).others, Others::Mains);
+    assert_eq!(members(&plan(&annotations)), [("proxy", Role::Sidecar, 0)]);
+    assert_eq!(warnings(&annotations), Vec::<String>::new());
+    assert_eq!(plan(&[("plan", "*=main")]).members, []);
+}
+
+#[test]
+fn s8_a_key_of_an_unnamed_main_names_it() {
+    let annotations = [("plan", "proxy=sidecar, *=main"), ("grace.web", "5s"), ("stop-signal.web", "QUIT")];
+    let plan = plan(&annotations);
+    assert_eq!(members(&plan), [("proxy", Role::Sidecar, 0), ("web", Role::Main, 1)]);
+    assert_eq!(plan.members[1].grace, Some(Duration::from_secs(5)));
+    assert_eq!(plan.members[1].stop_signal, Some(Signal::QUIT));
+    assert_eq!(warnings(&annotations), Vec::<String>::new());
+}
+
+#[test]
+fn an_alias_stands_for_its_name_in_keys() {
+    let plan = plan(&[
+        ("plan", "a-name-much-too-long-for-the-key-on-terminate-in-kubernetes@px=sidecar, app=main"),
+        ("ready.px", "none"),
+        ("grace.a-name-much-too-long-for-the-key-on-terminate-in-kubernetes", "2s"),
+    ]);
+    let proxy = &plan.members[0];
+    assert_eq!(proxy.alias.as_deref(), Some("px"));
+    assert_eq!((&proxy.gate, proxy.grace), (&Gate::Skip, Some(Duration::from_secs(2))));
+    assert!(plan.member("px").is_none(), "containers are known by name only");
+}
+
+#[test]
+fn names_may_be_what_ctr_allows() {
+    let plan = plan(&[("plan", "My.App_2-x=main"), ("grace.My.App_2-x", "1s")]);
+    assert_eq!(plan.members[0].grace, Some(Duration::from_secs(1)));
+}
+
+#[test]
+fn the_pods_keys() {
+    let base = ("plan", "proxy=sidecar, app=main");
+    for (value, policy) in [
+        ("Always", RestartPolicy::Always),
+        ("OnFailure", RestartPolicy::OnFailure),
+        (" Never ", RestartPolicy::Never),
+    ] {
+        assert_eq!(plan(&[base, ("restart-policy", value)]).restart_policy, policy);
+    }
+    for (value, grace) in
+        [("0s", 0), ("10s", 10_000), ("1h30m", 5_400_000), ("1.5s", 1_500), (" 2s\n", 2_000)]
+    {
+        assert_eq!(plan(&[base, ("grace", value)]).grace, Some(Duration::from_millis(grace)));
+    }
+    for (value, timeout) in [("0", None), ("0s", None), ("5s", Some(Duration::from_secs(5)))] {
+        assert_eq!(plan(&[base, ("gate-timeout", value)]).gate_timeout, timeout, "{value}");
+    }
+    assert_eq!(plan(&[base, ("zero-grace", "obey")]).zero_grace, ZeroGrace::Obey);
+    for (value, exit_codes) in [("masked", ExitCodes::Masked), ("real", ExitCodes::Real)] {
+        assert_eq!(plan(&[base, ("exit-codes", value)]).exit_codes, exit_codes);
+    }
+}
+
+#[test]
+fn gates() {
+    for (value, expected) in [
+        ("running", Gate::Running),
+        ("none", Gate::Skip),
+        ("tcp::80", tcp(Ipv4Addr::LOCALHOST, 80)),
+        ("tcp:127.0.0.1:80", tcp(Ipv4Addr::LOCALHOST, 80)),
+        ("tcp:10.1.2.3:65535", tcp(Ipv4Addr::new(10, 1, 2, 3), 65535)),
+        ("tcp:[::1]:1", tcp(Ipv6Addr::LOCALHOST, 1)),
+        ("exec:test -f /tmp/x", exec(&["test", "-f", "/tmp/x"])),
+        ("exec: sh -c 'a; b' ", exec(&["sh", "-c", "a; b"])),
+        (r#"exec:["sh", "-c", "a; b"]"#, exec(&["sh", "-c", "a; b"])),
+    ] {
+        assert_eq!(gate(value), expected, "{value}");
+    }
+}
+
+#[test]
+fn probe_options_in_any_order() {
+    let expected = ProbeTiming {
+        delay: Duration::from_secs(2),
+        period: Duration::from_millis(100),
+        timeout: Duration::from_secs(3),
+        failures: 4,
+        successes: 5,
+    };
+    for value in [
+        "tcp::80;delay=2s;period=100ms;timeout=3s;fail=4;ok=5",
+        "tcp::80 ; ok = 5 ;fail=4; timeout=3s; delay=2s;period=100ms",
+        "exec:test -f '/a;b';ok=5;fail=4;timeout=3s;delay=2s;period=100ms",
+        r#"exec:["true"];ok=5;fail=4;timeout=3s;delay=2s;period=100ms"#,
+    ] {
+        let Gate::Probe { timing, .. } = gate(value) else { panic!("{value} is a probe") };
+        assert_eq!(timing, expected, "{value}");
+    }
+}
+
+#[test]
+fn t8_a_containers_grace_fits_into_the_pods() {
+    let base = ("plan", "proxy=sidecar, app=main");
+    let plan = plan(&[base, ("grace", "10s"), ("grace.proxy", "10s"), ("grace.app", "0s")]);
+    assert_eq!(plan.members[0].grace, Some(Duration::from_secs(10)));
+    assert_eq!(plan.members[1].grace, Some(Duration::ZERO));
+}
+
+#[test]
+fn k7_stop_signals() {
+    for (value, signal) in [
+        ("QUIT", Signal::QUIT),
+        ("SIGHUP", Signal::HUP),
+        ("15", Signal::TERM),
+        ("SIGRTMIN+3", Signal::RTMIN_PLUS_3),
+    ] {
+        let plan =
+            plan(&[("plan", "i=init, app=main"), ("stop-signal.app", value), ("stop-signal.i", value)]);
+        assert_eq!(plan.members[0].stop_signal, Some(signal));
+        assert_eq!(plan.members[1].stop_signal, Some(signal));
+    }
+}
+
+#[test]
+fn sixty_four_containers_and_all_others_are_allowed() {
+    let list = (1..=64).map(|n| format!("c{n}=sidecar,")).collect::<String>() + "*=main";
+    assert_eq!(plan(&[("plan", &list)]).members.len(), 64);
+}
+
+#[test]
+fn warnings_of_11_4() {
+    let base = ("plan", "proxy=sidecar, app=main");
+    let none: Vec<String> = Vec::new();
+    assert_eq!(
+        warnings(&[base, ("ready.app", "tcp::80")]),
+        [r#"podshim.io/ready.app: nothing waits for main "app", its gate has no effect"#]
+    );
+    assert_eq!(
+        warnings(&[base, ("exit-codes", "real")]),
+        [r#"podshim.io/exit-codes: "real" tells callers nothing new with restart-policy Always"#]
+    );
+    assert_eq!(warnings(&[base, ("exit-codes", "real"), ("restart-policy", "Never")]), none);
+    assert_eq!(
+        warnings(&[("plan", "app=main, *=main")]),
+        [r#"podshim.io/plan: "app" is a main by "*=main" already"#]
+    );
+    assert_eq!(
+        warnings(&[("plan", "proxy=sidecar, *=main"), ("grace.prxy", "1s")]),
+        [r#"podshim.io/grace.prxy: "prxy" is taken for one of the other mains (did you mean "proxy"?)"#]
+    );
+}
+
+#[test]
+fn a_main_has_no_gate_even_if_one_is_written() {
+    let plan = plan(&[("plan", "app=main"), ("ready.app", "tcp::80")]);
+    assert_eq!(plan.members[0].gate, Gate::Running);
+}
