@@ -1,1 +1,36 @@
-//! e2e
+//! The harness of podshim's end-to-end tests and its demo: a private containerd, pods whose containers write
+//! down what happened to them, and checks of that record. It drives containerd through CRI and `ctr` only and
+//! may never reach into the shim.
+//!
+//! A test reads like this:
+//!
+//! ```text
+//! let node = Containerd::connect().await?;
+//! let mut pod = Pod::new("order").annotate("plan", "s1=sidecar, app=main")
+//!     .container(Program::new("s1"))
+//!     .container(Program::new("app").exits(0))
+//!     .run(&node, Runtime::Podshim).await?;
+//! pod.start_all(&["app", "s1"]).await?;
+//! pod.wait_exited("app", Duration::from_secs(5)).await?;
+//! pod.timeline()?.starts_before("s1", "app")?;
+//! pod.remove().await
+//! ```
+
+pub mod chart;
+mod command;
+pub mod cri;
+pub mod ctr;
+pub mod instance;
+pub mod leftovers;
+pub mod pod;
+pub mod program;
+pub mod timeline;
+pub mod wait;
+
+pub use cri::{Cri, ExecOutput};
+pub use ctr::Ctr;
+pub use instance::{Containerd, Runtime};
+pub use leftovers::Footprint;
+pub use pod::{Pod, RunningPod};
+pub use program::Program;
+pub use timeline::{Event, Timeline};

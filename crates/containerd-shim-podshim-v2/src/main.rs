@@ -1,2 +1,79 @@
-//! The shim binary.
-fn main() {}
+//! The shim binary: what containerd runs to start, describe and clean up after a pod's shim, and the shim
+//! itself.
+//!
+//! Owns the process's edges: argument words in, bytes and exit codes out. Nothing below `main` prints.
+//! containerd reads stdout and stderr of `start` as one text (trap 1), so a success writes nothing to stderr.
+
+mod args;
+mod delete;
+mod info;
+mod lock;
+mod logging;
+mod paths;
+mod placement;
+mod server;
+mod server_process;
+mod start;
+mod stdin;
+
+use std::env;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use crate::args::{Action, Arguments, USAGE};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // containerd shows this text to people as it is.
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
+    let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let arguments = Arguments::parse(words)?;
+    match arguments.action {
+        Action::Help => answer(USAGE.as_bytes()),
+        Action::Version => answer(version().as_bytes()),
+        Action::Info => answer(&info::runtime_info()?),
+        Action::Start => start(&arguments),
+        Action::Delete => delete(&arguments),
+        Action::Serve => Ok(server::run(&arguments)?),
+    }
+}
+
+fn start(arguments: &Arguments) -> anyhow::Result<()> {
+    let started = start::run(arguments)?;
+    let answered = answer(started.address.to_string().as_bytes());
+    if answered.is_err()
+        && let Some(server) = started.server
+    {
+        // containerd will never ask a shim whose address it did not get to end.
+        server.take_back();
+    }
+    answered
+}
+
+fn delete(arguments: &Arguments) -> anyhow::Result<()> {
+    let deleted = delete::run(arguments)?;
+    // Of `delete` containerd logs stderr and reads stdout alone.
+    for problem in &deleted.problems {
+        eprintln!("{problem}");
+    }
+    answer(&deleted.answer)
+}
+
+fn version() -> String {
+    format!("containerd-shim-podshim-v2:\n  Runtime: {}\n  Version: {}\n", info::RUNTIME_NAME, info::VERSION)
+}
+
+fn answer(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).context("cannot write the answer to stdout")
+}

@@ -1,1 +1,24 @@
-//! oci-runtime
+//! Everything that touches processes: the OCI runtime's command line, the one reaper, pidfds, stdio,
+//! consoles, bundles and rootfs mounts, cgroups, and probes inside a container's namespaces.
+//!
+//! This crate does what it is told and reports what happened. It never decides what a pod should do
+//! next (`pod-lifecycle`), never speaks to containerd (`shim-service`), and is made for one thread: a
+//! tokio current-thread runtime with a `LocalSet`. Handles are `Rc` based and not `Send`.
+
+pub mod bundle;
+pub mod cgroup;
+pub mod console;
+pub mod mount;
+pub mod probe;
+pub mod process;
+pub mod reaper;
+pub mod runtime;
+pub mod spec;
+pub mod stdio;
+
+mod async_file;
+mod helper_thread;
+#[cfg(test)]
+mod test_support;
+
+pub use nix::unistd::Pid;

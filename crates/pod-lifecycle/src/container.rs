@@ -99,8 +99,8 @@ pub(crate) enum Phase {
     Hidden { exit: Exit },
     /// Final; `exit` is what callers see.
     Stopped { exit: Exit },
-    /// The final delete is under way, for all these requests.
-    Removing { op: OpId, requests: Vec<RequestId>, exit: Exit },
+    /// The final delete is under way, for all these requests; one that fails goes back to `before`.
+    Removing { op: OpId, requests: Vec<RequestId>, exit: Exit, before: Deletable },
 }
 
 /// A hold (U7).
@@ -117,6 +117,15 @@ pub(crate) enum HoldLine {
     Written,
 }
 
+/// The phases a container can be deleted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deletable {
+    /// Its runtime's init goes with it; an exit seen meanwhile is parked.
+    Created { early_exit: Option<Exit> },
+    Spent,
+    Stopped,
+}
+
 /// What the init was doing when it exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Was {
@@ -129,8 +138,6 @@ pub(crate) enum Was {
 /// How far the end of a container has come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopProgress {
-    /// How a caller asked for it, if one did.
-    pub(crate) asked: Option<Ask>,
     /// K7: a stop signal that waits for the sidecar's turn.
     pub(crate) held_signal: Option<(Signal, Reach)>,
     /// When a stop signal was delivered.
@@ -212,7 +219,7 @@ impl Container {
             self.phase,
             Phase::Created
                 | Phase::Held(_)
-                | Phase::Starting { .. }
+                | Phase::Starting { early_exit: None, .. }
                 | Phase::Running { .. }
                 | Phase::Ending { .. }
         )
@@ -247,6 +254,8 @@ impl Container {
             Phase::Creating { .. } => return None,
             Phase::Created => (Status::Created, self.pid, None),
             Phase::Spent { .. } => (Status::Created, stand_in, None),
+            // F13: a parked exit's pid is dead already.
+            Phase::Starting { early_exit: Some(_), .. } => (Status::Running, stand_in, None),
             Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } | Phase::Ending { .. } => {
                 (running, self.pid, None)
             }

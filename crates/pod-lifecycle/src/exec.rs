@@ -51,8 +51,8 @@ impl Pod {
             Phase::Created | Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } => return None,
             Phase::Creating { .. } => "is being created",
             Phase::Spent { .. } | Phase::Hidden { .. } => "is completed",
-            Phase::Draining { .. } | Phase::BackingOff { .. } | Phase::Recreating { .. } => "is restarting",
-            Phase::Ending { .. } => "is being stopped",
+            Phase::BackingOff { .. } | Phase::Recreating { .. } => "is restarting",
+            Phase::Ending { .. } | Phase::Draining { .. } => "is ending",
             Phase::Stopped { .. } | Phase::Removing { .. } => "has stopped",
         };
         Some(Refusal::precondition(format!("cannot exec in container {id}: it {reason}")))
@@ -146,7 +146,18 @@ impl Pod {
         self.act(Action::Run { op, container: id, operation: Operation::RemoveExec(exec) });
     }
 
-    pub(crate) fn exec_removed(&mut self, id: ContainerId, exec: ExecId) {
+    pub(crate) fn exec_removed(&mut self, id: ContainerId, exec: ExecId, outcome: Outcome) {
+        if let (Outcome::Failed(Failure { message, kind }), Some(record)) = (outcome, self.exec_mut(&id, &exec))
+            && let ExecPhase::Removing { requests, exit, .. } = &mut record.phase
+        {
+            // It stays deletable, as a container does.
+            let requests = std::mem::take(requests);
+            record.phase = exit.map_or(ExecPhase::Added, |exit| ExecPhase::Stopped { exit });
+            for request in requests {
+                self.reply(request, Err(Refusal { kind, message: message.clone() }));
+            }
+            return;
+        }
         let Some(container) = self.containers.get_mut(&id) else { return };
         let Some(Exec { phase: ExecPhase::Removing { requests, exit, .. }, pid, waiters }) =
             container.execs.remove(&exec)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pod_spec::{Role, Signal};
 
 use crate::action::{Action, Operation, Reach, Refusal, Reply};
-use crate::container::{Ask, Container, Freezer, Intent, Part, Phase, Program};
+use crate::container::{Ask, Container, Freezer, Intent, Part, Phase, Program, Was};
 use crate::event::{Caller, ContainerId, Exit, RequestId, Target};
 use crate::exec::ExecPhase;
 use crate::pod::Pod;
@@ -57,8 +57,12 @@ impl Pod {
                 return self.reply(request, Err(Refusal::precondition(text)));
             }
             // CONTRACT §9: NotFound tells WithProcessKill that Wait has the answer.
-            Phase::Stopped { .. } | Phase::Removing { .. } | Phase::Draining { .. }
-                if !(container.is_alive() && self.restarts(container)) =>
+            Phase::Stopped { .. } | Phase::Removing { .. } => {
+                return self.reply_finished(request, &Target::init(id));
+            }
+            // One that is made again (R1, R7) is still there for its caller.
+            Phase::Draining { was, .. }
+                if was != Was::Held && !(container.is_alive() && self.restarts(container)) =>
             {
                 return self.reply_finished(request, &Target::init(id));
             }
@@ -107,10 +111,10 @@ impl Pod {
             Meaning::Other => return self.pass_on(id, signal, reach),
         };
         let Some(container) = self.containers.get_mut(id) else { return Ok(Reply::Ok) };
-        container.stop.asked = Some(match container.stop.asked {
-            Some(Ask::Signal) => Ask::Signal,
-            _ => ask,
-        });
+        if let Some(index) = container.member() {
+            let asked = &mut self.members[index].asked;
+            *asked = Some(asked.filter(|earlier| *earlier == Ask::Signal).unwrap_or(ask));
+        }
         let code = code_of_signal(signal.number());
         let never_ran = container.program == Program::NeverRan;
         match &mut container.phase {
@@ -134,7 +138,8 @@ impl Pod {
                 last.code = code;
                 container.stop.intent = Intent::End;
             }
-            Phase::Ending { .. } | Phase::Draining { .. } => container.stop.intent = Intent::End,
+            Phase::Draining { was: was @ Was::Held, .. } if never_ran => *was = Was::Ending { code },
+            Phase::Ending { .. } => container.stop.intent = Intent::End,
             _ => match (self.role_of(id), meaning) {
                 (Some(Role::Sidecar), Meaning::Kill) if self.stop.is_none() && !stop_was_asked => {
                     self.obey(id)
@@ -142,10 +147,21 @@ impl Pod {
                 (Some(Role::Sidecar), Meaning::Kill) => self.hurry(id),
                 (Some(Role::Sidecar), _) => self.hold_signal(id, signal, reach),
                 (_, Meaning::Kill) => self.kill_now(id, reach),
-                _ => self.deliver_stop(id, Some((signal, reach))),
+                _ => {
+                    self.deliver_stop(id, Some((signal, reach)));
+                    // I7: the caller's word outweighs a retry of the group.
+                    self.make_final(id);
+                }
             },
         }
         Ok(Reply::Ok)
+    }
+
+    /// The container's next exit is its last.
+    fn make_final(&mut self, id: &ContainerId) {
+        if let Some(container) = self.containers.get_mut(id) {
+            container.stop.intent = Intent::End;
+        }
     }
 
     /// K6, and K5 for signals that stop nothing.
@@ -251,9 +267,17 @@ impl Pod {
         }
     }
 
+    /// K17 for a pause that was under way when the signal was sent.
+    pub(crate) fn thaw_if_ending(&mut self, id: &ContainerId) {
+        let Some(container) = self.containers.get(id) else { return };
+        if container.stop.killed || (container.stop.term_at.is_some() && self.budget_is_over()) {
+            self.thaw(id);
+        }
+    }
+
     /// Whether a caller has asked for a graceful end of any member in this round (K11's "no stop ever asked").
     pub(crate) fn stop_was_asked(&self) -> bool {
-        self.planned().any(|(_, container)| container.stop.asked == Some(Ask::Signal))
+        self.members.iter().any(|state| state.asked == Some(Ask::Signal))
     }
 
     pub(crate) fn role_of(&self, id: &ContainerId) -> Option<Role> {

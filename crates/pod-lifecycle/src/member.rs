@@ -4,7 +4,7 @@
 
 use pod_spec::{Gate, Member, Role};
 
-use crate::container::Container;
+use crate::container::{Ask, Container};
 use crate::event::{ContainerId, Exit};
 use crate::pod::Pod;
 
@@ -22,6 +22,9 @@ pub(crate) struct MemberState {
     pub(crate) completed: Option<Exit>,
     /// The real exit of the newest task, once it is final (J1, J6).
     pub(crate) ended: Option<Exit>,
+    /// How a caller asked for its end, if one did. It outlives the task, which CRI deletes as soon as it has
+    /// exited (F6): counted until a newer task of the name is created or the stop is over (T12).
+    pub(crate) asked: Option<Ask>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,7 @@ impl MemberState {
             gate: GateState::Closed,
             completed: None,
             ended: None,
+            asked: None,
         }
     }
 

@@ -121,6 +121,11 @@ impl Pod {
         self.plan.is_some() || self.sandbox.is_some()
     }
 
+    /// Whether a stop of the pod is under way (T12). A stop for good stays so.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_some()
+    }
+
     /// Why a container is held, in words for people; `None` when it is not.
     pub fn hold_reason(&self, id: &ContainerId) -> Option<String> {
         let container = self.containers.get(id)?;
@@ -155,7 +160,7 @@ impl Pod {
         if let Some(exec) = container.exec_waiting_for(op) {
             return match container.execs[&exec].phase {
                 crate::exec::ExecPhase::Starting { .. } => self.exec_started(id, exec, outcome),
-                _ => self.exec_removed(id, exec),
+                _ => self.exec_removed(id, exec, outcome),
             };
         }
         if let Freezer::Changing(waiting, request, change) = container.freezer

@@ -4,7 +4,8 @@
 //! answered, and before any TaskExit). Kill has its own table in `kill`.
 
 use crate::action::{Action, Deleted, Notice, Operation, Refusal, RefusalKind, Reply};
-use crate::container::{Container, Freezer, FreezerChange, Part, Phase, Program};
+use crate::container::{Container, Deletable, Freezer, FreezerChange, Part, Phase, Program};
+use crate::exec::ExecPhase;
 use crate::event::{
     ContainerId, ContainerSpec, Exit, Failure, KubeletType, Outcome, RequestId, Target, TaskKind,
 };
@@ -30,6 +31,7 @@ impl Pod {
             let state = &mut self.members[index];
             state.current = Some(id.clone());
             state.ended = None;
+            state.asked = None;
             spent = state.completed;
             self.forgive_failure_of(&spec.name);
         }
@@ -51,13 +53,14 @@ impl Pod {
                 spec.name
             )));
         }
-        let Part::Member(index) = part else { return Ok(()) };
-        if self.stop.as_ref().is_some_and(|stop| stop.is_for_good()) {
+        // T11; and K13: whoever came now would be in nobody's stop and keep the sandbox from ending.
+        if part != Part::Sandbox && self.stop.as_ref().is_some_and(|stop| stop.is_for_good()) {
             return Err(Refusal::precondition(format!(
                 "cannot create container {:?}: the pod is stopping",
                 spec.name
             )));
         }
+        let Part::Member(index) = part else { return Ok(()) };
         if let Some(older) = self.current(index).filter(|older| !older.is_final()) {
             return Err(Refusal::new(
                 RefusalKind::AlreadyExists,
@@ -89,12 +92,16 @@ impl Pod {
             }
         };
         container.pid = pid;
-        self.act(Action::Publish(Notice::Created { container: id, pid }));
+        self.act(Action::Publish(Notice::Created { container: id.clone(), pid }));
         self.reply(request, Ok(Reply::Pid(pid)));
+        self.end_latecomer(&id);
     }
 
     fn create_failed(&mut self, request: RequestId, id: ContainerId, failure: Failure) {
+        let sandbox_gone = self.sandbox_gone;
         let Some(container) = self.forget(&id) else { return };
+        // A sandbox that never was has not ended.
+        self.sandbox_gone = sandbox_gone;
         if let Some(index) = container.member() {
             self.cannot_start(index, &failure.message);
         }
@@ -195,13 +202,12 @@ impl Pod {
     }
 
     pub(crate) fn wait(&mut self, request: RequestId, target: Target) {
-        use crate::exec::ExecPhase;
         let Some(container) = self.containers.get_mut(&target.container) else {
             return self.reply_not_found(request, &target.container);
         };
         let exit = match &target.exec {
             None => match container.phase {
-                Phase::Stopped { exit } | Phase::Removing { exit, .. } => exit,
+                Phase::Stopped { exit } | Phase::Removing { exit, before: Deletable::Stopped, .. } => exit,
                 _ => return container.waiters.push(request),
             },
             Some(exec) => match container.execs.get_mut(exec) {
@@ -219,10 +225,14 @@ impl Pod {
         let Some(container) = self.containers.get_mut(&id) else {
             return self.reply_not_found(request, &id);
         };
-        let exit = match &mut container.phase {
-            Phase::Stopped { exit } => *exit,
+        let (exit, before) = match &mut container.phase {
+            Phase::Stopped { exit } => (*exit, Deletable::Stopped),
             // Never started: the runtime's init goes with it.
-            Phase::Created | Phase::Spent { .. } => Exit { code: 0, at: WallTime::default() },
+            Phase::Created => (
+                Exit { code: 0, at: WallTime::default() },
+                Deletable::Created { early_exit: None },
+            ),
+            Phase::Spent { exit } => (*exit, Deletable::Spent),
             // A retry after a lost connection shares the answer (trap 12).
             Phase::Removing { requests, .. } => return requests.push(request),
             _ => {
@@ -232,27 +242,39 @@ impl Pod {
         };
         let op = self.run(&id, Operation::Remove);
         if let Some(container) = self.containers.get_mut(&id) {
-            container.phase = Phase::Removing { op, requests: vec![request], exit };
+            container.phase = Phase::Removing { op, requests: vec![request], exit, before };
         }
     }
 
     pub(crate) fn removed(&mut self, id: ContainerId, outcome: Outcome) {
         let Some(container) = self.containers.get_mut(&id) else { return };
-        let Phase::Removing { requests, exit, .. } = &mut container.phase else { return };
-        let (requests, exit) = (std::mem::take(requests), *exit);
+        let Phase::Removing { requests, exit, before, .. } = &mut container.phase else { return };
+        let (requests, exit, before) = (std::mem::take(requests), *exit, *before);
         if let Outcome::Failed(Failure { message, kind }) = outcome {
             // It stays deletable: the caller may try again (trap 12).
-            container.phase = Phase::Stopped { exit };
+            container.phase = match before {
+                Deletable::Stopped => Phase::Stopped { exit },
+                Deletable::Spent => Phase::Spent { exit },
+                Deletable::Created { .. } => Phase::Created,
+            };
             for request in requests {
                 self.reply(request, Err(Refusal { kind, message: message.clone() }));
             }
-            return;
+            return match before {
+                Deletable::Created { early_exit: Some(exit) } => self.exited(id, exit),
+                _ => self.end_latecomer(&id),
+            };
         }
+        let sandbox_was_gone = self.sandbox_gone;
         let Some(container) = self.forget(&id) else { return };
         let deleted = Deleted { pid: container.pid, exit };
         self.act(Action::Publish(Notice::Deleted { container: id, deleted }));
         for request in requests {
             self.reply(request, Ok(Reply::Deleted(deleted)));
+        }
+        // K16, for a sandbox that was deleted before it was started.
+        if self.sandbox_gone && !sandbox_was_gone {
+            self.sandbox_ended();
         }
     }
 
@@ -269,8 +291,20 @@ impl Pod {
             }
         }
         let mut waiters = std::mem::take(&mut container.waiters);
+        let mut removed = Vec::new();
         for exec in container.execs.values_mut() {
             waiters.append(&mut exec.waiters);
+            match &mut exec.phase {
+                ExecPhase::Starting { request, .. } => waiters.push(*request),
+                ExecPhase::Removing { requests, exit, .. } => {
+                    let deleted = Deleted { pid: exec.pid, exit: exit.unwrap_or_default() };
+                    removed.extend(requests.drain(..).map(|request| (request, deleted)));
+                }
+                _ => {}
+            }
+        }
+        for (request, deleted) in removed {
+            self.reply(request, Ok(Reply::Deleted(deleted)));
         }
         for waiter in waiters {
             self.reply(waiter, Err(Refusal::not_found(format!("container {id} was deleted"))));
@@ -328,15 +362,14 @@ impl Pod {
             };
             return self.reply(request, Err(Refusal { kind, message }));
         }
-        let runs = matches!(container.phase, Phase::Running { .. });
         let (freezer, notice) = match change {
-            FreezerChange::Pause if runs => (Freezer::Paused, Notice::Paused { container: id }),
-            FreezerChange::Pause => (Freezer::Thawed, Notice::Paused { container: id }),
-            FreezerChange::Resume => (Freezer::Thawed, Notice::Resumed { container: id }),
+            FreezerChange::Pause => (Freezer::Paused, Notice::Paused { container: id.clone() }),
+            FreezerChange::Resume => (Freezer::Thawed, Notice::Resumed { container: id.clone() }),
         };
         container.freezer = freezer;
         self.act(Action::Publish(notice));
         self.reply(request, Ok(Reply::Ok));
+        self.thaw_if_ending(&id);
     }
 
     pub(crate) fn reply_not_found(&mut self, request: RequestId, id: &ContainerId) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pod_spec::{RestartPolicy, Role, Signal};
 
-use crate::action::{Action, Notice, Operation, Reply};
-use crate::container::{Container, Freezer, Hold, HoldLine, Intent, Part, Phase, Program, Was};
+use crate::action::{Action, Notice, Operation, Refusal, Reply};
+use crate::container::{Container, Deletable, Freezer, Hold, HoldLine, Intent, Part, Phase, Program, Was};
 use crate::event::{ContainerId, Exit, KubeletType, Outcome, PidNamespace, Target};
 use crate::exec::Exec;
 use crate::pod::Pod;
@@ -36,22 +36,30 @@ impl Pod {
                 return;
             }
             // A created container that is deleted: its process went with it.
-            Phase::Removing { .. } => return,
+            Phase::Removing { before: Deletable::Created { early_exit }, .. } => {
+                *early_exit = Some(exit);
+                return;
+            }
             _ => return self.impossible(format!("exit of container {id}, which has no process")),
         };
         container.probe = None;
-        container.freezer = match container.freezer {
-            Freezer::Changing(..) => container.freezer,
-            Freezer::Thawed | Freezer::Paused => Freezer::Thawed,
+        let interrupted = match std::mem::replace(&mut container.freezer, Freezer::Thawed) {
+            Freezer::Changing(_, request, _) => Some(request),
+            Freezer::Thawed | Freezer::Paused => None,
         };
         // Without a PID namespace of its own the init's death leaves its children behind (R6, CONTRACT §6).
-        let leftovers =
-            container.spec.pid_namespace == PidNamespace::Shared && matches!(was, Was::Running { .. });
+        // A held one can have execs (U8) that nobody else would end.
+        let leftovers = container.spec.pid_namespace == PidNamespace::Shared
+            && (matches!(was, Was::Running { .. }) || container.execs.values().any(Exec::is_running));
         let op = leftovers.then(|| self.run(&id, Operation::KillRemaining));
         if let Some(container) = self.containers.get_mut(&id) {
             container.phase = Phase::Draining { exit, was, op };
         }
         self.changed();
+        if let Some(request) = interrupted {
+            let text = format!("container {id} exited before it could be paused or resumed");
+            self.reply(request, Err(Refusal::precondition(text)));
+        }
         self.drained(&id);
     }
 
@@ -86,7 +94,10 @@ impl Pod {
         match self.role(container) {
             Some(Role::Init) if exit.code == 0 => self.init_completed(id, exit),
             Some(Role::Init | Role::Sidecar) if self.restarts(container) => {
-                self.fail_group_of(id);
+                // I7: one that was ended for the group's failure is not another failure.
+                if container.stop.intent == Intent::Live {
+                    self.fail_group_of(id);
+                }
                 self.back_off(id, exit, ran);
             }
             Some(Role::Init) if self.fails_pod(container) => {
@@ -133,7 +144,7 @@ impl Pod {
         let rest = self.planned_where(|state, container| {
             state.member.entry == failed.entry
                 && container.id != *id
-                && matches!(container.phase, Phase::Running { .. })
+                && matches!(container.phase, Phase::Starting { .. } | Phase::Running { .. })
         });
         for other in rest {
             if let Some(container) = self.containers.get_mut(&other)
@@ -158,7 +169,7 @@ impl Pod {
             self.planned().any(|(state, _)| Self::needs(&state.member, &self.members[index].member));
         let hides = self.policy() == RestartPolicy::Always
             && container.spec.kubelet_type != Some(KubeletType::Init)
-            && container.stop.asked.is_none()
+            && self.members[index].asked.is_none()
             && self.stop.is_none()
             && later_exists;
         self.members[index].completed = Some(exit);
@@ -201,6 +212,9 @@ impl Pod {
         let now = self.now;
         let Some(container) = self.containers.get_mut(&id) else { return };
         let Phase::Recreating { last, .. } = container.phase else { return };
+        // It may have become unwanted while it was made (R5, K3, K16).
+        let unwanted = self.containers.get(&id).is_some_and(|container| self.is_unwanted(container));
+        let Some(container) = self.containers.get_mut(&id) else { return };
         match outcome {
             Outcome::Process { pid } => {
                 container.pid = pid;
@@ -208,15 +222,11 @@ impl Pod {
                 container.stop.new_incarnation();
                 container.phase = Phase::Held(Hold { since: now, line: HoldLine::Due });
                 self.changed();
-                // It may have become unwanted while it was made (R5, K16).
-                let unwanted = self.containers.get(&id).is_some_and(|container| {
-                    container.stop.intent == Intent::End
-                        || (container.program == Program::HasRun && !self.restarts(container))
-                });
                 if unwanted {
                     self.end_without_running(&id, last.code, None);
                 }
             }
+            Outcome::Failed(_) if unwanted => self.finish(&id, last),
             Outcome::Failed(failure) => {
                 self.act(Action::Warn(format!("container {id} could not be restarted: {}", failure.message)));
                 self.back_off(&id, Exit { code: START_FAILED, at: ended.at }, Duration::ZERO);
@@ -225,8 +235,22 @@ impl Pod {
         }
     }
 
+    /// Whether a container that has no running program at the moment is not to get one again.
+    fn is_unwanted(&self, container: &Container) -> bool {
+        container.stop.intent == Intent::End
+            || (container.program == Program::HasRun && !self.restarts(container))
+    }
+
     /// R5, K16: whoever waits for a restart that will not come any more is final at once, with its last code.
     pub(crate) fn end_restarts(&mut self) {
+        let held = self.planned_where(|_, container| {
+            matches!(container.phase, Phase::Held(_))
+                && container.program == Program::HasRun
+                && self.is_unwanted(container)
+        });
+        for id in held {
+            self.end_without_running(&id, code_of_signal(Signal::TERM.number()), None);
+        }
         let over: Vec<(ContainerId, Exit)> = self
             .planned()
             .filter_map(|(_, container)| match container.phase {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pod_spec::{RestartPolicy, Role, Signal};
 
 use crate::action::{Action, Reach};
-use crate::container::{Container, Intent, Part, Phase, Program};
+use crate::container::{Container, Intent, Part, Phase, Program, Was};
 use crate::event::{ContainerId, Exit, Target};
 use crate::member::{GateState, Release};
 use crate::pod::Pod;
@@ -67,6 +67,21 @@ enum Budget {
     Spent,
 }
 
+impl Budget {
+    /// T9: a new limit shortens and never extends.
+    fn tightened(self, cause: StopCause, limit: Option<PodTime>) -> Self {
+        match (self, limit) {
+            (budget, None) | (budget @ Self::Spent, _) => budget,
+            (Self::Callers, Some(limit)) => Self::Until(limit),
+            (Self::Until(until), Some(limit)) => Self::Until(until.min(limit)),
+            (Self::LastCall { kill_at }, Some(limit)) => {
+                let floor = if matches!(cause, StopCause::Sandbox(_)) { Duration::ZERO } else { FLOOR };
+                Self::LastCall { kill_at: kill_at.min(limit + floor) }
+            }
+        }
+    }
+}
+
 impl Stop {
     /// T11: whether nothing may be created any more.
     pub(crate) fn is_for_good(&self) -> bool {
@@ -77,17 +92,19 @@ impl Stop {
     fn is_ours(&self) -> bool {
         self.cause != StopCause::Caller
     }
+
+    /// What a container reports that this stop kept from running (T11).
+    fn code_of_held(&self) -> u32 {
+        let by_kill = self.cause == StopCause::Sandbox(SandboxEnd::Killed(Signal::KILL));
+        code_of_signal(if by_kill { Signal::KILL } else { Signal::TERM }.number())
+    }
 }
 
 impl Pod {
     /// SIGTERM to the shim, or an operator: everything ends, in order.
     pub(crate) fn stop_pod(&mut self, grace: Option<Duration>) {
-        self.begin_stop(StopCause::Requested);
-        if let (Some(grace), Some(stop)) = (grace, &mut self.stop)
-            && let Budget::Until(until) = &mut stop.budget
-        {
-            *until = (*until).min(self.now + grace);
-        }
+        let limit = self.now + grace.unwrap_or_else(|| self.pod_grace());
+        self.begin_stop_within(StopCause::Requested, Some(limit));
     }
 
     /// T12a: at least one main and one sidecar, or everything that runs, was asked to stop by a caller.
@@ -95,13 +112,10 @@ impl Pod {
         if self.stop.is_some() || !self.stop_was_asked() {
             return;
         }
-        let asked = |role| {
-            self.planned()
-                .any(|(state, container)| state.member.role == role && container.stop.asked.is_some())
-        };
-        let alive =
-            || self.planned().map(|(_, container)| container).filter(|container| container.is_alive());
-        let all = alive().next().is_some() && alive().all(|container| container.stop.asked.is_some());
+        let asked =
+            |role| self.members.iter().any(|state| state.member.role == role && state.asked.is_some());
+        let alive = || self.planned().filter(|(_, container)| container.is_alive());
+        let all = alive().next().is_some() && alive().all(|(state, _)| state.asked.is_some());
         if all || (asked(Role::Main) && asked(Role::Sidecar)) {
             self.begin_stop(StopCause::Caller);
         }
@@ -126,6 +140,10 @@ impl Pod {
     }
 
     pub(crate) fn begin_stop(&mut self, cause: StopCause) {
+        self.begin_stop_within(cause, self.limit_of(cause));
+    }
+
+    fn begin_stop_within(&mut self, cause: StopCause, limit: Option<PodTime>) {
         if let Some(stop) = &mut self.stop {
             let outranks = match (stop.cause, cause) {
                 (StopCause::Sandbox(_), StopCause::Sandbox(SandboxEnd::Died)) => true,
@@ -134,24 +152,19 @@ impl Pod {
                 (was, StopCause::Requested) => was != StopCause::Requested,
                 _ => false,
             };
+            // T9: the same again with less time.
+            if cause == StopCause::Requested {
+                stop.budget = stop.budget.tightened(cause, limit);
+                self.changed();
+            }
             if !outranks {
                 return;
             }
-            stop.cause = cause;
         }
-        let limit = self.limit_of(cause);
-        let budget = match (self.stop.as_ref().map(|stop| stop.budget), limit) {
-            (None | Some(Budget::Callers), None) => Budget::Callers,
-            (None | Some(Budget::Callers), Some(limit)) => Budget::Until(limit),
-            (Some(Budget::Until(until)), Some(limit)) => Budget::Until(until.min(limit)),
-            (Some(Budget::LastCall { kill_at }), Some(limit)) => {
-                Budget::LastCall { kill_at: kill_at.min(limit) }
-            }
-            (Some(budget), _) => budget,
-        };
+        let budget = self.stop.as_ref().map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit);
         self.stop = Some(Stop { cause, budget });
         self.act(Action::Note(format!("pod stop begins: {cause:?}")));
-        self.close_gates(cause);
+        self.close_gates();
         self.tell_mains();
     }
 
@@ -181,9 +194,9 @@ impl Pod {
 
     /// T11: from T0 on nothing planned starts; what was held ends at once, what was hidden is shown (I5), no
     /// probe runs (H8).
-    fn close_gates(&mut self, cause: StopCause) {
-        let by_kill = cause == StopCause::Sandbox(SandboxEnd::Killed(Signal::KILL));
-        let code = code_of_signal(if by_kill { Signal::KILL } else { Signal::TERM }.number());
+    fn close_gates(&mut self) {
+        let Some(stop) = &self.stop else { return };
+        let (cause, code) = (stop.cause, stop.code_of_held());
         let ids: Vec<_> = self.planned_where(|_, _| true);
         for id in ids {
             let Some(container) = self.containers.get_mut(&id) else { continue };
@@ -197,6 +210,7 @@ impl Pod {
                 // I2 has its own words for the held: see `release`.
                 _ if !never_ran || cause == StopCause::InitFailed => {}
                 Phase::Held(_) => self.end_without_running(&id, code, None),
+                Phase::Draining { was: was @ Was::Held, .. } => *was = Was::Ending { code },
                 Phase::BackingOff { last, .. } => {
                     let at = last.at;
                     self.finish(&id, Exit { code, at });
@@ -207,6 +221,23 @@ impl Pod {
                 }
                 _ => {}
             }
+            self.end_latecomer(&id);
+        }
+    }
+
+    /// K13: a container that is created and not started has a process that would outlive the sandbox, and in a
+    /// stop for good it will never be started.
+    pub(crate) fn end_latecomer(&mut self, id: &ContainerId) {
+        let Some(stop) = self.stop.as_ref().filter(|stop| stop.is_for_good()) else { return };
+        let code = stop.code_of_held();
+        let Some(container) = self.containers.get(id).filter(|container| container.part != Part::Sandbox)
+        else {
+            return;
+        };
+        match container.phase {
+            Phase::Created => self.end_without_running(id, code, None),
+            Phase::Spent { exit } => self.finish(id, exit),
+            _ => {}
         }
     }
 
@@ -236,14 +267,17 @@ impl Pod {
     pub(crate) fn turn_has_come(&self, sidecar: &Container) -> bool {
         let Some(index) = sidecar.member() else { return true };
         let own = &self.members[index].member;
-        let spent = self
-            .stop
-            .as_ref()
-            .is_some_and(|stop| matches!(stop.budget, Budget::LastCall { .. } | Budget::Spent));
-        spent
+        self.budget_is_over()
             || !self
                 .planned()
                 .any(|(state, container)| container.is_alive() && Self::needs(&state.member, own))
+    }
+
+    /// T6: from the last call on.
+    pub(crate) fn budget_is_over(&self) -> bool {
+        self.stop
+            .as_ref()
+            .is_some_and(|stop| matches!(stop.budget, Budget::LastCall { .. } | Budget::Spent))
     }
 
     /// T1, T3, K8: sidecars whose turn has come get their stop signal.
@@ -368,7 +402,7 @@ impl Pod {
             return;
         }
         let going_on = self.planned().any(|(state, container)| {
-            let covered = container.stop.asked.is_some()
+            let covered = state.asked.is_some()
                 || container.stop.term_at.is_some()
                 || container.stop.intent == Intent::End
                 || (state.member.role == Role::Sidecar && self.turn_has_come(container));
@@ -382,12 +416,17 @@ impl Pod {
             let lives = self.current(index).is_some_and(Container::is_alive);
             let state = &mut self.members[index];
             state.ended = None;
-            if !lives {
-                state.gate = GateState::Closed;
-                state.release = Release::Waiting;
-            }
-            if let Some(container) = state.current.as_ref().and_then(|id| self.containers.get_mut(id)) {
-                container.stop.asked = None;
+            state.asked = None;
+            (state.gate, state.release) = if lives {
+                (GateState::Open, Release::Released)
+            } else {
+                (GateState::Closed, Release::Waiting)
+            };
+            // U6 counts from when the gates are what they wait for.
+            if let Some(container) = state.current.as_ref().and_then(|id| self.containers.get_mut(id))
+                && let Phase::Held(hold) = &mut container.phase
+            {
+                hold.since = self.now;
             }
         }
         self.act(Action::Note("pod stop is over".to_owned()));
@@ -442,6 +481,7 @@ impl Container {
     fn is_ending(&self) -> bool {
         self.is_alive()
             || matches!(self.phase, Phase::Ending { .. } | Phase::Draining { .. } | Phase::Starting { .. })
+            || (matches!(self.phase, Phase::Recreating { .. }) && self.stop.intent == Intent::End)
             || (self.part == Part::Passthrough && self.has_process())
     }
 }

@@ -21,6 +21,8 @@ pub(crate) const NEVER_RAN: u32 = 125;
 const HOLD_LINE_AFTER: Duration = Duration::from_secs(1);
 /// One wait for the exec of a program; it is repeated for as long as the process lives.
 const EXECUTED_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two such waits: the question fails at once when the process is gone and its exit not seen yet.
+const EXECUTED_RETRY: Duration = Duration::from_millis(100);
 
 /// Why nothing of the plan starts any more (I2).
 #[derive(Clone, Debug)]
@@ -219,7 +221,7 @@ impl Pod {
         let opened = match (&outcome, probe.stage, gate) {
             (Outcome::Failed(_), Stage::Executed, _) => {
                 // Still the runtime's init: ask again for as long as it lives.
-                probe.next_at = now;
+                probe.next_at = now + EXECUTED_RETRY;
                 false
             }
             (_, Stage::Executed, Gate::Probe { timing, .. }) => {
@@ -271,6 +273,7 @@ impl Pod {
         let Some(container) = self.containers.get(id) else { return };
         if let Phase::Held(hold) = container.phase {
             if let Some(limit) = gate_timeout
+                && self.stop.is_none()
                 && now >= hold.since + limit
             {
                 let blocker = self.blocker(container).unwrap_or_default();
@@ -313,8 +316,9 @@ impl Pod {
         let hold = match container.phase {
             Phase::Held(hold) => {
                 let line = (hold.line == HoldLine::Due).then(|| hold.since + HOLD_LINE_AFTER);
-                let limit =
-                    self.plan.as_ref().and_then(|plan| plan.gate_timeout).map(|limit| hold.since + limit);
+                // U6 is about gates: the end of a stop is waited for as long as it takes (T11).
+                let limit = self.plan.as_ref().filter(|_| self.stop.is_none());
+                let limit = limit.and_then(|plan| plan.gate_timeout).map(|limit| hold.since + limit);
                 line.into_iter().chain(limit).min()
             }
             _ => None,
@@ -364,13 +368,18 @@ impl Pod {
         let Some(container) = self.containers.get(id) else { return };
         let tries_again = self.restarts(container);
         let Some(container) = self.containers.get_mut(id) else { return };
-        if tries_again {
+        // Whoever was told to end meanwhile reports that end (J3).
+        if tries_again || container.stop.intent == Intent::End {
             container.phase = Phase::Running { since: now };
             container.stop.killed = true;
             let target = Target::init(id.clone());
             self.act(Action::Signal { target, signal: Signal::KILL, reach: Reach::Process });
         } else {
+            let member = container.member();
             self.end_without_running(id, START_FAILED, None);
+            if let Some(index) = member {
+                self.cannot_start(index, &failure.message);
+            }
         }
         if let Some(exit) = early_exit {
             self.exited(id.clone(), exit);

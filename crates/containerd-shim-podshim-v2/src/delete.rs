@@ -1,0 +1,145 @@
+//! `delete`: what containerd runs when it cannot, or need not, ask a shim about a container (CONTRACT §1.8).
+//!
+//! Owns the decision between the two cases that look alike from outside: the normal end of one container of a
+//! live pod, which is the server's business, and a dead shim, whose whole group has to be ended here (N3).
+//! Never needs the socket, never fails for a file that is missing, and may run any number of times.
+
+use std::env;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use containerd_shim_protos::api::DeleteResponse;
+use containerd_shim_protos::protobuf::Message;
+use oci_runtime::bundle::{Bundle, ExitRecord};
+use thiserror::Error;
+use tokio::runtime;
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+
+use crate::args::Arguments;
+use crate::lock::FileLock;
+use crate::paths::{SocketAddress, StateDir};
+use crate::start::{Liveness, group_of, liveness, remove_pod_files};
+
+mod group;
+mod orphan;
+
+/// containerd kills `delete` after five seconds; a second is left for its own work and a busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(4);
+/// What containerd's own shim reports for a container whose end nobody saw: as if killed (128 + SIGKILL).
+const UNSEEN_EXIT: u32 = 137;
+
+/// Why `delete` could not even begin.
+#[derive(Debug, Error)]
+pub enum DeleteError {
+    /// Neither `-bundle` nor a working directory.
+    #[error("no -bundle is given and the working directory cannot be used: {0}")]
+    NoBundle(io::Error),
+    /// The machine refused something the clean-up needs.
+    #[error("cannot clean up: {0}")]
+    Setup(io::Error),
+    /// The answer cannot be written as protobuf.
+    #[error("cannot encode the answer: {0}")]
+    Encode(#[from] containerd_shim_protos::protobuf::Error),
+}
+
+/// What is to be told.
+#[derive(Debug)]
+pub struct Deleted {
+    /// The serialized `containerd.task.v2.DeleteResponse`.
+    pub answer: Vec<u8>,
+    /// What did not work, for containerd's log. The answer holds all the same.
+    pub problems: Vec<String>,
+}
+
+/// Cleans up after a container, and after its whole group if that has lost its shim.
+///
+/// # Errors
+///
+/// [`DeleteError`]. What is in the way of the clean-up itself is in [`Deleted::problems`].
+pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
+    let deadline = Instant::now() + TIME_LIMIT;
+    let path = match &arguments.bundle {
+        Some(path) => path.clone(),
+        None => env::current_dir().map_err(DeleteError::NoBundle)?,
+    };
+    let bundle = Bundle::new(path);
+    let address = address_of(&bundle, arguments);
+    let state = StateDir::of_pod(&arguments.namespace, &address);
+    let mut problems = Vec::new();
+    match dead_shim(&address, &state) {
+        Ok(Some(dead)) => {
+            problems = end_group(&address, &bundle, arguments, deadline)?;
+            remove_pod_files(address.path(), dead.server, Some(dead.bootstrap), &state);
+        }
+        Ok(None) => {}
+        // Another `delete` is at work for longer than this one may wait: it does what there is to do.
+        Err(error) => problems.push(format!("state of the pod: {error}")),
+    }
+    let answer = response(&bundle).write_to_bytes()?;
+    Ok(Deleted { answer, problems })
+}
+
+/// Where the container's shim is or was. `start` wrote it; without that file the container never had one.
+fn address_of(bundle: &Bundle, arguments: &Arguments) -> SocketAddress {
+    SocketAddress::in_bundle(bundle.path()).unwrap_or_else(|| {
+        let annotations = bundle.read_spec().map(|spec| spec.annotations).unwrap_or_default();
+        let group = group_of(&annotations, &arguments.id);
+        SocketAddress::of_pod(&arguments.address, &arguments.namespace, group, None)
+    })
+}
+
+/// The locks of a pod without a shim: nobody else starts or ends it meanwhile.
+struct DeadShim {
+    bootstrap: FileLock,
+    server: FileLock,
+}
+
+/// Takes the locks if the pod has no live shim. Other `delete`s of the group wait here for the first one.
+fn dead_shim(address: &SocketAddress, state: &StateDir) -> io::Result<Option<DeadShim>> {
+    let bootstrap = FileLock::acquire(&state.bootstrap_lock(), TIME_LIMIT)?;
+    let Some(server) = FileLock::try_acquire(&state.server_lock())? else { return Ok(None) };
+    // The lock's file may have been removed by hand under a live server; a whole pod hangs on it.
+    if liveness(address).is_ok_and(|liveness| liveness == Liveness::Listening) {
+        return Ok(None);
+    }
+    Ok(Some(DeadShim { bootstrap, server }))
+}
+
+fn end_group(
+    address: &SocketAddress,
+    bundle: &Bundle,
+    arguments: &Arguments,
+    deadline: Instant,
+) -> Result<Vec<String>, DeleteError> {
+    let members = group::members(address, bundle, &arguments.id, &arguments.namespace);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(DeleteError::Setup)?;
+    let ending = group::end(members, &arguments.namespace, deadline);
+    let problems = LocalSet::new().block_on(&runtime, ending).map_err(DeleteError::Setup);
+    // A runtime that hangs must not keep this process: containerd counts its time.
+    runtime.shutdown_background();
+    problems
+}
+
+/// What is known of the container's end: what the server recorded; else, for a container that has been
+/// created, that it was killed; and nothing for one that never was (trap 17).
+fn response(bundle: &Bundle) -> DeleteResponse {
+    let exit = match bundle.read_exit() {
+        Ok(Some(exit)) => exit,
+        Ok(None) | Err(_) => match bundle.read_init_pid() {
+            Ok(pid) => ExitRecord { pid, exit_status: UNSEEN_EXIT, exited_at: now() },
+            Err(_) => return DeleteResponse::default(),
+        },
+    };
+    DeleteResponse {
+        pid: exit.pid.as_raw().unsigned_abs(),
+        exit_status: exit.exit_status,
+        exited_at: Some(exit.exited_at.into()).into(),
+        ..DeleteResponse::default()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "an exit nobody saw happened now, as far as anyone knows")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}

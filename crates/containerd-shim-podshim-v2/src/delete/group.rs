@@ -1,0 +1,254 @@
+//! The end of a group whose shim is dead (N3): in the plan's order as far as the time goes, and whole in any
+//! case.
+//!
+//! Owns what is done to containers here. Correctness is that no process is left; order comes second (N10).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use oci_runtime::bundle::{Bundle, ExitRecord};
+use oci_runtime::mount::unmount_rootfs;
+use oci_runtime::process::SignalNumber;
+use oci_runtime::reaper::Reaper;
+use oci_runtime::runtime::{Container, DeleteMode};
+use pod_spec::Role;
+use shim_service::options::RuntimeOptions;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::orphan::Orphan;
+use super::{UNSEEN_EXIT, now};
+use crate::paths::SocketAddress;
+
+/// How long mains may take to end by themselves.
+const MAINS_LIMIT: Duration = Duration::from_millis(1500);
+/// What is kept for killing, deleting and unmounting after the last container was asked.
+const CLEANUP_RESERVE: Duration = Duration::from_millis(1200);
+
+const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
+const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
+
+/// When a container of the group is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Turn {
+    /// Together, at once: mains, inits, and what the plan does not name.
+    First,
+    /// After them, the last entry of the plan first.
+    Sidecar {
+        /// The entry in the plan.
+        entry: usize,
+    },
+    /// Killed after all others are gone: the sandbox holds their namespaces.
+    Sandbox,
+}
+
+/// One container of the group.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) id: String,
+    pub(super) turn: Turn,
+    pub(super) bundle: Bundle,
+    /// Whether its pod has a plan: without one nothing is owed but the end, as with containerd's own shim.
+    pub(super) planned: Planned,
+    options: RuntimeOptions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Planned {
+    Yes,
+    No,
+}
+
+/// The containers whose bundles carry the shim's address, next to the bundle of `own_id`, and that one.
+pub(super) fn members(address: &SocketAddress, own: &Bundle, own_id: &str, namespace: &str) -> Vec<Member> {
+    let mut bundles = BTreeMap::from([(own_id.to_owned(), own.path().to_owned())]);
+    let siblings = own.path().parent().and_then(|parent| fs::read_dir(parent).ok()).into_iter().flatten();
+    for entry in siblings.flatten() {
+        // Names that begin with a dot are bundles containerd is removing.
+        let Ok(id) = entry.file_name().into_string() else { continue };
+        if !id.starts_with('.') && SocketAddress::in_bundle(&entry.path()).as_ref() == Some(address) {
+            bundles.entry(id).or_insert_with(|| entry.path());
+        }
+    }
+    bundles
+        .into_iter()
+        .map(|(id, path)| Member::read(id, path))
+        .filter(|member| member.is_known_to_its_runtime(namespace) || member.id == own_id)
+        .collect()
+}
+
+impl Member {
+    fn read(id: String, path: PathBuf) -> Self {
+        let bundle = Bundle::new(path);
+        let annotations = bundle.read_spec().map(|spec| spec.annotations).unwrap_or_default();
+        // A plan that cannot be parsed was refused at Create: there is nothing to order.
+        let plan = pod_spec::parse(annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+            .ok()
+            .and_then(|parsed| parsed.plan);
+        let name = annotations.get(CONTAINER_NAME).unwrap_or(&id);
+        let role = plan.iter().flat_map(|plan| &plan.members).find(|member| member.name == *name);
+        let turn = match role.map(|member| (member.role, member.entry)) {
+            _ if annotations.get(CONTAINER_TYPE).is_some_and(|kind| kind == "sandbox") => Turn::Sandbox,
+            Some((Role::Sidecar, entry)) => Turn::Sidecar { entry },
+            Some((Role::Init | Role::Main, _)) | None => Turn::First,
+        };
+        let planned = if plan.is_some() { Planned::Yes } else { Planned::No };
+        Self { options: RuntimeOptions::load(&bundle), id, turn, bundle, planned }
+    }
+
+    /// runc and crun keep a directory for each container they have.
+    fn is_known_to_its_runtime(&self, namespace: &str) -> bool {
+        self.options.runtime_root(namespace).join(&self.id).exists()
+    }
+}
+
+/// A member with what the clean-up does to it.
+struct Target {
+    member: Member,
+    container: Container,
+    /// Its init, while that lives. `None` as well when the runtime could not say.
+    init: Option<Orphan>,
+}
+
+/// Ends every member by `deadline`. Returns what did not work.
+///
+/// # Errors
+///
+/// The system's answer if no process could be run at all.
+pub(super) async fn end(members: Vec<Member>, namespace: &str, deadline: Instant) -> io::Result<Vec<String>> {
+    let reaper = Reaper::start()?;
+    let mut problems = Vec::new();
+    let mut targets = find_inits(members, namespace, &reaper, deadline).await;
+    targets.sort_by_key(|target| target.member.turn);
+    if targets.iter().any(|target| target.member.planned == Planned::Yes) {
+        ask_in_order(&targets, deadline - CLEANUP_RESERVE).await;
+    }
+    // All at once, whatever order was reached; the sandbox last, its namespaces are the others'.
+    let (sandboxes, others): (Vec<_>, Vec<_>) =
+        targets.into_iter().partition(|target| target.member.turn == Turn::Sandbox);
+    for turn in [others, sandboxes] {
+        for target in &turn {
+            target.signal(SignalNumber::KILL);
+        }
+        let removals: Vec<_> =
+            turn.into_iter().map(|target| tokio::task::spawn_local(target.remove(deadline))).collect();
+        problems.extend(join(removals).await.into_iter().flatten());
+    }
+    Ok(problems)
+}
+
+/// Finds the containers' inits, all at once. The runtime is asked, which compares start times: the pid in the
+/// bundle's file may be another process's by now.
+async fn find_inits(
+    members: Vec<Member>,
+    namespace: &str,
+    reaper: &Reaper,
+    deadline: Instant,
+) -> Vec<Target> {
+    let searches: Vec<_> = members
+        .into_iter()
+        .map(|member| {
+            let known = member.is_known_to_its_runtime(namespace);
+            let spec = member.bundle.read_spec().unwrap_or_default();
+            let runtime = Rc::new(member.options.runtime(reaper.clone(), namespace, &spec));
+            let container = runtime.container(&member.id, member.bundle.clone());
+            tokio::task::spawn_local(async move {
+                let init = match known {
+                    true => timeout_at(deadline, live_init(&container)).await.ok().flatten(),
+                    false => None,
+                };
+                Target { member, container, init }
+            })
+        })
+        .collect();
+    join(searches).await
+}
+
+/// The pidfd comes first, the question after it: an answer that names the pid still is about this process.
+async fn live_init(container: &Container) -> Option<Orphan> {
+    let pid = container.bundle().read_init_pid().ok()?;
+    let orphan = Orphan::open(pid).ok()?;
+    let state = container.state().await.ok()?;
+    (state.pid == pid.as_raw()).then_some(orphan)
+}
+
+/// TERM to the mains, then to the sidecars one entry after the other from the last, each when those before are
+/// gone or their time is up.
+async fn ask_in_order(targets: &[Target], deadline: Instant) {
+    let (first, sidecars): (Vec<_>, Vec<_>) = targets
+        .iter()
+        .filter(|target| target.member.turn != Turn::Sandbox)
+        .partition(|target| target.member.turn == Turn::First);
+    ask(&first, deadline.min(Instant::now() + MAINS_LIMIT)).await;
+    // Sorted by entry, so equal turns stand side by side.
+    let entries: Vec<_> = sidecars.chunk_by(|a, b| a.member.turn == b.member.turn).rev().collect();
+    let mut waiting = entries.len() as u32;
+    for entry in entries {
+        let share = deadline.saturating_duration_since(Instant::now()) / waiting;
+        ask(entry, Instant::now() + share).await;
+        waiting -= 1;
+    }
+}
+
+async fn ask(targets: &[&Target], deadline: Instant) {
+    for target in targets {
+        target.signal(SignalNumber::TERM);
+    }
+    for target in targets {
+        // Too late: the kill follows.
+        let _ = timeout_at(deadline, target.exited()).await;
+    }
+}
+
+impl Target {
+    fn signal(&self, signal: SignalNumber) {
+        if let Some(init) = &self.init {
+            init.signal(signal);
+        }
+    }
+
+    /// Resolves when init has ended.
+    async fn exited(&self) {
+        if let Some(init) = &self.init {
+            init.exited().await;
+        }
+    }
+
+    /// Removes the container from its runtime and its rootfs, and records an end that nobody saw.
+    async fn remove(self, deadline: Instant) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut note = |what: &str, error: String| {
+            problems.push(format!("container {}: {what}: {error}", self.member.id))
+        };
+        match timeout_at(deadline, self.container.delete(DeleteMode::Force)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => note("delete", error.to_string()),
+            Err(_) => note("delete", "took too long".to_owned()),
+        }
+        match timeout_at(deadline, unmount_rootfs(&self.member.bundle.rootfs())).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => note("unmount", error.to_string()),
+            Err(_) => note("unmount", "took too long".to_owned()),
+        }
+        if let (Ok(None), Ok(pid)) = (self.member.bundle.read_exit(), self.member.bundle.read_init_pid()) {
+            let exit = ExitRecord { pid, exit_status: UNSEEN_EXIT, exited_at: now() };
+            if let Err(error) = self.member.bundle.write_exit(&exit) {
+                note("exit record", error.to_string());
+            }
+        }
+        problems
+    }
+}
+
+/// The results of tasks, in their order. A task that panicked has none: the process aborts or the test fails.
+async fn join<T>(tasks: Vec<JoinHandle<T>>) -> Vec<T> {
+    let mut results = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        results.extend(task.await);
+    }
+    results
+}

@@ -1,0 +1,47 @@
+//! A process whose shim is gone: nobody's child here, so no reaper reports its end.
+//!
+//! Owns its pidfd, the only thing that can be signalled and waited for without mistaking it for another.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use oci_runtime::Pid;
+use oci_runtime::process::SignalNumber;
+use tokio::io::unix::AsyncFd;
+
+/// A container's init.
+#[derive(Debug)]
+pub(super) struct Orphan {
+    pidfd: OwnedFd,
+}
+
+impl Orphan {
+    /// Opens the process that has this pid now. Whether it is the right one, the caller asks the runtime
+    /// afterwards: from here on it cannot be exchanged.
+    pub(super) fn open(pid: Pid) -> io::Result<Self> {
+        // SAFETY: pidfd_open takes numbers only.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just made this descriptor for us alone.
+        Ok(Self { pidfd: unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) } })
+    }
+
+    /// Signals it. That it has ended is as good; any other failure shows in the runtime's forced delete.
+    pub(super) fn signal(&self, signal: SignalNumber) {
+        let no_info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open for the call; a null siginfo asks for kill(2)'s behaviour.
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.pidfd.as_raw_fd(), signal.as_raw(), no_info, 0)
+        };
+    }
+
+    /// Resolves when it has ended: its pidfd is readable then.
+    pub(super) async fn exited(&self) {
+        let Ok(pidfd) = self.pidfd.try_clone() else { return };
+        // SAFETY: an OwnedFd is one descriptor for as long as it lives.
+        let Ok(pidfd) = (unsafe { AsyncFd::register(pidfd) }) else { return };
+        let _ = pidfd.readable().await;
+    }
+}

@@ -1,0 +1,253 @@
+//! The server's log: lines in containerd's own format, written to the fifo that containerd copies to its log.
+//!
+//! Owns the fifo and the format. A log that nobody reads, or reads too slowly, must neither block the pod's
+//! one thread nor end it (trap 19): a line that does not fit is dropped and counted.
+
+use std::fmt::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+
+use crate::args::Verbosity;
+
+/// Writes to a fifo are whole up to here (PIPE_BUF); a longer line is cut.
+const LINE_LIMIT: usize = 4096;
+
+/// Logs to the fifo at `path` from now on; without a fifo there, nothing is logged.
+pub fn init(path: &Path, verbosity: Verbosity) {
+    let level = match verbosity {
+        Verbosity::Info => LevelFilter::INFO,
+        Verbosity::Debug => LevelFilter::DEBUG,
+    };
+    let subscriber = tracing_subscriber::registry().with(FifoLog::open(path).with_filter(level));
+    // Set before, as in a test that does: that one stays.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// The layer that writes events to the fifo.
+#[derive(Debug)]
+struct FifoLog {
+    fifo: Option<File>,
+    dropped: AtomicU64,
+}
+
+impl FifoLog {
+    /// Opened for reading too: there is always a reader then, so a restart of containerd gives no EPIPE, and
+    /// what was written meanwhile waits for it.
+    fn open(path: &Path) -> Self {
+        let fifo = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path).ok();
+        Self { fifo, dropped: AtomicU64::new(0) }
+    }
+
+    fn write(&self, line: &str) {
+        let Some(mut fifo) = self.fifo.as_ref() else { return };
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            let notice = format_line(
+                now(),
+                Level::WARN,
+                "log lines were dropped: the log was full",
+                &format!(" dropped={dropped}"),
+            );
+            if fifo.write_all(notice.as_bytes()).is_err() {
+                self.dropped.fetch_add(dropped + 1, Ordering::Relaxed);
+                return;
+            }
+        }
+        if fifo.write_all(line.as_bytes()).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for FifoLog {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut text = EventText::default();
+        event.record(&mut text);
+        self.write(&format_line(now(), *event.metadata().level(), &text.message, &text.fields));
+    }
+}
+
+/// An event's message and its other fields, each as ` key=value`.
+#[derive(Default)]
+struct EventText {
+    message: String,
+    fields: String,
+}
+
+impl EventText {
+    fn add(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            value.clone_into(&mut self.message);
+        } else {
+            self.fields.push(' ');
+            self.fields.push_str(field.name());
+            self.fields.push('=');
+            push_value(&mut self.fields, value);
+        }
+    }
+}
+
+impl Visit for EventText {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.add(field, &format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value);
+    }
+}
+
+/// A value as logrus writes it: in quotes if it holds anything but letters, digits and `-._/@^+`.
+fn push_value(text: &mut String, value: &str) {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._/@^+".contains(c);
+    if !value.is_empty() && value.chars().all(plain) {
+        text.push_str(value);
+    } else {
+        // Rust's escapes are Go's for everything a log holds; a newline never splits a line.
+        let _ = write!(text, "{value:?}");
+    }
+}
+
+/// One line: `time="2026-01-02T03:04:05.678901234Z" level=info msg="..." key=value`.
+fn format_line(time: SystemTime, level: Level, message: &str, fields: &str) -> String {
+    let level = match level {
+        Level::ERROR => "error",
+        Level::WARN => "warning",
+        Level::INFO => "info",
+        Level::DEBUG | Level::TRACE => "debug",
+    };
+    let mut line = format!("time=\"{}\" level={level} msg={message:?}{fields}", rfc3339(time));
+    if line.len() >= LINE_LIMIT {
+        line.truncate(line.floor_char_boundary(LINE_LIMIT - 1));
+    }
+    line.push('\n');
+    line
+}
+
+fn rfc3339(time: SystemTime) -> String {
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let (days, seconds) = (since_epoch.as_secs() / 86_400, since_epoch.as_secs() % 86_400);
+    let (year, month, day) = civil_date(days);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:09}Z",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        since_epoch.subsec_nanos(),
+    )
+}
+
+/// The Gregorian date of a day counted from 1970-01-01. Years are counted from March, so that the leap day is
+/// the last one, in eras of 400 years, each of 146 097 days.
+fn civil_date(days_since_epoch: u64) -> (u64, u64, u64) {
+    let days = days_since_epoch + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a log line carries the wall clock time")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn fifo() -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        (dir, path)
+    }
+
+    fn read_available(path: &Path) -> String {
+        let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap();
+        let mut bytes = Vec::new();
+        // Ends with EAGAIN: the log itself keeps a writer open.
+        let _ = reader.read_to_end(&mut bytes);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn times_are_rfc3339() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00"),
+            (951_782_399, "2000-02-28T23:59:59"),
+            (951_782_400, "2000-02-29T00:00:00"),
+            (1_709_251_200, "2024-03-01T00:00:00"),
+            (4_107_542_400, "2100-03-01T00:00:00"),
+            (1_798_761_599, "2026-12-31T23:59:59"),
+        ] {
+            assert_eq!(rfc3339(UNIX_EPOCH + Duration::new(seconds, 5)), format!("{text}.000000005Z"));
+        }
+    }
+
+    #[test]
+    fn a_line_is_containerds() {
+        let (_dir, path) = fifo();
+        let log = FifoLog::open(&path);
+        // The subscriber takes its log with it, and a fifo nobody has open forgets.
+        let _kept = FifoLog::open(&path);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
+            tracing::warn!(container = "c1", error = %"no \"x\"\nfound", count = 3, "it is over");
+        });
+        let line = read_available(&path);
+        let (time, rest) = line.split_once(' ').unwrap();
+        assert!(time.starts_with("time=\"20") && time.ends_with("Z\""), "{time}");
+        assert_eq!(
+            rest,
+            "level=warning msg=\"it is over\" container=c1 error=\"no \\\"x\\\"\\nfound\" count=3\n"
+        );
+    }
+
+    /// Trap 19: nobody reads; nothing blocks, and the reader that comes later learns what is missing.
+    #[test]
+    fn a_full_log_drops_and_counts() {
+        let (_dir, path) = fifo();
+        let log = FifoLog::open(&path);
+        let line = format!("{}\n", "x".repeat(LINE_LIMIT - 1));
+        for _ in 0..100 {
+            log.write(&line);
+        }
+        let dropped = log.dropped.load(Ordering::Relaxed);
+        assert!(dropped > 0);
+        let kept = read_available(&path);
+        assert!(kept.lines().all(|line| line.len() == LINE_LIMIT - 1), "a line was torn");
+        log.write("after\n");
+        let text = read_available(&path);
+        assert!(
+            text.contains("level=warning msg=\"log lines were dropped: the log was full\" dropped="),
+            "{text}"
+        );
+        assert!(text.ends_with("after\n"), "{text}");
+    }
+
+    #[test]
+    fn a_line_is_cut_where_a_write_stays_whole() {
+        let line = format_line(UNIX_EPOCH, Level::INFO, &"ü".repeat(LINE_LIMIT), "");
+        assert!(line.len() <= LINE_LIMIT && line.ends_with("ü\n"), "{}", line.len());
+    }
+
+    #[test]
+    fn without_a_fifo_nothing_happens() {
+        FifoLog::open(Path::new("/no/such/log")).write("line\n");
+    }
+}

@@ -1,0 +1,147 @@
+//! Where a pod's shim can be found: its socket, its state directory, the files in its bundles.
+//!
+//! Owns every path that `start`, the server and `delete` must agree on. Creates and removes nothing but the
+//! `address` file.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The directory of all pods' state. Not persistent: pods do not survive a reboot either.
+const STATE_ROOT: &str = "/run/podshim";
+/// The file by which containerd 1.6 and 1.7 find a shim again after a restart (CONTRACT §1.4).
+const ADDRESS_FILE: &str = "address";
+
+/// The address of a pod's shim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketAddress {
+    path: PathBuf,
+}
+
+impl SocketAddress {
+    /// The address of the shim of `group` under the containerd at `daemon` (CONTRACT §1.5). containerd 2.3
+    /// names the directory; older ones have a fixed one.
+    pub fn of_pod(daemon: &str, namespace: &str, group: &str, socket_dir: Option<&Path>) -> Self {
+        // Go's path join makes an absolute group relative; Rust's would let it replace everything before it,
+        // and pods of two namespaces would meet in one shim.
+        let address = containerd_shim::socket_address(daemon, namespace, group.trim_start_matches('/'));
+        let path = PathBuf::from(address.trim_start_matches("unix://"));
+        match (socket_dir, path.file_name()) {
+            (Some(dir), Some(name)) => Self { path: dir.join(name) },
+            _ => Self { path },
+        }
+    }
+
+    /// The address of a socket at `path`, which must be absolute and name a file.
+    pub fn at(path: &Path) -> Option<Self> {
+        (path.is_absolute() && path.file_name().is_some()).then(|| Self { path: path.to_owned() })
+    }
+
+    /// The address that `start` left in a bundle, if there is one.
+    pub fn in_bundle(bundle: &Path) -> Option<Self> {
+        let text = fs::read_to_string(bundle.join(ADDRESS_FILE)).ok()?;
+        Self::at(Path::new(text.trim().strip_prefix("unix://")?))
+    }
+
+    /// Leaves the address in a bundle, whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// The system's answer; nothing is left behind then.
+    pub fn write_to(&self, bundle: &Path) -> io::Result<()> {
+        let temporary = bundle.join(".address");
+        let written = fs::write(&temporary, self.to_string())
+            .and_then(|()| fs::rename(&temporary, bundle.join(ADDRESS_FILE)));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    /// The socket's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Display for SocketAddress {
+    /// The plain form that every containerd takes for "ttrpc, task v2" (CONTRACT §1.3).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unix://{}", self.path.display())
+    }
+}
+
+/// The directory in which a pod's processes agree on who serves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateDir {
+    dir: PathBuf,
+}
+
+impl StateDir {
+    /// The state of the pod at `address`. The name is the socket's: it also tells two containerds apart, which
+    /// the grouping id does not, and is safe as a file name, which an annotation is not.
+    pub fn of_pod(namespace: &str, address: &SocketAddress) -> Self {
+        let name = address.path.file_name().unwrap_or_default();
+        Self { dir: Path::new(STATE_ROOT).join(namespace).join(name) }
+    }
+
+    /// Held by `start` and `delete` while they look at the pod's shim and change it.
+    pub fn bootstrap_lock(&self) -> PathBuf {
+        self.dir.join("bootstrap.lock")
+    }
+
+    /// Held by the server for its life (DESIGN §5): free means that the shim is dead.
+    pub fn server_lock(&self) -> PathBuf {
+        self.dir.join("server.lock")
+    }
+
+    /// Removes the directory, and the namespace's when this was its last pod.
+    pub fn remove(&self) {
+        // Not empty: someone else's files are in there, and they will come here too.
+        if fs::remove_dir(&self.dir).is_ok()
+            && let Some(namespace) = self.dir.parent()
+        {
+            let _ = fs::remove_dir(namespace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CONTRACT §1.5: `printf %s /run/containerd/containerd.sock/k8s.io/abc | sha256sum`; `ctr shim` computes
+    /// the same.
+    #[test]
+    fn the_socket_is_where_ctr_looks_for_it() {
+        let address = SocketAddress::of_pod("/run/containerd/containerd.sock", "k8s.io", "abc", None);
+        assert_eq!(
+            address.to_string(),
+            "unix:///run/containerd/s/a99a1752d3a0fadfb1f869026f16760475df03a572e20f4ccea9e6c1e5470b72"
+        );
+        let elsewhere =
+            SocketAddress::of_pod("/run/containerd/containerd.sock", "k8s.io", "abc", Some(Path::new("/x")));
+        assert_eq!(elsewhere.path().parent(), Some(Path::new("/x")));
+        assert_eq!(elsewhere.path().file_name(), address.path().file_name());
+    }
+
+    /// A group is an annotation: one that looks like a path must not make namespaces share a shim.
+    #[test]
+    fn an_absolute_group_stays_in_its_namespace() {
+        let of = |namespace| SocketAddress::of_pod("/c.sock", namespace, "/group", None);
+        assert_ne!(of("one"), of("two"));
+    }
+
+    #[test]
+    fn a_bundle_keeps_the_address() {
+        let bundle = tempfile::tempdir().unwrap();
+        assert_eq!(SocketAddress::in_bundle(bundle.path()), None);
+        let address = SocketAddress::of_pod("/c.sock", "ns", "id", None);
+        address.write_to(bundle.path()).unwrap();
+        assert_eq!(SocketAddress::in_bundle(bundle.path()), Some(address));
+        assert_eq!(fs::read_dir(bundle.path()).unwrap().count(), 1);
+        fs::write(bundle.path().join(ADDRESS_FILE), "nonsense").unwrap();
+        assert_eq!(SocketAddress::in_bundle(bundle.path()), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! The pod's server: everything around the service itself.
+//!
+//! Owns the process: its log, its runtime, its last words in a panic, and the removal of its socket and state
+//! when it ends in order. What is served is `shim-service`'s business.
+
+use std::env;
+use std::io;
+use std::os::unix::net::SocketAddr;
+use std::panic;
+use std::path::Path;
+use std::time::Duration;
+
+use shim_service::ServeConfig;
+use thiserror::Error;
+use tokio::runtime;
+use tokio::task::LocalSet;
+
+use crate::args::Arguments;
+use crate::lock::FileLock;
+use crate::logging;
+use crate::paths::{SocketAddress, StateDir};
+use crate::server_process::{Inheritance, TTRPC_ADDRESS, stop_signals};
+use crate::start::remove_pod_files;
+
+/// The fifo in the bundle that containerd copies to its own log.
+const LOG_FIFO: &str = "log";
+/// How long an ending server waits for another process to look at its pod.
+const BOOTSTRAP_LIMIT: Duration = Duration::from_millis(200);
+
+/// Why the server ended other than in order.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// It was not started by `start`.
+    #[error("{0}")]
+    ByHand(&'static str),
+    /// The socket it inherited has no path.
+    #[error("the inherited socket cannot be used: {0}")]
+    Socket(io::Error),
+    /// The machine refused something a server needs.
+    #[error("cannot set the server up: {0}")]
+    Setup(io::Error),
+    /// The service failed.
+    #[error("{0}")]
+    Service(String),
+}
+
+/// Serves the pod until it is gone.
+///
+/// # Errors
+///
+/// [`ServerError`]; socket and state are removed all the same, unless this is no server at all.
+pub fn run(arguments: &Arguments) -> Result<(), ServerError> {
+    let inherited = Inheritance::take().map_err(ServerError::ByHand)?;
+    let path = inherited.listener.local_addr().map_err(ServerError::Socket)?;
+    let address =
+        path.as_pathname().and_then(SocketAddress::at).ok_or_else(|| ServerError::Socket(no_path(&path)))?;
+    let state = StateDir::of_pod(&arguments.namespace, &address);
+    // Held to the end of this function; the service gets a copy of the descriptor.
+    let lock = inherited.lock.try_clone().map_err(ServerError::Setup)?;
+    let lock = FileLock::inherited(lock, state.server_lock());
+
+    logging::init(Path::new(LOG_FIFO), arguments.verbosity);
+    log_panics();
+    let result = serve(arguments, inherited);
+    if let Err(error) = &result {
+        tracing::error!(%error, "the server ends");
+    }
+    // A `delete` has it for an instant. A `start` that keeps it waits for our lock: it uses or removes what is left.
+    let bootstrap = FileLock::acquire(&state.bootstrap_lock(), BOOTSTRAP_LIMIT).ok();
+    remove_pod_files(address.path(), lock, bootstrap, &state);
+    result
+}
+
+fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<(), ServerError> {
+    // The bundle of the group's first container may go before its last one does.
+    env::set_current_dir("/").map_err(ServerError::Setup)?;
+    // One thread: a pod has little to do and much to remember (DESIGN §4). std has SIGPIPE ignored already.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Setup)?;
+    let config = ServeConfig {
+        namespace: arguments.namespace.clone(),
+        id: arguments.id.clone(),
+        containerd_ttrpc_address: Some(ttrpc_address(arguments)),
+        listener: inherited.listener,
+        lock: inherited.lock,
+    };
+    let service = async {
+        // Runs when the service first waits, and then it handles them.
+        tokio::task::spawn_local(async { stop_signals().thread_unblock() });
+        shim_service::serve(config).await
+    };
+    let result =
+        LocalSet::new().block_on(&runtime, service).map_err(|error| ServerError::Service(error.to_string()));
+    // Whatever still runs has nobody left to report to.
+    runtime.shutdown_background();
+    result
+}
+
+/// containerd's event socket: from the environment, or where it always is.
+fn ttrpc_address(arguments: &Arguments) -> String {
+    match env::var(TTRPC_ADDRESS) {
+        Ok(address) if !address.is_empty() => address,
+        _ => format!("{}.ttrpc", arguments.address),
+    }
+}
+
+/// A panic must not leave a half dead owner: it is logged, and the process ends; `delete` ends the pod (N3).
+fn log_panics() {
+    panic::set_hook(Box::new(|panic| {
+        tracing::error!(%panic, "the server panicked");
+        std::process::abort();
+    }));
+}
+
+fn no_path(address: &SocketAddr) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{address:?} is not the path of a socket"))
+}

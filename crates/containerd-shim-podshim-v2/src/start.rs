@@ -1,0 +1,300 @@
+//! `start`: the address of the pod's shim, and the shim itself if the pod has none (CONTRACT §1, §2).
+//!
+//! Owns the decision which shim serves a container and the making of a new one, race-free against other
+//! `start`s and `delete`s of the pod. Nothing is printed here but by the caller: containerd mixes stderr into
+//! the address (trap 1).
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use oci_runtime::bundle::{Bundle, BundleError};
+use thiserror::Error;
+
+use crate::args::{Arguments, Verbosity};
+use crate::lock::FileLock;
+use crate::paths::{SocketAddress, StateDir};
+use crate::placement::{self, PlacementError};
+use crate::server_process::{self, Invocation, ServerProcess};
+use crate::stdin::StartInput;
+
+mod grouping;
+
+pub use grouping::{Grouping, group_of};
+
+/// Another `start` of the pod needs milliseconds; a `delete` that ends a dead shim's pod four seconds.
+const BOOTSTRAP_LIMIT: Duration = Duration::from_secs(10);
+/// A shim that has closed its socket is on its way out.
+const OLD_SHIM_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why no shim could be given for a container.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The bundle's spec is there and cannot be understood.
+    #[error("{0}")]
+    Spec(#[from] BundleError),
+    /// A container of a CRI pod without its shim (N3).
+    #[error(
+        "the pod's shim is gone: container {container} belongs to pod {pod}, which no shim serves, and a new \
+         one would not know the pod's plan; stop and remove the pod so that it is made anew"
+    )]
+    PodGone {
+        /// The container.
+        container: String,
+        /// Its sandbox.
+        pod: String,
+    },
+    /// A shim of this pod is alive and does not answer.
+    #[error("the pod's old shim (pid {pid}) is alive but does not listen on {address}: end it and try again")]
+    NotListening {
+        /// Its pid, as far as it is known.
+        pid: String,
+        /// Where it should listen.
+        address: SocketAddress,
+    },
+    /// A step of making the shim failed.
+    #[error("cannot start the pod's shim: {step}: {source}")]
+    Step {
+        /// What was attempted, with its path.
+        step: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The shim cannot be put where the options want it.
+    #[error("cannot start the pod's shim: {0}")]
+    Placement(#[from] PlacementError),
+}
+
+fn step(step: impl Into<String>) -> impl FnOnce(io::Error) -> StartError {
+    let step = step.into();
+    move |source| StartError::Step { step, source }
+}
+
+/// A shim for a container.
+#[derive(Debug)]
+pub struct Started {
+    /// What containerd is to be told.
+    pub address: SocketAddress,
+    /// The server, if it was made for this call.
+    pub server: Option<NewServer>,
+}
+
+/// A server that can still be taken back, until containerd has its address.
+#[derive(Debug)]
+pub struct NewServer {
+    process: ServerProcess,
+    claim: Claim,
+}
+
+impl NewServer {
+    /// Ends the server and removes what was made for it.
+    pub fn take_back(self) {
+        self.process.kill();
+        self.claim.abandon();
+    }
+}
+
+/// Finds or makes the shim of the container whose bundle is the working directory.
+///
+/// # Errors
+///
+/// [`StartError`]; nothing that this call made is left behind then.
+pub fn run(arguments: &Arguments) -> Result<Started, StartError> {
+    let bundle = env::current_dir().map_err(step("working directory"))?;
+    let input = StartInput::from_stdin(&arguments.namespace, &arguments.id);
+    let annotations = annotations_of(&Bundle::new(&bundle))?;
+    let group = group_of(&annotations, &arguments.id);
+    let address =
+        SocketAddress::of_pod(&arguments.address, &arguments.namespace, group, input.socket_dir.as_deref());
+    let request = Request { arguments, input: &input, bundle: &bundle, annotations: &annotations, group };
+    let started = request.find_or_make(address)?;
+    if let Err(source) = started.address.write_to(&bundle) {
+        if let Some(server) = started.server {
+            server.take_back();
+        }
+        return Err(step(format!("address file in {}", bundle.display()))(source));
+    }
+    Ok(started)
+}
+
+/// The annotations of a bundle. A sandbox of `sandboxer = "shim"` has no spec, hence none.
+fn annotations_of(bundle: &Bundle) -> Result<BTreeMap<String, String>, BundleError> {
+    match bundle.read_spec() {
+        Ok(spec) => Ok(spec.annotations),
+        Err(BundleError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Ok(BTreeMap::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a shim listens at an address.
+///
+/// # Errors
+///
+/// [`StartError::Step`] when the address is no socket's or may not be looked at.
+pub fn liveness(address: &SocketAddress) -> Result<Liveness, StartError> {
+    let step = || step(format!("socket {}", address.path().display()));
+    let peer = UnixAddr::new(address.path()).map_err(|errno| step()(errno.into()))?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket =
+        socket(AddressFamily::Unix, SockType::Stream, flags, None).map_err(|errno| step()(errno.into()))?;
+    match connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &peer) {
+        // EAGAIN: its backlog is full, so somebody listens, however slowly.
+        Ok(()) | Err(Errno::EAGAIN) => Ok(Liveness::Listening),
+        Err(Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR) => Ok(Liveness::Gone),
+        Err(errno) => Err(step()(errno.into())),
+    }
+}
+
+/// What is at a shim's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// A process that listens.
+    Listening,
+    /// Nothing, or the socket of a process that is gone.
+    Gone,
+}
+
+/// One `start`, understood.
+struct Request<'a> {
+    arguments: &'a Arguments,
+    input: &'a StartInput,
+    bundle: &'a Path,
+    annotations: &'a BTreeMap<String, String>,
+    group: &'a str,
+}
+
+impl Request<'_> {
+    fn find_or_make(&self, address: SocketAddress) -> Result<Started, StartError> {
+        // The common case of a pod's second container costs one connect and no fork.
+        if liveness(&address)? == Liveness::Listening {
+            return Ok(Started { address, server: None });
+        }
+        let state = StateDir::of_pod(&self.arguments.namespace, &address);
+        let bootstrap = FileLock::acquire(&state.bootstrap_lock(), BOOTSTRAP_LIMIT)
+            .map_err(step("lock of the pod's state"))?;
+        // The `start` that held the lock before may have made it.
+        if liveness(&address)? == Liveness::Listening {
+            return Ok(Started { address, server: None });
+        }
+        let claim = match self.claim(&address, &state) {
+            Ok(server) => Claim { address: address.clone(), state, server, bootstrap },
+            Err(error) => {
+                // What a server left or still holds is not ours to remove.
+                bootstrap.remove();
+                state.remove();
+                return Err(error);
+            }
+        };
+        match self.make_server(&address, &claim.server) {
+            Ok(process) => Ok(Started { address, server: Some(NewServer { process, claim }) }),
+            Err(error) => {
+                claim.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes sure that no other shim serves the pod and that this call may make one: the new server's lock.
+    fn claim(&self, address: &SocketAddress, state: &StateDir) -> Result<FileLock, StartError> {
+        if let Grouping::PodMember { pod } = Grouping::of(self.annotations) {
+            return Err(StartError::PodGone { container: self.arguments.id.clone(), pod: pod.to_owned() });
+        }
+        let path = state.server_lock();
+        FileLock::acquire(&path, OLD_SHIM_LIMIT).map_err(|source| match source.kind() {
+            io::ErrorKind::TimedOut => StartError::NotListening {
+                pid: fs::read_to_string(&path).map_or_else(|_| "unknown".into(), |pid| pid.trim().to_owned()),
+                address: address.clone(),
+            },
+            _ => step("lock of the pod's server")(source),
+        })
+    }
+
+    fn make_server(&self, address: &SocketAddress, lock: &FileLock) -> Result<ServerProcess, StartError> {
+        let listener = listen(address.path())?;
+        // Inherited by the server: nothing has to be undone in a process that already serves.
+        if let Some(cgroup) = &self.input.options.shim_cgroup {
+            placement::enter_cgroup(cgroup)?;
+        }
+        placement::adjust_oom_score();
+        placement::separate_core()?;
+        let verbosity = match (self.arguments.verbosity, self.input.log_level) {
+            (Verbosity::Info, Verbosity::Info) => Verbosity::Info,
+            _ => Verbosity::Debug,
+        };
+        let process = server_process::spawn(&Invocation {
+            namespace: &self.arguments.namespace,
+            group: self.group,
+            daemon: &self.arguments.address,
+            ttrpc_address: self.input.ttrpc_address.as_deref(),
+            verbosity,
+            bundle: self.bundle,
+            listener: &listener,
+            lock: lock.file(),
+        })
+        .map_err(step("server process"))?;
+        // For people and for the message about a shim that does not listen.
+        if let Err(source) = record_pid(lock.file(), process.pid()) {
+            process.kill();
+            return Err(step("lock of the pod's server")(source));
+        }
+        Ok(process)
+    }
+}
+
+fn record_pid(mut file: &fs::File, pid: u32) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{pid}")
+}
+
+/// Listens at a path that belongs to the caller: what is there is a dead shim's.
+fn listen(path: &Path) -> Result<UnixListener, StartError> {
+    let failed = || step(format!("socket {}", path.display()));
+    if let Some(dir) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed())?;
+    }
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(failed()(source)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed())?;
+    // Only root may enter the directory anyway; the socket says so too.
+    fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed())?;
+    Ok(listener)
+}
+
+/// The right to make the pod's server. Other `start`s stay out until it is dropped: then the address has been
+/// handed over, or everything has been taken back.
+#[derive(Debug)]
+struct Claim {
+    address: SocketAddress,
+    state: StateDir,
+    server: FileLock,
+    bootstrap: FileLock,
+}
+
+impl Claim {
+    /// Removes the socket and the state.
+    fn abandon(self) {
+        remove_pod_files(self.address.path(), self.server, Some(self.bootstrap), &self.state);
+    }
+}
+
+/// Removes the traces of a pod's server; the caller holds its lock, so the socket is nobody else's.
+pub fn remove_pod_files(socket: &Path, server: FileLock, bootstrap: Option<FileLock>, state: &StateDir) {
+    let _ = fs::remove_file(socket);
+    // Only with the bootstrap lock: a `start` that waits for the server's would otherwise hold a removed file.
+    let Some(bootstrap) = bootstrap else { return };
+    server.remove();
+    bootstrap.remove();
+    state.remove();
+}

@@ -1,0 +1,67 @@
+//! Which containers share a shim (CONTRACT §2), and which may not be without one.
+//!
+//! Pure: annotations in, an answer out.
+
+use std::collections::BTreeMap;
+
+/// The annotations that name a group, the first one wins; the same as with containerd's own shim.
+const GROUP_KEYS: [&str; 2] = ["io.containerd.runc.v2.group", SANDBOX_ID];
+const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
+const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
+
+/// The id of the group whose shim serves a container; its own id if it belongs to none.
+pub fn group_of<'a>(annotations: &'a BTreeMap<String, String>, id: &'a str) -> &'a str {
+    GROUP_KEYS.iter().find_map(|key| annotations.get(*key)).map_or(id, String::as_str)
+}
+
+/// What a container is to its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping<'a> {
+    /// It may be the first of its group: a CRI sandbox, a container of `ctr`.
+    MayBeFirst,
+    /// A CRI container: its sandbox was started before it and made the shim.
+    PodMember {
+        /// The sandbox's id.
+        pod: &'a str,
+    },
+}
+
+impl<'a> Grouping<'a> {
+    /// Reads it from a container's annotations.
+    pub fn of(annotations: &'a BTreeMap<String, String>) -> Self {
+        match annotations.get(CONTAINER_TYPE).map(String::as_str) {
+            Some("container") => {
+                Self::PodMember { pod: annotations.get(SANDBOX_ID).map_or("(unnamed)", String::as_str) }
+            }
+            _ => Self::MayBeFirst,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// CONTRACT §2: runc's group first, then the sandbox, then the container alone.
+    #[test]
+    fn the_order_of_group_keys() {
+        let both = annotations(&[(GROUP_KEYS[0], "g"), (SANDBOX_ID, "pod")]);
+        assert_eq!(group_of(&both, "c1"), "g");
+        assert_eq!(group_of(&annotations(&[(SANDBOX_ID, "pod")]), "c1"), "pod");
+        assert_eq!(group_of(&annotations(&[]), "c1"), "c1");
+    }
+
+    /// N3: only a sandbox, or a container outside CRI, may get a fresh shim.
+    #[test]
+    fn only_cri_containers_need_a_live_shim() {
+        let container = annotations(&[(CONTAINER_TYPE, "container"), (SANDBOX_ID, "pod")]);
+        assert_eq!(Grouping::of(&container), Grouping::PodMember { pod: "pod" });
+        let sandbox = annotations(&[(CONTAINER_TYPE, "sandbox"), (SANDBOX_ID, "pod")]);
+        assert_eq!(Grouping::of(&sandbox), Grouping::MayBeFirst);
+        assert_eq!(Grouping::of(&annotations(&[(GROUP_KEYS[0], "g")])), Grouping::MayBeFirst);
+    }
+}

@@ -1,0 +1,197 @@
+//! What containerd writes to the standard input of `start` (CONTRACT §1.2).
+//!
+//! Owns the reading (bounded in size and time) and the telling apart of the two messages that may come. It
+//! never fails: a shim that cannot start because of an input it does not know cannot be upgraded to either.
+
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use containerd_shim_protos::bootstrap_api::BootstrapParams;
+use containerd_shim_protos::protobuf::Message;
+use containerd_shim_protos::protobuf::well_known_types::any::Any;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use shim_service::options::RuntimeOptions;
+
+/// Both messages are some hundred bytes.
+const SIZE_LIMIT: usize = 1 << 20;
+/// containerd writes before it starts us and closes at once; a person's terminal or pipe may never close.
+const TIME_LIMIT: Duration = Duration::from_millis(500);
+/// slog's numbers, which containerd 2.3 uses: DEBUG is -4, TRACE -8, INFO 0.
+const DEBUG_LEVEL: i32 = -4;
+
+/// What `start` learns from its standard input.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StartInput {
+    /// The runtime options, as far as they could be read. Create carries them too and reports what is wrong.
+    pub options: RuntimeOptions,
+    /// The socket for events; older containerds say it in the environment.
+    pub ttrpc_address: Option<String>,
+    /// The directory for the shim's socket.
+    pub socket_dir: Option<PathBuf>,
+    /// Whether the log level asks for what `-debug` asks for.
+    pub log_level: crate::args::Verbosity,
+}
+
+impl StartInput {
+    /// Reads and understands the process's standard input.
+    pub fn from_stdin(namespace: &str, id: &str) -> Self {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            return Self::default();
+        }
+        Self::parse(&read_bounded(stdin.lock(), TIME_LIMIT), namespace, id)
+    }
+
+    /// Understands what was read. 2.3's `BootstrapParams` decode as an `Any` as well (both begin with two
+    /// strings), so the id and the namespace that containerd also passes as flags decide.
+    fn parse(bytes: &[u8], namespace: &str, id: &str) -> Self {
+        if let Ok(params) = BootstrapParams::parse_from_bytes(bytes)
+            && params.instance_id == id
+            && params.namespace == namespace
+        {
+            return Self::from_params(params);
+        }
+        let options = Any::parse_from_bytes(bytes)
+            .ok()
+            .and_then(|any| RuntimeOptions::from_any(Some(&any)).ok())
+            .unwrap_or_default();
+        Self { options, ..Self::default() }
+    }
+
+    fn from_params(params: BootstrapParams) -> Self {
+        let options = params
+            .extensions
+            .iter()
+            .find_map(|extension| RuntimeOptions::from_any(Some(extension.value.as_ref()?)).ok())
+            .unwrap_or_default();
+        Self {
+            options,
+            ttrpc_address: Some(params.containerd_ttrpc_address).filter(|address| !address.is_empty()),
+            socket_dir: params.socket_dir.map(PathBuf::from).filter(|dir| dir.is_absolute()),
+            log_level: match params.log_level.value() {
+                level if level <= DEBUG_LEVEL => crate::args::Verbosity::Debug,
+                _ => crate::args::Verbosity::Info,
+            },
+        }
+    }
+}
+
+/// Reads to the end, to the size limit or until nothing more came in `limit`, whichever is first.
+#[expect(clippy::disallowed_methods, reason = "a read that must end needs a clock, and no driver runs here")]
+fn read_bounded(mut input: impl Read + AsFd, limit: Duration) -> Vec<u8> {
+    let deadline = Instant::now() + limit;
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 4096];
+    while bytes.len() < SIZE_LIMIT {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)], timeout) {
+            Err(nix::errno::Errno::EINTR) => continue,
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+        match input.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use containerd_shim_protos::bootstrap_api::Extension;
+    use containerd_shim_protos::protobuf::EnumOrUnknown;
+
+    use super::*;
+    use crate::args::Verbosity;
+
+    fn runc_options() -> Any {
+        Any {
+            type_url: "containerd.runc.v1.Options".into(),
+            value: b"\x1a\x06/shims\x32\x04crun".to_vec(),
+            ..Any::default()
+        }
+    }
+
+    fn params() -> BootstrapParams {
+        BootstrapParams {
+            instance_id: "c1".into(),
+            namespace: "k8s.io".into(),
+            log_level: EnumOrUnknown::from_i32(-4),
+            containerd_version: "v2.3.4".into(),
+            containerd_ttrpc_address: "/run/c.sock.ttrpc".into(),
+            extensions: vec![
+                Extension { value: Some(Any::default()).into(), ..Extension::default() },
+                Extension { value: Some(runc_options()).into(), ..Extension::default() },
+            ],
+            socket_dir: Some("/run/containerd/s".into()),
+            ..BootstrapParams::default()
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> StartInput {
+        StartInput::parse(bytes, "k8s.io", "c1")
+    }
+
+    #[test]
+    fn runtime_options_alone() {
+        let input = parse(&runc_options().write_to_bytes().unwrap());
+        assert_eq!(input.options.shim_cgroup.as_deref(), Some("/shims"));
+        assert_eq!(input.ttrpc_address, None);
+    }
+
+    /// Trap 3: 2.3's message decodes as an Any of type "c1".
+    #[test]
+    fn bootstrap_params_of_2_3() {
+        let mut params = params();
+        params.extensions.remove(0);
+        let input = parse(&params.write_to_bytes().unwrap());
+        assert_eq!(
+            input,
+            StartInput {
+                options: RuntimeOptions {
+                    shim_cgroup: Some("/shims".into()),
+                    binary_name: Some("crun".into()),
+                    ..RuntimeOptions::default()
+                },
+                ttrpc_address: Some("/run/c.sock.ttrpc".into()),
+                socket_dir: Some("/run/containerd/s".into()),
+                log_level: Verbosity::Debug,
+            }
+        );
+    }
+
+    /// `start` never fails on what it does not know.
+    #[test]
+    fn anything_else_is_nothing() {
+        let unknown = Any { type_url: "acme.Options".into(), value: vec![1, 2], ..Any::default() };
+        let mut foreign = params();
+        foreign.instance_id = "another".into();
+        for bytes in [
+            Vec::new(),
+            b"hello".to_vec(),
+            vec![0xff; 300],
+            unknown.write_to_bytes().unwrap(),
+            foreign.write_to_bytes().unwrap(),
+        ] {
+            assert_eq!(parse(&bytes), StartInput::default(), "{bytes:?}");
+        }
+    }
+
+    /// A pipe that nobody closes must not hang `start`.
+    #[test]
+    fn an_open_pipe_is_not_waited_for() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"abc").unwrap();
+        assert_eq!(read_bounded(&reader, Duration::from_millis(50)), b"abc");
+        drop(writer);
+        assert_eq!(read_bounded(&reader, TIME_LIMIT), b"");
+    }
+}

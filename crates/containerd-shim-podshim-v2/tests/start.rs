@@ -1,0 +1,176 @@
+//! `start` as containerd runs it: one shim for each pod, an address in time, nothing left after a failure.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use common::{Node, end, failed, finish, spawn, succeeded};
+use containerd_shim_protos::protobuf::well_known_types::any::Any;
+use nix::sys::signal::Signal;
+
+const GROUP: &str = "io.containerd.runc.v2.group";
+const TYPE: &str = "io.kubernetes.cri.container-type";
+const SANDBOX: &str = "io.kubernetes.cri.sandbox-id";
+
+fn path_of(address: &str) -> &str {
+    address.strip_prefix("unix://").expect("a plain unix address")
+}
+
+/// CONTRACT §1.3 and §1.4, trap 2: a plain address on stdout, live when printed, in the bundle too; the server
+/// is on its own, and leaves nothing when it ends in order.
+#[test]
+fn a_shim_for_one_container() {
+    let node = Node::new("one");
+    let bundle = node.make_bundle("c1", &[]);
+    let address = node.started("c1");
+    UnixStream::connect(path_of(&address)).unwrap();
+    assert_eq!(fs::read_to_string(bundle.join("address")).unwrap(), address);
+    assert_eq!(fs::metadata(path_of(&address)).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let server = node.server();
+    assert_eq!(nix::unistd::getpgid(Some(server)).unwrap(), server);
+    for fd in 0..3 {
+        assert_eq!(fs::read_link(format!("/proc/{server}/fd/{fd}")).unwrap().to_str(), Some("/dev/null"));
+    }
+    let score = |pid: &str| -> i32 {
+        fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().parse().unwrap()
+    };
+    assert_eq!(score(&server.to_string()), (score("self") + 1).min(1000));
+
+    end(server, Signal::SIGTERM);
+    assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
+/// CONTRACT §2: the pause container makes the shim, the pod's containers find it; no second server is forked.
+#[test]
+fn containers_of_a_pod_share_the_sandboxes_shim() {
+    let node = Node::new("pod");
+    node.make_bundle("pause", &[(TYPE, "sandbox"), (SANDBOX, "pause")]);
+    let bundle = node.make_bundle("app", &[(TYPE, "container"), (SANDBOX, "pause")]);
+    let address = node.started("pause");
+    let server = node.server();
+    assert_eq!(node.started("app"), address);
+    assert_eq!(fs::read_to_string(bundle.join("address")).unwrap(), address);
+    assert_eq!(node.server(), server);
+}
+
+/// Two `start`s at once must not make two shims, whoever comes first.
+#[test]
+fn twenty_starts_make_one_shim() {
+    let node = Node::new("race");
+    for round in 0..3 {
+        let group = format!("group-{round}");
+        let ids: Vec<_> = (0..20).map(|n| format!("c{round}-{n}")).collect();
+        for id in &ids {
+            node.make_bundle(id, &[(GROUP, &group)]);
+        }
+        let starts: Vec<_> = ids.iter().map(|id| node.spawn_start(id, None)).collect();
+        let addresses: BTreeSet<_> = starts.into_iter().map(|start| succeeded(finish(start))).collect();
+        assert_eq!(addresses.len(), 1, "{addresses:?}");
+        let server = node.server();
+        end(server, Signal::SIGTERM);
+        assert_eq!(node.leftovers(), Vec::<String>::new());
+    }
+}
+
+/// The socket of a killed shim is in the way of nobody; `ctr` containers simply get a new one.
+#[test]
+fn a_dead_shims_socket_is_replaced() {
+    let node = Node::new("stale");
+    node.make_bundle("c1", &[]);
+    let address = node.started("c1");
+    let killed = node.server();
+    end(killed, Signal::SIGKILL);
+    assert_eq!(node.started("c1"), address);
+    assert_ne!(node.server(), killed);
+}
+
+/// N3: a fresh shim would know no plan.
+#[test]
+fn a_container_whose_pod_lost_its_shim_is_refused() {
+    let node = Node::new("gone");
+    node.make_bundle("app", &[(TYPE, "container"), (SANDBOX, "pod-7")]);
+    let message = failed(node.start("app"));
+    assert!(message.starts_with("the pod's shim is gone: container app belongs to pod pod-7"), "{message}");
+    assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
+/// CONTRACT §1.2: 1.6 to 2.2 give nothing or options; anything else is no reason to fail, nor is an end that
+/// never comes.
+#[test]
+fn standard_input_never_fails_a_start() {
+    let node = Node::new("stdin");
+    node.make_bundle("c1", &[]);
+    let options = b"\x0a\x1acontainerd.runc.v1.Options\x12\x02\x08\x01";
+    for input in [&b""[..], options, b"\x0a\x04acme", b"garbage", &[0xff; 100]] {
+        let mut child = spawn(node.command("c1", "start").stdin(Stdio::piped()));
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        let address = succeeded(finish(child));
+        assert!(path_of(&address).starts_with("/run/containerd/s/"), "{address}");
+    }
+    let mut child = spawn(node.command("c1", "start").stdin(Stdio::piped()));
+    let held_open = child.stdin.take();
+    succeeded(finish(child));
+    drop(held_open);
+    end(node.server(), Signal::SIGTERM);
+    assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
+/// CONTRACT §1.8: after a failed `start` containerd cleans up nothing.
+#[test]
+fn a_failed_start_leaves_nothing() {
+    let node = Node::new("failed");
+    node.make_bundle("c1", &[]);
+    let options = Any {
+        type_url: "containerd.runc.v1.Options".into(),
+        value: b"\x1a\x09/none/one".to_vec(),
+        ..Any::default()
+    };
+    let message = failed(finish(node.spawn_start("c1", Some(options))));
+    assert!(message.contains("ShimCgroup: no cgroup \"/none/one\""), "{message}");
+    assert_eq!(node.leftovers(), Vec::<String>::new());
+
+    // The server runs already when the address cannot be written.
+    let bundle = node.make_bundle("c2", &[]);
+    fs::create_dir(bundle.join("address")).unwrap();
+    let message = failed(node.start("c2"));
+    assert!(message.contains("address file in"), "{message}");
+    assert_eq!(node.leftovers(), Vec::<String>::new());
+
+    let bundle = node.make_bundle("c3", &[]);
+    fs::write(bundle.join("config.json"), "{").unwrap();
+    let message = failed(node.start("c3"));
+    assert!(message.contains("config.json is damaged"), "{message}");
+    assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
+/// A sandbox of `sandboxer = "shim"` has no config.json (CONTRACT §5).
+#[test]
+fn a_bundle_without_a_spec_is_its_own_group() {
+    let node = Node::new("specless");
+    fs::remove_file(node.make_bundle("c1", &[]).join("config.json")).unwrap();
+    node.started("c1");
+}
+
+#[test]
+fn run_by_hand_it_says_what_it_is() {
+    let node = Node::new("hand");
+    node.make_bundle("c1", &[]);
+    let mut command = node.command("c1", "-unused");
+    command.args(["-h"]);
+    let message = failed(finish(spawn(&mut command)));
+    assert!(message.starts_with("unknown flag -unused"), "{message}");
+
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_containerd-shim-podshim-v2"));
+    command.args(["-namespace", "n", "-id", "i", "-address", "a"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let message = failed(finish(spawn(&mut command)));
+    assert!(message.starts_with("without an action this program is the server"), "{message}");
+}

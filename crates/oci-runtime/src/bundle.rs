@@ -1,0 +1,236 @@
+//! The bundle directory containerd makes for each container: which files in it are ours, and reading
+//! and writing them.
+//!
+//! Never creates or removes the directory itself, which is containerd's.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
+
+use crate::spec::Spec;
+
+/// Longest exec id accepted; containerd's own limit for identifiers is 76.
+const EXEC_ID_LONGEST: usize = 128;
+
+/// What is wrong with a bundle.
+#[derive(Debug, Error)]
+pub enum BundleError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{} is damaged: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// The exec id cannot name a file.
+    #[error("exec id {0:?} is not valid: use letters, digits, '.', '_' and '-'")]
+    InvalidExecId(String),
+}
+
+/// How a container ended, kept in the bundle for the `delete` action.
+///
+/// containerd runs `delete` in a process of its own, also after the shim is gone, and publishes what it
+/// answers; without a record that would always be 137 (containerd issue 6402).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExitRecord {
+    /// Pid the container had.
+    pub pid: Pid,
+    /// Exit status as reported to containerd.
+    pub exit_status: u32,
+    /// When it ended.
+    pub exited_at: SystemTime,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredExit {
+    pid: i32,
+    exit_status: u32,
+    exited_at_seconds: u64,
+    exited_at_nanoseconds: u32,
+}
+
+/// A bundle directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundle {
+    path: PathBuf,
+}
+
+impl Bundle {
+    /// The bundle at `path`, which need not exist any more.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the rootfs mounts of the Create request go.
+    pub fn rootfs(&self) -> PathBuf {
+        self.path.join("rootfs")
+    }
+
+    /// Where the runtime writes the pid of the container's init; same name as with containerd's shim.
+    pub fn init_pid_path(&self) -> PathBuf {
+        self.path.join("init.pid")
+    }
+
+    /// Where the runtime logs (CONTRACT 8).
+    pub fn log_path(&self) -> PathBuf {
+        self.path.join("log.json")
+    }
+
+    /// Where [`Self::write_exit`] writes.
+    pub fn exit_path(&self) -> PathBuf {
+        self.path.join("exit.json")
+    }
+
+    /// Where the runtime writes the pid of an exec. Fails when the id could escape the bundle.
+    pub fn exec_pid_path(&self, exec_id: &str) -> Result<PathBuf, BundleError> {
+        self.exec_path(exec_id, "pid")
+    }
+
+    /// Where the process document of an exec is handed to the runtime. Fails as [`Self::exec_pid_path`].
+    pub fn exec_process_path(&self, exec_id: &str) -> Result<PathBuf, BundleError> {
+        self.exec_path(exec_id, "process.json")
+    }
+
+    fn exec_path(&self, exec_id: &str, suffix: &str) -> Result<PathBuf, BundleError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        let valid = (1..=EXEC_ID_LONGEST).contains(&exec_id.len())
+            && exec_id.bytes().all(allowed)
+            && exec_id.as_bytes()[0].is_ascii_alphanumeric();
+        // "init" would be the container's own pid file.
+        if !valid || exec_id == "init" {
+            return Err(BundleError::InvalidExecId(exec_id.to_owned()));
+        }
+        Ok(self.path.join(format!("{exec_id}.{suffix}")))
+    }
+
+    /// Reads `config.json`.
+    pub fn read_spec(&self) -> Result<Spec, BundleError> {
+        read_json(self.path.join("config.json"))
+    }
+
+    /// Reads the pid the runtime recorded for the container's init.
+    pub fn read_init_pid(&self) -> Result<Pid, BundleError> {
+        read_pid(&self.init_pid_path())
+    }
+
+    /// Records the exit. Replaces the file as a whole: a reader sees the old record or the new one.
+    pub fn write_exit(&self, exit: &ExitRecord) -> Result<(), BundleError> {
+        let since_epoch = exit.exited_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let stored = StoredExit {
+            pid: exit.pid.as_raw(),
+            exit_status: exit.exit_status,
+            exited_at_seconds: since_epoch.as_secs(),
+            exited_at_nanoseconds: since_epoch.subsec_nanos(),
+        };
+        let path = self.exit_path();
+        let new = self.path.join(".exit.json.new");
+        let write = || {
+            fs::write(&new, serde_json::to_vec(&stored)?)?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(|source| BundleError::Write { path: path.clone(), source })
+    }
+
+    /// Reads the recorded exit; `None` when the container has not ended (or there is no bundle).
+    pub fn read_exit(&self) -> Result<Option<ExitRecord>, BundleError> {
+        let stored: StoredExit = match read_json(self.exit_path()) {
+            Ok(stored) => stored,
+            Err(BundleError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let since_epoch = Duration::from_secs(stored.exited_at_seconds)
+            .saturating_add(Duration::from_nanos(stored.exited_at_nanoseconds.into()));
+        Ok(Some(ExitRecord {
+            pid: Pid::from_raw(stored.pid),
+            exit_status: stored.exit_status,
+            exited_at: UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH),
+        }))
+    }
+}
+
+/// Reads a pid file of the runtime.
+pub(crate) fn read_pid(path: &Path) -> Result<Pid, BundleError> {
+    let text =
+        fs::read_to_string(path).map_err(|source| BundleError::Read { path: path.to_owned(), source })?;
+    match text.trim().parse::<i32>() {
+        Ok(pid) if pid > 0 => Ok(Pid::from_raw(pid)),
+        _ => Err(BundleError::Malformed { path: path.to_owned(), reason: format!("{text:?} is not a pid") }),
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: PathBuf) -> Result<T, BundleError> {
+    let bytes = fs::read(&path).map_err(|source| BundleError::Read { path: path.clone(), source })?;
+    serde_json::from_slice(&bytes).map_err(|error| BundleError::Malformed { path, reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_record_survives_a_round_trip_and_is_absent_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = Bundle::new(directory.path());
+        assert_eq!(bundle.read_exit().unwrap(), None);
+        let exited_at = UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789);
+        let record = ExitRecord { pid: Pid::from_raw(42), exit_status: 137, exited_at };
+        bundle.write_exit(&record).unwrap();
+        assert_eq!(bundle.read_exit().unwrap(), Some(record));
+        let files: Vec<_> =
+            fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(files, ["exit.json"]);
+    }
+
+    #[test]
+    fn damaged_files_are_errors_that_name_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = Bundle::new(directory.path());
+        fs::write(bundle.exit_path(), "{").unwrap();
+        assert!(bundle.read_exit().unwrap_err().to_string().contains("exit.json is damaged"));
+        for text in ["", "x", "0", "-1"] {
+            fs::write(bundle.init_pid_path(), text).unwrap();
+            assert!(bundle.read_init_pid().unwrap_err().to_string().contains("is not a pid"));
+        }
+        fs::write(bundle.init_pid_path(), "17\n").unwrap();
+        assert_eq!(bundle.read_init_pid().unwrap(), Pid::from_raw(17));
+    }
+
+    #[test]
+    fn exec_ids_cannot_leave_the_bundle() {
+        let bundle = Bundle::new("/bundle");
+        assert_eq!(bundle.exec_pid_path("e-1.x").unwrap(), Path::new("/bundle/e-1.x.pid"));
+        for id in ["", "../x", "a/b", ".hidden", "init", "a b", "-a"] {
+            assert!(matches!(bundle.exec_pid_path(id), Err(BundleError::InvalidExecId(_))), "{id:?}");
+        }
+    }
+}

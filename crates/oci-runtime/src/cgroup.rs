@@ -1,0 +1,204 @@
+//! The control groups of a container: where they are, what they count, who is in them.
+//!
+//! Reads the files of the kernel directly, v1 (also hybrid) and v2. Making, limiting and removing the
+//! groups is the OCI runtime's work, never done here.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::unistd::Pid;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+mod files;
+pub mod oom;
+pub mod v1;
+pub mod v2;
+
+pub use oom::OomWatch;
+
+#[cfg(test)]
+mod tests;
+
+const MOUNT_POINT: &str = "/sys/fs/cgroup";
+const KILL_POLL_FIRST: Duration = Duration::from_millis(1);
+const KILL_POLL_LONGEST: Duration = Duration::from_millis(50);
+
+/// The groups of one container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cgroup {
+    /// One directory for everything.
+    V2(PathBuf),
+    /// A directory per controller.
+    V1(Box<v1::Hierarchies>),
+}
+
+/// Resource numbers in the form containerd's message of the same version has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Stats {
+    /// `io.containerd.cgroups.v1.Metrics`.
+    V1(Box<v1::Stats>),
+    /// `io.containerd.cgroups.v2.Metrics`.
+    V2(Box<v2::Stats>),
+}
+
+/// Whether the processes of the group run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreezeState {
+    /// They run.
+    Thawed,
+    /// The kernel is at it.
+    Freezing,
+    /// None of them runs.
+    Frozen,
+}
+
+/// The end of [`Cgroup::kill_remaining`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KillOutcome {
+    /// Nothing is left.
+    Empty,
+    /// These were still there at the deadline (uninterruptible sleep, or a frozen group), or were never touched
+    /// because the shim itself is among them.
+    Remaining(BTreeSet<Pid>),
+}
+
+impl Cgroup {
+    /// The groups a running process is in.
+    ///
+    /// Ask for a container's init after `create`: before, it may still be in the shim's groups. Fails with
+    /// `NotFound` when the process is gone.
+    pub fn of_pid(pid: Pid) -> io::Result<Self> {
+        let membership = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        Self::locate(&membership, &mounts).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("no cgroup file system is mounted for process {pid}"),
+            )
+        })
+    }
+
+    fn locate(membership: &str, mountinfo: &str) -> Option<Self> {
+        let mounts = files::cgroup_mounts(mountinfo);
+        // A tree at the customary place with v2 alone; on a hybrid host the controllers are in v1.
+        let unified_alone = mounts.iter().any(|mount| mount.is_v2 && mount.point == Path::new(MOUNT_POINT))
+            || mounts.iter().all(|mount| mount.is_v2);
+        if unified_alone {
+            let path = membership.lines().find_map(|line| line.strip_prefix("0::"))?;
+            let mount = mounts.iter().find(|mount| mount.is_v2)?;
+            return Some(Self::V2(mount.directory_of(path)));
+        }
+        Some(Self::V1(Box::new(v1::Hierarchies::locate(membership, &mounts))))
+    }
+
+    /// The numbers of now. Absent files and controllers count as nothing.
+    pub fn stats(&self) -> Stats {
+        match self {
+            Self::V1(hierarchies) => Stats::V1(Box::new(v1::Stats::read(hierarchies))),
+            Self::V2(directory) => Stats::V2(Box::new(v2::Stats::read(directory))),
+        }
+    }
+
+    /// All processes in the group and the groups below it; empty when the group is gone.
+    pub fn pids(&self) -> BTreeSet<Pid> {
+        let mut pids = BTreeSet::new();
+        if let Some(directory) = self.process_directory() {
+            collect_pids(directory, &mut pids);
+        }
+        pids
+    }
+
+    /// Whether the group is frozen; `Thawed` when there is no freezer.
+    pub fn freeze_state(&self) -> FreezeState {
+        match self {
+            Self::V1(hierarchies) => {
+                let state = hierarchies.freezer.as_ref().map(|directory| directory.join("freezer.state"));
+                match state.and_then(|path| fs::read_to_string(path).ok()).as_deref().map(str::trim) {
+                    Some("FROZEN") => FreezeState::Frozen,
+                    Some("FREEZING") => FreezeState::Freezing,
+                    _ => FreezeState::Thawed,
+                }
+            }
+            Self::V2(directory) => {
+                let wanted = files::number(directory, "cgroup.freeze") == Some(1);
+                let events = files::KeyedNumbers::read(directory, "cgroup.events");
+                match (events.get("frozen"), wanted) {
+                    (1, _) => FreezeState::Frozen,
+                    (_, true) => FreezeState::Freezing,
+                    (_, false) => FreezeState::Thawed,
+                }
+            }
+        }
+    }
+
+    /// Kills everything in the group until it is empty or the deadline passes.
+    ///
+    /// For what a container's init leaves behind when it does not own its pid namespace, and before a
+    /// restart in place (rule R6). Cancel-safe: the killing so far stays done.
+    pub async fn kill_remaining(&self, deadline: Instant) -> KillOutcome {
+        // A runtime told to make no groups leaves the container in ours, and that may be the host's root group.
+        let members = self.pids();
+        if members.contains(&nix::unistd::getpid()) {
+            warn!("the container has no cgroup of its own: what it left behind is not killed");
+            return KillOutcome::Remaining(members);
+        }
+        if let Self::V2(directory) = self {
+            // Linux 5.14: one write that forks cannot outrun. Without it the loop below does the work.
+            if let Err(error) = fs::write(directory.join("cgroup.kill"), "1") {
+                debug!(%error, directory = %directory.display(), "cgroup.kill is not usable");
+            }
+        }
+        let mut pause = KILL_POLL_FIRST;
+        loop {
+            let pids = self.pids();
+            if pids.is_empty() {
+                return KillOutcome::Empty;
+            }
+            if Instant::now() >= deadline {
+                return KillOutcome::Remaining(pids);
+            }
+            for pid in &pids {
+                self.kill_member(*pid);
+            }
+            // No event tells that a v1 group has become empty.
+            tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
+            pause = (pause * 2).min(KILL_POLL_LONGEST);
+        }
+    }
+
+    fn kill_member(&self, pid: Pid) {
+        // These are not our children: pin the pid first, then make sure that it still names a member.
+        let Ok(process) = crate::process::Process::open(pid) else { return };
+        if self.pids().contains(&pid)
+            && let Err(error) = process.signal(crate::process::SignalNumber::KILL)
+        {
+            debug!(%pid, %error, "cannot kill a process left in a cgroup");
+        }
+    }
+
+    fn process_directory(&self) -> Option<&Path> {
+        match self {
+            Self::V2(directory) => Some(directory),
+            Self::V1(hierarchies) => hierarchies.process_directory(),
+        }
+    }
+}
+
+fn collect_pids(directory: &Path, pids: &mut BTreeSet<Pid>) {
+    // A group may vanish between listing and reading: then nobody is in it.
+    if let Ok(text) = fs::read_to_string(directory.join("cgroup.procs")) {
+        // 0 stands for a process of another pid namespace, which cannot be addressed.
+        let numbers = text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|number| *number > 0);
+        pids.extend(numbers.map(Pid::from_raw));
+    }
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect_pids(&entry.path(), pids);
+        }
+    }
+}

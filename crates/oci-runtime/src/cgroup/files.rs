@@ -1,0 +1,145 @@
+//! Reading the kernel's small text files. An absent file or field reads as nothing.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A mounted cgroup hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CgroupMount {
+    pub(super) point: PathBuf,
+    /// Which group is visible at the mount point; not `/` inside containers.
+    pub(super) root: PathBuf,
+    pub(super) is_v2: bool,
+    pub(super) controllers: Vec<String>,
+}
+
+impl CgroupMount {
+    /// The directory of the group that `/proc/<pid>/cgroup` calls `path`.
+    pub(super) fn directory_of(&self, path: &str) -> PathBuf {
+        let path = Path::new(path.trim_end());
+        let below = path.strip_prefix(&self.root).unwrap_or_else(|_| path.strip_prefix("/").unwrap_or(path));
+        self.point.join(below)
+    }
+}
+
+/// The cgroup mounts of a `/proc/<pid>/mountinfo`.
+pub(super) fn cgroup_mounts(mountinfo: &str) -> Vec<CgroupMount> {
+    let parse = |line: &str| {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ').skip(3);
+        let (root, point) = (mount.next()?, mount.next()?);
+        let mut file_system = file_system.split(' ');
+        let is_v2 = match file_system.next()? {
+            "cgroup" => false,
+            "cgroup2" => true,
+            _ => return None,
+        };
+        let controllers = file_system.nth(1)?.split(',').map(str::to_owned).collect();
+        Some(CgroupMount { point: point.into(), root: root.into(), is_v2, controllers })
+    };
+    mountinfo.lines().filter_map(parse).collect()
+}
+
+/// A file that is one number.
+pub(super) fn number(directory: &Path, file: &str) -> Option<u64> {
+    limit(&fs::read_to_string(directory.join(file)).ok()?)
+}
+
+/// A number, or `max` for no limit.
+pub(super) fn limit(text: &str) -> Option<u64> {
+    match text.trim() {
+        "max" => Some(u64::MAX),
+        text => text.parse().ok(),
+    }
+}
+
+/// A file of `key number` lines.
+#[derive(Debug, Default)]
+pub(super) struct KeyedNumbers(BTreeMap<String, u64>);
+
+impl KeyedNumbers {
+    pub(super) fn read(directory: &Path, file: &str) -> Self {
+        Self::parse(&fs::read_to_string(directory.join(file)).unwrap_or_default())
+    }
+
+    pub(super) fn parse(text: &str) -> Self {
+        let pairs = text.lines().filter_map(|line| {
+            let (key, value) = line.split_once(' ')?;
+            Some((key.to_owned(), limit(value)?))
+        });
+        Self(pairs.collect())
+    }
+
+    pub(super) fn get(&self, key: &str) -> u64 {
+        self.0.get(key).copied().unwrap_or_default()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Page sizes of which the group has hugetlb files, such as `2MB`.
+pub(super) fn huge_page_sizes(directory: &Path) -> Vec<String> {
+    let mut sizes: Vec<String> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            // hugetlb.2MB.rsvd.max has a dot more and counts reservations.
+            let (size, field) = name.strip_prefix("hugetlb.")?.split_once('.')?;
+            matches!(field, "limit_in_bytes" | "max").then(|| size.to_owned())
+        })
+        .collect();
+    sizes.sort();
+    sizes
+}
+
+/// One device's line of an rdma file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RdmaEntry {
+    /// Device name.
+    pub device: String,
+    /// Handles; `u32::MAX` for no limit.
+    pub hca_handles: u32,
+    /// Objects; `u32::MAX` for no limit.
+    pub hca_objects: u32,
+}
+
+/// Remote DMA resources; the same in both versions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RdmaStats {
+    /// In use.
+    pub current: Vec<RdmaEntry>,
+    /// Allowed.
+    pub limit: Vec<RdmaEntry>,
+}
+
+impl RdmaStats {
+    pub(super) fn read(directory: &Path) -> Option<Self> {
+        let entries = |file| {
+            let text = fs::read_to_string(directory.join(file)).ok()?;
+            Some(text.lines().filter_map(rdma_entry).collect())
+        };
+        // The root group has neither file.
+        Some(Self { current: entries("rdma.current")?, limit: entries("rdma.max").unwrap_or_default() })
+    }
+}
+
+fn rdma_entry(line: &str) -> Option<RdmaEntry> {
+    let mut words = line.split_whitespace();
+    let mut entry = RdmaEntry { device: words.next()?.to_owned(), ..RdmaEntry::default() };
+    for (key, value) in words.filter_map(|word| word.split_once('=')) {
+        let value = u32::try_from(limit(value)?).unwrap_or(u32::MAX);
+        match key {
+            "hca_handle" => entry.hca_handles = value,
+            "hca_object" => entry.hca_objects = value,
+            _ => {}
+        }
+    }
+    Some(entry)
+}

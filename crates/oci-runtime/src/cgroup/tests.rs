@@ -1,0 +1,230 @@
+//! Real v1 groups of a runc container, and v2 groups as files.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    process::SignalNumber,
+    runtime::{CreateOptions, Launched},
+    stdio::ChildStdio,
+    test_support::{DEADLINE, TestContainer, run, within},
+};
+
+const HYBRID_MOUNTS: &str = "\
+30 20 0:5 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+31 30 0:6 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+32 30 0:7 /outer /sys/fs/cgroup/memory rw,relatime shared:3 - cgroup cgroup rw,memory
+33 30 0:8 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+";
+
+fn soon() -> Instant {
+    Instant::now() + DEADLINE
+}
+
+async fn start(test: &TestContainer) -> (Launched, Cgroup) {
+    let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
+    let cgroup = Cgroup::of_pid(created.process.pid()).unwrap();
+    test.container.start().await.unwrap();
+    (created, cgroup)
+}
+
+fn write(directory: &Path, files: &[(&str, &str)]) {
+    for (file, content) in files {
+        fs::write(directory.join(file), content).unwrap();
+    }
+}
+
+#[test]
+fn hybrid_hosts_count_as_v1_and_mounted_subtrees_are_resolved() {
+    let membership = "2:memory:/outer/pod/c\n1:cpu,cpuacct:/pod/c\n0::/\n";
+    let Some(Cgroup::V1(found)) = Cgroup::locate(membership, HYBRID_MOUNTS) else { panic!("not v1") };
+    assert_eq!(found.memory.as_deref(), Some(Path::new("/sys/fs/cgroup/memory/pod/c")));
+    assert_eq!(found.cpu.as_deref(), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct/pod/c")));
+    assert_eq!(found.cpuacct, found.cpu);
+    assert_eq!(found.pids, None);
+}
+
+#[test]
+fn unified_hosts_have_one_directory() {
+    let mounts = "30 20 0:5 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw,nsdelegate\n";
+    let found = Cgroup::locate("0::/kubepods.slice/c.scope\n", mounts);
+    assert_eq!(found, Some(Cgroup::V2("/sys/fs/cgroup/kubepods.slice/c.scope".into())));
+    assert_eq!(Cgroup::locate("0::/x\n", ""), None);
+}
+
+#[test]
+fn a_real_container_has_v1_numbers() {
+    run(async {
+        let script = "x=0; while [ $x -lt 20000 ]; do x=$((x+1)); done; sleep 1000 & exec sleep 1000";
+        let test = TestContainer::new(&["sh", "-c", script], |spec| {
+            spec["linux"]["resources"] =
+                serde_json::json!({"memory": {"limit": 67108864}, "pids": {"limit": 50}});
+        });
+        let (created, cgroup) = start(&test).await;
+        crate::test_support::until(|| cgroup.pids().len() == 2).await;
+        assert!(cgroup.pids().contains(&created.process.pid()));
+        let Stats::V1(stats) = cgroup.stats() else { panic!("this test knows cgroup v1 only") };
+        let (memory, cpu) = (stats.memory.unwrap(), stats.cpu.unwrap());
+        assert_eq!(memory.usage.limit, 67108864);
+        assert!(memory.usage.usage > 0 && memory.usage.max >= memory.usage.usage);
+        assert_eq!(memory.detail.hierarchical_memory_limit, 67108864);
+        assert!(memory.detail.total_pgfault > 0);
+        assert!(cpu.total > 0);
+        assert_eq!(stats.pids.unwrap(), v1::PidsStats { current: 2, limit: 50 });
+        assert_eq!(stats.memory_oom_control.unwrap().oom_kill, 0);
+        assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+    });
+}
+
+#[test]
+fn r6_what_an_init_leaves_in_a_shared_pid_namespace_is_killed() {
+    run(async {
+        let script = "sleep 1000 & sleep 1000 & exit 0";
+        let test = TestContainer::new(&["sh", "-c", script], |spec| {
+            let namespaces = spec["linux"]["namespaces"].as_array_mut().unwrap();
+            namespaces.retain(|namespace| namespace["type"] != "pid");
+            // runc needs a proc, and a new one belongs to a pid namespace of the container's own.
+            let proc = serde_json::json!({"destination": "/proc", "type": "bind", "source": "/proc",
+                "options": ["rbind"]});
+            spec["mounts"] = serde_json::json!([proc]);
+        });
+        let (created, cgroup) = start(&test).await;
+        assert_eq!(within(created.exit).await.code, 0);
+        assert_eq!(cgroup.pids().len(), 2);
+        let KillOutcome::Remaining(left) = cgroup.kill_remaining(Instant::now()).await else {
+            panic!("a deadline that has passed leaves them alone")
+        };
+        assert_eq!(left.len(), 2);
+        assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
+        assert!(cgroup.pids().is_empty());
+    });
+}
+
+#[test]
+fn a_group_that_is_also_the_shims_is_never_emptied() {
+    run(async {
+        let own = Cgroup::of_pid(nix::unistd::getpid()).unwrap();
+        assert!(matches!(own.kill_remaining(soon()).await, KillOutcome::Remaining(_)));
+    });
+}
+
+#[test]
+fn numbers_of_a_group_that_is_gone_are_absent_not_errors() {
+    run(async {
+        let test = TestContainer::new(&["true"], |_| {});
+        let (created, cgroup) = start(&test).await;
+        within(created.exit).await;
+        test.container.delete(crate::runtime::DeleteMode::Stopped).await.unwrap();
+        let Stats::V1(stats) = cgroup.stats() else { panic!("this test knows cgroup v1 only") };
+        assert_eq!(*stats, v1::Stats { cpu: stats.cpu.clone(), ..v1::Stats::default() });
+        assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
+        assert!(Cgroup::of_pid(created.process.pid()).is_err());
+        assert!(OomWatch::new(&cgroup).is_err());
+    });
+}
+
+#[test]
+fn an_oom_kill_in_a_v1_container_is_reported() {
+    run(async {
+        let eater = "x=xxxxxxxx; while :; do x=$x$x; done";
+        let script = format!("while [ ! -e /tmp/go ]; do sleep 0.01; done; sh -c '{eater}'; exec sleep 1000");
+        let test = TestContainer::new(&["sh", "-c", &script], |spec| {
+            let memory = serde_json::json!({"limit": 16777216, "swap": 16777216});
+            spec["linux"]["resources"] = serde_json::json!({"memory": memory});
+        });
+        let (created, cgroup) = start(&test).await;
+        let mut watch = OomWatch::new(&cgroup).unwrap();
+        fs::write(test.container.bundle().rootfs().join("tmp/go"), "").unwrap();
+        assert!(within(watch.next()).await.unwrap() >= 1);
+        assert!(created.process.is_running());
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+        test.container.delete(crate::runtime::DeleteMode::Stopped).await.unwrap();
+        // The kernel signals the removal of the group: the watch ends by itself.
+        while within(watch.next()).await.is_some() {}
+    });
+}
+
+#[test]
+fn an_oom_kill_in_a_v2_group_is_reported_once() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let set =
+            |kills: u64| write(directory.path(), &[("memory.events", &format!("oom 9\noom_kill {kills}\n"))]);
+        set(2);
+        let mut watch = OomWatch::new(&Cgroup::V2(directory.path().to_owned())).unwrap();
+        set(5);
+        assert_eq!(within(watch.next()).await, Some(3));
+        let again = tokio::time::timeout(Duration::from_millis(20), watch.next()).await;
+        assert!(again.is_err());
+        set(6);
+        assert_eq!(within(watch.next()).await, Some(1));
+        set(8);
+        assert_eq!((watch.new_kills(), watch.new_kills()), (2, 0));
+        fs::remove_file(directory.path().join("memory.events")).unwrap();
+        assert_eq!(within(watch.next()).await, None);
+    });
+}
+
+#[test]
+fn v2_files_become_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    write(
+        directory.path(),
+        &[
+            ("pids.current", "3\n"),
+            ("pids.max", "max\n"),
+            ("cpu.stat", "usage_usec 10\nuser_usec 6\nsystem_usec 4\nnr_throttled 2\nnr_bursts 1\n"),
+            ("cpu.pressure", "some avg10=1.50 avg60=0.00 avg300=0.00 total=77\n"),
+            ("memory.current", "4096\n"),
+            ("memory.max", "max\n"),
+            ("memory.peak", "8192\n"),
+            ("memory.swap.max", "100\n"),
+            ("memory.stat", "anon 1\nfile 2\nworkingset_refault_anon 3\nworkingset_refault_file 4\n"),
+            ("memory.events", "low 0\noom_kill 5\n"),
+            ("io.stat", "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n254:1\n"),
+            ("hugetlb.2MB.current", "0\n"),
+            ("hugetlb.2MB.max", "max\n"),
+            ("hugetlb.2MB.rsvd.max", "max\n"),
+            ("hugetlb.2MB.events", "max 9\n"),
+            ("rdma.current", "mlx4_0 hca_handle=2 hca_object=2000\n"),
+            ("rdma.max", "mlx4_0 hca_handle=max hca_object=max\n"),
+        ],
+    );
+    let Stats::V2(stats) = Cgroup::V2(directory.path().to_owned()).stats() else { panic!("not v2") };
+    assert_eq!(stats.pids.unwrap(), v2::PidsStats { current: 3, limit: u64::MAX });
+    let cpu = stats.cpu.unwrap();
+    assert_eq!((cpu.detail.usage_usec, cpu.detail.nr_throttled, cpu.detail.nr_bursts), (10, 2, 1));
+    let pressure = cpu.pressure.unwrap();
+    assert_eq!((pressure.some.average_10, pressure.some.total), (1.5, 77));
+    assert_eq!(pressure.full, v2::Pressure::default());
+    let memory = stats.memory.unwrap();
+    assert_eq!((memory.usage, memory.usage_limit, memory.max_usage), (4096, u64::MAX, 8192));
+    assert_eq!((memory.swap_limit, memory.detail.anon, memory.detail.workingset_refault), (100, 1, 7));
+    assert_eq!(stats.memory_events.unwrap().oom_kill, 5);
+    let io = stats.io.unwrap();
+    let first = v2::IoEntry { major: 8, minor: 0, read_bytes: 1, written_bytes: 2, reads: 3, writes: 4 };
+    assert_eq!(io.usage[0], first);
+    assert_eq!(stats.hugetlb.len(), 1);
+    assert_eq!((stats.hugetlb[0].max, stats.hugetlb[0].failure_count), (u64::MAX, 9));
+    let rdma = stats.rdma.unwrap();
+    assert_eq!((rdma.current[0].hca_objects, rdma.limit[0].hca_handles), (2000, u32::MAX));
+}
+
+#[test]
+fn v2_freezing_is_told_from_frozen() {
+    let directory = tempfile::tempdir().unwrap();
+    let cgroup = Cgroup::V2(directory.path().to_owned());
+    assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
+    for (freeze, frozen, expected) in [
+        ("0", "frozen 0", FreezeState::Thawed),
+        ("1", "frozen 0", FreezeState::Freezing),
+        ("1", "frozen 1", FreezeState::Frozen),
+        ("0", "frozen 1", FreezeState::Frozen),
+    ] {
+        write(directory.path(), &[("cgroup.freeze", freeze), ("cgroup.events", frozen)]);
+        assert_eq!(cgroup.freeze_state(), expected);
+    }
+}

@@ -1,0 +1,181 @@
+//! Consoles: the pty protocol with the real runc, and the copying with a pty of our own.
+
+use std::{fs::OpenOptions, io::Write};
+
+use nix::pty::{OpenptyResult, openpty};
+
+use super::*;
+use crate::{
+    process::SignalNumber,
+    runtime::CreateOptions,
+    stdio::{ChildStdio, Stdio, StdioPaths, StreamMode, StreamOwner},
+    test_support::{
+        DEADLINE, TestContainer, make_fifo, open_reader, read_available, read_to_end, run, until, within,
+    },
+};
+
+struct Terminal {
+    directory: tempfile::TempDir,
+    stdio: Stdio,
+    reader: File,
+}
+
+impl Terminal {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (stdin, stdout) = (make_fifo(directory.path(), "in"), make_fifo(directory.path(), "out"));
+        let reader = open_reader(&stdout);
+        let paths = StdioPaths { stdin, stdout, mode: StreamMode::Terminal, ..StdioPaths::default() };
+        let stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        Self { directory, stdio, reader }
+    }
+
+    fn type_in(&self, text: &str) {
+        let mut client = OpenOptions::new().write(true).open(self.directory.path().join("in")).unwrap();
+        client.write_all(text.as_bytes()).unwrap();
+    }
+
+    async fn expect(&self, text: &str) {
+        let mut seen = String::new();
+        until(|| {
+            seen.push_str(&read_available(&self.reader));
+            seen.contains(text)
+        })
+        .await;
+    }
+
+    fn console(&self, master: OwnedFd) -> Console {
+        Console::start(master, self.stdio.console_streams().unwrap()).unwrap()
+    }
+}
+
+#[test]
+fn runc_hands_out_a_terminal_that_echoes_resizes_and_survives_a_restart_in_place() {
+    run(async {
+        let script = "tty; stty size; read line; echo got $line; stty size; exec sleep 1000";
+        let test = TestContainer::new(&["sh", "-c", script], |spec| {
+            spec["process"]["terminal"] = true.into();
+            let devpts = serde_json::json!({"destination": "/dev/pts", "type": "devpts", "source": "devpts",
+                "options": ["newinstance", "ptmxmode=0666", "mode=0620"]});
+            spec["mounts"].as_array_mut().unwrap().push(devpts);
+        });
+        let terminal = Terminal::new().await;
+        let mut size = None;
+        for incarnation in ["one", "two"] {
+            let socket = ConsoleSocket::bind(&test.path("pty")).unwrap();
+            let options = CreateOptions { console_socket: Some(socket.path()), ..CreateOptions::default() };
+            let stdio = terminal.stdio.child_stdio().unwrap();
+            let created = test.container.create(stdio, options).await.unwrap();
+            let console = terminal.console(socket.receive(DEADLINE).await.unwrap());
+            drop(socket);
+            assert_eq!(std::fs::read_dir(test.path("pty")).unwrap().count(), 0);
+            console.resize(size.unwrap_or(TerminalSize { columns: 80, rows: 25 })).unwrap();
+            test.container.start().await.unwrap();
+            let first_size = if incarnation == "one" { "25 80" } else { "50 132" };
+            terminal.expect(first_size).await;
+            console.resize(TerminalSize { columns: 132, rows: 50 }).unwrap();
+            terminal.type_in(&format!("{incarnation}\n"));
+            terminal.expect("50 132").await;
+            created.process.signal(SignalNumber::KILL).unwrap();
+            within(created.exit).await;
+            size = console.size();
+            within(console.shutdown(DEADLINE)).await;
+            test.container.delete(crate::runtime::DeleteMode::Stopped).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn output_of_a_process_that_has_ended_is_drained_before_the_console_closes() {
+    run(async {
+        let mut terminal = Terminal::new().await;
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let console = terminal.console(master);
+        File::from(slave).write_all(b"last words\n").unwrap();
+        within(console.shutdown(DEADLINE)).await;
+        terminal.stdio.finish_output();
+        assert_eq!(read_to_end(&terminal.reader).await, "last words\r\n");
+    });
+}
+
+#[test]
+fn a_background_process_on_the_terminal_cannot_hold_up_the_shutdown() {
+    run(async {
+        let terminal = Terminal::new().await;
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let console = terminal.console(master);
+        within(console.shutdown(Duration::from_millis(20))).await;
+        // The master is closed: the terminal has hung up.
+        tokio::task::yield_now().await;
+        let error = File::from(slave).write_all(b"x").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    });
+}
+
+#[test]
+fn close_io_hangs_up_the_terminal() {
+    run(async {
+        let mut terminal = Terminal::new().await;
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let console = terminal.console(master);
+        terminal.type_in("typed\n");
+        terminal.expect("typed").await;
+        terminal.stdio.close_stdin();
+        until(|| {
+            console.input.as_ref().unwrap().is_finished() && console.output.as_ref().unwrap().is_finished()
+        })
+        .await;
+        drop((console, slave));
+    });
+}
+
+#[test]
+fn without_containerd_reading_or_sending_the_process_is_not_blocked_by_a_missing_stream() {
+    run(async {
+        let stdio = Stdio::open(
+            &StdioPaths { mode: StreamMode::Terminal, ..StdioPaths::default() },
+            StreamOwner::default(),
+        )
+        .await
+        .unwrap();
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let console = Console::start(master, stdio.console_streams().unwrap()).unwrap();
+        nix::fcntl::fcntl(&slave, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+        let mut slave = File::from(slave);
+        // Far more than a pty buffers.
+        let mut written = 0;
+        until(|| {
+            written += slave.write(&[b'x'; 1024]).unwrap_or(0);
+            written > 256 * 1024
+        })
+        .await;
+        drop(slave);
+        within(console.shutdown(DEADLINE)).await;
+        let ChildStdio { .. } = stdio.child_stdio().unwrap();
+    });
+}
+
+#[test]
+fn a_socket_path_that_is_too_long_is_refused_and_leaves_nothing() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().join("x".repeat(100));
+        let error = ConsoleSocket::bind(&base).unwrap_err();
+        assert!(error.to_string().contains("cannot make a console socket"), "{error}");
+        assert_eq!(std::fs::read_dir(&base).unwrap().count(), 0);
+    });
+}
+
+#[test]
+fn a_runtime_that_sends_no_terminal_is_an_error() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = ConsoleSocket::bind(directory.path()).unwrap();
+        let error = socket.receive(Duration::from_millis(10)).await.unwrap_err();
+        assert!(error.to_string().contains("sent no terminal"), "{error}");
+        let mut client = std::os::unix::net::UnixStream::connect(socket.path()).unwrap();
+        client.write_all(b"no descriptor").unwrap();
+        let error = within(socket.receive(DEADLINE)).await.unwrap_err();
+        assert!(matches!(error, ConsoleError::Receive(_)), "{error}");
+    });
+}

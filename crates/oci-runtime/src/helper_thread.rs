@@ -1,0 +1,25 @@
+//! Runs one blocking job on a thread of its own that ends with the job.
+//!
+//! For system calls that change the calling thread (`setns`, `unshare`, `chdir`) or may block for long
+//! (mounts). A pool thread would carry the changed state into its next job, and an idle pool costs memory
+//! in every pod; so neither `spawn_blocking` nor the owner's thread may be used for these.
+
+use std::io;
+
+use tokio::sync::oneshot;
+
+/// Runs `job` on a new thread and returns its result.
+///
+/// Dropping the future does not stop the job: a system call cannot be interrupted half way.
+pub(crate) async fn run<T, F>(name: &str, job: F) -> io::Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> io::Result<T> + Send + 'static,
+{
+    let (sender, receiver) = oneshot::channel();
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // The receiver is gone when the caller was cancelled: nobody is left to tell.
+        let _ = sender.send(job());
+    })?;
+    receiver.await.unwrap_or_else(|_| Err(io::Error::other("the helper thread ended without a result")))
+}

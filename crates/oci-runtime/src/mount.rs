@@ -1,0 +1,209 @@
+//! Mounting a container's root file system, as the Create request describes it, and unmounting it.
+//!
+//! Owns the translation of containerd's mounts into `mount(2)`. Works on a thread of its own: a mount may
+//! block for long, and long overlay options need another working directory.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sched::{CloneFlags, unshare},
+};
+use thiserror::Error;
+use tracing::warn;
+
+use crate::helper_thread;
+
+mod options;
+#[cfg(test)]
+mod tests;
+
+use options::{MountOptions, Propagation};
+
+/// How often a busy mount is tried again before it is detached.
+const UNMOUNT_ATTEMPTS: u32 = 3;
+/// Mounts stacked on one rootfs that are removed; a guard against a loop, far above real use.
+const UNMOUNT_LAYERS: u32 = 64;
+
+/// One mount of a Create request; several are applied one over the other.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RootfsMount {
+    /// File system type: `overlay`, `bind`, `ext4`, ...
+    pub kind: String,
+    /// Source, as `mount(8)` has it.
+    pub source: String,
+    /// Options as in `/etc/fstab`.
+    pub options: Vec<String>,
+}
+
+/// A root file system that cannot be mounted or unmounted.
+#[derive(Debug, Error)]
+pub enum MountError {
+    /// An option that makes no sense.
+    #[error("rootfs mount of type {kind:?} for {}: {reason}", target.display())]
+    Invalid {
+        /// File system type.
+        kind: String,
+        /// Where it should go.
+        target: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The kernel refused.
+    #[error("cannot mount {source_name:?} (type {kind:?}) on {}: {source}", target.display())]
+    Mount {
+        /// File system type.
+        kind: String,
+        /// Source of the mount.
+        source_name: String,
+        /// Where it should go.
+        target: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// Unmounting failed.
+    #[error("cannot unmount {}: {source}", target.display())]
+    Unmount {
+        /// Where it is.
+        target: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// There is no thread to do it on.
+    #[error("cannot mount or unmount {}: {source}", target.display())]
+    Thread {
+        /// Where it should go.
+        target: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+}
+
+/// Mounts `mounts` on `target`, in their order. If one fails, those before it are unmounted again.
+///
+/// Not cancel-safe: a dropped future leaves the work going on; run it with `spawn_local`.
+pub async fn mount_rootfs(target: &Path, mounts: &[RootfsMount]) -> Result<(), MountError> {
+    if mounts.is_empty() {
+        return Ok(());
+    }
+    let thread_error = |source| MountError::Thread { target: target.to_owned(), source };
+    // The thread may change its working directory.
+    let absolute = std::path::absolute(target).map_err(thread_error)?;
+    let mounts = mounts.to_vec();
+    let job = move || Ok(mount_all(&absolute, &mounts));
+    helper_thread::run("mount", job).await.map_err(thread_error)?
+}
+
+/// Unmounts everything on `target` and below it. Succeeds when nothing is mounted there.
+///
+/// A mount that stays busy is detached: its last user takes it away. Not cancel-safe, but may be repeated.
+pub async fn unmount_rootfs(target: &Path) -> Result<(), MountError> {
+    let thread_target = target.to_owned();
+    let job = move || Ok(unmount_all(&thread_target));
+    let thread_error = |source| MountError::Thread { target: target.to_owned(), source };
+    helper_thread::run("unmount", job).await.map_err(thread_error)?
+}
+
+fn mount_all(target: &Path, mounts: &[RootfsMount]) -> Result<(), MountError> {
+    for one in mounts {
+        if let Err(error) = mount_one(target, one) {
+            if let Err(unmount_error) = unmount_all(target) {
+                warn!(%unmount_error, "a rootfs that failed to be mounted stays half mounted");
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn mount_one(target: &Path, one: &RootfsMount) -> Result<(), MountError> {
+    let invalid = |reason| MountError::Invalid { kind: one.kind.clone(), target: target.to_owned(), reason };
+    let failed = |source: io::Error| MountError::Mount {
+        kind: one.kind.clone(),
+        source_name: one.source.clone(),
+        target: target.to_owned(),
+        source,
+    };
+    let options = MountOptions::parse(&one.kind, &one.options).map_err(invalid)?;
+    std::fs::create_dir_all(target).map_err(failed)?;
+    apply(target, one, options).map_err(failed)
+}
+
+fn apply(target: &Path, one: &RootfsMount, options: MountOptions) -> io::Result<()> {
+    let bind = options.flags.contains(MsFlags::MS_BIND);
+    let (data, directory) = options.data_that_fits()?;
+    if let Some(directory) = directory {
+        // A thread of its own working directory, which ends with this mount. Nobody else is moved.
+        unshare(CloneFlags::CLONE_FS)?;
+        std::env::set_current_dir(directory)?;
+    }
+    let kind = (!bind).then_some(one.kind.as_str());
+    // A bind mount ignores every flag but MS_REC; the others take a remount.
+    let first = if bind { options.flags & (MsFlags::MS_BIND | MsFlags::MS_REC) } else { options.flags };
+    mount(Some(one.source.as_str()), target, kind, first, data.as_deref())?;
+    let rest = options.flags - (MsFlags::MS_BIND | MsFlags::MS_REC);
+    if bind && !rest.is_empty() {
+        let flags = rest | MsFlags::MS_BIND | MsFlags::MS_REMOUNT;
+        mount(None::<&str>, target, None::<&str>, flags, None::<&str>)?;
+    }
+    if let Some(Propagation(flags)) = options.propagation {
+        mount(None::<&str>, target, None::<&str>, flags, None::<&str>)?;
+    }
+    Ok(())
+}
+
+fn unmount_all(target: &Path) -> Result<(), MountError> {
+    let failed = |target: PathBuf| move |source| MountError::Unmount { target, source };
+    // What is mounted below first, deepest first.
+    for below in mounts_below(target).map_err(failed(target.to_owned()))? {
+        unmount_layers(&below).map_err(failed(below.clone()))?;
+    }
+    unmount_layers(target).map_err(failed(target.to_owned()))
+}
+
+/// Removes all mounts stacked on exactly `target`.
+fn unmount_layers(target: &Path) -> io::Result<()> {
+    for _ in 0..UNMOUNT_LAYERS {
+        match unmount_once(target) {
+            Ok(()) => {}
+            // EINVAL: not a mount point (any more). ENOENT: the directory is gone, as after `delete`.
+            Err(nix::Error::EINVAL | nix::Error::ENOENT) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::other("too many mounts on top of each other"))
+}
+
+fn unmount_once(target: &Path) -> nix::Result<()> {
+    for _ in 0..UNMOUNT_ATTEMPTS {
+        match umount2(target, MntFlags::UMOUNT_NOFOLLOW) {
+            Err(nix::Error::EBUSY) => std::thread::yield_now(),
+            result => return result,
+        }
+    }
+    umount2(target, MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH)
+}
+
+/// Mount points strictly below `target`, deepest first.
+fn mounts_below(target: &Path) -> io::Result<Vec<PathBuf>> {
+    // The table has resolved paths.
+    let target = match target.canonicalize() {
+        Ok(target) => target,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let mut points: Vec<PathBuf> = table
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
+        .map(options::unescape)
+        .filter(|point| point.starts_with(&target) && *point != target)
+        .collect();
+    points.sort();
+    points.dedup();
+    points.reverse();
+    Ok(points)
+}

@@ -1,0 +1,231 @@
+//! Mount options in the words of `/etc/fstab`, as flags and data of `mount(2)`.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use nix::mount::MsFlags;
+
+/// `mount(2)` copies one page of data and cuts the rest off; the smallest page there is.
+const DATA_LIMIT: usize = 4096 - 1;
+
+/// A change of propagation, which is a call of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Propagation(pub(super) MsFlags);
+
+/// Parsed options of one mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MountOptions {
+    pub(super) flags: MsFlags,
+    pub(super) propagation: Option<Propagation>,
+    /// Options only the file system understands.
+    data: Vec<String>,
+}
+
+impl MountOptions {
+    /// Fails with a reason when an option cannot be given to the kernel.
+    pub(super) fn parse(kind: &str, options: &[String]) -> Result<Self, String> {
+        let mut parsed = Self { flags: MsFlags::empty(), propagation: None, data: Vec::new() };
+        if kind == "bind" || kind == "rbind" {
+            parsed.flags |= MsFlags::MS_BIND;
+        }
+        if kind == "rbind" {
+            parsed.flags |= MsFlags::MS_REC;
+        }
+        for option in options {
+            parsed.add(option)?;
+        }
+        if parsed.flags.contains(MsFlags::MS_BIND) && !parsed.data.is_empty() {
+            return Err(format!("a bind mount has no option {:?}", parsed.data.join(",")));
+        }
+        Ok(parsed)
+    }
+
+    fn add(&mut self, option: &str) -> Result<(), String> {
+        let set = |flags: &mut MsFlags, flag| flags.insert(flag);
+        let clear = |flags: &mut MsFlags, flag| flags.remove(flag);
+        let (change, flag): (fn(&mut MsFlags, MsFlags), MsFlags) = match option {
+            "defaults" => return Ok(()),
+            "ro" => (set, MsFlags::MS_RDONLY),
+            "rw" => (clear, MsFlags::MS_RDONLY),
+            "bind" => (set, MsFlags::MS_BIND),
+            "rbind" => (set, MsFlags::MS_BIND | MsFlags::MS_REC),
+            "nosuid" => (set, MsFlags::MS_NOSUID),
+            "suid" => (clear, MsFlags::MS_NOSUID),
+            "nodev" => (set, MsFlags::MS_NODEV),
+            "dev" => (clear, MsFlags::MS_NODEV),
+            "noexec" => (set, MsFlags::MS_NOEXEC),
+            "exec" => (clear, MsFlags::MS_NOEXEC),
+            "sync" => (set, MsFlags::MS_SYNCHRONOUS),
+            "async" => (clear, MsFlags::MS_SYNCHRONOUS),
+            "dirsync" => (set, MsFlags::MS_DIRSYNC),
+            "remount" => (set, MsFlags::MS_REMOUNT),
+            "mand" => (set, MsFlags::MS_MANDLOCK),
+            "nomand" => (clear, MsFlags::MS_MANDLOCK),
+            "noatime" => (set, MsFlags::MS_NOATIME),
+            "atime" => (clear, MsFlags::MS_NOATIME),
+            "nodiratime" => (set, MsFlags::MS_NODIRATIME),
+            "diratime" => (clear, MsFlags::MS_NODIRATIME),
+            "relatime" => (set, MsFlags::MS_RELATIME),
+            "norelatime" => (clear, MsFlags::MS_RELATIME),
+            "strictatime" => (set, MsFlags::MS_STRICTATIME),
+            "nostrictatime" => (clear, MsFlags::MS_STRICTATIME),
+            "private" => return self.propagate(MsFlags::MS_PRIVATE),
+            "rprivate" => return self.propagate(MsFlags::MS_PRIVATE | MsFlags::MS_REC),
+            "shared" => return self.propagate(MsFlags::MS_SHARED),
+            "rshared" => return self.propagate(MsFlags::MS_SHARED | MsFlags::MS_REC),
+            "slave" => return self.propagate(MsFlags::MS_SLAVE),
+            "rslave" => return self.propagate(MsFlags::MS_SLAVE | MsFlags::MS_REC),
+            "unbindable" => return self.propagate(MsFlags::MS_UNBINDABLE),
+            "runbindable" => return self.propagate(MsFlags::MS_UNBINDABLE | MsFlags::MS_REC),
+            // A loop device would have to outlive this call and be found again: containerd 2.2's mount
+            // manager makes them itself.
+            "loop" => {
+                return Err("the option \"loop\" is not supported: mount the image on the host".to_owned());
+            }
+            // containerd's mounts with X- options are handled by its mount manager, never by a shim.
+            _ if option.starts_with("X-containerd.") => {
+                return Err(format!("the option {option:?} needs containerd's mount manager"));
+            }
+            // Mapped ids need the newer mount calls; only containerd's own snapshotters ask for them here.
+            _ if option.starts_with("uidmap=") || option.starts_with("gidmap=") => {
+                return Err(format!("the option {option:?} (id-mapped mounts) is not supported yet"));
+            }
+            _ if option.contains('\0') => return Err(format!("the option {option:?} contains a zero byte")),
+            _ => {
+                self.data.push(option.to_owned());
+                return Ok(());
+            }
+        };
+        change(&mut self.flags, flag);
+        Ok(())
+    }
+
+    fn propagate(&mut self, flags: MsFlags) -> Result<(), String> {
+        self.propagation = Some(Propagation(flags));
+        Ok(())
+    }
+
+    /// The data for `mount(2)`, and the directory to be in when calling it.
+    ///
+    /// Images with many layers have overlay options longer than a page. Naming the lower directories
+    /// relative to what they share makes them fit, as containerd does it for its own mounts.
+    pub(super) fn data_that_fits(&self) -> io::Result<(Option<String>, Option<PathBuf>)> {
+        if self.data.is_empty() {
+            return Ok((None, None));
+        }
+        let data = self.data.join(",");
+        if data.len() <= DATA_LIMIT {
+            return Ok((Some(data), None));
+        }
+        let too_long = |length: usize| {
+            let reason = format!("the options have {length} bytes, the kernel takes {DATA_LIMIT}");
+            io::Error::new(io::ErrorKind::InvalidInput, reason)
+        };
+        let length = data.len();
+        let Some((data, directory)) = self.with_relative_lower_directories() else {
+            return Err(too_long(length));
+        };
+        if data.len() > DATA_LIMIT {
+            return Err(too_long(data.len()));
+        }
+        Ok((Some(data), Some(directory)))
+    }
+
+    fn with_relative_lower_directories(&self) -> Option<(String, PathBuf)> {
+        let lower = self.data.iter().find_map(|option| option.strip_prefix("lowerdir="))?;
+        let directories: Vec<&Path> = lower.split(':').map(Path::new).collect();
+        let shared = shared_parent(&directories)?;
+        let relative: Option<Vec<&str>> =
+            directories.iter().map(|directory| directory.strip_prefix(&shared).ok()?.to_str()).collect();
+        let relative = relative?;
+        let lower = format!("lowerdir={}", relative.join(":"));
+        let options: Vec<&str> = self
+            .data
+            .iter()
+            .map(|option| if option.starts_with("lowerdir=") { lower.as_str() } else { option.as_str() })
+            .collect();
+        Some((options.join(","), shared))
+    }
+}
+
+/// The deepest directory above all of `directories`, if it is more than `/`.
+fn shared_parent(directories: &[&Path]) -> Option<PathBuf> {
+    let mut shared = directories.first()?.parent()?;
+    while !directories.iter().all(|directory| *directory != shared && directory.starts_with(shared)) {
+        shared = shared.parent()?;
+    }
+    (shared.is_absolute() && shared != Path::new("/")).then(|| shared.to_owned())
+}
+
+/// A path of `/proc/self/mountinfo`, where blanks and backslashes are octal escapes.
+pub(super) fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        let code = tail
+            .first_chunk::<3>()
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        (bytes, rest) = match code {
+            Some(byte) => ([bytes, vec![byte]].concat(), &tail[3..]),
+            None => ([bytes, vec![*first]].concat(), tail),
+        };
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(options: &[&str]) -> Vec<String> {
+        options.iter().map(|option| (*option).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_later_option_wins_and_data_keeps_its_order() {
+        let options = ["ro", "nosuid", "rw", "index=off", "lowerdir=/a"];
+        let parsed = MountOptions::parse("overlay", &strings(&options)).unwrap();
+        assert_eq!(parsed.flags, MsFlags::MS_NOSUID);
+        assert_eq!(parsed.data_that_fits().unwrap(), (Some("index=off,lowerdir=/a".to_owned()), None));
+    }
+
+    #[test]
+    fn a_bind_mount_takes_flags_but_no_data() {
+        let parsed = MountOptions::parse("bind", &strings(&["rbind", "ro", "rslave"])).unwrap();
+        assert_eq!(parsed.flags, MsFlags::MS_BIND | MsFlags::MS_REC | MsFlags::MS_RDONLY);
+        assert_eq!(parsed.propagation, Some(Propagation(MsFlags::MS_SLAVE | MsFlags::MS_REC)));
+        assert!(MountOptions::parse("bind", &strings(&["size=1"])).unwrap_err().contains("size=1"));
+        assert!(MountOptions::parse("ext4", &strings(&["loop"])).unwrap_err().contains("loop"));
+        assert!(MountOptions::parse("overlay", &strings(&["uidmap=0:1:2"])).unwrap_err().contains("uidmap"));
+    }
+
+    #[test]
+    fn long_lower_directories_become_relative_to_what_they_share() {
+        let layer = |number: u32| format!("/var/lib/snapshots/{number}/{}", "x".repeat(40));
+        let layers: Vec<String> = (0..70).map(layer).collect();
+        let options = [format!("lowerdir={}", layers.join(":")), "upperdir=/u".into(), "workdir=/w".into()];
+        let parsed = MountOptions::parse("overlay", &options).unwrap();
+        let (data, directory) = parsed.data_that_fits().unwrap();
+        assert_eq!(directory.as_deref(), Some(Path::new("/var/lib/snapshots")));
+        assert!(data.unwrap().starts_with("lowerdir=0/xxx"));
+    }
+
+    #[test]
+    fn options_that_cannot_be_made_to_fit_are_an_error_not_cut_off() {
+        let parsed = MountOptions::parse("ext4", &["x".repeat(DATA_LIMIT + 1)]).unwrap();
+        assert!(
+            parsed.data_that_fits().unwrap_err().to_string().contains("4096 bytes, the kernel takes 4095")
+        );
+    }
+
+    #[test]
+    fn mountinfo_paths_are_unescaped() {
+        assert_eq!(unescape(br"/a\040b\134c"), Path::new(r"/a b\c"));
+        assert_eq!(unescape(br"/a\04"), Path::new(r"/a\04"));
+    }
+}

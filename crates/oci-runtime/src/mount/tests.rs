@@ -1,0 +1,120 @@
+//! Real mounts in a mount namespace of the test's own. Needs root.
+
+use std::fs;
+
+use super::*;
+use crate::test_support::run;
+
+/// A directory with the layers `a` and `b`, in a private mount namespace: a failed test leaves no mount.
+struct Layers(tempfile::TempDir);
+
+impl Layers {
+    fn new() -> Self {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None::<&str>).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        // overlayfs refuses some file systems as its upper layer.
+        mount(Some("tmpfs"), directory.path(), Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+        for layer in ["a", "b"] {
+            fs::create_dir(directory.path().join(layer)).unwrap();
+            fs::write(directory.path().join(layer).join(layer), layer).unwrap();
+        }
+        Self(directory)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Layers {
+    fn drop(&mut self) {
+        // A mount point cannot be removed.
+        let _ = umount2(self.path(), MntFlags::MNT_DETACH);
+    }
+}
+
+fn one(kind: &str, source: &Path, options: &[&str]) -> RootfsMount {
+    let options = options.iter().map(|option| (*option).to_owned()).collect();
+    RootfsMount { kind: kind.into(), source: source.to_str().unwrap().into(), options }
+}
+
+#[test]
+fn a_bind_mount_can_be_read_only_and_unmounting_twice_is_fine() {
+    let directory = Layers::new();
+    run(async {
+        let (source, target) = (directory.path().join("a"), directory.path().join("rootfs"));
+        mount_rootfs(&target, &[one("bind", &source, &["rbind", "ro"])]).await.unwrap();
+        assert_eq!(fs::read_to_string(target.join("a")).unwrap(), "a");
+        let error = fs::write(target.join("new"), "").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+        unmount_rootfs(&target).await.unwrap();
+        unmount_rootfs(&target).await.unwrap();
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+        fs::write(source.join("new"), "").unwrap();
+        fs::remove_dir(&target).unwrap();
+        unmount_rootfs(&target).await.unwrap();
+    });
+}
+
+#[test]
+fn an_overlay_with_more_options_than_a_page_is_mounted() {
+    let directory = Layers::new();
+    run(async {
+        let base = directory.path();
+        let names: Vec<String> =
+            (0..60).map(|number| format!("layer-{number:02}-{}", "x".repeat(48))).collect();
+        for name in &names {
+            fs::create_dir(base.join(name)).unwrap();
+            fs::write(base.join(name).join(&name[..8]), "").unwrap();
+        }
+        let lower: Vec<String> = names.iter().map(|name| base.join(name).display().to_string()).collect();
+        let lower = format!("lowerdir={}", lower.join(":"));
+        assert!(lower.len() > 4096);
+        let (upper, work) = (base.join("upper"), base.join("work"));
+        fs::create_dir(&upper).unwrap();
+        fs::create_dir(&work).unwrap();
+        let options = [lower, format!("upperdir={}", upper.display()), format!("workdir={}", work.display())];
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let (target, before) = (base.join("rootfs"), std::env::current_dir().unwrap());
+        mount_rootfs(&target, &[one("overlay", Path::new("overlay"), &options)]).await.unwrap();
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 60);
+        fs::write(target.join("written"), "").unwrap();
+        assert!(upper.join("written").exists());
+        assert_eq!(std::env::current_dir().unwrap(), before);
+        unmount_rootfs(&target).await.unwrap();
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    });
+}
+
+#[test]
+fn a_failed_mount_takes_those_before_it_away() {
+    let directory = Layers::new();
+    run(async {
+        let target = directory.path().join("rootfs");
+        let missing = directory.path().join("missing");
+        let mounts =
+            [one("bind", &directory.path().join("a"), &["rbind"]), one("bind", &missing, &["rbind"])];
+        let error = mount_rootfs(&target, &mounts).await.unwrap_err();
+        assert!(error.to_string().contains("missing") && error.to_string().contains("rootfs"), "{error}");
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+        let error = mount_rootfs(&target, &[one("bind", &missing, &["size=1"])]).await.unwrap_err();
+        assert!(matches!(error, MountError::Invalid { .. }), "{error}");
+    });
+}
+
+#[test]
+fn stacked_nested_and_busy_mounts_are_all_unmounted() {
+    let directory = Layers::new();
+    run(async {
+        let (a, b) = (directory.path().join("a"), directory.path().join("b"));
+        let target = directory.path().join("root fs");
+        fs::create_dir(b.join("inner")).unwrap();
+        mount_rootfs(&target, &[one("bind", &a, &["rbind"]), one("bind", &b, &["rbind"])]).await.unwrap();
+        mount_rootfs(&target.join("inner"), &[one("bind", &a, &["rbind"])]).await.unwrap();
+        let busy = fs::File::open(target.join("inner/a")).unwrap();
+        unmount_rootfs(&target).await.unwrap();
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+        drop(busy);
+    });
+}

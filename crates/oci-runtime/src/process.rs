@@ -1,0 +1,220 @@
+//! A process as a value that cannot be mistaken for another one: pid and pidfd travel together.
+//!
+//! Owns signal delivery and the question "has the user program been exec'd" (rule U1). It never waits
+//! for a process: exits come from the [`Reaper`](crate::reaper::Reaper) alone.
+
+use std::{
+    fmt,
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
+    path::PathBuf,
+    time::Duration,
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    unistd::Pid,
+};
+use thiserror::Error;
+use tokio::time::Instant;
+
+/// First pause between two looks at `/proc/<pid>/exe`; an opened gate should cost a few milliseconds.
+const EXEC_POLL_FIRST: Duration = Duration::from_millis(1);
+/// Longest pause between two looks, for runtimes whose start hooks take long.
+const EXEC_POLL_LONGEST: Duration = Duration::from_millis(20);
+
+/// A signal number that can be sent to a process: 1 to 64, real-time signals included.
+///
+/// containerd's Kill request carries the number, so an enum of the named signals would not do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SignalNumber(u8);
+
+/// A number that is not a Linux signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{0} is not a signal number (1 to 64)")]
+pub struct InvalidSignalNumber(pub u32);
+
+impl SignalNumber {
+    /// SIGKILL.
+    pub const KILL: Self = Self(libc::SIGKILL as u8);
+    /// SIGTERM.
+    pub const TERM: Self = Self(libc::SIGTERM as u8);
+
+    /// Accepts 1 to 64, the numbers Linux knows.
+    pub fn new(number: u32) -> Result<Self, InvalidSignalNumber> {
+        u8::try_from(number)
+            .ok()
+            .filter(|number| (1..=64).contains(number))
+            .map(Self)
+            .ok_or(InvalidSignalNumber(number))
+    }
+
+    /// The number as the kernel takes it.
+    pub fn as_raw(self) -> libc::c_int {
+        libc::c_int::from(self.0)
+    }
+}
+
+impl TryFrom<u32> for SignalNumber {
+    type Error = InvalidSignalNumber;
+
+    fn try_from(number: u32) -> Result<Self, Self::Error> {
+        Self::new(number)
+    }
+}
+
+impl fmt::Display for SignalNumber {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// What became of a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalDelivery {
+    /// The kernel accepted the signal for the process (which may be a zombie the reaper has not seen yet).
+    Delivered,
+    /// The process had exited and was reaped: nothing received the signal.
+    AlreadyGone,
+}
+
+/// Which file a process is executing, comparable across an `execve`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExecutableIdentity {
+    device: u64,
+    inode: u64,
+}
+
+/// The end of a wait for the user program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecOutcome {
+    /// The process now executes something other than the runtime's own init (rule U1).
+    Executed,
+    /// The process ended before the change was seen. It may or may not have run its program: its exit tells.
+    Exited,
+    /// The deadline passed and the process is still the runtime's init.
+    TimedOut,
+}
+
+/// A child (or adopted grandchild) with the pidfd that names it and no later process of the same pid.
+#[derive(Debug)]
+pub struct Process {
+    pid: Pid,
+    // None: it was reaped before anyone could open a pidfd. Its Exit is already on its way.
+    pidfd: Option<OwnedFd>,
+}
+
+impl Process {
+    /// Opens the pidfd of a process that exists, as a zombie at the least.
+    ///
+    /// Only the reaper calls this: it is the sole waiter, so between learning a pid and this call the pid
+    /// cannot be reused.
+    pub(crate) fn open(pid: Pid) -> io::Result<Self> {
+        // SAFETY: pidfd_open takes a pid and flags and touches no memory of ours.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just returned this descriptor (CLOEXEC by definition) to us alone.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(descriptor as libc::c_int) };
+        Ok(Self { pid, pidfd: Some(pidfd) })
+    }
+
+    /// A process whose exit was recorded before a pidfd could be opened.
+    pub(crate) fn already_exited(pid: Pid) -> Self {
+        Self { pid, pidfd: None }
+    }
+
+    /// The process id in the shim's pid namespace. For reports and `/proc` only: signals take [`Self::signal`].
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// The pidfd, or `None` when the process had been reaped before it was adopted.
+    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        self.pidfd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether the process has not exited yet; a zombie counts as exited.
+    pub fn is_running(&self) -> bool {
+        let Some(pidfd) = &self.pidfd else { return false };
+        // A pidfd becomes readable when its process exits.
+        let mut descriptors = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(0))
+    }
+
+    /// Sends a signal through the pidfd: never to a later process that got the same pid.
+    ///
+    /// Fails with the kernel's error, in practice only EPERM.
+    pub fn signal(&self, signal: SignalNumber) -> io::Result<SignalDelivery> {
+        let Some(pidfd) = &self.pidfd else { return Ok(SignalDelivery::AlreadyGone) };
+        // SAFETY: the descriptor is open for the call; a null siginfo asks for kill(2)'s behaviour.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                pidfd.as_raw_fd(),
+                signal.as_raw(),
+                std::ptr::null::<libc::siginfo_t>(),
+                0,
+            )
+        };
+        if result == 0 {
+            return Ok(SignalDelivery::Delivered);
+        }
+        match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ESRCH) => Ok(SignalDelivery::AlreadyGone),
+            error => Err(error),
+        }
+    }
+
+    /// Which file the process executes now.
+    ///
+    /// Fails with `NotFound` when it has exited. runc runs its init from a memfd or a sealed clone of
+    /// itself (CVE-2019-5736), so only a comparison with an earlier identity of the same process means
+    /// anything, never one with the runtime's binary.
+    pub fn executable(&self) -> io::Result<ExecutableIdentity> {
+        // Following the magic link works for memfds and for files of another mount namespace.
+        let metadata = std::fs::metadata(self.proc_path("exe"))?;
+        if !self.is_running() {
+            // The pid may have been reused between the exit and the look.
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        Ok(ExecutableIdentity { device: metadata.dev(), inode: metadata.ino() })
+    }
+
+    /// Waits until the process executes something other than `runtime_init` (rule U1).
+    ///
+    /// `runtime_init` is the identity recorded right after `create`. There is no kernel event for an
+    /// exec of another process without ptrace or the proc connector, so this polls. Cancel-safe.
+    pub async fn wait_for_exec(&self, runtime_init: ExecutableIdentity, deadline: Instant) -> ExecOutcome {
+        let mut pause = EXEC_POLL_FIRST;
+        loop {
+            match self.executable() {
+                Ok(now) if now != runtime_init => return ExecOutcome::Executed,
+                Ok(_) => {}
+                Err(_) if !self.is_running() => return ExecOutcome::Exited,
+                // During execve the link is briefly unreadable: look again.
+                Err(_) => {}
+            }
+            if Instant::now() >= deadline {
+                return ExecOutcome::TimedOut;
+            }
+            tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
+            pause = (pause * 2).min(EXEC_POLL_LONGEST);
+        }
+    }
+
+    /// Opens a namespace of the process, such as `net` or `mnt`, checked to be that of this very process.
+    pub fn open_namespace(&self, name: &str) -> io::Result<File> {
+        let namespace = File::open(self.proc_path("ns").join(name))?;
+        if self.is_running() { Ok(namespace) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }
+    }
+
+    fn proc_path(&self, entry: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{entry}", self.pid))
+    }
+}

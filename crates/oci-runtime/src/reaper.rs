@@ -1,0 +1,295 @@
+//! The one place where processes are spawned and the one place where they are waited for.
+//!
+//! Owns the table from pid to whoever wants its exit. Every exit is recorded before the pid is freed
+//! (peek with WNOWAIT, record, then reap), so an exit is never lost, never delivered twice and never
+//! attributed to a later process of the same pid. Nothing else in the program may call a wait function.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    future::Future,
+    io,
+    os::unix::process::CommandExt,
+    pin::Pin,
+    process::Command,
+    rc::Rc,
+    task::{Context, Poll},
+    time::SystemTime,
+};
+
+use nix::{
+    sys::signal::{SigSet, SigmaskHow, Signal},
+    unistd::Pid,
+};
+use tokio::{
+    signal::unix::{Signal as SignalStream, SignalKind, signal},
+    sync::oneshot,
+};
+use tracing::{debug, error};
+
+use crate::process::Process;
+
+#[cfg(test)]
+mod tests;
+
+/// How and when a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    /// The exit status as containerd reports it: the process's own code, or 128 + the signal.
+    pub code: u8,
+    /// The signal that ended it, if one did.
+    pub signal: Option<u8>,
+    /// Wall clock time at which the shim saw the exit.
+    pub at: SystemTime,
+}
+
+/// The exit of one process, as a future. It resolves once; dropping it forgets the exit.
+#[derive(Debug)]
+pub struct ExitWatch(oneshot::Receiver<Exit>);
+
+impl Future for ExitWatch {
+    type Output = Exit;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Exit> {
+        match Pin::new(&mut self.0).poll(context) {
+            Poll::Ready(Ok(exit)) => Poll::Ready(exit),
+            // The reaper's task is gone, which happens only when the whole runtime is being dropped.
+            Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// A process we spawned ourselves.
+#[derive(Debug)]
+pub struct Child {
+    /// The process.
+    pub process: Process,
+    /// Its exit.
+    pub exit: ExitWatch,
+}
+
+/// Handle of the reaper; clones share one table.
+#[derive(Debug, Clone)]
+pub struct Reaper {
+    table: Rc<RefCell<Table>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    watched: BTreeMap<Pid, oneshot::Sender<Exit>>,
+    parked: BTreeMap<Pid, Exit>,
+    tickets: usize,
+}
+
+/// While one of these lives, exits of processes nobody watches are kept for [`Reaper::adopt`].
+///
+/// Take it before running a command that leaves a process behind (`create`, `exec --detach`): the
+/// container may exit before its pid is known (containerd issue 7111).
+#[derive(Debug)]
+pub struct Ticket {
+    table: Rc<RefCell<Table>>,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut table = self.table.borrow_mut();
+        table.tickets -= 1;
+        if table.tickets == 0 {
+            table.parked.clear();
+        }
+    }
+}
+
+impl Reaper {
+    /// Makes this process the subreaper of its descendants and starts reaping on the current `LocalSet`.
+    ///
+    /// Call once per program, inside a `LocalSet` of a current-thread runtime with IO enabled.
+    pub fn start() -> io::Result<Self> {
+        // `runtime create` exits and leaves the container's init to its nearest subreaper (CONTRACT 8).
+        nix::sys::prctl::set_child_subreaper(true)?;
+        // Register before the first look, so that no exit falls between the two.
+        let signals = signal(SignalKind::child())?;
+        let reaper = Self { table: Rc::default() };
+        tokio::task::spawn_local(reaper.clone().run(signals));
+        Ok(reaper)
+    }
+
+    /// Starts `command` and registers it. There is no await between the two, so no exit can be missed.
+    ///
+    /// The child gets default signal dispositions and an empty signal mask whatever the shim ignores or
+    /// blocks, and dies with the shim. Its own children (containers) do not: the kernel clears the
+    /// parent-death signal on fork.
+    pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        let shim = nix::unistd::getpid();
+        // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
+        unsafe { command.pre_exec(move || prepare_child(shim)) };
+        #[expect(clippy::disallowed_methods, reason = "the reaper is the owner of every child")]
+        let child = command.spawn()?;
+        let pid = Pid::from_raw(child.id() as libc::pid_t);
+        // invariant for the pid: we have not awaited since the fork, so nobody has reaped it.
+        let process = match Process::open(pid) {
+            Ok(process) => process,
+            Err(error) => {
+                let mut child = child;
+                // Without a pidfd it cannot be controlled; the reap loop drops the exit.
+                let _ = child.kill();
+                return Err(error);
+            }
+        };
+        Ok(Child { process, exit: self.register(pid) })
+    }
+
+    /// Keeps exits of unknown processes until the ticket is dropped.
+    pub fn ticket(&self) -> Ticket {
+        self.table.borrow_mut().tickets += 1;
+        Ticket { table: self.table.clone() }
+    }
+
+    /// Takes charge of a descendant whose pid a runtime reported, even if it has exited since `ticket` was taken.
+    ///
+    /// Fails with `NotFound` when there is no such process and no recorded exit, and with `InvalidInput`
+    /// when the pid belongs to a process that is not our child or that is watched already.
+    pub fn adopt(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
+        debug_assert!(Rc::ptr_eq(&ticket.table, &self.table), "a ticket of another reaper");
+        if self.table.borrow().watched.contains_key(&pid) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("process {pid} already belongs to another container or exec"),
+            ));
+        }
+        match Process::open(pid) {
+            Ok(process) => {
+                if !is_our_child(pid) {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidInput,
+                        format!("process {pid} is not a child of the shim"),
+                    ));
+                }
+                // A parked exit under a pid that exists again belongs to an orphan, not to this process.
+                self.table.borrow_mut().parked.remove(&pid);
+                Ok((process, self.register(pid)))
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                let parked = self.table.borrow_mut().parked.remove(&pid);
+                let exit = parked.ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::NotFound, format!("there is no process {pid}"))
+                })?;
+                let (sender, receiver) = oneshot::channel();
+                let _ = sender.send(exit);
+                Ok((Process::already_exited(pid), ExitWatch(receiver)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn register(&self, pid: Pid) -> ExitWatch {
+        let (sender, receiver) = oneshot::channel();
+        self.table.borrow_mut().watched.insert(pid, sender);
+        ExitWatch(receiver)
+    }
+
+    async fn run(self, mut signals: SignalStream) {
+        loop {
+            self.reap_all();
+            // SIGCHLDs coalesce: one wake-up may stand for many exits, and reap_all takes them all.
+            if signals.recv().await.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn reap_all(&self) {
+        loop {
+            match peek() {
+                Ok(Some((pid, exit))) => {
+                    self.record(pid, exit);
+                    if let Err(error) = release(pid) {
+                        // Looping on would spin: the same zombie comes first again.
+                        error!(%pid, %error, "cannot reap an exited process");
+                        return;
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    error!(%error, "waitid failed; exits are seen at the next SIGCHLD");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn record(&self, pid: Pid, exit: Exit) {
+        let mut table = self.table.borrow_mut();
+        match table.watched.remove(&pid) {
+            // The watcher may have lost interest: that is its right.
+            Some(watcher) => drop(watcher.send(exit)),
+            None if table.tickets > 0 => drop(table.parked.insert(pid, exit)),
+            None => debug!(%pid, code = exit.code, "reaped an orphan"),
+        }
+    }
+}
+
+/// Finds an exited child and leaves it a zombie, so that its pid stays taken until the exit is recorded.
+fn peek() -> io::Result<Option<(Pid, Exit)>> {
+    // nix's waitid fails on real-time signals, which have no name in its Signal enum: hence libc.
+    // SAFETY: siginfo_t is plain data for which all zeroes is a valid value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is a valid siginfo_t for the kernel to fill.
+    if unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) } < 0 {
+        return match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+            error => Err(error),
+        };
+    }
+    // SAFETY: waitid succeeded, so the child fields are set, or all zero when no child has exited.
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    if pid == 0 {
+        return Ok(None);
+    }
+    #[expect(clippy::disallowed_methods, reason = "the reaper is where an exit gets its time")]
+    let at = SystemTime::now();
+    // waitid gives the bare signal number or exit code (0 to 255): never more than 8 bits.
+    let status = status as u8;
+    let exit = match info.si_code {
+        libc::CLD_KILLED | libc::CLD_DUMPED => Exit { code: 128 + status, signal: Some(status), at },
+        _ => Exit { code: status, signal: None, at },
+    };
+    Ok(Some((Pid::from_raw(pid), exit)))
+}
+
+fn release(pid: Pid) -> io::Result<()> {
+    // SAFETY: as in peek().
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG;
+    // SAFETY: `info` is a valid siginfo_t for the kernel to fill.
+    if unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &mut info, flags) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn is_our_child(pid: Pid) -> bool {
+    // SAFETY: as in peek().
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is a valid siginfo_t for the kernel to fill; WNOWAIT leaves the child as it is.
+    unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &mut info, flags) == 0 }
+}
+
+/// Runs in the child between fork and exec.
+fn prepare_child(shim: Pid) -> io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if nix::unistd::getppid() != shim {
+        // The shim died between fork and prctl: no signal will come any more.
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    for signal in 1..=libc::SIGRTMAX() {
+        // The shim ignores SIGPIPE, and an ignored signal stays ignored across exec. Fails for SIGKILL and
+        // SIGSTOP, which cannot be ignored, and for the two signals libc keeps to itself.
+        // SAFETY: restoring the default action installs no handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+    Ok(())
+}

@@ -1,0 +1,410 @@
+//! Drives an OCI runtime (runc, crun) through its command line.
+//!
+//! Owns the arguments, the time limit of each call and the translation of a failed call into a message
+//! for people. Keeps no state of a container: that is the runtime's, and `pod-lifecycle`'s.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+    rc::Rc,
+};
+
+use serde::Deserialize;
+use tracing::warn;
+
+use crate::{
+    bundle::{self, Bundle, BundleError},
+    process::{ExecutableIdentity, Process, SignalNumber},
+    reaper::{Child, Exit, ExitWatch, Reaper},
+    stdio::ChildStdio,
+};
+
+mod command;
+mod error;
+#[cfg(test)]
+mod tests;
+
+use command::{Arguments, Captured, LogPosition, Streams, TemporaryFile};
+pub use error::{Operation, RuntimeError};
+
+/// Who manages the container's cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CgroupDriver {
+    /// The runtime writes the cgroup files itself.
+    #[default]
+    Cgroupfs,
+    /// The runtime asks systemd.
+    Systemd,
+}
+
+/// How the container's root becomes `/` (option NoPivotRoot).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RootSwitch {
+    /// `pivot_root(2)`.
+    #[default]
+    PivotRoot,
+    /// `MS_MOVE` and chroot, for a root on a ramdisk.
+    NoPivotRoot,
+}
+
+/// Whether the container gets a session keyring of its own (option NoNewKeyring).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SessionKeyring {
+    /// A new one.
+    #[default]
+    New,
+    /// The shim's.
+    Inherited,
+}
+
+/// What `delete` may do to a container that still runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteMode {
+    /// Fail.
+    Stopped,
+    /// Kill it first; deleting a container that does not exist succeeds.
+    Force,
+}
+
+/// Settings of a `create` beside the bundle.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CreateOptions<'a> {
+    /// The socket that receives the pty master, for a process with a terminal.
+    pub console_socket: Option<&'a Path>,
+    /// How the root is switched.
+    pub root_switch: RootSwitch,
+    /// Which session keyring is used.
+    pub session_keyring: SessionKeyring,
+}
+
+/// A process the runtime made for us and the reaper adopted.
+#[derive(Debug)]
+pub struct Launched {
+    /// The process.
+    pub process: Process,
+    /// Its exit, even if it has ended already.
+    pub exit: ExitWatch,
+    /// What it executes before its own program (rule U1); `None` when it has ended already. Of use after
+    /// `create` only: an exec does not wait, and may be its own program by now.
+    pub runtime_init: Option<ExecutableIdentity>,
+}
+
+/// Status of a container as its runtime sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RuntimeStatus {
+    /// `create` is at work.
+    Creating,
+    /// Created, not started.
+    Created,
+    /// The user program runs.
+    Running,
+    /// Frozen.
+    Paused,
+    /// Its init has ended.
+    Stopped,
+}
+
+/// Answer of the runtime's `state`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct RuntimeState {
+    /// Status.
+    pub status: RuntimeStatus,
+    /// Pid of init; 0 when stopped.
+    #[serde(default)]
+    pub pid: i32,
+}
+
+/// An OCI runtime binary with its settings.
+#[derive(Debug)]
+pub struct Runtime {
+    reaper: Reaper,
+    binary: PathBuf,
+    root: PathBuf,
+    cgroup_driver: CgroupDriver,
+}
+
+impl Runtime {
+    /// A runtime called as `binary`, found in PATH unless it has a slash, that keeps its state in `root`.
+    ///
+    /// `root` includes containerd's namespace: `/run/containerd/runc/<namespace>` (CONTRACT 8).
+    pub fn new(
+        reaper: Reaper,
+        binary: impl Into<PathBuf>,
+        root: impl Into<PathBuf>,
+        cgroup_driver: CgroupDriver,
+    ) -> Self {
+        Self { reaper, binary: binary.into(), root: root.into(), cgroup_driver }
+    }
+
+    /// The binary.
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    /// A handle for one container of this runtime, which need not exist yet.
+    pub fn container(self: &Rc<Self>, id: impl Into<String>, bundle: Bundle) -> Container {
+        Container { runtime: self.clone(), id: id.into().into(), bundle: Rc::new(bundle) }
+    }
+}
+
+/// One container of a [`Runtime`]. Clones are cheap and name the same container.
+///
+/// None of the calls is cancel-safe in the sense of being undone: a dropped future leaves the runtime at
+/// work (it ends by itself, and its time limit no longer applies). Run them with `spawn_local`.
+#[derive(Debug, Clone)]
+pub struct Container {
+    runtime: Rc<Runtime>,
+    id: Rc<str>,
+    bundle: Rc<Bundle>,
+}
+
+impl Container {
+    /// The container id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The bundle.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// The reaper that knows this container's processes.
+    pub fn reaper(&self) -> &Reaper {
+        &self.runtime.reaper
+    }
+
+    /// `create`: leaves the runtime's init waiting for [`Self::start`] with `stdio` as its streams.
+    ///
+    /// After a failure nothing of the container is left: what the runtime made half way is deleted.
+    pub async fn create(
+        &self,
+        stdio: ChildStdio,
+        options: CreateOptions<'_>,
+    ) -> Result<Launched, RuntimeError> {
+        let pid_file = self.bundle.init_pid_path();
+        self.remove_stale(Operation::Create, &pid_file)?;
+        let mut arguments = Arguments::new("create");
+        arguments.option("--bundle", self.bundle.path());
+        arguments.option("--pid-file", &pid_file);
+        if let Some(socket) = options.console_socket {
+            arguments.option("--console-socket", socket);
+        }
+        if options.root_switch == RootSwitch::NoPivotRoot {
+            arguments.push("--no-pivot");
+        }
+        if options.session_keyring == SessionKeyring::Inherited {
+            arguments.push("--no-new-keyring");
+        }
+        arguments.push(&*self.id);
+        let launched = self.launch(Operation::Create, arguments, Streams::Container(stdio), &pid_file).await;
+        if let Err(error) = &launched
+            && error.may_have_left_a_container()
+            && let Err(delete_error) = self.delete(DeleteMode::Force).await
+        {
+            warn!(container = %self.id, %delete_error, "cannot remove a container that failed to be created");
+        }
+        launched
+    }
+
+    /// `start`: lets a created container run its program.
+    pub async fn start(&self) -> Result<(), RuntimeError> {
+        let mut arguments = Arguments::new("start");
+        arguments.push(&*self.id);
+        self.run(Operation::Start, arguments, None).await.map(drop)
+    }
+
+    /// `delete`: removes a stopped container, or kills and removes it.
+    pub async fn delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
+        let mut arguments = Arguments::new("delete");
+        if mode == DeleteMode::Force {
+            arguments.push("--force");
+        }
+        arguments.push(&*self.id);
+        match self.run(Operation::Delete, arguments, None).await {
+            // crun reports an unknown container even with --force; runc does not.
+            Err(error) if mode == DeleteMode::Force && error.is_not_found() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    /// `kill --all`: signals every process of the container, also in a shared pid namespace.
+    pub async fn kill_all(&self, signal: SignalNumber) -> Result<(), RuntimeError> {
+        let mut arguments = Arguments::new("kill");
+        arguments.push("--all");
+        arguments.push(&*self.id);
+        arguments.push(signal.to_string());
+        self.run(Operation::Kill, arguments, None).await.map(drop)
+    }
+
+    /// `exec --detach`: runs one more process in the container. `process` is an OCI process as JSON.
+    ///
+    /// Works in a created container too (XP-1). The returned process may have ended already.
+    pub async fn exec(
+        &self,
+        exec_id: &str,
+        process: &[u8],
+        stdio: ChildStdio,
+        console_socket: Option<&Path>,
+    ) -> Result<Launched, RuntimeError> {
+        let bundle_error =
+            |source| RuntimeError::Bundle { operation: Operation::Exec, id: self.id.to_string(), source };
+        let pid_file = self.bundle.exec_pid_path(exec_id).map_err(bundle_error)?;
+        let process_file = self.bundle.exec_process_path(exec_id).map_err(bundle_error)?;
+        self.remove_stale(Operation::Exec, &pid_file)?;
+        let process_file = TemporaryFile::create(process_file, process)
+            .map_err(|(path, source)| bundle_error(BundleError::Write { path, source }))?;
+        let mut arguments = Arguments::new("exec");
+        arguments.option("--process", &process_file.path);
+        arguments.push("--detach");
+        arguments.option("--pid-file", &pid_file);
+        if let Some(socket) = console_socket {
+            arguments.option("--console-socket", socket);
+        }
+        arguments.push(&*self.id);
+        let launched = self.launch(Operation::Exec, arguments, Streams::Container(stdio), &pid_file).await;
+        // Adopted: the file has done its work, and nobody else reads it. init.pid stays for `delete`.
+        let _ = fs::remove_file(&pid_file);
+        launched
+    }
+
+    /// `pause`: freezes every process of the container.
+    pub async fn pause(&self) -> Result<(), RuntimeError> {
+        let mut arguments = Arguments::new("pause");
+        arguments.push(&*self.id);
+        self.run(Operation::Pause, arguments, None).await.map(drop)
+    }
+
+    /// `resume`: thaws a paused container.
+    pub async fn resume(&self) -> Result<(), RuntimeError> {
+        let mut arguments = Arguments::new("resume");
+        arguments.push(&*self.id);
+        self.run(Operation::Resume, arguments, None).await.map(drop)
+    }
+
+    /// `update`: applies an OCI `LinuxResources` document given as JSON.
+    pub async fn update(&self, resources: &[u8]) -> Result<(), RuntimeError> {
+        let mut arguments = Arguments::new("update");
+        arguments.option("--resources", Path::new("-"));
+        arguments.push(&*self.id);
+        self.run(Operation::Update, arguments, Some(resources)).await.map(drop)
+    }
+
+    /// `state`: what the runtime believes.
+    pub async fn state(&self) -> Result<RuntimeState, RuntimeError> {
+        let mut arguments = Arguments::new("state");
+        arguments.push(&*self.id);
+        let output = self.run(Operation::State, arguments, None).await?;
+        serde_json::from_slice(&output).map_err(|error| RuntimeError::Output {
+            operation: Operation::State,
+            id: self.id.to_string(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// Runs a command that leaves a process behind, and adopts that process.
+    async fn launch(
+        &self,
+        operation: Operation,
+        arguments: Arguments,
+        streams: Streams,
+        pid_file: &Path,
+    ) -> Result<Launched, RuntimeError> {
+        // Before the spawn: the new process may end before its pid is read.
+        let ticket = self.runtime.reaper.ticket();
+        self.call(operation, arguments, streams).await?;
+        let id = || self.id.to_string();
+        let pid = bundle::read_pid(pid_file).map_err(|source| RuntimeError::Bundle {
+            operation,
+            id: id(),
+            source,
+        })?;
+        let (process, exit) = self
+            .runtime
+            .reaper
+            .adopt(&ticket, pid)
+            .map_err(|source| RuntimeError::Adopt { operation, id: id(), pid, source })?;
+        let runtime_init = process.executable().ok();
+        Ok(Launched { process, exit, runtime_init })
+    }
+
+    /// Runs a command whose output is ours and returns its stdout.
+    async fn run(
+        &self,
+        operation: Operation,
+        arguments: Arguments,
+        stdin: Option<&[u8]>,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        let captured = Captured::new(stdin).map_err(|source| RuntimeError::Spawn {
+            operation,
+            id: self.id.to_string(),
+            binary: self.runtime.binary.clone(),
+            source,
+        })?;
+        self.call(operation, arguments, Streams::Captured(captured)).await
+    }
+
+    async fn call(
+        &self,
+        operation: Operation,
+        arguments: Arguments,
+        streams: Streams,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        let id = || self.id.to_string();
+        let binary = &self.runtime.binary;
+        let spawn_error =
+            |source| RuntimeError::Spawn { operation, id: id(), binary: binary.clone(), source };
+        let log = LogPosition::remember(self.bundle.log_path());
+        let (child, mut captured) = {
+            let mut command = Command::new(binary);
+            command.arg("--root").arg(&self.runtime.root);
+            command.arg("--log").arg(&log.path).args(["--log-format", "json"]);
+            if self.runtime.cgroup_driver == CgroupDriver::Systemd {
+                command.arg("--systemd-cgroup");
+            }
+            command.args(&arguments.0);
+            let captured = streams.attach(&mut command).map_err(spawn_error)?;
+            // The command is dropped with this block: its copies of the container's streams must not
+            // outlive the spawn, or containerd would never see EOF.
+            (self.runtime.reaper.spawn(&mut command).map_err(spawn_error)?, captured)
+        };
+        let exit = self.wait(operation, child).await?;
+        if exit.code == 0 {
+            return Ok(captured.as_mut().map(Captured::stdout).unwrap_or_default());
+        }
+        let message = log
+            .last_error()
+            .or_else(|| captured.as_mut().and_then(Captured::last_error_line))
+            .unwrap_or_else(|| match exit.signal {
+                Some(signal) => format!("{} was killed by signal {signal}", binary.display()),
+                None => format!("{} ended with exit status {}", binary.display(), exit.code),
+            });
+        Err(RuntimeError::Failed { operation, id: id(), message })
+    }
+
+    async fn wait(&self, operation: Operation, child: Child) -> Result<Exit, RuntimeError> {
+        let Child { process, mut exit } = child;
+        let limit = operation.time_limit();
+        if let Ok(exit) = tokio::time::timeout(limit, &mut exit).await {
+            return Ok(exit);
+        }
+        if let Err(error) = process.signal(SignalNumber::KILL) {
+            warn!(container = %self.id, %operation, %error, "cannot kill a runtime that takes too long");
+        }
+        Err(RuntimeError::TimedOut { operation, id: self.id.to_string(), limit })
+    }
+
+    fn remove_stale(&self, operation: Operation, pid_file: &Path) -> Result<(), RuntimeError> {
+        // A pid of the incarnation before (rule R6) must never be taken for the new one's.
+        match fs::remove_file(pid_file) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(RuntimeError::Bundle {
+                operation,
+                id: self.id.to_string(),
+                source: BundleError::Write { path: pid_file.to_owned(), source },
+            }),
+            _ => Ok(()),
+        }
+    }
+}

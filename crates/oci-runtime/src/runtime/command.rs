@@ -1,0 +1,159 @@
+//! One call of the runtime: its arguments, where its streams go, and what it said.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio as ProcessStdio},
+};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use serde::Deserialize;
+
+use crate::stdio::ChildStdio;
+
+/// How much of the runtime's stdout or stderr is read.
+const OUTPUT_LIMIT: u64 = 64 * 1024;
+
+/// Arguments of one runtime command.
+pub(super) struct Arguments(pub(super) Vec<OsString>);
+
+impl Arguments {
+    pub(super) fn new(command: &str) -> Self {
+        Self(vec![command.into()])
+    }
+
+    pub(super) fn push(&mut self, argument: impl Into<OsString>) {
+        self.0.push(argument.into());
+    }
+
+    pub(super) fn option(&mut self, name: &str, value: &Path) {
+        self.0.push(name.into());
+        self.0.push(value.into());
+    }
+}
+
+/// Where the command's own stdin, stdout and stderr go.
+pub(super) enum Streams {
+    /// They are the container's: `create` and `exec` pass them on.
+    Container(ChildStdio),
+    /// They are read by us.
+    Captured(Captured),
+}
+
+impl Streams {
+    pub(super) fn attach(self, command: &mut Command) -> io::Result<Option<Captured>> {
+        match self {
+            Self::Container(stdio) => {
+                command.stdin(stdio.stdin).stdout(stdio.stdout).stderr(stdio.stderr);
+                Ok(None)
+            }
+            Self::Captured(captured) => {
+                command.stdin(match &captured.stdin {
+                    Some(file) => file.try_clone()?.into(),
+                    None => ProcessStdio::null(),
+                });
+                command.stdout(captured.stdout.try_clone()?).stderr(captured.stderr.try_clone()?);
+                Ok(Some(captured))
+            }
+        }
+    }
+}
+
+/// Memory files instead of pipes: nothing to copy while the command runs, and nobody can hold them open.
+pub(super) struct Captured {
+    stdin: Option<File>,
+    stdout: File,
+    stderr: File,
+}
+
+impl Captured {
+    pub(super) fn new(stdin: Option<&[u8]>) -> io::Result<Self> {
+        let file = |name| io::Result::Ok(File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC)?));
+        let stdin = match stdin {
+            Some(bytes) => {
+                let mut file = file(c"stdin")?;
+                file.write_all(bytes)?;
+                file.rewind()?;
+                Some(file)
+            }
+            None => None,
+        };
+        Ok(Self { stdin, stdout: file(c"stdout")?, stderr: file(c"stderr")? })
+    }
+
+    pub(super) fn stdout(&mut self) -> Vec<u8> {
+        read_from(&mut self.stdout, 0)
+    }
+
+    pub(super) fn last_error_line(&mut self) -> Option<String> {
+        let text = String::from_utf8_lossy(&read_from(&mut self.stderr, 0)).into_owned();
+        text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+    }
+}
+
+fn read_from(file: &mut File, position: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if file.seek(SeekFrom::Start(position)).is_ok() {
+        // What was read before an error is still the best there is.
+        let _ = file.take(OUTPUT_LIMIT).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// The end of the runtime's log before a call: what comes after it was written during the call.
+pub(super) struct LogPosition {
+    pub(super) path: PathBuf,
+    length: u64,
+}
+
+impl LogPosition {
+    pub(super) fn remember(path: PathBuf) -> Self {
+        let length = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        Self { path, length }
+    }
+
+    pub(super) fn last_error(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Line {
+            level: String,
+            msg: String,
+        }
+        let log = read_from(&mut File::open(&self.path).ok()?, self.length);
+        let mut lines =
+            log.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+        lines.rfind(|line| line.level == "error" || line.level == "fatal").map(|line| line.msg)
+    }
+}
+
+/// A file for the duration of one call, readable by root only: an exec's environment may hold secrets.
+pub(super) struct TemporaryFile {
+    pub(super) path: PathBuf,
+}
+
+impl TemporaryFile {
+    pub(super) fn create(path: PathBuf, content: &[u8]) -> Result<Self, (PathBuf, io::Error)> {
+        let written = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .and_then(|mut file| file.write_all(content));
+        match written {
+            Ok(()) => Ok(Self { path }),
+            Err(error) => {
+                let _ = fs::remove_file(&path);
+                Err((path, error))
+            }
+        }
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

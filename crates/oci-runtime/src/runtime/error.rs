@@ -1,0 +1,194 @@
+//! What can go wrong with a call of the OCI runtime, and what its words mean.
+//!
+//! Owns the recognition of error texts: runtimes tell the reason of a failure in prose only.
+
+use std::{fmt, io, path::PathBuf, time::Duration};
+
+use nix::unistd::Pid;
+use thiserror::Error;
+
+use crate::bundle::BundleError;
+
+/// A command of the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// `create`.
+    Create,
+    /// `start`.
+    Start,
+    /// `delete`.
+    Delete,
+    /// `kill`.
+    Kill,
+    /// `exec`.
+    Exec,
+    /// `pause`.
+    Pause,
+    /// `resume`.
+    Resume,
+    /// `update`.
+    Update,
+    /// `state`.
+    State,
+}
+
+impl Operation {
+    /// After how long the runtime is killed.
+    ///
+    /// Creating and starting run OCI hooks and may wait for a busy machine; two minutes is the kubelet's
+    /// own limit for a CRI call. The others only write cgroup files and signals.
+    pub fn time_limit(self) -> Duration {
+        match self {
+            Self::Create | Self::Start | Self::Exec => Duration::from_secs(120),
+            Self::Delete | Self::Kill | Self::Pause | Self::Resume | Self::Update => Duration::from_secs(30),
+            Self::State => Duration::from_secs(10),
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Create => "create",
+            Self::Start => "start",
+            Self::Delete => "delete",
+            Self::Kill => "kill",
+            Self::Exec => "exec",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Update => "update",
+            Self::State => "state",
+        })
+    }
+}
+
+/// A failed call of the runtime.
+#[derive(Debug, Error)]
+pub enum RuntimeError {
+    /// The binary could not be started.
+    #[error("cannot run the OCI runtime {} to {operation} container {id:?}: {source}", binary.display())]
+    Spawn {
+        /// The command.
+        operation: Operation,
+        /// The container.
+        id: String,
+        /// The binary.
+        binary: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// The runtime refused or failed, in its own words (as containerd's shim words it).
+    #[error("OCI runtime {operation} failed: {message}")]
+    Failed {
+        /// The command.
+        operation: Operation,
+        /// The container.
+        id: String,
+        /// The runtime's last error message.
+        message: String,
+    },
+    /// The runtime did not finish in time and was killed.
+    #[error("OCI runtime {operation} of container {id:?} took more than {} s and was killed", limit.as_secs())]
+    TimedOut {
+        /// The command.
+        operation: Operation,
+        /// The container.
+        id: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The runtime's answer makes no sense.
+    #[error("OCI runtime {operation} of container {id:?} gave an answer that cannot be read: {reason}")]
+    Output {
+        /// The command.
+        operation: Operation,
+        /// The container.
+        id: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file the command needs in the bundle is unusable.
+    #[error("OCI runtime {operation} of container {id:?}: {source}")]
+    Bundle {
+        /// The command.
+        operation: Operation,
+        /// The container.
+        id: String,
+        /// Which file, and why.
+        source: BundleError,
+    },
+    /// The process the runtime reported cannot be adopted.
+    #[error("OCI runtime {operation} of container {id:?} reported process {pid}: {source}")]
+    Adopt {
+        /// The command.
+        operation: Operation,
+        /// The container.
+        id: String,
+        /// The reported pid.
+        pid: Pid,
+        /// Why it was refused.
+        source: io::Error,
+    },
+}
+
+impl RuntimeError {
+    /// The container's init does not run (any more).
+    ///
+    /// The words are those of runc 1.0 to 1.3 and of crun 1.8 to 1.28; containerd's shim greps the same.
+    pub fn is_not_running(&self) -> bool {
+        const WORDS: &[&str] = &[
+            "container not running",
+            "process already finished",
+            "no such process",
+            "cannot exec in a stopped container",
+            "cannot exec a container that has stopped",
+            "is not running",
+            "container not in created or running state",
+        ];
+        self.says(WORDS)
+    }
+
+    /// The runtime knows no such container.
+    pub fn is_not_found(&self) -> bool {
+        // crun tells it by the missing file in its state directory.
+        self.says(&["container does not exist"]) || (self.says(&["/status`"]) && self.says(&["no such file"]))
+    }
+
+    /// A failed create that the runtime itself cannot be trusted to have cleaned up.
+    pub(crate) fn may_have_left_a_container(&self) -> bool {
+        match self {
+            // A runtime that fails in order removes what it made; and if the message is that the id is
+            // taken, the container is not ours to delete.
+            Self::Failed { .. } | Self::Spawn { .. } => false,
+            Self::TimedOut { .. } | Self::Output { .. } | Self::Bundle { .. } | Self::Adopt { .. } => true,
+        }
+    }
+
+    fn says(&self, words: &[&str]) -> bool {
+        let Self::Failed { message, .. } = self else { return false };
+        let message = message.to_ascii_lowercase();
+        words.iter().any(|word| message.contains(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(operation: Operation, message: &str) -> RuntimeError {
+        RuntimeError::Failed { operation, id: "c".into(), message: message.into() }
+    }
+
+    #[test]
+    fn the_words_of_runc_and_crun_are_recognised() {
+        assert!(failed(Operation::Kill, "container not running").is_not_running());
+        assert!(failed(Operation::Kill, "kill container: No such process").is_not_running());
+        assert!(!failed(Operation::Kill, "permission denied").is_not_running());
+        assert!(failed(Operation::Delete, "container does not exist").is_not_found());
+        let crun = "error opening file `/run/crun/c/status`: No such file or directory";
+        assert!(failed(Operation::Delete, crun).is_not_found());
+        // A missing program, bind source or hook says the same words and is something else.
+        assert!(!failed(Operation::Create, "exec: stat /x: no such file or directory").is_not_found());
+        assert!(!failed(Operation::Start, "error running hook: /x does not exist").is_not_found());
+    }
+}

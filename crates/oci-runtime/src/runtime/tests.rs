@@ -1,0 +1,259 @@
+//! The driver against the real runc, with a busybox in a bundle.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::*;
+use crate::{
+    cgroup::{Cgroup, FreezeState},
+    process::{ExecOutcome, SignalDelivery},
+    reaper::Exit,
+    stdio::{Stdio, StdioPaths, StreamOwner},
+    test_support::{
+        DEADLINE, TestContainer, make_fifo, open_reader, process, read_available, read_to_end, run, within,
+    },
+};
+
+async fn create(test: &TestContainer) -> Launched {
+    test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap()
+}
+
+async fn kill(launched: Launched) -> Exit {
+    launched.process.signal(SignalNumber::KILL).unwrap();
+    within(launched.exit).await
+}
+
+async fn exec(test: &TestContainer, arguments: &[&str]) -> Exit {
+    let launched = test.container.exec("probe", &process(arguments), ChildStdio::null(), None).await.unwrap();
+    within(launched.exit).await
+}
+
+#[test]
+fn a_container_is_created_started_and_its_exit_seen() {
+    run(async {
+        let test = TestContainer::new(&["sh", "-c", "echo hello; echo oops >&2; exit 7"], |_| {});
+        let (stdout, stderr) = (make_fifo(&test.path(""), "out"), make_fifo(&test.path(""), "err"));
+        let (out, err) = (open_reader(&stdout), open_reader(&stderr));
+        let paths = StdioPaths { stdout, stderr, ..StdioPaths::default() };
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        let created =
+            test.container.create(stdio.child_stdio().unwrap(), CreateOptions::default()).await.unwrap();
+        assert_eq!(test.container.state().await.unwrap().status, RuntimeStatus::Created);
+        assert_eq!(test.container.bundle().read_init_pid().unwrap(), created.process.pid());
+        assert_eq!(read_available(&out), "");
+        test.container.start().await.unwrap();
+        stdio.finish_output();
+        assert_eq!(within(created.exit).await.code, 7);
+        // EOF: neither runc nor the driver keeps a copy of the container's streams.
+        assert_eq!(read_to_end(&out).await, "hello\n");
+        assert_eq!(read_to_end(&err).await, "oops\n");
+        assert_eq!(test.container.state().await.unwrap().status, RuntimeStatus::Stopped);
+        test.container.delete(DeleteMode::Stopped).await.unwrap();
+        assert!(test.container.state().await.unwrap_err().is_not_found());
+    });
+}
+
+#[test]
+fn u1_the_exec_of_the_user_program_is_seen() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = create(&test).await;
+        let init = created.runtime_init.unwrap();
+        let soon = Instant::now() + Duration::from_millis(50);
+        assert_eq!(created.process.wait_for_exec(init, soon).await, ExecOutcome::TimedOut);
+        test.container.start().await.unwrap();
+        let outcome = created.process.wait_for_exec(init, Instant::now() + DEADLINE).await;
+        assert_eq!(outcome, ExecOutcome::Executed);
+        assert_eq!(kill(created).await.code, 137);
+    });
+}
+
+#[test]
+fn xp_1_exec_works_in_a_created_container() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = create(&test).await;
+        assert_eq!(exec(&test, &["sh", "-c", "echo here > /tmp/file; exit 3"]).await.code, 3);
+        assert_eq!(test.read("tmp/file"), "here\n");
+        // Neither the process document nor the pid file stays.
+        assert!(!test.container.bundle().exec_process_path("probe").unwrap().exists());
+        assert!(!test.container.bundle().exec_pid_path("probe").unwrap().exists());
+        kill(created).await;
+    });
+}
+
+#[test]
+fn k3_a_kill_ends_a_created_container() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = create(&test).await;
+        // KILL and nothing less: as pid 1 of its namespace, crun's init ignores a TERM, and runc's exits
+        // with 2 instead of dying of it.
+        assert_eq!(created.process.signal(SignalNumber::KILL).unwrap(), SignalDelivery::Delivered);
+        assert_eq!(within(created.exit).await.signal, Some(9));
+        let error = test.container.start().await.unwrap_err();
+        assert!(error.to_string().starts_with("OCI runtime start failed: "), "{error}");
+    });
+}
+
+#[test]
+fn xp_3_a_container_is_created_again_in_its_bundle_with_its_writes_and_streams() {
+    run(async {
+        let test = TestContainer::new(&["sh", "-c", "echo run >> /tmp/file; cat /tmp/file"], |_| {});
+        let stdout = make_fifo(&test.path(""), "out");
+        let out = open_reader(&stdout);
+        let paths = StdioPaths { stdout, ..StdioPaths::default() };
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        for _ in 0..2 {
+            let created =
+                test.container.create(stdio.child_stdio().unwrap(), CreateOptions::default()).await.unwrap();
+            test.container.start().await.unwrap();
+            assert_eq!(within(created.exit).await.code, 0);
+            test.container.delete(DeleteMode::Stopped).await.unwrap();
+        }
+        stdio.finish_output();
+        assert_eq!(read_to_end(&out).await, "run\nrun\nrun\n");
+    });
+}
+
+#[test]
+fn a_missing_program_is_told_in_the_words_of_the_runtime_and_leaves_nothing() {
+    run(async {
+        let test = TestContainer::new(&["no-such-program"], |_| {});
+        let error = test
+            .container
+            .create(ChildStdio::null(), CreateOptions::default())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with("OCI runtime create failed: "), "{error}");
+        assert!(error.contains("no-such-program") && error.contains("not found in $PATH"), "{error}");
+        assert!(test.container.state().await.unwrap_err().is_not_found());
+        assert!(!test.container.bundle().init_pid_path().exists());
+    });
+}
+
+#[test]
+fn a_missing_program_of_an_exec_leaves_the_container_alone() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = create(&test).await;
+        test.container.start().await.unwrap();
+        let failed = test.container.exec("e", &process(&["no-such"]), ChildStdio::null(), None).await;
+        let error = failed.unwrap_err();
+        assert!(error.to_string().contains("no-such"), "{error}");
+        assert!(!error.is_not_found());
+        assert!(!test.container.bundle().exec_process_path("e").unwrap().exists());
+        assert_eq!(exec(&test, &["true"]).await.code, 0);
+        kill(created).await;
+        let error =
+            test.container.exec("e", &process(&["true"]), ChildStdio::null(), None).await.unwrap_err();
+        assert!(error.is_not_running(), "{error}");
+    });
+}
+
+#[test]
+fn a_missing_runtime_and_a_taken_id_are_clear_errors() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let nowhere =
+            Runtime::new(test.reaper.clone(), "/no/runc", test.path("root"), CgroupDriver::Cgroupfs);
+        let error =
+            Rc::new(nowhere).container("c", test.container.bundle().clone()).start().await.unwrap_err();
+        assert!(error.to_string().contains("cannot run the OCI runtime /no/runc to start container \"c\""));
+        let created = create(&test).await;
+        let error = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
+        assert!(error.to_string().contains("exist"), "{error}");
+        // The refused create must not have taken the first one with it.
+        assert!(created.process.is_running());
+        kill(created).await;
+    });
+}
+
+#[test]
+fn an_error_of_an_earlier_call_is_not_reported_again() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        std::fs::write(test.container.bundle().log_path(), "{\"level\":\"error\",\"msg\":\"old\"}\n")
+            .unwrap();
+        let runtime = Runtime::new(test.reaper.clone(), "false", test.path("root"), CgroupDriver::Cgroupfs);
+        let container = Rc::new(runtime).container("c", test.container.bundle().clone());
+        let error = container.start().await.unwrap_err();
+        assert_eq!(error.to_string(), "OCI runtime start failed: false ended with exit status 1");
+    });
+}
+
+#[test]
+fn pause_resume_update_and_kill_all_reach_the_container() {
+    run(async {
+        let test = TestContainer::new(&["sh", "-c", "sleep 1000 & sleep 1000"], |_| {});
+        let created = create(&test).await;
+        let cgroup = Cgroup::of_pid(created.process.pid()).unwrap();
+        test.container.update(br#"{"pids":{"limit":77}}"#).await.unwrap();
+        test.container.start().await.unwrap();
+        test.container.pause().await.unwrap();
+        assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
+        assert_eq!(test.container.state().await.unwrap().status, RuntimeStatus::Paused);
+        test.container.resume().await.unwrap();
+        assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
+        let crate::cgroup::Stats::V1(stats) = cgroup.stats() else {
+            panic!("this test knows cgroup v1 only");
+        };
+        assert_eq!(stats.pids.unwrap().limit, 77);
+        test.container.kill_all(SignalNumber::KILL).await.unwrap();
+        assert_eq!(within(created.exit).await.code, 137);
+    });
+}
+
+#[test]
+fn a_wrong_update_tells_why() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = create(&test).await;
+        let error = test.container.update(b"{").await.unwrap_err();
+        assert!(error.to_string().starts_with("OCI runtime update failed: "), "{error}");
+        kill(created).await;
+    });
+}
+
+#[test]
+fn a_runtime_that_hangs_is_killed_at_its_limit() {
+    run(async {
+        let test = TestContainer::new(&["true"], |_| {});
+        let script = test.path("hanging-runtime");
+        std::fs::write(&script, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let runtime = Rc::new(Runtime::new(test.reaper.clone(), script, "/r", CgroupDriver::Cgroupfs));
+        let container = runtime.container("c", test.container.bundle().clone());
+        // Virtual time: the limit passes as soon as nothing else can happen.
+        tokio::time::pause();
+        let error = container.state().await.unwrap_err();
+        assert!(matches!(error, RuntimeError::TimedOut { .. }), "{error}");
+        tokio::time::resume();
+    });
+}
+
+#[test]
+fn delete_by_force_is_idempotent() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = create(&test).await;
+        test.container.delete(DeleteMode::Force).await.unwrap();
+        assert_eq!(within(created.exit).await.signal, Some(9));
+        test.container.delete(DeleteMode::Force).await.unwrap();
+    });
+}
+
+#[test]
+fn early_exits_are_never_lost_over_many_short_containers() {
+    run(async {
+        let test = TestContainer::new(&["sh", "-c", "exit 9"], |_| {});
+        for _ in 0..5 {
+            let created = create(&test).await;
+            test.container.start().await.unwrap();
+            assert_eq!(within(created.exit).await.code, 9);
+            test.container.delete(DeleteMode::Stopped).await.unwrap();
+        }
+    });
+}

@@ -1,0 +1,237 @@
+//! Streams against real fifos; the test plays containerd and a `cat` plays the container.
+
+use std::{io::Read, process::Command};
+
+use super::*;
+use crate::{
+    process::SignalNumber,
+    reaper::{Child, Reaper},
+    test_support::{make_fifo, open_reader, read_available, read_to_end, run, until, within},
+};
+
+const SHORT: Duration = Duration::from_millis(30);
+
+fn shell(stdio: ChildStdio, script: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).stdin(stdio.stdin).stdout(stdio.stdout).stderr(stdio.stderr);
+    command
+}
+
+fn spawn(reaper: &Reaper, stdio: &Stdio, script: &str) -> Child {
+    reaper.spawn(&mut shell(stdio.child_stdio().unwrap(), script)).unwrap()
+}
+
+fn output_to(path: &str) -> StdioPaths {
+    StdioPaths { stdout: path.to_owned(), ..StdioPaths::default() }
+}
+
+async fn open(paths: &StdioPaths) -> Stdio {
+    Stdio::open(paths, StreamOwner::default()).await.unwrap()
+}
+
+#[test]
+fn opening_waits_for_a_reader_that_comes_late() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let stdout = make_fifo(directory.path(), "stdout");
+        let paths = output_to(&stdout);
+        let error = Stdio::open_within(&paths, StreamOwner::default(), SHORT).await.unwrap_err();
+        assert!(matches!(error, StdioError::NoReader { stream: StreamName::Stdout, .. }), "{error}");
+
+        let opening = tokio::task::spawn_local(async move { open(&paths).await });
+        tokio::task::yield_now().await;
+        assert!(!opening.is_finished());
+        let _reader = open_reader(&stdout);
+        within(opening).await.unwrap();
+    });
+}
+
+#[test]
+fn output_written_while_containerd_is_away_is_there_when_it_comes_back() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let stdout = make_fifo(directory.path(), "stdout");
+        let reader = open_reader(&stdout);
+        let mut stdio = open(&output_to(&format!("fifo://{stdout}"))).await;
+        drop(reader);
+        // Without a reader this would be SIGPIPE.
+        assert_eq!(within(spawn(&reaper, &stdio, "echo kept").exit).await.code, 0);
+        let reader = open_reader(&stdout);
+        stdio.finish_output();
+        assert_eq!(read_to_end(&reader).await, "kept\n");
+    });
+}
+
+#[test]
+fn containerd_sees_eof_when_the_last_holder_is_gone_and_not_before_the_final_exit() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let stdout = make_fifo(directory.path(), "stdout");
+        let reader = open_reader(&stdout);
+        let mut stdio = open(&output_to(&stdout)).await;
+        // Two incarnations of one container (rule R6): no EOF between them.
+        within(spawn(&reaper, &stdio, "echo one").exit).await;
+        assert_eq!(read_available(&reader), "one\n");
+        let would_block = (&reader).read(&mut [0; 1]).unwrap_err();
+        assert_eq!(would_block.kind(), io::ErrorKind::WouldBlock);
+        let second = spawn(&reaper, &stdio, "echo two; exec sleep 1000");
+        stdio.finish_output();
+        until(|| read_available(&reader).contains("two")).await;
+        let would_block = (&reader).read(&mut [0; 1]).unwrap_err();
+        assert_eq!(would_block.kind(), io::ErrorKind::WouldBlock);
+        second.process.signal(SignalNumber::KILL).unwrap();
+        within(second.exit).await;
+        assert_eq!(read_to_end(&reader).await, "");
+    });
+}
+
+#[test]
+fn stdin_has_no_eof_before_close_io_even_when_containerd_goes_away() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (stdin, stdout) = (make_fifo(directory.path(), "stdin"), make_fifo(directory.path(), "stdout"));
+        let reader = open_reader(&stdout);
+        let mut stdio = open(&StdioPaths { stdin: stdin.clone(), ..output_to(&stdout) }).await;
+        let child = spawn(&reaper, &stdio, "cat; echo end");
+        let client = OpenOptions::new().write(true).open(&stdin).unwrap();
+        (&client).write_all(b"hello\n").unwrap();
+        drop(client);
+        let mut seen = String::new();
+        until(|| {
+            seen.push_str(&read_available(&reader));
+            seen == "hello\n"
+        })
+        .await;
+        assert!(child.process.is_running());
+        stdio.close_stdin();
+        stdio.close_stdin();
+        within(child.exit).await;
+        stdio.finish_output();
+        assert_eq!(read_to_end(&reader).await, "end\n");
+    });
+}
+
+#[test]
+fn non_blocking_mode_set_by_one_incarnation_does_not_reach_the_next() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let stdout = make_fifo(directory.path(), "stdout");
+        let _reader = open_reader(&stdout);
+        let stdio = open(&output_to(&stdout)).await;
+        let writer = || {
+            let output = stdio.stdout.as_ref().unwrap().writer.as_ref().unwrap();
+            reopen(output, Blocking::Yes).unwrap()
+        };
+        let first = writer();
+        fcntl(&first, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+        let flags = OFlag::from_bits_truncate(fcntl(writer(), FcntlArg::F_GETFL).unwrap());
+        assert!(!flags.intersects(OFlag::O_NONBLOCK | OFlag::O_APPEND));
+    });
+}
+
+#[test]
+fn dev_stdout_can_be_opened_by_an_unprivileged_container_user() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let stdout = make_fifo(directory.path(), "stdout");
+        let reader = open_reader(&stdout);
+        let owner = StreamOwner { user: Some(12345), group: Some(12345) };
+        let stdio = Stdio::open(&output_to(&stdout), owner).await.unwrap();
+        let mut command = shell(stdio.child_stdio().unwrap(), "echo reopened > /proc/self/fd/1");
+        std::os::unix::process::CommandExt::uid(&mut command, 12345);
+        std::os::unix::process::CommandExt::gid(&mut command, 12345);
+        assert_eq!(within(reaper.spawn(&mut command).unwrap().exit).await.code, 0);
+        assert_eq!(read_available(&reader), "reopened\n");
+    });
+}
+
+#[test]
+fn files_are_created_and_appended_to_by_both_streams() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("logs/out");
+        let address = format!("file://{}", path.display());
+        let paths = StdioPaths { stdout: address.clone(), stderr: address, ..StdioPaths::default() };
+        for _ in 0..2 {
+            let mut stdio = open(&paths).await;
+            within(spawn(&reaper, &stdio, "echo out; echo err >&2").exit).await;
+            stdio.finish_output();
+        }
+        // containerd's shim takes a bare path that is no fifo in the same way.
+        let mut stdio = open(&output_to(path.to_str().unwrap())).await;
+        within(spawn(&reaper, &stdio, "echo bare").exit).await;
+        stdio.finish_output();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "out\nerr\nout\nerr\nbare\n");
+    });
+}
+
+#[test]
+fn schemes_we_do_not_serve_are_refused_before_anything_is_opened() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let created = directory.path().join("created");
+        for stderr in ["binary:///bin/logger?id=1", "ttrpc+unix:///s?streaming_id=x", "nonsense://"] {
+            let paths = StdioPaths {
+                stdout: format!("file://{}", created.display()),
+                stderr: stderr.into(),
+                ..StdioPaths::default()
+            };
+            let error = Stdio::open(&paths, StreamOwner::default()).await.unwrap_err();
+            assert!(error.to_string().contains("stderr") && error.to_string().contains("not supported yet"));
+            assert!(!created.exists());
+        }
+    });
+}
+
+#[test]
+fn a_missing_fifo_is_an_error_that_names_it() {
+    run(async {
+        let error = Stdio::open(&output_to("/nonexistent/out"), StreamOwner::default()).await.unwrap_err();
+        assert!(error.to_string().contains("stdout at /nonexistent/out"), "{error}");
+    });
+}
+
+#[test]
+fn a_line_of_ours_goes_to_stderr_and_never_blocks_or_tears() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let (stdout, stderr) = (make_fifo(directory.path(), "stdout"), make_fifo(directory.path(), "stderr"));
+        let (out, err) = (open_reader(&stdout), open_reader(&stderr));
+        let paths = StdioPaths { stderr, ..output_to(&stdout) };
+        let mut stdio = open(&paths).await;
+        stdio.write_line("held: waiting for \"s1\"\nnot a second line");
+        assert_eq!(read_available(&err), "podshim: held: waiting for \"s1\" not a second line\n");
+        // One long line is cut at PIPE_BUF and in front of a character that does not fit.
+        stdio.write_line(&"é".repeat(libc::PIPE_BUF));
+        let line = read_available(&err);
+        assert!(line.len() <= libc::PIPE_BUF && line.ends_with("é\n"));
+        // Nobody reads: the fifo fills up, and the lines after that are dropped.
+        for _ in 0..1000 {
+            stdio.write_line(&"x".repeat(200));
+        }
+        assert!(read_available(&err).len() <= 64 * 1024);
+        assert_eq!(read_available(&out), "");
+        stdio.finish_output();
+        stdio.write_line("after the end");
+        assert_eq!(read_available(&err), "");
+    });
+}
+
+#[test]
+fn a_line_of_ours_goes_to_stdout_when_there_is_no_stderr() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let stdout = make_fifo(directory.path(), "stdout");
+        let reader = open_reader(&stdout);
+        let paths = StdioPaths { mode: StreamMode::Terminal, ..output_to(&stdout) };
+        open(&paths).await.write_line("held");
+        assert_eq!(read_available(&reader), "podshim: held\r\n");
+        // No stream at all: nothing to do.
+        open(&StdioPaths::default()).await.write_line("held");
+    });
+}

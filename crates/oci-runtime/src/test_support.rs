@@ -1,0 +1,174 @@
+//! What the tests of this crate share: a runtime as the shim has it, bundles with a busybox, fifos.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    future::Future,
+    io::Read,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
+
+use nix::sys::stat::Mode;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    bundle::Bundle,
+    reaper::Reaper,
+    runtime::{CgroupDriver, Container, Runtime},
+};
+
+/// How long anything in a test may take before the test fails.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The OCI runtime the tests drive; runc unless the environment says otherwise.
+pub(crate) fn runtime_binary() -> String {
+    std::env::var("PODSHIM_TEST_RUNTIME").unwrap_or_else(|_| "runc".to_owned())
+}
+
+/// Runs a test on the kind of runtime the shim has.
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async { within(test).await })
+}
+
+/// Fails instead of waiting for ever.
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, future).await.expect("the event did not come in time")
+}
+
+/// Waits for a condition that has no event, with the deadline of [`within`].
+pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
+    within(async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+/// Makes a fifo and returns its path as containerd would send it.
+pub(crate) fn make_fifo(directory: &Path, name: &str) -> String {
+    let path = directory.join(name);
+    nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// containerd's side of an output fifo.
+pub(crate) fn open_reader(path: &str) -> File {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap()
+}
+
+/// Everything readable until EOF, without blocking the thread.
+pub(crate) async fn read_to_end(mut file: &File) -> String {
+    let mut text = Vec::new();
+    let mut buffer = [0; 4096];
+    within(async {
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(length) => text.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    })
+    .await;
+    String::from_utf8(text).unwrap()
+}
+
+/// What is in the fifo now.
+pub(crate) fn read_available(mut file: &File) -> String {
+    let mut buffer = vec![0; 128 * 1024];
+    match file.read(&mut buffer) {
+        Ok(length) => String::from_utf8_lossy(&buffer[..length]).into_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => String::new(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A bundle with a busybox in it, and an OCI runtime with a root of its own.
+pub(crate) struct TestContainer {
+    pub(crate) container: Container,
+    pub(crate) reaper: Reaper,
+    pub(crate) directory: TempDir,
+}
+
+impl TestContainer {
+    /// `adjust` changes the spec before it is written.
+    pub(crate) fn new(arguments: &[&str], adjust: impl FnOnce(&mut Value)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = directory.path().join("bundle");
+        let binaries = bundle.join("rootfs/bin");
+        fs::create_dir_all(&binaries).unwrap();
+        for folder in ["proc", "dev", "tmp"] {
+            fs::create_dir(bundle.join("rootfs").join(folder)).unwrap();
+        }
+        fs::copy("/bin/busybox", binaries.join("busybox")).unwrap();
+        for applet in ["sh", "sleep", "cat", "true", "false", "tty", "stty"] {
+            std::os::unix::fs::symlink("busybox", binaries.join(applet)).unwrap();
+        }
+        let id = format!("oci-runtime-test-{}", std::process::id());
+        let mut spec = spec(arguments, &id);
+        adjust(&mut spec);
+        fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
+        let reaper = Reaper::start().unwrap();
+        let root = directory.path().join("root");
+        let runtime = Rc::new(Runtime::new(reaper.clone(), runtime_binary(), root, CgroupDriver::Cgroupfs));
+        let container = runtime.container(id, Bundle::new(bundle));
+        Self { container, reaper, directory }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A file of the container's root.
+    pub(crate) fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.container.bundle().rootfs().join(path)).unwrap()
+    }
+}
+
+impl Drop for TestContainer {
+    /// Also when the test fails: nothing of a test may be left on the machine.
+    fn drop(&mut self) {
+        let mut command = std::process::Command::new(runtime_binary());
+        command.arg("--root").arg(self.path("root")).args(["delete", "--force", self.container.id()]);
+        #[expect(clippy::disallowed_methods, reason = "drop cannot await, so the reaper cannot do it")]
+        let deleted = command.status();
+        assert!(std::thread::panicking() || deleted.is_ok_and(|status| status.success()));
+    }
+}
+
+/// An OCI process as JSON.
+pub(crate) fn process(arguments: &[&str]) -> Vec<u8> {
+    process_value(arguments).to_string().into_bytes()
+}
+
+fn process_value(arguments: &[&str]) -> Value {
+    json!({
+        "user": {"uid": 0, "gid": 0},
+        "args": arguments,
+        "env": ["PATH=/bin"],
+        "cwd": "/",
+    })
+}
+
+fn spec(arguments: &[&str], id: &str) -> Value {
+    json!({
+        "ociVersion": "1.0.2",
+        "process": process_value(arguments),
+        "root": {"path": "rootfs"},
+        "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
+        "linux": {
+            "cgroupsPath": format!("/{id}"),
+            "namespaces": [
+                {"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "network"},
+            ],
+        },
+    })
+}

@@ -1,0 +1,158 @@
+//! What a Create or Exec request says beyond what the pod's state machine needs, and what the container's
+//! OCI spec says to the state machine.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use oci_runtime::mount::RootfsMount;
+use oci_runtime::runtime::{RootSwitch, SessionKeyring};
+use oci_runtime::spec::{self, Spec};
+use oci_runtime::stdio::StreamOwner;
+use pod_lifecycle::{Caller, ContainerId, ContainerSpec, KubeletType, PidNamespace, TaskKind};
+use pod_spec::Plan;
+
+use crate::options::{CgroupDriver, RuntimeOptions};
+use crate::resources::StreamAddresses;
+
+/// The CRI plugin's mark of a task: `sandbox` or `container`.
+const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
+const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
+/// The kubelet's, where the runtime's `container_annotations` let them through (F7, F8).
+const KUBELET_TYPE: &str = "io.kubernetes.container.type";
+const KUBELET_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
+
+/// A Create request, without its id.
+#[derive(Debug)]
+pub(crate) struct CreateDetails {
+    pub(crate) bundle: PathBuf,
+    pub(crate) rootfs: Vec<RootfsMount>,
+    pub(crate) streams: StreamAddresses,
+    pub(crate) options: RuntimeOptions,
+}
+
+/// An Exec request, without its ids.
+#[derive(Debug)]
+pub(crate) struct ExecDetails {
+    /// The OCI process as JSON.
+    pub(crate) process: Vec<u8>,
+    pub(crate) streams: StreamAddresses,
+}
+
+impl CreateDetails {
+    pub(crate) fn root_switch(&self) -> RootSwitch {
+        if self.options.no_pivot_root { RootSwitch::NoPivotRoot } else { RootSwitch::PivotRoot }
+    }
+
+    pub(crate) fn session_keyring(&self) -> SessionKeyring {
+        if self.options.no_new_keyring { SessionKeyring::Inherited } else { SessionKeyring::New }
+    }
+
+    pub(crate) fn stream_owner(&self) -> StreamOwner {
+        StreamOwner { user: self.options.io_uid, group: self.options.io_gid }
+    }
+
+    /// Who manages the cgroup: the options, else the form of `cgroupsPath`, which is `slice:prefix:name` only
+    /// for systemd (DESIGN §5).
+    pub(crate) fn cgroup_driver(&self, spec: &Spec) -> oci_runtime::runtime::CgroupDriver {
+        let path = spec.linux.as_ref().and_then(|linux| linux.cgroups_path.as_deref()).unwrap_or_default();
+        match self.options.cgroup_driver {
+            Some(CgroupDriver::Systemd) => oci_runtime::runtime::CgroupDriver::Systemd,
+            Some(CgroupDriver::Cgroupfs) => oci_runtime::runtime::CgroupDriver::Cgroupfs,
+            None if !path.starts_with('/') && path.split(':').count() == 3 => {
+                oci_runtime::runtime::CgroupDriver::Systemd
+            }
+            None => oci_runtime::runtime::CgroupDriver::Cgroupfs,
+        }
+    }
+}
+
+/// What the pod's state machine needs of a spec. `plan` is what its own annotations declare.
+pub(crate) fn container_spec(id: &ContainerId, spec: &Spec, plan: Option<Plan>) -> ContainerSpec {
+    let annotation = |key: &str| spec.annotations.get(key).map(String::as_str);
+    let (caller, kind) = match annotation(CONTAINER_TYPE) {
+        Some("sandbox") => (Caller::Cri, TaskKind::Sandbox),
+        Some(_) => (Caller::Cri, TaskKind::Container),
+        None => (Caller::Other, TaskKind::Container),
+    };
+    ContainerSpec {
+        // ctr's users may leave the name out: the id is what they typed.
+        name: annotation(CONTAINER_NAME).unwrap_or(id.as_str()).to_owned(),
+        kind,
+        caller,
+        kubelet_type: match annotation(KUBELET_TYPE) {
+            Some("init") => Some(KubeletType::Init),
+            Some("ephemeral") => Some(KubeletType::Ephemeral),
+            Some(_) => Some(KubeletType::Regular),
+            None => None,
+        },
+        pid_namespace: match spec.pid_namespace() {
+            spec::PidNamespace::Private => PidNamespace::Private,
+            spec::PidNamespace::Shared => PidNamespace::Shared,
+        },
+        kubelet_grace: annotation(KUBELET_GRACE).and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs),
+        plan,
+    }
+}
+
+/// The annotations as the parser takes them.
+pub(crate) fn annotations(annotations: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+    annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(annotations: &[(&str, &str)]) -> Spec {
+        let annotations = annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Spec { annotations, ..Spec::default() }
+    }
+
+    /// F7, F8: what the CRI plugin and the kubelet tell.
+    #[test]
+    fn cri_annotations_reach_the_core() {
+        let found = container_spec(
+            &"id".into(),
+            &spec(&[
+                (CONTAINER_TYPE, "container"),
+                (CONTAINER_NAME, "app"),
+                (KUBELET_TYPE, "ephemeral"),
+                (KUBELET_GRACE, "45"),
+            ]),
+            None,
+        );
+        assert_eq!(found.name, "app");
+        assert_eq!((found.caller, found.kind), (Caller::Cri, TaskKind::Container));
+        assert_eq!(found.kubelet_type, Some(KubeletType::Ephemeral));
+        assert_eq!(found.kubelet_grace, Some(Duration::from_secs(45)));
+    }
+
+    /// ctr gives no type: its signals mean what they say (K7), its id is the name.
+    #[test]
+    fn without_cri_the_id_is_the_name() {
+        let found = container_spec(&"web".into(), &spec(&[]), None);
+        assert_eq!((found.name.as_str(), found.caller), ("web", Caller::Other));
+    }
+
+    /// DESIGN §5: without a word in the options the form of the path decides.
+    #[test]
+    fn the_cgroup_driver_shows_in_the_path() {
+        let driver = |path: &str, options: Option<CgroupDriver>| {
+            let mut spec = Spec::default();
+            spec.linux = Some(oci_runtime::spec::Linux { cgroups_path: Some(path.to_owned()), ..Default::default() });
+            let details = CreateDetails {
+                bundle: PathBuf::new(),
+                rootfs: Vec::new(),
+                streams: StreamAddresses::default(),
+                options: RuntimeOptions { cgroup_driver: options, ..RuntimeOptions::default() },
+            };
+            details.cgroup_driver(&spec)
+        };
+        use oci_runtime::runtime::CgroupDriver::{Cgroupfs, Systemd};
+        assert_eq!(driver("kubepods-pod1.slice:cri-containerd:abc", None), Systemd);
+        assert_eq!(driver("/kubepods/pod1/abc", None), Cgroupfs);
+        assert_eq!(driver("/k8s.io/a:b:c", None), Cgroupfs);
+        assert_eq!(driver("/kubepods/pod1/abc", Some(CgroupDriver::Systemd)), Systemd);
+    }
+}

@@ -1,0 +1,281 @@
+//! The pod's operations, executed: each as a task of its own that reports back to the owner.
+//!
+//! Here an [`Operation`] becomes calls into `oci-runtime`, and their result an [`Outcome`] plus whatever the
+//! owner must keep. Nothing here waits in the owner.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use oci_runtime::cgroup::KillOutcome;
+use oci_runtime::probe::{self, ProbeResult};
+use oci_runtime::process::ExecOutcome;
+use oci_runtime::runtime::DeleteMode;
+use oci_runtime::stdio::Stdio;
+use pod_lifecycle::{Check, ContainerId, ExecId, Failure, OpId, Operation, Outcome, RefusalKind};
+use pod_spec::GateAction;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::incarnation::{self, IncarnationStreams, NewExec, NewIncarnation, failure, runtime_failure};
+use crate::owner::{Local, Owner};
+use crate::resources::Resources;
+
+/// What is left in a cgroup gets this long to die (R6: bounded).
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+/// What a terminal's last output may take to be read before its container is deleted. containerd gives the
+/// whole of an exit 10 s (CONTRACT, timeouts).
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+
+/// What an operation leaves to the owner besides its outcome.
+pub(crate) enum Product {
+    Nothing,
+    /// The container's stdio, opened; kept also by an init that does not run again.
+    Stdio(Box<Stdio>),
+    /// A container's first process.
+    Created(Box<(Stdio, NewIncarnation)>),
+    /// A container's next process.
+    Recreated(Box<NewIncarnation>),
+    /// An exec's process.
+    Exec(ExecId, Box<NewExec>),
+    /// Everything of the container is gone: drop what is held for it.
+    Removed,
+    /// Everything of the exec is gone.
+    RemovedExec(ExecId),
+}
+
+/// The end of an operation.
+pub(crate) struct Completion {
+    pub(crate) op: OpId,
+    pub(crate) container: ContainerId,
+    pub(crate) outcome: Outcome,
+    pub(crate) product: Product,
+}
+
+impl Owner {
+    /// Starts an operation.
+    pub(crate) fn run(&mut self, op: OpId, id: ContainerId, operation: Operation) {
+        let done = Finisher { op, container: id.clone(), local: self.local.clone() };
+        let Some(resources) = self.containers.get_mut(&id) else {
+            return done.fail(Failure {
+                message: format!("container {id}: nothing is known of it"),
+                kind: RefusalKind::Internal,
+            });
+        };
+        match operation {
+            Operation::Create => create(resources, done),
+            Operation::CreateSpent => create_spent(resources, done),
+            Operation::Recreate => recreate(resources, done),
+            Operation::Remove => remove(resources, done),
+            Operation::KillRemaining => kill_remaining(resources, done),
+            Operation::StartExec(exec) => start_exec(resources, exec, done),
+            Operation::RemoveExec(exec) => remove_exec(resources, exec, done),
+            Operation::Check(check) => run_check(resources, check, done),
+            Operation::Start => {
+                let runtime = resources.runtime.clone();
+                done.spawn(async move { runtime.start().await.map_err(runtime_failure) });
+            }
+            Operation::Pause => {
+                let runtime = resources.runtime.clone();
+                done.spawn(async move { runtime.pause().await.map_err(runtime_failure) });
+            }
+            Operation::Resume => {
+                let runtime = resources.runtime.clone();
+                done.spawn(async move { runtime.resume().await.map_err(runtime_failure) });
+            }
+        }
+    }
+}
+
+/// Whom an operation reports to.
+struct Finisher {
+    op: OpId,
+    container: ContainerId,
+    local: tokio::sync::mpsc::UnboundedSender<Local>,
+}
+
+impl Finisher {
+    fn finish(self, outcome: Outcome, product: Product) {
+        let Self { op, container, local } = self;
+        // The owner has ended: nobody is left to tell.
+        let _ = local.send(Local::Completed(Completion { op, container, outcome, product }));
+    }
+
+    fn fail(self, failure: Failure) {
+        self.finish(Outcome::Failed(failure), Product::Nothing);
+    }
+
+    /// Runs an operation that leaves nothing to keep.
+    fn spawn(self, work: impl Future<Output = Result<(), Failure>> + 'static) {
+        tokio::task::spawn_local(async move {
+            match work.await {
+                Ok(()) => self.finish(Outcome::Ok, Product::Nothing),
+                Err(failure) => self.fail(failure),
+            }
+        });
+    }
+}
+
+fn pid_of(new: &NewIncarnation) -> Outcome {
+    Outcome::Process { pid: new.incarnation.process.pid().as_raw().unsigned_abs() }
+}
+
+fn create(resources: &Resources, done: Finisher) {
+    let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
+    tokio::task::spawn_local(async move {
+        match incarnation::create(runtime, details).await {
+            Ok(created) => done.finish(pid_of(&created.1), Product::Created(Box::new(created))),
+            Err(failure) => done.finish(Outcome::Failed(failure), Product::Removed),
+        }
+    });
+}
+
+fn create_spent(resources: &Resources, done: Finisher) {
+    let details = resources.details.clone();
+    tokio::task::spawn_local(async move {
+        match incarnation::open_stdio(&details).await {
+            Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
+            Err(failure) => done.finish(Outcome::Failed(failure), Product::Removed),
+        }
+    });
+}
+
+fn recreate(resources: &mut Resources, done: Finisher) {
+    let streams = match &resources.stdio {
+        Some(stdio) => IncarnationStreams::of(stdio),
+        None => Err(failure("its stdio is closed")),
+    };
+    let streams = match streams {
+        Ok(streams) => streams,
+        Err(failure) => return done.fail(failure),
+    };
+    let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
+    let (before, update, size) = (resources.incarnation.take(), resources.update.clone(), resources.size);
+    tokio::task::spawn_local(async move {
+        match incarnation::recreate(runtime, details, streams, before, update, size).await {
+            Ok(new) => done.finish(pid_of(&new), Product::Recreated(Box::new(new))),
+            Err(failure) => done.fail(failure),
+        }
+    });
+}
+
+fn remove(resources: &mut Resources, done: Finisher) {
+    let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
+    let console = resources.incarnation.as_mut().and_then(|incarnation| incarnation.console.take());
+    // An init that was created again and did not run has nothing in the runtime and no mounts (I4).
+    let was_created = resources.incarnation.is_some();
+    tokio::task::spawn_local(async move {
+        if let Some(console) = console {
+            console.shutdown(DRAIN_LIMIT).await;
+        }
+        if was_created && let Err(error) = runtime.delete(DeleteMode::Force).await {
+            return done.fail(runtime_failure(error));
+        }
+        incarnation::unmount(&details, &runtime.bundle().rootfs()).await;
+        done.finish(Outcome::Ok, Product::Removed);
+    });
+}
+
+fn kill_remaining(resources: &Resources, done: Finisher) {
+    let cgroup = resources.cgroup().cloned();
+    done.spawn(async move {
+        let Some(cgroup) = cgroup else { return Ok(()) };
+        match cgroup.kill_remaining(Instant::now() + KILL_LIMIT).await {
+            KillOutcome::Empty => Ok(()),
+            KillOutcome::Remaining(pids) => {
+                Err(failure(format!("{} processes did not die within {KILL_LIMIT:?}", pids.len())))
+            }
+        }
+    });
+}
+
+fn start_exec(resources: &Resources, exec: ExecId, done: Finisher) {
+    let Some(record) = resources.execs.get(&exec) else {
+        return done.fail(failure(format!("exec {exec}: nothing is known of it")));
+    };
+    let (runtime, container) = (resources.runtime.clone(), resources.details.clone());
+    let (details, size) = (record.details.clone(), record.size);
+    tokio::task::spawn_local(async move {
+        let id = exec.as_str().to_owned();
+        match incarnation::start_exec(runtime, container, id, details, size).await {
+            Ok(new) => {
+                let pid = new.process.pid().as_raw().unsigned_abs();
+                done.finish(Outcome::Process { pid }, Product::Exec(exec, Box::new(new)));
+            }
+            Err(failure) => done.fail(failure),
+        }
+    });
+}
+
+fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
+    let console = resources.execs.get_mut(&exec).and_then(|record| record.console.take());
+    let pid_file = resources.bundle().exec_pid_path(exec.as_str());
+    tokio::task::spawn_local(async move {
+        if let Some(console) = console {
+            console.shutdown(DRAIN_LIMIT).await;
+        }
+        if let Ok(path) = pid_file {
+            // The bundle goes soon after; a file left in it is no loss.
+            let _ = std::fs::remove_file(path);
+        }
+        done.finish(Outcome::Ok, Product::RemovedExec(exec));
+    });
+}
+
+fn run_check(resources: &mut Resources, check: Check, done: Finisher) {
+    let Some(incarnation) = &resources.incarnation else {
+        return done.fail(failure("it has no process"));
+    };
+    let process = incarnation.process.clone();
+    match check {
+        Check::Executed { timeout } => {
+            let runtime_init = incarnation.runtime_init;
+            done.spawn(async move {
+                let Some(runtime_init) = runtime_init else { return Err(failure("it has ended")) };
+                match process.wait_for_exec(runtime_init, Instant::now() + timeout).await {
+                    ExecOutcome::Executed => Ok(()),
+                    ExecOutcome::Exited => Err(failure("it has ended")),
+                    ExecOutcome::TimedOut => Err(failure("its program has not been started yet")),
+                }
+            });
+        }
+        Check::Probe { action: GateAction::Tcp { host, port }, timeout } => {
+            done.spawn(async move { verdict(probe::tcp(&process, SocketAddr::new(host, port), timeout).await) });
+        }
+        Check::Probe { action: GateAction::Exec(command), timeout } => {
+            let process = match probe_process(resources, &command) {
+                Ok(process) => process,
+                Err(failure) => return done.fail(failure),
+            };
+            let runtime = resources.runtime.clone();
+            let id = format!("podshim-gate-{}", done.op.0);
+            done.spawn(async move {
+                match probe::exec(&runtime, &id, &process, timeout).await {
+                    ProbeResult::Success => Ok(()),
+                    ProbeResult::Failure(reason) => Err(failure(format!("exec:{}: {reason}", command.join(" ")))),
+                }
+            });
+        }
+    }
+}
+
+fn verdict(result: ProbeResult) -> Result<(), Failure> {
+    match result {
+        ProbeResult::Success => Ok(()),
+        ProbeResult::Failure(reason) => Err(failure(reason)),
+    }
+}
+
+/// The container's own process with another command line: same user, environment and restrictions (DESIGN §6).
+fn probe_process(resources: &mut Resources, command: &[String]) -> Result<Vec<u8>, Failure> {
+    if resources.probe_process.is_none() {
+        let path = resources.bundle().path().join("config.json");
+        let spec = std::fs::read(&path).map_err(failure)?;
+        let mut spec: Value = serde_json::from_slice(&spec).map_err(failure)?;
+        resources.probe_process = Some(Rc::new(spec["process"].take()));
+    }
+    let mut process = resources.probe_process.as_deref().cloned().unwrap_or_default();
+    process["args"] = command.into();
+    process["terminal"] = false.into();
+    serde_json::to_vec(&process).map_err(failure)
+}

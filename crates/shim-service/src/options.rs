@@ -1,0 +1,350 @@
+//! The runtime options of a pod, from whichever of containerd's four messages carries them.
+//!
+//! Owns the decoding of `containerd.runc.v1.Options`, `containerd.linux.runc.CreateOptions`,
+//! `runtimeoptions.v1.Options` and of none (CONTRACT §1.7), and the rule how two sets merge. Reads one file,
+//! the one `ConfigPath` names; decides nothing about what the options are for.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use oci_runtime::bundle::Bundle;
+use oci_runtime::reaper::Reaper;
+use oci_runtime::runtime::Runtime;
+use oci_runtime::spec::Spec;
+use protobuf::well_known_types::any::Any;
+use protobuf::well_known_types::empty::Empty;
+use protobuf::{Message, UnknownValueRef};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use config::ConfigError;
+pub use oci_runtime::runtime::CgroupDriver;
+
+/// A node's options file is a handful of lines; a larger one is something else.
+const CONFIG_FILE_LIMIT: u64 = 64 * 1024;
+/// What is called when nobody says what.
+const DEFAULT_BINARY: &str = "runc";
+/// Where containerd's own shim lets runc keep its state; `ctr` and people look there.
+const DEFAULT_ROOT: &str = "/run/containerd/runc";
+/// Where a bundle keeps the options its container was created with; `delete` gets none.
+const OPTIONS_FILE: &str = "options.json";
+
+/// How the OCI runtime is to be called for the containers of a pod. `None` and `false` mean "not said".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeOptions {
+    /// The OCI runtime: a name to look up in `PATH`, or an absolute path.
+    pub binary_name: Option<String>,
+    /// The directory under which the runtime keeps its state, a directory for each namespace.
+    pub root: Option<PathBuf>,
+    /// Who creates the containers' cgroups; if nobody says, the form of `cgroupsPath` decides.
+    pub cgroup_driver: Option<CgroupDriver>,
+    /// Call `create` with `--no-pivot`.
+    pub no_pivot_root: bool,
+    /// Call `create` with `--no-new-keyring`.
+    pub no_new_keyring: bool,
+    /// The cgroup the shim itself moves to, as a path below the cgroup root.
+    pub shim_cgroup: Option<String>,
+    /// The user that owns the containers' stdio.
+    pub io_uid: Option<u32>,
+    /// The group that owns the containers' stdio.
+    pub io_gid: Option<u32>,
+}
+
+/// Why runtime options could not be used.
+#[derive(Debug, Error)]
+pub enum OptionsError {
+    /// A message that is none of containerd's option messages.
+    #[error(
+        "runtime options of type {type_url:?} are not known; use containerd.runc.v1.Options, \
+         containerd.linux.runc.CreateOptions or runtimeoptions.v1.Options"
+    )]
+    UnknownType {
+        /// The type as containerd sent it.
+        type_url: String,
+    },
+    /// The bytes are not the message they claim to be.
+    #[error("runtime options of type {type_url:?} cannot be decoded: {source}")]
+    Malformed {
+        /// The type as containerd sent it.
+        type_url: String,
+        /// What protobuf says.
+        source: protobuf::Error,
+    },
+    /// The options table of containerd's configuration is wrong.
+    #[error("runtime options in containerd's configuration: {0}")]
+    Config(#[from] ConfigError),
+    /// The file that `ConfigPath` names is wrong.
+    #[error("runtime options in {path}: {source}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong in it.
+        source: ConfigError,
+    },
+    /// The file that `ConfigPath` names cannot be read.
+    #[error("cannot read the runtime options' ConfigPath {path}: {source}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The options cannot be recorded in the bundle.
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl RuntimeOptions {
+    /// Decodes the options of a request; no message, or one without a type, is no options.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError`] for a message of another type, for bytes that are not that message, and for TOML
+    /// (inline or in the file `ConfigPath` names) that is not a list of known keys.
+    pub fn from_any(any: Option<&Any>) -> Result<Self, OptionsError> {
+        let Some(any) = any else { return Ok(Self::default()) };
+        // Go writes bare names, protobuf's own `pack` puts a host before them.
+        let name = any.type_url.rsplit('/').next().unwrap_or_default();
+        match name {
+            "" if any.value.is_empty() => Ok(Self::default()),
+            "containerd.runc.v1.Options" => Ok(Self::from_runc_options(&fields(any)?)),
+            "containerd.linux.runc.CreateOptions" => Ok(Self::from_create_options(&fields(any)?)),
+            "runtimeoptions.v1.Options" => Self::from_generic_options(&fields(any)?),
+            _ => Err(OptionsError::UnknownType { type_url: any.type_url.clone() }),
+        }
+    }
+
+    /// These options with `over`'s laid on top. What `over` does not say stays as it is: runc's message cannot
+    /// tell "false" from "not said", so it never unsets what a file sets (DESIGN §5).
+    pub fn overlaid_with(self, over: Self) -> Self {
+        Self {
+            binary_name: over.binary_name.or(self.binary_name),
+            root: over.root.or(self.root),
+            cgroup_driver: over.cgroup_driver.or(self.cgroup_driver),
+            no_pivot_root: over.no_pivot_root || self.no_pivot_root,
+            no_new_keyring: over.no_new_keyring || self.no_new_keyring,
+            shim_cgroup: over.shim_cgroup.or(self.shim_cgroup),
+            io_uid: over.io_uid.or(self.io_uid),
+            io_gid: over.io_gid.or(self.io_gid),
+        }
+    }
+
+    /// The runtime to call for a container with this spec, with the defaults of containerd's own shim where
+    /// nothing is said (CONTRACT §8).
+    pub fn runtime(&self, reaper: Reaper, namespace: &str, spec: &Spec) -> Runtime {
+        let binary = self.binary_name.as_deref().unwrap_or(DEFAULT_BINARY);
+        let driver = self.cgroup_driver.unwrap_or_else(|| driver_of(spec));
+        Runtime::new(reaper, binary, self.runtime_root(namespace), driver)
+    }
+
+    /// The directory in which the runtime keeps a directory for each container of a namespace.
+    pub fn runtime_root(&self, namespace: &str) -> PathBuf {
+        self.root.as_deref().unwrap_or(Path::new(DEFAULT_ROOT)).join(namespace)
+    }
+
+    /// Records the options in a bundle, for `delete`, which must call the same runtime without being told.
+    ///
+    /// # Errors
+    ///
+    /// The system's answer, with the path in [`OptionsError::Unwritable`].
+    pub fn save(&self, bundle: &Bundle) -> Result<(), OptionsError> {
+        let path = bundle.path().join(OPTIONS_FILE);
+        let written = serde_json::to_vec(&Stored::from(self)).map_err(io::Error::from);
+        written
+            .and_then(|bytes| fs::write(&path, bytes))
+            .map_err(|source| OptionsError::Unwritable { path, source })
+    }
+
+    /// The options recorded in a bundle; none if there are none that can be read: `delete` goes on with the
+    /// defaults then.
+    pub fn load(bundle: &Bundle) -> Self {
+        fs::read(bundle.path().join(OPTIONS_FILE))
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<Stored>(&bytes).ok())
+            .map(Self::from)
+            .unwrap_or_default()
+    }
+
+    /// `containerd.runc.v1.Options`, the same numbers in every containerd. CRIU's and the task API's fields
+    /// (8, 10 to 13) concern checkpoints and clients, not how a container is run.
+    fn from_runc_options(fields: &[Field]) -> Self {
+        let mut options = Self::default();
+        for field in fields {
+            match (field.number, &field.value) {
+                (1, Value::Number(n)) => options.no_pivot_root = *n != 0,
+                (2, Value::Number(n)) => options.no_new_keyring = *n != 0,
+                (3, Value::Text(text)) => options.shim_cgroup = said(text),
+                (4, Value::Number(n)) => options.io_uid = said_id(*n),
+                (5, Value::Number(n)) => options.io_gid = said_id(*n),
+                (6, Value::Text(text)) => options.binary_name = said(text),
+                (7, Value::Text(text)) => options.root = said(text).map(PathBuf::from),
+                (9, Value::Number(n)) => options.cgroup_driver = (*n != 0).then_some(CgroupDriver::Systemd),
+                _ => {}
+            }
+        }
+        options
+    }
+
+    /// `containerd.linux.runc.CreateOptions`: what clients of 1.6 and 1.7 send for runtimes whose name does
+    /// not begin with `io.containerd.runc` (CONTRACT M1).
+    fn from_create_options(fields: &[Field]) -> Self {
+        let mut options = Self::default();
+        for field in fields {
+            match (field.number, &field.value) {
+                (1, Value::Number(n)) => options.no_pivot_root = *n != 0,
+                (8, Value::Number(n)) => options.no_new_keyring = *n != 0,
+                (9, Value::Text(text)) => options.shim_cgroup = said(text),
+                (10, Value::Number(n)) => options.io_uid = said_id(*n),
+                (11, Value::Number(n)) => options.io_gid = said_id(*n),
+                _ => {}
+            }
+        }
+        options
+    }
+
+    /// `runtimeoptions.v1.Options`: what CRI sends for every runtime type but runc's own. 1.7 and later put the
+    /// options table into `config_body`; 1.6 drops unknown keys, so only `ConfigPath` can say anything there.
+    fn from_generic_options(fields: &[Field]) -> Result<Self, OptionsError> {
+        let (mut path, mut body) = (None, None);
+        for field in fields {
+            match (field.number, &field.value) {
+                (2, Value::Text(text)) => path = said(text).map(PathBuf::from),
+                (3, Value::Text(text)) => body = said(text),
+                _ => {}
+            }
+        }
+        let from_file = match path {
+            Some(path) => {
+                let text = read_config(&path)
+                    .map_err(|source| OptionsError::Unreadable { path: path.clone(), source })?;
+                config::parse(&text).map_err(|source| OptionsError::File { path, source })?
+            }
+            None => Self::default(),
+        };
+        match body {
+            Some(body) => Ok(from_file.overlaid_with(config::parse(&body)?)),
+            None => Ok(from_file),
+        }
+    }
+}
+
+/// The form of `cgroupsPath` tells who makes the cgroup: `slice:prefix:name` is a systemd unit.
+fn driver_of(spec: &Spec) -> CgroupDriver {
+    let path = spec.linux.as_ref().and_then(|linux| linux.cgroups_path.as_deref()).unwrap_or_default();
+    if !path.starts_with('/') && path.split(':').count() == 3 {
+        CgroupDriver::Systemd
+    } else {
+        CgroupDriver::Cgroupfs
+    }
+}
+
+/// The options as a file. Every field may be missing: a shim reads what the release before wrote.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Stored {
+    binary_name: Option<String>,
+    root: Option<PathBuf>,
+    systemd_cgroup: Option<bool>,
+    no_pivot_root: bool,
+    no_new_keyring: bool,
+    shim_cgroup: Option<String>,
+    io_uid: Option<u32>,
+    io_gid: Option<u32>,
+}
+
+impl From<&RuntimeOptions> for Stored {
+    fn from(options: &RuntimeOptions) -> Self {
+        let options = options.clone();
+        Self {
+            binary_name: options.binary_name,
+            root: options.root,
+            systemd_cgroup: options.cgroup_driver.map(|driver| driver == CgroupDriver::Systemd),
+            no_pivot_root: options.no_pivot_root,
+            no_new_keyring: options.no_new_keyring,
+            shim_cgroup: options.shim_cgroup,
+            io_uid: options.io_uid,
+            io_gid: options.io_gid,
+        }
+    }
+}
+
+impl From<Stored> for RuntimeOptions {
+    fn from(stored: Stored) -> Self {
+        Self {
+            binary_name: stored.binary_name,
+            root: stored.root,
+            cgroup_driver: stored.systemd_cgroup.map(|systemd| match systemd {
+                true => CgroupDriver::Systemd,
+                false => CgroupDriver::Cgroupfs,
+            }),
+            no_pivot_root: stored.no_pivot_root,
+            no_new_keyring: stored.no_new_keyring,
+            shim_cgroup: stored.shim_cgroup,
+            io_uid: stored.io_uid,
+            io_gid: stored.io_gid,
+        }
+    }
+}
+
+/// Reads a configuration file, which must be a small regular file: a fifo here would hang the shim.
+fn read_config(path: &Path) -> io::Result<String> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if metadata.len() > CONFIG_FILE_LIMIT {
+        return Err(io::Error::other(format!("larger than {CONFIG_FILE_LIMIT} bytes")));
+    }
+    fs::read_to_string(path)
+}
+
+/// One field of a message, whatever its type.
+struct Field {
+    number: u32,
+    value: Value,
+}
+
+/// A field's value as far as the option messages use it.
+enum Value {
+    Number(u64),
+    Text(String),
+}
+
+/// The fields of a message for which no type is generated: `Empty` knows none of them and keeps them all.
+fn fields(any: &Any) -> Result<Vec<Field>, OptionsError> {
+    let malformed = |source| OptionsError::Malformed { type_url: any.type_url.clone(), source };
+    let message = Empty::parse_from_bytes(&any.value).map_err(malformed)?;
+    let mut fields = Vec::new();
+    for (number, value) in message.special_fields.unknown_fields().iter() {
+        let value = match value {
+            UnknownValueRef::Varint(n) => Value::Number(n),
+            UnknownValueRef::LengthDelimited(bytes) => match String::from_utf8(bytes.to_vec()) {
+                Ok(text) => Value::Text(text),
+                Err(error) => return Err(malformed(io::Error::other(error).into())),
+            },
+            UnknownValueRef::Fixed32(_) | UnknownValueRef::Fixed64(_) => continue,
+        };
+        fields.push(Field { number, value });
+    }
+    Ok(fields)
+}
+
+/// proto3 does not send empty strings: one that arrives says nothing either.
+fn said(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// User 0 is proto3's "not said" and the default anyway.
+fn said_id(number: u64) -> Option<u32> {
+    u32::try_from(number).ok().filter(|id| *id != 0)
+}

@@ -1,0 +1,420 @@
+//! The owner of a pod: one loop that feeds the state machine and executes what it wants (DESIGN §3).
+//!
+//! Owns the pod, the resources of its containers and the clock. Handles one input at a time, drains the pod's
+//! actions, and never blocks or awaits in between: what takes time runs in `operations` and reports back.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use oci_runtime::bundle::{Bundle, ExitRecord};
+use oci_runtime::process::SignalNumber;
+use oci_runtime::reaper::{ExitWatch, Reaper};
+use oci_runtime::runtime::Runtime;
+use pod_lifecycle::{
+    Action, ContainerId, Event, Exit, Pod, PodTime, Reach, Refusal, Reply, Request, RequestId, Target, Tell,
+};
+use pod_spec::Signal;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::{debug, error, info, warn};
+
+use crate::command::{Answer, Command};
+use crate::details::{self, CreateDetails};
+use crate::error::ServiceError;
+use crate::incarnation::NewIncarnation;
+use crate::notice::{self, wall_time};
+use crate::operations::{Completion, Product};
+use crate::publisher::Publisher;
+use crate::resources::{ExecResources, Resources};
+use crate::shared_namespaces::PidHistory;
+
+/// Where containerd's runc shim keeps runc's state, so that `runc list` by hand finds the containers.
+const DEFAULT_RUNTIME_ROOT: &str = "/run/containerd/runc";
+const DEFAULT_RUNTIME: &str = "runc";
+
+/// What the owner's own tasks report.
+pub(crate) enum Local {
+    Completed(Completion),
+    Exited { target: Target, exit: oci_runtime::reaper::Exit },
+    OutOfMemory { container: ContainerId },
+}
+
+/// Everything there is of a pod.
+pub(crate) struct Owner {
+    pub(crate) pod: Pod,
+    pub(crate) containers: BTreeMap<ContainerId, Resources>,
+    pub(crate) local: mpsc::UnboundedSender<Local>,
+    pub(crate) history: PidHistory,
+    namespace: String,
+    reaper: Reaper,
+    publisher: Publisher,
+    requests: BTreeMap<RequestId, Answer<Reply>>,
+    next_request: u64,
+    epoch: Instant,
+    shutdown: Shutdown,
+}
+
+/// Whether the shim may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shutdown {
+    NotAsked,
+    Now,
+}
+
+impl Owner {
+    pub(crate) fn new(
+        namespace: String,
+        reaper: Reaper,
+        publisher: Publisher,
+    ) -> (Self, mpsc::UnboundedReceiver<Local>) {
+        // Unbounded: each message answers something the owner itself began.
+        let (local, inbox) = mpsc::unbounded_channel();
+        let owner = Self {
+            pod: Pod::new(),
+            containers: BTreeMap::new(),
+            local,
+            history: PidHistory::default(),
+            namespace,
+            reaper,
+            publisher,
+            requests: BTreeMap::new(),
+            next_request: 0,
+            epoch: Instant::now(),
+            shutdown: Shutdown::NotAsked,
+        };
+        (owner, inbox)
+    }
+
+    /// Serves until the shim is told to shut down and has nothing left. `stop` yields when the process was
+    /// asked to end by a signal. Returns the publisher, for its last events.
+    pub(crate) async fn run_until_empty(
+        mut self,
+        mut commands: mpsc::Receiver<Command>,
+        mut inbox: mpsc::UnboundedReceiver<Local>,
+        mut stop: mpsc::Receiver<()>,
+    ) -> Publisher {
+        while self.shutdown == Shutdown::NotAsked {
+            let deadline = self.pod.next_deadline().map(|at| self.epoch + at.since_epoch());
+            tokio::select! {
+                // What has happened comes before what is asked next.
+                biased;
+                Some(local) = inbox.recv() => self.on_local(local),
+                Some(()) = stop.recv() => {
+                    info!("asked to end by a signal: the pod is stopped in order");
+                    self.feed(Event::StopPod { grace: None });
+                }
+                Some(command) = commands.recv() => self.on_command(command),
+                () = tokio::time::sleep_until(deadline.unwrap_or(self.epoch)), if deadline.is_some() => {
+                    self.feed(Event::Tick);
+                }
+                else => break,
+            }
+        }
+        self.publisher
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Create { container, details, answer } => self.create(container, *details, answer),
+            Command::Exec { container, exec, details, answer } => {
+                if let Some(resources) = self.containers.get_mut(&container) {
+                    resources.execs.entry(exec.clone()).or_insert_with(|| ExecResources::new(*details));
+                }
+                self.request(Request::Exec { container, exec }, answer);
+            }
+            Command::Pod { request, answer } => self.request(request, answer),
+            Command::State { target, answer } => drop(answer.send(self.state(&target))),
+            Command::Pids { container, answer } => drop(answer.send(self.pids(container))),
+            Command::Stats { container, answer } => drop(answer.send(self.stats(container))),
+            Command::Update { container, resources, answer } => self.update(container, resources, answer),
+            Command::Resize { target, size, answer } => drop(answer.send(self.resize(&target, size))),
+            Command::CloseStdin { target, answer } => drop(answer.send(self.close_stdin(&target))),
+            Command::Shutdown { answer } => {
+                // CONTRACT §1.8: sent after every delete; only the last one means it.
+                if self.pod.is_empty() {
+                    self.shutdown = Shutdown::Now;
+                }
+                drop(answer.send(Ok(())));
+            }
+        }
+    }
+
+    /// Reads what the container's spec says, and hands the request to the pod.
+    fn create(&mut self, id: ContainerId, details: CreateDetails, answer: Answer<Reply>) {
+        if self.containers.contains_key(&id) {
+            let refusal = Refusal {
+                kind: pod_lifecycle::RefusalKind::AlreadyExists,
+                message: format!("container {id} already exists"),
+            };
+            return drop(answer.send(Err(refusal.into())));
+        }
+        match self.prepare(&id, details) {
+            Ok((resources, spec)) => {
+                self.containers.insert(id.clone(), resources);
+                self.request(Request::Create { container: id.clone(), spec: Box::new(spec) }, answer);
+                // Refused: the pod never knew it.
+                if !self.pod.containers().any(|known| *known == id) {
+                    self.containers.remove(&id);
+                }
+            }
+            Err(error) => drop(answer.send(Err(error))),
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        id: &ContainerId,
+        details: CreateDetails,
+    ) -> Result<(Resources, pod_lifecycle::ContainerSpec), ServiceError> {
+        let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
+        let bundle = Bundle::new(&details.bundle);
+        let spec = bundle.read_spec().map_err(|error| invalid(error.to_string()))?;
+        let plan = match pod_spec::parse(details::annotations(&spec.annotations)) {
+            Ok(parsed) => {
+                for warning in &parsed.warnings {
+                    warn!(container = %id, %warning, "annotations");
+                }
+                parsed.plan
+            }
+            // 11.4: the sandbox's values count; a later container's differ only by accident.
+            Err(error) if self.pod.plan_is_settled() => {
+                warn!(container = %id, %error, "annotations are ignored: the pod has its plan already");
+                None
+            }
+            Err(error) => return Err(invalid(error.to_string())),
+        };
+        self.join_live_namespaces(id, &bundle, &spec)?;
+        let root = details.options.root.clone().unwrap_or_else(|| DEFAULT_RUNTIME_ROOT.into());
+        let runtime = Rc::new(Runtime::new(
+            self.reaper.clone(),
+            details.options.binary_name.clone().unwrap_or_else(|| DEFAULT_RUNTIME.to_owned()),
+            root.join(&self.namespace),
+            details.cgroup_driver(&spec),
+        ));
+        let core = details::container_spec(id, &spec, plan);
+        let resources = Resources::new(runtime.container(id.as_str(), bundle), details, &spec);
+        Ok((resources, core))
+    }
+
+    fn request(&mut self, request: Request, answer: Answer<Reply>) {
+        self.next_request += 1;
+        let id = RequestId(self.next_request);
+        self.requests.insert(id, answer);
+        self.feed(Event::Request { id, request });
+    }
+
+    fn on_local(&mut self, local: Local) {
+        match local {
+            Local::Completed(completion) => self.complete(completion),
+            Local::Exited { target, exit } => {
+                self.output_ended(&target);
+                let exit = Exit { code: exit.code.into(), at: wall_time(exit.at) };
+                self.feed(Event::Exited { target, exit });
+            }
+            Local::OutOfMemory { container } => self.feed(Event::OutOfMemory { container }),
+        }
+    }
+
+    /// An exec's output ends with its process; a container's may go on in its next incarnation (`Finish`).
+    fn output_ended(&mut self, target: &Target) {
+        let Some(exec) = &target.exec else { return };
+        let record = self.containers.get_mut(&target.container).and_then(|r| r.execs.get_mut(exec));
+        if let Some(stdio) = record.and_then(|record| record.stdio.as_mut()) {
+            stdio.finish_output();
+        }
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        let Completion { op, container, outcome, product } = completion;
+        let mut exit = None;
+        match product {
+            Product::Nothing => {}
+            Product::Stdio(stdio) => {
+                if let Some(resources) = self.containers.get_mut(&container) {
+                    resources.stdio = Some(*stdio);
+                }
+            }
+            Product::Created(created) => {
+                let (stdio, new) = *created;
+                if let Some(resources) = self.containers.get_mut(&container) {
+                    resources.stdio = Some(stdio);
+                }
+                exit = Some((Target::init(container.clone()), self.adopt(&container, new)));
+            }
+            Product::Recreated(new) => {
+                exit = Some((Target::init(container.clone()), self.adopt(&container, *new)));
+            }
+            Product::Exec(exec, new) => {
+                if let Some(record) = self.containers.get_mut(&container).and_then(|r| r.execs.get_mut(&exec)) {
+                    record.stdio = Some(new.stdio);
+                    record.console = new.console;
+                    record.process = Some(new.process);
+                }
+                exit = Some((Target { container: container.clone(), exec: Some(exec) }, new.exit));
+            }
+            Product::Removed => drop(self.containers.remove(&container)),
+            Product::RemovedExec(exec) => {
+                if let Some(resources) = self.containers.get_mut(&container) {
+                    resources.execs.remove(&exec);
+                }
+            }
+        }
+        self.feed(Event::Done { op, outcome, at: wall_time(wall_clock()) });
+        // After the Done, so that the pod knows the process whose exit it hears of.
+        if let Some((target, exit)) = exit {
+            self.report_exit(target, exit);
+        }
+    }
+
+    /// Takes a container's new process over.
+    fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> ExitWatch {
+        let NewIncarnation { mut incarnation, exit, oom } = new;
+        self.history.remember(incarnation.process.pid(), id);
+        if let Some(mut watch) = oom {
+            let (local, container) = (self.local.clone(), id.clone());
+            incarnation.oom_watch = Some(tokio::task::spawn_local(async move {
+                while watch.next().await.is_some() {
+                    let _ = local.send(Local::OutOfMemory { container: container.clone() });
+                }
+            }));
+        }
+        if let Some(resources) = self.containers.get_mut(id) {
+            resources.incarnation = Some(incarnation);
+        }
+        exit
+    }
+
+    fn report_exit(&self, target: Target, exit: ExitWatch) {
+        let local = self.local.clone();
+        tokio::task::spawn_local(async move {
+            let exit = exit.await;
+            let _ = local.send(Local::Exited { target, exit });
+        });
+    }
+
+    /// Hands an event to the pod and does everything it wants.
+    fn feed(&mut self, event: Event) {
+        debug!(?event, "event");
+        let now = PodTime::after_epoch(self.epoch.elapsed());
+        self.pod.handle(now, event);
+        while let Some(action) = self.pod.next_action() {
+            debug!(?action, "action");
+            self.execute(action);
+        }
+    }
+
+    fn execute(&mut self, action: Action) {
+        match action {
+            Action::Run { op, container, operation } => self.run(op, container, operation),
+            Action::Signal { target, signal, reach } => self.signal(&target, signal, reach),
+            Action::Reply { request, result } => {
+                if let Some(answer) = self.requests.remove(&request) {
+                    // The caller may be gone; the effect stands (DESIGN §3).
+                    let _ = answer.send(result.map_err(ServiceError::from));
+                }
+            }
+            Action::Publish(notice) => {
+                let container = notice_container(&notice);
+                let resources = self.containers.get(container);
+                notice::publish(&self.publisher, notice, resources);
+            }
+            Action::Tell { container, line, to } => self.tell(&container, &line, to),
+            Action::Finish { container, shown, real } => self.finish(&container, shown, real),
+            Action::Warn(line) => warn!("{line}"),
+            Action::Note(line) => info!("{line}"),
+        }
+    }
+
+    fn signal(&mut self, target: &Target, signal: Signal, reach: Reach) {
+        let Some(resources) = self.containers.get(&target.container) else { return };
+        let process = match &target.exec {
+            None => resources.process(),
+            Some(exec) => resources.execs.get(exec).and_then(|record| record.process.as_ref()),
+        };
+        let (Some(process), Ok(number)) = (process, SignalNumber::new(signal.number().into())) else { return };
+        info!(%target, signal = signal.number(), "signal");
+        // SIGKILL to the init takes the others with it, by the kernel or by KillRemaining.
+        if reach == Reach::All && signal != Signal::KILL {
+            let (runtime, target) = (resources.runtime.clone(), target.clone());
+            tokio::task::spawn_local(async move {
+                if let Err(error) = runtime.kill_all(number).await
+                    && !error.is_not_running()
+                {
+                    warn!(%target, %error, "cannot signal every process");
+                }
+            });
+        } else if let Err(error) = process.signal(number) {
+            warn!(%target, %error, "cannot send a signal");
+        }
+    }
+
+    fn tell(&self, id: &ContainerId, line: &str, to: Tell) {
+        info!(container = %id, "{line}");
+        let Some(resources) = self.containers.get(id) else { return };
+        if let Some(stdio) = &resources.stdio {
+            stdio.write_line(line);
+        }
+        if let (Tell::LogAndTerminationMessage, Some(path)) = (to, &resources.termination_message)
+            && let Err(error) = write_termination_message(path, line)
+        {
+            warn!(container = %id, path = %path.display(), %error, "cannot leave a termination message");
+        }
+    }
+
+    fn finish(&mut self, id: &ContainerId, shown: Exit, real: Exit) {
+        if shown.code != real.code {
+            info!(container = %id, shown = shown.code, real = real.code, "exit code masked (J2)");
+        }
+        let Some(resources) = self.containers.get_mut(id) else { return };
+        if let Some(stdio) = &mut resources.stdio {
+            stdio.finish_output();
+        }
+        let Some(process) = resources.process() else { return };
+        let record = ExitRecord {
+            pid: process.pid(),
+            exit_status: shown.code,
+            exited_at: SystemTime::UNIX_EPOCH + shown.at.0,
+        };
+        if let Err(error) = resources.bundle().write_exit(&record) {
+            // `delete` then says 137, as a stock shim always does.
+            error!(container = %id, %error, "cannot record the exit");
+        }
+    }
+}
+
+fn notice_container(notice: &pod_lifecycle::Notice) -> &ContainerId {
+    use pod_lifecycle::Notice::{
+        Created, Deleted, ExecAdded, ExecStarted, Exited, OutOfMemory, Paused, Resumed, Started,
+    };
+    match notice {
+        Exited { target, .. } => &target.container,
+        Created { container, .. }
+        | Started { container, .. }
+        | ExecAdded { container, .. }
+        | ExecStarted { container, .. }
+        | Deleted { container, .. }
+        | OutOfMemory { container }
+        | Paused { container }
+        | Resumed { container } => container,
+    }
+}
+
+/// J9: the kubelet shows it in the container's status. The file is the kubelet's: it is neither created nor
+/// followed if it is a link.
+fn write_termination_message(path: &std::path::Path, line: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).truncate(true).custom_flags(libc_nofollow()).open(path)?;
+    writeln!(file, "podshim: {line}")
+}
+
+fn libc_nofollow() -> i32 {
+    nix::fcntl::OFlag::O_NOFOLLOW.bits()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the driver is where the core's wall times come from")]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}

@@ -1,0 +1,208 @@
+//! The pod's events on their way to containerd.
+//!
+//! Owns one ordered queue and the connection it empties into (CONTRACT §6). An event never overtakes another:
+//! the head is retried until containerd has it, and what follows waits. Publishing never blocks and never
+//! fails the caller: Wait and State are the truth, events are news. Knows nothing of what the events mean.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use containerd_shim_protos::shim::event::Envelope;
+use containerd_shim_protos::shim::events::ForwardRequest;
+use containerd_shim_protos::shim_async::{Client, EventsClient};
+use protobuf::MessageDyn;
+use protobuf::well_known_types::any::Any;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use ttrpc::asynchronous::transport::Socket;
+use ttrpc::context;
+use ttrpc::proto::Code;
+
+/// Room for a long absence of containerd in a busy pod; about 200 kB when full.
+const CAPACITY: usize = 1024;
+/// What containerd's own shim gives a call.
+const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// containerd is back within seconds of an upgrade; the first attempts are dense, the later ones cheap.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Older events are dropped: nobody waits for them any more, and a containerd that was removed for good must
+/// not keep the shim waking up.
+const MAX_AGE: Duration = Duration::from_secs(300);
+
+/// Publishes the events of one pod, in order.
+///
+/// Delivery is at least once: an event whose answer was lost with the connection is sent again. It is
+/// dropped, counted and logged if the queue is full, if containerd refuses it, or after five minutes without
+/// containerd. Idle, the publisher has no timer and never wakes up.
+#[derive(Debug)]
+pub struct Publisher {
+    namespace: String,
+    queue: mpsc::Sender<Queued>,
+    accepted: AtomicU64,
+    dropped: AtomicU64,
+    settled: watch::Receiver<u64>,
+}
+
+/// An event in the queue.
+#[derive(Debug)]
+struct Queued {
+    request: ForwardRequest,
+    since: Instant,
+}
+
+impl Publisher {
+    /// A publisher to containerd's ttrpc socket at `address` (a path, with or without `unix://`), for events of
+    /// `namespace`. containerd need not run. Must be called on the runtime that is to deliver.
+    pub fn new(address: &str, namespace: impl Into<String>) -> Self {
+        let (queue, events) = mpsc::channel(CAPACITY);
+        let (settle, settled) = watch::channel(0);
+        let path = address.strip_prefix("unix://").unwrap_or(address);
+        tokio::spawn(deliver_all(events, settle, Connection { path: path.into(), client: None }));
+        Self {
+            namespace: namespace.into(),
+            queue,
+            accepted: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            settled,
+        }
+    }
+
+    /// Queues an event behind all others; its time is now.
+    pub fn publish(&self, topic: &'static str, event: &dyn MessageDyn) {
+        let value = match event.write_to_bytes_dyn() {
+            Ok(value) => value,
+            Err(error) => return self.drop_event(topic, &error),
+        };
+        // containerd's typeurl wants the bare name, without a host before it.
+        let type_url = event.descriptor_dyn().full_name().to_owned();
+        let envelope = Envelope {
+            timestamp: Some(wall_clock().into()).into(),
+            namespace: self.namespace.clone(),
+            topic: topic.to_owned(),
+            event: Some(Any { type_url, value, ..Any::default() }).into(),
+            ..Envelope::default()
+        };
+        let request = ForwardRequest { envelope: Some(envelope).into(), ..ForwardRequest::default() };
+        // The newest is dropped, not the oldest: a reader then sees a shorter history, never an exit without
+        // its start.
+        match self.queue.try_send(Queued { request, since: Instant::now() }) {
+            Ok(()) => {
+                self.accepted.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => self.drop_event(topic, &error),
+        }
+    }
+
+    /// Waits until containerd has every event queued so far, `limit` at most.
+    ///
+    /// Returns how many are still undelivered.
+    pub async fn flush(&self, limit: Duration) -> u64 {
+        let accepted = self.accepted.load(Ordering::Relaxed);
+        let mut settled = self.settled.clone();
+        let everything = settled.wait_for(|settled| *settled >= accepted);
+        // Too late and "the delivering task is gone" are the same to the caller: the rest is lost.
+        let _ = tokio::time::timeout(limit, everything).await;
+        accepted.saturating_sub(*self.settled.borrow())
+    }
+
+    fn drop_event(&self, topic: &str, reason: &dyn std::fmt::Display) {
+        let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+        // A full queue drops a burst: one line for each power of two says it without flooding the log.
+        if dropped.is_power_of_two() {
+            tracing::warn!(topic, dropped, %reason, "event dropped");
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "an envelope carries the wall clock time of its event")]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Empties the queue until the publisher is gone.
+async fn deliver_all(
+    mut events: mpsc::Receiver<Queued>,
+    settle: watch::Sender<u64>,
+    mut connection: Connection,
+) {
+    while let Some(event) = events.recv().await {
+        connection.deliver(&event).await;
+        settle.send_modify(|settled| *settled += 1);
+    }
+}
+
+/// The way to containerd, which comes and goes.
+struct Connection {
+    path: PathBuf,
+    client: Option<EventsClient>,
+}
+
+/// Why one attempt failed.
+enum Failure {
+    /// containerd is away or slow: the event may arrive later.
+    Unreachable(String),
+    /// containerd has read the event and does not want it: it would not want it again.
+    Refused(String),
+}
+
+impl Connection {
+    /// Tries until the event has been delivered or is not worth it any more.
+    async fn deliver(&mut self, event: &Queued) {
+        let topic = &event.request.envelope.topic;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.attempt(&event.request).await {
+                Ok(()) => return,
+                Err(Failure::Refused(reason)) => {
+                    tracing::warn!(topic, reason, "containerd refused an event");
+                    return;
+                }
+                Err(Failure::Unreachable(reason)) if event.since.elapsed() >= MAX_AGE => {
+                    tracing::warn!(topic, reason, "event dropped: containerd could not be reached");
+                    return;
+                }
+                Err(Failure::Unreachable(reason)) => {
+                    tracing::debug!(topic, reason, "event not delivered yet");
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn attempt(&mut self, request: &ForwardRequest) -> Result<(), Failure> {
+        let client = match &self.client {
+            Some(client) => client,
+            None => self.client.insert(self.connect().await?),
+        };
+        match client.forward(context::with_duration(CALL_LIMIT), request).await {
+            Ok(_) => Ok(()),
+            Err(ttrpc::Error::RpcStatus(status)) if is_final(status.code()) => {
+                Err(Failure::Refused(status.message))
+            }
+            Err(error) => {
+                // Whatever the connection is in now, a new one is not.
+                self.client = None;
+                Err(Failure::Unreachable(error.to_string()))
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<EventsClient, Failure> {
+        // Not `Client::connect`: it blocks the thread when a stopped containerd's backlog is full.
+        let stream = UnixStream::connect(&self.path)
+            .await
+            .map_err(|error| Failure::Unreachable(format!("{}: {error}", self.path.display())))?;
+        Ok(EventsClient::new(Client::new(Socket::new(stream))))
+    }
+}
+
+/// Whether a status is containerd's judgement of the event, not a sign of the way to it.
+fn is_final(code: Code) -> bool {
+    !matches!(code, Code::UNAVAILABLE | Code::DEADLINE_EXCEEDED | Code::CANCELLED | Code::ABORTED)
+}

@@ -1,0 +1,141 @@
+//! What the owner answers from its tables, at once, whatever else is going on: State, Pids, Stats, and the
+//! small changes that need no decision: limits, terminal size, end of input.
+
+use std::rc::Rc;
+
+use nix::unistd::Pid;
+use oci_runtime::cgroup::Stats;
+use oci_runtime::console::TerminalSize;
+use pod_lifecycle::{ContainerId, Refusal, RefusalKind, Status, Target};
+use protobuf::well_known_types::any::Any;
+
+use crate::command::{Answer, Member, State};
+use crate::error::ServiceError;
+use crate::incarnation::runtime_failure;
+use crate::metrics;
+use crate::owner::Owner;
+
+impl Owner {
+    pub(crate) fn state(&self, target: &Target) -> Result<State, ServiceError> {
+        let view = self.pod.view(target)?;
+        let Some(resources) = self.containers.get(&target.container) else {
+            return Err(not_found(&target.container));
+        };
+        let streams = match &target.exec {
+            None => resources.details.streams.clone(),
+            Some(exec) => {
+                resources.execs.get(exec).map(|record| record.details.streams.clone()).unwrap_or_default()
+            }
+        };
+        let bundle = resources.details.bundle.to_string_lossy().into_owned();
+        Ok(State { view, bundle, streams })
+    }
+
+    /// The processes of a container. A live one always has at least one (F13): containerd 1.7 and 2.x delete a
+    /// shim whose answer is empty.
+    pub(crate) fn pids(&self, id: ContainerId) -> Result<Vec<Member>, ServiceError> {
+        let view = self.pod.view(&Target::init(id.clone()))?;
+        let resources = self.containers.get(&id).ok_or_else(|| not_found(&id))?;
+        if view.status == Status::Stopped {
+            return Ok(Vec::new());
+        }
+        let exec_of = |pid: Pid| {
+            let mut execs = resources.execs.iter();
+            let found = execs.find(|(_, exec)| exec.process.as_ref().is_some_and(|process| process.pid() == pid));
+            found.map(|(id, _)| id.to_string())
+        };
+        let own = if view.has_process { resources.cgroup() } else { None };
+        let pids = own.map(|cgroup| cgroup.pids()).unwrap_or_default();
+        let mut members: Vec<Member> =
+            pids.into_iter().map(|pid| Member { pid, exec: exec_of(pid) }).collect();
+        if members.is_empty() && view.pid != 0 {
+            members.push(Member { pid: Pid::from_raw(view.pid.cast_signed()), exec: None });
+        }
+        Ok(members)
+    }
+
+    /// Resource numbers. They last until the runtime's delete, so an exited container still has its last ones
+    /// (containerd 2.3 asks for them after a 137).
+    pub(crate) fn stats(&self, id: ContainerId) -> Result<Any, ServiceError> {
+        self.pod.view(&Target::init(id.clone()))?;
+        let resources = self.containers.get(&id).ok_or_else(|| not_found(&id))?;
+        let stats: Stats = match resources.cgroup() {
+            Some(cgroup) => cgroup.stats(),
+            None => {
+                let message = format!("container {id} has no cgroup at the moment");
+                return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
+            }
+        };
+        Ok(metrics::to_any(&stats))
+    }
+
+    /// Applies new limits now, and again to every later incarnation (R6).
+    pub(crate) fn update(&mut self, id: ContainerId, limits: Vec<u8>, answer: Answer<()>) {
+        let view = match self.pod.view(&Target::init(id.clone())) {
+            Ok(view) => view,
+            Err(refusal) => return drop(answer.send(Err(refusal.into()))),
+        };
+        let Some(resources) = self.containers.get_mut(&id) else {
+            return drop(answer.send(Err(not_found(&id))));
+        };
+        if view.status == Status::Stopped {
+            let message = format!("cannot update container {id}: it has stopped");
+            return drop(answer.send(Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into())));
+        }
+        let limits: Rc<[u8]> = limits.into();
+        resources.update = Some(limits.clone());
+        if !view.has_process {
+            return drop(answer.send(Ok(())));
+        }
+        let runtime = resources.runtime.clone();
+        tokio::task::spawn_local(async move {
+            let updated = runtime.update(&limits).await.map_err(runtime_failure);
+            let updated = updated.map_err(|failure| Refusal { kind: failure.kind, message: failure.message }.into());
+            let _ = answer.send(updated);
+        });
+    }
+
+    /// Without a console there is nothing to resize, which is no error (CONTRACT §7).
+    pub(crate) fn resize(&mut self, target: &Target, size: TerminalSize) -> Result<(), ServiceError> {
+        self.pod.view(target)?;
+        let Some(resources) = self.containers.get_mut(&target.container) else {
+            return Err(not_found(&target.container));
+        };
+        let console = match &target.exec {
+            None => {
+                resources.size = Some(size);
+                resources.incarnation.as_ref().and_then(|incarnation| incarnation.console.as_ref())
+            }
+            Some(exec) => resources.execs.get_mut(exec).and_then(|record| {
+                record.size = Some(size);
+                record.console.as_ref()
+            }),
+        };
+        let Some(console) = console else { return Ok(()) };
+        console.resize(size).map_err(|source| ServiceError::System {
+            container: target.container.to_string(),
+            operation: "cannot resize its terminal",
+            source,
+        })
+    }
+
+    /// No stdin, or an ended process: nothing to close, which is no error (CONTRACT §7).
+    pub(crate) fn close_stdin(&mut self, target: &Target) -> Result<(), ServiceError> {
+        self.pod.view(target)?;
+        let Some(resources) = self.containers.get_mut(&target.container) else {
+            return Err(not_found(&target.container));
+        };
+        let stdio = match &target.exec {
+            None => resources.stdio.as_mut(),
+            Some(exec) => resources.execs.get_mut(exec).and_then(|record| record.stdio.as_mut()),
+        };
+        if let Some(stdio) = stdio {
+            stdio.close_stdin();
+        }
+        Ok(())
+    }
+}
+
+fn not_found(id: &ContainerId) -> ServiceError {
+    Refusal { kind: RefusalKind::NotFound, message: format!("container {id} not found") }.into()
+}

@@ -1,0 +1,128 @@
+//! What the owner holds for a container and its execs: everything that is not a decision.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use oci_runtime::bundle::Bundle;
+use oci_runtime::cgroup::Cgroup;
+use oci_runtime::console::{Console, TerminalSize};
+use oci_runtime::process::{ExecutableIdentity, Process};
+use oci_runtime::runtime::Container;
+use oci_runtime::stdio::{Stdio, StdioPaths, StreamMode};
+use oci_runtime::spec::Spec;
+use pod_lifecycle::ExecId;
+use tokio::task::JoinHandle;
+
+use crate::details::{CreateDetails, ExecDetails};
+
+/// The kubelet's name for the file in which a container leaves its last words.
+const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+
+/// containerd's stdio strings, kept as they came: State must return them (CRI reopens the fifos on reload).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamAddresses {
+    pub(crate) stdin: String,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) mode: StreamMode,
+}
+
+impl StreamAddresses {
+    pub(crate) fn paths(&self) -> StdioPaths {
+        StdioPaths {
+            stdin: self.stdin.clone(),
+            stdout: self.stdout.clone(),
+            stderr: self.stderr.clone(),
+            mode: self.mode,
+        }
+    }
+
+    pub(crate) fn has_terminal(&self) -> bool {
+        self.mode == StreamMode::Terminal
+    }
+}
+
+/// One container, from its Create to its Delete.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    pub(crate) runtime: Container,
+    pub(crate) details: Rc<CreateDetails>,
+    /// The host file behind the termination message, if there is one (J9).
+    pub(crate) termination_message: Option<PathBuf>,
+    /// Open from the create to the delete, over all incarnations (R6).
+    pub(crate) stdio: Option<Stdio>,
+    pub(crate) incarnation: Option<Incarnation>,
+    /// The last limits a caller set, for the next incarnation (R6).
+    pub(crate) update: Option<Rc<[u8]>>,
+    pub(crate) size: Option<TerminalSize>,
+    pub(crate) execs: BTreeMap<ExecId, ExecResources>,
+    /// The container's own process as JSON, for probes that run another command as the same user.
+    pub(crate) probe_process: Option<Rc<serde_json::Value>>,
+}
+
+/// One process of a container's init, with what came with it.
+#[derive(Debug)]
+pub(crate) struct Incarnation {
+    pub(crate) process: Rc<Process>,
+    /// What it executed before its own program (U1).
+    pub(crate) runtime_init: Option<ExecutableIdentity>,
+    pub(crate) console: Option<Console>,
+    /// Absent if the process was gone before it could be looked up.
+    pub(crate) cgroup: Option<Rc<Cgroup>>,
+    /// Reports OOM kills until the cgroup is gone.
+    pub(crate) oom_watch: Option<JoinHandle<()>>,
+}
+
+impl Drop for Incarnation {
+    fn drop(&mut self) {
+        if let Some(watch) = &self.oom_watch {
+            watch.abort();
+        }
+    }
+}
+
+/// One exec.
+#[derive(Debug)]
+pub(crate) struct ExecResources {
+    pub(crate) details: Rc<ExecDetails>,
+    pub(crate) stdio: Option<Stdio>,
+    pub(crate) process: Option<Rc<Process>>,
+    pub(crate) console: Option<Console>,
+    pub(crate) size: Option<TerminalSize>,
+}
+
+impl ExecResources {
+    pub(crate) fn new(details: ExecDetails) -> Self {
+        Self { details: Rc::new(details), stdio: None, process: None, console: None, size: None }
+    }
+}
+
+impl Resources {
+    pub(crate) fn new(runtime: Container, details: CreateDetails, spec: &Spec) -> Self {
+        let message = spec.annotations.get(TERMINATION_MESSAGE_PATH).map(PathBuf::from);
+        Self {
+            runtime,
+            termination_message: message.and_then(|path| spec.bind_source(&path).map(Into::into)),
+            details: Rc::new(details),
+            stdio: None,
+            incarnation: None,
+            update: None,
+            size: None,
+            execs: BTreeMap::new(),
+            probe_process: None,
+        }
+    }
+
+    pub(crate) fn bundle(&self) -> &Bundle {
+        self.runtime.bundle()
+    }
+
+    pub(crate) fn process(&self) -> Option<&Rc<Process>> {
+        self.incarnation.as_ref().map(|incarnation| &incarnation.process)
+    }
+
+    pub(crate) fn cgroup(&self) -> Option<&Rc<Cgroup>> {
+        self.incarnation.as_ref()?.cgroup.as_ref()
+    }
+}

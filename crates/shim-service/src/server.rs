@@ -1,0 +1,118 @@
+//! The serving process: reaper, publisher, owner and ttrpc server put together, and taken apart in order.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use containerd_shim_protos::shim_async::create_task;
+use oci_runtime::reaper::Reaper;
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use ttrpc::asynchronous::Server;
+use ttrpc::asynchronous::transport::Listener;
+
+use crate::command::OwnerHandle;
+use crate::owner::Owner;
+use crate::publisher::Publisher;
+use crate::task::TaskService;
+
+/// The names under which containerd 1.x and 2.x call the same service (CONTRACT §1.3).
+const TASK_V2: &str = "containerd.task.v2.Task";
+const TASK_V3: &str = "containerd.task.v3.Task";
+/// What the last events may take to reach containerd. It kills nobody over it: Shutdown has been answered.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// What a pod's server is started with.
+#[derive(Debug)]
+pub struct ServeConfig {
+    /// containerd's namespace.
+    pub namespace: String,
+    /// The pod: the grouping id.
+    pub id: String,
+    /// containerd's socket for events; without one they are dropped.
+    pub containerd_ttrpc_address: Option<String>,
+    /// The pod's socket, listening since before its address was printed.
+    pub listener: UnixListener,
+    /// The lock on the pod's state, held for as long as the server lives (N3).
+    pub lock: File,
+}
+
+/// Why a server cannot serve.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The machine refused something every server needs.
+    #[error("cannot {what}: {source}")]
+    Setup {
+        /// What was attempted.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The ttrpc server did not start.
+    #[error("cannot serve ttrpc: {0}")]
+    Ttrpc(#[from] ttrpc::Error),
+}
+
+/// Serves a pod until containerd shuts it down. Must run inside a `LocalSet` of a current-thread runtime.
+///
+/// # Errors
+/// [`ServeError`], before anything is served.
+pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
+    let ServeConfig { namespace, id, containerd_ttrpc_address, listener, lock } = config;
+    let setup = |what| move |source| ServeError::Setup { what, source };
+    let reaper = Reaper::start().map_err(setup("reap processes"))?;
+    let publisher = Publisher::new(containerd_ttrpc_address.as_deref().unwrap_or_default(), namespace.clone());
+    let stop = stop_signals().map_err(setup("receive signals"))?;
+    let (handle, commands) = OwnerHandle::channel();
+    let (owner, inbox) = Owner::new(namespace, reaper, publisher);
+
+    listener.set_nonblocking(true).map_err(setup("use the inherited socket"))?;
+    let listener = Listener::try_from(listener).map_err(setup("use the inherited socket"))?;
+    let mut server = Server::new().add_listener(listener);
+    for service in task_services(handle) {
+        server = server.register_service(service);
+    }
+    server.start().await?;
+    tracing::info!(pod = id, "serving");
+
+    let publisher = owner.run_until_empty(commands, inbox, stop).await;
+    let undelivered = publisher.flush(LAST_EVENTS).await;
+    if undelivered > 0 {
+        tracing::warn!(undelivered, "events are lost: containerd did not take them");
+    }
+    // The answer to Shutdown is on its way; waiting for connections to end would outlast containerd's 3 s.
+    server.stop_listen().await;
+    drop(lock);
+    Ok(())
+}
+
+/// The Task service under both of its names; the messages are the same.
+fn task_services(handle: OwnerHandle) -> Vec<std::collections::HashMap<String, ttrpc::asynchronous::Service>> {
+    let services = |name: &str| {
+        let service = create_task(Arc::new(TaskService::new(handle.clone())));
+        service.into_values().map(|service| (name.to_owned(), service)).collect()
+    };
+    vec![services(TASK_V2), services(TASK_V3)]
+}
+
+/// SIGTERM and SIGINT mean "stop the pod in order" (DESIGN §4).
+fn stop_signals() -> io::Result<mpsc::Receiver<()>> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::task::spawn_local(async move {
+        loop {
+            tokio::select! {
+                Some(()) = term.recv() => {}
+                Some(()) = int.recv() => {}
+                else => return,
+            }
+            if sender.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
+}

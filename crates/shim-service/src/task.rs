@@ -1,0 +1,276 @@
+//! containerd's Task service (v2 and v3): translation only.
+//!
+//! A handler turns a request into a command for the owner and the answer into a response. It holds nothing and
+//! does nothing else, because containerd may drop it at any await (DESIGN §3).
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use containerd_shim_protos::shim::oci::ProcessDetails;
+use containerd_shim_protos::shim::shim::{
+    CheckpointTaskRequest, CloseIORequest, ConnectRequest, ConnectResponse, CreateTaskRequest, CreateTaskResponse,
+    DeleteRequest, DeleteResponse, ExecProcessRequest, KillRequest, PauseRequest, PidsRequest, PidsResponse,
+    ResizePtyRequest, ResumeRequest, ShutdownRequest, StartRequest, StartResponse, StateRequest, StateResponse,
+    StatsRequest, StatsResponse, UpdateTaskRequest, WaitRequest, WaitResponse,
+};
+use containerd_shim_protos::shim_async::Task;
+use containerd_shim_protos::types::empty::Empty;
+use containerd_shim_protos::types::task::{ProcessInfo, Status as TaskStatus};
+use oci_runtime::console::TerminalSize;
+use oci_runtime::mount::RootfsMount;
+use oci_runtime::stdio::StreamMode;
+use pod_lifecycle::{ContainerId, Deleted, ExecId, Reach, Reply, Request, Status, Target};
+use pod_spec::Signal;
+use protobuf::well_known_types::any::Any;
+use protobuf::{EnumOrUnknown, Message, MessageField, MessageFull};
+use ttrpc::asynchronous::TtrpcContext;
+
+use crate::command::{Command, Member, OwnerHandle, State};
+use crate::details::{CreateDetails, ExecDetails};
+use crate::error::ServiceError;
+use crate::notice::timestamp;
+use crate::options::RuntimeOptions;
+use crate::resources::StreamAddresses;
+
+/// The Task service of one pod.
+#[derive(Debug)]
+pub(crate) struct TaskService {
+    owner: OwnerHandle,
+}
+
+impl TaskService {
+    pub(crate) fn new(owner: OwnerHandle) -> Self {
+        Self { owner }
+    }
+
+    async fn pod(&self, request: Request) -> Result<Reply, ServiceError> {
+        self.owner.ask(|answer| Command::Pod { request, answer }).await
+    }
+
+    async fn state_of(&self, target: Target) -> Result<State, ServiceError> {
+        self.owner.ask(|answer| Command::State { target, answer }).await
+    }
+}
+
+#[async_trait]
+impl Task for TaskService {
+    async fn create(&self, _: &TtrpcContext, request: CreateTaskRequest) -> ttrpc::Result<CreateTaskResponse> {
+        let container = ContainerId::from(request.id.as_str());
+        let details = create_details(request)?;
+        let reply = self
+            .owner
+            .ask(|answer| Command::Create { container, details: Box::new(details), answer })
+            .await?;
+        Ok(CreateTaskResponse { pid: pid(reply), ..Default::default() })
+    }
+
+    async fn start(&self, _: &TtrpcContext, request: StartRequest) -> ttrpc::Result<StartResponse> {
+        let reply = self.pod(Request::Start(target(&request.id, &request.exec_id))).await?;
+        Ok(StartResponse { pid: pid(reply), ..Default::default() })
+    }
+
+    async fn exec(&self, _: &TtrpcContext, request: ExecProcessRequest) -> ttrpc::Result<Empty> {
+        let container = ContainerId::from(request.id.as_str());
+        let exec = ExecId::from(request.exec_id.as_str());
+        let details = Box::new(exec_details(request)?);
+        self.owner.ask(|answer| Command::Exec { container, exec, details, answer }).await?;
+        Ok(Empty::new())
+    }
+
+    async fn kill(&self, _: &TtrpcContext, request: KillRequest) -> ttrpc::Result<Empty> {
+        let Some(signal) = Signal::new(request.signal) else {
+            let message = format!("{} is not a signal number (1 to 64)", request.signal);
+            return Err(ServiceError::Invalid { container: request.id, message }.into());
+        };
+        let reach = if request.all { Reach::All } else { Reach::Process };
+        self.pod(Request::Kill { target: target(&request.id, &request.exec_id), signal, reach }).await?;
+        Ok(Empty::new())
+    }
+
+    async fn wait(&self, _: &TtrpcContext, request: WaitRequest) -> ttrpc::Result<WaitResponse> {
+        let reply = self.pod(Request::Wait(target(&request.id, &request.exec_id))).await?;
+        let mut response = WaitResponse::new();
+        if let Reply::Exit(exit) = reply {
+            response.exit_status = exit.code;
+            response.exited_at = MessageField::some(timestamp(exit.at));
+        }
+        Ok(response)
+    }
+
+    async fn delete(&self, _: &TtrpcContext, request: DeleteRequest) -> ttrpc::Result<DeleteResponse> {
+        let reply = self.pod(Request::Delete(target(&request.id, &request.exec_id))).await?;
+        let mut response = DeleteResponse::new();
+        if let Reply::Deleted(Deleted { pid, exit }) = reply {
+            response.pid = pid;
+            response.exit_status = exit.code;
+            response.exited_at = MessageField::some(timestamp(exit.at));
+        }
+        Ok(response)
+    }
+
+    async fn state(&self, _: &TtrpcContext, request: StateRequest) -> ttrpc::Result<StateResponse> {
+        let State { view, bundle, streams } = self.state_of(target(&request.id, &request.exec_id)).await?;
+        let mut response = StateResponse {
+            id: request.id,
+            exec_id: request.exec_id,
+            bundle,
+            pid: view.pid,
+            status: EnumOrUnknown::new(match view.status {
+                Status::Created => TaskStatus::CREATED,
+                Status::Running => TaskStatus::RUNNING,
+                Status::Paused => TaskStatus::PAUSED,
+                Status::Stopped => TaskStatus::STOPPED,
+            }),
+            terminal: streams.has_terminal(),
+            stdin: streams.stdin,
+            stdout: streams.stdout,
+            stderr: streams.stderr,
+            ..Default::default()
+        };
+        if let Some(exit) = view.exit {
+            response.exit_status = exit.code;
+            response.exited_at = MessageField::some(timestamp(exit.at));
+        }
+        Ok(response)
+    }
+
+    async fn pids(&self, _: &TtrpcContext, request: PidsRequest) -> ttrpc::Result<PidsResponse> {
+        let container = ContainerId::from(request.id.as_str());
+        let members = self.owner.ask(|answer| Command::Pids { container, answer }).await?;
+        let processes = members.into_iter().map(process_info).collect::<Result<_, _>>()?;
+        Ok(PidsResponse { processes, ..Default::default() })
+    }
+
+    /// Never fails: for an unknown id the task's pid is 0, as containerd's own shim answers.
+    async fn connect(&self, _: &TtrpcContext, request: ConnectRequest) -> ttrpc::Result<ConnectResponse> {
+        let task_pid = match self.state_of(target(&request.id, "")).await {
+            Ok(state) => state.view.pid,
+            Err(_) => 0,
+        };
+        Ok(ConnectResponse { shim_pid: std::process::id(), task_pid, ..Default::default() })
+    }
+
+    async fn pause(&self, _: &TtrpcContext, request: PauseRequest) -> ttrpc::Result<Empty> {
+        self.pod(Request::Pause(request.id.as_str().into())).await?;
+        Ok(Empty::new())
+    }
+
+    async fn resume(&self, _: &TtrpcContext, request: ResumeRequest) -> ttrpc::Result<Empty> {
+        self.pod(Request::Resume(request.id.as_str().into())).await?;
+        Ok(Empty::new())
+    }
+
+    async fn update(&self, _: &TtrpcContext, request: UpdateTaskRequest) -> ttrpc::Result<Empty> {
+        let container = ContainerId::from(request.id.as_str());
+        let resources = request.resources.into_option().unwrap_or_default().value;
+        self.owner.ask(|answer| Command::Update { container, resources, answer }).await?;
+        Ok(Empty::new())
+    }
+
+    async fn stats(&self, _: &TtrpcContext, request: StatsRequest) -> ttrpc::Result<StatsResponse> {
+        let container = ContainerId::from(request.id.as_str());
+        let stats = self.owner.ask(|answer| Command::Stats { container, answer }).await?;
+        Ok(StatsResponse { stats: MessageField::some(stats), ..Default::default() })
+    }
+
+    async fn resize_pty(&self, _: &TtrpcContext, request: ResizePtyRequest) -> ttrpc::Result<Empty> {
+        let target = target(&request.id, &request.exec_id);
+        // A terminal of more than 65,535 columns does not exist; the nearest one will do.
+        let clamp = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
+        let size = TerminalSize { columns: clamp(request.width), rows: clamp(request.height) };
+        self.owner.ask(|answer| Command::Resize { target, size, answer }).await?;
+        Ok(Empty::new())
+    }
+
+    async fn close_io(&self, _: &TtrpcContext, request: CloseIORequest) -> ttrpc::Result<Empty> {
+        if request.stdin {
+            let target = target(&request.id, &request.exec_id);
+            self.owner.ask(|answer| Command::CloseStdin { target, answer }).await?;
+        }
+        Ok(Empty::new())
+    }
+
+    async fn checkpoint(&self, _: &TtrpcContext, _: CheckpointTaskRequest) -> ttrpc::Result<Empty> {
+        Err(ServiceError::Unsupported { what: "Checkpoint" }.into())
+    }
+
+    async fn shutdown(&self, _: &TtrpcContext, _: ShutdownRequest) -> ttrpc::Result<Empty> {
+        self.owner.ask(|answer| Command::Shutdown { answer }).await?;
+        Ok(Empty::new())
+    }
+}
+
+/// An empty exec id means the container's init.
+fn target(id: &str, exec_id: &str) -> Target {
+    let exec = (!exec_id.is_empty()).then(|| ExecId::from(exec_id));
+    Target { container: ContainerId::from(id), exec }
+}
+
+fn pid(reply: Reply) -> u32 {
+    match reply {
+        Reply::Pid(pid) => pid,
+        Reply::Ok | Reply::Exit(_) | Reply::Deleted(_) => 0,
+    }
+}
+
+fn create_details(request: CreateTaskRequest) -> Result<CreateDetails, ServiceError> {
+    if !request.checkpoint.is_empty() {
+        // Not Unimplemented: from Create that makes containerd 2.x try an older API.
+        let message = "restoring a checkpoint is not supported yet".to_owned();
+        return Err(ServiceError::Invalid { container: request.id, message });
+    }
+    let options = RuntimeOptions::from_any(request.options.as_ref())
+        .map_err(|source| ServiceError::Options { container: request.id, source })?;
+    let rootfs = request.rootfs.into_iter().map(|mount| RootfsMount {
+        kind: mount.type_,
+        source: mount.source,
+        options: mount.options,
+    });
+    Ok(CreateDetails {
+        bundle: PathBuf::from(request.bundle),
+        rootfs: rootfs.collect(),
+        streams: StreamAddresses {
+            stdin: request.stdin,
+            stdout: request.stdout,
+            stderr: request.stderr,
+            mode: stream_mode(request.terminal),
+        },
+        options,
+    })
+}
+
+/// The process of an exec arrives as JSON in an Any (CONTRACT §1.7); whether it has a terminal is the request's
+/// word.
+fn exec_details(request: ExecProcessRequest) -> Result<ExecDetails, ServiceError> {
+    let spec = request.spec.into_option().unwrap_or_default().value;
+    let invalid = |error| ServiceError::Invalid {
+        container: request.id.clone(),
+        message: format!("the process of exec {} cannot be read: {error}", request.exec_id),
+    };
+    let mut process: serde_json::Value = serde_json::from_slice(&spec).map_err(invalid)?;
+    process["terminal"] = request.terminal.into();
+    Ok(ExecDetails {
+        process: serde_json::to_vec(&process).map_err(invalid)?,
+        streams: StreamAddresses {
+            stdin: request.stdin,
+            stdout: request.stdout,
+            stderr: request.stderr,
+            mode: stream_mode(request.terminal),
+        },
+    })
+}
+
+fn stream_mode(terminal: bool) -> StreamMode {
+    if terminal { StreamMode::Terminal } else { StreamMode::Streams }
+}
+
+fn process_info(member: Member) -> Result<ProcessInfo, ServiceError> {
+    let mut info = ProcessInfo { pid: member.pid.as_raw().cast_unsigned(), ..Default::default() };
+    if let Some(exec_id) = member.exec {
+        let details = ProcessDetails { exec_id, ..Default::default() };
+        let value = details.write_to_bytes().unwrap_or_default();
+        let type_url = ProcessDetails::descriptor().full_name().to_owned();
+        info.info = MessageField::some(Any { type_url, value, ..Any::default() });
+    }
+    Ok(info)
+}

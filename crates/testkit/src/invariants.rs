@@ -1,0 +1,367 @@
+//! The promises of the core, checked from outside after every step.
+//!
+//! Owns its own small picture of the pod, drawn from events and actions alone: what the core's tables say is
+//! never asked, except through `view`, which is one of the things to check.
+
+mod order;
+mod picture;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pod_lifecycle::{
+    Action, Check, ContainerId, Event, Exit, FLOOR, Notice, OpId, Operation, Outcome, Pod, PodTime, Reply,
+    Request, RequestId, Status, Target, TaskKind,
+};
+use pod_spec::{Gate, Plan, Role, Signal};
+
+use picture::{Container, MemberPicture, Process};
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at {now}: {what}")]
+pub struct Violation {
+    /// When.
+    pub now: PodTime,
+    /// Which, and by whom.
+    pub what: String,
+}
+
+type Verdict = Result<(), Violation>;
+
+/// The checker.
+#[derive(Clone, Debug)]
+pub(crate) struct Invariants {
+    plan: Option<Plan>,
+    members: BTreeMap<String, MemberPicture>,
+    containers: BTreeMap<ContainerId, Container>,
+    requests: BTreeMap<RequestId, Request>,
+    answered: BTreeSet<RequestId>,
+    /// What the deleted ones had shown.
+    deleted: BTreeMap<ContainerId, Exit>,
+    operations: BTreeMap<OpId, (ContainerId, Operation, u32)>,
+    last_op: u64,
+    /// The request being handled.
+    asking: Option<Request>,
+    sandbox_gone: bool,
+    was_stopping: bool,
+    /// T11: programs begun for the first time in this step.
+    begun: Vec<ContainerId>,
+    /// T5: when every planned program must have been killed.
+    kill_by: Option<PodTime>,
+    now: PodTime,
+}
+
+impl Invariants {
+    pub(crate) fn new(plan: Option<Plan>) -> Self {
+        let members = plan.iter().flat_map(|plan| &plan.members);
+        Self {
+            members: members.map(|m| (m.name.clone(), MemberPicture::default())).collect(),
+            plan,
+            containers: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            deleted: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            last_op: 0,
+            asking: None,
+            sandbox_gone: false,
+            was_stopping: false,
+            begun: Vec::new(),
+            kill_by: None,
+            now: PodTime::ZERO,
+        }
+    }
+
+    fn violated(&self, what: impl Into<String>) -> Verdict {
+        Err(Violation { now: self.now, what: what.into() })
+    }
+
+    /// What is about to be handled.
+    pub(crate) fn event(&mut self, now: PodTime, event: &Event) -> Verdict {
+        self.now = now;
+        self.asking = None;
+        self.begun.clear();
+        match event {
+            Event::Request { id, request } => {
+                self.requests.insert(*id, request.clone());
+                self.asking = Some(request.clone());
+                self.asked(request);
+            }
+            Event::Done { op, outcome, .. } => self.done(*op, outcome),
+            Event::Exited { target, exit } => self.exited(target, *exit),
+            Event::StopPod { grace } => self.must_end_within(grace.unwrap_or_else(|| self.pod_grace()) + FLOOR),
+            Event::OutOfMemory { .. } | Event::Tick => {}
+        }
+        Ok(())
+    }
+
+    fn asked(&mut self, request: &Request) {
+        match request {
+            Request::Create { container, spec } if !self.containers.contains_key(container) => {
+                let role = self.role_of(spec);
+                self.deleted.remove(container);
+                self.containers.insert(container.clone(), Container::new(spec, role));
+            }
+            Request::Kill { target: Target { container, exec: None }, signal, .. } => {
+                let is_sandbox = self.containers.get(container).is_some_and(|c| c.kind == TaskKind::Sandbox);
+                if is_sandbox && self.plan.is_some() && self.means_stop(container, *signal) {
+                    self.must_end_within(FLOOR);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn must_end_within(&mut self, time: Duration) {
+        let by = self.now + time;
+        self.kill_by = Some(self.kill_by.map_or(by, |earlier| earlier.min(by)));
+    }
+
+    fn pod_grace(&self) -> Duration {
+        let own = self.plan.as_ref().and_then(|plan| plan.grace);
+        let kubelet = self.containers.values().filter_map(|c| c.kubelet_grace).max();
+        own.or(kubelet).unwrap_or(Duration::from_secs(30))
+    }
+
+    fn done(&mut self, op: OpId, outcome: &Outcome) {
+        let Some((id, operation, incarnation)) = self.operations.remove(&op) else { return };
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        match (&operation, outcome) {
+            (Operation::Create | Operation::Recreate, Outcome::Process { pid }) => {
+                container.new_incarnation(*pid);
+            }
+            (Operation::Start, Outcome::Failed(_)) => container.start_failed(),
+            (Operation::Start, _) => {
+                container.begun = true;
+                self.completed(&id);
+                self.gate_checked(&id, &operation, outcome);
+            }
+            (Operation::Check(_), _) if container.incarnation == incarnation => {
+                self.gate_checked(&id, &operation, outcome);
+            }
+            (Operation::Create, Outcome::Failed(_)) => drop(self.containers.remove(&id)),
+            _ => {}
+        }
+    }
+
+    /// Opens a gate as the plan says it opens.
+    fn gate_checked(&mut self, id: &ContainerId, operation: &Operation, outcome: &Outcome) {
+        let Some(name) = self.containers.get(id).map(|container| container.name.clone()) else { return };
+        let Some(gate) = self.member(&name).map(|member| member.gate.clone()) else { return };
+        let Some(picture) = self.members.get_mut(&name) else { return };
+        let succeeded = !matches!(outcome, Outcome::Failed(_));
+        match (operation, &gate) {
+            (Operation::Start, Gate::Skip) => picture.open = true,
+            (Operation::Check(Check::Executed { .. }), Gate::Running) if succeeded => picture.open = true,
+            (Operation::Check(Check::Probe { .. }), Gate::Probe { timing, .. }) => {
+                picture.counted(succeeded);
+                picture.open |= picture.successes >= timing.successes;
+                if let Some(container) = self.containers.get_mut(id) {
+                    container.gate_failed |= picture.failures >= timing.failures;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn exited(&mut self, target: &Target, exit: Exit) {
+        let Some(container) = self.containers.get_mut(&target.container) else { return };
+        if target.exec.is_some() {
+            return;
+        }
+        container.last_exit = Some(exit);
+        container.exited_in_program = matches!(container.process, Process::Program { .. });
+        container.process = Process::None;
+        let is_sandbox = container.kind == TaskKind::Sandbox;
+        if let Some(picture) = self.members.get_mut(&container.name) {
+            picture.counted_anew();
+        }
+        self.completed(&target.container);
+        if is_sandbox && self.plan.is_some() {
+            self.sandbox_gone = true;
+            self.must_end_within(FLOOR);
+        }
+    }
+
+    /// I4: an init whose started program exited 0 has completed.
+    fn completed(&mut self, id: &ContainerId) {
+        let Some(container) = self.containers.get(id) else { return };
+        let zero = container.last_exit.is_some_and(|exit| exit.code == 0);
+        if container.role == Some(Role::Init) && container.begun && container.exited_in_program && zero {
+            let name = container.name.clone();
+            self.members.entry(name).or_default().completed = true;
+        }
+    }
+
+    /// What the pod wants done.
+    pub(crate) fn action(&mut self, now: PodTime, action: &Action) -> Verdict {
+        self.now = now;
+        match action {
+            Action::Run { op, container, operation } => {
+                if op.0 <= self.last_op {
+                    return self.violated(format!("operation id {} is used twice", op.0));
+                }
+                self.last_op = op.0;
+                self.may_run(container, operation)?;
+                let incarnation = self.containers.get(container).map_or(0, |c| c.incarnation);
+                self.operations.insert(*op, (container.clone(), operation.clone(), incarnation));
+                Ok(())
+            }
+            Action::Signal { target, signal, .. } if target.exec.is_none() => {
+                self.may_signal(&target.container, *signal)
+            }
+            Action::Reply { request, result } => self.replied(*request, result.as_ref().ok()),
+            Action::Publish(notice) => self.published(notice),
+            Action::Finish { container, shown, real } => self.finished(container, *shown, *real),
+            _ => Ok(()),
+        }
+    }
+
+    fn replied(&mut self, id: RequestId, reply: Option<&Reply>) -> Verdict {
+        if !self.answered.insert(id) {
+            return self.violated(format!("request {} is answered twice", id.0));
+        }
+        let Some(request) = self.requests.remove(&id) else {
+            return self.violated(format!("request {} was never made", id.0));
+        };
+        match (&request, reply) {
+            (Request::Wait(target), Some(Reply::Exit(exit))) => self.agrees(target, *exit, "Wait"),
+            (Request::Delete(target), Some(Reply::Deleted(deleted))) => {
+                self.agrees(target, deleted.exit, "Delete")
+            }
+            (Request::Kill { target: Target { container, exec: None }, signal, .. }, Some(_)) => {
+                self.kill_accepted(&container.clone(), *signal);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Masked codes are the same wherever they are shown (F6).
+    fn agrees(&self, target: &Target, exit: Exit, whence: &str) -> Verdict {
+        let shown = self.containers.get(&target.container).and_then(|c| match &target.exec {
+            None => c.shown,
+            Some(exec) => c.execs.get(exec).and_then(|exec| exec.exited),
+        });
+        let shown = shown.or(self.deleted.get(&target.container).copied().filter(|_| target.exec.is_none()));
+        match shown {
+            Some(shown) if shown != exit => self.violated(format!(
+                "{whence} of {target} says {}, its TaskExit said {}",
+                exit.code, shown.code
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn published(&mut self, notice: &Notice) -> Verdict {
+        match notice {
+            Notice::Started { container, pid } => {
+                let Some(state) = self.containers.get_mut(container) else { return Ok(()) };
+                let late = state.shown.is_some();
+                state.started = true;
+                state.view_pid = *pid;
+                if late {
+                    return self.violated(format!("TaskStart of {container} after its TaskExit"));
+                }
+                Ok(())
+            }
+            Notice::ExecStarted { container, exec, .. } => {
+                let Some(state) = self.containers.get_mut(container) else { return Ok(()) };
+                state.execs.entry(exec.clone()).or_default().started = true;
+                Ok(())
+            }
+            Notice::Exited { target, exit, .. } => self.exit_published(target, *exit),
+            Notice::Deleted { container, deleted } => {
+                self.agrees(&Target::init(container.clone()), deleted.exit, "TaskDelete")?;
+                if let Some(shown) = self.containers.remove(container).and_then(|container| container.shown) {
+                    self.deleted.insert(container.clone(), shown);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn exit_published(&mut self, target: &Target, exit: Exit) -> Verdict {
+        let Some(state) = self.containers.get_mut(&target.container) else {
+            return self.violated(format!("TaskExit of {target}, which is not there"));
+        };
+        if state.shown.is_some() {
+            return self.violated(format!("TaskExit of {target} after the container's own TaskExit"));
+        }
+        match &target.exec {
+            None => {
+                state.shown = Some(exit);
+                state.held = None;
+                let running = matches!(state.process, Process::Program { .. });
+                let unfinished = state.execs.iter().find(|(_, exec)| exec.started && exec.exited.is_none());
+                if let Some(exec) = unfinished.map(|(id, _)| id.clone()) {
+                    return self.violated(format!("TaskExit of {target} before the one of its exec {exec}"));
+                }
+                if running {
+                    return self.violated(format!("TaskExit of {target}, whose program runs"));
+                }
+                Ok(())
+            }
+            Some(exec) => {
+                let record = state.execs.entry(exec.clone()).or_default();
+                record.exited = Some(exit);
+                if !record.started {
+                    return self.violated(format!("TaskExit of {target} before its TaskExecStarted"));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn finished(&mut self, id: &ContainerId, shown: Exit, real: Exit) -> Verdict {
+        self.agrees(&Target::init(id.clone()), shown, "Finish")?;
+        let sidecar = self.containers.get(id).is_some_and(|c| c.role == Some(Role::Sidecar));
+        if shown != real && !(sidecar && shown.code == 0) {
+            return self.violated(format!("{id} is shown with {}, but it was {}", shown.code, real.code));
+        }
+        Ok(())
+    }
+
+    /// Everything that must hold between two events.
+    pub(crate) fn check(&mut self, now: PodTime, pod: &Pod) -> Verdict {
+        self.now = now;
+        let stopping = pod.is_stopping();
+        self.check_stop(stopping)?;
+        self.was_stopping = stopping;
+        for id in self.containers.keys() {
+            self.check_view(id, pod)?;
+            self.check_held(id)?;
+        }
+        self.check_budget()
+    }
+
+    /// F11, F13: what is not final and was started is RUNNING, under a pid that lives.
+    fn check_view(&self, id: &ContainerId, pod: &Pod) -> Verdict {
+        let state = &self.containers[id];
+        let Ok(view) = pod.view(&Target::init(id.clone())) else { return Ok(()) };
+        if let Some(shown) = state.shown {
+            let agrees = view.exit == Some(shown) && view.status == Status::Stopped;
+            return if agrees { Ok(()) } else { self.violated(format!("{id} has exited, State differs")) };
+        }
+        if !state.started {
+            return Ok(());
+        }
+        if !matches!(view.status, Status::Running | Status::Paused) {
+            return self.violated(format!("{id} is not final and shown as {:?}", view.status));
+        }
+        let alive = self.containers.values().any(|other| other.pid() == Some(view.pid));
+        let anyone = self.containers.values().any(|other| other.pid().is_some());
+        if anyone && !alive {
+            return self.violated(format!("{id} is shown with pid {}, which is dead (F13)", view.pid));
+        }
+        Ok(())
+    }
+
+    fn means_stop(&self, id: &ContainerId, signal: Signal) -> bool {
+        let Some(container) = self.containers.get(id) else { return false };
+        let named = self.member(&container.name).and_then(|member| member.stop_signal);
+        container.means_stop(signal, named)
+    }
+}

@@ -1,0 +1,229 @@
+//! The promises about order and time: who may start, who may be signalled, who must be dead by when.
+
+use pod_lifecycle::{ContainerId, ContainerSpec, KubeletType, Operation, PodTime, Request, TaskKind};
+use pod_spec::{Member, Others, Role, Signal};
+
+use super::picture::{Container, Process};
+use super::{Invariants, Verdict};
+
+impl Invariants {
+    pub(super) fn member(&self, name: &str) -> Option<&Member> {
+        self.plan.as_ref()?.member(name).map(|(_, member)| member)
+    }
+
+    pub(super) fn role_of(&self, spec: &ContainerSpec) -> Option<Role> {
+        let plan = self.plan.as_ref().filter(|_| spec.kind == TaskKind::Container)?;
+        if let Some((_, member)) = plan.member(&spec.name) {
+            return Some(member.role);
+        }
+        let kubelets = matches!(spec.kubelet_type, Some(KubeletType::Init | KubeletType::Ephemeral));
+        (plan.others == Others::Mains && !kubelets).then_some(Role::Main)
+    }
+
+    /// Whether `later` needs `earlier` (S2, T1).
+    fn needs(&self, later: &Container, earlier: &Container) -> bool {
+        let entry = |container: &Container| self.member(&container.name).map(|member| member.entry);
+        match (later.role, earlier.role) {
+            (None, _) | (_, None | Some(Role::Main)) => false,
+            (Some(Role::Main), _) => true,
+            _ => entry(later) > entry(earlier),
+        }
+    }
+
+    pub(super) fn may_run(&mut self, id: &ContainerId, operation: &Operation) -> Verdict {
+        let Some(container) = self.containers.get(id) else {
+            return self.violated(format!("{operation:?} of {id}, which is not there"));
+        };
+        let process = container.process;
+        match operation {
+            Operation::Create | Operation::Recreate if self.sandbox_gone => {
+                self.violated(format!("{operation:?} of {id} after the sandbox's end (K16)"))
+            }
+            Operation::Recreate if process != Process::None => {
+                self.violated(format!("{id} is re-created while its process lives"))
+            }
+            Operation::Start => {
+                let Process::RuntimeInit { pid } = process else {
+                    return self.violated(format!("{id} is started without a runtime's init"));
+                };
+                self.may_begin(id)?;
+                if let Some(container) = self.containers.get_mut(id) {
+                    container.process = Process::Program { pid };
+                    if !container.has_run {
+                        self.begun.push(id.clone());
+                    }
+                    container.has_run = true;
+                    if let Some(picture) = self.members.get_mut(&container.name) {
+                        picture.released = true;
+                        picture.counted_anew();
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// S2, S6, I1, I4: the start order.
+    fn may_begin(&self, id: &ContainerId) -> Verdict {
+        let container = &self.containers[id];
+        let Some(role) = container.role else { return Ok(()) };
+        let picture = self.members.get(&container.name).cloned().unwrap_or_default();
+        if role == Role::Init && picture.completed {
+            return self.violated(format!("init {id} runs again (I4)"));
+        }
+        if picture.released {
+            return Ok(());
+        }
+        let plan = self.plan.iter().flat_map(|plan| &plan.members);
+        let entry = self.member(&container.name).map(|member| member.entry);
+        for earlier in plan {
+            let waits = match (role, earlier.role) {
+                (_, Role::Main) => false,
+                (Role::Main, _) => true,
+                _ => entry > Some(earlier.entry),
+            };
+            let other = self.members.get(&earlier.name).cloned().unwrap_or_default();
+            let lets = if earlier.role == Role::Init { other.completed } else { other.open };
+            if waits && !lets {
+                return self.violated(format!("{id} starts before {} lets it", earlier.name));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn may_signal(&mut self, id: &ContainerId, signal: Signal) -> Verdict {
+        let Some(container) = self.containers.get(id) else { return Ok(()) };
+        if container.kind == TaskKind::Sandbox && self.plan.is_some() {
+            // K13: the network namespace outlives every container.
+            let left = self.containers.iter().find(|(_, other)| {
+                other.kind != TaskKind::Sandbox && other.process != Process::None && !other.killed
+            });
+            if let (Some((left, _)), true) = (left, self.means_stop(id, signal)) {
+                return self.violated(format!("the sandbox is signalled before {left} has ended (K13)"));
+            }
+        }
+        let (is_stop, is_kill) = (self.means_stop(id, signal), signal == Signal::KILL);
+        let sidecar = container.role == Some(Role::Sidecar) && container.runs_program();
+        if sidecar && is_stop {
+            self.may_stop_sidecar(id, signal)?;
+        }
+        let Some(container) = self.containers.get_mut(id) else { return Ok(()) };
+        container.killed |= is_kill;
+        if is_stop && !is_kill {
+            container.stop_signals += 1;
+            container.held = None;
+        }
+        Ok(())
+    }
+
+    /// T1, T3, T6, T7, K15.
+    fn may_stop_sidecar(&self, id: &ContainerId, signal: Signal) -> Verdict {
+        let container = &self.containers[id];
+        let asked_kill = matches!(
+            &self.asking,
+            Some(Request::Kill { target, signal: Signal::KILL, .. }) if target.container == *id
+        );
+        let budget_over =
+            self.kill_by.is_some_and(|by| by.since(PodTime::ZERO) <= self.now.since(PodTime::ZERO) + pod_lifecycle::FLOOR);
+        let turn = !self.containers.values().any(|other| other.runs_program() && self.needs(other, container));
+        let allowed = container.caller_killed
+            || asked_kill
+            || budget_over
+            || turn
+            || container.gate_failed
+            || (signal == Signal::KILL && container.stop_signals > 0);
+        if !allowed {
+            return self.violated(format!("sidecar {id} is stopped while a member that needs it runs (T1)"));
+        }
+        if signal != Signal::KILL && container.stop_signals > 0 {
+            return self.violated(format!("sidecar {id} gets a second stop signal (T3, K15)"));
+        }
+        match container.held {
+            Some(held) if signal != Signal::KILL && held != signal && !container.gate_failed => {
+                self.violated(format!("sidecar {id} gets another signal than the one held (K7)"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn kill_accepted(&mut self, id: &ContainerId, signal: Signal) {
+        let stops = self.means_stop(id, signal);
+        let Some(container) = self.containers.get_mut(id) else { return };
+        if signal == Signal::KILL {
+            container.caller_killed = true;
+        } else if stops
+            && container.role == Some(Role::Sidecar)
+            && container.has_run
+            && container.shown.is_none()
+            && container.stop_signals == 0
+        {
+            container.held.get_or_insert(signal);
+        }
+    }
+
+    /// T3: a held signal is delivered when nothing needs the sidecar any more.
+    pub(super) fn check_held(&self, id: &ContainerId) -> Verdict {
+        let container = &self.containers[id];
+        let needed = self.containers.values().any(|other| {
+            other.has_run
+                && other.shown.is_none()
+                && !(other.role == Some(Role::Init)
+                    && self.members.get(&other.name).is_some_and(|picture| picture.completed))
+                && self.needs(other, container)
+        });
+        let lost = container.held.is_some()
+            && !needed
+            && container.runs_program()
+            && container.begun
+            && container.stop_signals == 0
+            && !container.killed;
+        if lost { self.violated(format!("the signal held for {id} is lost (T3)")) } else { Ok(()) }
+    }
+
+    /// T5, T11, T14: what the beginning, the time and the end of a stop mean.
+    pub(super) fn check_stop(&mut self, stopping: bool) -> Verdict {
+        if self.was_stopping && stopping && !self.begun.is_empty() {
+            let planned = self.begun.iter().find(|id| self.containers[*id].role.is_some());
+            if let Some(id) = planned {
+                return self.violated(format!("{id} starts its program during a stop (T11)"));
+            }
+        }
+        match (self.was_stopping, stopping) {
+            (false, true) => {
+                if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.grace) {
+                    self.must_end_within(grace + pod_lifecycle::FLOOR);
+                }
+            }
+            (true, false) => {
+                self.kill_by = None;
+                let living: Vec<_> = self
+                    .containers
+                    .values()
+                    .filter(|container| container.has_run && container.shown.is_none())
+                    .map(|container| container.name.clone())
+                    .collect();
+                for (name, picture) in &mut self.members {
+                    picture.new_round(living.contains(name));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// T5: whatever containers do.
+    pub(super) fn check_budget(&self) -> Verdict {
+        if self.kill_by.is_none_or(|by| self.now < by) || !self.was_stopping {
+            return Ok(());
+        }
+        let left = self
+            .containers
+            .iter()
+            .find(|(_, container)| container.role.is_some() && container.runs_program() && !container.killed);
+        match left {
+            Some((id, _)) => self.violated(format!("{id} runs after the end of the budget (T5)")),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What is known of containers and members from events and actions alone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pod_lifecycle::{Caller, ContainerSpec, ExecId, Exit, TaskKind};
+use pod_spec::{Role, Signal};
+
+/// One container as seen from outside.
+#[derive(Clone, Debug)]
+pub(super) struct Container {
+    pub(super) name: String,
+    pub(super) kind: TaskKind,
+    pub(super) caller: Caller,
+    pub(super) kubelet_grace: Option<Duration>,
+    /// `None` = passthrough or sandbox.
+    pub(super) role: Option<Role>,
+    pub(super) process: Process,
+    pub(super) incarnation: u32,
+    pub(super) last_exit: Option<Exit>,
+    pub(super) exited_in_program: bool,
+    /// Start has been answered by the runtime.
+    pub(super) begun: bool,
+    /// Its program ran once.
+    pub(super) has_run: bool,
+    /// TaskStart was published.
+    pub(super) started: bool,
+    pub(super) view_pid: u32,
+    /// The published exit.
+    pub(super) shown: Option<Exit>,
+    /// Stop signals that this incarnation got.
+    pub(super) stop_signals: u32,
+    pub(super) killed: bool,
+    /// A caller's SIGKILL was accepted.
+    pub(super) caller_killed: bool,
+    /// A stop signal that was accepted and not delivered yet.
+    pub(super) held: Option<Signal>,
+    /// Its gate's probe failed too often (U4).
+    pub(super) gate_failed: bool,
+    pub(super) execs: BTreeMap<ExecId, Exec>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Exec {
+    pub(super) started: bool,
+    pub(super) exited: Option<Exit>,
+}
+
+/// The container's init.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Process {
+    None,
+    RuntimeInit { pid: u32 },
+    Program { pid: u32 },
+}
+
+impl Container {
+    pub(super) fn new(spec: &ContainerSpec, role: Option<Role>) -> Self {
+        Self {
+            name: spec.name.clone(),
+            kind: spec.kind,
+            caller: spec.caller,
+            kubelet_grace: spec.kubelet_grace,
+            role,
+            process: Process::None,
+            incarnation: 0,
+            last_exit: None,
+            exited_in_program: false,
+            begun: false,
+            has_run: false,
+            started: false,
+            view_pid: 0,
+            shown: None,
+            stop_signals: 0,
+            killed: false,
+            caller_killed: false,
+            held: None,
+            gate_failed: false,
+            execs: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn new_incarnation(&mut self, pid: u32) {
+        self.process = Process::RuntimeInit { pid };
+        self.incarnation += 1;
+        self.begun = false;
+        self.stop_signals = 0;
+        self.killed = false;
+        self.gate_failed = false;
+        self.last_exit = None;
+        self.exited_in_program = false;
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        match self.process {
+            Process::None => None,
+            Process::RuntimeInit { pid } | Process::Program { pid } => Some(pid),
+        }
+    }
+
+    pub(super) fn runs_program(&self) -> bool {
+        matches!(self.process, Process::Program { .. })
+    }
+
+    pub(super) fn start_failed(&mut self) {
+        if let Process::Program { pid } = self.process {
+            self.process = Process::RuntimeInit { pid };
+        }
+    }
+
+    /// K7.
+    pub(super) fn means_stop(&self, signal: Signal, named: Option<Signal>) -> bool {
+        match signal {
+            Signal::KILL => true,
+            signal if named == Some(signal) => true,
+            Signal::HUP => false,
+            _ if self.caller == Caller::Cri => true,
+            other => {
+                [Signal::TERM, Signal::INT, Signal::QUIT, Signal::PWR, Signal::RTMIN_PLUS_3].contains(&other)
+            }
+        }
+    }
+}
+
+/// One member over all its containers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MemberPicture {
+    /// Its program was let start in this round (S6).
+    pub(super) released: bool,
+    /// A sidecar's gate has been open in this round (U3).
+    pub(super) open: bool,
+    /// An init has completed (I4).
+    pub(super) completed: bool,
+    pub(super) successes: u32,
+    pub(super) failures: u32,
+}
+
+impl MemberPicture {
+    pub(super) fn counted(&mut self, succeeded: bool) {
+        if succeeded {
+            (self.successes, self.failures) = (self.successes + 1, 0);
+        } else {
+            (self.successes, self.failures) = (0, self.failures + 1);
+        }
+    }
+
+    pub(super) fn counted_anew(&mut self) {
+        (self.successes, self.failures) = (0, 0);
+    }
+
+    /// T14: a new round, for a member that lives or does not.
+    pub(super) fn new_round(&mut self, lives: bool) {
+        self.released = lives;
+        self.open = lives;
+    }
+}

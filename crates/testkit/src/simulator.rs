@@ -1,0 +1,429 @@
+//! The pod core on virtual time: drives it through a fake world, jumping from one happening to the next.
+//!
+//! Owns time, the callers' sequences and the loop `handle`, drain, check. A run that never goes idle or a
+//! deadline that `handle` does not consume is an error, as it would be a busy shim.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use pod_lifecycle::{
+    Action, Caller, ContainerId, ContainerSpec, Event, Notice, PidNamespace, Pod, PodTime, Reach, Request,
+    RequestId, Target, TaskKind,
+};
+use pod_spec::{Plan, Signal};
+
+use crate::command::{Command, Detail, NewContainer, PodCaller, Scenario, show_target};
+use crate::invariants::{Invariants, Violation};
+use crate::trace::{Trace, show_request};
+use crate::world::World;
+
+/// The pause container of every pod that has one.
+const PAUSE: &str = "pause";
+/// More steps than any scenario needs.
+const MAX_STEPS: usize = 200_000;
+/// More happenings at one moment than any pod has.
+const MAX_STEPS_AT_ONCE: usize = 2_000;
+
+/// Why a run failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RunError {
+    /// The core broke one of its promises.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    /// Things go on happening for ever.
+    #[error("at {now}: the pod never goes idle")]
+    NeverIdle {
+        /// When we gave up.
+        now: PodTime,
+    },
+    /// `handle` left a deadline behind that has passed already.
+    #[error("at {now}: the deadline {deadline} is over and still there: a shim would spin")]
+    Spins {
+        /// The moment.
+        now: PodTime,
+        /// The deadline.
+        deadline: PodTime,
+    },
+    /// A request that must be answered by now was not.
+    #[error("at {now}: {request} is never answered")]
+    Unanswered {
+        /// The moment.
+        now: PodTime,
+        /// The request.
+        request: String,
+    },
+}
+
+/// A pod in a fake world.
+#[derive(Clone, Debug)]
+pub struct Simulator {
+    pod: Pod,
+    world: World,
+    invariants: Invariants,
+    trace: Trace,
+    now: PodTime,
+    caller: PodCaller,
+    plan: Option<Plan>,
+    requests: BTreeMap<RequestId, Request>,
+    next_request: u64,
+    steps: VecDeque<(PodTime, CallerStep)>,
+    /// The rest of a StopPodSandbox, the first one being waited for.
+    stopping_sandbox: VecDeque<ContainerId>,
+    exited: Vec<ContainerId>,
+}
+
+/// What a caller does later.
+#[derive(Clone, Debug)]
+enum CallerStep {
+    Request(Request),
+    /// The end of a StopContainer's grace.
+    KillUnlessExited(ContainerId),
+}
+
+impl Default for Simulator {
+    fn default() -> Self {
+        Self::with_plan(None, PodCaller::Ctr)
+    }
+}
+
+impl Simulator {
+    fn with_plan(plan: Option<Plan>, caller: PodCaller) -> Self {
+        Self {
+            pod: Pod::new(),
+            world: World::default(),
+            invariants: Invariants::new(plan.clone()),
+            trace: Trace::default(),
+            now: PodTime::ZERO,
+            caller,
+            plan,
+            requests: BTreeMap::new(),
+            next_request: 0,
+            steps: VecDeque::new(),
+            stopping_sandbox: VecDeque::new(),
+            exited: Vec::new(),
+        }
+    }
+
+    /// Runs all commands of a scenario.
+    ///
+    /// # Errors
+    /// The first promise that was broken.
+    pub fn run(&mut self, scenario: &Scenario) -> Result<(), RunError> {
+        scenario.0.iter().try_for_each(|command| self.execute(command))
+    }
+
+    /// The lines since the last call.
+    pub fn take_trace(&mut self) -> Vec<String> {
+        self.trace.take()
+    }
+
+    /// Carries out one command and what follows from it at the same moment.
+    ///
+    /// # Errors
+    /// The first promise that was broken.
+    pub fn execute(&mut self, command: &Command) -> Result<(), RunError> {
+        match command {
+            Command::Pod { caller, detail, annotations } => self.new_pod(*caller, *detail, annotations)?,
+            Command::Program(name, program) => self.world.set_program(name.clone(), program.clone()),
+            Command::Slow(name, kind, time) => self.world.slow_down(name.clone(), *kind, *time),
+            Command::Fail(name, kind) => self.world.fail_next(name.clone(), *kind),
+            Command::Create(new) => drop(self.create(new)?),
+            Command::Up(names) => {
+                for name in names {
+                    let created = self.create(&NewContainer::named(name))?;
+                    self.run_until_answered(created)?;
+                    let started = self.request(Request::Start(Target::init(name.as_str().into())))?;
+                    self.run_until_answered(started)?;
+                }
+            }
+            Command::Start(target) => drop(self.request(Request::Start(target.clone()))?),
+            Command::Exec(container, exec) => {
+                let (container, exec) = (container.clone(), exec.clone());
+                self.request(Request::Exec { container, exec })?;
+            }
+            Command::Kill(target, signal, reach) => self.kill(target.clone(), *signal, *reach)?,
+            Command::Wait(target) => drop(self.request(Request::Wait(target.clone()))?),
+            Command::Delete(target) => drop(self.request(Request::Delete(target.clone()))?),
+            Command::Pause(id) => drop(self.request(Request::Pause(id.clone()))?),
+            Command::Resume(id) => drop(self.request(Request::Resume(id.clone()))?),
+            Command::Exit(target, code) => self.world.exit(self.now, target, *code),
+            Command::OutOfMemory(id) => {
+                self.handle(Event::OutOfMemory { container: id.clone() })?;
+                self.world.exit(self.now, &Target::init(id.clone()), 137);
+            }
+            Command::StopContainer(id, grace) => {
+                self.kill(Target::init(id.clone()), Signal::TERM, Reach::Process)?;
+                self.later(self.now + *grace, CallerStep::KillUnlessExited(id.clone()));
+            }
+            Command::StopSandbox(ids) => {
+                self.stopping_sandbox = ids.iter().cloned().chain([PAUSE.into()]).collect();
+                self.stop_next_of_sandbox();
+            }
+            Command::StopPod(grace) => self.handle(Event::StopPod { grace: *grace })?,
+            Command::Advance(time) => return self.run_until(Some(self.now + *time)),
+            Command::Idle => return self.run_until(None),
+            Command::View(target) => self.view(target),
+        }
+        self.run_until(Some(self.now))
+    }
+
+    /// A shim parses the plan before it has a pod: a plan that is none leaves nothing behind (S4, S5).
+    fn new_pod(
+        &mut self,
+        caller: PodCaller,
+        detail: Detail,
+        annotations: &[(String, String)],
+    ) -> Result<(), RunError> {
+        let full: Vec<_> =
+            annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
+        let parsed = pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        *self = match parsed {
+            Ok(parsed) => Self::with_plan(parsed.plan, caller),
+            Err(error) => {
+                *self = Self::default();
+                self.trace.push(self.now, &format!("create {PAUSE} -> InvalidArgument: {error}"));
+                return Ok(());
+            }
+        };
+        if caller != PodCaller::Ctr {
+            let created = self.create_task(&NewContainer::named(PAUSE), TaskKind::Sandbox)?;
+            self.run_until_answered(created)?;
+            self.request(Request::Start(Target::init(PAUSE.into())))?;
+            self.run_until(Some(self.now))?;
+            self.trace.take();
+        }
+        self.trace.detail = detail;
+        Ok(())
+    }
+
+    fn create(&mut self, new: &NewContainer) -> Result<RequestId, RunError> {
+        self.create_task(new, TaskKind::Container)
+    }
+
+    fn create_task(&mut self, new: &NewContainer, kind: TaskKind) -> Result<RequestId, RunError> {
+        let spec = ContainerSpec {
+            name: new.name.clone(),
+            kind,
+            caller: if self.caller == PodCaller::Ctr { Caller::Other } else { Caller::Cri },
+            kubelet_type: new.kubelet_type,
+            pid_namespace: new.pid_namespace,
+            kubelet_grace: new.kubelet_grace,
+            plan: self.plan.clone(),
+        };
+        self.exited.retain(|id| *id != new.id);
+        self.world.name(new.id.clone(), new.name.clone(), new.pid_namespace);
+        self.request(Request::Create { container: new.id.clone(), spec: Box::new(spec) })
+    }
+
+    fn kill(&mut self, target: Target, signal: Signal, reach: Reach) -> Result<(), RunError> {
+        self.request(Request::Kill { target, signal, reach }).map(drop)
+    }
+
+    fn request(&mut self, request: Request) -> Result<RequestId, RunError> {
+        self.next_request += 1;
+        let id = RequestId(self.next_request);
+        self.requests.insert(id, request.clone());
+        self.handle(Event::Request { id, request })?;
+        Ok(id)
+    }
+
+    fn later(&mut self, at: PodTime, step: CallerStep) {
+        let index = self.steps.iter().position(|(other, _)| *other > at).unwrap_or(self.steps.len());
+        self.steps.insert(index, (at, step));
+    }
+
+    fn stop_next_of_sandbox(&mut self) {
+        if let Some(id) = self.stopping_sandbox.front() {
+            let target = Target::init(id.clone());
+            let kill = Request::Kill { target, signal: Signal::KILL, reach: Reach::Process };
+            self.later(self.now, CallerStep::Request(kill));
+        }
+    }
+
+    /// Gives one event to the pod, carries out what it says, and checks every promise.
+    fn handle(&mut self, event: Event) -> Result<(), RunError> {
+        self.invariants.event(self.now, &event)?;
+        self.pod.handle(self.now, event);
+        while let Some(action) = self.pod.next_action() {
+            self.invariants.action(self.now, &action)?;
+            self.carry_out(action);
+        }
+        self.invariants.check(self.now, &self.pod)?;
+        match self.pod.next_deadline() {
+            Some(deadline) if deadline <= self.now => Err(RunError::Spins { now: self.now, deadline }),
+            _ => Ok(()),
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Run { op, container, operation } => {
+                for sight in self.world.run(self.now, op, container, operation) {
+                    self.trace.sight(self.now, &sight);
+                }
+            }
+            Action::Signal { target, signal, reach } => {
+                for sight in self.world.signal(self.now, &target, signal, reach) {
+                    self.trace.sight(self.now, &sight);
+                }
+            }
+            Action::Reply { request, .. } => {
+                if let Some(asked) = self.requests.remove(&request) {
+                    self.trace.reply(self.now, &asked, &action);
+                    self.answered(&asked, &action);
+                }
+            }
+            _ => {
+                self.trace.action(self.now, &action);
+                if let Action::Publish(Notice::Exited { target: Target { container, exec: None }, .. }) =
+                    action
+                {
+                    self.task_exited(container);
+                }
+            }
+        }
+    }
+
+    /// A caller that stops a sandbox goes on when a container is gone already.
+    fn answered(&mut self, asked: &Request, reply: &Action) {
+        if let (Request::Kill { target, .. }, Action::Reply { result: Err(_), .. }) = (asked, reply)
+            && self.stopping_sandbox.front() == Some(&target.container)
+        {
+            self.stopping_sandbox.pop_front();
+            self.stop_next_of_sandbox();
+        }
+    }
+
+    fn task_exited(&mut self, container: ContainerId) {
+        self.exited.push(container.clone());
+        if self.stopping_sandbox.front() == Some(&container) {
+            self.stopping_sandbox.pop_front();
+            self.stop_next_of_sandbox();
+        }
+        if self.caller == PodCaller::CriWithCleanup {
+            let target = Target::init(container);
+            let kill = Request::Kill { target: target.clone(), signal: Signal::KILL, reach: Reach::All };
+            self.later(self.now, CallerStep::Request(kill));
+            self.later(self.now, CallerStep::Request(Request::Delete(target)));
+        }
+    }
+
+    fn take_step(&mut self, step: CallerStep) -> Result<(), RunError> {
+        match step {
+            CallerStep::Request(request) => self.request(request).map(drop),
+            CallerStep::KillUnlessExited(id) if self.exited.contains(&id) => Ok(()),
+            CallerStep::KillUnlessExited(id) => self.kill(Target::init(id), Signal::KILL, Reach::Process),
+        }
+    }
+
+    fn next_at(&self) -> Option<PodTime> {
+        let step = self.steps.front().map(|(at, _)| *at);
+        step.into_iter().chain(self.world.next_at()).chain(self.pod.next_deadline()).min()
+    }
+
+    /// Takes whatever comes next, if it comes by `limit`.
+    fn step(&mut self, limit: Option<PodTime>) -> Result<Progress, RunError> {
+        let Some(at) = self.next_at().filter(|at| limit.is_none_or(|limit| *at <= limit)) else {
+            return Ok(Progress::Nothing);
+        };
+        self.now = self.now.max(at);
+        if self.pod.next_deadline().is_some_and(|deadline| deadline <= self.now) {
+            self.handle(Event::Tick)?;
+        } else if let Some((sights, events)) = self.world.happen(self.now) {
+            for sight in sights {
+                self.trace.sight(self.now, &sight);
+            }
+            for event in events {
+                self.handle(event)?;
+            }
+        } else if let Some((_, step)) = self.steps.pop_front() {
+            self.take_step(step)?;
+        }
+        Ok(Progress::Some)
+    }
+
+    fn run_until(&mut self, limit: Option<PodTime>) -> Result<(), RunError> {
+        let (mut steps, mut at_once, mut last) = (0, 0, self.now);
+        while self.step(limit)? == Progress::Some {
+            steps += 1;
+            at_once = if self.now == last { at_once + 1 } else { 0 };
+            last = self.now;
+            if steps > MAX_STEPS || at_once > MAX_STEPS_AT_ONCE {
+                return Err(RunError::NeverIdle { now: self.now });
+            }
+        }
+        self.now = limit.unwrap_or(self.now);
+        Ok(())
+    }
+
+    fn run_until_answered(&mut self, request: RequestId) -> Result<(), RunError> {
+        let mut steps = 0;
+        while let Some(asked) = self.requests.get(&request) {
+            let asked = show_request(asked);
+            steps += 1;
+            if steps > MAX_STEPS || self.step(None)? == Progress::Nothing {
+                return Err(RunError::Unanswered { now: self.now, request: asked });
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&mut self, target: &Target) {
+        match self.pod.view(target) {
+            Ok(view) => {
+                let pause = self.pod.view(&Target::init(PAUSE.into())).ok().map(|view| view.pid);
+                let whose = match (view.has_process, pause == Some(view.pid)) {
+                    (true, _) => "own pid",
+                    (false, true) => "pid of pause",
+                    (false, false) => "last pid",
+                };
+                self.trace.view(self.now, &show_target(target), &view, whose);
+            }
+            Err(refusal) => self.trace.push(self.now, &format!("view {} -> {refusal}", show_target(target))),
+        }
+    }
+
+    /// Whether the pod has containers whose end has not been shown.
+    pub fn has_live_containers(&self) -> bool {
+        self.pod.containers().any(|id| !self.exited.contains(id))
+    }
+
+    /// The ids the pod knows.
+    pub fn containers(&self) -> Vec<ContainerId> {
+        self.pod.containers().cloned().collect()
+    }
+
+    /// Checks what must hold when nobody asks anything more and nothing is left to happen.
+    ///
+    /// # Errors
+    /// A request that no event can answer any more.
+    pub fn check_idle(&self) -> Result<(), RunError> {
+        for request in self.requests.values() {
+            let waits = matches!(request, Request::Wait(target) if self.pod.view(target).is_ok_and(|view| view.exit.is_none()));
+            if !waits {
+                return Err(RunError::Unanswered { now: self.now, request: show_request(request) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Time since the pod's epoch.
+    pub fn now(&self) -> Duration {
+        self.now.since_epoch()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Some,
+    Nothing,
+}
+
+impl NewContainer {
+    /// The same in a PID namespace of the pod.
+    #[must_use]
+    pub fn sharing_pids(mut self) -> Self {
+        self.pid_namespace = PidNamespace::Shared;
+        self
+    }
+}

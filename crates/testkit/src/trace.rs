@@ -1,0 +1,125 @@
+//! The trace of a run: what programs, callers and logs saw, one line each, with the time.
+//!
+//! Owns the wording. Program lines read like the log trick's: `app.start`, `app.TERM`, `app.exit(0)`.
+
+use pod_lifecycle::{Action, Notice, PodTime, RefusalKind, Reply, Request, Status, View};
+
+use crate::command::{Detail, show_target};
+use crate::text::show_signal;
+use crate::world::Sight;
+
+/// The lines so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trace {
+    lines: Vec<String>,
+    pub(crate) detail: Detail,
+}
+
+impl Trace {
+    pub(crate) fn push(&mut self, now: PodTime, line: &str) {
+        self.lines.push(format!("{now} {line}"));
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
+    }
+
+    pub(crate) fn sight(&mut self, now: PodTime, sight: &Sight) {
+        let line = match sight {
+            Sight::Began(target) => format!("{}.start", show_target(target)),
+            Sight::Signalled(target, signal) => format!("{}.{}", show_target(target), show_signal(*signal)),
+            Sight::Ended(target, code) => format!("{}.exit({code})", show_target(target)),
+        };
+        self.push(now, &line);
+    }
+
+    /// A reply; `request` is what it answers.
+    pub(crate) fn reply(&mut self, now: PodTime, request: &Request, reply: &Action) {
+        let Action::Reply { result, .. } = reply else { return };
+        let routine = matches!(request, Request::Create { .. } | Request::Start(_) | Request::Exec { .. });
+        if routine && result.is_ok() && self.detail == Detail::Usual {
+            return;
+        }
+        let answer = match result {
+            Ok(Reply::Ok) => "ok".to_owned(),
+            Ok(Reply::Pid(_)) => "started".to_owned(),
+            Ok(Reply::Exit(exit)) => format!("exit {}", exit.code),
+            Ok(Reply::Deleted(deleted)) => format!("exit {}", deleted.exit.code),
+            Err(refusal) => format!("{}: {}", kind(refusal.kind), refusal.message),
+        };
+        let answer = match (request, result) {
+            (Request::Create { .. }, Ok(_)) => "created".to_owned(),
+            _ => answer,
+        };
+        self.push(now, &format!("{} -> {answer}", show_request(request)));
+    }
+
+    /// What an action other than a reply or an operation says.
+    pub(crate) fn action(&mut self, now: PodTime, action: &Action) {
+        let line = match action {
+            Action::Publish(notice) => match (notice, self.detail) {
+                (Notice::Exited { target, exit, .. }, _) => {
+                    format!("TaskExit {} {}", show_target(target), exit.code)
+                }
+                (Notice::OutOfMemory { container }, _) => format!("TaskOOM {container}"),
+                (Notice::Paused { container }, _) => format!("TaskPaused {container}"),
+                (Notice::Resumed { container }, _) => format!("TaskResumed {container}"),
+                (_, Detail::Usual) => return,
+                (Notice::Created { container, .. }, _) => format!("TaskCreate {container}"),
+                (Notice::Started { container, .. }, _) => format!("TaskStart {container}"),
+                (Notice::ExecAdded { container, exec }, _) => format!("TaskExecAdded {container}/{exec}"),
+                (Notice::ExecStarted { container, exec, .. }, _) => {
+                    format!("TaskExecStarted {container}/{exec}")
+                }
+                (Notice::Deleted { container, deleted }, _) => {
+                    format!("TaskDelete {container} {}", deleted.exit.code)
+                }
+            },
+            Action::Tell { container, line, .. } => format!("{container} log: {line}"),
+            Action::Finish { container, shown, real } if shown.code != real.code => {
+                format!("{container} really exited with {}", real.code)
+            }
+            _ => return,
+        };
+        self.push(now, &line);
+    }
+
+    pub(crate) fn view(&mut self, now: PodTime, what: &str, view: &View, whose: &str) {
+        let status = match view.status {
+            Status::Created => "CREATED",
+            Status::Running => "RUNNING",
+            Status::Paused => "PAUSED",
+            Status::Stopped => "STOPPED",
+        };
+        let exit = view.exit.map(|exit| format!(" exit {}", exit.code)).unwrap_or_default();
+        self.push(now, &format!("view {what} -> {status}{exit}, {whose}"));
+    }
+}
+
+/// A request as a scenario writes it.
+pub(crate) fn show_request(request: &Request) -> String {
+    match request {
+        Request::Create { container, .. } => format!("create {container}"),
+        Request::Exec { container, exec } => format!("exec {container}/{exec}"),
+        Request::Start(target) => format!("start {}", show_target(target)),
+        Request::Kill { target, signal, .. } => {
+            format!("kill {} {}", show_target(target), show_signal(*signal))
+        }
+        Request::Wait(target) => format!("wait {}", show_target(target)),
+        Request::Delete(target) => format!("delete {}", show_target(target)),
+        Request::Pause(container) => format!("pause {container}"),
+        Request::Resume(container) => format!("resume {container}"),
+    }
+}
+
+fn kind(kind: RefusalKind) -> &'static str {
+    match kind {
+        RefusalKind::NotFound => "NotFound",
+        RefusalKind::AlreadyExists => "AlreadyExists",
+        RefusalKind::FailedPrecondition => "FailedPrecondition",
+        RefusalKind::InvalidArgument => "InvalidArgument",
+        RefusalKind::Unimplemented => "Unimplemented",
+        RefusalKind::Internal => "Internal",
+        RefusalKind::DeadlineExceeded => "DeadlineExceeded",
+    }
+}

@@ -1,0 +1,448 @@
+//! The fake node under the pod: processes that play their programs, operations that take time and can fail.
+//!
+//! Owns what is true of processes; knows nothing of pods, roles or order. Everything that will happen lies in
+//! one queue ordered by time, so that a run is the same each time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use pod_lifecycle::{
+    Check, ContainerId, Event, Exit, Failure, OpId, Operation, Outcome, PidNamespace, PodTime, Reach,
+    RefusalKind, Target, WallTime,
+};
+use pod_spec::{GateAction, Signal};
+
+use crate::program::{OnStop, Program, Run};
+
+/// No real process has a pid this high.
+const FIRST_PID: u32 = 0x4000_0000;
+
+/// What an operation is, for scripts that slow it down or make it fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OperationKind {
+    /// Create, also of a spent init.
+    Create,
+    /// Start.
+    Start,
+    /// Restart in place.
+    Recreate,
+    /// The end of leftovers.
+    KillRemaining,
+    /// The final delete.
+    Remove,
+    /// Freeze.
+    Pause,
+    /// Thaw.
+    Resume,
+    /// Start of an exec.
+    StartExec,
+    /// Removal of an exec.
+    RemoveExec,
+    /// A gate's check.
+    Check,
+}
+
+const KINDS: [(&str, OperationKind); 10] = [
+    ("create", OperationKind::Create),
+    ("start", OperationKind::Start),
+    ("recreate", OperationKind::Recreate),
+    ("kill-remaining", OperationKind::KillRemaining),
+    ("remove", OperationKind::Remove),
+    ("pause", OperationKind::Pause),
+    ("resume", OperationKind::Resume),
+    ("start-exec", OperationKind::StartExec),
+    ("remove-exec", OperationKind::RemoveExec),
+    ("check", OperationKind::Check),
+];
+
+impl OperationKind {
+    /// The kind of an operation.
+    pub fn of(operation: &Operation) -> Self {
+        match operation {
+            Operation::Create | Operation::CreateSpent => Self::Create,
+            Operation::Start => Self::Start,
+            Operation::Recreate => Self::Recreate,
+            Operation::KillRemaining => Self::KillRemaining,
+            Operation::Remove => Self::Remove,
+            Operation::Pause => Self::Pause,
+            Operation::Resume => Self::Resume,
+            Operation::StartExec(_) => Self::StartExec,
+            Operation::RemoveExec(_) => Self::RemoveExec,
+            Operation::Check(_) => Self::Check,
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let known = KINDS.iter().find(|(word, _)| *word == text).map(|(_, kind)| *kind);
+        known.ok_or_else(|| format!("{text:?} is no operation"))
+    }
+}
+
+impl fmt::Display for OperationKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = KINDS.iter().find(|(_, kind)| kind == self).map_or("", |(word, _)| *word);
+        f.write_str(word)
+    }
+}
+
+/// The fake node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct World {
+    processes: BTreeMap<Target, Process>,
+    names: BTreeMap<ContainerId, (String, PidNamespace)>,
+    programs: BTreeMap<String, Program>,
+    runs: BTreeMap<String, usize>,
+    frozen: BTreeSet<ContainerId>,
+    slow: BTreeMap<(String, OperationKind), Duration>,
+    failures: Vec<(String, OperationKind)>,
+    queue: BTreeMap<(PodTime, u64), Happening>,
+    queued: u64,
+    pids: u32,
+}
+
+/// A live process.
+#[derive(Clone, Debug)]
+struct Process {
+    pid: u32,
+    stage: Stage,
+    /// The death that is due; a later one does not count any more.
+    dies_at: Option<PodTime>,
+    /// What a frozen process has not acted on yet (K17).
+    pending: Vec<Blow>,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// The runtime's init: any signal is its end.
+    RuntimeInit,
+    Program {
+        run: Run,
+        since: PodTime,
+    },
+}
+
+/// What can hit a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blow {
+    Signal(Signal),
+    Death(u32),
+}
+
+/// Something that will happen.
+#[derive(Clone, Debug)]
+enum Happening {
+    Done { op: OpId, container: ContainerId, operation: Operation, fails: Option<String> },
+    Death { target: Target, pid: u32, code: u32 },
+}
+
+/// What the world shows of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// A program has begun.
+    Began(Target),
+    /// A program was sent a signal.
+    Signalled(Target, Signal),
+    /// A program is gone.
+    Ended(Target, u32),
+}
+
+impl World {
+    pub(crate) fn set_program(&mut self, name: String, program: Program) {
+        self.programs.insert(name, program);
+    }
+
+    pub(crate) fn slow_down(&mut self, name: String, kind: OperationKind, time: Duration) {
+        self.slow.insert((name, kind), time);
+    }
+
+    pub(crate) fn fail_next(&mut self, name: String, kind: OperationKind) {
+        self.failures.push((name, kind));
+    }
+
+    pub(crate) fn name(&mut self, id: ContainerId, name: String, pid_namespace: PidNamespace) {
+        self.names.insert(id, (name, pid_namespace));
+    }
+
+    pub(crate) fn next_at(&self) -> Option<PodTime> {
+        self.queue.keys().next().map(|(at, _)| *at)
+    }
+
+    fn push(&mut self, at: PodTime, happening: Happening) {
+        self.queued += 1;
+        self.queue.insert((at, self.queued), happening);
+    }
+
+    fn name_of(&self, id: &ContainerId) -> String {
+        self.names.get(id).map_or_else(|| id.to_string(), |(name, _)| name.clone())
+    }
+
+    fn next_pid(&mut self) -> u32 {
+        self.pids += 1;
+        FIRST_PID + self.pids
+    }
+
+    fn script(&mut self, name: &str) -> Run {
+        let before = self.runs.entry(name.to_owned()).or_default();
+        let run = self.programs.get(name).map(|program| program.run(*before)).unwrap_or_default();
+        *before += 1;
+        run
+    }
+
+    /// Begins an operation. What it says of itself comes at its end.
+    pub(crate) fn run(
+        &mut self,
+        now: PodTime,
+        op: OpId,
+        container: ContainerId,
+        operation: Operation,
+    ) -> Vec<Sight> {
+        let (name, kind) = (self.name_of(&container), OperationKind::of(&operation));
+        let fault = self.failures.iter().position(|(who, what)| *who == name && *what == kind);
+        let mut fails = fault.map(|index| self.failures.remove(index)).map(|_| format!("{kind} failed"));
+        let mut ends = now + self.slow.get(&(name.clone(), kind)).copied().unwrap_or_default();
+        let mut sights = Vec::new();
+        let init = Target::init(container.clone());
+        match &operation {
+            Operation::Start if fails.is_none() => match self.processes.contains_key(&init) {
+                true => sights.push(self.begin(now, &init, &name)),
+                false => fails = Some("the runtime's init is gone".to_owned()),
+            },
+            Operation::Check(Check::Executed { timeout }) => {
+                let executed = self.executed_at(&init);
+                match executed {
+                    Some(at) if at <= now + *timeout => ends = ends.max(at),
+                    Some(_) => {
+                        ends = now + *timeout;
+                        fails = Some("not exec'd yet".to_owned());
+                    }
+                    None => fails = Some("no process".to_owned()),
+                }
+            }
+            Operation::Remove if self.processes.contains_key(&init) => {
+                self.strike(now, &init, Blow::Death(137));
+            }
+            _ => {}
+        }
+        self.push(ends, Happening::Done { op, container, operation, fails });
+        sights
+    }
+
+    fn begin(&mut self, now: PodTime, target: &Target, script: &str) -> Sight {
+        let run = self.script(script);
+        let ends = run.ends;
+        if let Some(process) = self.processes.get_mut(target) {
+            process.stage = Stage::Program { run, since: now };
+        }
+        if let Some(end) = ends {
+            self.die_at(now + end.after, target, end.code);
+        }
+        Sight::Began(target.clone())
+    }
+
+    fn executed_at(&self, target: &Target) -> Option<PodTime> {
+        match &self.processes.get(target)?.stage {
+            Stage::RuntimeInit => None,
+            Stage::Program { run, since } => Some(*since + run.exec_after),
+        }
+    }
+
+    fn is_ready(&self, now: PodTime, target: &Target) -> bool {
+        self.processes.get(target).is_some_and(|process| match &process.stage {
+            Stage::RuntimeInit => false,
+            Stage::Program { run, since } => run.ready_after.is_some_and(|after| now >= *since + after),
+        })
+    }
+
+    /// Makes a process die at that time, unless it dies before.
+    fn die_at(&mut self, at: PodTime, target: &Target, code: u32) {
+        let Some(process) = self.processes.get_mut(target) else { return };
+        if process.dies_at.is_some_and(|due| due <= at) {
+            return;
+        }
+        process.dies_at = Some(at);
+        let pid = process.pid;
+        self.push(at, Happening::Death { target: target.clone(), pid, code });
+    }
+
+    /// Sends a signal. A process that is gone is no error.
+    pub(crate) fn signal(
+        &mut self,
+        now: PodTime,
+        target: &Target,
+        signal: Signal,
+        reach: Reach,
+    ) -> Vec<Sight> {
+        let mut targets = vec![target.clone()];
+        if reach == Reach::All && target.exec.is_none() {
+            targets.extend(self.execs_of(&target.container));
+        }
+        let mut sights = Vec::new();
+        for target in targets {
+            if let Some(Process { stage: Stage::Program { .. }, .. }) = self.processes.get(&target) {
+                sights.push(Sight::Signalled(target.clone(), signal));
+            }
+            self.strike(now, &target, Blow::Signal(signal));
+        }
+        sights
+    }
+
+    /// A program exits by itself.
+    pub(crate) fn exit(&mut self, now: PodTime, target: &Target, code: u32) {
+        self.strike(now, target, Blow::Death(code));
+    }
+
+    fn strike(&mut self, now: PodTime, target: &Target, blow: Blow) {
+        let frozen = self.frozen.contains(&target.container);
+        let Some(process) = self.processes.get_mut(target) else { return };
+        if frozen {
+            return process.pending.push(blow);
+        }
+        let (at, code) = match (blow, &process.stage) {
+            (Blow::Death(code), _) => (now, code),
+            (Blow::Signal(Signal::KILL), _) => (now, 137),
+            (Blow::Signal(signal), Stage::RuntimeInit) => (now, 128 + u32::from(signal.number())),
+            (Blow::Signal(Signal::HUP), Stage::Program { .. }) => return,
+            (Blow::Signal(_), Stage::Program { run, .. }) => match run.on_stop {
+                OnStop::Exits(end) => (now + end.after, end.code),
+                OnStop::Ignores => return,
+            },
+        };
+        self.die_at(at, target, code);
+    }
+
+    fn execs_of(&self, container: &ContainerId) -> Vec<Target> {
+        let execs =
+            self.processes.keys().filter(|other| other.container == *container && other.exec.is_some());
+        execs.cloned().collect()
+    }
+
+    /// Takes the next thing that is due, and the events the pod learns of it.
+    pub(crate) fn happen(&mut self, now: PodTime) -> Option<(Vec<Sight>, Vec<Event>)> {
+        let key = self.queue.keys().next().copied().filter(|(at, _)| *at <= now)?;
+        let happening = self.queue.remove(&key)?;
+        let mut sights = Vec::new();
+        let events = match happening {
+            Happening::Death { target, pid, code } => self.died(now, target, pid, code, &mut sights),
+            Happening::Done { op, container, operation, fails } => {
+                let mut events = Vec::new();
+                let outcome = match fails {
+                    Some(message) => failed(message),
+                    None => self.completed(now, &container, &operation, &mut sights, &mut events),
+                };
+                events.push(Event::Done { op, outcome, at: wall(now) });
+                events
+            }
+        };
+        Some((sights, events))
+    }
+
+    fn died(
+        &mut self,
+        now: PodTime,
+        target: Target,
+        pid: u32,
+        code: u32,
+        sights: &mut Vec<Sight>,
+    ) -> Vec<Event> {
+        let frozen = self.frozen.contains(&target.container);
+        match self.processes.get_mut(&target) {
+            Some(process) if process.pid == pid && process.dies_at == Some(now) => {
+                if frozen {
+                    process.dies_at = None;
+                    process.pending.push(Blow::Death(code));
+                    return Vec::new();
+                }
+            }
+            _ => return Vec::new(),
+        }
+        let Some(process) = self.processes.remove(&target) else { return Vec::new() };
+        if matches!(process.stage, Stage::Program { .. }) {
+            sights.push(Sight::Ended(target.clone(), code));
+        }
+        let private = self.names.get(&target.container).is_none_or(|(_, ns)| *ns == PidNamespace::Private);
+        if target.exec.is_none() && private {
+            // The kernel ends everything in a PID namespace with its init.
+            for exec in self.execs_of(&target.container) {
+                self.die_at(now, &exec, 137);
+            }
+        }
+        vec![Event::Exited { target, exit: Exit { code, at: wall(now) } }]
+    }
+
+    fn completed(
+        &mut self,
+        now: PodTime,
+        container: &ContainerId,
+        operation: &Operation,
+        sights: &mut Vec<Sight>,
+        events: &mut Vec<Event>,
+    ) -> Outcome {
+        let init = Target::init(container.clone());
+        match operation {
+            Operation::Create | Operation::Recreate => self.new_process(init),
+            Operation::StartExec(exec) => {
+                if !self.processes.contains_key(&init) {
+                    return failed("the container has no process".to_owned());
+                }
+                let target = Target { container: container.clone(), exec: Some(exec.clone()) };
+                let outcome = self.new_process(target.clone());
+                let script = format!("{}/{exec}", self.name_of(container));
+                sights.push(self.begin(now, &target, &script));
+                outcome
+            }
+            Operation::KillRemaining => {
+                for target in self.execs_of(container) {
+                    self.processes.remove(&target);
+                    sights.push(Sight::Ended(target.clone(), 137));
+                    events.push(Event::Exited { target, exit: Exit { code: 137, at: wall(now) } });
+                }
+                Outcome::Ok
+            }
+            Operation::Pause => {
+                self.frozen.insert(container.clone());
+                Outcome::Ok
+            }
+            Operation::Resume => {
+                self.frozen.remove(container);
+                for target in self.execs_of(container).into_iter().chain([init]) {
+                    let pending = self.processes.get_mut(&target).map(|p| std::mem::take(&mut p.pending));
+                    for blow in pending.unwrap_or_default() {
+                        self.strike(now, &target, blow);
+                    }
+                }
+                Outcome::Ok
+            }
+            Operation::Remove => {
+                self.frozen.remove(container);
+                Outcome::Ok
+            }
+            Operation::Check(Check::Executed { .. }) => match self.executed_at(&init) {
+                Some(at) if at <= now => Outcome::Ok,
+                _ => failed("not exec'd yet".to_owned()),
+            },
+            Operation::Check(Check::Probe { action, .. }) => match (self.is_ready(now, &init), action) {
+                (true, _) => Outcome::Ok,
+                (false, GateAction::Tcp { port, .. }) => failed(format!("tcp:{port} refused")),
+                (false, GateAction::Exec(_)) => failed("the command exited with 1".to_owned()),
+            },
+            Operation::CreateSpent | Operation::Start | Operation::RemoveExec(_) => Outcome::Ok,
+        }
+    }
+
+    fn new_process(&mut self, target: Target) -> Outcome {
+        let pid = self.next_pid();
+        self.frozen.remove(&target.container);
+        let process = Process { pid, stage: Stage::RuntimeInit, dies_at: None, pending: Vec::new() };
+        self.processes.insert(target, process);
+        Outcome::Process { pid }
+    }
+}
+
+fn failed(message: String) -> Outcome {
+    Outcome::Failed(Failure { message, kind: RefusalKind::Internal })
+}
+
+fn wall(now: PodTime) -> WallTime {
+    WallTime(now.since_epoch())
+}

@@ -1,0 +1,49 @@
+# Shared by the scripts in hack/: paths, messages, and looking at processes by pid.
+# Sourced, never run. It may not change anything outside the shell that sources it.
+# shellcheck shell=bash
+
+HACK=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+ROOT=$(dirname "$HACK")
+TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+export HACK ROOT TARGET
+
+# Progress goes to stderr: stdout is for results.
+say() { printf '%s\n' "$*" >&2; }
+die() {
+    say "$(basename "$0"): $*"
+    exit 1
+}
+
+# The comment block at the head of a script is its help text.
+show_help() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }
+
+need_root() { [ "$(id -u)" = 0 ] || die "must run as root (namespaces, mounts and cgroups)"; }
+
+# A zombie counts as gone: not every init reaps at once.
+alive() {
+    local status
+    status=$(sed -n 's/^State:\s*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null) || return 1
+    [ -n "$status" ] && [ "$status" != Z ] && [ "$status" != X ]
+}
+
+# wait_until SECONDS WHAT COMMAND...: polls COMMAND, or ends the script saying what did not happen.
+wait_until() {
+    local deadline=$((SECONDS + $1)) what=$2
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$deadline" ] || die "gave up waiting for $what"
+        sleep 0.05
+    done
+}
+
+# An instance (hack/containerd-up) is a directory; these files in it name its processes.
+holder_pid() { cat "$1/holder.pid" 2>/dev/null; }
+containerd_pid() { cat "$1/containerd.pid" 2>/dev/null; }
+
+# in_instance DIR COMMAND...: runs COMMAND in the mount and network namespace of an instance.
+in_instance() {
+    local holder
+    if ! holder=$(holder_pid "$1") || ! alive "$holder"; then die "$1: no instance is up there"; fi
+    shift
+    nsenter --target "$holder" --mount --net --wd=/ "$@"
+}

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Prepares the mount and network namespace of one instance, then holds it until it is killed.
+# Run by hack/containerd-up under `unshare --mount --net`; nothing done here is seen outside.
+# usage: namespace.sh READY_FILE
+set -euo pipefail
+
+# runc and the CRI mark mounts rslave: that needs a shared tree above them.
+mount --make-rshared /
+# Shim sockets (/run/containerd/s is built into containerd's client), runc's state, CNI's network
+# namespaces and podshim's own files are per instance, and gone with it.
+mount -t tmpfs -o mode=0755 podshim-test /run
+mkdir -p /run/netns /run/lock
+# The CNI library keeps its result cache here and cannot be told otherwise.
+mkdir -p /var/lib/cni
+mount -t tmpfs -o mode=0755 podshim-test /var/lib/cni
+# crun 1.8 refuses a hybrid cgroup tree whose v2 part has controllers; runc does not use that part.
+if [ "$(stat -fc %T /sys/fs/cgroup)" = tmpfs ] && mountpoint -q /sys/fs/cgroup/unified; then
+    umount /sys/fs/cgroup/unified
+fi
+ip link set lo up
+touch "$1"
+exec sleep infinity

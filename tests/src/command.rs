@@ -1,0 +1,64 @@
+//! Runs the commands the harness needs (`hack/` scripts, `ctr`). The only place that starts processes; it
+//! always waits for them.
+
+use std::ffi::OsStr;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+
+/// What a command said, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// Its stdout.
+    pub stdout: String,
+    /// Its stderr.
+    pub stderr: String,
+    /// Its exit code; `None` if a signal ended it.
+    pub exit_code: Option<i32>,
+}
+
+impl Finished {
+    /// Its stdout, if it exited 0.
+    pub(crate) fn success(self, what: impl Debug) -> Result<String> {
+        if self.exit_code != Some(0) {
+            bail!("{what:?} ended with {:?}: {}{}", self.exit_code, self.stdout, self.stderr);
+        }
+        Ok(self.stdout)
+    }
+}
+
+/// The path of a script in `hack/`.
+pub(crate) fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../hack").join(name)
+}
+
+/// Runs a program to its end. It is killed when the future is dropped, so that a deadline around it holds.
+pub(crate) async fn run<S: AsRef<OsStr>>(
+    program: &Path,
+    arguments: impl IntoIterator<Item = S>,
+) -> Result<Finished> {
+    let output = tokio::process::Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    Ok(Finished {
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        exit_code: output.status.code(),
+    })
+}
+
+/// Runs a program to its end where nothing can be awaited: in `Drop`.
+#[expect(clippy::disallowed_methods, reason = "the harness has no reaper and waits for what it starts")]
+pub(crate) fn run_blocking(program: &Path, argument: &Path) -> Result<()> {
+    let status = std::process::Command::new(program).arg(argument).stdin(Stdio::null()).status()?;
+    if !status.success() {
+        bail!("{} {}: {status}", program.display(), argument.display());
+    }
+    Ok(())
+}

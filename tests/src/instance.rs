@@ -1,0 +1,216 @@
+//! A private containerd of `hack/containerd-up`: connecting to the one a test run shares, starting one of our own,
+//! killing it and starting it again. Owns nothing but that process; pods belong to [`crate::Pod`].
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::{Cri, Ctr, command, wait};
+
+/// Names the directory of the instance that all tests of a run share. Set by `hack/test`.
+pub const SHARED_INSTANCE: &str = "PODSHIM_E2E_DIR";
+
+/// The runtime handler a pod is run with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// containerd's own shim, `io.containerd.runc.v2`: what podshim is compared with.
+    Runc,
+    /// `io.containerd.podshim.v2`.
+    Podshim,
+}
+
+impl Runtime {
+    /// The handler's name in containerd's CRI configuration.
+    #[must_use]
+    pub fn handler(self) -> &'static str {
+        match self {
+            Runtime::Runc => "runc",
+            Runtime::Podshim => "podshim",
+        }
+    }
+
+    /// The runtime type, as `ctr run --runtime` takes it.
+    #[must_use]
+    pub fn runtime_type(self) -> &'static str {
+        match self {
+            Runtime::Runc => "io.containerd.runc.v2",
+            Runtime::Podshim => "io.containerd.podshim.v2",
+        }
+    }
+}
+
+/// Who ends the instance.
+#[derive(Debug, PartialEq, Eq)]
+enum Ownership {
+    /// Whoever started it.
+    Shared,
+    /// This handle, when it is dropped.
+    Own,
+}
+
+/// A running private containerd.
+#[derive(Debug)]
+pub struct Containerd {
+    directory: PathBuf,
+    ownership: Ownership,
+}
+
+impl Containerd {
+    /// The instance of this test run ([`SHARED_INSTANCE`]), or else one of its own.
+    ///
+    /// # Errors
+    /// If the named instance is not up, or none can be started.
+    pub async fn connect() -> Result<Self> {
+        match std::env::var_os(SHARED_INSTANCE) {
+            Some(directory) => Self::attach(Path::new(&directory)),
+            None => Self::start().await,
+        }
+    }
+
+    /// The instance in `directory`, which somebody else ends.
+    ///
+    /// # Errors
+    /// If no instance is up there.
+    pub fn attach(directory: &Path) -> Result<Self> {
+        let instance = Self { directory: directory.to_owned(), ownership: Ownership::Shared };
+        instance.pid("containerd.pid").context("start it with hack/containerd-up")?;
+        Ok(instance)
+    }
+
+    /// An instance of its own, for tests that kill containerd. It ends when the handle is dropped.
+    ///
+    /// # Errors
+    /// If `hack/containerd-up` fails; the error carries what it said.
+    pub async fn start() -> Result<Self> {
+        let script = command::script("containerd-up");
+        let arguments = own_directory().map(|directory| [PathBuf::from("--dir"), directory]);
+        let socket = command::run(&script, arguments.into_iter().flatten()).await?.success(&script)?;
+        let directory = Path::new(socket.trim()).parent().context("no socket path was printed")?.to_owned();
+        let instance = Self { directory, ownership: Ownership::Own };
+        instance.wait_serving().await?;
+        Ok(instance)
+    }
+
+    /// Kills containerd with SIGKILL and returns when it is gone. Shims and containers live on.
+    ///
+    /// # Errors
+    /// If it does not go within 10 s.
+    pub async fn kill(&self) -> Result<()> {
+        let pid = self.pid("containerd.pid")?;
+        signal(pid, libc::SIGKILL)?;
+        wait::until("containerd to be gone", Duration::from_secs(10), async || {
+            Ok((!is_alive(pid)).then_some(()))
+        })
+        .await
+    }
+
+    /// Starts containerd again after [`kill`](Self::kill), in the same namespaces, and returns when it answers.
+    ///
+    /// # Errors
+    /// If `hack/containerd-up` fails.
+    pub async fn start_again(&self) -> Result<()> {
+        let script = command::script("containerd-up");
+        command::run(&script, [Path::new("--dir"), &self.directory]).await?.success(&script)?;
+        self.wait_serving().await
+    }
+
+    /// The CRI answers "server is not initialized yet" until it has loaded its pods, after containerd itself is up.
+    async fn wait_serving(&self) -> Result<()> {
+        let cri = self.cri()?;
+        let serving = async || Ok(cri.list_pod_sandboxes().await.ok().map(drop));
+        wait::until("the CRI to serve", Duration::from_secs(20), serving).await
+    }
+
+    /// The instance's directory: socket, root, state and logs.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A CRI client. It reconnects by itself after containerd was started again.
+    ///
+    /// # Errors
+    /// If the socket's path is not valid UTF-8.
+    pub fn cri(&self) -> Result<Cri> {
+        Cri::connect(&self.directory.join("containerd.sock"))
+    }
+
+    /// A `ctr` that talks to this instance.
+    #[must_use]
+    pub fn ctr(&self) -> Ctr {
+        Ctr::new(&self.directory)
+    }
+
+    /// The instance's root file system as seen from here: it has a `/run` of its own.
+    ///
+    /// # Errors
+    /// If the instance is not up.
+    pub fn root(&self) -> Result<PathBuf> {
+        Ok(PathBuf::from(format!("/proc/{}/root", self.pid("holder.pid")?)))
+    }
+
+    /// The mount table of the instance's namespace, in the format of `/proc/self/mountinfo`.
+    ///
+    /// # Errors
+    /// If the instance is not up.
+    pub fn mounts(&self) -> Result<String> {
+        Ok(std::fs::read_to_string(format!("/proc/{}/mountinfo", self.pid("holder.pid")?))?)
+    }
+
+    /// The cgroup below which the pods of this instance are; `hack/containerd-down` removes it by this name.
+    #[must_use]
+    pub fn cgroup(&self) -> String {
+        format!("/podshim-{}", self.directory.file_name().unwrap_or_default().to_string_lossy())
+    }
+
+    fn pid(&self, file: &str) -> Result<libc::pid_t> {
+        let path = self.directory.join(file);
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("{}: no containerd is up in this directory", path.display()))?;
+        text.trim().parse().with_context(|| format!("{}: not a pid", path.display()))
+    }
+}
+
+impl Drop for Containerd {
+    fn drop(&mut self) {
+        if self.ownership == Ownership::Own
+            && let Err(error) = command::run_blocking(&command::script("containerd-down"), &self.directory)
+        {
+            // A panic here would hide the failure of the test itself.
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// Beside the shared instance, so that `hack/test` finds it if this process is killed and never drops its handle.
+fn own_directory() -> Option<PathBuf> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut name = std::env::var_os(SHARED_INSTANCE)?;
+    name.push(format!("-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+    Some(PathBuf::from(name))
+}
+
+/// Whether a process exists and is no zombie: not every init reaps at once.
+#[must_use]
+pub fn is_alive(pid: libc::pid_t) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        // The state follows the command's closing parenthesis; the command itself may hold any character.
+        .and_then(|stat| stat.rsplit_once(") ").map(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+        .unwrap_or(false)
+}
+
+/// Sends a signal to a process of this instance.
+///
+/// # Errors
+/// If there is no such process.
+pub fn signal(pid: libc::pid_t, signal: libc::c_int) -> Result<()> {
+    // SAFETY: kill takes no pointers; a wrong pid is an error, and callers only pass pids of the test's own instance.
+    let result = unsafe { libc::kill(pid, signal) };
+    if result != 0 {
+        return Err(std::io::Error::last_os_error()).with_context(|| format!("kill({pid}, {signal})"));
+    }
+    Ok(())
+}

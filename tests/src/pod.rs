@@ -1,0 +1,401 @@
+//! Pods through CRI: the builder, and a running pod whose containers are created and started in any order. Owns the
+//! pod's sandbox, its containers and its directory on the node; the checks are in [`crate::timeline`].
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use k8s_cri::v1::{
+    ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, ImageSpec, LinuxContainerConfig,
+    LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+    LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
+};
+use tokio::task::JoinSet;
+
+use crate::program::{LOG, SHARED_DIRECTORY};
+use crate::{Containerd, Cri, Event, ExecOutput, Footprint, Program, Runtime, Timeline, wait};
+
+/// How long the node may take to lose every trace of a removed pod: the shim ends after its last RPC.
+const CLEANUP: Duration = Duration::from_secs(10);
+
+/// How long an exec of a test may take.
+const EXEC: Duration = Duration::from_secs(10);
+
+/// Makes the names of pods unique among the tests that run at the same time (one process each).
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Which pid namespace the containers of a pod have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PidNamespace {
+    /// One each (the kubelet's default).
+    #[default]
+    Container,
+    /// One for all (`shareProcessNamespace`).
+    Pod,
+}
+
+/// A pod to be run.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    name: String,
+    annotations: HashMap<String, String>,
+    programs: Vec<Program>,
+    pid_namespace: PidNamespace,
+    grace: Option<Duration>,
+}
+
+impl Pod {
+    /// A pod without annotations and containers. The name is made unique.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self {
+            name: format!("{name}-{}-{number}", std::process::id()),
+            annotations: HashMap::new(),
+            programs: Vec::new(),
+            pid_namespace: PidNamespace::default(),
+            grace: None,
+        }
+    }
+
+    /// The annotation `podshim.io/<key>`.
+    #[must_use]
+    pub fn annotate(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(format!("podshim.io/{key}"), value.to_owned());
+        self
+    }
+
+    /// Adds a container. Nothing is created before [`RunningPod::create`].
+    #[must_use]
+    pub fn container(mut self, program: Program) -> Self {
+        self.programs.push(program);
+        self
+    }
+
+    /// The kubelet's termination grace period (whole seconds), told on every container as the kubelet does (F8).
+    #[must_use]
+    pub fn kubelet_grace(mut self, grace: Duration) -> Self {
+        self.grace = Some(grace);
+        self
+    }
+
+    /// The containers' pid namespace.
+    #[must_use]
+    pub fn pid_namespace(mut self, pid_namespace: PidNamespace) -> Self {
+        self.pid_namespace = pid_namespace;
+        self
+    }
+
+    /// Runs the sandbox (RunPodSandbox): the pause container is up, no other exists.
+    ///
+    /// # Errors
+    /// What containerd answers; then nothing of the pod is left on the node.
+    pub async fn run(self, node: &Containerd, runtime: Runtime) -> Result<RunningPod<'_>> {
+        let directory = node.directory().join("pods").join(&self.name);
+        std::fs::create_dir_all(&directory)?;
+        let cgroup = format!("{}/{}", node.cgroup(), self.name);
+        let config = self.sandbox_config(&directory, &cgroup);
+        let cri = node.cri()?;
+        let sandbox = match cri.run_pod_sandbox(&config, runtime).await {
+            Ok(sandbox) => sandbox,
+            Err(error) => {
+                std::fs::remove_dir_all(&directory)?;
+                return Err(error);
+            }
+        };
+        let mut footprint = Footprint::of_pod(&sandbox, &cgroup);
+        footprint.add_shim_socket(node, "k8s.io", &sandbox)?;
+        footprint.add_network_namespace(&network_namespace(&cri, &sandbox).await?);
+        Ok(RunningPod { pod: self, node, cri, config, sandbox, directory, containers: Vec::new(), footprint })
+    }
+
+    fn namespaces(&self) -> NamespaceOption {
+        let pid = match self.pid_namespace {
+            PidNamespace::Container => NamespaceMode::Container,
+            PidNamespace::Pod => NamespaceMode::Pod,
+        };
+        NamespaceOption { pid: pid.into(), ..NamespaceOption::default() }
+    }
+
+    fn sandbox_config(&self, directory: &std::path::Path, cgroup: &str) -> PodSandboxConfig {
+        PodSandboxConfig {
+            metadata: Some(PodSandboxMetadata {
+                name: self.name.clone(),
+                uid: self.name.clone(),
+                namespace: "e2e".to_owned(),
+                attempt: 0,
+            }),
+            log_directory: directory.join("output").to_string_lossy().into_owned(),
+            annotations: self.annotations.clone(),
+            linux: Some(LinuxPodSandboxConfig {
+                cgroup_parent: cgroup.to_owned(),
+                security_context: Some(LinuxSandboxSecurityContext {
+                    namespace_options: Some(self.namespaces()),
+                    ..LinuxSandboxSecurityContext::default()
+                }),
+                ..LinuxPodSandboxConfig::default()
+            }),
+            ..PodSandboxConfig::default()
+        }
+    }
+
+    fn container_config(
+        &self,
+        program: &Program,
+        attempt: u32,
+        directory: &std::path::Path,
+    ) -> ContainerConfig {
+        let mut annotations: HashMap<String, String> = program.annotations().iter().cloned().collect();
+        annotations.insert("io.kubernetes.container.restartCount".to_owned(), attempt.to_string());
+        if let Some(grace) = self.grace {
+            annotations
+                .insert("io.kubernetes.pod.terminationGracePeriod".to_owned(), grace.as_secs().to_string());
+        }
+        ContainerConfig {
+            metadata: Some(ContainerMetadata { name: program.name().to_owned(), attempt }),
+            image: Some(ImageSpec { image: "podshim.test/busybox:1".to_owned(), ..ImageSpec::default() }),
+            command: program.command(&format!("{SHARED_DIRECTORY}/{LOG}")),
+            mounts: vec![Mount {
+                container_path: SHARED_DIRECTORY.to_owned(),
+                host_path: directory.to_string_lossy().into_owned(),
+                ..Mount::default()
+            }],
+            annotations,
+            log_path: format!("{}.{attempt}.log", program.name()),
+            linux: Some(LinuxContainerConfig {
+                resources: program.memory_limit_bytes().map(|bytes| LinuxContainerResources {
+                    memory_limit_in_bytes: bytes,
+                    ..LinuxContainerResources::default()
+                }),
+                security_context: Some(LinuxContainerSecurityContext {
+                    namespace_options: Some(self.namespaces()),
+                    ..LinuxContainerSecurityContext::default()
+                }),
+            }),
+            ..ContainerConfig::default()
+        }
+    }
+}
+
+/// A container that was created.
+#[derive(Debug)]
+struct Created {
+    name: String,
+    id: String,
+}
+
+/// A pod whose sandbox runs. End it with [`remove`](Self::remove): a pod of a failed test is left to
+/// `hack/containerd-down`, because nothing can be awaited in `Drop`.
+#[derive(Debug)]
+pub struct RunningPod<'node> {
+    pod: Pod,
+    node: &'node Containerd,
+    cri: Cri,
+    config: PodSandboxConfig,
+    sandbox: String,
+    directory: PathBuf,
+    containers: Vec<Created>,
+    footprint: Footprint,
+}
+
+impl RunningPod<'_> {
+    /// The sandbox's id.
+    #[must_use]
+    pub fn sandbox(&self) -> &str {
+        &self.sandbox
+    }
+
+    /// The pod's unique name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.pod.name
+    }
+
+    /// The id of the newest container called `name`.
+    ///
+    /// # Errors
+    /// If none was created.
+    pub fn id(&self, name: &str) -> Result<&str> {
+        let created = self.containers.iter().rev().find(|created| created.name == name);
+        Ok(&created.with_context(|| format!("container {name} was not created"))?.id)
+    }
+
+    /// CreateContainer, again with the next attempt number if there was one of that name. Gives its id.
+    ///
+    /// # Errors
+    /// What containerd answers, or if the pod has no such container.
+    pub async fn create(&mut self, name: &str) -> Result<String> {
+        let program = self.pod.programs.iter().find(|program| program.name() == name);
+        let program = program.with_context(|| format!("the pod has no container {name}"))?;
+        let attempt = self.containers.iter().filter(|created| created.name == name).count().try_into()?;
+        let config = self.pod.container_config(program, attempt, &self.directory);
+        let id = self.cri.create_container(&self.sandbox, config, &self.config).await?;
+        self.footprint.add_container(&id);
+        self.containers.push(Created { name: name.to_owned(), id: id.clone() });
+        Ok(id)
+    }
+
+    /// CreateContainer and StartContainer, as a kubelet does for one container.
+    ///
+    /// # Errors
+    /// What containerd answers.
+    pub async fn start(&mut self, name: &str) -> Result<()> {
+        let id = self.create(name).await?;
+        self.cri.start_container(&id).await.with_context(|| format!("cannot start {name}"))
+    }
+
+    /// Starts containers one after another, in this order.
+    ///
+    /// # Errors
+    /// What containerd answers for the first that fails.
+    pub async fn start_all(&mut self, names: &[&str]) -> Result<()> {
+        for name in names {
+            self.start(name).await?;
+        }
+        Ok(())
+    }
+
+    /// StopContainer; returns when it has exited.
+    ///
+    /// # Errors
+    /// What containerd answers.
+    pub async fn stop(&self, name: &str, timeout: Duration) -> Result<()> {
+        self.cri.stop_container(self.id(name)?, timeout).await
+    }
+
+    /// StopContainer for every container at the same moment, as a kubelet that knows no sidecars does (F9). Returns
+    /// when all have exited.
+    ///
+    /// # Errors
+    /// What containerd answers for the first that fails.
+    pub async fn stop_all_at_once(&self, timeout: Duration) -> Result<()> {
+        let mut stops = JoinSet::new();
+        for created in &self.containers {
+            let (cri, id) = (self.cri.clone(), created.id.clone());
+            stops.spawn(async move { cri.stop_container(&id, timeout).await });
+        }
+        while let Some(stopped) = stops.join_next().await {
+            stopped??;
+        }
+        Ok(())
+    }
+
+    /// Runs a command in a container.
+    ///
+    /// # Errors
+    /// What containerd answers; another exit code than 0 is no error.
+    pub async fn exec(&self, name: &str, command: &[&str]) -> Result<ExecOutput> {
+        self.cri.exec_sync(self.id(name)?, command, EXEC).await
+    }
+
+    /// ContainerStatus of the newest container of that name.
+    ///
+    /// # Errors
+    /// What containerd answers.
+    pub async fn status(&self, name: &str) -> Result<ContainerStatus> {
+        self.cri.container_status(self.id(name)?).await
+    }
+
+    /// Waits until CRI reports a container as exited, and gives its status.
+    ///
+    /// # Errors
+    /// If it is not within that time; the error shows the timeline.
+    pub async fn wait_exited(&self, name: &str, within: Duration) -> Result<ContainerStatus> {
+        wait::until(&format!("{name} to exit"), within, async || {
+            let status = self.status(name).await?;
+            Ok((status.state() == ContainerState::ContainerExited).then_some(status))
+        })
+        .await
+        .with_context(|| format!("the timeline so far:\n{}", self.timeline().unwrap_or_default()))
+    }
+
+    /// Waits until a container has recorded an event `count` times.
+    ///
+    /// # Errors
+    /// If it has not within that time; the error shows the timeline.
+    pub async fn wait_for(
+        &self,
+        name: &str,
+        event: Event,
+        count: usize,
+        within: Duration,
+    ) -> Result<Timeline> {
+        wait::until(&format!("{name} {event:?} ({count})"), within, async || {
+            let timeline = self.timeline()?;
+            Ok((timeline.count(name, event) >= count).then_some(timeline))
+        })
+        .await
+        .with_context(|| format!("the timeline so far:\n{}", self.timeline().unwrap_or_default()))
+    }
+
+    /// What happened so far.
+    ///
+    /// # Errors
+    /// If the log has a line of another form.
+    pub fn timeline(&self) -> Result<Timeline> {
+        match std::fs::read_to_string(self.directory.join(LOG)) {
+            Ok(log) => Timeline::parse(&log),
+            // No container has started yet.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Timeline::default()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A container's output as the CRI logged it: lines of `<time> <stdout|stderr> <F|P> <text>`, newest attempt.
+    ///
+    /// # Errors
+    /// If there is no log.
+    pub fn output(&self, name: &str) -> Result<String> {
+        let attempt = self.containers.iter().filter(|created| created.name == name).count();
+        if attempt == 0 {
+            bail!("container {name} was not created");
+        }
+        let path = self.directory.join("output").join(format!("{name}.{}.log", attempt - 1));
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// What the pod has on the node now, one line each.
+    ///
+    /// # Errors
+    /// If the instance is not up.
+    pub fn leftovers(&self) -> Result<Vec<String>> {
+        self.footprint.find(self.node)
+    }
+
+    /// StopPodSandbox.
+    ///
+    /// # Errors
+    /// What containerd answers.
+    pub async fn stop_sandbox(&self) -> Result<()> {
+        self.cri.stop_pod_sandbox(&self.sandbox).await
+    }
+
+    /// Stops and removes the pod as a kubelet does, and checks that nothing of it is left on the node.
+    ///
+    /// # Errors
+    /// What containerd answers, or the list of what is left.
+    pub async fn remove(self) -> Result<()> {
+        self.stop_sandbox().await?;
+        for created in &self.containers {
+            self.cri.remove_container(&created.id).await?;
+        }
+        self.cri.remove_pod_sandbox(&self.sandbox).await?;
+        self.footprint
+            .wait_gone(self.node, CLEANUP)
+            .await
+            .with_context(|| format!("pod {}", self.pod.name))?;
+        std::fs::remove_dir_all(&self.directory)?;
+        Ok(())
+    }
+}
+
+async fn network_namespace(cri: &Cri, sandbox: &str) -> Result<String> {
+    let status = cri.pod_sandbox_status(sandbox).await?;
+    let info: serde_json::Value = serde_json::from_str(status.info.get("info").context("no sandbox info")?)?;
+    let namespaces =
+        info["runtimeSpec"]["linux"]["namespaces"].as_array().context("no namespaces in the spec")?;
+    let network = namespaces.iter().find(|namespace| namespace["type"] == "network");
+    Ok(network.and_then(|namespace| namespace["path"].as_str()).context("no network namespace")?.to_owned())
+}

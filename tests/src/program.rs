@@ -1,0 +1,173 @@
+//! What a container of a test pod does: a builder for the flags of `/bin/pod-member` (hack/images.d/pod-member.c),
+//! which every test container runs. Knows nothing of CRI or pods.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+/// The pod's shared directory inside its containers.
+pub const SHARED_DIRECTORY: &str = "/pod";
+
+/// The log all containers of a pod write their events to, below [`SHARED_DIRECTORY`].
+pub const LOG: &str = "timeline.log";
+
+/// One container and the program it runs. Without options it starts at once, runs for ever and exits 0 at its stop
+/// signal.
+#[derive(Clone, Debug)]
+pub struct Program {
+    name: String,
+    flags: Vec<String>,
+    annotations: Vec<(String, String)>,
+    memory_limit: Option<i64>,
+    run: Option<String>,
+}
+
+impl Program {
+    /// A container called `name`.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            flags: Vec::new(),
+            annotations: Vec::new(),
+            memory_limit: None,
+            run: None,
+        }
+    }
+
+    /// Time from Starting to Started.
+    #[must_use]
+    pub fn start_delay(self, delay: Duration) -> Self {
+        self.flag("--start-delay", delay.as_secs_f64())
+    }
+
+    /// Time from Started until it exits by itself.
+    #[must_use]
+    pub fn runs_for(self, time: Duration) -> Self {
+        self.runs_for_each(&[time])
+    }
+
+    /// As [`runs_for`](Self::runs_for), one value per run of this container in its pod; the last serves all later runs.
+    #[must_use]
+    pub fn runs_for_each(mut self, times: &[Duration]) -> Self {
+        self.run = Some(list(times.iter().map(Duration::as_secs_f64)));
+        self
+    }
+
+    /// Exits by itself with this code, at once unless [`runs_for`](Self::runs_for) says when.
+    #[must_use]
+    pub fn exits(self, code: u8) -> Self {
+        self.exits_each(&[code])
+    }
+
+    /// As [`exits`](Self::exits), one code per run; the last serves all later runs.
+    #[must_use]
+    pub fn exits_each(mut self, codes: &[u8]) -> Self {
+        self.run.get_or_insert_with(|| "0".to_owned());
+        self.flag("--exit-code", list(codes.iter()))
+    }
+
+    /// Time from its stop signal until it exits.
+    #[must_use]
+    pub fn term_delay(self, delay: Duration) -> Self {
+        self.flag("--term-delay", delay.as_secs_f64())
+    }
+
+    /// Its exit code after the stop signal.
+    #[must_use]
+    pub fn term_exit_code(self, code: u8) -> Self {
+        self.flag("--term-exit-code", code)
+    }
+
+    /// Notes its stop signal and goes on: only SIGKILL ends it.
+    #[must_use]
+    pub fn ignores_term(mut self) -> Self {
+        self.flags.push("--ignore-term".to_owned());
+        self
+    }
+
+    /// The signal it takes as its stop signal instead of SIGTERM.
+    #[must_use]
+    pub fn stop_signal(self, signal: i32) -> Self {
+        self.flag("--stop-signal", signal)
+    }
+
+    /// Accepts TCP connections on `port`, `after` that time from Starting.
+    #[must_use]
+    pub fn listens(self, port: u16, after: Duration) -> Self {
+        self.flag("--listen", port).flag("--listen-after", after.as_secs_f64())
+    }
+
+    /// Creates `path` in the container, `after` that time from Starting: for `exec:` gates.
+    #[must_use]
+    pub fn ready_file(self, path: &str, after: Duration) -> Self {
+        self.flag("--ready-file", path).flag("--ready-after", after.as_secs_f64())
+    }
+
+    /// Touches that much memory once started.
+    #[must_use]
+    pub fn allocates_mib(self, mib: u32) -> Self {
+        self.flag("--allocate", mib)
+    }
+
+    /// Leaves a child process that ignores SIGTERM.
+    #[must_use]
+    pub fn leaves_child(mut self) -> Self {
+        self.flags.push("--child".to_owned());
+        self
+    }
+
+    /// Writes a line to stdout once started.
+    #[must_use]
+    pub fn prints(self, line: &str) -> Self {
+        self.flag("--print", line)
+    }
+
+    /// An annotation of the container (not the pod).
+    #[must_use]
+    pub fn annotate(mut self, key: &str, value: &str) -> Self {
+        self.annotations.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The container's memory limit, in bytes.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: i64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// The container's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The command line; `log` is the shared log's path inside the container.
+    #[must_use]
+    pub fn command(&self, log: &str) -> Vec<String> {
+        let mut words: Vec<String> =
+            ["/bin/pod-member", "--name", &self.name, "--log", log].map(str::to_owned).into();
+        if let Some(run) = &self.run {
+            words.extend(["--run".to_owned(), run.clone()]);
+        }
+        words.extend(self.flags.iter().cloned());
+        words
+    }
+
+    pub(crate) fn annotations(&self) -> &[(String, String)] {
+        &self.annotations
+    }
+
+    pub(crate) fn memory_limit_bytes(&self) -> Option<i64> {
+        self.memory_limit
+    }
+
+    fn flag(mut self, name: &str, value: impl Display) -> Self {
+        self.flags.extend([name.to_owned(), value.to_string()]);
+        self
+    }
+}
+
+fn list<T: Display>(values: impl Iterator<Item = T>) -> String {
+    values.map(|value| value.to_string()).collect::<Vec<_>>().join(",")
+}

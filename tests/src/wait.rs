@@ -1,0 +1,33 @@
+//! Waiting for something to become true, with a deadline. The only place that sleeps.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::time::{Instant, sleep};
+
+/// How often a condition is looked at: much finer than what tests tell apart (hundreds of milliseconds).
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Asks `condition` until it gives a value, and returns that. After `within` it fails, naming `what`; an error of
+/// the condition ends the wait at once.
+pub async fn until<T>(
+    what: &str,
+    within: Duration,
+    mut condition: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let deadline = Instant::now() + within;
+    loop {
+        if let Some(value) = condition().await? {
+            return Ok(value);
+        }
+        if Instant::now() >= deadline {
+            bail!("waited {within:?} for {what}");
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Lets time pass in which something must *not* happen. Never used to wait for something that must.
+pub async fn quiet_time(length: Duration) {
+    sleep(length).await;
+}

@@ -1,0 +1,5 @@
+//! The end-to-end tests: real containerd, real runc. One test binary; nextest runs each test in a process of its own,
+//! many pods at once on the containerd that `hack/test` started.
+
+mod drop_in;
+mod harness;
