@@ -19,7 +19,12 @@ pub(crate) enum Command {
     /// Create a container; the owner reads its spec.
     Create { container: ContainerId, details: Box<CreateDetails>, answer: Answer<Reply> },
     /// Register an exec.
-    Exec { container: ContainerId, exec: pod_lifecycle::ExecId, details: Box<ExecDetails>, answer: Answer<Reply> },
+    Exec {
+        container: ContainerId,
+        exec: pod_lifecycle::ExecId,
+        details: Box<ExecDetails>,
+        answer: Answer<Reply>,
+    },
     /// Any other request the pod itself answers.
     Pod { request: Request, answer: Answer<Reply> },
     /// State: answered at once (containerd gives it 2 s).

@@ -90,7 +90,9 @@ pub(crate) fn container_spec(id: &ContainerId, spec: &Spec, plan: Option<Plan>) 
             spec::PidNamespace::Private => PidNamespace::Private,
             spec::PidNamespace::Shared => PidNamespace::Shared,
         },
-        kubelet_grace: annotation(KUBELET_GRACE).and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs),
+        kubelet_grace: annotation(KUBELET_GRACE)
+            .and_then(|seconds| seconds.parse().ok())
+            .map(Duration::from_secs),
         plan,
     }
 }
@@ -140,7 +142,8 @@ mod tests {
     fn the_cgroup_driver_shows_in_the_path() {
         let driver = |path: &str, options: Option<CgroupDriver>| {
             let mut spec = Spec::default();
-            spec.linux = Some(oci_runtime::spec::Linux { cgroups_path: Some(path.to_owned()), ..Default::default() });
+            spec.linux =
+                Some(oci_runtime::spec::Linux { cgroups_path: Some(path.to_owned()), ..Default::default() });
             let details = CreateDetails {
                 bundle: PathBuf::new(),
                 rootfs: Vec::new(),

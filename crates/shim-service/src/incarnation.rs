@@ -132,8 +132,7 @@ async fn incarnate(
         let watch = OomWatch::new(cgroup);
         watch.inspect_err(|error| warn!(container = runtime.id(), %error, "OOM kills will not be told")).ok()
     });
-    let incarnation =
-        Incarnation { process: Rc::new(process), runtime_init, console, cgroup, oom_watch: None };
+    let incarnation = Incarnation { process: Rc::new(process), runtime_init, console, cgroup };
     Ok(NewIncarnation { incarnation, exit, oom })
 }
 

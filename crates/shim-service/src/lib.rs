@@ -5,9 +5,9 @@
 //! await the answer: containerd drops a handler when its caller's deadline passes or the connection breaks, so
 //! no effect may live in one. Decides nothing about pods; that is `pod-lifecycle`.
 
-pub mod error;
 mod command;
 mod details;
+pub mod error;
 mod incarnation;
 mod metrics;
 mod notice;

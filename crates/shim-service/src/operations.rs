@@ -240,7 +240,9 @@ fn run_check(resources: &mut Resources, check: Check, done: Finisher) {
             });
         }
         Check::Probe { action: GateAction::Tcp { host, port }, timeout } => {
-            done.spawn(async move { verdict(probe::tcp(&process, SocketAddr::new(host, port), timeout).await) });
+            done.spawn(
+                async move { verdict(probe::tcp(&process, SocketAddr::new(host, port), timeout).await) },
+            );
         }
         Check::Probe { action: GateAction::Exec(command), timeout } => {
             let process = match probe_process(resources, &command) {
@@ -252,7 +254,9 @@ fn run_check(resources: &mut Resources, check: Check, done: Finisher) {
             done.spawn(async move {
                 match probe::exec(&runtime, &id, &process, timeout).await {
                     ProbeResult::Success => Ok(()),
-                    ProbeResult::Failure(reason) => Err(failure(format!("exec:{}: {reason}", command.join(" ")))),
+                    ProbeResult::Failure(reason) => {
+                        Err(failure(format!("exec:{}: {reason}", command.join(" "))))
+                    }
                 }
             });
         }

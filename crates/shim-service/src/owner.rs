@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use oci_runtime::bundle::{Bundle, ExitRecord};
+use oci_runtime::cgroup::OomWatch;
 use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::{ExitWatch, Reaper};
 use oci_runtime::runtime::Runtime;
@@ -227,7 +228,7 @@ impl Owner {
 
     fn complete(&mut self, completion: Completion) {
         let Completion { op, container, outcome, product } = completion;
-        let mut exit = None;
+        let mut born = None;
         match product {
             Product::Nothing => {}
             Product::Stdio(stdio) => {
@@ -240,18 +241,20 @@ impl Owner {
                 if let Some(resources) = self.containers.get_mut(&container) {
                     resources.stdio = Some(stdio);
                 }
-                exit = Some((Target::init(container.clone()), self.adopt(&container, new)));
+                born = Some((Target::init(container.clone()), self.adopt(&container, new)));
             }
             Product::Recreated(new) => {
-                exit = Some((Target::init(container.clone()), self.adopt(&container, *new)));
+                born = Some((Target::init(container.clone()), self.adopt(&container, *new)));
             }
             Product::Exec(exec, new) => {
-                if let Some(record) = self.containers.get_mut(&container).and_then(|r| r.execs.get_mut(&exec)) {
+                if let Some(record) = self.containers.get_mut(&container).and_then(|r| r.execs.get_mut(&exec))
+                {
                     record.stdio = Some(new.stdio);
                     record.console = new.console;
                     record.process = Some(new.process);
                 }
-                exit = Some((Target { container: container.clone(), exec: Some(exec) }, new.exit));
+                let life = Life { exit: new.exit, oom: None };
+                born = Some((Target { container: container.clone(), exec: Some(exec) }, life));
             }
             Product::Removed => drop(self.containers.remove(&container)),
             Product::RemovedExec(exec) => {
@@ -262,33 +265,39 @@ impl Owner {
         }
         self.feed(Event::Done { op, outcome, at: wall_time(wall_clock()) });
         // After the Done, so that the pod knows the process whose exit it hears of.
-        if let Some((target, exit)) = exit {
-            self.report_exit(target, exit);
+        if let Some((target, life)) = born {
+            self.watch(target, life);
         }
     }
 
     /// Takes a container's new process over.
-    fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> ExitWatch {
-        let NewIncarnation { mut incarnation, exit, oom } = new;
+    fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> Life {
+        let NewIncarnation { incarnation, exit, oom } = new;
         self.history.remember(incarnation.process.pid(), id);
-        if let Some(mut watch) = oom {
-            let (local, container) = (self.local.clone(), id.clone());
-            incarnation.oom_watch = Some(tokio::task::spawn_local(async move {
-                while watch.next().await.is_some() {
-                    let _ = local.send(Local::OutOfMemory { container: container.clone() });
-                }
-            }));
-        }
         if let Some(resources) = self.containers.get_mut(id) {
             resources.incarnation = Some(incarnation);
         }
-        exit
+        Life { exit, oom }
     }
 
-    fn report_exit(&self, target: Target, exit: ExitWatch) {
+    /// Reports a process's OOM kills and its exit, in that order: CRI asks why a container died only once.
+    fn watch(&self, target: Target, life: Life) {
         let local = self.local.clone();
+        let Life { mut exit, mut oom } = life;
         tokio::task::spawn_local(async move {
-            let exit = exit.await;
+            let exit = loop {
+                tokio::select! {
+                    biased;
+                    exit = &mut exit => break exit,
+                    Some(_) = next_oom(&mut oom) => {
+                        let _ = local.send(Local::OutOfMemory { container: target.container.clone() });
+                    }
+                }
+            };
+            // The kernel counts a kill after it has told of it (v1): look once more.
+            if oom.is_some_and(|mut oom| oom.new_kills() > 0) {
+                let _ = local.send(Local::OutOfMemory { container: target.container.clone() });
+            }
             let _ = local.send(Local::Exited { target, exit });
         });
     }
@@ -332,7 +341,9 @@ impl Owner {
             None => resources.process(),
             Some(exec) => resources.execs.get(exec).and_then(|record| record.process.as_ref()),
         };
-        let (Some(process), Ok(number)) = (process, SignalNumber::new(signal.number().into())) else { return };
+        let (Some(process), Ok(number)) = (process, SignalNumber::new(signal.number().into())) else {
+            return;
+        };
         info!(%target, signal = signal.number(), "signal");
         // SIGKILL to the init takes the others with it, by the kernel or by KillRemaining.
         if reach == Reach::All && signal != Signal::KILL {
@@ -380,6 +391,26 @@ impl Owner {
             // `delete` then says 137, as a stock shim always does.
             error!(container = %id, %error, "cannot record the exit");
         }
+    }
+}
+
+/// What is to be heard of a process after its birth.
+struct Life {
+    exit: ExitWatch,
+    oom: Option<OomWatch>,
+}
+
+/// The next OOM kill; never, once there is nothing to watch.
+async fn next_oom(watch: &mut Option<OomWatch>) -> Option<u64> {
+    match watch {
+        Some(oom) => match oom.next().await {
+            Some(kills) => Some(kills),
+            None => {
+                *watch = None;
+                std::future::pending().await
+            }
+        },
+        None => std::future::pending().await,
     }
 }
 

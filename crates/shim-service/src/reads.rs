@@ -41,7 +41,8 @@ impl Owner {
         }
         let exec_of = |pid: Pid| {
             let mut execs = resources.execs.iter();
-            let found = execs.find(|(_, exec)| exec.process.as_ref().is_some_and(|process| process.pid() == pid));
+            let found =
+                execs.find(|(_, exec)| exec.process.as_ref().is_some_and(|process| process.pid() == pid));
             found.map(|(id, _)| id.to_string())
         };
         let own = if view.has_process { resources.cgroup() } else { None };
@@ -90,7 +91,8 @@ impl Owner {
         let runtime = resources.runtime.clone();
         tokio::task::spawn_local(async move {
             let updated = runtime.update(&limits).await.map_err(runtime_failure);
-            let updated = updated.map_err(|failure| Refusal { kind: failure.kind, message: failure.message }.into());
+            let updated =
+                updated.map_err(|failure| Refusal { kind: failure.kind, message: failure.message }.into());
             let _ = answer.send(updated);
         });
     }

@@ -9,10 +9,9 @@ use oci_runtime::cgroup::Cgroup;
 use oci_runtime::console::{Console, TerminalSize};
 use oci_runtime::process::{ExecutableIdentity, Process};
 use oci_runtime::runtime::Container;
-use oci_runtime::stdio::{Stdio, StdioPaths, StreamMode};
 use oci_runtime::spec::Spec;
+use oci_runtime::stdio::{Stdio, StdioPaths, StreamMode};
 use pod_lifecycle::ExecId;
-use tokio::task::JoinHandle;
 
 use crate::details::{CreateDetails, ExecDetails};
 
@@ -70,16 +69,6 @@ pub(crate) struct Incarnation {
     pub(crate) console: Option<Console>,
     /// Absent if the process was gone before it could be looked up.
     pub(crate) cgroup: Option<Rc<Cgroup>>,
-    /// Reports OOM kills until the cgroup is gone.
-    pub(crate) oom_watch: Option<JoinHandle<()>>,
-}
-
-impl Drop for Incarnation {
-    fn drop(&mut self) {
-        if let Some(watch) = &self.oom_watch {
-            watch.abort();
-        }
-    }
 }
 
 /// One exec.

@@ -64,7 +64,8 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
     let ServeConfig { namespace, id, containerd_ttrpc_address, listener, lock } = config;
     let setup = |what| move |source| ServeError::Setup { what, source };
     let reaper = Reaper::start().map_err(setup("reap processes"))?;
-    let publisher = Publisher::new(containerd_ttrpc_address.as_deref().unwrap_or_default(), namespace.clone());
+    let publisher =
+        Publisher::new(containerd_ttrpc_address.as_deref().unwrap_or_default(), namespace.clone());
     let stop = stop_signals().map_err(setup("receive signals"))?;
     let (handle, commands) = OwnerHandle::channel();
     let (owner, inbox) = Owner::new(namespace, reaper, publisher);
@@ -90,7 +91,9 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
 }
 
 /// The Task service under both of its names; the messages are the same.
-fn task_services(handle: OwnerHandle) -> Vec<std::collections::HashMap<String, ttrpc::asynchronous::Service>> {
+fn task_services(
+    handle: OwnerHandle,
+) -> Vec<std::collections::HashMap<String, ttrpc::asynchronous::Service>> {
     let services = |name: &str| {
         let service = create_task(Arc::new(TaskService::new(handle.clone())));
         service.into_values().map(|service| (name.to_owned(), service)).collect()

@@ -57,10 +57,12 @@ impl Owner {
         if corrections.is_empty() {
             return Ok(());
         }
-        rewrite(bundle, |path| corrections.get(Path::new(path)).cloned()).map_err(|source| ServiceError::System {
-            container: id.to_string(),
-            operation: "cannot correct the namespace paths in its config.json",
-            source,
+        rewrite(bundle, |path| corrections.get(Path::new(path)).cloned()).map_err(|source| {
+            ServiceError::System {
+                container: id.to_string(),
+                operation: "cannot correct the namespace paths in its config.json",
+                source,
+            }
         })
     }
 

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use containerd_shim_protos::shim::oci::ProcessDetails;
 use containerd_shim_protos::shim::shim::{
-    CheckpointTaskRequest, CloseIORequest, ConnectRequest, ConnectResponse, CreateTaskRequest, CreateTaskResponse,
-    DeleteRequest, DeleteResponse, ExecProcessRequest, KillRequest, PauseRequest, PidsRequest, PidsResponse,
-    ResizePtyRequest, ResumeRequest, ShutdownRequest, StartRequest, StartResponse, StateRequest, StateResponse,
-    StatsRequest, StatsResponse, UpdateTaskRequest, WaitRequest, WaitResponse,
+    CheckpointTaskRequest, CloseIORequest, ConnectRequest, ConnectResponse, CreateTaskRequest,
+    CreateTaskResponse, DeleteRequest, DeleteResponse, ExecProcessRequest, KillRequest, PauseRequest,
+    PidsRequest, PidsResponse, ResizePtyRequest, ResumeRequest, ShutdownRequest, StartRequest, StartResponse,
+    StateRequest, StateResponse, StatsRequest, StatsResponse, UpdateTaskRequest, WaitRequest, WaitResponse,
 };
 use containerd_shim_protos::shim_async::Task;
 use containerd_shim_protos::types::empty::Empty;
@@ -54,7 +54,11 @@ impl TaskService {
 
 #[async_trait]
 impl Task for TaskService {
-    async fn create(&self, _: &TtrpcContext, request: CreateTaskRequest) -> ttrpc::Result<CreateTaskResponse> {
+    async fn create(
+        &self,
+        _: &TtrpcContext,
+        request: CreateTaskRequest,
+    ) -> ttrpc::Result<CreateTaskResponse> {
         let container = ContainerId::from(request.id.as_str());
         let details = create_details(request)?;
         let reply = self

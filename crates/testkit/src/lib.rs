@@ -17,7 +17,7 @@ mod text;
 mod trace;
 mod world;
 
-pub use command::{Command, CommandError, Scenario};
+pub use command::{Command, CommandError, Detail, NewContainer, PodCaller, Scenario};
 
 pub use invariants::Violation;
 pub use program::{OnStop, Program, Run, RunEnd};

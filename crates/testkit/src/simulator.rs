@@ -210,8 +210,10 @@ impl Simulator {
             kubelet_grace: new.kubelet_grace,
             plan: self.plan.clone(),
         };
-        self.exited.retain(|id| *id != new.id);
-        self.world.name(new.id.clone(), new.name.clone(), new.pid_namespace);
+        if !self.pod.containers().any(|id| *id == new.id) {
+            self.exited.retain(|id| *id != new.id);
+            self.world.name(new.id.clone(), new.name.clone(), new.pid_namespace);
+        }
         self.request(Request::Create { container: new.id.clone(), spec: Box::new(spec) })
     }
 
