@@ -1,0 +1,61 @@
+#!/bin/sh
+# An OCI runtime for tests: containers are shell scripts of the bundle, nothing is isolated.
+#
+# Bundle files: program.sh (the container's program), exec.sh (an exec's), and to misbehave: slow.<command>
+# (seconds to sleep first), fail.<command> (the error to fail with). Each call is a line in calls.
+set -eu
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    --root) root=$2; shift 2 ;;
+    --log) log=$2; shift 2 ;;
+    --log-format) shift 2 ;;
+    --*) shift ;;
+    *) break ;;
+    esac
+done
+command=$1
+shift
+bundle=$(dirname "$log")
+echo "$command" >>"$bundle/calls"
+pid_file= console=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --bundle | --process | --resources) shift 2 ;;
+    --pid-file) pid_file=$2; shift 2 ;;
+    --console-socket) console=$2; shift 2 ;;
+    --*) shift ;;
+    *) break ;;
+    esac
+done
+id=$1
+state="$root/$id"
+
+if [ -f "$bundle/slow.$command" ]; then sleep "$(cat "$bundle/slow.$command")"; fi
+if [ -f "$bundle/fail.$command" ]; then
+    printf '{"level":"error","msg":"%s"}\n' "$(cat "$bundle/fail.$command")" >>"$log"
+    exit 1
+fi
+
+case $command in
+create)
+    mkdir -p "$state"
+    rm -f "$state/start"
+    mkfifo "$state/start"
+    # Like a runtime's init it waits to be started, then becomes the program.
+    sh -c 'read -r _ <"$1/start"; exec sh "$2/program.sh"' init "$state" "$bundle" &
+    echo $! >"$pid_file"
+    ;;
+start) echo go >"$state/start" ;;
+exec)
+    sh "$bundle/exec.sh" &
+    echo $! >"$pid_file"
+    ;;
+delete) rm -rf "$state" ;;
+update) cat >"$bundle/resources.json" ;;
+kill | pause | resume) ;;
+*)
+    echo "unknown command $command" >&2
+    exit 1
+    ;;
+esac

@@ -1,0 +1,254 @@
+//! The Task service over a real socket, with a runtime that is a shell script: answers, codes, order of events,
+//! and what a caller that goes away may not undo.
+
+#![expect(clippy::unwrap_used, reason = "a test's harness fails by panicking")]
+
+mod support;
+
+use std::fs;
+use std::time::Duration;
+
+use containerd_shim_protos::shim::shim::*;
+use containerd_shim_protos::types::task::Status;
+use protobuf::MessageField;
+use protobuf::well_known_types::any::Any;
+use support::{context, refusal, with_pod};
+use tokio::time::timeout;
+use ttrpc::Code;
+use ttrpc::context::with_duration;
+
+const PLAN: (&str, &str) = ("podshim.io/plan", "proxy=sidecar, app=main");
+
+/// CONTRACT §6: each event once, in this order; TaskExit only after TaskStart, however short the program.
+#[test]
+fn a_short_life_has_all_its_events_in_order() {
+    with_pod(async |mut pod| {
+        pod.run("c", "exit 7", &[]).await;
+        assert_eq!(pod.wait("c").await.unwrap().exit_status, 7);
+        let state = pod.state("c").await.unwrap();
+        assert_eq!((state.status.enum_value(), state.exit_status), (Ok(Status::STOPPED), 7));
+        assert_eq!(pod.delete("c").await.unwrap().exit_status, 7);
+        let events = pod.events(4).await;
+        assert_eq!(events, ["/tasks/create c", "/tasks/start c", "/tasks/exit c", "/tasks/delete c"]);
+        assert_eq!(refusal(pod.state("c").await).0, Code::NOT_FOUND);
+    });
+}
+
+/// CONTRACT §9.
+#[test]
+fn refusals_have_the_codes_that_containerd_acts_on() {
+    with_pod(async |pod| {
+        assert_eq!(refusal(pod.kill("ghost", 15).await).0, Code::NOT_FOUND);
+        assert_eq!(refusal(pod.delete("ghost").await).0, Code::NOT_FOUND);
+        pod.run("c", "exec sleep 60", &[]).await;
+        assert_eq!(refusal(pod.create("c").await).0, Code::ALREADY_EXISTS);
+        assert_eq!(refusal(pod.start("c").await).0, Code::FAILED_PRECONDITION);
+        assert_eq!(refusal(pod.delete("c").await).0, Code::FAILED_PRECONDITION);
+        assert_eq!(refusal(pod.kill("c", 99).await).0, Code::INVALID_ARGUMENT);
+        pod.kill("c", 9).await.unwrap();
+        assert_eq!(pod.wait("c").await.unwrap().exit_status, 137);
+        let (code, text) = refusal(pod.kill("c", 9).await);
+        assert_eq!(code, Code::NOT_FOUND);
+        assert!(text.contains("process already finished"), "{text}");
+        // Connect never fails.
+        let connect = ConnectRequest { id: "ghost".to_owned(), ..Default::default() };
+        assert_eq!(pod.client.connect(context(), &connect).await.unwrap().task_pid, 0);
+    });
+}
+
+/// CRATES §2: ttrpc drops a handler at its caller's deadline; what it began goes on, and the answer is State's.
+#[test]
+fn a_create_goes_on_when_its_caller_has_gone() {
+    with_pod(async |mut pod| {
+        let bundle = pod.bundle("c", "exec sleep 60", &[]);
+        fs::write(bundle.join("slow.create"), "1").unwrap();
+        let hasty =
+            pod.client.create(with_duration(Duration::from_millis(200)), &pod.create_request("c")).await;
+        assert!(hasty.is_err());
+        assert_eq!(pod.events(1).await, ["/tasks/create c"]);
+        assert_eq!(pod.state("c").await.unwrap().status.enum_value(), Ok(Status::CREATED));
+        pod.delete("c").await.unwrap();
+    });
+}
+
+/// Trap 10: containerd gives State 2 s, whatever the runtime is doing.
+#[test]
+fn state_answers_while_the_runtime_is_busy() {
+    with_pod(async |pod| {
+        pod.run("quick", "exec sleep 60", &[]).await;
+        let slow = pod.bundle("slow", "exec sleep 60", &[]);
+        fs::write(slow.join("slow.create"), "3").unwrap();
+        let creating = pod.create("slow");
+        tokio::pin!(creating);
+        tokio::select! {
+            _ = &mut creating => panic!("the create was to be slow"),
+            state = timeout(Duration::from_secs(1), pod.state("quick")) => {
+                assert_eq!(state.expect("State waited").unwrap().status.enum_value(), Ok(Status::RUNNING));
+            }
+        }
+        creating.await.unwrap();
+    });
+}
+
+/// A failed create leaves nothing: its id is free, and the runtime's words reach the user.
+#[test]
+fn a_failed_create_tells_the_runtimes_words_and_frees_the_id() {
+    with_pod(async |pod| {
+        let bundle = pod.bundle("c", "exit 0", &[]);
+        fs::write(bundle.join("fail.create"), "exec: no such program").unwrap();
+        let (_, text) = refusal(pod.create("c").await);
+        assert_eq!(text, "OCI runtime create failed: exec: no such program");
+        assert_eq!(refusal(pod.state("c").await).0, Code::NOT_FOUND);
+        fs::remove_file(bundle.join("fail.create")).unwrap();
+        pod.create("c").await.unwrap();
+    });
+}
+
+/// S5, 11.4: a wrong annotation is answered at Create, with key and value, before the runtime is called.
+#[test]
+fn s5_a_wrong_annotation_is_an_error_before_any_process() {
+    with_pod(async |pod| {
+        pod.bundle("c", "exit 0", &[PLAN, ("podshim.io/ready.prxy", "tcp::80")]);
+        let (code, text) = refusal(pod.create("c").await);
+        assert_eq!(code, Code::INVALID_ARGUMENT);
+        assert!(
+            text.contains(r#"podshim.io/ready.prxy"#) && text.contains(r#"did you mean "proxy"?"#),
+            "{text}"
+        );
+        assert_eq!(pod.calls("c"), [""; 0]);
+        pod.bundle("d", "exit 0", &[PLAN, ("podshim.io/fatal.app", "failure")]);
+        let (_, text) = refusal(pod.create("d").await);
+        assert!(text.contains("podshim.io/fatal.app") && text.contains("not supported yet"), "{text}");
+        assert_eq!(pod.calls("d"), [""; 0]);
+    });
+}
+
+/// U7, F11, F13: a held main is started for its caller, runs nothing, and has a process in Pids.
+#[test]
+fn u7_a_held_main_is_running_for_its_caller() {
+    with_pod(async |mut pod| {
+        let name = |name: &'static str| ("io.kubernetes.cri.container-name", name);
+        let ran = pod.directory.path().join("ran");
+        pod.run("c-app", &format!("touch {}; exec sleep 60", ran.display()), &[PLAN, name("app")]).await;
+        assert_eq!(pod.state("c-app").await.unwrap().status.enum_value(), Ok(Status::RUNNING));
+        let pids = PidsRequest { id: "c-app".to_owned(), ..Default::default() };
+        assert!(!pod.client.pids(context(), &pids).await.unwrap().processes.is_empty());
+        assert_eq!(pod.calls("c-app"), ["create"]);
+        assert!(!ran.exists());
+        pod.run("c-proxy", "exec sleep 60", &[PLAN, name("proxy")]).await;
+        let events = pod.events(4).await;
+        assert_eq!(
+            events,
+            ["/tasks/create c-app", "/tasks/start c-app", "/tasks/create c-proxy", "/tasks/start c-proxy"]
+        );
+        timeout(Duration::from_secs(10), async {
+            while !ran.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .expect("the gate opened");
+        // T1: both are asked to stop; the sidecar's program ends after the main's.
+        pod.kill("c-proxy", 15).await.unwrap();
+        pod.kill("c-app", 15).await.unwrap();
+        assert_eq!(pod.wait("c-app").await.unwrap().exit_status, 143);
+        assert_eq!(pod.wait("c-proxy").await.unwrap().exit_status, 0);
+        assert_eq!(pod.events(2).await, ["/tasks/exit c-app", "/tasks/exit c-proxy"]);
+    });
+}
+
+/// R1, R6: a sidecar that exits comes back under its id, without an event; its limits are applied again.
+#[test]
+fn r6_a_sidecar_comes_back_in_place() {
+    with_pod(async |pod| {
+        let name = ("io.kubernetes.cri.container-name", "proxy");
+        let go = pod.directory.path().join("go");
+        let program = format!(
+            "test -e {go} && exec sleep 60; while ! test -e {go}; do sleep 0.01; done",
+            go = go.display()
+        );
+        pod.run("c", &program, &[PLAN, name]).await;
+        let first = pod.state("c").await.unwrap().pid;
+        let resources = Any { value: b"{\"pids\":{\"limit\":7}}".to_vec(), ..Any::default() };
+        let update = UpdateTaskRequest {
+            id: "c".to_owned(),
+            resources: MessageField::some(resources),
+            ..Default::default()
+        };
+        pod.client.update(context(), &update).await.unwrap();
+        fs::write(&go, "").unwrap();
+        timeout(Duration::from_secs(10), async {
+            while pod.state("c").await.unwrap().pid == first {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .expect("a new process");
+        assert_eq!(pod.state("c").await.unwrap().status.enum_value(), Ok(Status::RUNNING));
+        timeout(Duration::from_secs(10), async {
+            while pod.calls("c").last().is_none_or(|call| call != "start") {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .expect("a second start");
+        assert_eq!(pod.calls("c"), ["create", "start", "update", "delete", "create", "update", "start"]);
+    });
+}
+
+/// CONTRACT §6: an exec's exit comes before its container's, and an exec works through the service.
+#[test]
+fn an_execs_exit_comes_before_its_containers() {
+    with_pod(async |mut pod| {
+        pod.run("c", "exec sleep 60", &[]).await;
+        fs::write(pod.directory.path().join("c/exec.sh"), "exec sleep 60").unwrap();
+        let spec = Any { value: br#"{"args":["x"],"cwd":"/"}"#.to_vec(), ..Any::default() };
+        let exec = ExecProcessRequest {
+            id: "c".to_owned(),
+            exec_id: "e".to_owned(),
+            spec: MessageField::some(spec),
+            ..Default::default()
+        };
+        pod.client.exec(context(), &exec).await.unwrap();
+        assert_eq!(refusal(pod.client.exec(context(), &exec).await).0, Code::ALREADY_EXISTS);
+        let unstarted =
+            KillRequest { id: "c".to_owned(), exec_id: "e".to_owned(), signal: 9, ..Default::default() };
+        assert_eq!(refusal(pod.client.kill(context(), &unstarted).await).0, Code::FAILED_PRECONDITION);
+        let start = StartRequest { id: "c".to_owned(), exec_id: "e".to_owned(), ..Default::default() };
+        pod.client.start(context(), &start).await.unwrap();
+        // The init goes first; its exit is told last.
+        pod.kill("c", 9).await.unwrap();
+        pod.client.kill(context(), &unstarted).await.unwrap();
+        pod.wait("c").await.unwrap();
+        let events = pod.events(6).await;
+        assert_eq!(
+            events,
+            [
+                "/tasks/create c",
+                "/tasks/start c",
+                "/tasks/exec-added c",
+                "/tasks/exec-started c",
+                "/tasks/exit c",
+                "/tasks/exit c"
+            ]
+        );
+        let waited = WaitRequest { id: "c".to_owned(), exec_id: "e".to_owned(), ..Default::default() };
+        assert_eq!(pod.client.wait(context(), &waited).await.unwrap().exit_status, 137);
+    });
+}
+
+/// CONTRACT §1.8: Shutdown comes after every delete; only an empty shim obeys.
+#[test]
+fn shutdown_ends_an_empty_shim_only() {
+    with_pod(async |pod| {
+        pod.run("c", "exec sleep 60", &[]).await;
+        let shutdown = ShutdownRequest { id: "c".to_owned(), ..Default::default() };
+        pod.client.shutdown(context(), &shutdown).await.unwrap();
+        pod.kill("c", 9).await.unwrap();
+        pod.wait("c").await.unwrap();
+        pod.delete("c").await.unwrap();
+        assert!(!pod.served.is_finished());
+        pod.client.shutdown(context(), &shutdown).await.unwrap();
+        timeout(Duration::from_secs(10), pod.served).await.expect("the server ends").unwrap().unwrap();
+    });
+}
