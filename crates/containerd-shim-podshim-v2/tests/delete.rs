@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::{Node, end, finish, spawn, succeeded, wait_until};
+use common::{Node, end, finish, shut_down, spawn, succeeded, wait_until};
 use containerd_shim_protos::api::DeleteResponse;
 use containerd_shim_protos::protobuf::Message;
 use nix::sys::signal::Signal;
@@ -135,12 +135,12 @@ fn a_live_pod_is_left_alone() {
     let node = Node::new("live");
     let pod = [(TYPE, "sandbox"), (SANDBOX, "pause")];
     let pause = RealContainer::run(&node, "pause", &pod);
-    node.started("pause");
+    let address = node.started("pause");
     let app = RealContainer::run(&node, "app", &[(TYPE, "container"), (SANDBOX, "pause"), (NAME, "app")]);
     node.started("app");
     assert_eq!(answer(node.delete("app")).exit_status, 137);
     assert!(app.lives() && pause.lives());
-    end(node.server(), Signal::SIGTERM);
+    shut_down(node.server(), &address);
 }
 
 /// N3, N10: a killed shim. containerd runs `delete` for every id at once; afterwards nothing of the pod is left,

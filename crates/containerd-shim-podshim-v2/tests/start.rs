@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use common::{Node, end, failed, finish, spawn, succeeded};
+use common::{Node, end, failed, finish, shut_down, spawn, succeeded};
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use nix::sys::signal::Signal;
 
@@ -44,7 +44,7 @@ fn a_shim_for_one_container() {
     };
     assert_eq!(score(&server.to_string()), (score("self") + 1).min(1000));
 
-    end(server, Signal::SIGTERM);
+    shut_down(server, &address);
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
@@ -74,8 +74,9 @@ fn twenty_starts_make_one_shim() {
         let starts: Vec<_> = ids.iter().map(|id| node.spawn_start(id, None)).collect();
         let addresses: BTreeSet<_> = starts.into_iter().map(|start| succeeded(finish(start))).collect();
         assert_eq!(addresses.len(), 1, "{addresses:?}");
-        let server = node.server();
-        end(server, Signal::SIGTERM);
+        for address in &addresses {
+            shut_down(node.server(), address);
+        }
         assert_eq!(node.leftovers(), Vec::<String>::new());
     }
 }
@@ -117,9 +118,9 @@ fn standard_input_never_fails_a_start() {
     }
     let mut child = spawn(node.command("c1", "start").stdin(Stdio::piped()));
     let held_open = child.stdin.take();
-    succeeded(finish(child));
+    let address = succeeded(finish(child));
     drop(held_open);
-    end(node.server(), Signal::SIGTERM);
+    shut_down(node.server(), &address);
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 

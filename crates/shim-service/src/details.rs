@@ -12,7 +12,7 @@ use oci_runtime::stdio::StreamOwner;
 use pod_lifecycle::{Caller, ContainerId, ContainerSpec, KubeletType, PidNamespace, TaskKind};
 use pod_spec::Plan;
 
-use crate::options::{CgroupDriver, RuntimeOptions};
+use crate::options::RuntimeOptions;
 use crate::resources::StreamAddresses;
 
 /// The CRI plugin's mark of a task: `sandbox` or `container`.
@@ -50,20 +50,6 @@ impl CreateDetails {
 
     pub(crate) fn stream_owner(&self) -> StreamOwner {
         StreamOwner { user: self.options.io_uid, group: self.options.io_gid }
-    }
-
-    /// Who manages the cgroup: the options, else the form of `cgroupsPath`, which is `slice:prefix:name` only
-    /// for systemd (DESIGN §5).
-    pub(crate) fn cgroup_driver(&self, spec: &Spec) -> oci_runtime::runtime::CgroupDriver {
-        let path = spec.linux.as_ref().and_then(|linux| linux.cgroups_path.as_deref()).unwrap_or_default();
-        match self.options.cgroup_driver {
-            Some(CgroupDriver::Systemd) => oci_runtime::runtime::CgroupDriver::Systemd,
-            Some(CgroupDriver::Cgroupfs) => oci_runtime::runtime::CgroupDriver::Cgroupfs,
-            None if !path.starts_with('/') && path.split(':').count() == 3 => {
-                oci_runtime::runtime::CgroupDriver::Systemd
-            }
-            None => oci_runtime::runtime::CgroupDriver::Cgroupfs,
-        }
     }
 }
 
@@ -135,27 +121,5 @@ mod tests {
     fn without_cri_the_id_is_the_name() {
         let found = container_spec(&"web".into(), &spec(&[]), None);
         assert_eq!((found.name.as_str(), found.caller), ("web", Caller::Other));
-    }
-
-    /// DESIGN §5: without a word in the options the form of the path decides.
-    #[test]
-    fn the_cgroup_driver_shows_in_the_path() {
-        let driver = |path: &str, options: Option<CgroupDriver>| {
-            let mut spec = Spec::default();
-            spec.linux =
-                Some(oci_runtime::spec::Linux { cgroups_path: Some(path.to_owned()), ..Default::default() });
-            let details = CreateDetails {
-                bundle: PathBuf::new(),
-                rootfs: Vec::new(),
-                streams: StreamAddresses::default(),
-                options: RuntimeOptions { cgroup_driver: options, ..RuntimeOptions::default() },
-            };
-            details.cgroup_driver(&spec)
-        };
-        use oci_runtime::runtime::CgroupDriver::{Cgroupfs, Systemd};
-        assert_eq!(driver("kubepods-pod1.slice:cri-containerd:abc", None), Systemd);
-        assert_eq!(driver("/kubepods/pod1/abc", None), Cgroupfs);
-        assert_eq!(driver("/k8s.io/a:b:c", None), Cgroupfs);
-        assert_eq!(driver("/kubepods/pod1/abc", Some(CgroupDriver::Systemd)), Systemd);
     }
 }

@@ -11,7 +11,6 @@ use oci_runtime::bundle::{Bundle, ExitRecord};
 use oci_runtime::cgroup::OomWatch;
 use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::{ExitWatch, Reaper};
-use oci_runtime::runtime::Runtime;
 use pod_lifecycle::{
     Action, ContainerId, Event, Exit, Pod, PodTime, Reach, Refusal, Reply, Request, RequestId, Target, Tell,
 };
@@ -29,10 +28,6 @@ use crate::operations::{Completion, Product};
 use crate::publisher::Publisher;
 use crate::resources::{ExecResources, Resources};
 use crate::shared_namespaces::PidHistory;
-
-/// Where containerd's runc shim keeps runc's state, so that `runc list` by hand finds the containers.
-const DEFAULT_RUNTIME_ROOT: &str = "/run/containerd/runc";
-const DEFAULT_RUNTIME: &str = "runc";
 
 /// What the owner's own tasks report.
 pub(crate) enum Local {
@@ -104,6 +99,10 @@ impl Owner {
                 Some(()) = stop.recv() => {
                     info!("asked to end by a signal: the pod is stopped in order");
                     self.feed(Event::StopPod { grace: None });
+                    // Trap 15: a shim whose first Create never came would wait for ever.
+                    if self.pod.is_empty() {
+                        self.shutdown = Shutdown::Now;
+                    }
                 }
                 Some(command) = commands.recv() => self.on_command(command),
                 () = tokio::time::sleep_until(deadline.unwrap_or(self.epoch)), if deadline.is_some() => {
@@ -186,13 +185,9 @@ impl Owner {
             Err(error) => return Err(invalid(error.to_string())),
         };
         self.join_live_namespaces(id, &bundle, &spec)?;
-        let root = details.options.root.clone().unwrap_or_else(|| DEFAULT_RUNTIME_ROOT.into());
-        let runtime = Rc::new(Runtime::new(
-            self.reaper.clone(),
-            details.options.binary_name.clone().unwrap_or_else(|| DEFAULT_RUNTIME.to_owned()),
-            root.join(&self.namespace),
-            details.cgroup_driver(&spec),
-        ));
+        // `delete` must call the same runtime, also when nobody is left to ask.
+        details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
+        let runtime = Rc::new(details.options.runtime(self.reaper.clone(), &self.namespace, &spec));
         let core = details::container_spec(id, &spec, plan);
         let resources = Resources::new(runtime.container(id.as_str(), bundle), details, &spec);
         Ok((resources, core))

@@ -22,8 +22,11 @@ use crate::task::TaskService;
 /// The names under which containerd 1.x and 2.x call the same service (CONTRACT §1.3).
 const TASK_V2: &str = "containerd.task.v2.Task";
 const TASK_V3: &str = "containerd.task.v3.Task";
-/// What the last events may take to reach containerd. It kills nobody over it: Shutdown has been answered.
+/// What the last events may take to reach containerd.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// containerd gives Shutdown 3 s in all.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// What a pod's server is started with.
 #[derive(Debug)]
@@ -80,12 +83,14 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
     tracing::info!(pod = id, "serving");
 
     let publisher = owner.run_until_empty(commands, inbox, stop).await;
+    // First, so that no `start` gets the address of a shim that is about to go.
+    server.stop_listen().await;
     let undelivered = publisher.flush(LAST_EVENTS).await;
     if undelivered > 0 {
         tracing::warn!(undelivered, "events are lost: containerd did not take them");
     }
-    // The answer to Shutdown is on its way; waiting for connections to end would outlast containerd's 3 s.
-    server.stop_listen().await;
+    // Lets the answer to Shutdown out; a connection that stays open must not keep the shim.
+    let _ = tokio::time::timeout(LAST_ANSWERS, server.shutdown()).await;
     drop(lock);
     Ok(())
 }

@@ -22,7 +22,7 @@ use oci_runtime::stdio::StreamMode;
 use pod_lifecycle::{ContainerId, Deleted, ExecId, Reach, Reply, Request, Status, Target};
 use pod_spec::Signal;
 use protobuf::well_known_types::any::Any;
-use protobuf::{EnumOrUnknown, Message, MessageField, MessageFull};
+use protobuf::{EnumOrUnknown, Message, MessageField};
 use ttrpc::asynchronous::TtrpcContext;
 
 use crate::command::{Command, Member, OwnerHandle, State};
@@ -273,7 +273,8 @@ fn process_info(member: Member) -> Result<ProcessInfo, ServiceError> {
     if let Some(exec_id) = member.exec {
         let details = ProcessDetails { exec_id, ..Default::default() };
         let value = details.write_to_bytes().unwrap_or_default();
-        let type_url = ProcessDetails::descriptor().full_name().to_owned();
+        // Spelt out, as in `metrics`: reflection is large.
+        let type_url = "containerd.runc.v1.ProcessDetails".to_owned();
         info.info = MessageField::some(Any { type_url, value, ..Any::default() });
     }
     Ok(info)

@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use containerd_shim_protos::api::ShutdownRequest;
 use containerd_shim_protos::bootstrap_api::{BootstrapParams, Extension};
 use containerd_shim_protos::protobuf::Message;
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
+use containerd_shim_protos::ttrpc;
+use containerd_shim_protos::{Client, TaskClient};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -185,6 +188,20 @@ pub fn failed(output: Output) -> String {
 
 /// Signals a process that is not ours to wait for, and waits until it has ended.
 pub fn end(pid: Pid, signal: Signal) {
+    // It may have ended by itself.
+    end_by(pid, || kill(pid, signal).unwrap_or_default());
+}
+
+/// Ends an idle server as containerd does, by the Shutdown request, and waits until it has ended.
+pub fn shut_down(pid: Pid, address: &str) {
+    end_by(pid, || {
+        let task = TaskClient::new(Client::connect(address).unwrap());
+        let context = ttrpc::context::with_duration(PATIENCE);
+        task.shutdown(context, &ShutdownRequest::default()).unwrap();
+    });
+}
+
+fn end_by(pid: Pid, means: impl FnOnce()) {
     // SAFETY: pidfd_open takes numbers only.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
     if fd < 0 {
@@ -192,7 +209,7 @@ pub fn end(pid: Pid, signal: Signal) {
     }
     // SAFETY: the kernel just made this descriptor for us alone.
     let pidfd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-    let _ = kill(pid, signal);
+    means();
     let timeout = PollTimeout::try_from(PATIENCE).unwrap();
     let mut fds = [PollFd::new(std::os::fd::AsFd::as_fd(&pidfd), PollFlags::POLLIN)];
     assert_eq!(poll(&mut fds, timeout), Ok(1), "process {pid} did not end");
