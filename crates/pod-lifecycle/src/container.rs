@@ -57,8 +57,8 @@ pub(crate) enum Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freezer {
     Thawed,
-    /// A caller's pause or resume is under way.
-    Changing(OpId, RequestId, FreezerChange),
+    /// A pause or resume is under way, for a caller or, a thaw, for ourselves (K17).
+    Changing(OpId, Option<RequestId>, FreezerChange),
     Paused,
 }
 
@@ -72,8 +72,9 @@ pub(crate) enum FreezerChange {
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
     /// The first create is under way. `spent` carries the exit of a completed init that is created again: it
-    /// gets its stdio and no process (I4).
-    Creating { op: OpId, request: RequestId, spent: Option<Exit> },
+    /// gets its stdio and no process (I4). `deletes` are requests to forget it as soon as it exists: containerd
+    /// sends one when the caller of a create is gone.
+    Creating { op: OpId, request: RequestId, spent: Option<Exit>, deletes: Vec<RequestId> },
     /// The runtime's init waits; the caller has not said Start.
     Created,
     /// I4: a completed init created again; it has no process and will not run.
@@ -121,7 +122,9 @@ pub(crate) enum HoldLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletable {
     /// Its runtime's init goes with it; an exit seen meanwhile is parked.
-    Created { early_exit: Option<Exit> },
+    Created {
+        early_exit: Option<Exit>,
+    },
     Spent,
     Stopped,
 }
@@ -246,8 +249,8 @@ impl Container {
     /// the pid of a container that has no process of its own at the moment (F13).
     pub(crate) fn view(&self, anchor: Option<u32>) -> Option<View> {
         let running = match self.freezer {
-            Freezer::Paused => Status::Paused,
-            Freezer::Thawed | Freezer::Changing(..) => Status::Running,
+            Freezer::Paused | Freezer::Changing(_, _, FreezerChange::Resume) => Status::Paused,
+            Freezer::Thawed | Freezer::Changing(_, _, FreezerChange::Pause) => Status::Running,
         };
         let stand_in = anchor.unwrap_or(self.pid);
         let (status, pid, exit) = match &self.phase {

@@ -2,7 +2,7 @@
 
 use crate::action::Deleted;
 use crate::action::{Action, Notice, OpId, Operation, Refusal, RefusalKind, Reply};
-use crate::container::{Phase, Status, View};
+use crate::container::{Freezer, Phase, Status, View};
 use crate::event::{ContainerId, ExecId, Exit, Failure, Outcome, RequestId, Target};
 use crate::pod::Pod;
 
@@ -48,6 +48,8 @@ impl Pod {
             return Some(Refusal::not_found(format!("container {id} not found")));
         };
         let reason = match container.phase {
+            // As the runc shim: a frozen container would not run it.
+            Phase::Running { .. } if container.freezer == Freezer::Paused => "is paused",
             Phase::Created | Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } => return None,
             Phase::Creating { .. } => "is being created",
             Phase::Spent { .. } | Phase::Hidden { .. } => "is completed",
@@ -147,7 +149,8 @@ impl Pod {
     }
 
     pub(crate) fn exec_removed(&mut self, id: ContainerId, exec: ExecId, outcome: Outcome) {
-        if let (Outcome::Failed(Failure { message, kind }), Some(record)) = (outcome, self.exec_mut(&id, &exec))
+        if let (Outcome::Failed(Failure { message, kind }), Some(record)) =
+            (outcome, self.exec_mut(&id, &exec))
             && let ExecPhase::Removing { requests, exit, .. } = &mut record.phase
         {
             // It stays deletable, as a container does.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pod_spec::{Role, Signal};
 
 use crate::action::{Action, Operation, Reach, Refusal, Reply};
-use crate::container::{Ask, Container, Freezer, Intent, Part, Phase, Program, Was};
+use crate::container::{Ask, Container, Freezer, FreezerChange, Intent, Part, Phase, Program, Was};
 use crate::event::{Caller, ContainerId, Exit, RequestId, Target};
 use crate::exec::ExecPhase;
 use crate::pod::Pod;
@@ -72,6 +72,11 @@ impl Pod {
         let result = match (container.part, meaning) {
             (Part::Sandbox, Meaning::Stop | Meaning::Kill) if self.plan.is_some() => {
                 self.begin_stop(StopCause::Sandbox(SandboxEnd::Killed(signal)));
+                Ok(Reply::Ok)
+            }
+            // K17 holds for whoever is frozen.
+            (Part::Sandbox | Part::Passthrough, Meaning::Kill) => {
+                self.kill_now(&id, reach);
                 Ok(Reply::Ok)
             }
             (Part::Sandbox | Part::Passthrough, _) => {
@@ -205,6 +210,10 @@ impl Pod {
     fn hurry(&mut self, id: &ContainerId) {
         let now = self.now;
         let Some(container) = self.containers.get(id) else { return };
+        // Once more, should a thaw have failed (K17).
+        if container.stop.killed {
+            return self.kill_now(id, Reach::All);
+        }
         if container.stop.term_at.is_none() {
             self.deliver_stop(id, None);
         }
@@ -224,6 +233,8 @@ impl Pod {
         let own = member.and_then(|member| member.stop_signal).unwrap_or(Signal::TERM);
         let (signal, reach) = given.or(container.stop.held_signal.take()).unwrap_or((own, Reach::Process));
         container.stop.term_at.get_or_insert(now);
+        // H8: a gate that fails from now on is no reason to start it again.
+        container.probe = None;
         if container.stop.intent == Intent::Live {
             container.stop.intent = Intent::End;
         }
@@ -242,6 +253,7 @@ impl Pod {
         let Some(container) = self.containers.get_mut(id) else { return };
         container.stop.intent = Intent::End;
         container.stop.killed = true;
+        container.probe = None;
         let code = code_of_signal(Signal::KILL.number());
         match &mut container.phase {
             Phase::BackingOff { last, .. } => {
@@ -262,8 +274,10 @@ impl Pod {
     pub(crate) fn thaw(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get_mut(id) else { return };
         if container.freezer == Freezer::Paused {
-            container.freezer = Freezer::Thawed;
-            self.run(id, Operation::Resume);
+            let op = self.run(id, Operation::Resume);
+            if let Some(container) = self.containers.get_mut(id) {
+                container.freezer = Freezer::Changing(op, None, FreezerChange::Resume);
+            }
         }
     }
 

@@ -116,6 +116,20 @@ impl Pod {
         self.containers.is_empty()
     }
 
+    /// Whether all that is left is on its way out: being deleted, or to be deleted once its create has ended.
+    pub fn is_leaving(&self) -> bool {
+        self.containers.values().all(|container| match &container.phase {
+            Phase::Removing { .. } => true,
+            Phase::Creating { deletes, .. } => !deletes.is_empty(),
+            _ => false,
+        })
+    }
+
+    /// Whether nothing is left to end: every container's exit is shown.
+    pub fn is_final(&self) -> bool {
+        self.containers.values().all(Container::is_final)
+    }
+
     /// Whether the pod's plan (or its having none) is settled, so that later containers cannot change it.
     pub fn plan_is_settled(&self) -> bool {
         self.plan.is_some() || self.sandbox.is_some()

@@ -4,11 +4,11 @@
 //! answered, and before any TaskExit). Kill has its own table in `kill`.
 
 use crate::action::{Action, Deleted, Notice, Operation, Refusal, RefusalKind, Reply};
-use crate::container::{Container, Deletable, Freezer, FreezerChange, Part, Phase, Program};
-use crate::exec::ExecPhase;
+use crate::container::{Container, Deletable, Freezer, FreezerChange, Intent, Part, Phase, Program};
 use crate::event::{
     ContainerId, ContainerSpec, Exit, Failure, KubeletType, Outcome, RequestId, Target, TaskKind,
 };
+use crate::exec::ExecPhase;
 use crate::pod::Pod;
 use crate::time::WallTime;
 
@@ -40,7 +40,7 @@ impl Pod {
             Some(_) => Operation::CreateSpent,
         };
         let op = self.run(&id, operation);
-        let container = Container::new(id.clone(), spec, part, Phase::Creating { op, request, spent });
+        let container = Container::new(id.clone(), spec, part, Phase::Creating { op, request, spent, deletes: Vec::new() });
         self.containers.insert(id, container);
     }
 
@@ -76,9 +76,16 @@ impl Pod {
     pub(crate) fn created(&mut self, id: ContainerId, outcome: Outcome) {
         let anchor = self.anchor_pid();
         let Some(container) = self.containers.get_mut(&id) else { return };
-        let Phase::Creating { request, spent, .. } = container.phase else { return };
+        let Phase::Creating { request, spent, deletes, .. } = &mut container.phase else { return };
+        let (request, spent, deletes) = (*request, *spent, std::mem::take(deletes));
         let pid = match (outcome, spent) {
-            (Outcome::Failed(failure), _) => return self.create_failed(request, id, failure),
+            (Outcome::Failed(failure), _) => {
+                self.create_failed(request, id.clone(), failure);
+                for delete in deletes {
+                    self.reply_not_found(delete, &id);
+                }
+                return;
+            }
             (Outcome::Process { pid }, None) => {
                 container.phase = Phase::Created;
                 pid
@@ -95,6 +102,9 @@ impl Pod {
         self.act(Action::Publish(Notice::Created { container: id.clone(), pid }));
         self.reply(request, Ok(Reply::Pid(pid)));
         self.end_latecomer(&id);
+        for delete in deletes {
+            self.delete(delete, id.clone());
+        }
     }
 
     fn create_failed(&mut self, request: RequestId, id: ContainerId, failure: Failure) {
@@ -113,6 +123,13 @@ impl Pod {
             return self.reply_not_found(request, &id);
         };
         match &mut container.phase {
+            // Its process has been told to end already.
+            Phase::Created
+                if matches!(container.part, Part::Member(_)) && container.stop.intent == Intent::End =>
+            {
+                let text = format!("cannot start container {id}: it is being stopped");
+                self.reply(request, Err(Refusal::precondition(text)));
+            }
             Phase::Created => match container.part {
                 Part::Member(_) => self.start_member(request, id),
                 Part::Sandbox | Part::Passthrough => self.launch(&id, vec![request]),
@@ -177,9 +194,10 @@ impl Pod {
                 if !announce.is_empty() {
                     self.announce_start(&id, pid, announce);
                 }
-                match early_exit {
-                    Some(exit) => self.exited(id, exit),
-                    None => self.program_started(&id),
+                // U11: also for a program that is gone by now.
+                self.program_started(&id);
+                if let Some(exit) = early_exit {
+                    self.exited(id, exit);
                 }
             }
             Outcome::Failed(failure) if announce.is_empty() => self.release_failed(&id, early_exit, &failure),
@@ -192,11 +210,12 @@ impl Pod {
                     self.reply(request, Err(Refusal { kind, message }));
                 }
                 if let Some(exit) = early_exit {
-                    self.exited(id, exit);
+                    self.exited(id.clone(), exit);
                 }
                 if let Some(index) = member {
                     self.cannot_start(index, &failure.message);
                 }
+                self.end_latecomer(&id);
             }
         }
     }
@@ -228,13 +247,13 @@ impl Pod {
         let (exit, before) = match &mut container.phase {
             Phase::Stopped { exit } => (*exit, Deletable::Stopped),
             // Never started: the runtime's init goes with it.
-            Phase::Created => (
-                Exit { code: 0, at: WallTime::default() },
-                Deletable::Created { early_exit: None },
-            ),
+            Phase::Created => {
+                (Exit { code: 0, at: WallTime::default() }, Deletable::Created { early_exit: None })
+            }
             Phase::Spent { exit } => (*exit, Deletable::Spent),
             // A retry after a lost connection shares the answer (trap 12).
             Phase::Removing { requests, .. } => return requests.push(request),
+            Phase::Creating { deletes, .. } => return deletes.push(request),
             _ => {
                 let text = format!("cannot delete container {id}: it is running");
                 return self.reply(request, Err(Refusal::precondition(text)));
@@ -343,32 +362,47 @@ impl Pod {
         };
         let op = self.run(&id, operation);
         if let Some(container) = self.containers.get_mut(&id) {
-            container.freezer = Freezer::Changing(op, request, change);
+            container.freezer = Freezer::Changing(op, Some(request), change);
         }
     }
 
     pub(crate) fn freezer_changed(
         &mut self,
         id: ContainerId,
-        request: RequestId,
+        request: Option<RequestId>,
         change: FreezerChange,
         outcome: Outcome,
     ) {
         let Some(container) = self.containers.get_mut(&id) else { return };
+        if !matches!(container.phase, Phase::Running { .. }) {
+            // Its process is gone, and whoever asked was told at its exit.
+            container.freezer = Freezer::Thawed;
+            return self.changed();
+        }
         if let Outcome::Failed(Failure { message, kind }) = outcome {
             container.freezer = match change {
                 FreezerChange::Pause => Freezer::Thawed,
                 FreezerChange::Resume => Freezer::Paused,
             };
-            return self.reply(request, Err(Refusal { kind, message }));
+            let Some(request) = request else {
+                // The next SIGKILL tries again.
+                return self.act(Action::Warn(format!("container {id} could not be thawed: {message}")));
+            };
+            self.reply(request, Err(Refusal { kind, message }));
+            return self.thaw_if_ending(&id);
         }
         let (freezer, notice) = match change {
             FreezerChange::Pause => (Freezer::Paused, Notice::Paused { container: id.clone() }),
             FreezerChange::Resume => (Freezer::Thawed, Notice::Resumed { container: id.clone() }),
         };
         container.freezer = freezer;
-        self.act(Action::Publish(notice));
-        self.reply(request, Ok(Reply::Ok));
+        // A thaw for SIGKILL is no resume that anybody asked for.
+        if request.is_some() || !container.stop.killed {
+            self.act(Action::Publish(notice));
+        }
+        if let Some(request) = request {
+            self.reply(request, Ok(Reply::Ok));
+        }
         self.thaw_if_ending(&id);
     }
 

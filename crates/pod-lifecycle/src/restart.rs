@@ -43,9 +43,15 @@ impl Pod {
             _ => return self.impossible(format!("exit of container {id}, which has no process")),
         };
         container.probe = None;
-        let interrupted = match std::mem::replace(&mut container.freezer, Freezer::Thawed) {
-            Freezer::Changing(_, request, _) => Some(request),
-            Freezer::Thawed | Freezer::Paused => None,
+        let interrupted = match container.freezer {
+            Freezer::Changing(op, request, change) => {
+                container.freezer = Freezer::Changing(op, None, change);
+                request
+            }
+            Freezer::Thawed | Freezer::Paused => {
+                container.freezer = Freezer::Thawed;
+                None
+            }
         };
         // Without a PID namespace of its own the init's death leaves its children behind (R6, CONTRACT §6).
         // A held one can have execs (U8) that nobody else would end.
@@ -199,13 +205,18 @@ impl Pod {
             return;
         };
         let (last, until) = (*last, *until);
-        if now < until {
+        if now < until || self.freezer_is_busy(id) {
             return;
         }
         let op = self.run(id, Operation::Recreate);
         if let Some(container) = self.containers.get_mut(id) {
             container.phase = Phase::Recreating { op, last };
         }
+    }
+
+    /// A pause that was under way at the exit would freeze the next process: the cgroup has the same name.
+    fn freezer_is_busy(&self, id: &ContainerId) -> bool {
+        self.containers.get(id).is_some_and(|container| matches!(container.freezer, Freezer::Changing(..)))
     }
 
     pub(crate) fn recreated(&mut self, id: ContainerId, outcome: Outcome, ended: Exit) {
@@ -322,7 +333,7 @@ impl Pod {
     /// When a container next needs the clock.
     pub(crate) fn restart_deadline(&self, container: &Container) -> Option<PodTime> {
         match container.phase {
-            Phase::BackingOff { until, .. } => Some(until),
+            Phase::BackingOff { until, .. } if !self.freezer_is_busy(&container.id) => Some(until),
             _ => None,
         }
     }

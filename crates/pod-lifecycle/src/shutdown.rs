@@ -8,7 +8,7 @@ use std::time::Duration;
 use pod_spec::{RestartPolicy, Role, Signal};
 
 use crate::action::{Action, Reach};
-use crate::container::{Container, Intent, Part, Phase, Program, Was};
+use crate::container::{Container, Deletable, Intent, Part, Phase, Program, Was};
 use crate::event::{ContainerId, Exit, Target};
 use crate::member::{GateState, Release};
 use crate::pod::Pod;
@@ -103,7 +103,10 @@ impl Stop {
 impl Pod {
     /// SIGTERM to the shim, or an operator: everything ends, in order.
     pub(crate) fn stop_pod(&mut self, grace: Option<Duration>) {
-        let limit = self.now + grace.unwrap_or_else(|| self.pod_grace());
+        // The kubelet's figure is an estimate, the plan's own is not (T5).
+        let enforced = self.plan.as_ref().and_then(|plan| plan.grace);
+        let grace = grace.unwrap_or_else(|| self.pod_grace());
+        let limit = self.now + enforced.map_or(grace, |enforced| enforced.min(grace));
         self.begin_stop_within(StopCause::Requested, Some(limit));
     }
 
@@ -275,9 +278,7 @@ impl Pod {
 
     /// T6: from the last call on.
     pub(crate) fn budget_is_over(&self) -> bool {
-        self.stop
-            .as_ref()
-            .is_some_and(|stop| matches!(stop.budget, Budget::LastCall { .. } | Budget::Spent))
+        self.stop.as_ref().is_some_and(|stop| matches!(stop.budget, Budget::LastCall { .. } | Budget::Spent))
     }
 
     /// T1, T3, K8: sidecars whose turn has come get their stop signal.
@@ -481,7 +482,9 @@ impl Container {
     fn is_ending(&self) -> bool {
         self.is_alive()
             || matches!(self.phase, Phase::Ending { .. } | Phase::Draining { .. } | Phase::Starting { .. })
-            || (matches!(self.phase, Phase::Recreating { .. }) && self.stop.intent == Intent::End)
+            || matches!(self.phase, Phase::Removing { before: Deletable::Created { early_exit: None }, .. })
+            || (matches!(self.phase, Phase::Created | Phase::Recreating { .. })
+                && self.stop.intent == Intent::End)
             || (self.part == Part::Passthrough && self.has_process())
     }
 }

@@ -40,7 +40,8 @@ fn blocks(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut lines = text.lines();
     loop {
-        let commands: Vec<String> = lines.by_ref().take_while(|line| *line != "----").map(String::from).collect();
+        let commands: Vec<String> =
+            lines.by_ref().take_while(|line| *line != "----").map(String::from).collect();
         if commands.iter().all(|line| line.trim().is_empty()) {
             return blocks;
         }

@@ -29,6 +29,7 @@ const CONSOLE_DRAIN: Duration = Duration::from_secs(1);
 /// A new process of a container.
 pub(crate) struct NewIncarnation {
     pub(crate) incarnation: Incarnation,
+    pub(crate) cgroup: Option<Rc<Cgroup>>,
     pub(crate) exit: ExitWatch,
     pub(crate) oom: Option<OomWatch>,
 }
@@ -132,8 +133,8 @@ async fn incarnate(
         let watch = OomWatch::new(cgroup);
         watch.inspect_err(|error| warn!(container = runtime.id(), %error, "OOM kills will not be told")).ok()
     });
-    let incarnation = Incarnation { process: Rc::new(process), runtime_init, console, cgroup };
-    Ok(NewIncarnation { incarnation, exit, oom })
+    let incarnation = Incarnation { process: Rc::new(process), runtime_init, console };
+    Ok(NewIncarnation { incarnation, cgroup, exit, oom })
 }
 
 /// A started exec.

@@ -38,7 +38,9 @@ pub(crate) enum Product {
     Recreated(Box<NewIncarnation>),
     /// An exec's process.
     Exec(ExecId, Box<NewExec>),
-    /// Everything of the container is gone: drop what is held for it.
+    /// The create failed and was undone: drop what is held for it.
+    CreateFailed,
+    /// Everything of the container is gone.
     Removed,
     /// Everything of the exec is gone.
     RemovedExec(ExecId),
@@ -125,7 +127,7 @@ fn create(resources: &Resources, done: Finisher) {
     tokio::task::spawn_local(async move {
         match incarnation::create(runtime, details).await {
             Ok(created) => done.finish(pid_of(&created.1), Product::Created(Box::new(created))),
-            Err(failure) => done.finish(Outcome::Failed(failure), Product::Removed),
+            Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
         }
     });
 }
@@ -135,7 +137,7 @@ fn create_spent(resources: &Resources, done: Finisher) {
     tokio::task::spawn_local(async move {
         match incarnation::open_stdio(&details).await {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
-            Err(failure) => done.finish(Outcome::Failed(failure), Product::Removed),
+            Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
         }
     });
 }
@@ -163,7 +165,7 @@ fn remove(resources: &mut Resources, done: Finisher) {
     let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
     let console = resources.incarnation.as_mut().and_then(|incarnation| incarnation.console.take());
     // An init that was created again and did not run has nothing in the runtime and no mounts (I4).
-    let was_created = resources.incarnation.is_some();
+    let was_created = resources.last.is_some();
     tokio::task::spawn_local(async move {
         if let Some(console) = console {
             console.shutdown(DRAIN_LIMIT).await;

@@ -12,7 +12,8 @@ use oci_runtime::cgroup::OomWatch;
 use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::{ExitWatch, Reaper};
 use pod_lifecycle::{
-    Action, ContainerId, Event, Exit, Pod, PodTime, Reach, Refusal, Reply, Request, RequestId, Target, Tell,
+    Action, ContainerId, Event, ExecId, Exit, Outcome, Pod, PodTime, Reach, Refusal, Reply, Request,
+    RequestId, Target, Tell,
 };
 use pod_spec::Signal;
 use tokio::sync::mpsc;
@@ -20,13 +21,13 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use crate::command::{Answer, Command};
-use crate::details::{self, CreateDetails};
+use crate::details::{self, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
-use crate::incarnation::NewIncarnation;
+use crate::incarnation::{NewIncarnation, failure};
 use crate::notice::{self, wall_time};
 use crate::operations::{Completion, Product};
 use crate::publisher::Publisher;
-use crate::resources::{ExecResources, Resources};
+use crate::resources::{ExecResources, LastIncarnation, Resources};
 use crate::shared_namespaces::PidHistory;
 
 /// What the owner's own tasks report.
@@ -55,6 +56,10 @@ pub(crate) struct Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shutdown {
     NotAsked,
+    /// As soon as the deletes under way have ended.
+    WhenEmpty,
+    /// As soon as the stop that a signal asked for has ended everything: nobody may be left to delete it.
+    WhenFinal,
     Now,
 }
 
@@ -90,7 +95,7 @@ impl Owner {
         mut inbox: mpsc::UnboundedReceiver<Local>,
         mut stop: mpsc::Receiver<()>,
     ) -> Publisher {
-        while self.shutdown == Shutdown::NotAsked {
+        while !self.may_end() {
             let deadline = self.pod.next_deadline().map(|at| self.epoch + at.since_epoch());
             tokio::select! {
                 // What has happened comes before what is asked next.
@@ -99,10 +104,7 @@ impl Owner {
                 Some(()) = stop.recv() => {
                     info!("asked to end by a signal: the pod is stopped in order");
                     self.feed(Event::StopPod { grace: None });
-                    // Trap 15: a shim whose first Create never came would wait for ever.
-                    if self.pod.is_empty() {
-                        self.shutdown = Shutdown::Now;
-                    }
+                    self.shutdown = Shutdown::WhenFinal;
                 }
                 Some(command) = commands.recv() => self.on_command(command),
                 () = tokio::time::sleep_until(deadline.unwrap_or(self.epoch)), if deadline.is_some() => {
@@ -114,16 +116,29 @@ impl Owner {
         self.publisher
     }
 
+    fn may_end(&self) -> bool {
+        match self.shutdown {
+            Shutdown::NotAsked => false,
+            Shutdown::WhenEmpty => self.pod.is_empty(),
+            // Also trap 15: a shim whose first Create never came.
+            Shutdown::WhenFinal => self.pod.is_final(),
+            Shutdown::Now => true,
+        }
+    }
+
     fn on_command(&mut self, command: Command) {
         match command {
             Command::Create { container, details, answer } => self.create(container, *details, answer),
             Command::Exec { container, exec, details, answer } => {
-                if let Some(resources) = self.containers.get_mut(&container) {
-                    resources.execs.entry(exec.clone()).or_insert_with(|| ExecResources::new(*details));
-                }
-                self.request(Request::Exec { container, exec }, answer);
+                self.add_exec(container, exec, *details, answer);
             }
-            Command::Pod { request, answer } => self.request(request, answer),
+            Command::Pod { request, answer } => {
+                if let Request::Wait(_) = request {
+                    // A containerd that went away leaves its Waits behind.
+                    self.requests.retain(|_, answer| !answer.is_closed());
+                }
+                self.request(request, answer);
+            }
             Command::State { target, answer } => drop(answer.send(self.state(&target))),
             Command::Pids { container, answer } => drop(answer.send(self.pids(container))),
             Command::Stats { container, answer } => drop(answer.send(self.stats(container))),
@@ -134,6 +149,8 @@ impl Owner {
                 // CONTRACT §1.8: sent after every delete; only the last one means it.
                 if self.pod.is_empty() {
                     self.shutdown = Shutdown::Now;
+                } else if self.pod.is_leaving() && self.shutdown == Shutdown::NotAsked {
+                    self.shutdown = Shutdown::WhenEmpty;
                 }
                 drop(answer.send(Ok(())));
             }
@@ -149,6 +166,9 @@ impl Owner {
             };
             return drop(answer.send(Err(refusal.into())));
         }
+        if self.shutdown == Shutdown::WhenEmpty {
+            self.shutdown = Shutdown::NotAsked;
+        }
         match self.prepare(&id, details) {
             Ok((resources, spec)) => {
                 self.containers.insert(id.clone(), resources);
@@ -159,6 +179,25 @@ impl Owner {
                 }
             }
             Err(error) => drop(answer.send(Err(error))),
+        }
+    }
+
+    /// Keeps an exec's details if the pod takes the exec.
+    fn add_exec(&mut self, id: ContainerId, exec: ExecId, details: ExecDetails, answer: Answer<Reply>) {
+        let is_new = match self.containers.get_mut(&id) {
+            Some(resources) if !resources.execs.contains_key(&exec) => {
+                resources.execs.insert(exec.clone(), ExecResources::new(details));
+                true
+            }
+            _ => false,
+        };
+        self.request(Request::Exec { container: id.clone(), exec: exec.clone() }, answer);
+        let target = Target { container: id, exec: Some(exec.clone()) };
+        if is_new
+            && self.pod.view(&target).is_err()
+            && let Some(resources) = self.containers.get_mut(&target.container)
+        {
+            resources.execs.remove(&exec);
         }
     }
 
@@ -196,6 +235,11 @@ impl Owner {
     fn request(&mut self, request: Request, answer: Answer<Reply>) {
         self.next_request += 1;
         let id = RequestId(self.next_request);
+        if let Request::Delete(Target { container, exec: None }) = &request
+            && let Some(resources) = self.containers.get_mut(container)
+        {
+            resources.deletes.push(id);
+        }
         self.requests.insert(id, answer);
         self.feed(Event::Request { id, request });
     }
@@ -222,7 +266,7 @@ impl Owner {
     }
 
     fn complete(&mut self, completion: Completion) {
-        let Completion { op, container, outcome, product } = completion;
+        let Completion { op, container, mut outcome, product } = completion;
         let mut born = None;
         match product {
             Product::Nothing => {}
@@ -251,7 +295,14 @@ impl Owner {
                 let life = Life { exit: new.exit, oom: None };
                 born = Some((Target { container: container.clone(), exec: Some(exec) }, life));
             }
-            Product::Removed => drop(self.containers.remove(&container)),
+            Product::Removed if self.delete_is_heard(&container) => {
+                self.containers.remove(&container);
+                self.history.forget(&container);
+            }
+            // Trap 12: containerd gave up waiting. Were it forgotten now, the next Delete would get NotFound,
+            // no Shutdown would follow, and the shim would stay for ever.
+            Product::Removed => outcome = Outcome::Failed(failure("nobody waited for the end of its delete")),
+            Product::CreateFailed => drop(self.containers.remove(&container)),
             Product::RemovedExec(exec) => {
                 if let Some(resources) = self.containers.get_mut(&container) {
                     resources.execs.remove(&exec);
@@ -265,12 +316,22 @@ impl Owner {
         }
     }
 
+    /// Whether a Delete's end reaches its caller, or containerd has forgotten the container anyway: it removes
+    /// the bundle then.
+    fn delete_is_heard(&self, id: &ContainerId) -> bool {
+        let Some(resources) = self.containers.get(id) else { return true };
+        let answers = resources.deletes.iter().filter_map(|request| self.requests.get(request));
+        answers.into_iter().any(|answer| !answer.is_closed()) || !resources.details.bundle.exists()
+    }
+
     /// Takes a container's new process over.
     fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> Life {
-        let NewIncarnation { incarnation, exit, oom } = new;
-        self.history.remember(incarnation.process.pid(), id);
+        let NewIncarnation { incarnation, cgroup, exit, oom } = new;
+        let pid = incarnation.process.pid();
+        self.history.remember(pid, id);
         if let Some(resources) = self.containers.get_mut(id) {
             resources.incarnation = Some(incarnation);
+            resources.last = Some(LastIncarnation { pid, cgroup });
         }
         Life { exit, oom }
     }
@@ -376,9 +437,9 @@ impl Owner {
         if let Some(stdio) = &mut resources.stdio {
             stdio.finish_output();
         }
-        let Some(process) = resources.process() else { return };
+        let Some(last) = &resources.last else { return };
         let record = ExitRecord {
-            pid: process.pid(),
+            pid: last.pid,
             exit_status: shown.code,
             exited_at: SystemTime::UNIX_EPOCH + shown.at.0,
         };

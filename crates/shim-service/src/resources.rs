@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::Cgroup;
 use oci_runtime::console::{Console, TerminalSize};
@@ -11,7 +12,7 @@ use oci_runtime::process::{ExecutableIdentity, Process};
 use oci_runtime::runtime::Container;
 use oci_runtime::spec::Spec;
 use oci_runtime::stdio::{Stdio, StdioPaths, StreamMode};
-use pod_lifecycle::ExecId;
+use pod_lifecycle::{ExecId, RequestId};
 
 use crate::details::{CreateDetails, ExecDetails};
 
@@ -51,11 +52,17 @@ pub(crate) struct Resources {
     pub(crate) termination_message: Option<PathBuf>,
     /// Open from the create to the delete, over all incarnations (R6).
     pub(crate) stdio: Option<Stdio>,
+    /// The process of now; none while it is replaced.
     pub(crate) incarnation: Option<Incarnation>,
+    /// What outlives an incarnation: the runtime has a container to delete, its cgroup has the last numbers.
+    pub(crate) last: Option<LastIncarnation>,
     /// The last limits a caller set, for the next incarnation (R6).
     pub(crate) update: Option<Rc<[u8]>>,
     pub(crate) size: Option<TerminalSize>,
     pub(crate) execs: BTreeMap<ExecId, ExecResources>,
+    /// The Delete requests so far: whether one of their callers is still there decides what a delete's end
+    /// means (trap 12).
+    pub(crate) deletes: Vec<RequestId>,
     /// The container's own process as JSON, for probes that run another command as the same user.
     pub(crate) probe_process: Option<Rc<serde_json::Value>>,
 }
@@ -67,6 +74,12 @@ pub(crate) struct Incarnation {
     /// What it executed before its own program (U1).
     pub(crate) runtime_init: Option<ExecutableIdentity>,
     pub(crate) console: Option<Console>,
+}
+
+/// The newest incarnation, as long as the runtime knows the container.
+#[derive(Clone, Debug)]
+pub(crate) struct LastIncarnation {
+    pub(crate) pid: Pid,
     /// Absent if the process was gone before it could be looked up.
     pub(crate) cgroup: Option<Rc<Cgroup>>,
 }
@@ -96,9 +109,11 @@ impl Resources {
             details: Rc::new(details),
             stdio: None,
             incarnation: None,
+            last: None,
             update: None,
             size: None,
             execs: BTreeMap::new(),
+            deletes: Vec::new(),
             probe_process: None,
         }
     }
@@ -112,6 +127,6 @@ impl Resources {
     }
 
     pub(crate) fn cgroup(&self) -> Option<&Rc<Cgroup>> {
-        self.incarnation.as_ref()?.cgroup.as_ref()
+        self.last.as_ref()?.cgroup.as_ref()
     }
 }

@@ -26,6 +26,11 @@ impl PidHistory {
     pub(crate) fn remember(&mut self, pid: Pid, container: &ContainerId) {
         self.owners.insert(pid, container.clone());
     }
+
+    /// A deleted container's pids mean nothing any more; the kernel may give them to anybody.
+    pub(crate) fn forget(&mut self, container: &ContainerId) {
+        self.owners.retain(|_, owner| owner != container);
+    }
 }
 
 impl Owner {

@@ -251,8 +251,9 @@ fn exec_details(request: ExecProcessRequest) -> Result<ExecDetails, ServiceError
         container: request.id.clone(),
         message: format!("the process of exec {} cannot be read: {error}", request.exec_id),
     };
-    let mut process: serde_json::Value = serde_json::from_slice(&spec).map_err(invalid)?;
-    process["terminal"] = request.terminal.into();
+    let mut process: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&spec).map_err(invalid)?;
+    process.insert("terminal".to_owned(), request.terminal.into());
     Ok(ExecDetails {
         process: serde_json::to_vec(&process).map_err(invalid)?,
         streams: StreamAddresses {

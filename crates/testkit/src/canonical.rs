@@ -1,1 +1,87 @@
-//! placeholder
+//! A text of a state that is the same for states that behave the same.
+//!
+//! Owns what does not matter: absolute time, the numbers of operations and processes, counters. Works on the
+//! debug form, so that the core needs nothing for it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use pod_lifecycle::PodTime;
+
+/// No timer of a small pod looks further back.
+const PAST: i128 = -15_000;
+
+/// Rewrites a debug form: times relative to `now`, operations and pids numbered in the order they are named.
+pub(crate) fn canonical(debug: &str, now: PodTime) -> String {
+    let mut text = String::with_capacity(debug.len());
+    let (mut operations, mut pids) = (Vec::new(), Vec::new());
+    let mut rest = debug;
+    while let Some((before, mark, after)) = next_mark(rest) {
+        text.push_str(before);
+        let end = after
+            .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | 'µ')))
+            .unwrap_or(after.len());
+        let value = &after[..end];
+        text.push_str(mark);
+        match mark {
+            "PodTime(" => {
+                let at = parse(value).map_or(0, |time| time.as_millis() as i128);
+                let relative = at - now.since_epoch().as_millis() as i128;
+                // invariant: writing to a string does not fail.
+                let _ = write!(text, "{}", relative.max(PAST));
+            }
+            "OpId(" => number(&mut text, &mut operations, value),
+            "pid: " if value != "0" => number(&mut text, &mut pids, value),
+            "pid: " => text.push('0'),
+            _ => {}
+        }
+        rest = &after[end..];
+    }
+    text.push_str(rest);
+    text
+}
+
+const MARKS: [&str; 5] = ["PodTime(", "OpId(", "pid: ", "next_op: ", "changes: "];
+
+fn next_mark(text: &str) -> Option<(&str, &'static str, &str)> {
+    let found = MARKS.iter().filter_map(|mark| Some((text.find(mark)?, *mark)));
+    let (at, mark) = found.min()?;
+    Some((&text[..at], mark, &text[at + mark.len()..]))
+}
+
+fn number<'a>(text: &mut String, known: &mut Vec<&'a str>, value: &'a str) {
+    let index = known.iter().position(|other| *other == value).unwrap_or_else(|| {
+        known.push(value);
+        known.len() - 1
+    });
+    let _ = write!(text, "#{index}");
+}
+
+/// Reads the debug form of a duration.
+fn parse(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic())?);
+    let number: f64 = number.parse().ok()?;
+    let seconds = match unit {
+        "s" => number,
+        "ms" => number / 1e3,
+        "µs" => number / 1e6,
+        "ns" => number / 1e9,
+        _ => return None,
+    };
+    Some(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// States that differ in absolute time and numbering only are one state.
+    #[test]
+    fn same_behaviour_same_text() {
+        let at = |seconds| PodTime::after_epoch(Duration::from_secs(seconds));
+        let early = "A { until: PodTime(1.5s), op: OpId(3), other: OpId(4), pid: 77, next_op: 4 }";
+        let late = "A { until: PodTime(11.5s), op: OpId(9), other: OpId(12), pid: 99, next_op: 12 }";
+        assert_eq!(canonical(early, at(1)), canonical(late, at(11)));
+        assert_ne!(canonical(early, at(1)), canonical(late, at(10)));
+    }
+}

@@ -167,7 +167,8 @@ fn parse_command(line: &str) -> Result<Command, String> {
     let mut words = line.split_whitespace();
     let verb = words.next().unwrap_or_default();
     let rest: Vec<&str> = words.collect();
-    let word = |index: usize| rest.get(index).copied().ok_or_else(|| format!("word {} is missing", index + 2));
+    let word =
+        |index: usize| rest.get(index).copied().ok_or_else(|| format!("word {} is missing", index + 2));
     let duration = |index: usize| {
         let text = word(index)?;
         parse_duration(text).ok_or_else(|| format!("{text:?} is no duration"))
@@ -175,7 +176,8 @@ fn parse_command(line: &str) -> Result<Command, String> {
     Ok(match verb {
         "pod" => parse_pod(&rest)?,
         "program" => {
-            let (name, script) = line["program".len()..].split_once(": ").ok_or("write `program NAME: ...`")?;
+            let (name, script) =
+                line["program".len()..].split_once(": ").ok_or("write `program NAME: ...`")?;
             Command::Program(name.trim().to_owned(), Program::parse(script)?)
         }
         "slow" => Command::Slow(word(0)?.to_owned(), OperationKind::parse(word(1)?)?, duration(2)?),

@@ -90,7 +90,9 @@ impl Invariants {
             }
             Event::Done { op, outcome, .. } => self.done(*op, outcome),
             Event::Exited { target, exit } => self.exited(target, *exit),
-            Event::StopPod { grace } => self.must_end_within(grace.unwrap_or_else(|| self.pod_grace()) + FLOOR),
+            Event::StopPod { grace } => {
+                self.must_end_within(grace.unwrap_or_else(|| self.pod_grace()) + FLOOR)
+            }
             Event::OutOfMemory { .. } | Event::Tick => {}
         }
         Ok(())
@@ -352,7 +354,7 @@ impl Invariants {
             return self.violated(format!("{id} is not final and shown as {:?}", view.status));
         }
         let alive = self.containers.values().any(|other| other.pid() == Some(view.pid));
-        let anyone = self.containers.values().any(|other| other.pid().is_some());
+        let anyone = self.containers.values().any(Container::runs_program);
         if anyone && !alive {
             return self.violated(format!("{id} is shown with pid {}, which is dead (F13)", view.pid));
         }

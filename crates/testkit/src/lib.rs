@@ -7,9 +7,9 @@
 
 #![forbid(unsafe_code)]
 
-
+mod canonical;
 mod command;
-
+mod explorer;
 mod invariants;
 mod program;
 mod simulator;
@@ -18,7 +18,7 @@ mod trace;
 mod world;
 
 pub use command::{Command, CommandError, Detail, NewContainer, PodCaller, Scenario};
-
+pub use explorer::{Exploration, Explorer, Limits, Report};
 pub use invariants::Violation;
 pub use program::{OnStop, Program, Run, RunEnd};
 pub use simulator::{RunError, Simulator};

@@ -390,6 +390,11 @@ impl Simulator {
         self.pod.containers().any(|id| !self.exited.contains(id))
     }
 
+    /// Whether the pod has a plan.
+    pub fn has_plan(&self) -> bool {
+        self.plan.is_some()
+    }
+
     /// The ids the pod knows.
     pub fn containers(&self) -> Vec<ContainerId> {
         self.pod.containers().cloned().collect()

@@ -71,6 +71,54 @@ fn a_create_goes_on_when_its_caller_has_gone() {
     });
 }
 
+/// CONTRACT §1.8: when the caller of a create is gone, containerd sends one Delete and then Shutdown, and never
+/// comes back.
+#[test]
+fn a_delete_during_the_create_takes_effect_when_it_ends() {
+    with_pod(async |pod| {
+        let bundle = pod.bundle("c", "exec sleep 60", &[]);
+        fs::write(bundle.join("slow.create"), "1").unwrap();
+        let hasty =
+            pod.client.create(with_duration(Duration::from_millis(200)), &pod.create_request("c")).await;
+        assert!(hasty.is_err());
+        let delete = DeleteRequest { id: "c".to_owned(), ..Default::default() };
+        let given_up = pod.client.delete(with_duration(Duration::from_millis(200)), &delete).await;
+        assert!(given_up.is_err());
+        let shutdown = ShutdownRequest { id: "c".to_owned(), ..Default::default() };
+        pod.client.shutdown(context(), &shutdown).await.unwrap();
+        let calls = bundle.join("calls");
+        let kept = pod.directory.path().join("calls");
+        fs::hard_link(&calls, &kept).unwrap();
+        fs::remove_dir_all(&bundle).unwrap();
+        timeout(Duration::from_secs(10), pod.served).await.expect("the server ends").unwrap().unwrap();
+        assert!(fs::read_to_string(kept).unwrap().starts_with("create\n"));
+    });
+}
+
+/// Trap 12: a delete that outlasts its caller is not forgotten; the next one gets the answer.
+#[test]
+fn trap_12_a_slow_delete_is_answered_when_asked_again() {
+    with_pod(async |pod| {
+        pod.run("c", "exit 3", &[]).await;
+        pod.wait("c").await.unwrap();
+        let slow = pod.directory.path().join("c/slow.delete");
+        fs::write(&slow, "1").unwrap();
+        let delete = DeleteRequest { id: "c".to_owned(), ..Default::default() };
+        let given_up = pod.client.delete(with_duration(Duration::from_millis(200)), &delete).await;
+        assert!(given_up.is_err());
+        timeout(Duration::from_secs(10), async {
+            while pod.directory.path().join("state/test/c").exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .expect("the runtime has deleted it");
+        fs::remove_file(slow).unwrap();
+        assert_eq!(pod.delete("c").await.unwrap().exit_status, 3);
+        assert_eq!(refusal(pod.state("c").await).0, Code::NOT_FOUND);
+    });
+}
+
 /// Trap 10: containerd gives State 2 s, whatever the runtime is doing.
 #[test]
 fn state_answers_while_the_runtime_is_busy() {

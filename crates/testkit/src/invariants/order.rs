@@ -1,6 +1,8 @@
 //! The promises about order and time: who may start, who may be signalled, who must be dead by when.
 
-use pod_lifecycle::{ContainerId, ContainerSpec, KubeletType, Operation, PodTime, Request, TaskKind};
+use std::time::Duration;
+
+use pod_lifecycle::{ContainerId, ContainerSpec, FLOOR, KubeletType, Operation, Request, TaskKind};
 use pod_spec::{Member, Others, Role, Signal};
 
 use super::picture::{Container, Process};
@@ -124,9 +126,10 @@ impl Invariants {
             &self.asking,
             Some(Request::Kill { target, signal: Signal::KILL, .. }) if target.container == *id
         );
-        let budget_over =
-            self.kill_by.is_some_and(|by| by.since(PodTime::ZERO) <= self.now.since(PodTime::ZERO) + pod_lifecycle::FLOOR);
-        let turn = !self.containers.values().any(|other| other.runs_program() && self.needs(other, container));
+        let nothing_to_spend = self.plan.as_ref().is_some_and(|plan| plan.grace == Some(Duration::ZERO));
+        let budget_over = nothing_to_spend || self.kill_by.is_some_and(|by| by <= self.now + FLOOR);
+        let turn =
+            !self.containers.values().any(|other| other.runs_program() && self.needs(other, container));
         let allowed = container.caller_killed
             || asked_kill
             || budget_over
@@ -192,7 +195,7 @@ impl Invariants {
         match (self.was_stopping, stopping) {
             (false, true) => {
                 if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.grace) {
-                    self.must_end_within(grace + pod_lifecycle::FLOOR);
+                    self.must_end_within(grace + FLOOR);
                 }
             }
             (true, false) => {
