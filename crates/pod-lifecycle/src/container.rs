@@ -83,8 +83,9 @@ pub(crate) enum Phase {
     /// through here too, as its gate is decided by the same rules.
     Held(Hold),
     /// `runtime start` is under way. `announce`: Start requests still to be answered; none after a hold or an
-    /// in-place restart. An exit seen meanwhile is parked so that TaskStart comes first.
-    Starting { op: OpId, announce: Vec<RequestId>, early_exit: Option<Exit> },
+    /// in-place restart. An exit seen meanwhile is parked so that TaskStart comes first; `signals` are parked too,
+    /// since the process is still the runtime's init, which dies of them as if there were no program.
+    Starting { op: OpId, announce: Vec<RequestId>, early_exit: Option<Exit>, signals: Vec<(Signal, Reach)> },
     /// The program runs.
     Running { since: PodTime },
     /// It is being ended without ever having run (again): the runtime's init has been killed and its exit is

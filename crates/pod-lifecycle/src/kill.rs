@@ -80,7 +80,7 @@ impl Pod {
                 Ok(Reply::Ok)
             }
             (Part::Sandbox | Part::Passthrough, _) => {
-                self.act(Action::Signal { target: Target::init(id), signal, reach });
+                self.signal_init(&id, signal, reach);
                 Ok(Reply::Ok)
             }
             (Part::Member(_), meaning) => self.kill_member(&id, signal, reach, meaning),
@@ -174,7 +174,7 @@ impl Pod {
         let Some(container) = self.containers.get(id) else { return Ok(Reply::Ok) };
         let refusal = match container.phase {
             Phase::Created | Phase::Starting { .. } | Phase::Running { .. } => {
-                self.act(Action::Signal { target: Target::init(id.clone()), signal, reach });
+                self.signal_init(id, signal, reach);
                 return Ok(Reply::Ok);
             }
             // K3: SIGHUP would kill the runtime's init.
@@ -243,9 +243,28 @@ impl Pod {
             container.stop.kill_by(now + grace);
         }
         if container.has_process() {
-            self.act(Action::Signal { target: Target::init(id.clone()), signal, reach });
+            self.signal_init(id, signal, reach);
         }
         self.changed();
+    }
+
+    /// Sends a signal that the program is to get; so not before there is one. A caller that had its answer to
+    /// Start from a hold cannot know that the start is only now under way.
+    pub(crate) fn signal_init(&mut self, id: &ContainerId, signal: Signal, reach: Reach) {
+        if let Some(Container { phase: Phase::Starting { signals, .. }, .. }) = self.containers.get_mut(id)
+            && signal != Signal::KILL
+        {
+            signals.push((signal, reach));
+            return self.changed();
+        }
+        self.act(Action::Signal { target: Target::init(id.clone()), signal, reach });
+    }
+
+    /// What `signal_init` kept back.
+    pub(crate) fn send_parked(&mut self, id: &ContainerId, signals: Vec<(Signal, Reach)>) {
+        for (signal, reach) in signals {
+            self.signal_init(id, signal, reach);
+        }
     }
 
     /// SIGKILL, which a frozen container acts on only when it is thawed (K17).

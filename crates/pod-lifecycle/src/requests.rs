@@ -40,7 +40,12 @@ impl Pod {
             Some(_) => Operation::CreateSpent,
         };
         let op = self.run(&id, operation);
-        let container = Container::new(id.clone(), spec, part, Phase::Creating { op, request, spent, deletes: Vec::new() });
+        let container = Container::new(
+            id.clone(),
+            spec,
+            part,
+            Phase::Creating { op, request, spent, deletes: Vec::new() },
+        );
         self.containers.insert(id, container);
     }
 
@@ -178,15 +183,16 @@ impl Pod {
     pub(crate) fn launch(&mut self, id: &ContainerId, announce: Vec<RequestId>) {
         let op = self.run(id, Operation::Start);
         if let Some(container) = self.containers.get_mut(id) {
-            container.phase = Phase::Starting { op, announce, early_exit: None };
+            container.phase = Phase::Starting { op, announce, early_exit: None, signals: Vec::new() };
         }
     }
 
     pub(crate) fn started(&mut self, id: ContainerId, outcome: Outcome) {
         let now = self.now;
         let Some(container) = self.containers.get_mut(&id) else { return };
-        let Phase::Starting { announce, early_exit, .. } = &mut container.phase else { return };
-        let (announce, early_exit, pid) = (std::mem::take(announce), *early_exit, container.pid);
+        let Phase::Starting { announce, early_exit, signals, .. } = &mut container.phase else { return };
+        let (announce, signals) = (std::mem::take(announce), std::mem::take(signals));
+        let (early_exit, pid) = (*early_exit, container.pid);
         match outcome {
             Outcome::Ok | Outcome::Process { .. } => {
                 container.phase = Phase::Running { since: now };
@@ -196,8 +202,9 @@ impl Pod {
                 }
                 // U11: also for a program that is gone by now.
                 self.program_started(&id);
-                if let Some(exit) = early_exit {
-                    self.exited(id, exit);
+                match early_exit {
+                    Some(exit) => self.exited(id, exit),
+                    None => self.send_parked(&id, signals),
                 }
             }
             Outcome::Failed(failure) if announce.is_empty() => self.release_failed(&id, early_exit, &failure),
@@ -209,8 +216,9 @@ impl Pod {
                     let Failure { kind, message } = failure.clone();
                     self.reply(request, Err(Refusal { kind, message }));
                 }
-                if let Some(exit) = early_exit {
-                    self.exited(id.clone(), exit);
+                match early_exit {
+                    Some(exit) => self.exited(id.clone(), exit),
+                    None => self.send_parked(&id, signals),
                 }
                 if let Some(index) = member {
                     self.cannot_start(index, &failure.message);

@@ -375,7 +375,7 @@ impl Pod {
                 if let Some(stop) = &mut self.stop {
                     stop.cause = StopCause::Sandbox(SandboxEnd::Signalled);
                 }
-                self.act(Action::Signal { target: Target::init(id), signal, reach: Reach::Process });
+                self.signal_init(&id, signal, Reach::Process);
             }
             StopCause::Requested => {
                 let Some(container) = self.containers.get_mut(&id) else { return };

@@ -14,7 +14,7 @@ use testkit::{
 };
 
 /// So many that a run takes well under a minute in a debug build.
-const CASES: u32 = 1500;
+const CASES: u32 = 2500;
 /// More than operations of a random pod can fail.
 const MAX_TRIES: usize = 32;
 /// Longer than any program, operation or budget of a random pod.
