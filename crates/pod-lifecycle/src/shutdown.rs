@@ -9,7 +9,7 @@ use pod_spec::{RestartPolicy, Role, Signal};
 
 use crate::action::{Action, Reach};
 use crate::container::{Container, Deletable, Intent, Part, Phase, Program, Was};
-use crate::event::{ContainerId, Exit, Target};
+use crate::event::{ContainerId, Exit};
 use crate::member::{GateState, Release};
 use crate::pod::Pod;
 use crate::restart::code_of_signal;
@@ -175,7 +175,10 @@ impl Pod {
     fn limit_of(&self, cause: StopCause) -> Option<PodTime> {
         match cause {
             // K13: whoever stops the sandbox does not wait longer than the floor.
-            StopCause::Sandbox(_) => Some(self.now + FLOOR),
+            StopCause::Sandbox(_) => {
+                let grace = self.plan.as_ref().and_then(|plan| plan.grace).unwrap_or(FLOOR);
+                Some(self.now + grace.min(FLOOR))
+            }
             StopCause::Caller => self.plan.as_ref()?.grace.map(|grace| self.now + grace),
             StopCause::Requested | StopCause::Completed | StopCause::InitFailed => {
                 Some(self.now + self.pod_grace())
