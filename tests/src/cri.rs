@@ -7,10 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use k8s_cri::v1::{
     Container, ContainerConfig, ContainerStats, ContainerStatsRequest, ContainerStatus,
-    ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, ListContainersRequest,
-    ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxStatusRequest, PodSandboxStatusResponse,
-    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
-    StopContainerRequest, StopPodSandboxRequest, runtime_service_client::RuntimeServiceClient,
+    ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, LinuxContainerResources,
+    ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxStatusRequest,
+    PodSandboxStatusResponse, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
+    StartContainerRequest, StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
+    runtime_service_client::RuntimeServiceClient,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -153,6 +154,22 @@ impl Cri {
             .into_inner()
             .stats
             .context("no stats in the answer")
+    }
+
+    /// UpdateContainerResources: a new memory limit, in bytes.
+    ///
+    /// # Errors
+    /// What the call answers.
+    pub async fn update_memory_limit(&self, id: &str, bytes: i64) -> Result<()> {
+        let resources =
+            LinuxContainerResources { memory_limit_in_bytes: bytes, ..LinuxContainerResources::default() };
+        let request = UpdateContainerResourcesRequest {
+            container_id: id.to_owned(),
+            linux: Some(resources),
+            ..UpdateContainerResourcesRequest::default()
+        };
+        self.client.clone().update_container_resources(request).await?;
+        Ok(())
     }
 
     /// ExecSync: runs a command in a container and waits for it, `timeout` at most (whole seconds).

@@ -1,6 +1,7 @@
 //! A private containerd of `hack/containerd-up`: connecting to the one a test run shares, starting one of our own,
 //! killing it and starting it again. Owns nothing but that process; pods belong to [`crate::Pod`].
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -85,8 +86,7 @@ impl Containerd {
     /// If `hack/containerd-up` fails; the error carries what it said.
     pub async fn start() -> Result<Self> {
         let script = command::script("containerd-up");
-        let arguments = own_directory().map(|directory| [PathBuf::from("--dir"), directory]);
-        let socket = command::run(&script, arguments.into_iter().flatten()).await?.success(&script)?;
+        let socket = command::run(&script, own_arguments()?).await?.success(&script)?;
         let directory = Path::new(socket.trim()).parent().context("no socket path was printed")?.to_owned();
         let instance = Self { directory, ownership: Ownership::Own };
         instance.wait_serving().await?;
@@ -184,12 +184,17 @@ impl Drop for Containerd {
     }
 }
 
-/// Beside the shared instance, so that `hack/test` finds it if this process is killed and never drops its handle.
-fn own_directory() -> Option<PathBuf> {
+/// Beside the shared instance, so that `hack/test` finds it if this process is killed and never drops its handle; and
+/// with the same shim, so that one run never tests two builds.
+fn own_arguments() -> Result<Vec<OsString>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let mut name = std::env::var_os(SHARED_INSTANCE)?;
-    name.push(format!("-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    Some(PathBuf::from(name))
+    let Some(shared) = std::env::var_os(SHARED_INSTANCE) else { return Ok(Vec::new()) };
+    let binaries = Path::new(&shared).join("bin");
+    let binaries = std::fs::read_to_string(&binaries)
+        .with_context(|| format!("{}: no containerd is up in this directory", binaries.display()))?;
+    let mut directory = shared;
+    directory.push(format!("-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+    Ok(vec!["--dir".into(), directory, "--bin".into(), binaries.trim().into()])
 }
 
 /// Whether a process exists and is no zombie: not every init reaps at once.

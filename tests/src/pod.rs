@@ -157,11 +157,15 @@ impl Pod {
             metadata: Some(ContainerMetadata { name: program.name().to_owned(), attempt }),
             image: Some(ImageSpec { image: "podshim.test/busybox:1".to_owned(), ..ImageSpec::default() }),
             command: program.command(&format!("{SHARED_DIRECTORY}/{LOG}")),
-            mounts: vec![Mount {
-                container_path: SHARED_DIRECTORY.to_owned(),
-                host_path: directory.to_string_lossy().into_owned(),
-                ..Mount::default()
-            }],
+            mounts: [(directory, SHARED_DIRECTORY)]
+                .into_iter()
+                .chain(program.mounts().iter().map(|(node_path, path)| (node_path.as_path(), path.as_str())))
+                .map(|(node_path, path)| Mount {
+                    container_path: path.to_owned(),
+                    host_path: node_path.to_string_lossy().into_owned(),
+                    ..Mount::default()
+                })
+                .collect(),
             annotations,
             log_path: format!("{}.{attempt}.log", program.name()),
             linux: Some(LinuxContainerConfig {
@@ -230,7 +234,18 @@ impl RunningPod<'_> {
         let program = self.pod.programs.iter().find(|program| program.name() == name);
         let program = program.with_context(|| format!("the pod has no container {name}"))?;
         let attempt = self.containers.iter().filter(|created| created.name == name).count().try_into()?;
-        let config = self.pod.container_config(program, attempt, &self.directory);
+        let target = program.pid_namespace_of().map(|name| self.id(name)).transpose()?;
+        let mut config = self.pod.container_config(program, attempt, &self.directory);
+        if let (Some(target), Some(linux)) = (target, &mut config.linux) {
+            linux.security_context = Some(LinuxContainerSecurityContext {
+                namespace_options: Some(NamespaceOption {
+                    pid: NamespaceMode::Target.into(),
+                    target_id: target.to_owned(),
+                    ..NamespaceOption::default()
+                }),
+                ..LinuxContainerSecurityContext::default()
+            });
+        }
         let id = self.cri.create_container(&self.sandbox, config, &self.config).await?;
         self.footprint.add_container(&id);
         self.containers.push(Created { name: name.to_owned(), id: id.clone() });

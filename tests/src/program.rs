@@ -2,6 +2,7 @@
 //! which every test container runs. Knows nothing of CRI or pods.
 
 use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The pod's shared directory inside its containers.
@@ -18,7 +19,10 @@ pub struct Program {
     flags: Vec<String>,
     annotations: Vec<(String, String)>,
     memory_limit: Option<i64>,
+    mounts: Vec<(PathBuf, String)>,
+    pid_namespace_of: Option<String>,
     run: Option<String>,
+    script: Option<String>,
 }
 
 impl Program {
@@ -30,7 +34,10 @@ impl Program {
             flags: Vec::new(),
             annotations: Vec::new(),
             memory_limit: None,
+            mounts: Vec::new(),
+            pid_namespace_of: None,
             run: None,
+            script: None,
         }
     }
 
@@ -136,6 +143,27 @@ impl Program {
         self
     }
 
+    /// Mounts a file or directory of the node at `path` in the container.
+    #[must_use]
+    pub fn mount(mut self, node_path: &Path, path: &str) -> Self {
+        self.mounts.push((node_path.to_owned(), path.to_owned()));
+        self
+    }
+
+    /// Runs a shell script before the program, in its place: what there was to see at the very start.
+    #[must_use]
+    pub fn looks_first(mut self, script: &str) -> Self {
+        self.script = Some(script.to_owned());
+        self
+    }
+
+    /// Joins the pid namespace of another container of the pod, as `kubectl debug --target` does.
+    #[must_use]
+    pub fn shares_pid_namespace_of(mut self, name: &str) -> Self {
+        self.pid_namespace_of = Some(name.to_owned());
+        self
+    }
+
     /// The container's name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -151,11 +179,24 @@ impl Program {
             words.extend(["--run".to_owned(), run.clone()]);
         }
         words.extend(self.flags.iter().cloned());
+        if let Some(script) = &self.script {
+            // The shell's $0 and what follows it: the program and its arguments.
+            let shell = ["/bin/sh".to_owned(), "-c".to_owned(), format!("{script}\nexec \"$0\" \"$@\"")];
+            words.splice(0..0, shell);
+        }
         words
     }
 
     pub(crate) fn annotations(&self) -> &[(String, String)] {
         &self.annotations
+    }
+
+    pub(crate) fn mounts(&self) -> &[(PathBuf, String)] {
+        &self.mounts
+    }
+
+    pub(crate) fn pid_namespace_of(&self) -> Option<&str> {
+        self.pid_namespace_of.as_deref()
     }
 
     pub(crate) fn memory_limit_bytes(&self) -> Option<i64> {

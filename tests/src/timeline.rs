@@ -1,5 +1,5 @@
-//! The record of a pod's life: parses the shared log that its containers append to, and checks orders in it
-//! (SEMANTICS §14). The order of lines is the order of events; times are used for distances only. Reads no file.
+//! The record of a pod's life: parses the shared log that its containers append to, and checks orders in it.
+//! The order of lines is the order of events; times are used for distances only. Reads no file.
 
 use std::fmt;
 use std::time::Duration;

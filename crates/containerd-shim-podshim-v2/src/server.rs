@@ -74,6 +74,9 @@ pub fn run(arguments: &Arguments) -> Result<(), ServerError> {
 fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<(), ServerError> {
     // The bundle of the group's first container may go before its last one does.
     env::set_current_dir("/").map_err(ServerError::Setup)?;
+    if let Err(error) = oci_runtime::process::disable_huge_pages() {
+        tracing::warn!(%error, "transparent huge pages stay on");
+    }
     // One thread: a pod has little to do and much to remember (DESIGN §4). std has SIGPIPE ignored already.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Setup)?;
     let config = ServeConfig {

@@ -55,7 +55,7 @@ pub(crate) async fn create(
     runtime: Container,
     details: Rc<CreateDetails>,
 ) -> Result<(Stdio, NewIncarnation), Failure> {
-    let stdio = open_stdio(&details).await?;
+    let mut stdio = open_stdio(&details).await?;
     let rootfs = runtime.bundle().rootfs();
     if !details.rootfs.is_empty() {
         mount::mount_rootfs(&rootfs, &details.rootfs).await.map_err(failure)?;
@@ -65,7 +65,11 @@ pub(crate) async fn create(
         Err(failure) => Err(failure),
     };
     match created {
-        Ok(incarnation) => Ok((stdio, incarnation)),
+        Ok(incarnation) => {
+            // Not before: what a failing runtime writes is no output of the container.
+            stdio.start_moving();
+            Ok((stdio, incarnation))
+        }
         Err(failure) => {
             unmount(&details, &rootfs).await;
             Err(failure)
@@ -127,8 +131,9 @@ async fn incarnate(
             return Err(failure);
         }
     };
-    // Gone already: there is nothing to count, and the exit is on its way.
-    let cgroup = Cgroup::of_pid(process.pid()).ok().map(Rc::new);
+    // Gone already: there is nothing to count, and the exit is on its way. The look at the process comes last: its
+    // pid may have become another's, whose cgroup must never be taken for this one's.
+    let cgroup = Cgroup::of_pid(process.pid()).ok().filter(|_| process.is_running()).map(Rc::new);
     let oom = cgroup.as_deref().and_then(|cgroup| {
         let watch = OomWatch::new(cgroup);
         watch.inspect_err(|error| warn!(container = runtime.id(), %error, "OOM kills will not be told")).ok()
@@ -153,7 +158,7 @@ pub(crate) async fn start_exec(
     details: Rc<ExecDetails>,
     size: Option<TerminalSize>,
 ) -> Result<NewExec, Failure> {
-    let stdio = Stdio::open(&details.streams.paths(), container.stream_owner()).await.map_err(failure)?;
+    let mut stdio = Stdio::open(&details.streams.paths(), container.stream_owner()).await.map_err(failure)?;
     let streams = IncarnationStreams::of(&stdio)?;
     let socket = console_socket(streams.console.is_some())?;
     let launched = runtime
@@ -169,6 +174,7 @@ pub(crate) async fn start_exec(
             return Err(failure);
         }
     };
+    stdio.start_moving();
     Ok(NewExec { stdio, console, process: Rc::new(launched.process), exit: launched.exit })
 }
 

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use oci_runtime::cgroup::KillOutcome;
+use oci_runtime::console::Console;
 use oci_runtime::probe::{self, ProbeResult};
 use oci_runtime::process::ExecOutcome;
 use oci_runtime::runtime::DeleteMode;
@@ -24,7 +25,7 @@ use crate::resources::Resources;
 /// What is left in a cgroup gets this long to die (R6: bounded).
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// What a terminal's last output may take to be read before its container is deleted. containerd gives the
-/// whole of an exit 10 s (CONTRACT, timeouts).
+/// whole of an exit 10 s (CONTRACT §0).
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// What an operation leaves to the owner besides its outcome.
@@ -164,18 +165,29 @@ fn recreate(resources: &mut Resources, done: Finisher) {
 fn remove(resources: &mut Resources, done: Finisher) {
     let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
     let console = resources.incarnation.as_mut().and_then(|incarnation| incarnation.console.take());
+    let stdio = resources.stdio.take();
     // An init that was created again and did not run has nothing in the runtime and no mounts (I4).
     let was_created = resources.last.is_some();
     tokio::task::spawn_local(async move {
-        if let Some(console) = console {
-            console.shutdown(DRAIN_LIMIT).await;
-        }
+        end_streams(console, stdio).await;
         if was_created && let Err(error) = runtime.delete(DeleteMode::Force).await {
             return done.fail(runtime_failure(error));
         }
         incarnation::unmount(&details, &runtime.bundle().rootfs()).await;
         done.finish(Outcome::Ok, Product::Removed);
     });
+}
+
+/// Ends the streams of a process that is gone. Whoever it left behind may hold them open for ever; containerd must
+/// see their end (CONTRACT §7, trap 11).
+async fn end_streams(console: Option<Console>, stdio: Option<Stdio>) {
+    if let Some(console) = console {
+        console.shutdown(DRAIN_LIMIT).await;
+    }
+    if let Some(mut stdio) = stdio {
+        stdio.finish_output();
+        stdio.drain(DRAIN_LIMIT).await;
+    }
 }
 
 fn kill_remaining(resources: &Resources, done: Finisher) {
@@ -210,12 +222,11 @@ fn start_exec(resources: &Resources, exec: ExecId, done: Finisher) {
 }
 
 fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
-    let console = resources.execs.get_mut(&exec).and_then(|record| record.console.take());
+    let streams = resources.execs.get_mut(&exec).map(|record| (record.console.take(), record.stdio.take()));
+    let (console, stdio) = streams.unwrap_or_default();
     let pid_file = resources.bundle().exec_pid_path(exec.as_str());
     tokio::task::spawn_local(async move {
-        if let Some(console) = console {
-            console.shutdown(DRAIN_LIMIT).await;
-        }
+        end_streams(console, stdio).await;
         if let Ok(path) = pid_file {
             // The bundle goes soon after; a file left in it is no loss.
             let _ = std::fs::remove_file(path);

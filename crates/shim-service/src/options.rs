@@ -196,7 +196,7 @@ impl RuntimeOptions {
     }
 
     /// `containerd.linux.runc.CreateOptions`: what clients of 1.6 and 1.7 send for runtimes whose name does
-    /// not begin with `io.containerd.runc` (CONTRACT M1).
+    /// not begin with `io.containerd.runc` (CONTRACT §1.7).
     fn from_create_options(fields: &[Field]) -> Self {
         let mut options = Self::default();
         for field in fields {

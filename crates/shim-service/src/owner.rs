@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use nix::fcntl::OFlag;
 use oci_runtime::bundle::{Bundle, ExitRecord};
 use oci_runtime::cgroup::OomWatch;
 use oci_runtime::process::SignalNumber;
@@ -29,6 +30,9 @@ use crate::operations::{Completion, Product};
 use crate::publisher::Publisher;
 use crate::resources::{ExecResources, LastIncarnation, Resources};
 use crate::shared_namespaces::PidHistory;
+
+/// What may take an exec's terminal to be read out after its process.
+const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 
 /// What the owner's own tasks report.
 pub(crate) enum Local {
@@ -260,8 +264,13 @@ impl Owner {
     fn output_ended(&mut self, target: &Target) {
         let Some(exec) = &target.exec else { return };
         let record = self.containers.get_mut(&target.container).and_then(|r| r.execs.get_mut(exec));
-        if let Some(stdio) = record.and_then(|record| record.stdio.as_mut()) {
+        let Some(record) = record else { return };
+        if let Some(stdio) = &mut record.stdio {
             stdio.finish_output();
+        }
+        // CONTRACT §7: a terminal is closed at the exit, whoever else still holds it.
+        if let Some(console) = record.console.take() {
+            tokio::task::spawn_local(console.shutdown(LAST_TERMINAL_OUTPUT));
         }
     }
 
@@ -488,17 +497,14 @@ fn notice_container(notice: &pod_lifecycle::Notice) -> &ContainerId {
 }
 
 /// J9: the kubelet shows it in the container's status. The file is the kubelet's: it is neither created nor
-/// followed if it is a link.
+/// followed if it is a link, and a fifo in its place must not stop the owner.
 fn write_termination_message(path: &std::path::Path, line: &str) -> std::io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let mut file =
-        std::fs::OpenOptions::new().write(true).truncate(true).custom_flags(libc_nofollow()).open(path)?;
+        std::fs::OpenOptions::new().write(true).truncate(true).custom_flags(flags.bits()).open(path)?;
     writeln!(file, "podshim: {line}")
-}
-
-fn libc_nofollow() -> i32 {
-    nix::fcntl::OFlag::O_NOFOLLOW.bits()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the driver is where the core's wall times come from")]

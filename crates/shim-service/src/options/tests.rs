@@ -57,7 +57,7 @@ fn runc_options_every_field() {
     );
 }
 
-/// CONTRACT M1: `ctr run --no-pivot` of 1.6 and 1.7 for a runtime that is not called runc.
+/// CONTRACT §1.7: `ctr run --no-pivot` of 1.6 and 1.7 for a runtime that is not called runc.
 #[test]
 fn create_options_as_recorded() {
     let url = "containerd.linux.runc.CreateOptions";

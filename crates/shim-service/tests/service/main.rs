@@ -56,7 +56,7 @@ fn refusals_have_the_codes_that_containerd_acts_on() {
     });
 }
 
-/// CRATES §2: ttrpc drops a handler at its caller's deadline; what it began goes on, and the answer is State's.
+/// CONTRACT §0: ttrpc drops a handler at its caller's deadline; what it began goes on, and the answer is State's.
 #[test]
 fn a_create_goes_on_when_its_caller_has_gone() {
     with_pod(async |mut pod| {

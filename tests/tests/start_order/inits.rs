@@ -1,0 +1,437 @@
+//! Init containers (I-rules): one after another, what a failure means under each policy, and that a completed one
+//! never runs again.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::Event::{Exiting, Started, Starting, Term};
+use e2e::{Containerd, Pod, Program, Runtime, wait};
+use k8s_cri::v1::ContainerState;
+
+use crate::support::{
+    AMPLE, SOON, TOLERANCE, are_running, exit_with, lines_of_podshim, message, milliseconds, seconds, starts,
+    task, wait_started,
+};
+
+/// B1, I1: an init starts only after the one before it has exited 0.
+#[tokio::test]
+async fn b1_init_runs_before_regular() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let init = |name| Program::new(name).runs_for(milliseconds(500)).exits(0);
+    let mut pod = Pod::new("b1")
+        .annotate("plan", "i1=init, i2=init, i3=init, regular=main")
+        .annotate("restart-policy", "Never")
+        .container(init("i1"))
+        .container(init("i2"))
+        .container(init("i3"))
+        .container(init("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["regular", "i3", "i2", "i1"]).await?;
+    exit_with(&pod, &[("i1", 0), ("i2", 0), ("i3", 0), ("regular", 0)]).await?;
+    let timeline = pod.timeline()?;
+    for (left, right) in [("i1", "i2"), ("i2", "i3"), ("i3", "regular")] {
+        timeline.completes_before(left, right)?;
+    }
+    pod.remove().await
+}
+
+/// B2, I2, J9: under Never a failed init ends the pod. What was held exits 125 without having run, with the reason in
+/// its own log and, as the kubelet mounts it, in its termination message; what comes later is treated the same.
+#[tokio::test]
+async fn b2_nothing_runs_after_a_failed_init() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let files = tempfile::tempdir()?;
+    let message = files.path().join("message");
+    fs::write(&message, "")?;
+    let mut pod = Pod::new("b2")
+        .annotate("plan", "i1=init, i2=init, regular=main, late=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("i1").exits(1))
+        .container(Program::new("i2").exits(0))
+        .container(
+            Program::new("regular")
+                .mount(&message, "/dev/termination-log")
+                .annotate("io.kubernetes.container.terminationMessagePath", "/dev/termination-log"),
+        )
+        .container(Program::new("late"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["regular", "i2", "i1"]).await?;
+    exit_with(&pod, &[("i1", 1), ("i2", 125), ("regular", 125)]).await?;
+    pod.start("late").await?;
+    exit_with(&pod, &[("late", 125)]).await?;
+    let timeline = pod.timeline()?;
+    for name in ["i2", "regular", "late"] {
+        timeline.doesnt_start(name)?;
+        let output = pod.output(name)?;
+        let reason = lines_of_podshim(&output).contains(&r#"not started: init "i1" failed with 1"#);
+        ensure!(reason, "{name} does not say why:\n{output}");
+    }
+    timeline.has_not_restarted("i1")?;
+    let message = fs::read_to_string(&message)?;
+    ensure!(message.trim() == r#"podshim: not started: init "i1" failed with 1"#, "{message:?}");
+    pod.remove().await
+}
+
+/// I2, J9: an init that cannot be made fails its pod as one that exits non-zero.
+#[tokio::test]
+async fn i2_an_init_that_cannot_start_fails_the_pod() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let files = tempfile::tempdir()?;
+    let mut pod = Pod::new("i2")
+        .annotate("plan", "s1=sidecar, i1=init, regular=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("s1"))
+        // A directory over a file: the runtime refuses it.
+        .container(Program::new("i1").mount(files.path(), "/bin/busybox"))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["regular", "s1"]).await?;
+    wait_started(&pod, &["s1"]).await?;
+    let error = message(&pod.start("i1").await.err().context("an impossible container was made")?);
+    ensure!(error.contains("/bin/busybox"), "the runtime's own words are missing: {error}");
+    exit_with(&pod, &[("regular", 125), ("s1", 0)]).await?;
+    let output = pod.output("regular")?;
+    let reason = lines_of_podshim(&output);
+    let told = reason.iter().any(|line| line.starts_with(r#"not started: init "i1" could not start: "#));
+    ensure!(told, "{output}");
+    let timeline = pod.timeline()?;
+    timeline.doesnt_start("regular")?;
+    timeline.before(("s1", Starting), ("s1", Term))?;
+    pod.remove().await
+}
+
+/// G16 to G18, I2: a sidecar after the failed init never starts; held, it is masked like any sidecar (J2).
+#[tokio::test]
+async fn g16_a_sidecar_after_a_failed_init_does_not_start() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("g16")
+        .annotate("plan", "i1=init, s1=sidecar, regular=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("i1").exits(1))
+        .container(Program::new("s1"))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["regular", "s1", "i1"]).await?;
+    exit_with(&pod, &[("i1", 1), ("regular", 125), ("s1", 0)]).await?;
+    let timeline = pod.timeline()?;
+    timeline.doesnt_start("s1")?;
+    timeline.doesnt_start("regular")?;
+    pod.remove().await
+}
+
+/// G19 to G21, e2e F3, I2: sidecars before the failed init ran beside it and are stopped after it, in reverse order.
+#[tokio::test]
+async fn g19_sidecars_before_a_failed_init_are_stopped_after_it() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("g19")
+        .annotate("plan", "s1=sidecar, s2=sidecar, i1=init, regular=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("s1").term_delay(milliseconds(300)).term_exit_code(5))
+        .container(Program::new("s2").term_delay(milliseconds(300)))
+        .container(Program::new("i1").runs_for(seconds(1)).exits(7))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "s2", "i1", "regular"]).await?;
+    exit_with(&pod, &[("i1", 7), ("regular", 125), ("s1", 0), ("s2", 0)]).await?;
+    let timeline = pod.timeline()?;
+    timeline.run_together("s1", "i1")?;
+    timeline.run_together("s2", "i1")?;
+    timeline.in_order(&[("i1", Exiting), ("s2", Term), ("s2", Exiting), ("s1", Term), ("s1", Exiting)])?;
+    timeline.doesnt_start("regular")?;
+    timeline.has_not_restarted("s1")?;
+    pod.remove().await
+}
+
+/// I3, R4, R8: where inits are retried, a failed one is, in place, with growing gaps; all others stay as they are and
+/// the caller sees no exit. `plan` says whether the sidecar comes before or after it.
+async fn a_failed_init_is_retried(policy: &str, plan: &str) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("retried")
+        .annotate("plan", plan)
+        .annotate("restart-policy", policy)
+        .container(Program::new("i1").runs_for(milliseconds(100)).exits(1))
+        .container(Program::new("s1"))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["regular", "i1", "s1"]).await?;
+    let timeline = pod.wait_for("i1", Starting, 4, SOON).await?;
+    let runs = starts(&timeline, "i1");
+    for (pair, gap) in runs.windows(2).zip([0, 1, 2]) {
+        let waited = pair[1].saturating_sub(pair[0]);
+        // Never early; late by its run and by what making a process takes here.
+        let late = waited.saturating_sub(seconds(gap));
+        ensure!(waited >= seconds(gap) && late <= TOLERANCE, "{waited:?}, not {gap} s:\n{timeline}");
+    }
+    timeline.doesnt_start("regular")?;
+    are_running(&pod, &["i1", "regular", "s1"]).await?;
+    if plan.starts_with("s1") {
+        timeline.run_together("s1", "i1")?;
+        timeline.has_not_restarted("s1")?;
+    } else {
+        timeline.doesnt_start("s1")?;
+    }
+    pod.remove().await
+}
+
+#[tokio::test]
+async fn h16_a_failed_init_is_retried_on_failure() -> Result<()> {
+    a_failed_init_is_retried("OnFailure", "i1=init, s1=sidecar, regular=main").await
+}
+
+#[tokio::test]
+async fn h19_a_failed_init_is_retried_on_failure_beside_its_sidecar() -> Result<()> {
+    a_failed_init_is_retried("OnFailure", "s1=sidecar, i1=init, regular=main").await
+}
+
+/// e2e I16 to I21.
+#[tokio::test]
+async fn i3_a_failed_init_is_retried_always() -> Result<()> {
+    a_failed_init_is_retried("Always", "i1=init, s1=sidecar, regular=main").await
+}
+
+/// I3: the retries end with the first success, and the plan goes on.
+#[tokio::test]
+async fn i3_a_retried_init_that_succeeds_lets_the_rest_start() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("i3")
+        .annotate("plan", "i1=init, regular=main")
+        .annotate("restart-policy", "OnFailure")
+        .container(Program::new("i1").exits_each(&[1, 2, 0]))
+        .container(Program::new("regular").exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["regular", "i1"]).await?;
+    exit_with(&pod, &[("i1", 0), ("regular", 0)]).await?;
+    let timeline = pod.timeline()?;
+    ensure!(timeline.count("i1", Starting) == 3, "{timeline}");
+    let last = timeline.of("i1", Exiting).last().context("i1 did not exit")?.at;
+    ensure!(last <= timeline.time_of("regular", Starting)?, "{timeline}");
+    pod.remove().await
+}
+
+/// B9, I4: inits do not run again when a main does.
+#[tokio::test]
+async fn b9_inits_do_not_run_again_with_a_main() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("b9")
+        .annotate("plan", "i1=init, i2=init, regular=main")
+        .container(Program::new("i1").exits(0))
+        .container(Program::new("i2").exits(0))
+        .container(Program::new("regular").runs_for(milliseconds(300)).exits(1))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["i1", "i2", "regular"]).await?;
+    for _ in 0..2 {
+        exit_with(&pod, &[("regular", 1)]).await?;
+        pod.start("regular").await?;
+    }
+    exit_with(&pod, &[("regular", 1)]).await?;
+    let timeline = pod.timeline()?;
+    ensure!(timeline.count("regular", Starting) == 3, "{timeline}");
+    timeline.has_not_restarted("i1")?;
+    timeline.has_not_restarted("i2")?;
+    pod.remove().await
+}
+
+/// D2 to D5, I4, N1: a completed init does not run again, whatever happens to containerd, to its own container and to
+/// the main. Created again it is shown as running and hidden, and does not arm its gate. A containerd of its own,
+/// because this one is killed.
+#[tokio::test]
+async fn i4_a_completed_init_never_runs_again() -> Result<()> {
+    let node = Containerd::start().await?;
+    let mut pod = Pod::new("i4")
+        .annotate("plan", "i1=init, regular=main")
+        .annotate("restart-policy", "OnFailure")
+        .container(Program::new("i1").exits(0))
+        .container(Program::new("regular").term_exit_code(4))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["i1", "regular"]).await?;
+    wait_started(&pod, &["regular"]).await?;
+    exit_with(&pod, &[("i1", 0)]).await?;
+    node.kill().await?;
+    node.start_again().await?;
+    exit_with(&pod, &[("i1", 0)]).await?;
+    are_running(&pod, &["regular"]).await?;
+
+    node.cri()?.remove_container(pod.id("i1")?).await?;
+    pod.stop("regular", AMPLE).await?;
+    pod.start("regular").await?;
+    pod.wait_for("regular", Started, 2, SOON).await?;
+    pod.start("i1").await?;
+    are_running(&pod, &["i1", "regular"]).await?;
+    pod.stop("i1", AMPLE).await?;
+    exit_with(&pod, &[("i1", 0)]).await?;
+    pod.timeline()?.has_not_restarted("i1")?;
+    pod.remove().await
+}
+
+/// I5, F13: under Always an unaware kubelet would restart a completed init for ever, so its exit is hidden: RUNNING,
+/// with the sandbox's pid, until it is stopped. Then the exit is told as it really was.
+#[tokio::test]
+async fn i5_a_completed_init_is_hidden_from_an_unaware_kubelet() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("i5")
+        .annotate("plan", "i1=init, regular=main")
+        .container(Program::new("i1").runs_for(seconds(1)).exits(0))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["i1", "regular"]).await?;
+    wait_started(&pod, &["regular"]).await?;
+    wait::quiet_time(seconds(2)).await;
+    are_running(&pod, &["i1"]).await?;
+    let shown = task(&node, pod.id("i1")?).await?;
+    let sandbox = task(&node, pod.sandbox()).await?;
+    ensure!(shown == sandbox && shown.status == "RUNNING", "i1 {shown:?}, sandbox {sandbox:?}");
+    let refused = pod.exec("i1", &["true"]).await.err().context("an exec into a completed init ran")?;
+    ensure!(message(&refused).contains("completed"), "{refused:#}");
+
+    tokio::time::timeout(TOLERANCE, pod.stop("i1", AMPLE))
+        .await
+        .context("a hidden exit is told at once")??;
+    let status = pod.status("i1").await?;
+    ensure!(status.exit_code == 0, "{status:?}");
+    let told = Duration::from_nanos(status.finished_at.try_into()?);
+    let really = pod.timeline()?.time_of("i1", Exiting)?;
+    ensure!(told.abs_diff(really) < milliseconds(500), "ended at {really:?}, told {told:?}");
+    pod.timeline()?.has_not_restarted("i1")?;
+    pod.remove().await
+}
+
+/// F11, I5, R4, N1: a restarted containerd deletes what is CREATED or STOPPED; a hidden init and a sidecar in its
+/// backoff are neither, and live on. A containerd of its own, because this one is killed.
+#[tokio::test]
+async fn f11_what_has_no_process_outlasts_containerd() -> Result<()> {
+    let node = Containerd::start().await?;
+    let mut pod = Pod::new("f11")
+        .annotate("plan", "s1=sidecar, i1=init, regular=main")
+        .container(Program::new("s1").runs_for_each(&[seconds(1), seconds(0)]).exits(1))
+        .container(Program::new("i1").exits(0))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["regular", "s1", "i1"]).await?;
+    wait_started(&pod, &["regular"]).await?;
+    // After its fourth exit the sidecar waits for 4 s (R4).
+    let runs = pod.wait_for("s1", Exiting, 4, SOON).await?.count("s1", Starting);
+    node.kill().await?;
+    node.start_again().await?;
+    are_running(&pod, &["s1", "i1", "regular"]).await?;
+    pod.wait_for("s1", Starting, runs + 1, SOON).await?;
+    pod.stop("i1", AMPLE).await?;
+    exit_with(&pod, &[("i1", 0)]).await?;
+    let timeline = pod.timeline()?;
+    timeline.has_not_restarted("i1")?;
+    timeline.has_not_restarted("regular")?;
+    pod.remove().await
+}
+
+/// I5: a caller that has created nothing later waits for the exit: it is told at once.
+#[tokio::test]
+async fn i5_an_exit_that_the_caller_waits_for_is_told_at_once() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("i5-alone")
+        .annotate("plan", "i1=init, regular=main")
+        .container(Program::new("i1").exits(0))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("i1").await?;
+    exit_with(&pod, &[("i1", 0)]).await?;
+    pod.start("regular").await?;
+    wait_started(&pod, &["regular"]).await?.completes_before("i1", "regular")?;
+    pod.remove().await
+}
+
+/// I5: a kubelet that calls the container an init is aware, whatever it has created already.
+#[tokio::test]
+async fn i5_an_init_that_the_kubelet_calls_one_is_not_hidden() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("i5-type")
+        .annotate("plan", "i1=init, regular=main")
+        .container(Program::new("i1").exits(0).annotate("io.kubernetes.container.type", "init"))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["regular", "i1"]).await?;
+    exit_with(&pod, &[("i1", 0)]).await?;
+    wait_started(&pod, &["regular"]).await?;
+    pod.remove().await
+}
+
+/// I6: an init gets its stop signal at once, though a sidecar before it waits for its turn.
+#[tokio::test]
+async fn i6_a_running_init_is_stopped_at_once() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("i6")
+        .annotate("plan", "s1=sidecar, i1=init, regular=main")
+        .container(Program::new("s1"))
+        .container(Program::new("i1").term_delay(seconds(1)).term_exit_code(3))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "i1", "regular"]).await?;
+    wait_started(&pod, &["i1"]).await?;
+    pod.stop_all_at_once(seconds(5)).await?;
+    exit_with(&pod, &[("i1", 3), ("regular", 143), ("s1", 0)]).await?;
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("i1", Term), ("i1", Exiting), ("s1", Term), ("s1", Exiting)])?;
+    timeline.distance(("i1", Term), ("s1", Exiting), seconds(1), TOLERANCE)?;
+    timeline.doesnt_start("regular")?;
+    ensure!(pod.status("i1").await?.state() == ContainerState::ContainerExited, "{timeline}");
+    pod.remove().await
+}
+
+/// I7: inits of a group start together; what follows waits for all of them.
+#[tokio::test]
+async fn i7_a_group_of_inits_runs_together() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("i7")
+        .annotate("plan", "first=init, a+b=init, regular=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("first").runs_for(seconds(2)).exits(0))
+        .container(Program::new("a").runs_for(milliseconds(600)).exits(0))
+        .container(Program::new("b").runs_for(milliseconds(1200)).exits(0))
+        .container(Program::new("regular").exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    // All exist when the group is released, so that only the release counts.
+    pod.start_all(&["regular", "b", "a", "first"]).await?;
+    exit_with(&pod, &[("first", 0), ("a", 0), ("b", 0), ("regular", 0)]).await?;
+    let timeline = pod.timeline()?;
+    timeline.completes_before("first", "a")?;
+    timeline.completes_before("first", "b")?;
+    timeline.within(milliseconds(200), ("a", Starting), ("b", Starting))?;
+    timeline.run_together("a", "b")?;
+    timeline.completes_before("a", "regular")?;
+    timeline.completes_before("b", "regular")?;
+    pod.remove().await
+}
+
+/// I7, I2: the first failure is the group's; the rest of it gets its stop signal.
+#[tokio::test]
+async fn i7_one_failure_ends_the_group() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("i7-fails")
+        .annotate("plan", "a+b=init, regular=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("a").runs_for(seconds(1)).exits(9))
+        .container(Program::new("b").term_exit_code(6))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["regular", "b", "a"]).await?;
+    exit_with(&pod, &[("a", 9), ("b", 6), ("regular", 125)]).await?;
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("a", Exiting), ("b", Term), ("b", Exiting)])?;
+    timeline.doesnt_start("regular")?;
+    pod.remove().await
+}

@@ -1,0 +1,116 @@
+//! When a container is restarted and when not (R2 to R5, R7): through the stop of its pod, with growing gaps, until
+//! its own turn.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::Event::{Exiting, Starting, Term};
+use e2e::instance::signal;
+use e2e::{Containerd, Pod, Program, Runtime, wait};
+
+use crate::support::{AMPLE, SOON, TOLERANCE, are_running, exit_with, seconds, starts, wait_started};
+
+/// R2, R3 (kubernetes#140133): a sidecar that dies while a main drains comes back, and is then stopped with TERM at its
+/// turn, as the others are.
+#[tokio::test]
+async fn r2_r3_a_sidecar_killed_while_its_main_drains_comes_back() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r2")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("exit-codes", "real")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("s1").term_exit_code(9))
+        .container(Program::new("app").term_delay(seconds(5)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    let pid = node.cri()?.container_pid(pod.id("s1")?).await?;
+    let crash = async {
+        pod.wait_for("app", Term, 1, SOON).await?;
+        wait::quiet_time(seconds(1)).await;
+        signal(pid, libc::SIGKILL)
+    };
+    tokio::try_join!(pod.stop_all_at_once(AMPLE), crash)?;
+    // The code it trapped, not 137.
+    exit_with(&pod, &[("app", 0), ("s1", 9)]).await?;
+    let timeline = pod.timeline()?;
+    let again =
+        *starts(&timeline, "s1").get(1).with_context(|| format!("s1 did not come back:\n{timeline}"))?;
+    let after_stop = again.saturating_sub(timeline.time_of("app", Term)?);
+    ensure!(after_stop.abs_diff(seconds(1)) <= seconds(1), "back after {after_stop:?}:\n{timeline}");
+    timeline.in_order(&[("app", Term), ("app", Exiting), ("s1", Term), ("s1", Exiting)])?;
+    ensure!(timeline.count("s1", Starting) == 2 && timeline.count("s1", Term) == 1, "{timeline}");
+    pod.remove().await
+}
+
+/// R4: the first restart is immediate, then 1, 2, 4 s.
+#[tokio::test]
+async fn r4_gaps_grow() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r4")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1").exits(0))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    let timeline = pod.wait_for("s1", Starting, 5, SOON).await?;
+    let exits = timeline.of("s1", Exiting).map(|entry| entry.at);
+    let gaps: Vec<Duration> = exits
+        .zip(starts(&timeline, "s1").into_iter().skip(1))
+        .map(|(exit, start)| start.saturating_sub(exit))
+        .collect();
+    for (gap, expected) in gaps.iter().zip([0, 1, 2, 4].map(seconds)) {
+        // Never early; late by what making a process takes here.
+        let late = gap.saturating_sub(expected);
+        ensure!(*gap >= expected && late <= TOLERANCE, "{gaps:?}\n{timeline}");
+    }
+    are_running(&pod, &["s1"]).await?;
+    pod.remove().await
+}
+
+/// R5, J7: a sidecar that waits for its restart when its turn comes is final at once, with its last code.
+#[tokio::test]
+async fn r5_the_turn_beats_the_backoff() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r5")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        .annotate("exit-codes", "real")
+        .container(Program::new("s1").runs_for_each(&[seconds(1), seconds(0)]).exits_each(&[3, 3, 3, 4]))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    // 4 s of backoff have begun.
+    pod.wait_for("s1", Exiting, 4, SOON).await?;
+    tokio::time::timeout(seconds(2), pod.stop_all_at_once(AMPLE))
+        .await
+        .context("the backoff is waited for")??;
+    exit_with(&pod, &[("app", 0), ("s1", 4)]).await?;
+    ensure!(pod.timeline()?.count("s1", Starting) == 4, "{}", pod.timeline()?);
+    pod.remove().await
+}
+
+/// R7, R8: a main is its caller's to restart, whatever the policy.
+#[tokio::test]
+async fn r7_a_main_is_not_restarted() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r7")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart-policy", "Always")
+        .container(Program::new("s1"))
+        .container(Program::new("app").exits(1))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    exit_with(&pod, &[("app", 1)]).await?;
+    wait::quiet_time(seconds(2)).await;
+    exit_with(&pod, &[("app", 1)]).await?;
+    let timeline = pod.timeline()?;
+    timeline.has_not_restarted("app")?;
+    timeline.has_not_restarted("s1")?;
+    are_running(&pod, &["s1"]).await?;
+    pod.remove().await
+}

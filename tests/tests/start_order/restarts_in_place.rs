@@ -1,0 +1,177 @@
+//! What a restart in place keeps and what it makes anew (R6, R10): the same container to everybody, with a new process.
+
+use anyhow::{Result, ensure};
+use e2e::Event::{Exiting, Started, Starting};
+use e2e::instance::signal;
+use e2e::pod::PidNamespace;
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
+
+use crate::support::{SOON, are_running, seconds, task, wait_started};
+
+const MIB: i64 = 1 << 20;
+
+/// Kills the sidecar's program from outside and waits until it has started again; `run` counts from 1.
+async fn crash(node: &Containerd, pod: &RunningPod<'_>, run: usize) -> Result<()> {
+    signal(task(node, pod.id("s1")?).await?.pid, libc::SIGKILL)?;
+    pod.wait_for("s1", Started, run, SOON).await?;
+    Ok(())
+}
+
+/// R6, R8: the root file system with its writes, the log and the container stay; the process is new, and callers see
+/// its pid.
+#[tokio::test]
+async fn r6_files_and_output_outlast_the_process() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r6")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1").prints("one run"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    pod.exec("s1", &["sh", "-c", "echo kept > /root/file"]).await?;
+    let (id, before) = (pod.id("s1")?.to_owned(), pod.status("s1").await?);
+    let first = task(&node, &id).await?;
+    crash(&node, &pod, 2).await?;
+    let second = task(&node, &id).await?;
+    ensure!(second.status == "RUNNING" && second.pid != first.pid, "{first:?}, then {second:?}");
+    ensure!(e2e::instance::is_alive(second.pid), "{second:?}");
+    let kept = pod.exec("s1", &["cat", "/root/file"]).await?;
+    ensure!(kept.stdout == "kept\n", "{kept:?}");
+    let output = wait::until("both runs in one log", SOON, async || {
+        let output = pod.output("s1")?;
+        Ok((output.matches("one run").count() == 2).then_some(output))
+    })
+    .await?;
+    ensure!(output.matches(" s1 Starting ").count() == 2, "{output}");
+    // No TaskExit: nothing of the status has changed.
+    ensure!(pod.status("s1").await? == before, "{before:?}, then {:?}", pod.status("s1").await?);
+    pod.timeline()?.has_not_restarted("app")?;
+    pod.remove().await
+}
+
+/// R6: what the old process leaves in a shared pid namespace is gone before the new one runs.
+#[tokio::test]
+async fn r6_a_child_left_in_a_shared_pid_namespace_goes_first() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r6-child")
+        .pid_namespace(PidNamespace::Pod)
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1").leaves_child())
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    let processes = async || {
+        let list = pod.exec("app", &["ps", "-o", "pid,args"]).await?.stdout;
+        let of_sidecar = list.lines().filter(|line| line.contains("--name s1"));
+        anyhow::Ok(
+            of_sidecar.filter_map(|line| line.split_whitespace().next()?.parse::<u32>().ok()).collect(),
+        )
+    };
+    let first: Vec<u32> = processes().await?;
+    ensure!(first.len() == 2, "{first:?}");
+    crash(&node, &pod, 2).await?;
+    let second: Vec<u32> = processes().await?;
+    ensure!(second.len() == 2 && second.iter().all(|pid| !first.contains(pid)), "{first:?}, {second:?}");
+    pod.remove().await
+}
+
+/// R6: limits that were changed since the start hold for the new process too.
+#[tokio::test]
+async fn r6_changed_limits_hold_for_the_next_process() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r6-limits")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1").memory_limit(256 * MIB))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    let limit = async || {
+        let files = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null";
+        let output = pod.exec("s1", &["sh", "-c", files]).await?;
+        Ok::<i64, anyhow::Error>(output.stdout.trim().parse()?)
+    };
+    ensure!(limit().await? == 256 * MIB, "{}", limit().await?);
+    node.cri()?.update_memory_limit(pod.id("s1")?, 128 * MIB).await?;
+    ensure!(limit().await? == 128 * MIB, "{}", limit().await?);
+    crash(&node, &pod, 2).await?;
+    ensure!(limit().await? == 128 * MIB, "{}", limit().await?);
+    pod.remove().await
+}
+
+/// R6, F11, F13: while a sidecar waits for its restart it is RUNNING, its pid is the sandbox's, and its numbers are
+/// still there.
+#[tokio::test]
+async fn r6_a_sidecar_in_backoff_answers() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r6-backoff")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1").runs_for_each(&[seconds(1), seconds(0)]).exits(1))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    // After its fourth exit it waits for 4 s (R4).
+    pod.wait_for("s1", Exiting, 4, SOON).await?;
+    let (id, sandbox) = (pod.id("s1")?.to_owned(), task(&node, pod.sandbox()).await?);
+    wait::until("the backoff", seconds(2), async || {
+        let shown = task(&node, &id).await?;
+        ensure!(shown.status == "RUNNING", "{shown:?}");
+        Ok((shown == sandbox).then_some(()))
+    })
+    .await?;
+    are_running(&pod, &["s1"]).await?;
+    let stats = node.cri()?.container_stats(&id).await?;
+    ensure!(stats.cpu.is_some() && stats.memory.is_some(), "{stats:?}");
+    ensure!(pod.timeline()?.count("s1", Starting) == 4, "the backoff is over:\n{}", pod.timeline()?);
+    pod.remove().await
+}
+
+/// R6 (`kubectl debug --target`): a debug container that is to share the pid namespace of a sidecar joins the process
+/// that lives now, though its caller knows the first one only.
+#[tokio::test]
+async fn r6_a_debug_container_joins_the_live_process() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let debug = Program::new("debug").annotate("io.kubernetes.container.type", "ephemeral");
+    let mut pod = Pod::new("r6-debug")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+        .container(debug.shares_pid_namespace_of("s1"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    crash(&node, &pod, 2).await?;
+    pod.start("debug").await?;
+    wait_started(&pod, &["debug"]).await?;
+    let namespace = async |name| anyhow::Ok(pod.exec(name, &["readlink", "/proc/self/ns/pid"]).await?.stdout);
+    let (target, joined) = (namespace("s1").await?, namespace("debug").await?);
+    ensure!(target == joined && target.starts_with("pid:"), "{target:?}, {joined:?}");
+    pod.remove().await
+}
+
+/// R10 (kubernetes#111356): a sidecar killed for memory is restarted, and its caller is told of no OOM kill.
+#[tokio::test]
+async fn r10_a_sidecar_killed_for_memory_comes_back() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r10")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1").memory_limit(20 * MIB).allocates_mib(64))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    let timeline = pod.wait_for("s1", Started, 3, SOON).await?;
+    ensure!(timeline.count("s1", Exiting) == 0, "it was to be killed:\n{timeline}");
+    let status = pod.status("s1").await?;
+    are_running(&pod, &["s1", "app"]).await?;
+    ensure!(status.reason.is_empty(), "{status:?}");
+    pod.remove().await
+}

@@ -1,0 +1,129 @@
+//! Sidecars beside a job or a service (G- and H-cases of the kubelet's suite, R1, R11, J1): they never restart a pod's
+//! mains, come back on every exit, and end with the last main.
+
+use anyhow::{Result, ensure};
+use e2e::Event::{Exiting, Starting, Term};
+use e2e::{Containerd, Pod, Program, Runtime};
+
+use crate::support::{
+    SOON, TOLERANCE, are_running, exit_with, milliseconds, ready_in_run, seconds, starts, wait_started,
+};
+
+/// G1 to G3, e2e H1 to H3, J1: a sidecar that runs on is stopped when the main has completed; no caller asks for it.
+async fn a_sidecar_ends_with_the_last_main(policy: &str) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("g1")
+        .annotate("plan", "s1=sidecar, regular=main")
+        .annotate("restart-policy", policy)
+        .annotate("ready.s1", &ready_in_run("s1", 1, "period=100ms"))
+        .container(Program::new("s1").term_exit_code(143))
+        .container(Program::new("regular").runs_for(seconds(1)).exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "regular"]).await?;
+    exit_with(&pod, &[("regular", 0), ("s1", 0)]).await?;
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("s1", Starting), ("regular", Starting), ("regular", Exiting), ("s1", Term)])?;
+    timeline.within(milliseconds(500), ("regular", Exiting), ("s1", Term))?;
+    timeline.has_not_restarted("s1")?;
+    timeline.has_not_restarted("regular")?;
+    pod.remove().await
+}
+
+#[tokio::test]
+async fn g1_g3_a_sidecar_ends_with_the_last_main_under_never() -> Result<()> {
+    a_sidecar_ends_with_the_last_main("Never").await
+}
+
+#[tokio::test]
+async fn h1_h3_a_sidecar_ends_with_the_last_main_on_failure() -> Result<()> {
+    a_sidecar_ends_with_the_last_main("OnFailure").await
+}
+
+/// G4, R11, T7: a sidecar that its caller replaces keeps its role; its gate is not armed again and the main does not
+/// notice. A stop of it alone shows its real code (J2).
+#[tokio::test]
+async fn g4_r11_a_sidecar_is_replaced_beside_its_main() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("g4")
+        .annotate("plan", "s1=sidecar, regular=main, late=main")
+        .annotate("restart-policy", "Never")
+        .annotate("ready.s1", "exec:test ! -e /pod/unready;period=100ms")
+        .container(Program::new("s1").term_exit_code(5))
+        .container(Program::new("regular"))
+        .container(Program::new("late"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "regular"]).await?;
+    wait_started(&pod, &["regular"]).await?;
+    pod.exec("regular", &["touch", "/pod/unready"]).await?;
+    pod.stop("s1", seconds(1)).await?;
+    exit_with(&pod, &[("s1", 5)]).await?;
+    pod.start_all(&["s1", "late"]).await?;
+    let timeline = pod.wait_for("late", Starting, 1, SOON).await?;
+    ensure!(timeline.count("s1", Starting) == 2, "{timeline}");
+    timeline.has_not_restarted("regular")?;
+    are_running(&pod, &["s1", "regular", "late"]).await?;
+    pod.remove().await
+}
+
+/// G8 to G15, e2e H8 to H15, R1, R8: a sidecar that exits again and again comes back, with 0 as with 1, before the main
+/// has started and after; its caller sees one running container throughout. R5: its backoff does not hold up the end.
+async fn a_sidecar_that_keeps_exiting_comes_back(policy: &str, code: u8) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("g8")
+        .annotate("plan", "s1=sidecar, i1=init, regular=main")
+        .annotate("restart-policy", policy)
+        .container(Program::new("s1").runs_for(milliseconds(200)).exits(code))
+        .container(Program::new("i1").runs_for(seconds(3)).exits(0))
+        .container(Program::new("regular").runs_for(seconds(6)).exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "i1", "regular"]).await?;
+    let timeline = wait_started(&pod, &["regular"]).await?;
+    are_running(&pod, &["s1", "regular"]).await?;
+    let released = timeline.time_of("regular", Starting)?;
+    let exited = pod.wait_exited("regular", SOON).await?;
+    ensure!(exited.exit_code == 0, "{exited:?}");
+    if policy == "Always" {
+        are_running(&pod, &["s1"]).await?;
+    } else {
+        let ended = pod.wait_exited("s1", TOLERANCE).await?;
+        ensure!((ended.exit_code, ended.reason.as_str()) == (0, "Completed"), "{ended:?}");
+    }
+    let timeline = pod.timeline()?;
+    timeline.completes_before("i1", "regular")?;
+    let (before, after): (Vec<_>, Vec<_>) =
+        starts(&timeline, "s1").into_iter().partition(|start| *start < released);
+    // At 0, 0.2, 1.4, 3.6 and 7.8 s after the first start (R4), and what making a process takes.
+    ensure!(before.len() >= 3 && !after.is_empty(), "before {before:?}, after {after:?}:\n{timeline}");
+    timeline.has_not_restarted("i1")?;
+    timeline.has_not_restarted("regular")?;
+    pod.remove().await
+}
+
+#[tokio::test]
+async fn g8_g11_a_sidecar_that_keeps_exiting_0_under_never() -> Result<()> {
+    a_sidecar_that_keeps_exiting_comes_back("Never", 0).await
+}
+
+#[tokio::test]
+async fn g12_g15_a_sidecar_that_keeps_exiting_1_under_never() -> Result<()> {
+    a_sidecar_that_keeps_exiting_comes_back("Never", 1).await
+}
+
+#[tokio::test]
+async fn h8_h11_a_sidecar_that_keeps_exiting_0_on_failure() -> Result<()> {
+    a_sidecar_that_keeps_exiting_comes_back("OnFailure", 0).await
+}
+
+#[tokio::test]
+async fn h12_h15_a_sidecar_that_keeps_exiting_1_on_failure() -> Result<()> {
+    a_sidecar_that_keeps_exiting_comes_back("OnFailure", 1).await
+}
+
+/// e2e I8 to I15.
+#[tokio::test]
+async fn r1_a_sidecar_that_keeps_exiting_always() -> Result<()> {
+    a_sidecar_that_keeps_exiting_comes_back("Always", 1).await
+}
