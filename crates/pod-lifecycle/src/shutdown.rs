@@ -15,8 +15,8 @@ use crate::pod::Pod;
 use crate::restart::code_of_signal;
 use crate::time::PodTime;
 
-/// What everyone still gets when the budget is spent: from the last stop signals to SIGKILL (S0's minimum,
-/// the kubelet's `minimumGracePeriodInSeconds`).
+/// What everyone still gets when the budget is spent: from the last stop signals to SIGKILL (T6; the
+/// kubelet has the same as `minimumGracePeriodInSeconds`).
 pub const FLOOR: Duration = Duration::from_secs(2);
 /// The budget of a stop that podshim starts itself when nobody said another (T5).
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);

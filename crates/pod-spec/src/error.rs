@@ -1,4 +1,4 @@
-//! Every error a pod author can make (SEMANTICS 11.4), as values that read as one line: the key, the bad
+//! Every error a pod author can make (11.4), as values that read as one line: the key, the bad
 //! value, the nearest valid word. Owns the wording; finding the errors is `parse`'s.
 
 use std::fmt;

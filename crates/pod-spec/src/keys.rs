@@ -1,4 +1,4 @@
-//! The keys of SEMANTICS 11.2 and 11.3, and which of their behaviours this release has. Owns the words; what
+//! The annotations' keys (11.2, 11.3), and which of their behaviours this release has. Owns the words; what
 //! a key's value may be is `parse`'s.
 
 use crate::plan::{ExitCodes, RestartPolicy, Role, ZeroGrace};

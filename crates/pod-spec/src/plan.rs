@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The plan of one pod (SEMANTICS §2, §11).
+/// The plan of one pod (S1 to S4, 11.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Planned containers in the order of the list. Members of one parallel group stand side by side and

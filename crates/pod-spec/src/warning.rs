@@ -1,4 +1,4 @@
-//! What is legal and yet unlikely to be meant (SEMANTICS 11.4). Owns the wording; where warnings go (the
+//! What is legal and yet unlikely to be meant (11.4). Owns the wording; where warnings go (the
 //! shim's log, Inspect) is the caller's. Never a reason to refuse a pod.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Rows for every valid form of SEMANTICS 11.2 and 11.3 that is built, and what the plan then holds; and
+//! Rows for every valid form of 11.2 and 11.3 that is built, and what the plan then holds; and
 //! the warnings of 11.4, which never refuse a pod.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

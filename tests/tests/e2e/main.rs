@@ -1,5 +1,6 @@
 //! The end-to-end tests: real containerd, real runc. One test binary; nextest runs each test in a process of its own,
 //! many pods at once on the containerd that `hack/test` started.
 
+mod budgets;
 mod drop_in;
 mod harness;

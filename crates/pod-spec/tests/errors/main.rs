@@ -1,4 +1,4 @@
-//! One row for every error and warning line of SEMANTICS 11.4, named after it, with the exact message, and
+//! One row for every error and warning line of 11.4, named after it, with the exact message, and
 //! one for every wrong form of a value. What a message says is part of the interface: people read it in
 //! `kubectl describe`.
 

@@ -1,0 +1,78 @@
+//! What one shim may cost a node. Figures that do not depend on time; they hold for the release build, which is
+//! what `hack/test` runs.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::{Containerd, Pod, Program, Runtime, wait};
+
+/// Bytes of the binary.
+const BINARY: u64 = 2_000_000;
+/// kB resident, of a pod of pause and three containers.
+const RESIDENT: u64 = 3_500;
+/// kB that no other shim shares: what one more pod costs.
+const PRIVATE_DIRTY: u64 = 600;
+/// Threads when idle.
+const THREADS: u64 = 2;
+
+#[tokio::test]
+async fn a_shim_of_three_containers_stays_within_its_budgets() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("budgets")
+        .annotate("plan", "proxy=sidecar, app=main, worker=main")
+        .container(Program::new("proxy"))
+        .container(Program::new("app"))
+        .container(Program::new("worker"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "worker", "proxy"]).await?;
+    for name in ["proxy", "app", "worker"] {
+        pod.wait_for(name, e2e::Event::Started, 1, Duration::from_secs(10)).await?;
+    }
+    let shim = shim_of(pod.sandbox())?;
+    let size = fs::metadata(shim.join("exe"))?.len();
+    ensure!(size <= BINARY, "the binary has {size} bytes, more than {BINARY}; is it a release build?");
+
+    // The end of a start's last helpers is nothing to wait for by an event: they are gone within this time.
+    wait::quiet_time(Duration::from_secs(2)).await;
+    let before = number(&shim, "status", "voluntary_ctxt_switches:")?;
+    wait::quiet_time(Duration::from_secs(2)).await;
+    let after = number(&shim, "status", "voluntary_ctxt_switches:")?;
+    ensure!(before == after, "the idle shim woke up {} times in 2 s", after - before);
+
+    for (file, key, limit) in [
+        ("status", "VmRSS:", RESIDENT),
+        ("smaps_rollup", "Private_Dirty:", PRIVATE_DIRTY),
+        ("status", "Threads:", THREADS),
+    ] {
+        let value = number(&shim, file, key)?;
+        println!("{key} {value}");
+        ensure!(value <= limit, "{key} {value}, more than {limit}");
+    }
+    pod.remove().await
+}
+
+/// The `/proc` directory of a pod's shim.
+fn shim_of(sandbox: &str) -> Result<PathBuf> {
+    let processes = fs::read_dir("/proc")?.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_shim = |path: &PathBuf| {
+        let line = fs::read(path.join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        line.contains("containerd-shim-podshim-v2") && line.split('\0').any(|argument| argument == sandbox)
+    };
+    processes.into_iter().find(is_shim).with_context(|| format!("no shim of sandbox {sandbox}"))
+}
+
+fn number(process: &std::path::Path, file: &str, key: &str) -> Result<u64> {
+    let text = fs::read_to_string(process.join(file))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(key))
+        .with_context(|| format!("no {key} in {file}"))?;
+    line.split_whitespace()
+        .next()
+        .and_then(|word| word.parse().ok())
+        .with_context(|| format!("{key} is no number"))
+}
