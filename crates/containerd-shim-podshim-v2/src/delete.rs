@@ -98,12 +98,21 @@ struct DeadShim {
 /// Takes the locks if the pod has no live shim. Other `delete`s of the group wait here for the first one.
 fn dead_shim(address: &SocketAddress, state: &StateDir) -> io::Result<Option<DeadShim>> {
     let bootstrap = FileLock::acquire(&state.bootstrap_lock(), TIME_LIMIT)?;
-    let Some(server) = FileLock::try_acquire(&state.server_lock())? else { return Ok(None) };
+    let server = match FileLock::try_acquire(&state.server_lock())? {
+        Some(server) => server,
+        None if is_listening(address) => return Ok(None),
+        // A server that has closed its socket is on its way out and serves nobody any more: what it left is ours.
+        None => FileLock::acquire(&state.server_lock(), TIME_LIMIT)?,
+    };
     // The lock's file may have been removed by hand under a live server; a whole pod hangs on it.
-    if liveness(address).is_ok_and(|liveness| liveness == Liveness::Listening) {
+    if is_listening(address) {
         return Ok(None);
     }
     Ok(Some(DeadShim { bootstrap, server }))
+}
+
+fn is_listening(address: &SocketAddress) -> bool {
+    liveness(address).is_ok_and(|liveness| liveness == Liveness::Listening)
 }
 
 fn end_group(

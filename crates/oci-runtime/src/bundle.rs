@@ -99,7 +99,7 @@ impl Bundle {
         self.path.join("init.pid")
     }
 
-    /// Where the runtime logs (CONTRACT 8).
+    /// Where the runtime logs (CONTRACT §8).
     pub fn log_path(&self) -> PathBuf {
         self.path.join("log.json")
     }

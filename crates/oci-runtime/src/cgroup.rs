@@ -14,7 +14,10 @@ use nix::unistd::Pid;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use crate::process::{Process, SignalNumber};
+
 mod files;
+mod freezer;
 pub mod oom;
 pub mod v1;
 pub mod v2;
@@ -27,6 +30,8 @@ mod tests;
 const MOUNT_POINT: &str = "/sys/fs/cgroup";
 const KILL_POLL_FIRST: Duration = Duration::from_millis(1);
 const KILL_POLL_LONGEST: Duration = Duration::from_millis(50);
+/// How many pidfds are open at a time; the limit on open files may be as low as 1024.
+const KILL_BATCH: usize = 256;
 
 /// The groups of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +67,8 @@ pub enum FreezeState {
 pub enum KillOutcome {
     /// Nothing is left.
     Empty,
-    /// These were still there at the deadline (uninterruptible sleep, or a frozen group), or were never touched
-    /// because the shim itself is among them.
+    /// These were still there at the deadline (in uninterruptible sleep, for one), or were never touched because
+    /// the shim itself is among them.
     Remaining(BTreeSet<Pid>),
 }
 
@@ -162,22 +167,32 @@ impl Cgroup {
             if Instant::now() >= deadline {
                 return KillOutcome::Remaining(pids);
             }
-            for pid in &pids {
-                self.kill_member(*pid);
-            }
+            self.kill_members().await;
             // No event tells that a v1 group has become empty.
             tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
             pause = (pause * 2).min(KILL_POLL_LONGEST);
         }
     }
 
-    fn kill_member(&self, pid: Pid) {
-        // These are not our children: pin the pid first, then make sure that it still names a member.
-        let Ok(process) = crate::process::Process::open(pid) else { return };
-        if self.pids().contains(&pid)
-            && let Err(error) = process.signal(crate::process::SignalNumber::KILL)
-        {
-            debug!(%pid, %error, "cannot kill a process left in a cgroup");
+    async fn kill_members(&self) {
+        // v1 has no cgroup.kill, and a fork bomb makes members faster than they can be signalled. SIGKILL acts
+        // when the guard thaws the group.
+        let _frozen = match self {
+            Self::V1(hierarchies) => hierarchies.freeze_for_killing(),
+            Self::V2(_) => None,
+        };
+        let pids: Vec<Pid> = self.pids().into_iter().collect();
+        for batch in pids.chunks(KILL_BATCH) {
+            // These are not our children: pin the pids first, then make sure that they still name members.
+            let pinned: Vec<Process> = batch.iter().filter_map(|pid| Process::open(*pid).ok()).collect();
+            let members = self.pids();
+            for process in pinned.iter().filter(|process| members.contains(&process.pid())) {
+                if let Err(error) = process.signal(SignalNumber::KILL) {
+                    debug!(pid = %process.pid(), %error, "cannot kill a process left in a cgroup");
+                }
+            }
+            // A group of thousands must not keep the owner's only thread to itself.
+            tokio::task::yield_now().await;
         }
     }
 

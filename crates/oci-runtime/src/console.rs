@@ -215,21 +215,33 @@ impl Console {
         self.size.get()
     }
 
-    /// After the exit: copies what is left in the pty, at most for `limit`, then closes it.
+    /// After the exit: copies what is left in the pty, at most for `limit`, then closes it and the console's
+    /// ends of the fifos, so that containerd sees EOF although a background process holds the terminal.
     ///
-    /// A background process may hold the terminal open, or containerd may not read: the limit bounds both.
-    /// Cancel-safe: dropping a console closes it at once.
+    /// The limit also bounds a containerd that does not read. Cancel-safe: dropping a console closes it all
+    /// too, as soon as its tasks have their turn.
     pub async fn shutdown(mut self, limit: Duration) {
-        if let Some(output) = &mut self.output {
-            // A closed pty ends the copy by itself (EIO).
-            let _ = tokio::time::timeout(limit, output).await;
+        // The handles stay in place while we wait, or a dropped future would leave the tasks running.
+        if let Some(output) = &mut self.output
+            && tokio::time::timeout(limit, &mut *output).await.is_ok()
+        {
+            // A closed pty has ended the copy by itself (EIO).
+            self.output = None;
+        }
+        for task in [&mut self.output, &mut self.input] {
+            if let Some(task) = task {
+                task.abort();
+                // What the task held is closed when it has been dropped, not before.
+                let _ = task.await;
+            }
+            *task = None;
         }
     }
 }
 
 impl Drop for Console {
     fn drop(&mut self) {
-        // The tasks hold the master: without this the terminal would never hang up.
+        // The tasks hold the master and the fifos: without this neither would ever be closed.
         for task in [self.input.take(), self.output.take()].into_iter().flatten() {
             task.abort();
         }

@@ -72,7 +72,7 @@ pub async fn exec(container: &Container, exec_id: &str, process: &[u8], timeout:
 /// Connects to `address` inside the network namespace of `process` and succeeds when somebody accepts.
 ///
 /// The address must be local to that namespace: annotations are written by pod authors, and the shim must
-/// not become their port scanner of the node (DESIGN 6). Cancel-safe.
+/// not become their port scanner of the node (DESIGN §6). Cancel-safe.
 pub async fn tcp(process: &Process, address: SocketAddr, timeout: Duration) -> ProbeResult {
     match tokio::time::timeout(timeout, connect(process, address)).await {
         Ok(Ok(())) => ProbeResult::Success,

@@ -1,7 +1,8 @@
 //! A process as a value that cannot be mistaken for another one: pid and pidfd travel together.
 //!
-//! Owns signal delivery and the question "has the user program been exec'd" (rule U1). It never waits
-//! for a process: exits come from the [`Reaper`](crate::reaper::Reaper) alone.
+//! Owns signal delivery and the question "has the user program been exec'd" (rule U1), and the one setting
+//! of the shim's own process. It never waits for a process: exits come from the
+//! [`Reaper`](crate::reaper::Reaper) alone.
 
 use std::{
     fmt,
@@ -98,6 +99,14 @@ pub enum ExecOutcome {
     Exited,
     /// The deadline passed and the process is still the runtime's init.
     TimedOut,
+}
+
+/// Turns transparent huge pages off for the calling process: one of them would double a shim's memory.
+///
+/// The kernel hands the setting on through fork and exec; [`Reaper::spawn`](crate::reaper::Reaper::spawn)
+/// takes it back for every child. Fails with the kernel's error.
+pub fn disable_huge_pages() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_thp_disable(true)?)
 }
 
 /// A child (or adopted grandchild) with the pidfd that names it and no later process of the same pid.

@@ -105,7 +105,7 @@ impl Reaper {
     ///
     /// Call once per program, inside a `LocalSet` of a current-thread runtime with IO enabled.
     pub fn start() -> io::Result<Self> {
-        // `runtime create` exits and leaves the container's init to its nearest subreaper (CONTRACT 8).
+        // `runtime create` exits and leaves the container's init to its nearest subreaper (CONTRACT §8).
         nix::sys::prctl::set_child_subreaper(true)?;
         // Register before the first look, so that no exit falls between the two.
         let signals = signal(SignalKind::child())?;
@@ -116,8 +116,8 @@ impl Reaper {
 
     /// Starts `command` and registers it. There is no await between the two, so no exit can be missed.
     ///
-    /// The child gets default signal dispositions and an empty signal mask whatever the shim ignores or
-    /// blocks, and dies with the shim. Its own children (containers) do not: the kernel clears the
+    /// The child gets default signal dispositions, an empty signal mask and transparent huge pages whatever
+    /// the shim has, and dies with the shim. Its own children (containers) do not: the kernel clears the
     /// parent-death signal on fork.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         let shim = nix::unistd::getpid();
@@ -291,5 +291,8 @@ fn prepare_child(shim: Pid) -> io::Result<()> {
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+    // Undoes process::disable_huge_pages, which outlives exec and would slow the containers down. With a
+    // pre_exec closure the standard library forks for real, so the shim's own memory keeps its setting.
+    nix::sys::prctl::set_thp_disable(false)?;
     Ok(())
 }

@@ -28,6 +28,12 @@ mod tests;
 use command::{Arguments, Captured, LogPosition, Streams, TemporaryFile};
 pub use error::{Operation, RuntimeError};
 
+/// What containerd's systemd unit (`Type=notify`) puts into the environment that every shim inherits.
+///
+/// With NOTIFY_SOCKET runc waits in `start` until the container itself says READY=1, and with LISTEN_FDS it
+/// passes descriptors on that are not there.
+const SERVICE_MANAGER_VARIABLES: [&str; 4] = ["NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
+
 /// Who manages the container's cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CgroupDriver {
@@ -128,7 +134,7 @@ pub struct Runtime {
 impl Runtime {
     /// A runtime called as `binary`, found in PATH unless it has a slash, that keeps its state in `root`.
     ///
-    /// `root` includes containerd's namespace: `/run/containerd/runc/<namespace>` (CONTRACT 8).
+    /// `root` includes containerd's namespace: `/run/containerd/runc/<namespace>` (CONTRACT §8).
     pub fn new(
         reaper: Reaper,
         binary: impl Into<PathBuf>,
@@ -359,6 +365,9 @@ impl Container {
         let log = LogPosition::remember(self.bundle.log_path());
         let (child, mut captured) = {
             let mut command = Command::new(binary);
+            for variable in SERVICE_MANAGER_VARIABLES {
+                command.env_remove(variable);
+            }
             command.arg("--root").arg(&self.runtime.root);
             command.arg("--log").arg(&log.path).args(["--log-format", "json"]);
             if self.runtime.cgroup_driver == CgroupDriver::Systemd {

@@ -1,42 +1,46 @@
 //! The standard streams of one container or exec: containerd's fifos and files, opened once and kept
 //! for every incarnation of the process.
 //!
-//! Owns the shim's ends. It never copies data: the process gets the fifo itself.
+//! Owns the shim's ends. It never looks at the data: a process gets an anonymous pipe, and the kernel moves the
+//! data between that pipe and containerd's fifo (`mover`). A regular file goes to the process itself.
 //!
-//! Why that is safe, where containerd's runc shim puts a pipe and a copy loop in between:
-//! * a restart of containerd must give neither SIGPIPE nor loss: a read end of our own stays open, so the
-//!   fifo always has a reader and unread bytes stay in it (up to 64 KiB, then the writer blocks, as with a pipe);
-//! * `/dev/stdout` must be openable by the container's user: runc's init changes the owner of its
-//!   standard streams to that user (`fchown` works on fifos), and opening goes through `/proc/self/fd`,
-//!   where only the fifo's own mode counts, not the path to it;
+//! Why a pipe, as containerd's runc shim has it, and not the fifo itself:
+//! * a background process that holds the stream must not hold up containerd, which waits for EOF before it
+//!   deletes (CONTRACT §7): behind a pipe the shim can end the stream ([`Stdio::drain`]);
+//! * what the OCI runtime says on stderr when it fails to create is no output of the container: moving starts
+//!   after its success ([`Stdio::start_moving`]);
+//! * a security module may deny a container the label a fifo in /run has; an anonymous pipe has none of its own.
+//!
+//! What else must hold:
+//! * a restart of containerd gives neither SIGPIPE nor loss: a read end of our own keeps the fifo readable, so
+//!   unread bytes stay in the fifo and then in the pipe, until the writer blocks;
+//! * incarnations share the pipe, so between them containerd sees no EOF (rule R6);
 //! * a program that makes its stream non-blocking must not hand that to the next incarnation: each one
-//!   gets an open file description of its own;
-//! * containerd sees EOF when the last writer is gone, which is what the copy loop imitates.
+//!   gets an open file description of its own.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Write},
-    os::{
-        fd::AsRawFd,
-        unix::fs::{FileTypeExt, OpenOptionsExt},
-    },
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Stdio as ProcessStdio,
     time::Duration,
 };
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::{fcntl::OFlag, unistd::pipe2};
 use thiserror::Error;
 use tokio::time::Instant;
 use tracing::debug;
 
+mod endpoint;
+mod mover;
 #[cfg(test)]
 mod tests;
 
+use endpoint::{Address, InputEnds, OutputEnds, ReaderWait, reopen};
+use mover::Movement;
+
 /// How long containerd gets to open its side of a fifo (containerd's runc shim: process/init.go, 30 s).
 pub const READER_LIMIT: Duration = Duration::from_secs(30);
-const READER_POLL_FIRST: Duration = Duration::from_millis(1);
-const READER_POLL_LONGEST: Duration = Duration::from_millis(50);
 
 /// Why the standard streams cannot be opened.
 #[derive(Debug, Error)]
@@ -60,6 +64,25 @@ pub enum StdioError {
         path: PathBuf,
         /// How long we waited.
         limit: Duration,
+    },
+    /// `file://` names something one cannot simply append to.
+    #[error(
+        "cannot open {stream} at file://{}: it is not a regular file (a fifo is named by its bare path)",
+        path.display()
+    )]
+    NotAFile {
+        /// Which stream.
+        stream: StreamName,
+        /// The path containerd gave.
+        path: PathBuf,
+    },
+    /// The process's end cannot be made or given to its owner.
+    #[error("cannot set up {stream} for the process: {source}")]
+    ProcessEnd {
+        /// Which stream.
+        stream: StreamName,
+        /// The kernel's error.
+        source: io::Error,
     },
     /// A scheme podshim does not serve.
     #[error("{stream} {address:?}: not supported yet: use a fifo path, fifo:// or file://")]
@@ -95,14 +118,14 @@ impl std::fmt::Display for StreamName {
 /// Whether the process has a terminal or plain streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StreamMode {
-    /// stdin, stdout and stderr go to the process as they are.
+    /// stdin, stdout and stderr are streams of their own.
     #[default]
     Streams,
     /// A pty: stdin and stdout belong to the [`Console`](crate::console::Console), stderr is unused.
     Terminal,
 }
 
-/// Owner to give the streams to (options `IoUid` and `IoGid` of containerd).
+/// Owner to give the process's ends to (options `IoUid` and `IoGid` of containerd).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamOwner {
     /// User id, if it is to be changed.
@@ -111,7 +134,7 @@ pub struct StreamOwner {
     pub group: Option<u32>,
 }
 
-/// The strings of a Create or Exec request (CONTRACT 7); empty means none.
+/// The strings of a Create or Exec request (CONTRACT §7); empty means none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StdioPaths {
     /// Standard input: a fifo.
@@ -152,6 +175,8 @@ pub struct ConsoleStreams {
 }
 
 /// The open streams of one container or exec, kept from Create to Delete.
+///
+/// Dropping it cuts whatever still moves.
 #[derive(Debug, Default)]
 pub struct Stdio {
     mode: StreamMode,
@@ -162,22 +187,95 @@ pub struct Stdio {
 
 #[derive(Debug)]
 struct Input {
-    reader: File,
-    // Keeps the reader from seeing EOF until CloseIO, although containerd may come and go.
+    end: InputEnd,
+    // Of a fifo, until CloseIO.
     writer: Option<File>,
 }
 
 #[derive(Debug)]
+enum InputEnd {
+    /// A file for the process itself, or a fifo for the console.
+    Reader(File),
+    /// A fifo behind a pipe: the movement has the only read end.
+    Pipe(Pipe),
+}
+
+#[derive(Debug)]
 struct Output {
+    stream: StreamName,
     // None after the final exit.
     writer: Option<File>,
-    // Makes the fifo survive a restart of its real reader; None for files.
     #[expect(dead_code, reason = "its being open is all it is for")]
     keep_alive: Option<File>,
+    // None for files, which the process gets itself, and for terminals.
+    pipe: Option<Pipe>,
+}
+
+/// What stands between the process and a fifo.
+#[derive(Debug)]
+struct Pipe {
+    // None after the final exit.
+    process_end: Option<File>,
+    movement: Movement,
+}
+
+impl Pipe {
+    /// From the fifo's read end to the process.
+    fn to_process(fifo: File, owner: StreamOwner) -> io::Result<Self> {
+        let (reader, writer) = nonblocking_pipe()?;
+        give_to(&reader, owner)?;
+        Ok(Self { process_end: Some(reader), movement: Movement::prepare(fifo, writer)? })
+    }
+
+    /// From the process to the fifo's write end.
+    fn from_process(fifo: &File, owner: StreamOwner) -> io::Result<Self> {
+        let (reader, writer) = nonblocking_pipe()?;
+        give_to(&writer, owner)?;
+        Ok(Self { process_end: Some(writer), movement: Movement::prepare(reader, fifo.try_clone()?)? })
+    }
+}
+
+impl Input {
+    fn new(ends: InputEnds, mode: StreamMode, owner: StreamOwner) -> io::Result<Self> {
+        let InputEnds { reader, writer } = ends;
+        let end = match mode {
+            StreamMode::Streams if writer.is_some() => InputEnd::Pipe(Pipe::to_process(reader, owner)?),
+            StreamMode::Streams | StreamMode::Terminal => InputEnd::Reader(reader),
+        };
+        Ok(Self { end, writer })
+    }
+}
+
+impl Output {
+    async fn open(
+        stream: StreamName,
+        address: Option<Address>,
+        mode: StreamMode,
+        owner: StreamOwner,
+        wait: ReaderWait,
+    ) -> Result<Option<Self>, StdioError> {
+        let Some(address) = address else { return Ok(None) };
+        let OutputEnds { writer, keep_alive } = address.open_output(wait).await?;
+        let pipe = match mode {
+            StreamMode::Streams if keep_alive.is_some() => Pipe::from_process(&writer, owner).map(Some),
+            StreamMode::Streams => give_to(&writer, owner).map(|()| None),
+            StreamMode::Terminal => Ok(None),
+        };
+        let pipe = pipe.map_err(|source| StdioError::ProcessEnd { stream, source })?;
+        Ok(Some(Self { stream, writer: Some(writer), keep_alive, pipe }))
+    }
+
+    /// What the process writes to; `None` after the final exit.
+    fn process_end(&self) -> Option<&File> {
+        match &self.pipe {
+            Some(pipe) => pipe.process_end.as_ref(),
+            None => self.writer.as_ref(),
+        }
+    }
 }
 
 impl Stdio {
-    /// Opens what `paths` names and gives it to `owner`.
+    /// Opens what `paths` names and makes the process's ends, which `owner` gets. Nothing moves yet.
     ///
     /// Waits up to [`READER_LIMIT`] for containerd's side of each output fifo. Cancel-safe: dropping the
     /// future closes what was opened.
@@ -190,19 +288,40 @@ impl Stdio {
         owner: StreamOwner,
         limit: Duration,
     ) -> Result<Self, StdioError> {
+        let mode = paths.mode;
         // Refuse what we cannot serve before waiting for anything.
-        let stdin = Source::parse(StreamName::Stdin, &paths.stdin)?;
-        let stdout = Source::parse(StreamName::Stdout, &paths.stdout)?;
-        let stderr = match paths.mode {
-            StreamMode::Streams => Source::parse(StreamName::Stderr, &paths.stderr)?,
+        let stdin = Address::parse(StreamName::Stdin, &paths.stdin)?;
+        let stdout = Address::parse(StreamName::Stdout, &paths.stdout)?;
+        let stderr = match mode {
+            StreamMode::Streams => Address::parse(StreamName::Stderr, &paths.stderr)?,
             StreamMode::Terminal => None,
         };
-        let stdin = stdin.map(|source| source.open_input(owner)).transpose()?;
+        let stdin = stdin
+            .map(|address| {
+                Input::new(address.open_input()?, mode, owner)
+                    .map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdin, source })
+            })
+            .transpose()?;
         // One limit for both, as containerd's shim has it.
-        let wait = ReaderWait { limit, deadline: Instant::now() + limit };
-        let stdout = open_output(stdout, owner, wait).await?;
-        let stderr = open_output(stderr, owner, wait).await?;
-        Ok(Self { mode: paths.mode, stdin, stdout, stderr })
+        let wait = ReaderWait::starting_now(limit);
+        let stdout = Output::open(StreamName::Stdout, stdout, mode, owner, wait).await?;
+        let stderr = Output::open(StreamName::Stderr, stderr, mode, owner, wait).await?;
+        Ok(Self { mode, stdin, stdout, stderr })
+    }
+
+    /// Starts moving data between the process's pipes and containerd's fifos, on the current `LocalSet`.
+    ///
+    /// Call it after the first create or exec has succeeded: what a failing runtime writes is no output of the
+    /// container. Idempotent; nothing to do for files and terminals.
+    pub fn start_moving(&mut self) {
+        if let Some(Input { end: InputEnd::Pipe(pipe), .. }) = &mut self.stdin {
+            pipe.movement.start(StreamName::Stdin);
+        }
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            if let Some(pipe) = &mut output.pipe {
+                pipe.movement.start(output.stream);
+            }
+        }
     }
 
     /// Terminal or streams.
@@ -216,26 +335,31 @@ impl Stdio {
         if self.mode == StreamMode::Terminal {
             return Ok(ChildStdio::null());
         }
-        let output = |output: &Option<Output>| match output.as_ref().and_then(|output| output.writer.as_ref())
-        {
-            Some(writer) => reopen(writer, Blocking::Yes).map(ProcessStdio::from),
+        let stdin = match &self.stdin {
+            Some(Input { end: InputEnd::Reader(reader), .. }) => Some(reader),
+            Some(Input { end: InputEnd::Pipe(pipe), .. }) => pipe.process_end.as_ref(),
+            None => None,
+        };
+        let [stdout, stderr] =
+            [&self.stdout, &self.stderr].map(|output| output.as_ref().and_then(Output::process_end));
+        let own = |end: Option<&File>| match end {
+            Some(end) => reopen(end).map(ProcessStdio::from),
             None => Ok(ProcessStdio::null()),
         };
-        Ok(ChildStdio {
-            stdin: match &self.stdin {
-                Some(input) => reopen(&input.reader, Blocking::Yes)?.into(),
-                None => ProcessStdio::null(),
-            },
-            stdout: output(&self.stdout)?,
-            stderr: output(&self.stderr)?,
-        })
+        Ok(ChildStdio { stdin: own(stdin)?, stdout: own(stdout)?, stderr: own(stderr)? })
     }
 
-    /// Non-blocking ends for the console of the next incarnation.
+    /// Non-blocking ends for the console of the next incarnation; none without a terminal.
     pub fn console_streams(&self) -> io::Result<ConsoleStreams> {
-        let stdin = self.stdin.as_ref().map(|input| reopen(&input.reader, Blocking::No)).transpose()?;
+        if self.mode == StreamMode::Streams {
+            return Ok(ConsoleStreams { stdin: None, stdout: None });
+        }
+        let stdin = match &self.stdin {
+            Some(Input { end: InputEnd::Reader(reader), .. }) => Some(reader.try_clone()?),
+            Some(Input { end: InputEnd::Pipe(_), .. }) | None => None,
+        };
         let stdout = self.stdout.as_ref().and_then(|output| output.writer.as_ref());
-        Ok(ConsoleStreams { stdin, stdout: stdout.map(|writer| reopen(writer, Blocking::No)).transpose()? })
+        Ok(ConsoleStreams { stdin, stdout: stdout.map(File::try_clone).transpose()? })
     }
 
     /// CloseIO: the process sees EOF on stdin once containerd has closed its side too. Idempotent.
@@ -246,11 +370,31 @@ impl Stdio {
     }
 
     /// The final exit: drops our write ends and stdin, so that containerd sees EOF as soon as the last
-    /// process holding the stream is gone. Unread output stays readable until the set is dropped.
+    /// process holding the stream is gone, or at once if nothing ever moved. Unread output stays readable until
+    /// the set is dropped. Idempotent.
     pub fn finish_output(&mut self) {
         self.stdin = None;
         for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
             output.writer = None;
+            if let Some(pipe) = &mut output.pipe {
+                pipe.process_end = None;
+                pipe.movement.give_up_unstarted();
+            }
+        }
+    }
+
+    /// Finishes the output and waits until containerd has been given all of it, for at most `limit`; then cuts
+    /// it. Afterwards containerd sees EOF even if a background process still holds a stream (CONTRACT §7).
+    ///
+    /// Lost is only what containerd did not read in time beyond what its fifo holds. A file or the output of a
+    /// console does not wait. Cancel-safe: dropping the future cuts nothing.
+    pub async fn drain(&mut self, limit: Duration) {
+        self.finish_output();
+        let deadline = Instant::now() + limit;
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            if let Some(pipe) = &mut output.pipe {
+                pipe.movement.end_by(deadline).await;
+            }
         }
     }
 
@@ -260,7 +404,7 @@ impl Stdio {
     /// Never blocks and never fails: the line is dropped when the stream is full, finished or absent. It
     /// is cut to PIPE_BUF bytes, below which a fifo write is atomic and cannot tear the container's output.
     pub fn write_line(&self, text: &str) {
-        let Some(writer) = [&self.stderr, &self.stdout]
+        let Some(mut writer) = [&self.stderr, &self.stdout]
             .into_iter()
             .find_map(|output| output.as_ref().and_then(|output| output.writer.as_ref()))
         else {
@@ -276,120 +420,16 @@ impl Stdio {
         let mut line = format!("podshim: {one_line}");
         line.truncate(line.floor_char_boundary(libc::PIPE_BUF - ending.len()));
         line.push_str(ending);
-        // O_NONBLOCK belongs to the open file description, and the container shares ours only by fork.
-        let written = reopen(writer, Blocking::No).and_then(|mut stream| stream.write_all(line.as_bytes()));
-        if let Err(error) = written {
+        // Non-blocking: no process has this open file description.
+        if let Err(error) = writer.write_all(line.as_bytes()) {
             debug!(%error, line, "dropped a line for the container's log");
         }
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Source {
-    /// A path without a scheme, or `fifo://`.
-    Fifo { stream: StreamName, path: PathBuf },
-    /// `file://`: created if needed, appended to.
-    File { stream: StreamName, path: PathBuf },
-}
-
-impl Source {
-    fn parse(stream: StreamName, address: &str) -> Result<Option<Self>, StdioError> {
-        let source = match address.split_once("://") {
-            None if address.is_empty() => return Ok(None),
-            None => Self::Fifo { stream, path: address.into() },
-            Some(("fifo", path)) => Self::Fifo { stream, path: path.into() },
-            Some(("file", path)) if stream != StreamName::Stdin => Self::File { stream, path: path.into() },
-            Some(_) => return Err(StdioError::Unsupported { stream, address: address.to_owned() }),
-        };
-        Ok(Some(source))
-    }
-
-    fn open_input(self, owner: StreamOwner) -> Result<Input, StdioError> {
-        let (Self::Fifo { stream, path } | Self::File { stream, path }) = self;
-        let open = || {
-            // The read end first: without a reader the non-blocking write end fails with ENXIO.
-            let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
-            let writer = match reader.metadata()?.file_type().is_fifo() {
-                true => Some(OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path)?),
-                false => None,
-            };
-            give_to(&reader, owner)?;
-            Ok(Input { reader, writer })
-        };
-        open().map_err(|source| StdioError::Open { stream, path: path.clone(), source })
-    }
-}
-
-/// Until when readers may come.
-#[derive(Debug, Clone, Copy)]
-struct ReaderWait {
-    limit: Duration,
-    deadline: Instant,
-}
-
-async fn open_output(
-    source: Option<Source>,
-    owner: StreamOwner,
-    wait: ReaderWait,
-) -> Result<Option<Output>, StdioError> {
-    let output = match source {
-        None => return Ok(None),
-        Some(Source::File { stream, path }) => {
-            let open = || {
-                if let Some(directory) = path.parent() {
-                    std::fs::create_dir_all(directory)?;
-                }
-                let writer = OpenOptions::new().append(true).create(true).mode(0o644).open(&path)?;
-                give_to(&writer, owner)?;
-                Ok(Output { writer: Some(writer), keep_alive: None })
-            };
-            open().map_err(|source| StdioError::Open { stream, path: path.clone(), source })?
-        }
-        Some(Source::Fifo { stream, path }) => {
-            let writer = open_when_read(stream, &path, wait).await?;
-            finish_opening(writer, &path, owner).map_err(|source| StdioError::Open {
-                stream,
-                path,
-                source,
-            })?
-        }
-    };
-    Ok(Some(output))
-}
-
-/// Opens the write end once somebody has the read end open, without blocking the thread.
-async fn open_when_read(stream: StreamName, path: &Path, wait: ReaderWait) -> Result<File, StdioError> {
-    let mut pause = READER_POLL_FIRST;
-    loop {
-        // containerd's shim appends to a plain file behind a bare path. A fifo must not carry O_APPEND:
-        // splice(2) into it would fail in the container.
-        let append = if is_fifo(path) { 0 } else { libc::O_APPEND };
-        match OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK | append).open(path) {
-            Ok(file) => return Ok(file),
-            // ENXIO: a fifo without a reader. containerd opens its side concurrently with our Create.
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
-                if Instant::now() >= wait.deadline {
-                    return Err(StdioError::NoReader { stream, path: path.to_owned(), limit: wait.limit });
-                }
-            }
-            Err(source) => return Err(StdioError::Open { stream, path: path.to_owned(), source }),
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(READER_POLL_LONGEST);
-    }
-}
-
-fn is_fifo(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
-}
-
-fn finish_opening(writer: File, path: &Path, owner: StreamOwner) -> io::Result<Output> {
-    let keep_alive = match writer.metadata()?.file_type().is_fifo() {
-        true => Some(OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?),
-        false => None,
-    };
-    give_to(&writer, owner)?;
-    Ok(Output { writer: Some(writer), keep_alive })
+fn nonblocking_pipe() -> io::Result<(File, File)> {
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    Ok((reader.into(), writer.into()))
 }
 
 fn give_to(file: &File, owner: StreamOwner) -> io::Result<()> {
@@ -397,30 +437,4 @@ fn give_to(file: &File, owner: StreamOwner) -> io::Result<()> {
         return Ok(());
     }
     std::os::unix::fs::fchown(file, owner.user, owner.group)
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Blocking {
-    Yes,
-    No,
-}
-
-/// A new open file description of the same file, so that its flags are nobody else's.
-///
-/// Works after the path was removed, and on fifos opens at once because both sides are open already.
-fn reopen(file: &File, blocking: Blocking) -> io::Result<File> {
-    let status = OFlag::from_bits_truncate(fcntl(file, FcntlArg::F_GETFL)?);
-    let mut options = OpenOptions::new();
-    match status & OFlag::O_ACCMODE {
-        OFlag::O_RDONLY => options.read(true),
-        _ => options.write(true),
-    };
-    let append = status & OFlag::O_APPEND;
-    let reopened = options
-        .custom_flags((OFlag::O_NONBLOCK | append).bits())
-        .open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    if blocking == Blocking::Yes {
-        fcntl(&reopened, FcntlArg::F_SETFL(append))?;
-    }
-    Ok(reopened)
 }

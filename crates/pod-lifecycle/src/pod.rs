@@ -125,9 +125,9 @@ impl Pod {
         })
     }
 
-    /// Whether nothing is left to end: every container's exit is shown.
+    /// Whether nothing is left to do: every container's exit is shown, and no delete is under way.
     pub fn is_final(&self) -> bool {
-        self.containers.values().all(Container::is_final)
+        self.containers.values().all(|container| matches!(container.phase, Phase::Stopped { .. }))
     }
 
     /// Whether the pod's plan (or its having none) is settled, so that later containers cannot change it.

@@ -31,6 +31,8 @@ use crate::publisher::Publisher;
 use crate::resources::{ExecResources, LastIncarnation, Resources};
 use crate::shared_namespaces::PidHistory;
 
+/// containerd deletes what has ended within milliseconds, if it runs.
+const TIME_TO_DELETE: Duration = Duration::from_secs(2);
 /// What may take an exec's terminal to be read out after its process.
 const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 
@@ -62,8 +64,11 @@ enum Shutdown {
     NotAsked,
     /// As soon as the deletes under way have ended.
     WhenEmpty,
-    /// As soon as the stop that a signal asked for has ended everything: nobody may be left to delete it.
-    WhenFinal,
+    /// When the stop that a signal asked for has ended everything, and whoever is there to delete it had time to.
+    WhenFinal {
+        /// Since when everything has been final, and how long that is waited for.
+        by: Option<Instant>,
+    },
     Now,
 }
 
@@ -100,7 +105,8 @@ impl Owner {
         mut stop: mpsc::Receiver<()>,
     ) -> Publisher {
         while !self.may_end() {
-            let deadline = self.pod.next_deadline().map(|at| self.epoch + at.since_epoch());
+            let next = self.pod.next_deadline().map(|at| self.epoch + at.since_epoch());
+            let deadline = next.into_iter().chain(self.leave_by()).min();
             tokio::select! {
                 // What has happened comes before what is asked next.
                 biased;
@@ -108,7 +114,7 @@ impl Owner {
                 Some(()) = stop.recv() => {
                     info!("asked to end by a signal: the pod is stopped in order");
                     self.feed(Event::StopPod { grace: None });
-                    self.shutdown = Shutdown::WhenFinal;
+                    self.shutdown = Shutdown::WhenFinal { by: None };
                 }
                 Some(command) = commands.recv() => self.on_command(command),
                 () = tokio::time::sleep_until(deadline.unwrap_or(self.epoch)), if deadline.is_some() => {
@@ -120,12 +126,24 @@ impl Owner {
         self.publisher
     }
 
+    /// When to end after an ordered stop that nobody deletes the remains of.
+    fn leave_by(&mut self) -> Option<Instant> {
+        let is_final = self.pod.is_final();
+        let Shutdown::WhenFinal { by } = &mut self.shutdown else { return None };
+        if is_final {
+            by.get_or_insert_with(|| Instant::now() + TIME_TO_DELETE);
+        } else {
+            *by = None;
+        }
+        *by
+    }
+
     fn may_end(&self) -> bool {
         match self.shutdown {
             Shutdown::NotAsked => false,
             Shutdown::WhenEmpty => self.pod.is_empty(),
             // Also trap 15: a shim whose first Create never came.
-            Shutdown::WhenFinal => self.pod.is_final(),
+            Shutdown::WhenFinal { by } => self.pod.is_empty() || by.is_some_and(|by| Instant::now() >= by),
             Shutdown::Now => true,
         }
     }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +74,7 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
     let (handle, commands) = OwnerHandle::channel();
     let (owner, inbox) = Owner::new(namespace, reaper, publisher);
 
+    let socket = listener.local_addr().ok().and_then(|address| address.as_pathname().map(Path::to_owned));
     listener.set_nonblocking(true).map_err(setup("use the inherited socket"))?;
     let listener = Listener::try_from(listener).map_err(setup("use the inherited socket"))?;
     let mut server = Server::new().add_listener(listener);
@@ -83,7 +85,10 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
     tracing::info!(pod = id, "serving");
 
     let publisher = owner.run_until_empty(commands, inbox, stop).await;
-    // First, so that no `start` gets the address of a shim that is about to go.
+    // First: no `start` gets the address of a shim that is about to go, and a `delete` sees that it is going.
+    if let Some(socket) = socket {
+        let _ = std::fs::remove_file(socket);
+    }
     server.stop_listen().await;
     let undelivered = publisher.flush(LAST_EVENTS).await;
     if undelivered > 0 {

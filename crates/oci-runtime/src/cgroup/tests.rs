@@ -78,18 +78,21 @@ fn a_real_container_has_v1_numbers() {
     });
 }
 
+/// Lets what the container's init leaves behind live on, as in a pod with a shared pid namespace.
+fn share_pid_namespace(spec: &mut serde_json::Value) {
+    let namespaces = spec["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|namespace| namespace["type"] != "pid");
+    // runc needs a proc, and a new one belongs to a pid namespace of the container's own.
+    let proc = serde_json::json!({"destination": "/proc", "type": "bind", "source": "/proc",
+        "options": ["rbind"]});
+    spec["mounts"] = serde_json::json!([proc]);
+}
+
 #[test]
 fn r6_what_an_init_leaves_in_a_shared_pid_namespace_is_killed() {
     run(async {
         let script = "sleep 1000 & sleep 1000 & exit 0";
-        let test = TestContainer::new(&["sh", "-c", script], |spec| {
-            let namespaces = spec["linux"]["namespaces"].as_array_mut().unwrap();
-            namespaces.retain(|namespace| namespace["type"] != "pid");
-            // runc needs a proc, and a new one belongs to a pid namespace of the container's own.
-            let proc = serde_json::json!({"destination": "/proc", "type": "bind", "source": "/proc",
-                "options": ["rbind"]});
-            spec["mounts"] = serde_json::json!([proc]);
-        });
+        let test = TestContainer::new(&["sh", "-c", script], share_pid_namespace);
         let (created, cgroup) = start(&test).await;
         assert_eq!(within(created.exit).await.code, 0);
         assert_eq!(cgroup.pids().len(), 2);
@@ -99,6 +102,47 @@ fn r6_what_an_init_leaves_in_a_shared_pid_namespace_is_killed() {
         assert_eq!(left.len(), 2);
         assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
         assert!(cgroup.pids().is_empty());
+    });
+}
+
+#[test]
+fn r6_processes_that_fork_and_exit_for_ever_do_not_outrun_the_killing() {
+    run(async {
+        let script = "i=0; while [ $i -lt 20 ]; do sh /relay & i=$((i+1)); done; exit 0";
+        let test = TestContainer::new(&["sh", "-c", script], share_pid_namespace);
+        // No pid lives longer than a millisecond or two.
+        fs::write(test.container.bundle().rootfs().join("relay"), "sh /relay & exit 0").unwrap();
+        let (created, cgroup) = start(&test).await;
+        within(created.exit).await;
+        let first = cgroup.pids();
+        crate::test_support::until(|| {
+            let now = cgroup.pids();
+            !now.is_empty() && now.is_disjoint(&first)
+        })
+        .await;
+        // Signalled while it stands still: chance alone might let the loop win, too.
+        let Cgroup::V1(hierarchies) = &cgroup else { panic!("this test knows cgroup v1 only") };
+        let frozen = hierarchies.freeze_for_killing().unwrap();
+        crate::test_support::until(|| cgroup.freeze_state() == FreezeState::Frozen).await;
+        drop(frozen);
+        assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
+        assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
+        // Neither refilled nor frozen.
+        assert!(cgroup.pids().is_empty());
+        assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
+    });
+}
+
+#[test]
+fn r6_what_is_left_in_a_paused_container_is_killed_too() {
+    run(async {
+        let test = TestContainer::new(&["sh", "-c", "sleep 1000 & exec sleep 1000"], share_pid_namespace);
+        let (created, cgroup) = start(&test).await;
+        crate::test_support::until(|| cgroup.pids().len() == 2).await;
+        test.container.pause().await.unwrap();
+        assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
+        assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
+        assert_eq!(within(created.exit).await.signal, Some(9));
     });
 }
 

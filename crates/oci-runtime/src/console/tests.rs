@@ -1,8 +1,11 @@
 //! Consoles: the pty protocol with the real runc, and the copying with a pty of our own.
 
-use std::{fs::OpenOptions, io::Write};
+use std::{fs::OpenOptions, io::Write, os::fd::AsFd};
 
-use nix::pty::{OpenptyResult, openpty};
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    pty::{OpenptyResult, openpty},
+};
 
 use super::*;
 use crate::{
@@ -101,14 +104,48 @@ fn output_of_a_process_that_has_ended_is_drained_before_the_console_closes() {
 #[test]
 fn a_background_process_on_the_terminal_cannot_hold_up_the_shutdown() {
     run(async {
-        let terminal = Terminal::new().await;
+        let mut terminal = Terminal::new().await;
         let OpenptyResult { master, slave } = openpty(None, None).unwrap();
         let console = terminal.console(master);
         within(console.shutdown(Duration::from_millis(20))).await;
         // The master is closed: the terminal has hung up.
-        tokio::task::yield_now().await;
         let error = File::from(slave).write_all(b"x").unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EIO));
+        // containerd waits for EOF before it deletes an exec.
+        terminal.stdio.finish_output();
+        assert_eq!(read_to_end(&terminal.reader).await, "");
+    });
+}
+
+#[test]
+fn a_shutdown_without_time_still_hands_over_what_is_there() {
+    run(async {
+        let mut terminal = Terminal::new().await;
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let watched = master.try_clone().unwrap();
+        let console = terminal.console(master);
+        File::from(slave.try_clone().unwrap()).write_all(b"last words\n").unwrap();
+        // The pty hands it over by a worker of the kernel. Blocks, so that the console has no turn meanwhile.
+        let mut descriptors = [PollFd::new(watched.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut descriptors, PollTimeout::MAX).unwrap(), 1);
+        // A task among others, as in the shim.
+        within(tokio::task::spawn_local(console.shutdown(Duration::ZERO))).await.unwrap();
+        terminal.stdio.finish_output();
+        assert_eq!(read_to_end(&terminal.reader).await, "last words\r\n");
+        drop(slave);
+    });
+}
+
+#[test]
+fn a_dropped_console_ends_the_stream_although_the_terminal_is_held() {
+    run(async {
+        let mut terminal = Terminal::new().await;
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let console = terminal.console(master);
+        terminal.stdio.finish_output();
+        drop(console);
+        assert_eq!(read_to_end(&terminal.reader).await, "");
+        drop(slave);
     });
 }
 

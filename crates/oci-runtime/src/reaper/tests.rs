@@ -179,6 +179,24 @@ fn children_do_not_inherit_ignored_or_blocked_signals() {
 }
 
 #[test]
+fn children_get_huge_pages_although_the_shim_has_none() {
+    run(async {
+        let enabled = |status: &str| {
+            status.lines().find_map(|line| line.strip_prefix("THP_enabled:")).unwrap().trim().to_owned()
+        };
+        crate::process::disable_huge_pages().unwrap();
+        let reaper = Reaper::start().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status");
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/status").stdout(std::fs::File::create(&path).unwrap());
+        within(reaper.spawn(&mut command).unwrap().exit).await;
+        assert_eq!(enabled(&std::fs::read_to_string(path).unwrap()), "1");
+        assert_eq!(enabled(&std::fs::read_to_string("/proc/self/status").unwrap()), "0");
+    });
+}
+
+#[test]
 fn a_dropped_watch_does_not_disturb_others() {
     run(async {
         let reaper = Reaper::start().unwrap();

@@ -29,6 +29,14 @@ async fn exec(test: &TestContainer, arguments: &[&str]) -> Exit {
     within(launched.exit).await
 }
 
+/// A shell script in the place of the runtime.
+fn fake_runtime(test: &TestContainer, script: &str) -> Rc<Runtime> {
+    let path = test.path("fake-runtime");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    Rc::new(Runtime::new(test.reaper.clone(), path, "/r", CgroupDriver::Cgroupfs))
+}
+
 #[test]
 fn a_container_is_created_started_and_its_exit_seen() {
     run(async {
@@ -39,6 +47,7 @@ fn a_container_is_created_started_and_its_exit_seen() {
         let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
         let created =
             test.container.create(stdio.child_stdio().unwrap(), CreateOptions::default()).await.unwrap();
+        stdio.start_moving();
         assert_eq!(test.container.state().await.unwrap().status, RuntimeStatus::Created);
         assert_eq!(test.container.bundle().read_init_pid().unwrap(), created.process.pid());
         assert_eq!(read_available(&out), "");
@@ -108,6 +117,7 @@ fn xp_3_a_container_is_created_again_in_its_bundle_with_its_writes_and_streams()
         for _ in 0..2 {
             let created =
                 test.container.create(stdio.child_stdio().unwrap(), CreateOptions::default()).await.unwrap();
+            stdio.start_moving();
             test.container.start().await.unwrap();
             assert_eq!(within(created.exit).await.code, 0);
             test.container.delete(DeleteMode::Stopped).await.unwrap();
@@ -131,6 +141,22 @@ fn a_missing_program_is_told_in_the_words_of_the_runtime_and_leaves_nothing() {
         assert!(error.contains("no-such-program") && error.contains("not found in $PATH"), "{error}");
         assert!(test.container.state().await.unwrap_err().is_not_found());
         assert!(!test.container.bundle().init_pid_path().exists());
+    });
+}
+
+#[test]
+fn what_a_failing_runtime_says_on_stderr_is_not_in_the_containers_log() {
+    run(async {
+        let test = TestContainer::new(&["true"], |_| {});
+        let runtime = fake_runtime(&test, "echo from the runtime >&2; exit 1");
+        let container = runtime.container("c", test.container.bundle().clone());
+        let stderr = make_fifo(&test.path(""), "err");
+        let err = open_reader(&stderr);
+        let paths = StdioPaths { stderr, ..StdioPaths::default() };
+        let stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        container.create(stdio.child_stdio().unwrap(), CreateOptions::default()).await.unwrap_err();
+        drop(stdio);
+        assert_eq!(read_to_end(&err).await, "");
     });
 }
 
@@ -221,16 +247,35 @@ fn a_wrong_update_tells_why() {
 fn a_runtime_that_hangs_is_killed_at_its_limit() {
     run(async {
         let test = TestContainer::new(&["true"], |_| {});
-        let script = test.path("hanging-runtime");
-        std::fs::write(&script, "#!/bin/sh\nexec sleep 1000\n").unwrap();
-        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let runtime = Rc::new(Runtime::new(test.reaper.clone(), script, "/r", CgroupDriver::Cgroupfs));
+        let runtime = fake_runtime(&test, "exec sleep 1000");
         let container = runtime.container("c", test.container.bundle().clone());
         // Virtual time: the limit passes as soon as nothing else can happen.
         tokio::time::pause();
         let error = container.state().await.unwrap_err();
         assert!(matches!(error, RuntimeError::TimedOut { .. }), "{error}");
         tokio::time::resume();
+    });
+}
+
+#[test]
+fn the_service_managers_variables_of_containerd_do_not_reach_the_runtime() {
+    run(async {
+        for variable in SERVICE_MANAGER_VARIABLES {
+            #[expect(clippy::disallowed_methods, reason = "the shim inherits them from containerd's unit")]
+            // SAFETY: each test has a process of its own, and no other thread of it looks at the environment.
+            unsafe {
+                std::env::set_var(variable, "1");
+            }
+        }
+        let test = TestContainer::new(&["true"], |_| {});
+        let environment = test.path("environment");
+        let runtime = fake_runtime(&test, &format!("env > {}", environment.display()));
+        runtime.container("c", test.container.bundle().clone()).start().await.unwrap();
+        let environment = std::fs::read_to_string(environment).unwrap();
+        assert!(environment.contains("PATH="));
+        for variable in SERVICE_MANAGER_VARIABLES {
+            assert!(!environment.contains(variable), "{environment}");
+        }
     });
 }
 

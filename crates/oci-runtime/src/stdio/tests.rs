@@ -1,6 +1,8 @@
-//! Streams against real fifos; the test plays containerd and a `cat` plays the container.
+//! Streams against real fifos; the test plays containerd and a shell plays the container.
 
-use std::{io::Read, process::Command};
+use std::{fs::OpenOptions, io::Read, process::Command};
+
+use nix::fcntl::{FcntlArg, fcntl};
 
 use super::*;
 use crate::{
@@ -8,6 +10,8 @@ use crate::{
     reaper::{Child, Reaper},
     test_support::{make_fifo, open_reader, read_available, read_to_end, run, until, within},
 };
+
+mod moving;
 
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -25,8 +29,33 @@ fn output_to(path: &str) -> StdioPaths {
     StdioPaths { stdout: path.to_owned(), ..StdioPaths::default() }
 }
 
+/// Opened, and moving as after a successful create.
 async fn open(paths: &StdioPaths) -> Stdio {
-    Stdio::open(paths, StreamOwner::default()).await.unwrap()
+    let mut stdio = Stdio::open(paths, StreamOwner::default()).await.unwrap();
+    stdio.start_moving();
+    stdio
+}
+
+/// One stdout fifo with containerd's reader.
+struct Stdout {
+    directory: tempfile::TempDir,
+    path: String,
+    reader: File,
+    stdio: Stdio,
+}
+
+impl Stdout {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = make_fifo(directory.path(), "stdout");
+        let reader = open_reader(&path);
+        let stdio = open(&output_to(&path)).await;
+        Self { directory, path, reader, stdio }
+    }
+}
+
+fn assert_open_and_empty(mut reader: &File) {
+    assert_eq!(reader.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
 #[test]
@@ -50,37 +79,33 @@ fn opening_waits_for_a_reader_that_comes_late() {
 fn output_written_while_containerd_is_away_is_there_when_it_comes_back() {
     run(async {
         let reaper = Reaper::start().unwrap();
-        let directory = tempfile::tempdir().unwrap();
-        let stdout = make_fifo(directory.path(), "stdout");
-        let reader = open_reader(&stdout);
-        let mut stdio = open(&output_to(&format!("fifo://{stdout}"))).await;
+        let Stdout { path, reader, mut stdio, directory: _directory } = Stdout::new().await;
         drop(reader);
         // Without a reader this would be SIGPIPE.
         assert_eq!(within(spawn(&reaper, &stdio, "echo kept").exit).await.code, 0);
-        let reader = open_reader(&stdout);
+        let reader = open_reader(&path);
         stdio.finish_output();
         assert_eq!(read_to_end(&reader).await, "kept\n");
     });
 }
 
 #[test]
-fn containerd_sees_eof_when_the_last_holder_is_gone_and_not_before_the_final_exit() {
+fn r6_containerd_sees_eof_when_the_last_holder_is_gone_and_not_between_incarnations() {
     run(async {
         let reaper = Reaper::start().unwrap();
-        let directory = tempfile::tempdir().unwrap();
-        let stdout = make_fifo(directory.path(), "stdout");
-        let reader = open_reader(&stdout);
-        let mut stdio = open(&output_to(&stdout)).await;
-        // Two incarnations of one container (rule R6): no EOF between them.
+        let Stdout { reader, mut stdio, .. } = Stdout::new().await;
         within(spawn(&reaper, &stdio, "echo one").exit).await;
-        assert_eq!(read_available(&reader), "one\n");
-        let would_block = (&reader).read(&mut [0; 1]).unwrap_err();
-        assert_eq!(would_block.kind(), io::ErrorKind::WouldBlock);
+        let mut seen = String::new();
+        until(|| {
+            seen.push_str(&read_available(&reader));
+            seen == "one\n"
+        })
+        .await;
+        assert_open_and_empty(&reader);
         let second = spawn(&reaper, &stdio, "echo two; exec sleep 1000");
         stdio.finish_output();
         until(|| read_available(&reader).contains("two")).await;
-        let would_block = (&reader).read(&mut [0; 1]).unwrap_err();
-        assert_eq!(would_block.kind(), io::ErrorKind::WouldBlock);
+        assert_open_and_empty(&reader);
         second.process.signal(SignalNumber::KILL).unwrap();
         within(second.exit).await;
         assert_eq!(read_to_end(&reader).await, "");
@@ -117,14 +142,8 @@ fn stdin_has_no_eof_before_close_io_even_when_containerd_goes_away() {
 #[test]
 fn non_blocking_mode_set_by_one_incarnation_does_not_reach_the_next() {
     run(async {
-        let directory = tempfile::tempdir().unwrap();
-        let stdout = make_fifo(directory.path(), "stdout");
-        let _reader = open_reader(&stdout);
-        let stdio = open(&output_to(&stdout)).await;
-        let writer = || {
-            let output = stdio.stdout.as_ref().unwrap().writer.as_ref().unwrap();
-            reopen(output, Blocking::Yes).unwrap()
-        };
+        let Stdout { stdio, .. } = Stdout::new().await;
+        let writer = || reopen(stdio.stdout.as_ref().unwrap().process_end().unwrap()).unwrap();
         let first = writer();
         fcntl(&first, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
         let flags = OFlag::from_bits_truncate(fcntl(writer(), FcntlArg::F_GETFL).unwrap());
@@ -140,12 +159,15 @@ fn dev_stdout_can_be_opened_by_an_unprivileged_container_user() {
         let stdout = make_fifo(directory.path(), "stdout");
         let reader = open_reader(&stdout);
         let owner = StreamOwner { user: Some(12345), group: Some(12345) };
-        let stdio = Stdio::open(&output_to(&stdout), owner).await.unwrap();
+        let mut stdio = Stdio::open(&output_to(&stdout), owner).await.unwrap();
+        stdio.start_moving();
         let mut command = shell(stdio.child_stdio().unwrap(), "echo reopened > /proc/self/fd/1");
         std::os::unix::process::CommandExt::uid(&mut command, 12345);
         std::os::unix::process::CommandExt::gid(&mut command, 12345);
         assert_eq!(within(reaper.spawn(&mut command).unwrap().exit).await.code, 0);
-        assert_eq!(read_available(&reader), "reopened\n");
+        drop(command);
+        stdio.finish_output();
+        assert_eq!(read_to_end(&reader).await, "reopened\n");
     });
 }
 
@@ -189,6 +211,27 @@ fn schemes_we_do_not_serve_are_refused_before_anything_is_opened() {
 }
 
 #[test]
+fn what_is_no_file_is_refused_under_the_file_scheme_without_waiting() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = make_fifo(directory.path(), "fifo");
+        let socket = directory.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for path in [&fifo, socket.to_str().unwrap(), "/dev/zero"] {
+            let error =
+                Stdio::open(&output_to(&format!("file://{path}")), StreamOwner::default()).await.unwrap_err();
+            assert!(matches!(error, StdioError::NotAFile { .. }), "{error}");
+            assert!(error.to_string().contains(&format!("stdout at file://{path}")), "{error}");
+        }
+        // People name it to have no log.
+        Stdio::open(&output_to("file:///dev/null"), StreamOwner::default()).await.unwrap();
+        // Behind a bare path too, nobody will ever come to read a socket.
+        let error = Stdio::open(&output_to(socket.to_str().unwrap()), StreamOwner::default()).await;
+        assert!(matches!(error.unwrap_err(), StdioError::Open { .. }));
+    });
+}
+
+#[test]
 fn a_missing_fifo_is_an_error_that_names_it() {
     run(async {
         let error = Stdio::open(&output_to("/nonexistent/out"), StreamOwner::default()).await.unwrap_err();
@@ -203,7 +246,8 @@ fn a_line_of_ours_goes_to_stderr_and_never_blocks_or_tears() {
         let (stdout, stderr) = (make_fifo(directory.path(), "stdout"), make_fifo(directory.path(), "stderr"));
         let (out, err) = (open_reader(&stdout), open_reader(&stderr));
         let paths = StdioPaths { stderr, ..output_to(&stdout) };
-        let mut stdio = open(&paths).await;
+        // A held container says so before it ever ran: nothing moves yet.
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
         stdio.write_line("held: waiting for \"s1\"\nnot a second line");
         assert_eq!(read_available(&err), "podshim: held: waiting for \"s1\" not a second line\n");
         // One long line is cut at PIPE_BUF and in front of a character that does not fit.

@@ -1,0 +1,165 @@
+//! Moves one stream between a pipe and a fifo inside the kernel.
+//!
+//! Owns the two ends it moves between and the task that does it. It never looks at the data, never copies it
+//! through user space and never wakes up while nothing can move.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::AsFd,
+    rc::{Rc, Weak},
+};
+
+use nix::{
+    fcntl::{SpliceFFlags, splice},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    task::JoinHandle,
+    time::{Instant, timeout_at},
+};
+use tracing::warn;
+
+use super::StreamName;
+use crate::async_file;
+
+/// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer is what
+/// keeps a write of up to PIPE_BUF bytes in one piece.
+const EVERYTHING: usize = 1 << 30;
+
+/// The movement of one stream, from its preparation to its end.
+#[derive(Debug)]
+pub(super) enum Movement {
+    /// Both ends are open, and the data stays where it is.
+    Prepared(Mover),
+    /// The task is at work, or has seen the end of the stream.
+    Started(Task),
+    /// Both ends are closed.
+    Over,
+}
+
+impl Movement {
+    /// Takes the read end `source` and the write end `sink`; both must be pipes or fifos.
+    pub(super) fn prepare(source: File, sink: File) -> io::Result<Self> {
+        Ok(Self::Prepared(Mover {
+            source: async_file::register(source, Interest::READABLE)?,
+            sink: async_file::register(sink, Interest::WRITABLE)?,
+        }))
+    }
+
+    /// Starts moving on the current `LocalSet`, once.
+    pub(super) fn start(&mut self, stream: StreamName) {
+        *self = match std::mem::replace(self, Self::Over) {
+            Self::Prepared(mover) => Self::Started(Task::spawn(mover, stream)),
+            other => other,
+        };
+    }
+
+    /// Closes both ends of a movement that never started: there is nobody to come to its end by itself.
+    pub(super) fn give_up_unstarted(&mut self) {
+        if let Self::Prepared(_) = self {
+            *self = Self::Over;
+        }
+    }
+
+    /// Waits for the end of the stream until `deadline`, then cuts it. Both ends are closed afterwards.
+    pub(super) async fn end_by(&mut self, deadline: Instant) {
+        if let Self::Started(task) = self {
+            task.end_by(deadline).await;
+        }
+        *self = Self::Over;
+    }
+}
+
+/// The task of a [`Mover`]; ends with its owner.
+#[derive(Debug)]
+pub(super) struct Task {
+    handle: JoinHandle<()>,
+    // Weak: the mover must close its ends when the task has seen the end of the stream.
+    mover: Weak<Mover>,
+}
+
+impl Task {
+    fn spawn(mover: Mover, stream: StreamName) -> Self {
+        let mover = Rc::new(mover);
+        let weak = Rc::downgrade(&mover);
+        let handle = tokio::task::spawn_local(async move {
+            if let Err(error) = mover.run().await {
+                warn!(%stream, %error, "the stream is cut: it cannot be moved any further");
+            }
+        });
+        Self { handle, mover: weak }
+    }
+
+    async fn end_by(&mut self, deadline: Instant) {
+        if timeout_at(deadline, &mut self.handle).await.is_ok() {
+            return;
+        }
+        if let Some(mover) = self.mover.upgrade() {
+            // What was written just before the cut and fits; a full or broken fifo takes no more.
+            let _ = mover.move_available();
+        }
+        self.handle.abort();
+        // The ends are closed when the aborted task has been dropped, not before.
+        let _ = (&mut self.handle).await;
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
+}
+
+/// A read end, a write end, and what connects them.
+#[derive(Debug)]
+pub(super) struct Mover {
+    source: AsyncFd<File>,
+    sink: AsyncFd<File>,
+}
+
+impl Mover {
+    /// Moves until every writer of the source is gone and all they wrote has been moved.
+    async fn run(&self) -> io::Result<()> {
+        loop {
+            // Taken before the attempt: readiness that arrives during it is not cleared with this one.
+            let mut readable = self.source.readable().await?;
+            match self.move_available() {
+                Ok(0) => return Ok(()),
+                // A fast writer and a fast reader must not keep the only thread to themselves.
+                Ok(_) => tokio::task::coop::consume_budget().await,
+                Err(nix::Error::EINTR) => {}
+                // Either side may be the reason, and waiting for the wrong one would spin or hang.
+                Err(nix::Error::EAGAIN) if is_ready(self.source.get_ref(), PollFlags::POLLIN)? => {
+                    self.wait_for_room().await?;
+                }
+                Err(nix::Error::EAGAIN) => readable.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Parks until the sink takes data again, for as long as containerd does not read.
+    async fn wait_for_room(&self) -> io::Result<()> {
+        loop {
+            let mut writable = self.sink.writable().await?;
+            if is_ready(self.sink.get_ref(), PollFlags::POLLOUT)? {
+                return Ok(());
+            }
+            writable.clear_ready();
+        }
+    }
+
+    /// Moves what fits and returns its length in bytes; 0 is the end of the stream.
+    fn move_available(&self) -> nix::Result<usize> {
+        let (source, sink) = (self.source.get_ref(), self.sink.get_ref());
+        splice(source, None, sink, None, EVERYTHING, SpliceFFlags::SPLICE_F_NONBLOCK)
+    }
+}
+
+/// Whether the file has one of the `wanted` events now; a hang-up or error counts, since it needs handling too.
+pub(super) fn is_ready(file: &File, wanted: PollFlags) -> io::Result<bool> {
+    let mut descriptors = [PollFd::new(file.as_fd(), wanted)];
+    Ok(poll(&mut descriptors, PollTimeout::ZERO)? > 0)
+}

@@ -1,0 +1,189 @@
+//! The one budget of a stop (T5, T6, T7, T9) and what it does to exit codes (L11, L12).
+
+use anyhow::{Result, ensure};
+use e2e::Event::{Exiting, Term};
+use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
+
+use crate::support::{
+    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, logged_real_code, milliseconds, seconds, wait_started,
+};
+
+/// L11's and L12's pod: three sidecars and a main, a budget of 3 s, of which the kubelet's tests spend 5.
+async fn budget_pod<'node>(
+    node: &'node Containerd,
+    exit_codes: &str,
+    app: Program,
+    sidecars: [Program; 3],
+) -> Result<RunningPod<'node>> {
+    let mut pod = Pod::new("budget")
+        .annotate("plan", "s1=sidecar, s2=sidecar, s3=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        .annotate("grace", "3s")
+        .annotate("exit-codes", exit_codes)
+        .container(app);
+    for sidecar in sidecars {
+        pod = pod.container(sidecar);
+    }
+    let mut pod = pod.run(node, Runtime::Podshim).await?;
+    pod.start_all(&["app", "s1", "s2", "s3"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    Ok(pod)
+}
+
+/// T5: `podshim.io/grace` is enforced on everybody, however patient the caller is.
+#[tokio::test]
+async fn t5_the_pods_own_grace_is_enforced() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("t5")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("grace", "2s")
+        .container(Program::new("s1").ignores_term())
+        .container(Program::new("app").ignores_term())
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    pod.stop_all_at_once(AMPLE).await?;
+    let timeline = pod.timeline()?;
+    let asked = timeline.time_of("app", Term)?;
+    for name in ["app", "s1"] {
+        let lived = finished_at(&pod.status(name).await?)?.saturating_sub(asked);
+        // The grace and the floor.
+        ensure!(lived.abs_diff(seconds(4)) <= TOLERANCE, "{name} was killed after {lived:?}\n{timeline}");
+    }
+    pod.remove().await
+}
+
+/// T5: the kubelet's figure is an estimate. A caller that waits longer (`crictl stop -t 60`) is not overruled.
+#[tokio::test]
+async fn t5_the_kubelets_figure_is_not_enforced() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("t5-estimate")
+        .annotate("plan", "s1=sidecar, app=main")
+        .kubelet_grace(seconds(1))
+        .container(Program::new("s1"))
+        .container(Program::new("app").term_delay(seconds(5)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    pod.stop_all_at_once(AMPLE).await?;
+    let timeline = pod.timeline()?;
+    timeline.distance(("app", Term), ("app", Exiting), seconds(5), TOLERANCE)?;
+    timeline.before(("app", Exiting), ("s1", Term))?;
+    ensure!(exit_codes(&pod, ["app", "s1"]).await? == [0, 0], "{timeline}");
+    pod.remove().await
+}
+
+/// T6: when the budget is spent everybody left gets the signal at the same moment, and 2 s; L11's codes.
+async fn l11(node: &Containerd, exit_codes_key: &str, expected: [i32; 4]) -> Result<()> {
+    let pod = budget_pod(
+        node,
+        exit_codes_key,
+        Program::new("app").ignores_term(),
+        [
+            Program::new("s1").term_delay(seconds(20)),
+            Program::new("s2").term_delay(seconds(1)),
+            Program::new("s3").term_delay(seconds(20)),
+        ],
+    )
+    .await?;
+    pod.stop_all_at_once(AMPLE).await?;
+    let timeline = pod.timeline()?;
+    timeline.distance(("app", Term), ("s1", Term), seconds(3), TOLERANCE)?;
+    for sidecar in ["s2", "s3"] {
+        timeline.within(milliseconds(200), ("s1", Term), (sidecar, Term))?;
+    }
+    timeline.distance(("s2", Term), ("s2", Exiting), seconds(1), milliseconds(500))?;
+    let last_call = timeline.time_of("s1", Term)?;
+    for name in ["app", "s1", "s3"] {
+        let lived = finished_at(&pod.status(name).await?)?.saturating_sub(last_call);
+        ensure!(
+            lived.abs_diff(seconds(2)) <= milliseconds(500),
+            "{name} was killed {lived:?} after it\n{timeline}"
+        );
+    }
+    let codes = exit_codes(&pod, ["app", "s1", "s2", "s3"]).await?;
+    ensure!(codes == expected, "{codes:?} and not {expected:?}\n{timeline}");
+    pod.remove().await
+}
+
+#[tokio::test]
+async fn t6_l11_a_main_that_outlives_the_budget_fails_the_pod_with_real_codes() -> Result<()> {
+    l11(&Containerd::connect().await?, "real", [137, 137, 0, 137]).await
+}
+
+#[tokio::test]
+async fn t6_l11_j2_only_the_mains_code_fails_the_pod() -> Result<()> {
+    l11(&Containerd::connect().await?, "masked", [137, 0, 0, 0]).await
+}
+
+/// L12: a sidecar that outlives the budget is killed; the pod succeeds.
+async fn l12(node: &Containerd, exit_codes_key: &str, s2: i32) -> Result<()> {
+    let pod = budget_pod(
+        node,
+        exit_codes_key,
+        Program::new("app").term_delay(milliseconds(200)),
+        [Program::new("s1"), Program::new("s2").ignores_term(), Program::new("s3")],
+    )
+    .await?;
+    pod.stop_all_at_once(AMPLE).await?;
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("app", Exiting), ("s3", Term), ("s3", Exiting), ("s2", Term), ("s1", Term)])?;
+    // s1's turn never came: it got its signal at the end of the budget.
+    timeline.distance(("app", Term), ("s1", Term), seconds(3), TOLERANCE)?;
+    let killed = finished_at(&pod.status("s2").await?)?.saturating_sub(timeline.time_of("s1", Term)?);
+    ensure!(killed.abs_diff(seconds(2)) <= milliseconds(500), "s2 was killed {killed:?} after the last call");
+    let codes = exit_codes(&pod, ["app", "s1", "s2", "s3"]).await?;
+    ensure!(codes == [0, 0, s2, 0], "{codes:?}\n{timeline}");
+    if s2 == 0 {
+        let id = pod.id("s2")?;
+        wait::until("J2: the real code in the shim's log", SOON, async || logged_real_code(node, id))
+            .await
+            .map(|code| ensure_eq(code, 137))??;
+    }
+    pod.remove().await
+}
+
+fn ensure_eq(found: i32, expected: i32) -> Result<()> {
+    ensure!(found == expected, "{found} and not {expected}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn t6_l12_a_sidecar_that_outlives_the_budget_is_killed_with_real_codes() -> Result<()> {
+    l12(&Containerd::connect().await?, "real", 137).await
+}
+
+#[tokio::test]
+async fn t6_l12_j2_a_sidecar_that_outlives_the_budget_does_not_fail_the_pod() -> Result<()> {
+    l12(&Containerd::connect().await?, "masked", 0).await
+}
+
+/// T9, K12: a second stop with less time shortens the first one's.
+#[tokio::test]
+async fn t9_a_second_stop_shortens_the_first() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("t9")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1").ignores_term())
+        .container(Program::new("app").ignores_term())
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    let again = async {
+        pod.wait_for("app", Event::Term, 1, SOON).await?;
+        pod.stop_all_at_once(seconds(1)).await
+    };
+    tokio::try_join!(pod.stop_all_at_once(AMPLE), again)?;
+    let timeline = pod.timeline()?;
+    let asked = timeline.time_of("app", Term)?;
+    for name in ["app", "s1"] {
+        let lived = finished_at(&pod.status(name).await?)?.saturating_sub(asked);
+        // The new grace, and T7's 1.5 s for the sidecar.
+        ensure!(lived <= seconds(1) + milliseconds(1500) + TOLERANCE, "{name} lived {lived:?}\n{timeline}");
+    }
+    ensure!(timeline.count("s1", Term) == 1, "{timeline}");
+    pod.remove().await
+}

@@ -1,0 +1,271 @@
+//! Pods that end by themselves (J1, J5, J6, J7, I2) and the exit codes that callers see (J2, J3, J9, L9).
+
+use anyhow::{Result, ensure};
+use e2e::Event::{Exiting, Starting, Term};
+use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
+use k8s_cri::v1::ContainerState;
+
+use crate::support::{
+    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, logged_real_code, milliseconds, seconds, wait_started,
+};
+
+/// J1, J3, J6: under Never the pod is complete when all mains have exited, with whatever code; then the sidecars go in
+/// reverse. No caller does anything.
+#[tokio::test]
+async fn j1_never_completes_when_all_mains_have_exited() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j1-never")
+        .annotate("plan", "s1=sidecar, s2=sidecar, a=main, b=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("s1").term_delay(milliseconds(300)))
+        .container(Program::new("s2").term_delay(milliseconds(300)))
+        .container(Program::new("a").runs_for(milliseconds(300)).exits(3))
+        .container(Program::new("b").runs_for(seconds(2)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["a", "b", "s1", "s2"]).await?;
+    let codes = exit_codes(&pod, ["s1", "s2", "a", "b"]).await?;
+    let timeline = pod.timeline()?;
+    ensure!(codes == [0, 0, 3, 0], "{codes:?}\n{timeline}");
+    timeline.in_order(&[("a", Exiting), ("b", Exiting), ("s2", Term), ("s2", Exiting), ("s1", Term)])?;
+    timeline.within(TOLERANCE, ("b", Exiting), ("s2", Term))?;
+    pod.remove().await
+}
+
+/// J1, T5: completion is a stop of podshim's own: a sidecar that does not go is killed at the end of the pod's grace.
+#[tokio::test]
+async fn j1_t5_completion_has_a_budget() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j1-budget")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        .annotate("grace", "1s")
+        .container(Program::new("s1").ignores_term())
+        .container(Program::new("app").runs_for(milliseconds(500)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    ensure!(exit_codes(&pod, ["s1", "app"]).await? == [0, 0], "{}", pod.timeline()?);
+    let lived = finished_at(&pod.status("s1").await?)?.saturating_sub(pod.timeline()?.time_of("s1", Term)?);
+    ensure!(lived.abs_diff(seconds(3)) <= TOLERANCE, "s1 was killed {lived:?} after its Term");
+    pod.remove().await
+}
+
+/// J1, J6: under OnFailure an exit with 0 of one main is not completion while the other runs.
+#[tokio::test]
+async fn j6_on_failure_completes_with_the_last_main() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j6")
+        .annotate("plan", "s1=sidecar, a=main, b=main")
+        .annotate("restart-policy", "OnFailure")
+        .container(Program::new("s1"))
+        .container(Program::new("a").exits(0))
+        .container(Program::new("b").runs_for(seconds(3)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "a", "b"]).await?;
+    ensure!(exit_codes(&pod, ["a", "s1", "b"]).await? == [0; 3], "{}", pod.timeline()?);
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("a", Exiting), ("b", Exiting), ("s1", Term)])?;
+    timeline.within(TOLERANCE, ("b", Exiting), ("s1", Term))?;
+    pod.remove().await
+}
+
+/// J6: a main that the plan names and that is not created yet is not final either.
+#[tokio::test]
+async fn j6_a_main_that_is_still_to_come_is_waited_for() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j6-late")
+        .annotate("plan", "s1=sidecar, a=main, b=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("s1"))
+        .container(Program::new("a").exits(0))
+        .container(Program::new("b").exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "a"]).await?;
+    pod.wait_exited("a", SOON).await?;
+    wait::quiet_time(seconds(1)).await;
+    ensure!(pod.timeline()?.count("s1", Term) == 0, "{}", pod.timeline()?);
+    pod.start("b").await?;
+    pod.wait_exited("s1", SOON).await?;
+    pod.timeline()?.in_order(&[("a", Exiting), ("b", Exiting), ("s1", Term)])?;
+    pod.remove().await
+}
+
+/// J1: under Always an exit completes nothing; R7: the main is not started again by podshim.
+#[tokio::test]
+async fn j1_always_never_completes() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j1-always")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1"))
+        .container(Program::new("app").exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    pod.wait_exited("app", SOON).await?;
+    wait::quiet_time(seconds(2)).await;
+    let timeline = pod.timeline()?;
+    ensure!(timeline.count("s1", Term) == 0, "{timeline}");
+    timeline.has_not_restarted("app")?;
+    ensure!(pod.status("s1").await?.state() == ContainerState::ContainerRunning, "{timeline}");
+    pod.remove().await
+}
+
+/// J2, L9: a sidecar's non-zero code in a stop by order is shown as 0; the shim's log has the real one.
+#[tokio::test]
+async fn j2_l9_a_failing_sidecar_does_not_fail_the_pod() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j2")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("s1").term_exit_code(143))
+        .container(Program::new("s2").term_exit_code(1))
+        .container(Program::new("app").runs_for(milliseconds(500)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1", "s2"]).await?;
+    for name in ["app", "s1", "s2"] {
+        let status = pod.wait_exited(name, SOON).await?;
+        ensure!((status.exit_code, status.reason.as_str()) == (0, "Completed"), "{name}: {status:?}");
+    }
+    for (name, real) in [("s1", 143), ("s2", 1)] {
+        let id = pod.id(name)?;
+        let code =
+            wait::until("the code in the shim's log", SOON, async || logged_real_code(&node, id)).await?;
+        ensure!(code == real, "{name}: {code} in the log");
+    }
+    pod.remove().await
+}
+
+/// J2, J3: a pod stop by the caller masks the sidecars' codes and no main's.
+#[tokio::test]
+async fn j3_a_mains_code_is_never_changed() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j3")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1").term_exit_code(2))
+        .container(Program::new("app").term_exit_code(3))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    pod.stop_all_at_once(AMPLE).await?;
+    ensure!(exit_codes(&pod, ["app", "s1"]).await? == [3, 0], "{}", pod.timeline()?);
+    pod.remove().await
+}
+
+/// J4: `exit-codes=real` shows what was.
+#[tokio::test]
+async fn j4_real_codes_are_shown_where_asked_for() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j4")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        .annotate("exit-codes", "real")
+        .container(Program::new("s1").term_exit_code(5))
+        .container(Program::new("app").exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    ensure!(exit_codes(&pod, ["app", "s1"]).await? == [0, 5], "{}", pod.timeline()?);
+    pod.remove().await
+}
+
+/// J5: under OnFailure a failed main is its caller's to restart; the sidecars live through it, and go when it succeeds.
+#[tokio::test]
+async fn j5_sidecars_live_through_a_failed_main() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j5")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart-policy", "OnFailure")
+        .container(Program::new("s1"))
+        .container(Program::new("app").exits_each(&[1, 0]))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    ensure!(pod.wait_exited("app", SOON).await?.exit_code == 1, "{}", pod.timeline()?);
+    wait::quiet_time(seconds(1)).await;
+    ensure!(pod.timeline()?.count("s1", Term) == 0, "{}", pod.timeline()?);
+    pod.start("app").await?;
+    ensure!(exit_codes(&pod, ["app", "s1"]).await? == [0, 0], "{}", pod.timeline()?);
+    let timeline = pod.timeline()?;
+    timeline.has_not_restarted("s1")?;
+    let second = timeline.of("app", Exiting).nth(1).map(|entry| entry.at);
+    ensure!(second <= Some(timeline.time_of("s1", Term)?), "{timeline}");
+    pod.remove().await
+}
+
+/// J7, R5: a sidecar that waits for its next restart when the mains are done is final at once, with 0 (J2).
+#[tokio::test]
+async fn j7_a_sidecar_in_backoff_does_not_hold_up_the_end() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j7")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        // Its third restart comes some 4 s after its first start, its fourth 4 s later (R4).
+        .container(Program::new("s1").runs_for(milliseconds(200)).exits(1))
+        .container(Program::new("app").runs_for(seconds(5)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    pod.wait_exited("app", SOON).await?;
+    let s1 = pod.wait_exited("s1", seconds(2)).await?;
+    let timeline = pod.timeline()?;
+    ensure!(s1.exit_code == 0, "{s1:?}\n{timeline}");
+    timeline.has_restarted("s1")?;
+    let last_start = timeline.of("s1", Starting).last().map(|entry| entry.at);
+    ensure!(last_start < Some(timeline.time_of("app", Exiting)?), "{timeline}");
+    pod.remove().await
+}
+
+/// I2, J9: an init that fails under Never ends the pod: what never ran reports 125 and says why in its own log, the
+/// sidecars that run are stopped in reverse.
+#[tokio::test]
+async fn j9_i2_what_never_ran_reports_125_and_why() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j9")
+        .annotate("plan", "s1=sidecar, s2=sidecar, i1=init, app=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("s1").term_delay(milliseconds(300)))
+        .container(Program::new("s2").term_delay(milliseconds(300)))
+        .container(Program::new("i1").runs_for(milliseconds(500)).exits(1))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "i1", "s2", "s1"]).await?;
+    let codes = exit_codes(&pod, ["i1", "app", "s2", "s1"]).await?;
+    let timeline = pod.timeline()?;
+    ensure!(codes == [1, 125, 0, 0], "{codes:?}\n{timeline}");
+    timeline.in_order(&[("i1", Exiting), ("s2", Term), ("s2", Exiting), ("s1", Term), ("s1", Exiting)])?;
+    timeline.doesnt_start("app")?;
+    let output = pod.output("app")?;
+    ensure!(output.contains("podshim: not started: init \"i1\" failed with 1"), "{output:?}");
+    ensure!(!output.contains(" stdout "), "{output:?}");
+    ensure!(timeline.count("i1", Event::Starting) == 1, "{timeline}");
+    pod.remove().await
+}
+
+/// R5: the turn of a sidecar that waits for its restart is over at once, whatever its backoff says.
+#[tokio::test]
+async fn r5_a_stop_beats_the_backoff() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("r5")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
+        .container(Program::new("s1"))
+        .container(Program::new("s2").runs_for(milliseconds(200)).exits(1))
+        .container(Program::new("app").term_delay(milliseconds(300)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "s2", "app"]).await?;
+    // Three ends: the next restart is 2 s away (R4).
+    pod.wait_for("s2", Exiting, 3, SOON).await?;
+    pod.stop_all_at_once(AMPLE).await?;
+    let timeline = pod.timeline()?;
+    timeline.distance(("app", Term), ("s1", Exiting), milliseconds(300), milliseconds(700))?;
+    timeline.in_order(&[("app", Exiting), ("s1", Term)])?;
+    ensure!(exit_codes(&pod, ["app", "s2", "s1"]).await? == [0; 3], "{timeline}");
+    ensure!(timeline.count("s2", Exiting) == 3, "{timeline}");
+    pod.remove().await
+}

@@ -1,0 +1,276 @@
+//! Pods made by `ctr`: the same orders as through CRI, and everything else that `ctr` can ask of a task.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use e2e::Event::{Exiting, Signal, Started, Starting, Term};
+use e2e::ctr::Output;
+use e2e::{Containerd, Footprint, Program, Runtime, wait};
+
+use crate::ctr_pod::{CtrPod, IMAGE, NAMESPACE, TaskStatus, shell};
+use crate::support::{SOON, milliseconds, seconds};
+
+/// S2, T3, T1, U7 without CRI: one shim, the main held until its sidecar runs, the sidecar until its main is gone.
+#[tokio::test]
+async fn ctr_pods_start_and_stop_in_order() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let programs =
+        vec![Program::new("s1"), Program::new("app").term_delay(milliseconds(500)).term_exit_code(3)];
+    let mut pod = CtrPod::new(&node, "s1=sidecar, app=main", programs)?;
+    pod.run("app").await?;
+    wait::until("the line about the hold", SOON, async || {
+        Ok(pod
+            .output("app")?
+            .contains("podshim: held: waiting for sidecar \"s1\": not created yet")
+            .then_some(()))
+    })
+    .await?;
+    pod.timeline()?.doesnt_start("app")?;
+    ensure!(pod.status("app").await? == TaskStatus::Running, "F11: a held task is shown as running");
+    pod.run("s1").await?;
+    pod.wait_for("app", Started, 1).await?.before(("s1", Starting), ("app", Starting))?;
+    let addresses: Vec<_> =
+        ["s1", "app"].map(|name| shim_address(&node, &pod.id(name))).into_iter().collect();
+    ensure!(addresses[0] == addresses[1], "two shims: {addresses:?}");
+
+    pod.task(&["kill"], "s1").await?;
+    wait::quiet_time(seconds(1)).await;
+    ensure!(pod.timeline()?.count("s1", Term) == 0, "{}", pod.timeline()?);
+    pod.task(&["kill"], "app").await?;
+    pod.wait_stopped("s1", SOON).await?;
+    pod.timeline()?.in_order(&[("app", Term), ("app", Exiting), ("s1", Term), ("s1", Exiting)])?;
+    let codes = (pod.delete("app").await?, pod.delete("s1").await?);
+    ensure!(codes == (3, 0), "J2, J3: {codes:?}");
+    pod.remove().await
+}
+
+fn shim_address(node: &Containerd, id: &str) -> Option<String> {
+    let bundle = node.directory().join("state/io.containerd.runtime.v2.task").join(NAMESPACE).join(id);
+    std::fs::read_to_string(bundle.join("address")).ok()
+}
+
+/// K7 without CRI: signals mean what they say. USR1 reaches a sidecar, QUIT is held until its turn.
+#[tokio::test]
+async fn k7_without_cri_only_stop_signals_are_held() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let s1 = Program::new("s1").stop_signal(libc::SIGQUIT);
+    let mut pod = CtrPod::new(&node, "s1=sidecar, app=main", vec![s1, Program::new("app")])?;
+    pod.run("s1").await?;
+    pod.run("app").await?;
+    pod.wait_for("app", Started, 1).await?;
+    pod.task(&["kill", "-s", "QUIT"], "s1").await?;
+    pod.task(&["kill", "-s", "USR1"], "s1").await?;
+    let timeline = pod.wait_for("s1", Signal, 1).await?;
+    ensure!(timeline.of("s1", Signal).all(|entry| entry.code == libc::SIGUSR1), "{timeline}");
+    ensure!(timeline.count("s1", Term) == 0, "{timeline}");
+    pod.task(&["kill"], "app").await?;
+    pod.wait_stopped("s1", SOON).await?;
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("app", Exiting), ("s1", Term), ("s1", Exiting)])?;
+    ensure!(timeline.of("s1", Term).all(|entry| entry.code == libc::SIGQUIT), "{timeline}");
+    pod.remove().await
+}
+
+/// Exec with output and code, pause, resume and metrics work for a planned container as for any other.
+#[tokio::test]
+async fn exec_pause_resume_and_metrics_work() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = CtrPod::new(&node, "s1=sidecar, app=main", vec![Program::new("s1"), Program::new("app")])?;
+    pod.run("s1").await?;
+    pod.run("app").await?;
+    pod.wait_for("app", Started, 1).await?;
+    for name in ["s1", "app"] {
+        let script = "echo out; echo err >&2; exit 6";
+        let output = pod.exec(&["--exec-id", "e1"], name, &["sh", "-c", script]).await?;
+        ensure!((output.stdout.trim(), output.exit_code) == ("out", Some(6)), "{output:?}");
+        ensure!(output.stderr.contains("err"), "{output:?}");
+        pod.task(&["pause"], name).await?;
+        ensure!(pod.status(name).await? == TaskStatus::Paused, "{name} is not paused");
+        pod.task(&["resume"], name).await?;
+        ensure!(pod.status(name).await? == TaskStatus::Running, "{name} is not resumed");
+        let metrics = pod.task(&["metrics"], name).await?;
+        ensure!(metrics.contains("memory.usage_in_bytes") && metrics.contains(&pod.id(name)), "{metrics}");
+    }
+    pod.remove().await
+}
+
+/// A terminal for an exec in a planned container, and for a container of its own.
+#[tokio::test]
+async fn terminals_work() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = CtrPod::new(&node, "s1=sidecar, app=main", vec![Program::new("s1"), Program::new("app")])?;
+    pod.run("s1").await?;
+    pod.run("app").await?;
+    pod.wait_for("app", Started, 1).await?;
+    let id = pod.id("app");
+    // `ctr` sets the size when the process runs already.
+    let inside = r#"sh -c "tty; until stty size 2>/dev/null | grep 33; do sleep 0.1; done""#;
+    let output = on_a_terminal(&id, &node, &format!("ctr task exec -t --exec-id tty {id} {inside}")).await?;
+    ensure!(output.stdout.contains("/dev/pts/0") && output.stdout.contains("33 77"), "{output:?}");
+    pod.remove().await?;
+
+    let (id, runtime) = (format!("tty-{}", std::process::id()), Runtime::Podshim.runtime_type());
+    let run = format!("ctr run --rm -t --runtime {runtime} {IMAGE} {id} {inside}");
+    let output = on_a_terminal(&id, &node, &run).await?;
+    ensure!(output.stdout.contains("/dev/pts/0") && output.stdout.contains("33 77"), "{output:?}");
+    Footprint::of_containers(&[&id]).wait_gone(&node, SOON).await
+}
+
+/// Runs a command on a terminal of 33 rows. Its stdin is a fifo that never ends: the end of a terminal's input hangs
+/// the terminal up.
+async fn on_a_terminal(name: &str, node: &Containerd, command: &str) -> Result<Output> {
+    let fifo = node.directory().join(format!("{name}.terminal"));
+    let script = format!(
+        "mkfifo {fifo}; script -qec 'stty rows 33 cols 77; {command}' /dev/null <>{fifo}; rm {fifo}",
+        fifo = fifo.display()
+    );
+    shell(node, &script).await
+}
+
+/// What is written to stdin arrives, and so does its end (CloseIO): `cat` and `wc` end only then.
+#[tokio::test]
+async fn stdin_arrives_and_ends() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let (alone, runtime) = (format!("stdin-{}", std::process::id()), Runtime::Podshim.runtime_type());
+    let fed = Feed::new(&node, &alone).await?;
+    let script = format!("exec ctr run --rm --runtime {runtime} {IMAGE} {alone} cat <{}", fed.path.display());
+    let (output, fed) = tokio::join!(shell(&node, &script), fed.until_processes("hello\n", 1));
+    let (output, ()) = (output?, fed?);
+    ensure!((output.stdout.as_str(), output.exit_code) == ("hello\n", Some(0)), "{output:?}");
+    Footprint::of_containers(&[&alone]).wait_gone(&node, SOON).await?;
+
+    let mut pod = CtrPod::new(&node, "app=main", vec![Program::new("app")])?;
+    pod.run("app").await?;
+    pod.wait_for("app", Started, 1).await?;
+    let id = pod.id("app");
+    let fed = Feed::new(&node, &id).await?;
+    let script = format!("exec ctr task exec --exec-id count {id} wc -c <{}", fed.path.display());
+    let (output, fed) = tokio::join!(pod.shell(&script), fed.until_processes("12345", 2));
+    let (output, ()) = (output?, fed?);
+    ensure!((output.stdout.trim(), output.exit_code) == ("5", Some(0)), "{output:?}");
+    pod.remove().await
+}
+
+/// The stdin of a `ctr`. It has to last until the process runs: an end that comes before, `ctr` never tells (1.6).
+struct Feed<'node> {
+    node: &'node Containerd,
+    id: String,
+    path: PathBuf,
+    writer: File,
+}
+
+impl<'node> Feed<'node> {
+    /// A fifo, with its writing end open.
+    async fn new(node: &'node Containerd, id: &str) -> Result<Self> {
+        let path = node.directory().join(format!("{id}.stdin"));
+        let made = shell(node, &format!("mkfifo {}", path.display())).await?;
+        ensure!(made.exit_code == Some(0), "{made:?}");
+        // For reading too: so it opens before there is a reader.
+        let writer = OpenOptions::new().read(true).write(true).open(&path)?;
+        Ok(Self { node, id: id.to_owned(), path, writer })
+    }
+
+    /// Writes the text, and ends it when the container has that many processes.
+    async fn until_processes(mut self, text: &str, count: usize) -> Result<()> {
+        self.writer.write_all(text.as_bytes())?;
+        wait::until(&format!("{count} processes in {}", self.id), SOON, async || {
+            let output = self.node.ctr().output(&["task", "ps", &self.id]).await?;
+            Ok((output.stdout.lines().count() == count + 1).then_some(()))
+        })
+        .await?;
+        std::fs::remove_file(&self.path)?;
+        Ok(())
+    }
+}
+
+/// An event of a task: its topic, and the exec it is about, if it is about one.
+type TaskEvent = (String, Option<String>);
+
+/// CONTRACT §6: the events of a task come in the order of its life; an exec that the init takes with it exits first.
+#[tokio::test]
+async fn events_come_in_the_order_of_the_tasks_life() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = CtrPod::new(&node, "s1=sidecar, app=main", vec![Program::new("s1"), Program::new("app")])?;
+    let file = node.directory().join(format!("events-{}", std::process::id()));
+    let record = format!(
+        "ctr events >{file} & events=$!; until [ -e {file}.stop ]; do sleep 0.1; done; kill $events",
+        file = file.display()
+    );
+    let stop = file.with_extension("stop");
+    let life = async {
+        wait::until("the subscription", SOON, async || {
+            // Something of nobody's that makes an event.
+            node.ctr().run(&["images", "label", IMAGE, "podshim.test/events=yes"]).await?;
+            Ok((!std::fs::read_to_string(&file).unwrap_or_default().is_empty()).then_some(()))
+        })
+        .await?;
+        pod.run("app").await?;
+        pod.run("s1").await?;
+        pod.wait_for("app", Started, 1).await?;
+        for name in ["app", "s1"] {
+            pod.exec(&["-d", "--exec-id", "idle"], name, &["sleep", "60"]).await?;
+        }
+        pod.task(&["kill"], "s1").await?;
+        pod.task(&["kill"], "app").await?;
+        pod.wait_stopped("s1", SOON).await?;
+        for name in ["app", "s1"] {
+            pod.delete(name).await?;
+        }
+        wait::until("the last event", SOON, async || {
+            let last = task_events(&file, &pod.id("s1"))?.pop();
+            Ok(last.filter(|(topic, _)| topic == "/tasks/delete").map(drop))
+        })
+        .await
+    };
+    let (recorded, life) = tokio::join!(shell(&node, &record), async {
+        let result = life.await;
+        std::fs::write(&stop, "")?;
+        result
+    });
+    recorded?;
+    life?;
+    for name in ["app", "s1"] {
+        let expected = [
+            ("/tasks/create", None),
+            ("/tasks/start", None),
+            ("/tasks/exec-added", Some("idle")),
+            ("/tasks/exec-started", Some("idle")),
+            ("/tasks/exit", Some("idle")),
+            ("/tasks/exit", None),
+            ("/tasks/delete", None),
+        ];
+        let found = task_events(&file, &pod.id(name))?;
+        let same = found.len() == expected.len()
+            && found
+                .iter()
+                .zip(expected)
+                .all(|((topic, exec), (wanted, of))| topic == wanted && exec.as_deref() == of);
+        ensure!(same, "{name}: {found:#?}");
+    }
+    std::fs::remove_file(&file)?;
+    std::fs::remove_file(&stop)?;
+    pod.remove().await
+}
+
+/// The task events of one container that `ctr events` has written: time, namespace, topic, and the event as JSON.
+fn task_events(file: &std::path::Path, id: &str) -> Result<Vec<TaskEvent>> {
+    let text = std::fs::read_to_string(file)?;
+    // The last line may not be whole yet.
+    let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let mut events = Vec::new();
+    for line in lines.filter(|line| line.contains(" /tasks/")) {
+        let (head, json) =
+            line.split_once(" {").with_context(|| format!("an event of another form: {line}"))?;
+        let event: serde_json::Value = serde_json::from_str(&format!("{{{json}"))?;
+        let text = |key: &str| event[key].as_str().filter(|text| !text.is_empty());
+        if text("container_id") != Some(id) {
+            continue;
+        }
+        let exec = text("exec_id").or(text("id").filter(|process| *process != id));
+        let topic = head.split(' ').next_back().context("no topic")?;
+        events.push((topic.to_owned(), exec.map(str::to_owned)));
+    }
+    Ok(events)
+}

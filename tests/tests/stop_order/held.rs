@@ -1,0 +1,189 @@
+//! Stops that come while something has not started yet (T4, T11, K3, K4): what was held ends at once and holds up
+//! nobody.
+
+use anyhow::{Context, Result, ensure};
+use e2e::Event::{Exiting, Starting, Term};
+use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
+use k8s_cri::v1::ContainerState;
+
+use crate::support::{AMPLE, SOON, TOLERANCE, exit_codes, finished_at, kill_task, seconds, wait_started};
+
+/// L7, I6: a pod whose init still runs is gone at once, within its grace of 3 s. Nothing later starts (T11).
+#[tokio::test]
+async fn l7_i6_a_pod_that_initializes_ends_at_once() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("l7")
+        .annotate("plan", "i1=init, s1=sidecar, app=main")
+        .container(Program::new("i1").term_exit_code(7))
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1", "i1"]).await?;
+    wait_started(&pod, &["i1"]).await?;
+    pod.stop_all_at_once(seconds(3)).await?;
+    let timeline = pod.timeline()?;
+    timeline.before(("i1", Term), ("i1", Exiting))?;
+    timeline.doesnt_start("s1")?;
+    timeline.doesnt_start("app")?;
+    let asked = timeline.time_of("i1", Term)?;
+    for (name, code) in [("i1", 7), ("s1", 0), ("app", 143)] {
+        let status = pod.status(name).await?;
+        ensure!(status.exit_code == code, "{name}: {status:?}\n{timeline}");
+        ensure!(finished_at(&status)?.saturating_sub(asked) < TOLERANCE, "{name}: {status:?}\n{timeline}");
+    }
+    pod.remove().await
+}
+
+/// L8, T4 (kubernetes#125880): a sidecar that never gets ready does not use up the grace of 180 s.
+#[tokio::test]
+async fn l8_t4_what_never_started_holds_up_nobody() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("l8")
+        .annotate("plan", "s1=sidecar, s2=sidecar, s3=sidecar, app=main")
+        .annotate("ready.s2", "tcp::9;period=200ms;fail=1000")
+        .annotate("grace", "180s")
+        .container(Program::new("s1"))
+        .container(Program::new("s2"))
+        .container(Program::new("s3"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s3", "s2", "s1"]).await?;
+    wait_started(&pod, &["s1", "s2"]).await?;
+    pod.stop_all_at_once(seconds(180)).await?;
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("s2", Term), ("s2", Exiting), ("s1", Term), ("s1", Exiting)])?;
+    timeline.distance(("s2", Term), ("s1", Exiting), seconds(0), TOLERANCE)?;
+    timeline.doesnt_start("s3")?;
+    timeline.doesnt_start("app")?;
+    ensure!(exit_codes(&pod, ["app", "s3", "s2", "s1"]).await? == [143, 0, 0, 0], "{timeline}");
+    pod.remove().await
+}
+
+/// T11: no planned container starts its program from T0 until the stop has ended, not even one created during it;
+/// T14: then it waits for its gates as at first start.
+#[tokio::test]
+async fn t11_a_container_created_during_a_stop_is_held_until_it_has_ended() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("t11")
+        .annotate("plan", "s1=sidecar, app=main, late=main")
+        .container(Program::new("s1"))
+        .container(Program::new("app").term_delay(seconds(3)))
+        .container(Program::new("late"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    let (cri, app, s1) = (node.cri()?, pod.id("app")?.to_owned(), pod.id("s1")?.to_owned());
+    let stop = tokio::spawn(async move {
+        tokio::try_join!(cri.stop_container(&app, AMPLE), cri.stop_container(&s1, AMPLE)).map(drop)
+    });
+    pod.wait_for("app", Term, 1, SOON).await?;
+    pod.start("late").await?;
+    ensure!(pod.status("late").await?.state() == ContainerState::ContainerRunning, "U7: it is held");
+    stop.await??;
+    wait::quiet_time(seconds(1)).await;
+    pod.timeline()?.doesnt_start("late")?;
+    pod.start("s1").await?;
+    let timeline = pod.wait_for("late", Event::Started, 1, seconds(5)).await?;
+    timeline.in_order(&[("app", Exiting), ("s1", Exiting), ("late", Starting)])?;
+    let sidecar_again = timeline.of("s1", Starting).nth(1).context("s1 did not start again")?.at;
+    ensure!(sidecar_again <= timeline.time_of("late", Starting)?, "{timeline}");
+    pod.remove().await
+}
+
+/// K3 (U9): a stop of a held main alone cancels its hold, with the signal's code, and stops nobody else. A new one of
+/// its name is held again, and runs when the gate opens.
+#[tokio::test]
+async fn k3_a_held_main_is_cancelled_with_the_signals_code() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("k3")
+        .annotate("plan", "s1=sidecar, app=main, other=main")
+        .annotate("ready.s1", "exec:test -e /tmp/open;period=100ms;fail=1000")
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+        .container(Program::new("other"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "other", "s1"]).await?;
+    wait_started(&pod, &["s1"]).await?;
+    pod.stop("app", AMPLE).await?;
+    ensure!(pod.status("app").await?.exit_code == 143, "{:?}", pod.status("app").await?);
+    pod.stop("other", seconds(0)).await?;
+    ensure!(pod.status("other").await?.exit_code == 137, "{:?}", pod.status("other").await?);
+    pod.start("app").await?;
+    wait::quiet_time(seconds(1)).await;
+    let timeline = pod.timeline()?;
+    timeline.doesnt_start("app")?;
+    timeline.doesnt_start("other")?;
+    ensure!(timeline.count("s1", Term) == 0, "{timeline}");
+    pod.exec("s1", &["touch", "/tmp/open"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    pod.remove().await
+}
+
+/// K3: a signal that stops nothing is refused, for it would kill what holds the container.
+#[tokio::test]
+async fn k3_other_signals_to_a_held_container_are_refused() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("k3-hup")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("app").await?;
+    let refusal = kill_task(&node, pod.id("app")?, &["-s", "HUP"]).await.expect_err("it is held").to_string();
+    ensure!(refusal.contains("held"), "{refusal}");
+    pod.start("s1").await?;
+    wait_started(&pod, &["app"]).await?;
+    pod.remove().await
+}
+
+/// K3, J2: a held sidecar that is stopped alone shows the signal's code and holds its followers as before.
+#[tokio::test]
+async fn k3_j2_a_held_sidecar_stopped_alone_shows_its_code() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("k3-sidecar")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
+        .annotate("ready.s1", "tcp::9;period=200ms;fail=1000")
+        .container(Program::new("s1"))
+        .container(Program::new("s2"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s2", "s1"]).await?;
+    wait_started(&pod, &["s1"]).await?;
+    pod.stop("s2", AMPLE).await?;
+    let status = pod.status("s2").await?;
+    ensure!(status.exit_code == 143, "{status:?}");
+    let timeline = pod.timeline()?;
+    timeline.doesnt_start("s2")?;
+    timeline.doesnt_start("app")?;
+    ensure!(timeline.count("s1", Term) == 0, "{timeline}");
+    pod.remove().await
+}
+
+/// K4, I5: a completed init that its caller sees running reports its real exit at its first stop signal.
+#[tokio::test]
+async fn k4_a_hidden_init_reports_its_real_exit_at_a_stop() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("k4")
+        .annotate("plan", "i1=init, app=main")
+        .container(Program::new("i1").exits(0))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "i1"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    ensure!(pod.status("i1").await?.state() == ContainerState::ContainerRunning, "I5: it is hidden");
+    wait::quiet_time(seconds(1)).await;
+    pod.stop("i1", AMPLE).await?;
+    let (status, timeline) = (pod.status("i1").await?, pod.timeline()?);
+    ensure!(status.exit_code == 0, "{status:?}");
+    let told = finished_at(&status)?;
+    ensure!(told.abs_diff(timeline.time_of("i1", Exiting)?) < TOLERANCE / 2, "{status:?}\n{timeline}");
+    ensure!(pod.status("app").await?.state() == ContainerState::ContainerRunning, "{timeline}");
+    pod.remove().await
+}

@@ -1,0 +1,16 @@
+//! How pods end on real containerd and runc: the order of the stop, its budget, the signal table and completion
+//! (the T-, K- and J-rules of docs/rules.md), pods made by `ctr` alone, and restarts of containerd in the middle of it
+//! all. Every expectation is a rule's, named in the test.
+
+mod budget;
+mod completion;
+mod ctr_pod;
+mod ctr_pods;
+mod daemons;
+mod held;
+mod order;
+mod repetitions;
+mod rounds;
+mod sandbox;
+mod signals;
+mod support;

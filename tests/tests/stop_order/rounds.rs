@@ -1,0 +1,93 @@
+//! A stopped pod that lives again while its pause container lives (T14), and one that is run anew (S7).
+
+use anyhow::{Context, Result, ensure};
+use e2e::Event::{Exiting, Starting, Term};
+use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
+
+use crate::support::{AMPLE, SOON, milliseconds, seconds, wait_started};
+
+fn pod_with_an_init() -> Pod {
+    Pod::new("round")
+        .annotate("plan", "i1=init, s1=sidecar, app=main")
+        .annotate("ready.s1", "exec:test -e /tmp/ready;period=100ms")
+        .container(Program::new("i1").exits(0))
+        .container(Program::new("s1").ready_file("/tmp/ready", milliseconds(800)))
+        .container(Program::new("app"))
+}
+
+/// T14: the caller stops app and s1 and creates them again, the main first: it is held until s1 is ready once more, and
+/// the completed init does not run again (I4).
+#[tokio::test]
+async fn t14_a_stopped_pod_starts_again_in_order() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = pod_with_an_init().run(&node, Runtime::Podshim).await?;
+    pod.start("i1").await?;
+    pod.wait_exited("i1", SOON).await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    tokio::try_join!(pod.stop("app", AMPLE), pod.stop("s1", AMPLE))?;
+    pod.timeline()?.in_order(&[("app", Exiting), ("s1", Term), ("s1", Exiting)])?;
+
+    pod.start("app").await?;
+    wait::quiet_time(seconds(1)).await;
+    ensure!(pod.timeline()?.count("app", Starting) == 1, "it is not held in\n{}", pod.timeline()?);
+    pod.start("s1").await?;
+    let timeline = pod.wait_for("app", Event::Started, 2, SOON).await?;
+    let start_of =
+        |name| Ok::<_, anyhow::Error>(timeline.of(name, Starting).nth(1).context("no second run")?.at);
+    // The record has whole milliseconds, so a distance can be one short.
+    let waited = start_of("app")?.saturating_sub(start_of("s1")?) + milliseconds(1);
+    ensure!(waited >= milliseconds(800), "app waited only {waited:?} in\n{timeline}");
+    timeline.has_not_restarted("i1")?;
+
+    // The second round ends as the first did.
+    tokio::try_join!(pod.stop("s1", AMPLE), pod.stop("app", AMPLE))?;
+    let timeline = pod.timeline()?;
+    let (end, term) = (timeline.of("app", Exiting).nth(1), timeline.of("s1", Term).nth(1));
+    ensure!(end.context("no second end")?.at <= term.context("no second Term")?.at, "{timeline}");
+    pod.remove().await
+}
+
+/// T14, S6: a member that did not end in the stop keeps its gate open: only what ended is waited for again.
+#[tokio::test]
+async fn t14_completion_may_be_followed_by_another_round() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("round-job")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("s1"))
+        .container(Program::new("app").exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    for round in 1..=2 {
+        pod.start_all(&["app", "s1"]).await?;
+        pod.wait_exited("app", SOON).await?;
+        pod.wait_exited("s1", SOON).await?;
+        let timeline = pod.timeline()?;
+        for event in [Starting, Exiting] {
+            ensure!(
+                timeline.count("app", event) == round && timeline.count("s1", event) == round,
+                "{timeline}"
+            );
+        }
+        let last = |name, event| timeline.of(name, event).last().map(|entry| entry.at);
+        ensure!(last("s1", Starting) <= last("app", Starting), "{timeline}");
+        ensure!(last("app", Exiting) <= last("s1", Term), "{timeline}");
+    }
+    pod.remove().await
+}
+
+/// S7: a new sandbox of the same pod runs everything again, in the same order.
+#[tokio::test]
+async fn s7_a_new_sandbox_runs_everything_again() -> Result<()> {
+    let node = Containerd::connect().await?;
+    for _ in 0..2 {
+        let mut pod =
+            pod_with_an_init().annotate("restart-policy", "Never").run(&node, Runtime::Podshim).await?;
+        pod.start_all(&["app", "s1", "i1"]).await?;
+        wait_started(&pod, &["app"]).await?;
+        pod.timeline()?.in_order(&[("i1", Exiting), ("s1", Starting), ("app", Starting)])?;
+        pod.remove().await?;
+    }
+    Ok(())
+}

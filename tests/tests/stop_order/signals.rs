@@ -1,0 +1,299 @@
+//! The signal table (K-rules): which signal is delivered, held, hurried or obeyed.
+
+use anyhow::{Result, ensure};
+use e2e::Event::{Exiting, Signal, Starting, Term};
+use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
+use k8s_cri::v1::ContainerState;
+use tokio::time::Instant;
+
+use crate::support::{AMPLE, SOON, exit_codes, finished_at, kill_task, milliseconds, seconds, wait_started};
+
+/// A pod of one sidecar and one main, both started.
+async fn pair<'node>(node: &'node Containerd, s1: Program, app: Program) -> Result<RunningPod<'node>> {
+    let mut pod = Pod::new("signals")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(s1)
+        .container(app)
+        .run(node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
+    Ok(pod)
+}
+
+/// K1: an exec gets its signal at once, also in a sidecar whose own is held.
+#[tokio::test]
+async fn k1_an_exec_gets_its_signal_at_once() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = pair(&node, Program::new("s1"), Program::new("app")).await?;
+    let id = pod.id("s1")?;
+    kill_task(&node, id, &[]).await?;
+    let exec = ["-n", "k8s.io", "task", "exec", "--exec-id", "shell", id, "sleep", "60"];
+    let ctr = node.ctr();
+    let exec = ctr.output(&exec);
+    // `ctr` attaches before it starts the exec, so a signal that comes too early is refused: once more.
+    let signal = wait::until("the exec to take a signal", SOON, async || {
+        Ok(kill_task(&node, id, &["--exec-id", "shell", "-s", "TERM"]).await.ok())
+    });
+    let (output, ()) = tokio::try_join!(exec, signal)?;
+    ensure!(output.exit_code == Some(143), "{output:?}");
+    ensure!(pod.timeline()?.count("s1", Term) == 0, "{}", pod.timeline()?);
+    pod.remove().await
+}
+
+/// K2, S8: a container that is not in the plan gets every signal at once.
+#[tokio::test]
+async fn k2_a_container_outside_the_plan_gets_every_signal() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("k2")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+        .container(Program::new("guest").term_exit_code(4))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app", "guest"]).await?;
+    wait_started(&pod, &["s1", "app", "guest"]).await?;
+    pod.stop("guest", AMPLE).await?;
+    ensure!(pod.status("guest").await?.exit_code == 4, "{}", pod.timeline()?);
+    let timeline = pod.timeline()?;
+    ensure!(timeline.count("app", Term) == 0 && timeline.count("s1", Term) == 0, "{timeline}");
+    pod.remove().await
+}
+
+/// T3, K6, K15: the Kill of a held stop signal returns at once, twice is once, and SIGHUP still reloads.
+#[tokio::test]
+async fn k6_k15_hup_is_delivered_while_one_term_is_held() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = pair(&node, Program::new("s1"), Program::new("app").term_delay(milliseconds(300))).await?;
+    let begin = Instant::now();
+    for _ in 0..2 {
+        kill_task(&node, pod.id("s1")?, &[]).await?;
+    }
+    // Two runs of `ctr` and its scripts; the hold itself would take for ever.
+    ensure!(begin.elapsed() < seconds(4), "the kills took {:?}", begin.elapsed());
+    kill_task(&node, pod.id("s1")?, &["-s", "HUP"]).await?;
+    let timeline = pod.wait_for("s1", Signal, 1, seconds(2)).await?;
+    ensure!(timeline.of("s1", Signal).all(|entry| entry.code == libc::SIGHUP), "{timeline}");
+    wait::quiet_time(seconds(1)).await;
+    ensure!(pod.timeline()?.count("s1", Term) == 0, "{}", pod.timeline()?);
+    pod.stop("app", AMPLE).await?;
+    pod.wait_exited("s1", SOON).await?;
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("s1", Signal), ("app", Exiting), ("s1", Term)])?;
+    ensure!(timeline.count("s1", Term) == 1, "{timeline}");
+    pod.remove().await
+}
+
+/// K5, K15: a main gets every signal its caller sends, at once.
+#[tokio::test]
+async fn k5_k15_a_main_gets_every_signal() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = pair(&node, Program::new("s1"), Program::new("app").ignores_term()).await?;
+    for _ in 0..2 {
+        kill_task(&node, pod.id("app")?, &[]).await?;
+    }
+    kill_task(&node, pod.id("app")?, &["-s", "HUP"]).await?;
+    pod.wait_for("app", Signal, 1, SOON).await?;
+    pod.wait_for("app", Term, 2, SOON).await?;
+    ensure!(pod.timeline()?.count("s1", Term) == 0, "{}", pod.timeline()?);
+    pod.remove().await
+}
+
+/// K7: under CRI the first signal but KILL and HUP is the image's stop signal, whatever its number; the number that was
+/// held is delivered.
+#[tokio::test]
+async fn k7_an_images_stop_signal_is_held_and_delivered_by_its_number() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = pair(&node, Program::new("s1").stop_signal(libc::SIGUSR1), Program::new("app")).await?;
+    kill_task(&node, pod.id("s1")?, &["-s", "USR1"]).await?;
+    wait::quiet_time(seconds(1)).await;
+    let timeline = pod.timeline()?;
+    ensure!(timeline.count("s1", Term) + timeline.count("s1", Signal) == 0, "{timeline}");
+    pod.stop("app", AMPLE).await?;
+    pod.wait_exited("s1", SOON).await?;
+    let timeline = pod.timeline()?;
+    timeline.before(("app", Exiting), ("s1", Term))?;
+    ensure!(timeline.of("s1", Term).all(|entry| entry.code == libc::SIGUSR1), "{timeline}");
+    pod.remove().await
+}
+
+/// K7: HUP is a stop signal where `stop-signal.<c>` names it; and what podshim sends by itself is the named one (J1).
+#[tokio::test]
+async fn k7_the_named_stop_signal_is_the_one_held_and_sent() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("k7-named")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        .annotate("stop-signal.s1", "SIGHUP")
+        .annotate("stop-signal.s2", "SIGUSR2")
+        .container(Program::new("s1").stop_signal(libc::SIGHUP))
+        .container(Program::new("s2").stop_signal(libc::SIGUSR2))
+        .container(Program::new("app").runs_for(seconds(4)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1", "s2"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    kill_task(&node, pod.id("s1")?, &["-s", "HUP"]).await?;
+    pod.wait_exited("s1", SOON).await?;
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("app", Exiting), ("s2", Term), ("s2", Exiting), ("s1", Term), ("s1", Exiting)])?;
+    ensure!(timeline.of("s1", Term).all(|entry| entry.code == libc::SIGHUP), "{timeline}");
+    ensure!(timeline.of("s2", Term).all(|entry| entry.code == libc::SIGUSR2), "{timeline}");
+    pod.remove().await
+}
+
+/// K9: SIGKILL to a sidecar that has had its stop signal for longer than 1.5 s is delivered.
+#[tokio::test]
+async fn k9_a_late_kill_is_delivered() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = pair(&node, Program::new("s1").ignores_term(), Program::new("app")).await?;
+    pod.stop_all_at_once(seconds(3)).await?;
+    let timeline = pod.timeline()?;
+    let lived = finished_at(&pod.status("s1").await?)?.saturating_sub(timeline.time_of("s1", Term)?);
+    // At the caller's 3 s, and not 1.5 s later.
+    ensure!(lived.abs_diff(seconds(3)) <= milliseconds(700), "s1 was killed after {lived:?}");
+    pod.remove().await
+}
+
+/// K10, T7: the caller's SIGKILL at the end of its own grace makes a held stop signal due; SIGKILL follows 1.5 s later.
+#[tokio::test]
+async fn k10_t7_a_kill_of_a_held_sidecar_gives_it_its_term_first() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod =
+        pair(&node, Program::new("s1").term_delay(milliseconds(500)).term_exit_code(5), Program::new("app"))
+            .await?;
+    let begin = Instant::now();
+    pod.stop("s1", seconds(2)).await?;
+    let took = begin.elapsed();
+    ensure!(took >= seconds(2) && took < milliseconds(3500), "the stop took {took:?}");
+    let timeline = pod.timeline()?;
+    timeline.distance(("s1", Term), ("s1", Exiting), milliseconds(500), milliseconds(300))?;
+    // J2: alone it shows its real code; R1: asked to go, it is not restarted; and the main has not noticed.
+    ensure!(pod.status("s1").await?.exit_code == 5, "{:?}\n{timeline}", pod.status("s1").await?);
+    wait::quiet_time(seconds(1)).await;
+    let timeline = pod.timeline()?;
+    timeline.has_not_restarted("s1")?;
+    ensure!(timeline.count("app", Term) + timeline.count("app", Exiting) == 0, "{timeline}");
+    pod.remove().await
+}
+
+/// K10: the same for one that ignores it.
+#[tokio::test]
+async fn k10_a_deaf_sidecar_is_killed_one_and_a_half_seconds_after_its_term() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = pair(&node, Program::new("s1").ignores_term(), Program::new("app").ignores_term()).await?;
+    pod.stop("s1", seconds(1)).await?;
+    let (status, timeline) = (pod.status("s1").await?, pod.timeline()?);
+    let lived = finished_at(&status)?.saturating_sub(timeline.time_of("s1", Term)?);
+    ensure!(lived.abs_diff(milliseconds(1500)) <= milliseconds(300), "it lived {lived:?} after its Term");
+    ensure!(status.exit_code == 137, "{status:?}");
+    pod.remove().await
+}
+
+/// K11, obey: SIGKILL to a sidecar of a pod that nobody stops is what it says: 137, final, and nobody else's business.
+#[tokio::test]
+async fn k11_a_kill_without_a_stop_is_obeyed() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = pair(&node, Program::new("s1"), Program::new("app")).await?;
+    pod.stop("s1", seconds(0)).await?;
+    let status = pod.status("s1").await?;
+    ensure!(status.exit_code == 137, "J4: {status:?}");
+    wait::quiet_time(seconds(2)).await;
+    let timeline = pod.timeline()?;
+    timeline.has_not_restarted("s1")?;
+    ensure!(timeline.count("s1", Term) + timeline.count("app", Term) == 0, "{timeline}");
+    ensure!(pod.status("app").await?.state() == ContainerState::ContainerRunning, "{timeline}");
+    // Also after the mains are gone.
+    pod.stop("app", seconds(0)).await?;
+    ensure!(pod.status("app").await?.exit_code == 137, "{timeline}");
+    pod.remove().await
+}
+
+/// K12: SIGKILL ends a main after a stop was asked, and with the last main the sidecars' turn has come.
+#[tokio::test]
+async fn k12_the_kill_of_the_last_main_begins_the_sidecars_turn() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod =
+        pair(&node, Program::new("s1").term_delay(milliseconds(700)), Program::new("app").ignores_term())
+            .await?;
+    // s1's own caller is patient: its Term can only come from the main's end.
+    tokio::try_join!(pod.stop("app", seconds(2)), pod.stop("s1", AMPLE))?;
+    let (app, timeline) = (pod.status("app").await?, pod.timeline()?);
+    ensure!(app.exit_code == 137, "{app:?}");
+    let turn = timeline.time_of("s1", Term)?.saturating_sub(finished_at(&app)?);
+    ensure!(turn < milliseconds(500), "s1's turn came {turn:?} after app's end");
+    timeline.distance(("s1", Term), ("s1", Exiting), milliseconds(700), milliseconds(300))?;
+    pod.remove().await
+}
+
+/// K14: `all` goes to every process of a main, and of a sidecar in its turn.
+#[tokio::test]
+async fn k14_all_processes_get_the_signal_in_the_containers_turn() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod =
+        pair(&node, Program::new("s1").term_delay(seconds(3)), Program::new("app").term_delay(seconds(3)))
+            .await?;
+    for name in ["s1", "app"] {
+        let id = pod.id(name)?;
+        node.ctr()
+            .run(&["-n", "k8s.io", "task", "exec", "-d", "--exec-id", "idle", id, "sleep", "60"])
+            .await?;
+        ensure!(processes(&node, id).await? == 2, "{name} has not two processes");
+    }
+    kill_task(&node, pod.id("s1")?, &["--all"]).await?;
+    kill_task(&node, pod.id("app")?, &["--all"]).await?;
+    for name in ["app", "s1"] {
+        pod.wait_for(name, Term, 1, SOON).await?;
+        // Its program takes 3 s more: whoever is gone before got a signal of his own.
+        wait::until("the exec to have got the signal", seconds(2), async || {
+            Ok((processes(&node, pod.id(name)?).await? == 1).then_some(()))
+        })
+        .await?;
+        if name == "app" {
+            ensure!(processes(&node, pod.id("s1")?).await? == 2, "s1's exec was not held");
+        }
+    }
+    pod.wait_exited("s1", SOON).await?;
+    pod.timeline()?.in_order(&[("app", Term), ("app", Exiting), ("s1", Term), ("s1", Exiting)])?;
+    pod.remove().await
+}
+
+/// How many processes a container has, by `ctr task ps`.
+async fn processes(node: &Containerd, id: &str) -> Result<usize> {
+    Ok(node.ctr().run(&["-n", "k8s.io", "task", "ps", id]).await?.lines().count() - 1)
+}
+
+/// K17: SIGKILL ends a frozen container, which acts on nothing before it is thawed.
+#[tokio::test]
+async fn k17_a_frozen_container_is_killed() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = pair(&node, Program::new("s1"), Program::new("app")).await?;
+    node.ctr().run(&["-n", "k8s.io", "task", "pause", pod.id("app")?]).await?;
+    let begin = Instant::now();
+    pod.stop("app", seconds(1)).await?;
+    ensure!(begin.elapsed() < seconds(5), "it took {:?}", begin.elapsed());
+    pod.remove().await
+}
+
+/// K17, T6: the end of the budget reaches a frozen container too.
+#[tokio::test]
+async fn k17_t6_the_budgets_end_thaws_a_frozen_container() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("k17-budget")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("grace", "2s")
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
+    node.ctr().run(&["-n", "k8s.io", "task", "pause", pod.id("app")?]).await?;
+    pod.stop_all_at_once(AMPLE).await?;
+    let timeline = pod.timeline()?;
+    // Thawed at the last call, it acts on the signal it already has.
+    ensure!(exit_codes(&pod, ["app", "s1"]).await? == [0, 0], "{timeline}");
+    ensure!(timeline.count("s1", Event::Exiting) == 1 && timeline.count("app", Starting) == 1, "{timeline}");
+    pod.remove().await
+}

@@ -1,0 +1,90 @@
+//! What the tests of this binary share: durations, and looking at tasks from outside the CRI. Holds no expectation of
+//! any rule.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use e2e::{Containerd, Event, RunningPod, wait};
+use k8s_cri::v1::ContainerStatus;
+
+/// Ample for anything that takes no time of its own.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// A caller's grace that no test uses up.
+pub(crate) const AMPLE: Duration = Duration::from_secs(60);
+
+/// How far a duration may be off: the machine may be busy.
+pub(crate) const TOLERANCE: Duration = Duration::from_secs(1);
+
+pub(crate) const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+pub(crate) const fn milliseconds(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// Waits until each of these containers has recorded that its program has started.
+pub(crate) async fn wait_started(pod: &RunningPod<'_>, names: &[&str]) -> Result<()> {
+    for name in names {
+        pod.wait_for(name, Event::Started, 1, SOON).await?;
+    }
+    Ok(())
+}
+
+/// When a container ended, by its status, since the Unix epoch: those that were killed write nothing down.
+pub(crate) fn finished_at(status: &ContainerStatus) -> Result<Duration> {
+    Ok(Duration::from_nanos(status.finished_at.try_into()?))
+}
+
+/// The exit code of each of these containers, all of which must have exited.
+pub(crate) async fn exit_codes<const COUNT: usize>(
+    pod: &RunningPod<'_>,
+    names: [&str; COUNT],
+) -> Result<[i32; COUNT]> {
+    let mut codes = [0; COUNT];
+    for (code, name) in codes.iter_mut().zip(names) {
+        *code = pod.wait_exited(name, SOON).await?.exit_code;
+    }
+    Ok(codes)
+}
+
+/// `ctr task kill` for a container of a CRI pod: one Kill request, as the CRI sends it, but nothing more.
+pub(crate) async fn kill_task(node: &Containerd, id: &str, arguments: &[&str]) -> Result<()> {
+    let words = ["-n", "k8s.io", "task", "kill"].into_iter().chain(arguments.iter().copied());
+    node.ctr().run(&words.chain([id]).collect::<Vec<_>>()).await?;
+    Ok(())
+}
+
+/// The pid of a task's init, as `ctr task ls` has it; `None` if there is no such task or it has stopped.
+pub(crate) async fn task_pid(node: &Containerd, namespace: &str, id: &str) -> Result<Option<libc::pid_t>> {
+    let list = node.ctr().run(&["-n", namespace, "task", "ls"]).await?;
+    let line = list.lines().find(|line| line.split_whitespace().next() == Some(id));
+    let Some([_, pid, status]) = line
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .as_deref()
+        .map(|words| <[&str; 3]>::try_from(words).unwrap_or([""; 3]))
+    else {
+        return Ok(None);
+    };
+    if status == "STOPPED" {
+        return Ok(None);
+    }
+    Ok(Some(pid.parse().with_context(|| format!("no pid of {id} in {list}"))?))
+}
+
+/// Waits until a process is gone.
+pub(crate) async fn wait_dead(pid: libc::pid_t, within: Duration) -> Result<()> {
+    wait::until(&format!("process {pid} to be gone"), within, async || {
+        Ok((!e2e::instance::is_alive(pid)).then_some(()))
+    })
+    .await
+}
+
+/// The real exit code that the shim logged for a container whose shown code it masked (J2), if it did.
+pub(crate) fn logged_real_code(node: &Containerd, id: &str) -> Result<Option<i32>> {
+    let log = std::fs::read_to_string(node.directory().join("containerd.log"))?;
+    let line = log.lines().find(|line| line.contains("exit code masked") && line.contains(id));
+    let code = line.and_then(|line| line.split_once("real=")?.1.split_whitespace().next()?.parse().ok());
+    Ok(code)
+}
