@@ -5,6 +5,7 @@
 //! await the answer: containerd drops a handler when its caller's deadline passes or the connection breaks, so
 //! no effect may live in one. Decides nothing about pods; that is `pod-lifecycle`.
 
+mod actions;
 mod command;
 mod details;
 pub mod error;

@@ -7,25 +7,21 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use nix::fcntl::OFlag;
-use oci_runtime::bundle::{Bundle, ExitRecord};
+use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::OomWatch;
-use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::{ExitWatch, Reaper};
 use pod_lifecycle::{
-    Action, ContainerId, Event, ExecId, Exit, Outcome, Pod, PodTime, Reach, Refusal, Reply, Request,
-    RequestId, Target, Tell,
+    ContainerId, Event, ExecId, Exit, Outcome, Pod, PodTime, Refusal, Reply, Request, RequestId, Target,
 };
-use pod_spec::Signal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use crate::command::{Answer, Command};
 use crate::details::{self, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
 use crate::incarnation::{NewIncarnation, failure};
-use crate::notice::{self, wall_time};
+use crate::notice::wall_time;
 use crate::operations::{Completion, Product};
 use crate::publisher::Publisher;
 use crate::resources::{ExecResources, LastIncarnation, Resources};
@@ -51,8 +47,8 @@ pub(crate) struct Owner {
     pub(crate) history: PidHistory,
     namespace: String,
     reaper: Reaper,
-    publisher: Publisher,
-    requests: BTreeMap<RequestId, Answer<Reply>>,
+    pub(crate) publisher: Publisher,
+    pub(crate) requests: BTreeMap<RequestId, Answer<Reply>>,
     next_request: u64,
     epoch: Instant,
     shutdown: Shutdown,
@@ -395,86 +391,6 @@ impl Owner {
             self.execute(action);
         }
     }
-
-    fn execute(&mut self, action: Action) {
-        match action {
-            Action::Run { op, container, operation } => self.run(op, container, operation),
-            Action::Signal { target, signal, reach } => self.signal(&target, signal, reach),
-            Action::Reply { request, result } => {
-                if let Some(answer) = self.requests.remove(&request) {
-                    // The caller may be gone; the effect stands (DESIGN §3).
-                    let _ = answer.send(result.map_err(ServiceError::from));
-                }
-            }
-            Action::Publish(notice) => {
-                let container = notice_container(&notice);
-                let resources = self.containers.get(container);
-                notice::publish(&self.publisher, notice, resources);
-            }
-            Action::Tell { container, line, to } => self.tell(&container, &line, to),
-            Action::Finish { container, shown, real } => self.finish(&container, shown, real),
-            Action::Warn(line) => warn!("{line}"),
-            Action::Note(line) => info!("{line}"),
-        }
-    }
-
-    fn signal(&mut self, target: &Target, signal: Signal, reach: Reach) {
-        let Some(resources) = self.containers.get(&target.container) else { return };
-        let process = match &target.exec {
-            None => resources.process(),
-            Some(exec) => resources.execs.get(exec).and_then(|record| record.process.as_ref()),
-        };
-        let (Some(process), Ok(number)) = (process, SignalNumber::new(signal.number().into())) else {
-            return;
-        };
-        info!(%target, signal = signal.number(), "signal");
-        // SIGKILL to the init takes the others with it, by the kernel or by KillRemaining.
-        if reach == Reach::All && signal != Signal::KILL {
-            let (runtime, target) = (resources.runtime.clone(), target.clone());
-            tokio::task::spawn_local(async move {
-                if let Err(error) = runtime.kill_all(number).await
-                    && !error.is_not_running()
-                {
-                    warn!(%target, %error, "cannot signal every process");
-                }
-            });
-        } else if let Err(error) = process.signal(number) {
-            warn!(%target, %error, "cannot send a signal");
-        }
-    }
-
-    fn tell(&self, id: &ContainerId, line: &str, to: Tell) {
-        info!(container = %id, "{line}");
-        let Some(resources) = self.containers.get(id) else { return };
-        if let Some(stdio) = &resources.stdio {
-            stdio.write_line(line);
-        }
-        if let (Tell::LogAndTerminationMessage, Some(path)) = (to, &resources.termination_message)
-            && let Err(error) = write_termination_message(path, line)
-        {
-            warn!(container = %id, path = %path.display(), %error, "cannot leave a termination message");
-        }
-    }
-
-    fn finish(&mut self, id: &ContainerId, shown: Exit, real: Exit) {
-        if shown.code != real.code {
-            info!(container = %id, shown = shown.code, real = real.code, "exit code masked (J2)");
-        }
-        let Some(resources) = self.containers.get_mut(id) else { return };
-        if let Some(stdio) = &mut resources.stdio {
-            stdio.finish_output();
-        }
-        let Some(last) = &resources.last else { return };
-        let record = ExitRecord {
-            pid: last.pid,
-            exit_status: shown.code,
-            exited_at: SystemTime::UNIX_EPOCH + shown.at.0,
-        };
-        if let Err(error) = resources.bundle().write_exit(&record) {
-            // `delete` then says 137, as a stock shim always does.
-            error!(container = %id, %error, "cannot record the exit");
-        }
-    }
 }
 
 /// What is to be heard of a process after its birth.
@@ -495,34 +411,6 @@ async fn next_oom(watch: &mut Option<OomWatch>) -> Option<u64> {
         },
         None => std::future::pending().await,
     }
-}
-
-fn notice_container(notice: &pod_lifecycle::Notice) -> &ContainerId {
-    use pod_lifecycle::Notice::{
-        Created, Deleted, ExecAdded, ExecStarted, Exited, OutOfMemory, Paused, Resumed, Started,
-    };
-    match notice {
-        Exited { target, .. } => &target.container,
-        Created { container, .. }
-        | Started { container, .. }
-        | ExecAdded { container, .. }
-        | ExecStarted { container, .. }
-        | Deleted { container, .. }
-        | OutOfMemory { container }
-        | Paused { container }
-        | Resumed { container } => container,
-    }
-}
-
-/// J9: the kubelet shows it in the container's status. The file is the kubelet's: it is neither created nor
-/// followed if it is a link, and a fifo in its place must not stop the owner.
-fn write_termination_message(path: &std::path::Path, line: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let mut file =
-        std::fs::OpenOptions::new().write(true).truncate(true).custom_flags(flags.bits()).open(path)?;
-    writeln!(file, "podshim: {line}")
 }
 
 #[expect(clippy::disallowed_methods, reason = "the driver is where the core's wall times come from")]

@@ -26,9 +26,11 @@ async fn one_pod(node: &Containerd) -> Result<()> {
         .annotate("plan", "i1=init, s1=sidecar, s2=sidecar, a=main, b=main")
         .annotate("restart-policy", "Never")
         .annotate("ready.s1", "exec:test -e /tmp/ready;period=100ms")
+        // A bare gate opens at the exec; the program's first line may come later than the next one's.
+        .annotate("ready.s2", "exec:test -e /tmp/ready;period=100ms")
         .container(Program::new("i1").exits(0))
         .container(Program::new("s1").ready_file("/tmp/ready", milliseconds(300)))
-        .container(Program::new("s2"))
+        .container(Program::new("s2").ready_file("/tmp/ready", milliseconds(0)))
         .container(Program::new("a").term_delay(milliseconds(200)))
         .container(Program::new("b"))
         .run(node, Runtime::Podshim)
