@@ -42,7 +42,7 @@ impl Pod {
             }
             _ => return self.impossible(format!("exit of container {id}, which has no process")),
         };
-        container.probe = None;
+        let unseen = container.probe.take().filter(|probe| exit.code == 0 && probe.awaits_exec());
         let interrupted = match container.freezer {
             Freezer::Changing(op, request, change) => {
                 container.freezer = Freezer::Changing(op, None, change);
@@ -62,6 +62,9 @@ impl Pod {
             container.phase = Phase::Draining { exit, was, op };
         }
         self.changed();
+        if unseen.is_some() {
+            self.ended_well_unseen(&id);
+        }
         if let Some(request) = interrupted {
             let text = format!("container {id} exited before it could be paused or resumed");
             self.reply(request, Err(Refusal::precondition(text)));

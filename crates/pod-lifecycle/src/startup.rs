@@ -61,6 +61,11 @@ impl GateProbe {
         }
     }
 
+    /// Whether it is still unknown that the program has been exec'd.
+    pub(crate) fn awaits_exec(&self) -> bool {
+        self.stage == Stage::Executed
+    }
+
     pub(crate) fn waits_for(&self, op: OpId) -> bool {
         self.in_flight == Some(op)
     }
@@ -196,6 +201,15 @@ impl Pod {
                 container.probe = Some(GateProbe::starting(now));
                 self.changed();
             }
+        }
+    }
+
+    /// U1: a program that ended with 0 before anybody saw it has been exec'd all the same, for a runtime's init never
+    /// ends so. Without this a sidecar of a millisecond would hold its mains for ever.
+    pub(crate) fn ended_well_unseen(&mut self, id: &ContainerId) {
+        let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
+        if self.members[index].member.gate == Gate::Running {
+            self.open_gate(index);
         }
     }
 

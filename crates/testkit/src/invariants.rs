@@ -176,8 +176,13 @@ impl Invariants {
         container.exited_in_program = matches!(container.process, Process::Program { .. });
         container.process = Process::None;
         let is_sandbox = container.kind == TaskKind::Sandbox;
-        if let Some(picture) = self.members.get_mut(&container.name) {
+        // U1: only a program ends with 0, seen or unseen.
+        let was_executed = container.exited_in_program && exit.code == 0;
+        let name = container.name.clone();
+        let bare = self.member(&name).is_some_and(|member| member.gate == Gate::Running);
+        if let Some(picture) = self.members.get_mut(&name) {
             picture.counted_anew();
+            picture.open |= bare && was_executed;
         }
         self.completed(&target.container);
         if is_sandbox && self.plan.is_some() {
