@@ -2,6 +2,7 @@
 
 use std::{fs::File, io};
 
+use nix::poll::{PollFd, PollTimeout, poll};
 use tokio::io::{Interest, unix::AsyncFd};
 
 /// Registers a non-blocking file. Fails for regular files, which are always ready.
@@ -9,4 +10,17 @@ pub(crate) fn register(file: File, interest: Interest) -> io::Result<AsyncFd<Fil
     // SAFETY: a File is the only owner of its descriptor and keeps it open until it is dropped, which
     // AsyncFd does after deregistering.
     Ok(unsafe { AsyncFd::register_with_interest(file, interest) }?)
+}
+
+/// Whether a descriptor has one of the wanted events, or a hang-up or error, now.
+///
+/// Asks again when a signal interrupts it: poll(2) does so even without waiting, and this program lives on SIGCHLD.
+pub(crate) fn poll_now(descriptor: PollFd<'_>) -> io::Result<bool> {
+    let mut descriptors = [descriptor];
+    loop {
+        match poll(&mut descriptors, PollTimeout::ZERO) {
+            Err(nix::Error::EINTR) => {}
+            ready => return Ok(ready? > 0),
+        }
+    }
 }

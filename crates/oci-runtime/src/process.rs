@@ -17,11 +17,13 @@ use std::{
 };
 
 use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
+    poll::{PollFd, PollFlags},
     unistd::Pid,
 };
 use thiserror::Error;
 use tokio::time::Instant;
+
+use crate::async_file::poll_now;
 
 /// First pause between two looks at `/proc/<pid>/exe`; an opened gate should cost a few milliseconds.
 const EXEC_POLL_FIRST: Duration = Duration::from_millis(1);
@@ -152,8 +154,7 @@ impl Process {
     pub fn is_running(&self) -> bool {
         let Some(pidfd) = &self.pidfd else { return false };
         // A pidfd becomes readable when its process exits.
-        let mut descriptors = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-        matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(0))
+        matches!(poll_now(PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)), Ok(false))
     }
 
     /// Sends a signal through the pidfd: never to a later process that got the same pid.

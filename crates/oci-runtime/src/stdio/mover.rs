@@ -12,7 +12,7 @@ use std::{
 
 use nix::{
     fcntl::{SpliceFFlags, splice},
-    poll::{PollFd, PollFlags, PollTimeout, poll},
+    poll::{PollFd, PollFlags},
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -22,7 +22,7 @@ use tokio::{
 use tracing::warn;
 
 use super::StreamName;
-use crate::async_file;
+use crate::{async_file, async_file::poll_now};
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer is what
 /// keeps a write of up to PIPE_BUF bytes in one piece.
@@ -160,6 +160,5 @@ impl Mover {
 
 /// Whether the file has one of the `wanted` events now; a hang-up or error counts, since it needs handling too.
 pub(super) fn is_ready(file: &File, wanted: PollFlags) -> io::Result<bool> {
-    let mut descriptors = [PollFd::new(file.as_fd(), wanted)];
-    Ok(poll(&mut descriptors, PollTimeout::ZERO)? > 0)
+    poll_now(PollFd::new(file.as_fd(), wanted))
 }
