@@ -257,3 +257,20 @@ pub enum Notice {
         container: ContainerId,
     },
 }
+
+impl Notice {
+    /// The container it is about.
+    pub fn container(&self) -> &ContainerId {
+        match self {
+            Self::Exited { target, .. } => &target.container,
+            Self::Created { container, .. }
+            | Self::Started { container, .. }
+            | Self::ExecAdded { container, .. }
+            | Self::ExecStarted { container, .. }
+            | Self::Deleted { container, .. }
+            | Self::OutOfMemory { container }
+            | Self::Paused { container }
+            | Self::Resumed { container } => container,
+        }
+    }
+}

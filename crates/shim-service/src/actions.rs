@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use nix::fcntl::OFlag;
 use oci_runtime::bundle::ExitRecord;
 use oci_runtime::process::SignalNumber;
-use pod_lifecycle::{Action, ContainerId, Exit, Notice, Reach, Target, Tell};
+use pod_lifecycle::{Action, ContainerId, Exit, Reach, Target, Tell};
 use pod_spec::Signal;
 use tracing::{error, info, warn};
 
@@ -29,8 +29,7 @@ impl Owner {
                 }
             }
             Action::Publish(notice) => {
-                let container = notice_container(&notice);
-                let resources = self.containers.get(container);
+                let resources = self.containers.get(notice.container());
                 notice::publish(&self.publisher, notice, resources);
             }
             Action::Tell { container, line, to } => self.tell(&container, &line, to),
@@ -96,23 +95,6 @@ impl Owner {
             // `delete` then says 137, as a stock shim always does.
             error!(container = %id, %error, "cannot record the exit");
         }
-    }
-}
-
-fn notice_container(notice: &Notice) -> &ContainerId {
-    use pod_lifecycle::Notice::{
-        Created, Deleted, ExecAdded, ExecStarted, Exited, OutOfMemory, Paused, Resumed, Started,
-    };
-    match notice {
-        Exited { target, .. } => &target.container,
-        Created { container, .. }
-        | Started { container, .. }
-        | ExecAdded { container, .. }
-        | ExecStarted { container, .. }
-        | Deleted { container, .. }
-        | OutOfMemory { container }
-        | Paused { container }
-        | Resumed { container } => container,
     }
 }
 
