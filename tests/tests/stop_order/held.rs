@@ -57,7 +57,10 @@ async fn l8_t4_what_never_started_holds_up_nobody() -> Result<()> {
     timeline.distance(("s2", Term), ("s1", Exiting), seconds(0), TOLERANCE)?;
     timeline.doesnt_start("s3")?;
     timeline.doesnt_start("app")?;
-    ensure!(exit_codes(&pod, ["app", "s3", "s2", "s1"]).await? == [143, 0, 0, 0], "{timeline}");
+    let [app, s3, s2, s1] = exit_codes(&pod, ["app", "s3", "s2", "s1"]).await?;
+    ensure!((app, s2, s1) == (143, 0, 0), "app {app}, s2 {s2}, s1 {s1}\n{timeline}");
+    // Four requests at once: if s3's comes first it was stopped alone, and says so (J2).
+    ensure!(s3 == 0 || s3 == 143, "s3 {s3}\n{timeline}");
     pod.remove().await
 }
 
