@@ -40,10 +40,15 @@ wait_until() {
 holder_pid() { cat "$1/holder.pid" 2>/dev/null; }
 containerd_pid() { cat "$1/containerd.pid" 2>/dev/null; }
 
-# in_instance DIR COMMAND...: runs COMMAND in the mount and network namespace of an instance.
+# instance_path DIR: the search path of an instance: the shim under test, its release's own programs, the machine's.
+instance_path() {
+    echo "$(cat "$1/bin"):$(cat "$1/programs")/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+}
+
+# in_instance DIR COMMAND...: runs COMMAND in the mount and network namespace of an instance, with its search path.
 in_instance() {
-    local holder
-    if ! holder=$(holder_pid "$1") || ! alive "$holder"; then die "$1: no instance is up there"; fi
+    local dir=$1 holder
+    if ! holder=$(holder_pid "$dir") || ! alive "$holder"; then die "$dir: no instance is up there"; fi
     shift
-    nsenter --target "$holder" --mount --net --wd=/ "$@"
+    nsenter --target "$holder" --mount --net --wd=/ env "PATH=$(instance_path "$dir")" "$@"
 }

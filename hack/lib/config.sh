@@ -1,5 +1,5 @@
-# The configuration files of a private containerd 1.6 (configuration version 2).
-# Sourced by hack/containerd-up. It only prints.
+# The configuration files of a private containerd: configuration version 2 for 1.x, 3 for 2.x.
+# Sourced by hack/containerd-up. It only prints. What it reads from DIR is said in hack/containerd-up.
 # shellcheck shell=bash
 
 # May processes lower their oom_score_adj? Bit 24 is CAP_SYS_RESOURCE. Without it runc cannot set
@@ -12,9 +12,58 @@ restrict_oom_score_adj() {
 
 # containerd_config DIR DEFAULT_RUNTIME
 containerd_config() {
+    case $(cat "$1/containerd-version") in
+    1.*) config_version_2 "$@" ;;
+    *) config_version_3 "$@" ;;
+    esac
+}
+
+config_version_2() {
     local dir=$1 default_runtime=$2
+    echo 'version = 2'
+    daemon_config "$dir"
     cat <<CONFIG
-version = 2
+
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "podshim.test/pause:1"
+  stream_server_address = "127.0.0.1"
+$(cri_settings)
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "/usr/lib/cni"
+  conf_dir = "$dir/cni"
+
+$(cri_runtimes io.containerd.grpc.v1.cri "$dir" "$default_runtime")
+CONFIG
+}
+
+# 2.x splits the CRI plugin in three.
+config_version_3() {
+    local dir=$1 default_runtime=$2
+    echo 'version = 3'
+    daemon_config "$dir"
+    cat <<CONFIG
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "podshim.test/pause:1"
+
+[plugins."io.containerd.grpc.v1.cri"]
+  stream_server_address = "127.0.0.1"
+
+[plugins."io.containerd.cri.v1.runtime"]
+$(cri_settings)
+
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["/usr/lib/cni"]
+  conf_dir = "$dir/cni"
+
+$(cri_runtimes io.containerd.cri.v1.runtime "$dir" "$default_runtime")
+CONFIG
+}
+
+daemon_config() {
+    local dir=$1
+    cat <<CONFIG
 root = "$dir/root"
 state = "$dir/state"
 disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.btrfs",
@@ -25,30 +74,52 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 
 [debug]
   level = "debug"
+CONFIG
+}
 
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "podshim.test/pause:1"
+cri_settings() {
+    cat <<CONFIG
   restrict_oom_score_adj = $(restrict_oom_score_adj)
   # The host's AppArmor stays as it is.
   disable_apparmor = true
   tolerate_missing_hugetlb_controller = true
-  stream_server_address = "127.0.0.1"
+CONFIG
+}
 
-[plugins."io.containerd.grpc.v1.cri".cni]
-  bin_dir = "/usr/lib/cni"
-  conf_dir = "$dir/cni"
-
-[plugins."io.containerd.grpc.v1.cri".containerd]
+# cri_runtimes PLUGIN DIR DEFAULT_RUNTIME
+cri_runtimes() {
+    local plugin=$1 dir=$2 default_runtime=$3
+    cat <<CONFIG
+[plugins."$plugin".containerd]
   default_runtime_name = "$default_runtime"
 
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+[plugins."$plugin".containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
+  [plugins."$plugin".containerd.runtimes.runc.options]
+$(oci_runtime_option "$dir")
+    SystemdCgroup = $([ "$(cat "$dir/cgroup-driver")" = systemd ] && echo true || echo false)
 
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.podshim]
+[plugins."$plugin".containerd.runtimes.podshim]
   runtime_type = "io.containerd.podshim.v2"
   pod_annotations = ["podshim.io/*"]
   container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
 CONFIG
+    # With runc podshim needs no table, and is installed without one: 2.x cannot start pods with user namespaces on a
+    # custom runtime type that has one. 1.6 passes only ConfigPath on (CONTRACT §1.7).
+    [ -n "$(oci_runtime_option "$dir")" ] || return 0
+    echo "  [plugins.\"$plugin\".containerd.runtimes.podshim.options]"
+    case $(cat "$dir/containerd-version") in
+    1.6) echo "    ConfigPath = \"$dir/podshim-options.toml\"" ;;
+    *) oci_runtime_option "$dir" ;;
+    esac
+}
+
+# oci_runtime_option DIR: nothing for runc, as every shim finds that by itself.
+oci_runtime_option() {
+    case $(cat "$1/oci-runtime") in
+    runc) ;;
+    *) echo "    BinaryName = \"$(cat "$1/oci-runtime-path")\"" ;;
+    esac
 }
 
 # cni_config DIR: pods get addresses on a bridge inside the instance's own network namespace.

@@ -86,7 +86,7 @@ impl Containerd {
     /// If `hack/containerd-up` fails; the error carries what it said.
     pub async fn start() -> Result<Self> {
         let script = command::script("containerd-up");
-        let socket = command::run(&script, own_arguments()?).await?.success(&script)?;
+        let socket = command::run(&script, own_arguments()).await?.success(&script)?;
         let directory = Path::new(socket.trim()).parent().context("no socket path was printed")?.to_owned();
         let instance = Self { directory, ownership: Ownership::Own };
         instance.wait_serving().await?;
@@ -185,16 +185,13 @@ impl Drop for Containerd {
 }
 
 /// Beside the shared instance, so that `hack/test` finds it if this process is killed and never drops its handle; and
-/// with the same shim, so that one run never tests two builds.
-fn own_arguments() -> Result<Vec<OsString>> {
+/// like it, so that one run never tests two builds or two versions.
+fn own_arguments() -> Vec<OsString> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let Some(shared) = std::env::var_os(SHARED_INSTANCE) else { return Ok(Vec::new()) };
-    let binaries = Path::new(&shared).join("bin");
-    let binaries = std::fs::read_to_string(&binaries)
-        .with_context(|| format!("{}: no containerd is up in this directory", binaries.display()))?;
-    let mut directory = shared;
+    let Some(shared) = std::env::var_os(SHARED_INSTANCE) else { return Vec::new() };
+    let mut directory = shared.clone();
     directory.push(format!("-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    Ok(vec!["--dir".into(), directory, "--bin".into(), binaries.trim().into()])
+    vec!["--dir".into(), directory, "--like".into(), shared]
 }
 
 /// Whether a process exists and is no zombie: not every init reaps at once.

@@ -1,0 +1,111 @@
+# containerd, runc and crun of Debian's releases, beside those installed: where they are kept, how they get there.
+# Sourced by hack/setup, which fetches, and by hack/containerd-up, which only looks. Nothing here is installed.
+# shellcheck shell=bash
+
+# Outside the work tree: a clean build need not fetch again.
+RELEASES=${XDG_CACHE_HOME:-${HOME:?}/.cache}/podshim
+
+# native_containerd: the installed containerd's version, as in 1.6; empty if there is none.
+native_containerd() {
+    containerd --version 2>/dev/null | sed -nE 's/^.* v?([0-9]+\.[0-9]+)\.[0-9].*$/\1/p'
+}
+
+# suite_of VERSION: the Debian release that has this containerd.
+suite_of() {
+    case $1 in
+    1.6) echo bookworm ;;
+    1.7) echo trixie ;;
+    2.1) echo forky ;;
+    *) die "containerd $1: which Debian release has it is not known here (1.6, 1.7, 2.1)" ;;
+    esac
+}
+
+# release_path VERSION: a search path for the programs of a fetched release. Fails if it was not fetched.
+release_path() {
+    local root
+    root=$(realpath -qe "$RELEASES/$(suite_of "$1")/current") || return
+    echo "$root/usr/bin:$root/usr/sbin"
+}
+
+# fetch_release VERSION: quick if it is there. To get a newer one, remove the release's directory.
+fetch_release() {
+    local suite directory scratch versions
+    suite=$(suite_of "$1")
+    directory=$RELEASES/$suite
+    ! release_path "$1" >/dev/null || return 0
+    for command in apt-get dpkg-deb patchelf; do
+        command -v "$command" >/dev/null || die "$command is missing: containerd $1 cannot be fetched here"
+    done
+    say "setup: fetching containerd $1 of Debian $suite"
+    mkdir -p "$directory"
+    scratch=$(mktemp -d "$directory/fetch.XXXXXX")
+    if ! download_release "$suite" "$scratch" >"$scratch/log" 2>&1; then
+        cat "$scratch/log" >&2
+        rm -rf "$scratch"
+        die "containerd $1 of Debian $suite could not be fetched"
+    fi
+    versions=$(cd "$scratch/archives" && printf '%s\n' containerd_* runc_* crun_* | cut -d_ -f1,2 | paste -sd+)
+    rm -rf "${directory:?}/$versions"
+    mv "$scratch/root" "$directory/$versions"
+    use_own_libraries "$directory/$versions" || die "$directory/$versions: these programs do not run here"
+    # Only now: who interrupts this finds nothing half made the next time.
+    ln -sfn "$versions" "$directory/current"
+    rm -rf "$scratch"
+}
+
+# suite_sources SUITE DIRECTORY: the machine's own Debian sources, with another release in place of its own. Without
+# those of security updates, whose names differ: the newest release has none.
+suite_sources() {
+    local suite=$1 directory=$2 own file
+    own=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    for file in /etc/apt/sources.list.d/*.sources; do
+        [ ! -e "$file" ] || awk -v "own=$own" -v "suite=$suite" 'BEGIN { RS = ""; ORS = "\n\n" }
+            $0 ~ "(^|\n)Suites:([^\n]* )?" own "( |\n|$)" && /(^|\n)Components:([^\n]* )?main( |\n|$)/ {
+                sub(/(^|\n)Suites:[^\n]*/, "\nSuites: " suite); print }' "$file"
+    done >"$directory/debian.sources"
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+        [ ! -e "$file" ] || sed -nE "s/^deb (\[[^]]*\] *)?([^ ]+) +$own +(.*\<main\>.*)/deb \1\2 $suite \3/p" "$file"
+    done >"$directory/debian.list"
+    [ -s "$directory/debian.sources" ] || [ -s "$directory/debian.list" ] || {
+        say "/etc/apt names no source of Debian $own to take $suite from"
+        return 1
+    }
+}
+
+# download_release SUITE DIRECTORY: the packages and all they need, in DIRECTORY/root.
+download_release() {
+    local suite=$1 directory=$2 package options
+    mkdir -p "$directory"/{lists/partial,cache,archives/partial,sources,root}
+    suite_sources "$suite" "$directory/sources" || return
+    # With an empty list of installed packages apt finds every library that they need, libc too. The machine's own
+    # lists, cache and installed packages are neither read nor changed.
+    : >"$directory/status"
+    options=(-o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$directory/sources"
+        -o "Dir::State::Lists=$directory/lists" -o "Dir::State::Status=$directory/status"
+        -o "Dir::Cache=$directory/cache" -o "Dir::Cache::Archives=$directory/archives"
+        -o APT::Sandbox::User=root -o APT::Update::Post-Invoke-Success= -o DPkg::Post-Invoke=)
+    apt-get "${options[@]}" update &&
+        apt-get "${options[@]}" --no-install-recommends --download-only --yes install containerd runc crun || return
+    for package in "$directory"/archives/*.deb; do
+        dpkg-deb --extract "$package" "$directory/root" || return
+    done
+    # Programs and libraries are all that is wanted.
+    rm -rf "$directory/root"/{etc,usr/share}
+}
+
+# use_own_libraries ROOT: a program that the machine's libraries are too old for is bound to those of its release.
+# Not through the loader with a wrapper: runc executes /proc/self/exe again, which would be the loader.
+use_own_libraries() {
+    local root=$1 program loader
+    loader=$(find "$root/usr" -name 'ld-linux-*' -type f -print -quit)
+    for program in "$root"/usr/bin/{containerd,containerd-shim-runc-v2,ctr,crun} "$root"/usr/sbin/runc; do
+        if ! runs "$program"; then
+            # RPATH, not RUNPATH: it holds for the libraries' own libraries too.
+            patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$(dirname "$loader")" "$program" || return
+            runs "$program" || return
+        fi
+    done
+}
+
+# -v prints the version, in all of them. Lazy binding would hide a missing function until it is called.
+runs() { LD_BIND_NOW=1 "$1" -v; } >/dev/null 2>&1
