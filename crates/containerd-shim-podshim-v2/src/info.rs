@@ -1,37 +1,98 @@
 //! `-info`: what containerd 2.x asks before it uses a runtime (CONTRACT §8).
 //!
-//! Owns the answer, which needs no pod and no containerd.
+//! Owns the answer, which needs no pod and no containerd: what this shim is, and what the OCI runtime behind it
+//! can do. Without the latter the kubelet refuses pods with user namespaces or recursive read-only mounts.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
+use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use containerd_shim_protos::protobuf::{self, Message};
 use containerd_shim_protos::types::introspection::{RuntimeInfo, RuntimeVersion};
+use oci_runtime::reaper::Reaper;
+use oci_runtime::runtime::features;
+use shim_service::options::{OptionsError, RuntimeOptions};
+use thiserror::Error;
+use tokio::runtime;
+use tokio::task::LocalSet;
+
+use crate::stdin;
 
 /// The name under which containerd's configuration knows this runtime.
 pub const RUNTIME_NAME: &str = "io.containerd.podshim.v2";
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit of this build, if whoever built it says so in `PODSHIM_REVISION`.
+const REVISION: Option<&str> = option_env!("PODSHIM_REVISION");
+/// The name by which containerd's typeurl knows the runtime-spec's features document; its value is JSON.
+const FEATURES_TYPE: &str = "types.containerd.io/opencontainers/runtime-spec/1/features/Features";
 
-/// The serialized `containerd.types.RuntimeInfo`.
+/// Why the runtime cannot be described.
+#[derive(Debug, Error)]
+pub enum InfoError {
+    /// Standard input is not the message containerd sends there.
+    #[error("standard input is not a google.protobuf.Any with runtime options: {0}")]
+    NotAny(protobuf::Error),
+    /// The options cannot be understood.
+    #[error("{0}")]
+    Options(#[from] OptionsError),
+    /// The OCI runtime that the options select is missing.
+    #[error("cannot run the OCI runtime {binary}: {source}; install it, or correct the option BinaryName", binary = binary.display())]
+    Runtime {
+        /// The binary.
+        binary: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The machine refused something that is needed to run the OCI runtime.
+    #[error("cannot run processes: {0}")]
+    Setup(io::Error),
+    /// The answer cannot be written as protobuf.
+    #[error("cannot encode the answer: {0}")]
+    Encode(protobuf::Error),
+}
+
+/// The serialized `containerd.types.RuntimeInfo` for the options on standard input, which may be none.
 ///
 /// # Errors
 ///
-/// Those of protobuf's encoder.
-pub fn runtime_info() -> protobuf::Result<Vec<u8>> {
-    let version = RuntimeVersion { version: VERSION.to_owned(), ..RuntimeVersion::default() };
-    let info = RuntimeInfo {
-        name: RUNTIME_NAME.to_owned(),
-        version: Some(version).into(),
-        ..RuntimeInfo::default()
-    };
-    info.write_to_bytes()
+/// [`InfoError`]. An OCI runtime that does not know its features is no error, as with containerd's own shim.
+pub fn run() -> Result<Vec<u8>, InfoError> {
+    let options = options_in(&stdin::read())?;
+    let binary = RuntimeOptions::from_any(options.as_ref())?.binary().to_owned();
+    let features = features_of(&binary)?;
+    runtime_info(options, features).write_to_bytes().map_err(InfoError::Encode)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// containerd 2.3 asks for a runtime as such, with nothing on standard input.
+fn options_in(input: &[u8]) -> Result<Option<Any>, InfoError> {
+    if input.is_empty() {
+        return Ok(None);
+    }
+    Any::parse_from_bytes(input).map(Some).map_err(InfoError::NotAny)
+}
 
-    #[test]
-    fn the_answer_names_runtime_and_version() {
-        let info = RuntimeInfo::parse_from_bytes(&runtime_info().unwrap()).unwrap();
-        assert_eq!((info.name.as_str(), info.version.version.as_str()), (RUNTIME_NAME, VERSION));
+fn features_of(binary: &Path) -> Result<Option<Vec<u8>>, InfoError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(InfoError::Setup)?;
+    LocalSet::new().block_on(&runtime, async {
+        let reaper = Reaper::start().map_err(InfoError::Setup)?;
+        let failed = |source| InfoError::Runtime { binary: binary.to_owned(), source };
+        features(&reaper, binary).await.map_err(failed)
+    })
+}
+
+fn runtime_info(options: Option<Any>, features: Option<Vec<u8>>) -> RuntimeInfo {
+    let version = RuntimeVersion {
+        version: VERSION.to_owned(),
+        revision: REVISION.unwrap_or_default().to_owned(),
+        ..RuntimeVersion::default()
+    };
+    let features = features.map(|value| Any { type_url: FEATURES_TYPE.to_owned(), value, ..Any::default() });
+    RuntimeInfo {
+        name: RUNTIME_NAME.to_owned(),
+        version: Some(version).into(),
+        options: options.into(),
+        features: features.into(),
+        ..RuntimeInfo::default()
     }
 }

@@ -41,7 +41,7 @@ fn run() -> anyhow::Result<()> {
     match arguments.action {
         Action::Help => answer(USAGE.as_bytes()),
         Action::Version => answer(version().as_bytes()),
-        Action::Info => answer(&info::runtime_info()?),
+        Action::Info => answer(&info::run()?),
         Action::Start => start(&arguments),
         Action::Delete => delete(&arguments),
         Action::Serve => Ok(server::run(&arguments)?),

@@ -1,7 +1,8 @@
-//! What containerd writes to the standard input of `start` (CONTRACT §1.2).
+//! What containerd writes to the standard input of `start` and `-info` (CONTRACT §1.2, §8).
 //!
-//! Owns the reading (bounded in size and time) and the telling apart of the two messages that may come. It
-//! never fails: a shim that cannot start because of an input it does not know cannot be upgraded to either.
+//! Owns the reading (bounded in size and time) and the telling apart of the two messages that may come to
+//! `start`. That never fails: a shim that cannot start because of an input it does not know cannot be upgraded
+//! to either.
 
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
@@ -16,8 +17,8 @@ use shim_service::options::RuntimeOptions;
 
 /// Both messages are some hundred bytes.
 const SIZE_LIMIT: usize = 1 << 20;
-/// containerd writes before it starts us and closes at once; a person's terminal or pipe may never close.
-const TIME_LIMIT: Duration = Duration::from_millis(500);
+/// containerd closes its end as soon as it has written, on a busy node too; a person's pipe may never close.
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// slog's numbers, which containerd 2.3 uses: DEBUG is -4, TRACE -8, INFO 0.
 const DEBUG_LEVEL: i32 = -4;
 
@@ -37,11 +38,7 @@ pub struct StartInput {
 impl StartInput {
     /// Reads and understands the process's standard input.
     pub fn from_stdin(namespace: &str, id: &str) -> Self {
-        let stdin = io::stdin();
-        if stdin.is_terminal() {
-            return Self::default();
-        }
-        Self::parse(&read_bounded(stdin.lock(), TIME_LIMIT), namespace, id)
+        Self::parse(&read(), namespace, id)
     }
 
     /// Understands what was read. 2.3's `BootstrapParams` decode as an `Any` as well (both begin with two
@@ -76,6 +73,12 @@ impl StartInput {
             },
         }
     }
+}
+
+/// What is on the process's standard input; nothing on a terminal.
+pub fn read() -> Vec<u8> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() { Vec::new() } else { read_bounded(stdin.lock(), TIME_LIMIT) }
 }
 
 /// Reads to the end, to the size limit or until nothing more came in `limit`, whichever is first.

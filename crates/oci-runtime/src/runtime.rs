@@ -22,11 +22,13 @@ use crate::{
 
 mod command;
 mod error;
+mod features;
 #[cfg(test)]
 mod tests;
 
 use command::{Arguments, Captured, LogPosition, Streams, TemporaryFile};
 pub use error::{Operation, RuntimeError};
+pub use features::features;
 
 /// What containerd's systemd unit (`Type=notify`) puts into the environment that every shim inherits.
 ///
@@ -129,6 +131,7 @@ pub struct Runtime {
     binary: PathBuf,
     root: PathBuf,
     cgroup_driver: CgroupDriver,
+    criu: Option<PathBuf>,
 }
 
 impl Runtime {
@@ -141,7 +144,12 @@ impl Runtime {
         root: impl Into<PathBuf>,
         cgroup_driver: CgroupDriver,
     ) -> Self {
-        Self { reaper, binary: binary.into(), root: root.into(), cgroup_driver }
+        Self { reaper, binary: binary.into(), root: root.into(), cgroup_driver, criu: None }
+    }
+
+    /// The same runtime told where `criu` is. runc before 1.2 alone needs that, for a criu outside of PATH.
+    pub fn with_criu(self, criu: Option<PathBuf>) -> Self {
+        Self { criu, ..self }
     }
 
     /// The binary.
@@ -372,6 +380,9 @@ impl Container {
             command.arg("--log").arg(&log.path).args(["--log-format", "json"]);
             if self.runtime.cgroup_driver == CgroupDriver::Systemd {
                 command.arg("--systemd-cgroup");
+            }
+            if let Some(criu) = &self.runtime.criu {
+                command.arg("--criu").arg(criu);
             }
             command.args(&arguments.0);
             let captured = streams.attach(&mut command).map_err(spawn_error)?;

@@ -53,6 +53,10 @@ pub struct RuntimeOptions {
     pub io_uid: Option<u32>,
     /// The group that owns the containers' stdio.
     pub io_gid: Option<u32>,
+    /// The `criu` the OCI runtime is to use. containerd 1.x has the field; in 2.x its number is reserved.
+    pub criu_path: Option<PathBuf>,
+    /// Where CRIU works during a restore; if nobody says, in the container's work directory.
+    pub criu_work_path: Option<PathBuf>,
 }
 
 /// Why runtime options could not be used.
@@ -136,15 +140,22 @@ impl RuntimeOptions {
             shim_cgroup: over.shim_cgroup.or(self.shim_cgroup),
             io_uid: over.io_uid.or(self.io_uid),
             io_gid: over.io_gid.or(self.io_gid),
+            criu_path: over.criu_path.or(self.criu_path),
+            criu_work_path: over.criu_work_path.or(self.criu_work_path),
         }
+    }
+
+    /// The OCI runtime's binary, runc if nobody says.
+    pub fn binary(&self) -> &Path {
+        Path::new(self.binary_name.as_deref().unwrap_or(DEFAULT_BINARY))
     }
 
     /// The runtime to call for a container with this spec, with the defaults of containerd's own shim where
     /// nothing is said (CONTRACT §8).
     pub fn runtime(&self, reaper: Reaper, namespace: &str, spec: &Spec) -> Runtime {
-        let binary = self.binary_name.as_deref().unwrap_or(DEFAULT_BINARY);
         let driver = self.cgroup_driver.unwrap_or_else(|| driver_of(spec));
-        Runtime::new(reaper, binary, self.runtime_root(namespace), driver)
+        Runtime::new(reaper, self.binary(), self.runtime_root(namespace), driver)
+            .with_criu(self.criu_path.clone())
     }
 
     /// The directory in which the runtime keeps a directory for each container of a namespace.
@@ -152,7 +163,8 @@ impl RuntimeOptions {
         self.root.as_deref().unwrap_or(Path::new(DEFAULT_ROOT)).join(namespace)
     }
 
-    /// Records the options in a bundle, for `delete`, which must call the same runtime without being told.
+    /// Records the options in a bundle: those of `start` for Create, whose own may be another message without
+    /// them (trap 6), and what came of both for `delete`, which must call the same runtime without being told.
     ///
     /// # Errors
     ///
@@ -175,8 +187,8 @@ impl RuntimeOptions {
             .unwrap_or_default()
     }
 
-    /// `containerd.runc.v1.Options`, the same numbers in every containerd. CRIU's and the task API's fields
-    /// (8, 10 to 13) concern checkpoints and clients, not how a container is run.
+    /// `containerd.runc.v1.Options`, the same numbers in every containerd. The path of CRIU images and the
+    /// task API's address (10, 12, 13) are not used by containerd's own shim either.
     fn from_runc_options(fields: &[Field]) -> Self {
         let mut options = Self::default();
         for field in fields {
@@ -188,7 +200,9 @@ impl RuntimeOptions {
                 (5, Value::Number(n)) => options.io_gid = said_id(*n),
                 (6, Value::Text(text)) => options.binary_name = said(text),
                 (7, Value::Text(text)) => options.root = said(text).map(PathBuf::from),
+                (8, Value::Text(text)) => options.criu_path = said(text).map(PathBuf::from),
                 (9, Value::Number(n)) => options.cgroup_driver = (*n != 0).then_some(CgroupDriver::Systemd),
+                (11, Value::Text(text)) => options.criu_work_path = said(text).map(PathBuf::from),
                 _ => {}
             }
         }
@@ -206,6 +220,7 @@ impl RuntimeOptions {
                 (9, Value::Text(text)) => options.shim_cgroup = said(text),
                 (10, Value::Number(n)) => options.io_uid = said_id(*n),
                 (11, Value::Number(n)) => options.io_gid = said_id(*n),
+                (12, Value::Text(text)) => options.criu_work_path = said(text).map(PathBuf::from),
                 _ => {}
             }
         }
@@ -260,6 +275,8 @@ struct Stored {
     shim_cgroup: Option<String>,
     io_uid: Option<u32>,
     io_gid: Option<u32>,
+    criu_path: Option<PathBuf>,
+    criu_work_path: Option<PathBuf>,
 }
 
 impl From<&RuntimeOptions> for Stored {
@@ -274,6 +291,8 @@ impl From<&RuntimeOptions> for Stored {
             shim_cgroup: options.shim_cgroup,
             io_uid: options.io_uid,
             io_gid: options.io_gid,
+            criu_path: options.criu_path,
+            criu_work_path: options.criu_work_path,
         }
     }
 }
@@ -292,6 +311,8 @@ impl From<Stored> for RuntimeOptions {
             shim_cgroup: stored.shim_cgroup,
             io_uid: stored.io_uid,
             io_gid: stored.io_gid,
+            criu_path: stored.criu_path,
+            criu_work_path: stored.criu_work_path,
         }
     }
 }

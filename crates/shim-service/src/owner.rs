@@ -23,6 +23,7 @@ use crate::error::ServiceError;
 use crate::incarnation::{NewIncarnation, failure};
 use crate::notice::wall_time;
 use crate::operations::{Completion, Product};
+use crate::options::RuntimeOptions;
 use crate::publisher::Publisher;
 use crate::resources::{ExecResources, LastIncarnation, Resources};
 use crate::shared_namespaces::PidHistory;
@@ -222,7 +223,7 @@ impl Owner {
     fn prepare(
         &mut self,
         id: &ContainerId,
-        details: CreateDetails,
+        mut details: CreateDetails,
     ) -> Result<(Resources, pod_lifecycle::ContainerSpec), ServiceError> {
         let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
         let bundle = Bundle::new(&details.bundle);
@@ -242,6 +243,8 @@ impl Owner {
             Err(error) => return Err(invalid(error.to_string())),
         };
         self.join_live_namespaces(id, &bundle, &spec)?;
+        // Trap 6: the options of the task replace those of the runtime, which `start` saw; both count.
+        details.options = RuntimeOptions::load(&bundle).overlaid_with(details.options);
         // `delete` must call the same runtime, also when nobody is left to ask.
         details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
         let runtime = Rc::new(details.options.runtime(self.reaper.clone(), &self.namespace, &spec));

@@ -10,13 +10,12 @@ use thiserror::Error;
 
 use super::{CgroupDriver, RuntimeOptions};
 
-/// The keys runc's options have that do not concern how a container is run: CRIU's paths and the address of
-/// the task API. A table that sets them is fine with this shim.
-const WITHOUT_EFFECT: [&str; 5] =
-    ["CriuPath", "CriuImagePath", "CriuWorkPath", "TaskApiAddress", "TaskApiVersion"];
+/// The keys runc's options have that containerd's own shim does not use either. A table that sets them is fine.
+const WITHOUT_EFFECT: [&str; 3] = ["CriuImagePath", "TaskApiAddress", "TaskApiVersion"];
 
 /// The keys that have an effect, for the message about one that does not exist.
-const KEYS: &str = "BinaryName, Root, SystemdCgroup, NoPivotRoot, NoNewKeyring, ShimCgroup, IoUid, IoGid";
+const KEYS: &str = "BinaryName, Root, SystemdCgroup, NoPivotRoot, NoNewKeyring, ShimCgroup, IoUid, IoGid, \
+                    CriuPath, CriuWorkPath";
 
 /// What is wrong in an options table.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -131,6 +130,10 @@ impl Assignment<'_> {
             options.io_uid = Some(self.id()?);
         } else if is("IoGid") {
             options.io_gid = Some(self.id()?);
+        } else if is("CriuPath") {
+            options.criu_path = self.text()?.map(PathBuf::from);
+        } else if is("CriuWorkPath") {
+            options.criu_work_path = self.text()?.map(PathBuf::from);
         } else if !WITHOUT_EFFECT.iter().any(|name| is(name)) {
             return Err(ConfigError::UnknownKey { line: self.line, key: self.key.to_owned() });
         }

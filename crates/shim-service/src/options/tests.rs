@@ -52,6 +52,8 @@ fn runc_options_every_field() {
             shim_cgroup: Some("/shims".into()),
             io_uid: Some(1000),
             io_gid: Some(1001),
+            criu_path: Some("criu".into()),
+            criu_work_path: Some("/w".into()),
             ..RuntimeOptions::default()
         }
     );
@@ -64,7 +66,7 @@ fn create_options_as_recorded() {
     let options = RuntimeOptions::from_any(Some(&any(url, b"\x08\x01"))).unwrap();
     assert_eq!(options, RuntimeOptions { no_pivot_root: true, ..RuntimeOptions::default() });
     // Fields 6 and 7 are other things here than in runc's message.
-    let bytes = b"\x32\x03net\x3a\x04none\x40\x01\x4a\x02/s\x50\x05\x58\x06";
+    let bytes = b"\x32\x03net\x3a\x04none\x40\x01\x4a\x02/s\x50\x05\x58\x06\x62\x02/w";
     let options = RuntimeOptions::from_any(Some(&any(url, bytes))).unwrap();
     assert_eq!(
         options,
@@ -73,6 +75,7 @@ fn create_options_as_recorded() {
             shim_cgroup: Some("/s".into()),
             io_uid: Some(5),
             io_gid: Some(6),
+            criu_work_path: Some("/w".into()),
             ..RuntimeOptions::default()
         }
     );
@@ -94,6 +97,7 @@ fn config_body_is_toml() {
             cgroup_driver: Some(CgroupDriver::Systemd),
             io_uid: Some(1000),
             io_gid: Some(0),
+            criu_path: Some("criu".into()),
             ..RuntimeOptions::default()
         }
     );

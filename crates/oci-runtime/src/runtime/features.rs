@@ -1,0 +1,85 @@
+//! What an OCI runtime says it can do: the answer to its `features` command (runtime-spec 1.1).
+//!
+//! Asked without a container and without the state directory, as containerd's own shim asks it.
+
+use std::{io, path::Path, process::Command, time::Duration};
+
+use serde_json::{Map, Value};
+
+use super::command::{Captured, Streams};
+use crate::{
+    process::SignalNumber,
+    reaper::{Child, Reaper},
+};
+
+/// A runtime answers from its own tables; one that hangs must not hang containerd's start.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// The runtime's features as compact JSON; `None` when it has no such command (crun before 1.8.6, youki) or
+/// answers something else than an object: containerd then takes every feature for missing.
+///
+/// # Errors
+///
+/// The system's answer when the binary cannot be run at all.
+pub async fn features(reaper: &Reaper, binary: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut command = Command::new(binary);
+    command.arg("features");
+    let captured = Streams::Captured(Captured::new(None)?).attach(&mut command)?;
+    let Child { process, mut exit } = reaper.spawn(&mut command)?;
+    let Ok(exit) = tokio::time::timeout(TIME_LIMIT, &mut exit).await else {
+        // Not waited for: this process ends next, and the runtime dies with it in any case.
+        process.signal(SignalNumber::KILL)?;
+        return Ok(None);
+    };
+    let output = captured.filter(|_| exit.code == 0).map(|mut captured| captured.stdout());
+    let object: Option<Map<String, Value>> = output.and_then(|output| serde_json::from_slice(&output).ok());
+    Ok(object.and_then(|object| serde_json::to_vec(&object).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::test_support::run;
+
+    fn script(directory: &tempfile::TempDir, text: &str) -> PathBuf {
+        let path = directory.path().join("runtime");
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn an_object_is_the_answer_whatever_its_layout() {
+        let directory = tempfile::tempdir().unwrap();
+        let binary = script(&directory, r#"[ "$*" = features ] && echo '{ "ociVersionMin" : "1.0.0" }'"#);
+        run(async {
+            let reaper = Reaper::start().unwrap();
+            let answer = features(&reaper, &binary).await.unwrap();
+            assert_eq!(answer.as_deref(), Some(&br#"{"ociVersionMin":"1.0.0"}"#[..]));
+        });
+    }
+
+    /// crun 1.8.1: "unknown command features", exit status 1.
+    #[test]
+    fn a_runtime_without_the_command_has_no_features() {
+        let directory = tempfile::tempdir().unwrap();
+        for text in ["echo '{}'; exit 1", "echo nonsense", "echo '[]'", "true"] {
+            let binary = script(&directory, text);
+            run(async {
+                let reaper = Reaper::start().unwrap();
+                assert_eq!(features(&reaper, &binary).await.unwrap(), None, "{text}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_runtime_that_is_not_there_is_an_error() {
+        run(async {
+            let reaper = Reaper::start().unwrap();
+            let error = features(&reaper, Path::new("/no/such/runtime")).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        });
+    }
+}
