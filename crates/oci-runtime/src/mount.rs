@@ -5,22 +5,27 @@
 
 use std::{
     io,
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
 use nix::{
+    fcntl::{OFlag, open},
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
+    sys::stat::Mode,
 };
 use thiserror::Error;
 use tracing::warn;
 
 use crate::helper_thread;
 
+mod idmap;
 mod options;
 #[cfg(test)]
 mod tests;
 
+use idmap::UserNamespace;
 use options::{MountOptions, Propagation};
 
 /// How often a busy mount is tried again before it is detached.
@@ -134,16 +139,18 @@ fn mount_one(target: &Path, one: &RootfsMount) -> Result<(), MountError> {
 
 fn apply(target: &Path, one: &RootfsMount, options: MountOptions) -> io::Result<()> {
     let bind = options.flags.contains(MsFlags::MS_BIND);
-    let (data, directory) = options.data_that_fits()?;
-    if let Some(directory) = directory {
-        // A thread of its own working directory, which ends with this mount. Nobody else is moved.
-        unshare(CloneFlags::CLONE_FS)?;
-        std::env::set_current_dir(directory)?;
+    match options.id_mapping.as_ref().map(UserNamespace::new).transpose()? {
+        None => attach(target, one, &options)?,
+        Some(namespace) if bind => cover(target, namespace.mapped(Path::new(&one.source))?)?,
+        Some(namespace) if one.kind == "overlay" => {
+            idmap::mount_overlay(target, one, &options, &namespace)?;
+        }
+        // Any other file system is mounted as it is and then covered by its mapped self.
+        Some(namespace) => {
+            attach(target, one, &options)?;
+            cover(target, namespace.mapped(target)?)?;
+        }
     }
-    let kind = (!bind).then_some(one.kind.as_str());
-    // A bind mount ignores every flag but MS_REC; the others take a remount.
-    let first = if bind { options.flags & (MsFlags::MS_BIND | MsFlags::MS_REC) } else { options.flags };
-    mount(Some(one.source.as_str()), target, kind, first, data.as_deref())?;
     let rest = options.flags - (MsFlags::MS_BIND | MsFlags::MS_REC);
     if bind && !rest.is_empty() {
         let flags = rest | MsFlags::MS_BIND | MsFlags::MS_REMOUNT;
@@ -153,6 +160,27 @@ fn apply(target: &Path, one: &RootfsMount, options: MountOptions) -> io::Result<
         mount(None::<&str>, target, None::<&str>, flags, None::<&str>)?;
     }
     Ok(())
+}
+
+/// The call of `mount(2)` that attaches the file system, or the bind's source, to the target.
+fn attach(target: &Path, one: &RootfsMount, options: &MountOptions) -> io::Result<()> {
+    let bind = options.flags.contains(MsFlags::MS_BIND);
+    let (data, directory) = options.data_that_fits()?;
+    if let Some(directory) = directory {
+        // A thread of its own working directory, which ends with this mount. Nobody else is moved.
+        unshare(CloneFlags::CLONE_FS)?;
+        std::env::set_current_dir(directory)?;
+    }
+    let kind = (!bind).then_some(one.kind.as_str());
+    // A bind mount ignores every flag but MS_REC; the others take a remount.
+    let first = if bind { options.flags & (MsFlags::MS_BIND | MsFlags::MS_REC) } else { options.flags };
+    Ok(mount(Some(one.source.as_str()), target, kind, first, data.as_deref())?)
+}
+
+/// Attaches a detached mount on top of what is at the target.
+fn cover(target: &Path, tree: OwnedFd) -> io::Result<()> {
+    let place = open(target, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+    idmap::move_mount(tree.as_fd(), place.as_fd(), Path::new(""))
 }
 
 fn unmount_all(target: &Path) -> Result<(), MountError> {
@@ -189,13 +217,13 @@ fn unmount_once(target: &Path) -> nix::Result<()> {
 
 /// Mount points strictly below `target`, deepest first.
 fn mounts_below(target: &Path) -> io::Result<Vec<PathBuf>> {
-    // The table has resolved paths.
+    // The table has resolved paths. It is this thread's: a helper thread may be in a mount namespace of its own.
     let target = match target.canonicalize() {
         Ok(target) => target,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    let table = std::fs::read("/proc/thread-self/mountinfo")?;
     let mut points: Vec<PathBuf> = table
         .split(|byte| *byte == b'\n')
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))

@@ -9,6 +9,8 @@ use std::{
 
 use nix::mount::MsFlags;
 
+use super::idmap::IdMapping;
+
 /// `mount(2)` copies one page of data and cuts the rest off; the smallest page there is.
 const DATA_LIMIT: usize = 4096 - 1;
 
@@ -21,14 +23,25 @@ pub(super) struct Propagation(pub(super) MsFlags);
 pub(super) struct MountOptions {
     pub(super) flags: MsFlags,
     pub(super) propagation: Option<Propagation>,
+    /// How the owners of files are shown.
+    pub(super) id_mapping: Option<IdMapping>,
     /// Options only the file system understands.
     data: Vec<String>,
+}
+
+/// One half of an [`IdMapping`], as it stands in the options.
+#[derive(Default)]
+struct Mappings<'a> {
+    users: Option<&'a str>,
+    groups: Option<&'a str>,
 }
 
 impl MountOptions {
     /// Fails with a reason when an option cannot be given to the kernel.
     pub(super) fn parse(kind: &str, options: &[String]) -> Result<Self, String> {
-        let mut parsed = Self { flags: MsFlags::empty(), propagation: None, data: Vec::new() };
+        let mut parsed =
+            Self { flags: MsFlags::empty(), propagation: None, id_mapping: None, data: Vec::new() };
+        let mut mappings = Mappings::default();
         if kind == "bind" || kind == "rbind" {
             parsed.flags |= MsFlags::MS_BIND;
         }
@@ -36,8 +49,20 @@ impl MountOptions {
             parsed.flags |= MsFlags::MS_REC;
         }
         for option in options {
-            parsed.add(option)?;
+            if let Some(users) = option.strip_prefix("uidmap=") {
+                mappings.users = Some(users);
+            } else if let Some(groups) = option.strip_prefix("gidmap=") {
+                mappings.groups = Some(groups);
+            } else {
+                parsed.add(option)?;
+            }
         }
+        parsed.id_mapping = match (mappings.users, mappings.groups) {
+            (Some(users), Some(groups)) => Some(IdMapping::parse(users, groups)?),
+            (None, None) => None,
+            // Users without groups, or the reverse, would leave half of the owners unknown in the container.
+            _ => return Err("the options uidmap and gidmap are of use only together".to_owned()),
+        };
         if parsed.flags.contains(MsFlags::MS_BIND) && !parsed.data.is_empty() {
             return Err(format!("a bind mount has no option {:?}", parsed.data.join(",")));
         }
@@ -90,10 +115,6 @@ impl MountOptions {
             _ if option.starts_with("X-containerd.") => {
                 return Err(format!("the option {option:?} needs containerd's mount manager"));
             }
-            // Mapped ids need the newer mount calls; only containerd's own snapshotters ask for them here.
-            _ if option.starts_with("uidmap=") || option.starts_with("gidmap=") => {
-                return Err(format!("the option {option:?} (id-mapped mounts) is not supported yet"));
-            }
             _ if option.contains('\0') => return Err(format!("the option {option:?} contains a zero byte")),
             _ => {
                 self.data.push(option.to_owned());
@@ -121,10 +142,6 @@ impl MountOptions {
         if data.len() <= DATA_LIMIT {
             return Ok((Some(data), None));
         }
-        let too_long = |length: usize| {
-            let reason = format!("the options have {length} bytes, the kernel takes {DATA_LIMIT}");
-            io::Error::new(io::ErrorKind::InvalidInput, reason)
-        };
         let length = data.len();
         let Some((data, directory)) = self.with_relative_lower_directories() else {
             return Err(too_long(length));
@@ -136,20 +153,39 @@ impl MountOptions {
     }
 
     fn with_relative_lower_directories(&self) -> Option<(String, PathBuf)> {
-        let lower = self.data.iter().find_map(|option| option.strip_prefix("lowerdir="))?;
-        let directories: Vec<&Path> = lower.split(':').map(Path::new).collect();
+        let directories: Vec<&Path> = self.lower_directories().collect();
         let shared = shared_parent(&directories)?;
         let relative: Option<Vec<&str>> =
             directories.iter().map(|directory| directory.strip_prefix(&shared).ok()?.to_str()).collect();
-        let relative = relative?;
-        let lower = format!("lowerdir={}", relative.join(":"));
+        Some((self.data_with(&relative?.join(":")), shared))
+    }
+
+    /// The lower layers of an overlay, the uppermost first.
+    pub(super) fn lower_directories(&self) -> impl Iterator<Item = &Path> {
+        let lower = self.data.iter().find_map(|option| option.strip_prefix("lowerdir="));
+        lower.into_iter().flat_map(|lower| lower.split(':')).map(Path::new)
+    }
+
+    /// The data for `mount(2)` with other lower directories, `:` between them.
+    pub(super) fn data_with_lower_directories(&self, lower: &str) -> io::Result<String> {
+        let data = self.data_with(lower);
+        if data.len() <= DATA_LIMIT { Ok(data) } else { Err(too_long(data.len())) }
+    }
+
+    fn data_with(&self, lower: &str) -> String {
+        let lower = format!("lowerdir={lower}");
         let options: Vec<&str> = self
             .data
             .iter()
             .map(|option| if option.starts_with("lowerdir=") { lower.as_str() } else { option.as_str() })
             .collect();
-        Some((options.join(","), shared))
+        options.join(",")
     }
+}
+
+fn too_long(length: usize) -> io::Error {
+    let reason = format!("the options have {length} bytes, the kernel takes {DATA_LIMIT}");
+    io::Error::new(io::ErrorKind::InvalidInput, reason)
 }
 
 /// The deepest directory above all of `directories`, if it is more than `/`.
@@ -201,7 +237,20 @@ mod tests {
         assert_eq!(parsed.propagation, Some(Propagation(MsFlags::MS_SLAVE | MsFlags::MS_REC)));
         assert!(MountOptions::parse("bind", &strings(&["size=1"])).unwrap_err().contains("size=1"));
         assert!(MountOptions::parse("ext4", &strings(&["loop"])).unwrap_err().contains("loop"));
-        assert!(MountOptions::parse("overlay", &strings(&["uidmap=0:1:2"])).unwrap_err().contains("uidmap"));
+    }
+
+    #[test]
+    fn mappings_are_whole_and_come_in_pairs() {
+        let parse = |options: &[&str]| MountOptions::parse("overlay", &strings(options));
+        let parsed = parse(&["uidmap=0:1000:10,10:5000:1", "gidmap=0:2000:11", "lowerdir=/a:/b"]).unwrap();
+        assert_eq!(parsed.id_mapping, IdMapping::parse("0:1000:10,10:5000:1", "0:2000:11").ok());
+        assert!(parsed.id_mapping.is_some());
+        assert_eq!(parsed.data_that_fits().unwrap().0.as_deref(), Some("lowerdir=/a:/b"));
+        assert!(parse(&["uidmap=0:1:2"]).unwrap_err().contains("only together"));
+        for bad in ["", "0:1", "0:1:0", "0:1:-2", "0:1:2,", "a:b:c", "0:1:2:3", "0:4294967296:1"] {
+            let error = parse(&["gidmap=0:1:2", &format!("uidmap={bad}")]).unwrap_err();
+            assert!(error.contains("is not a mapping `container-id:host-id:size`"), "{bad}: {error}");
+        }
     }
 
     #[test]

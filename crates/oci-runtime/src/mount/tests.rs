@@ -118,3 +118,108 @@ fn stacked_nested_and_busy_mounts_are_all_unmounted() {
         drop(busy);
     });
 }
+
+/// Owner and group of a file as they are shown.
+fn owner(path: &Path) -> (u32, u32) {
+    let metadata = fs::symlink_metadata(path).unwrap();
+    (std::os::unix::fs::MetadataExt::uid(&metadata), std::os::unix::fs::MetadataExt::gid(&metadata))
+}
+
+const MAPPING: [&str; 2] = ["uidmap=0:100000:10,10:5000:1", "gidmap=0:200000:11"];
+
+/// containerd 2.x mounts the rootfs of a pod with user namespaces so: the image's files belong to the pod's root.
+#[test]
+fn an_overlay_with_mapped_layers_shows_mapped_owners() {
+    let directory = Layers::new();
+    run(async {
+        let base = directory.path();
+        std::os::unix::fs::chown(base.join("b/b"), Some(10), Some(10)).unwrap();
+        for name in ["upper", "work"] {
+            fs::create_dir(base.join(name)).unwrap();
+        }
+        std::os::unix::fs::chown(base.join("upper"), Some(100_000), Some(200_000)).unwrap();
+        let path = |name: &str| base.join(name).display().to_string();
+        let data = [
+            format!("lowerdir={}:{}", path("a"), path("b")),
+            format!("upperdir={}", path("upper")),
+            format!("workdir={}", path("work")),
+        ];
+        let options: Vec<&str> = MAPPING.into_iter().chain(data.iter().map(String::as_str)).collect();
+        let (target, before) = (base.join("rootfs"), mounts_below(base).unwrap());
+        mount_rootfs(&target, &[one("overlay", Path::new("overlay"), &options)]).await.unwrap();
+        assert_eq!(owner(&target.join("a")), (100_000, 200_000));
+        assert_eq!(owner(&target.join("b")), (5000, 200_010));
+        // The layers themselves are as they were, and nothing but the overlay is mounted.
+        assert_eq!(owner(&base.join("b/b")), (10, 10));
+        assert_eq!(mounts_below(base).unwrap().len(), before.len() + 1);
+        fs::write(target.join("b"), "copied up").unwrap();
+        assert_eq!(owner(&target.join("b")), (5000, 200_010));
+        assert_eq!(owner(&base.join("upper/b")), (5000, 200_010));
+        unmount_rootfs(&target).await.unwrap();
+        assert_eq!(mounts_below(base).unwrap(), before);
+    });
+}
+
+#[test]
+fn a_mapped_overlay_has_as_many_layers_as_it_needs() {
+    let directory = Layers::new();
+    run(async {
+        let base = directory.path();
+        let name = |number: u32| base.join(format!("layer-{number:02}-{}", "x".repeat(60)));
+        let lower: Vec<String> = (0..60)
+            .map(|number| {
+                fs::create_dir(name(number)).unwrap();
+                fs::write(name(number).join(number.to_string()), "").unwrap();
+                name(number).display().to_string()
+            })
+            .collect();
+        let lower = format!("lowerdir={}", lower.join(":"));
+        let options: Vec<&str> = MAPPING.into_iter().chain([lower.as_str(), "ro"]).collect();
+        let target = base.join("rootfs");
+        mount_rootfs(&target, &[one("overlay", Path::new("overlay"), &options)]).await.unwrap();
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 60);
+        assert_eq!(owner(&target.join("59")), (100_000, 200_000));
+        unmount_rootfs(&target).await.unwrap();
+    });
+}
+
+/// A snapshot of one layer is a bind mount; other snapshotters give file systems of their own.
+#[test]
+fn other_mounts_are_mapped_too() {
+    let directory = Layers::new();
+    run(async {
+        let (source, target) = (directory.path().join("a"), directory.path().join("rootfs"));
+        let options = ["rbind", "ro", MAPPING[0], MAPPING[1]];
+        mount_rootfs(&target, &[one("bind", &source, &options)]).await.unwrap();
+        assert_eq!(owner(&target.join("a")), (100_000, 200_000));
+        let error = fs::write(target.join("new"), "").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+        unmount_rootfs(&target).await.unwrap();
+
+        mount_rootfs(&target, &[one("tmpfs", Path::new("tmpfs"), &MAPPING)]).await.unwrap();
+        assert_eq!(owner(&target), (100_000, 200_000));
+        unmount_rootfs(&target).await.unwrap();
+        assert_eq!(owner(&target), (0, 0));
+    });
+}
+
+#[test]
+fn a_mapping_that_cannot_be_made_leaves_nothing() {
+    let directory = Layers::new();
+    run(async {
+        let (source, target) = (directory.path().join("a"), directory.path().join("rootfs"));
+        let overlapping = ["uidmap=0:1:10,5:100:10", "gidmap=0:1:1"];
+        let error = mount_rootfs(&target, &[one("bind", &source, &overlapping)]).await.unwrap_err();
+        assert!(error.to_string().contains("uidmap: "), "{error}");
+        let missing = format!("lowerdir={}", directory.path().join("none").display());
+        let options = [MAPPING[0], MAPPING[1], missing.as_str()];
+        let error =
+            mount_rootfs(&target, &[one("overlay", Path::new("overlay"), &options)]).await.unwrap_err();
+        assert!(error.to_string().contains("/none: No such file"), "{error}");
+        assert_eq!(mounts_below(&target).unwrap(), Vec::<PathBuf>::new());
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+        // The process that held the namespace is gone, and nobody waits for it.
+        let children = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+        assert_eq!(children, "");
+    });
+}

@@ -1,0 +1,235 @@
+//! Mounts whose file owners are shifted into a user namespace: the options `uidmap=` and `gidmap=`.
+//!
+//! containerd 2.x asks for them in the rootfs of a pod with user namespaces, where it does not have to copy and
+//! chown a snapshot. Owns the user namespace that describes the mapping and the new mount calls; what is
+//! assembled on the way stays invisible and is gone when this returns, however it ends.
+
+use std::{
+    ffi::CString,
+    fs::{self, DirBuilder, File},
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::{ffi::OsStrExt, fs::DirBuilderExt},
+    },
+    path::Path,
+};
+
+use nix::{
+    fcntl::{OFlag, open},
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, setns, unshare},
+    sys::{
+        stat::Mode,
+        wait::{Id, WaitPidFlag, waitid},
+    },
+};
+
+use super::RootfsMount;
+use super::options::MountOptions;
+
+/// Where the mapped layers are put together, inside a directory of their own.
+const ASSEMBLED: &str = "overlay";
+
+/// Which ids of a file system are shown as which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IdMapping {
+    /// Lines of `/proc/<pid>/uid_map`.
+    users: String,
+    /// Lines of `/proc/<pid>/gid_map`.
+    groups: String,
+}
+
+impl IdMapping {
+    /// Both in containerd's form, `container-id:host-id:size[,...]`.
+    ///
+    /// # Errors
+    ///
+    /// A reason that names the part that is wrong.
+    pub(super) fn parse(users: &str, groups: &str) -> Result<Self, String> {
+        Ok(Self { users: lines(users)?, groups: lines(groups)? })
+    }
+}
+
+fn lines(mappings: &str) -> Result<String, String> {
+    let line = |mapping: &str| {
+        let numbers: Option<Vec<u32>> = mapping.split(':').map(|number| number.parse().ok()).collect();
+        match numbers.as_deref() {
+            Some([inside, outside, size]) if *size > 0 => Ok(format!("{inside} {outside} {size}\n")),
+            _ => Err(format!("{mapping:?} is not a mapping `container-id:host-id:size`")),
+        }
+    };
+    mappings.split(',').map(line).collect()
+}
+
+/// A user namespace with a mapping, kept alive by its descriptor alone.
+pub(super) struct UserNamespace(OwnedFd);
+
+impl UserNamespace {
+    /// Makes one. Only a process can be in a new user namespace, so one is made for that moment.
+    pub(super) fn new(mapping: &IdMapping) -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        let holder = Holder::new(reader.as_raw_fd(), writer.as_raw_fd()).map_err(said("user namespace"))?;
+        let process = Path::new("/proc").join(holder.pid.to_string());
+        fs::write(process.join("uid_map"), &mapping.users).map_err(said("uidmap"))?;
+        fs::write(process.join("gid_map"), &mapping.groups).map_err(said("gidmap"))?;
+        let namespace = File::open(process.join("ns/user"))?;
+        // The holder ends when this end of its pipe is closed; `Drop` waits for that.
+        drop(writer);
+        Ok(Self(namespace.into()))
+    }
+
+    /// A mount of `source` that is attached nowhere, with the mapping.
+    pub(super) fn mapped(&self, source: &Path) -> io::Result<OwnedFd> {
+        let tree = open_tree(source)?;
+        // SAFETY: mount_attr is numbers only, for which zero means "leave as it is".
+        let mut change: libc::mount_attr = unsafe { std::mem::zeroed() };
+        change.attr_set = libc::MOUNT_ATTR_IDMAP;
+        change.userns_fd = self.0.as_raw_fd() as u64;
+        // SAFETY: the path is a literal, the attributes and their size are of one variable that outlives the call.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mount_setattr,
+                tree.as_raw_fd(),
+                c"".as_ptr(),
+                libc::AT_EMPTY_PATH,
+                &raw const change,
+                size_of_val(&change),
+            )
+        };
+        match result {
+            0 => Ok(tree),
+            // EINVAL: this file system cannot do it.
+            _ => Err(said(&format!("id-mapped mount of {}", source.display()))(io::Error::last_os_error())),
+        }
+    }
+}
+
+/// The process that is in a user namespace before anything else can be. It runs nothing.
+struct Holder {
+    pid: libc::c_long,
+    pidfd: OwnedFd,
+}
+
+impl Holder {
+    fn new(reader: RawFd, writer: RawFd) -> io::Result<Self> {
+        let mut pidfd: RawFd = -1;
+        // SAFETY: clone_args is numbers only; zero is "none" for each.
+        let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+        // No exit signal: to the reaper, which waits for ordinary children, this one does not exist.
+        arguments.flags = (libc::CLONE_NEWUSER | libc::CLONE_PIDFD) as u64;
+        arguments.pidfd = (&raw mut pidfd) as u64;
+        // SAFETY: without CLONE_VM this is a fork; the arguments and their size are of one variable.
+        let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of_val(&arguments)) };
+        match pid {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                // SAFETY: a copy of this thread alone: system calls only, on its own descriptors, then its end. It
+                // reads until the other process has closed its end of the pipe, or has ended.
+                unsafe {
+                    libc::close(writer);
+                    let mut byte = 0u8;
+                    libc::read(reader, (&raw mut byte).cast(), 1);
+                    libc::_exit(0)
+                }
+            }
+            // SAFETY: the kernel made this descriptor for us alone.
+            pid => Ok(Self { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }),
+        }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // After a failure the pipe is still open. The result of neither call could change anything.
+        let no_info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open for the call; a null siginfo asks for kill(2)'s behaviour.
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.pidfd.as_raw_fd(), libc::SIGKILL, no_info, 0)
+        };
+        let _ = waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WCLONE);
+    }
+}
+
+/// Mounts an overlay with mapped lower layers on `target`: an overlay cannot be mapped itself.
+///
+/// The layers have to be mounted somewhere for that. They are, in a mount namespace of this thread's, which
+/// leaves nothing behind if the shim is killed; only the finished overlay comes out of it.
+pub(super) fn mount_overlay(
+    target: &Path,
+    one: &RootfsMount,
+    options: &MountOptions,
+    namespace: &UserNamespace,
+) -> io::Result<()> {
+    let layers: Vec<OwnedFd> =
+        options.lower_directories().map(|layer| namespace.mapped(layer)).collect::<io::Result<_>>()?;
+    if layers.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "uidmap and gidmap need a lowerdir"));
+    }
+    let place = open(target, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let home = File::open("/proc/thread-self/ns/mnt")?;
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    let overlay = assemble(target, one, options, &layers);
+    setns(home, CloneFlags::CLONE_NEWNS)?;
+    move_mount(overlay?.as_fd(), place.as_fd(), Path::new(""))
+}
+
+fn assemble(
+    target: &Path,
+    one: &RootfsMount,
+    options: &MountOptions,
+    layers: &[OwnedFd],
+) -> io::Result<OwnedFd> {
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_PRIVATE | MsFlags::MS_REC, none)?;
+    // Names of a few characters below the working directory: the options fit, however many layers there are.
+    mount(none, target, Some("tmpfs"), MsFlags::empty(), Some("mode=700"))?;
+    std::env::set_current_dir(target)?;
+    let here = open(".", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+    let names: Vec<String> = (0..layers.len()).map(|number| number.to_string()).collect();
+    for (layer, name) in layers.iter().zip(&names) {
+        DirBuilder::new().mode(0o700).create(name)?;
+        move_mount(layer.as_fd(), here.as_fd(), Path::new(name))?;
+    }
+    DirBuilder::new().mode(0o700).create(ASSEMBLED)?;
+    let data = options.data_with_lower_directories(&names.join(":"))?;
+    mount(Some(one.source.as_str()), ASSEMBLED, Some("overlay"), options.flags, Some(data.as_str()))?;
+    open_tree(Path::new(ASSEMBLED))
+}
+
+/// A copy of the mount that `source` is in, from there on, attached nowhere.
+fn open_tree(source: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(source.as_os_str().as_bytes())?;
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
+    // SAFETY: the path is a C string that outlives the call.
+    let tree = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    if tree < 0 {
+        return Err(said(&source.display().to_string())(io::Error::last_os_error()));
+    }
+    // SAFETY: the kernel just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(tree as RawFd) })
+}
+
+/// Attaches a detached mount at `path` below `directory`; at `directory` itself if the path is empty.
+pub(super) fn move_mount(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_EMPTY_PATH;
+    // SAFETY: both paths are C strings that outlive the call, both descriptors are open.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            directory.as_raw_fd(),
+            path.as_ptr(),
+            flags,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Says what an error is about; its kind stays.
+fn said(what: &str) -> impl Fn(io::Error) -> io::Error {
+    let what = what.to_owned();
+    move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
+}
