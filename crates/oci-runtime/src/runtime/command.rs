@@ -116,15 +116,18 @@ impl LogPosition {
     }
 
     pub(super) fn last_error(&self) -> Option<String> {
-        #[derive(Deserialize)]
-        struct Line {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Entry {
             level: String,
             msg: String,
         }
         let log = read_from(&mut File::open(&self.path).ok()?, self.length);
-        let mut lines =
-            log.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
-        lines.rfind(|line| line.level == "error" || line.level == "fatal").map(|line| line.msg)
+        // Not a line each: crun 1.28 spreads an entry over several (trap 24).
+        let entries = serde_json::Deserializer::from_slice(&log).into_iter::<Entry>();
+        let errors =
+            entries.filter_map(Result::ok).filter(|entry| matches!(&*entry.level, "error" | "fatal"));
+        errors.last().map(|entry| entry.msg)
     }
 }
 
@@ -155,5 +158,29 @@ impl TemporaryFile {
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Trap 24: runc and crun 1.8 write a line for each entry, crun 1.28 indents them.
+    #[test]
+    fn the_last_error_of_either_layout_counts_and_none_of_an_earlier_call() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log.json");
+        fs::write(&path, "{\"level\":\"error\",\"msg\":\"of the call before\"}\n").unwrap();
+        let log = LogPosition::remember(path.clone());
+        assert_eq!(log.last_error(), None);
+        for (entries, message) in [
+            ("{\"level\":\"error\",\"msg\":\"one\"}\n{\"level\":\"warning\",\"msg\":\"two\"}\n", "one"),
+            ("{\n  \"msg\": \"three\",\n  \"level\": \"error\"\n}\n", "three"),
+            ("{\"msg\":\"no level\"}{\"msg\":\"four\",\"level\":\"fatal\"}", "four"),
+        ] {
+            let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(entries.as_bytes()).unwrap();
+            assert_eq!(log.last_error().as_deref(), Some(message));
+        }
     }
 }
