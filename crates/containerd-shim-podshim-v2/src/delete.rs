@@ -64,10 +64,10 @@ pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
         None => env::current_dir().map_err(DeleteError::NoBundle)?,
     };
     let bundle = Bundle::new(path);
-    let address = address_of(&bundle, arguments);
+    let (address, source) = address_of(&bundle, arguments);
     let state = StateDir::of_pod(&arguments.namespace, &address);
     let mut problems = Vec::new();
-    match dead_shim(&address, &state) {
+    match dead_shim(&address, source, &state) {
         Ok(Some(dead)) => {
             problems = end_group(&address, &bundle, arguments, deadline)?;
             remove_pod_files(address.path(), dead.server, Some(dead.bootstrap), &state);
@@ -80,13 +80,24 @@ pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
     Ok(Deleted { answer, problems })
 }
 
+/// How `delete` knows a pod's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AddressSource {
+    /// `start` wrote it into the bundle.
+    Bundle,
+    /// Nobody did: it is where every containerd but 2.3 with a `socket_dir` has it.
+    Computed,
+}
+
 /// Where the container's shim is or was. `start` wrote it; without that file the container never had one.
-fn address_of(bundle: &Bundle, arguments: &Arguments) -> SocketAddress {
-    SocketAddress::in_bundle(bundle.path()).unwrap_or_else(|| {
-        let annotations = bundle.read_spec().map(|spec| spec.annotations).unwrap_or_default();
-        let group = group_of(&annotations, &arguments.id);
-        SocketAddress::of_pod(&arguments.address, &arguments.namespace, group, None)
-    })
+fn address_of(bundle: &Bundle, arguments: &Arguments) -> (SocketAddress, AddressSource) {
+    if let Some(address) = SocketAddress::in_bundle(bundle.path()) {
+        return (address, AddressSource::Bundle);
+    }
+    let annotations = bundle.read_spec().map(|spec| spec.annotations).unwrap_or_default();
+    let group = group_of(&annotations, &arguments.id);
+    let address = SocketAddress::of_pod(&arguments.address, &arguments.namespace, group, None);
+    (address, AddressSource::Computed)
 }
 
 /// The locks of a pod without a shim: nobody else starts or ends it meanwhile.
@@ -96,11 +107,17 @@ struct DeadShim {
 }
 
 /// Takes the locks if the pod has no live shim. Other `delete`s of the group wait here for the first one.
-fn dead_shim(address: &SocketAddress, state: &StateDir) -> io::Result<Option<DeadShim>> {
+fn dead_shim(
+    address: &SocketAddress,
+    source: AddressSource,
+    state: &StateDir,
+) -> io::Result<Option<DeadShim>> {
     let bootstrap = FileLock::acquire(&state.bootstrap_lock(), TIME_LIMIT)?;
     let server = match FileLock::try_acquire(&state.server_lock())? {
         Some(server) => server,
         None if is_listening(address) => return Ok(None),
+        // It may listen somewhere else: the lock alone says that it lives.
+        None if source == AddressSource::Computed => return Ok(None),
         // A server that has closed its socket is on its way out and serves nobody any more: what it left is ours.
         None => FileLock::acquire(&state.server_lock(), TIME_LIMIT)?,
     };

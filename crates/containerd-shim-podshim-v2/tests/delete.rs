@@ -5,101 +5,18 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::{Node, end, finish, shut_down, spawn, succeeded, wait_until};
+use common::container::RealContainer;
+use common::{Node, answer, end, finish, shut_down, spawn};
 use containerd_shim_protos::api::DeleteResponse;
-use containerd_shim_protos::protobuf::Message;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use oci_runtime::bundle::{Bundle, ExitRecord};
-use shim_service::options::RuntimeOptions;
 
 const TYPE: &str = "io.kubernetes.cri.container-type";
 const SANDBOX: &str = "io.kubernetes.cri.sandbox-id";
 const NAME: &str = "io.kubernetes.cri.container-name";
-
-fn answer(output: std::process::Output) -> DeleteResponse {
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    assert!(output.status.success(), "{}", output.status);
-    DeleteResponse::parse_from_bytes(&output.stdout).unwrap()
-}
-
-/// A container of real runc whose program notes in `log` that it started and that it was asked to end.
-struct RealContainer {
-    bundle: Bundle,
-    root: std::path::PathBuf,
-}
-
-impl RealContainer {
-    fn run(node: &Node, id: &str, annotations: &[(&str, &str)]) -> Self {
-        let path = node.bundle(id);
-        let log = node.dir.path().join("log");
-        for dir in ["rootfs/bin", "rootfs/log", "rootfs/proc", "rootfs/dev", "rootfs/sys"] {
-            fs::create_dir_all(path.join(dir)).unwrap();
-        }
-        fs::create_dir_all(&log).unwrap();
-        fs::copy("/bin/busybox", path.join("rootfs/bin/busybox")).expect("busybox-static is installed");
-        succeeded(finish(spawn(quiet(Command::new("runc").args(["spec", "--bundle"]).arg(&path)))));
-        let config = path.join("config.json");
-        let mut spec: serde_json::Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
-        // A plain read waits for nothing but the signal; the trap runs as soon as the read ends.
-        let script = format!(
-            "trap 'echo {id} >> /log/order; exit 0' TERM; echo up > /log/{id}; while :; do busybox sleep 1 & wait $!; done"
-        );
-        spec["process"]["args"] = serde_json::json!(["/bin/busybox", "sh", "-c", script]);
-        spec["process"]["env"] = serde_json::json!(["PATH=/bin"]);
-        spec["process"]["terminal"] = false.into();
-        spec["root"]["readonly"] = false.into();
-        spec["annotations"] =
-            annotations.iter().map(|(key, value)| ((*key).to_owned(), serde_json::json!(value))).collect();
-        let bind =
-            serde_json::json!({ "destination": "/log", "type": "bind", "source": log, "options": ["rbind"] });
-        spec["mounts"].as_array_mut().unwrap().push(bind);
-        fs::write(&config, spec.to_string()).unwrap();
-
-        let root = node.dir.path().join("runc");
-        let bundle = Bundle::new(&path);
-        let options = RuntimeOptions { root: Some(root.clone()), ..RuntimeOptions::default() };
-        options.save(&bundle).unwrap();
-        let root = root.join(&node.namespace);
-        let mut create = Command::new("runc");
-        create.arg("--root").arg(&root).args(["run", "--detach", "--pid-file"]).arg(bundle.init_pid_path());
-        create.arg("--bundle").arg(&path).arg(id);
-        // The container keeps these: pipes would keep the test waiting.
-        create.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        assert!(finish(spawn(&mut create)).status.success(), "runc run {id}");
-        wait_until("the container's start", || log.join(id).exists());
-        Self { bundle, root }
-    }
-
-    fn pid(&self) -> Pid {
-        self.bundle.read_init_pid().unwrap()
-    }
-
-    fn lives(&self) -> bool {
-        // A zombie waits for whoever is init here: it has ended.
-        fs::read_to_string(format!("/proc/{}/stat", self.pid())).is_ok_and(|stat| !stat.contains(") Z "))
-    }
-
-    fn id(&self) -> &Path {
-        Path::new(self.bundle.path().file_name().unwrap())
-    }
-}
-
-impl Drop for RealContainer {
-    fn drop(&mut self) {
-        let mut delete = Command::new("runc");
-        delete.arg("--root").arg(&self.root).args(["delete", "--force"]).arg(self.id());
-        finish(spawn(quiet(&mut delete)));
-    }
-}
-
-fn quiet(command: &mut Command) -> &mut Command {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
-}
 
 /// CONTRACT §1.8, trap 17: containerd calls it for bundles whose Create never happened, and again.
 #[test]

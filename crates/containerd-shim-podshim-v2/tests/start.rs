@@ -9,6 +9,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use common::{Node, end, failed, finish, shut_down, spawn, succeeded};
@@ -174,4 +175,76 @@ fn run_by_hand_it_says_what_it_is() {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let message = failed(finish(spawn(&mut command)));
     assert!(message.starts_with("without an action this program is the server"), "{message}");
+}
+
+/// CONTRACT §8, upstream's TestShimInCgroup: the server runs in the cgroup of the option, which must exist.
+#[test]
+fn the_shim_goes_where_shim_cgroup_says() {
+    let name = format!("podshim-start-{}", std::process::id());
+    let root = std::path::Path::new("/sys/fs/cgroup");
+    // v1: a new cpuset has no processors and takes nobody in before it gets some.
+    let hierarchies = match root.join("cgroup.controllers").exists() {
+        true => vec![root.to_owned()],
+        false => vec![root.join("memory"), root.join("pids")],
+    };
+    let cgroups = Cgroups(hierarchies.iter().map(|hierarchy| hierarchy.join(&name)).collect());
+    for cgroup in &cgroups.0 {
+        fs::create_dir(cgroup).unwrap();
+    }
+    let node = Node::new("cgroup");
+    node.make_bundle("c1", &[]);
+    let mut value = vec![3 << 3 | 2, u8::try_from(name.len() + 1).unwrap(), b'/'];
+    value.extend_from_slice(name.as_bytes());
+    let options = Any { type_url: "containerd.runc.v1.Options".into(), value, ..Any::default() };
+    let address = succeeded(finish(node.spawn_start("c1", Some(options))));
+    let server = node.server();
+    for cgroup in &cgroups.0 {
+        assert_eq!(fs::read_to_string(cgroup.join("cgroup.procs")).unwrap(), format!("{server}\n"));
+    }
+    shut_down(server, &address);
+    assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
+struct Cgroups(Vec<std::path::PathBuf>);
+
+impl Drop for Cgroups {
+    fn drop(&mut self) {
+        for cgroup in &self.0 {
+            let _ = fs::remove_dir(cgroup);
+        }
+    }
+}
+
+/// CONTRACT §1.1: `SCHED_CORE` asks for isolation. The server gets a cookie of its own, or there is none.
+#[test]
+fn core_scheduling_is_done_or_refused() {
+    let node = Node::new("core");
+    node.make_bundle("c1", &[]);
+    // In a process group of its own, as containerd runs it: the whole group gets the cookie.
+    let output = finish(spawn(node.command("c1", "start").process_group(0).env("SCHED_CORE", "1")));
+    if output.status.success() {
+        let server = node.server();
+        assert!(cookie(server.as_raw()).unwrap() != 0, "no cookie");
+        assert_eq!(cookie(0).unwrap(), 0, "the caller has one too");
+        shut_down(server, &succeeded(output));
+    } else {
+        let message = failed(output);
+        assert!(message.contains("SCHED_CORE is set and core scheduling is not possible: "), "{message}");
+        // The same refusal that the kernel gives to everybody.
+        cookie(0).unwrap_err();
+    }
+    assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
+/// The core scheduling cookie of a process.
+fn cookie(pid: i32) -> std::io::Result<u64> {
+    const PR_SCHED_CORE: libc::c_int = 62;
+    let mut cookie = 0u64;
+    // PR_SCHED_CORE_GET, of a single thread.
+    let (get, one_thread) = (0 as libc::c_ulong, 0 as libc::c_ulong);
+    // SAFETY: the kernel writes one u64 through the pointer, which outlives the call.
+    let result = unsafe {
+        libc::prctl(PR_SCHED_CORE, get, pid as libc::c_ulong, one_thread, &raw mut cookie as libc::c_ulong)
+    };
+    if result == 0 { Ok(cookie) } else { Err(std::io::Error::last_os_error()) }
 }

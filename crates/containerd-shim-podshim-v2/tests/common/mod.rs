@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod container;
+
 use std::fs;
 use std::io::Write;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -9,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use containerd_shim_protos::api::ShutdownRequest;
+use containerd_shim_protos::api::{DeleteResponse, ShutdownRequest};
 use containerd_shim_protos::bootstrap_api::{BootstrapParams, Extension};
 use containerd_shim_protos::protobuf::Message;
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
@@ -177,6 +179,13 @@ pub fn succeeded(output: Output) -> String {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success(), "{}", output.status);
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// What `delete`, which must succeed in silence, answers.
+pub fn answer(output: Output) -> DeleteResponse {
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.status.success(), "{}", output.status);
+    DeleteResponse::parse_from_bytes(&output.stdout).unwrap()
 }
 
 /// The message of an action that must fail.

@@ -1,0 +1,126 @@
+//! Containers of real OCI runtimes, made without a shim: what a shim that died has left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::unistd::Pid;
+use oci_runtime::bundle::Bundle;
+use shim_service::options::RuntimeOptions;
+
+use super::{Node, finish, spawn, succeeded, wait_until};
+
+/// How far a container is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// `runc create` is done.
+    Created,
+    /// Its program runs.
+    Started,
+}
+
+/// A container of a real OCI runtime whose program notes in `log` that it started and that it was asked to end.
+pub struct RealContainer {
+    pub bundle: Bundle,
+    pub root: PathBuf,
+    binary: &'static str,
+}
+
+impl RealContainer {
+    /// With runc, whose state is in the node's directory.
+    pub fn run(node: &Node, id: &str, annotations: &[(&str, &str)]) -> Self {
+        Self::make(node, id, annotations, Stage::Started, "runc", &node.dir.path().join("runc"))
+    }
+
+    pub fn make(
+        node: &Node,
+        id: &str,
+        annotations: &[(&str, &str)],
+        stage: Stage,
+        binary: &'static str,
+        root: &Path,
+    ) -> Self {
+        let path = node.bundle(id);
+        let log = node.dir.path().join("log");
+        for dir in ["rootfs/bin", "rootfs/log", "rootfs/proc", "rootfs/dev", "rootfs/sys"] {
+            fs::create_dir_all(path.join(dir)).unwrap();
+        }
+        fs::create_dir_all(&log).unwrap();
+        fs::copy("/bin/busybox", path.join("rootfs/bin/busybox")).expect("busybox-static is installed");
+        succeeded(finish(spawn(quiet(Command::new("runc").args(["spec", "--bundle"]).arg(&path)))));
+        let config = path.join("config.json");
+        let mut spec: serde_json::Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+        // A plain read waits for nothing but the signal; the trap runs as soon as the read ends.
+        let script = format!(
+            "trap 'echo {id} >> /log/order; exit 0' TERM; echo up > /log/{id}; while :; do busybox sleep 1 & wait $!; done"
+        );
+        spec["process"]["args"] = serde_json::json!(["/bin/busybox", "sh", "-c", script]);
+        spec["process"]["env"] = serde_json::json!(["PATH=/bin"]);
+        spec["process"]["terminal"] = false.into();
+        spec["root"]["readonly"] = false.into();
+        spec["annotations"] =
+            annotations.iter().map(|(key, value)| ((*key).to_owned(), serde_json::json!(value))).collect();
+        let bind =
+            serde_json::json!({ "destination": "/log", "type": "bind", "source": log, "options": ["rbind"] });
+        spec["mounts"].as_array_mut().unwrap().push(bind);
+        fs::write(&config, spec.to_string()).unwrap();
+
+        let bundle = Bundle::new(&path);
+        let options = RuntimeOptions {
+            binary_name: Some(binary.to_owned()),
+            root: Some(root.to_owned()),
+            ..RuntimeOptions::default()
+        };
+        options.save(&bundle).unwrap();
+        let container = Self { bundle, root: root.join(&node.namespace), binary };
+        // The container keeps the streams: pipes would keep the test waiting.
+        let mut create = container.command();
+        create.args(["create", "--pid-file"]).arg(container.bundle.init_pid_path());
+        create.arg("--bundle").arg(&path).arg(id);
+        assert!(finish(spawn(&mut create)).status.success(), "{binary} create {id}");
+        if stage == Stage::Started {
+            assert!(
+                finish(spawn(container.command().args(["start", id]))).status.success(),
+                "{binary} start {id}"
+            );
+            wait_until("the container's start", || log.join(id).exists());
+        }
+        container
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.binary);
+        quiet(&mut command).arg("--root").arg(&self.root);
+        command
+    }
+
+    /// Where its runtime keeps its state.
+    pub fn state(&self) -> PathBuf {
+        self.root.join(self.id())
+    }
+
+    pub fn pid(&self) -> Pid {
+        self.bundle.read_init_pid().unwrap()
+    }
+
+    pub fn lives(&self) -> bool {
+        // A zombie waits for whoever is init here: it has ended.
+        fs::read_to_string(format!("/proc/{}/stat", self.pid())).is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    pub fn id(&self) -> &Path {
+        Path::new(self.bundle.path().file_name().unwrap())
+    }
+}
+
+impl Drop for RealContainer {
+    fn drop(&mut self) {
+        finish(spawn(self.command().args(["delete", "--force"]).arg(self.id())));
+        // Empty, if this was the namespace's last one.
+        let _ = fs::remove_dir(&self.root);
+    }
+}
+
+fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+}
