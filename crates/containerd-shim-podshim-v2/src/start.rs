@@ -16,7 +16,6 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use oci_runtime::bundle::{Bundle, BundleError};
-use shim_service::options::{OptionsError, RuntimeOptions};
 use thiserror::Error;
 
 use crate::args::{Arguments, Verbosity};
@@ -68,9 +67,6 @@ pub enum StartError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The options cannot be left for Create and `delete`.
-    #[error("cannot start the pod's shim: {0}")]
-    Options(#[from] OptionsError),
     /// The shim cannot be put where the options want it.
     #[error("cannot start the pod's shim: {0}")]
     Placement(#[from] PlacementError),
@@ -119,11 +115,11 @@ pub fn run(arguments: &Arguments) -> Result<Started, StartError> {
         SocketAddress::of_pod(&arguments.address, &arguments.namespace, group, input.socket_dir.as_deref());
     let request = Request { arguments, input: &input, bundle: &bundle, annotations: &annotations, group };
     let started = request.find_or_make(address)?;
-    if let Err(error) = request.leave_in_bundle(&started.address) {
+    if let Err(source) = started.address.write_to(&bundle) {
         if let Some(server) = started.server {
             server.take_back();
         }
-        return Err(error);
+        return Err(step(format!("address file in {}", bundle.display()))(source));
     }
     Ok(started)
 }
@@ -205,16 +201,6 @@ impl Request<'_> {
                 Err(error)
             }
         }
-    }
-
-    /// What later processes need to know: the address, and the runtime's options, which Create may not get
-    /// (trap 6) and `delete` never gets.
-    fn leave_in_bundle(&self, address: &SocketAddress) -> Result<(), StartError> {
-        let options = &self.input.options;
-        if *options != RuntimeOptions::default() {
-            options.save(&Bundle::new(self.bundle))?;
-        }
-        address.write_to(self.bundle).map_err(step(format!("address file in {}", self.bundle.display())))
     }
 
     /// Makes sure that no other shim serves the pod and that this call may make one: the new server's lock.

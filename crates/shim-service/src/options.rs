@@ -163,8 +163,20 @@ impl RuntimeOptions {
         self.root.as_deref().unwrap_or(Path::new(DEFAULT_ROOT)).join(namespace)
     }
 
-    /// Records the options in a bundle: those of `start` for Create, whose own may be another message without
-    /// them (trap 6), and what came of both for `delete`, which must call the same runtime without being told.
+    /// These options, with the OCI runtime of the pod's sandbox where they do not say which and how.
+    ///
+    /// containerd makes the sandbox with the options of its runtime. Those of a container may be a message of the
+    /// task that replaces them and holds nothing but the owner of its stdio (trap 6).
+    pub fn with_runtime_of(self, sandbox: &Self) -> Self {
+        Self {
+            binary_name: self.binary_name.or_else(|| sandbox.binary_name.clone()),
+            root: self.root.or_else(|| sandbox.root.clone()),
+            cgroup_driver: self.cgroup_driver.or(sandbox.cgroup_driver),
+            ..self
+        }
+    }
+
+    /// Records the options in a bundle, for `delete`, which must call the same runtime without being told.
     ///
     /// # Errors
     ///

@@ -23,11 +23,12 @@ use crate::error::ServiceError;
 use crate::incarnation::{NewIncarnation, failure};
 use crate::notice::wall_time;
 use crate::operations::{Completion, Product};
-use crate::options::RuntimeOptions;
 use crate::publisher::Publisher;
 use crate::resources::{ExecResources, LastIncarnation, Resources};
 use crate::shared_namespaces::PidHistory;
 
+/// The CRI plugin's name for the pod's first container.
+const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
 /// containerd deletes what has ended within milliseconds, if it runs.
 const TIME_TO_DELETE: Duration = Duration::from_secs(2);
 /// What may take an exec's terminal to be read out after its process.
@@ -243,8 +244,13 @@ impl Owner {
             Err(error) => return Err(invalid(error.to_string())),
         };
         self.join_live_namespaces(id, &bundle, &spec)?;
-        // Trap 6: the options of the task replace those of the runtime, which `start` saw; both count.
-        details.options = RuntimeOptions::load(&bundle).overlaid_with(details.options);
+        if let Some(sandbox) = spec
+            .annotations
+            .get(SANDBOX_ID)
+            .and_then(|id| self.containers.get(&ContainerId::from(id.as_str())))
+        {
+            details.options = details.options.with_runtime_of(&sandbox.details.options);
+        }
         // `delete` must call the same runtime, also when nobody is left to ask.
         details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
         let runtime = Rc::new(details.options.runtime(self.reaper.clone(), &self.namespace, &spec));

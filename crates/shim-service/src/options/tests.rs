@@ -190,6 +190,23 @@ fn what_the_upper_options_do_not_say_stays() {
     assert!(merged.no_pivot_root && merged.no_new_keyring);
 }
 
+/// Trap 6: a container's options may name nothing but the owner of its stdio; its pod's runtime is the sandbox's.
+#[test]
+fn a_container_uses_the_runtime_of_its_sandbox() {
+    let sandbox = RuntimeOptions {
+        binary_name: Some("crun".into()),
+        root: Some("/run/x".into()),
+        cgroup_driver: Some(CgroupDriver::Systemd),
+        no_pivot_root: true,
+        ..RuntimeOptions::default()
+    };
+    let owner = RuntimeOptions { io_uid: Some(7), ..RuntimeOptions::default() };
+    let expected = RuntimeOptions { no_pivot_root: false, io_uid: Some(7), ..sandbox.clone() };
+    assert_eq!(owner.with_runtime_of(&sandbox), expected);
+    let own = RuntimeOptions { binary_name: Some("runc".into()), ..RuntimeOptions::default() };
+    assert_eq!(own.with_runtime_of(&sandbox).binary_name.as_deref(), Some("runc"));
+}
+
 /// `delete` calls the runtime the container was created with, without being told.
 #[test]
 fn a_bundle_keeps_the_options() {
