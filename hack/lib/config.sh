@@ -103,6 +103,31 @@ $(oci_runtime_option "$dir")
   runtime_type = "io.containerd.podshim.v2"
   pod_annotations = ["podshim.io/*"]
   container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
+
+# The other ways to name a shim: runc's type with another program, for which containerd 2.x tells the kubelet what the
+# runtime can do; and the program's file as the type.
+[plugins."$plugin".containerd.runtimes.podshim-path]
+  runtime_type = "io.containerd.runc.v2"
+  runtime_path = "$(cat "$dir/bin")/containerd-shim-podshim-v2"
+  pod_annotations = ["podshim.io/*"]
+  container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
+  [plugins."$plugin".containerd.runtimes.podshim-path.options]
+$(oci_runtime_option "$dir")
+    SystemdCgroup = $([ "$(cat "$dir/cgroup-driver")" = systemd ] && echo true || echo false)
+
+[plugins."$plugin".containerd.runtimes.podshim-file]
+  runtime_type = "$(cat "$dir/bin")/containerd-shim-podshim-v2"
+  pod_annotations = ["podshim.io/*"]
+  container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
+
+# A runtime of its own, whatever that of the instance is: 1.6 passes a file's name on, later ones the table.
+[plugins."$plugin".containerd.runtimes.podshim-crun]
+  runtime_type = "io.containerd.podshim.v2"
+  [plugins."$plugin".containerd.runtimes.podshim-crun.options]
+$(case $(cat "$dir/containerd-version") in
+        1.6) echo "    ConfigPath = \"$dir/crun-options.toml\"" ;;
+        *) echo '    BinaryName = "crun"' ;;
+        esac)
 CONFIG
     # With runc podshim needs no table, and is installed without one: 2.x cannot start pods with user namespaces on a
     # custom runtime type that has one. 1.6 passes only ConfigPath on (CONTRACT §1.7).

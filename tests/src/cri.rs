@@ -10,12 +10,10 @@ use k8s_cri::v1::{
     ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest, LinuxContainerResources,
     ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxStatusRequest,
     PodSandboxStatusResponse, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
-    StartContainerRequest, StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
-    runtime_service_client::RuntimeServiceClient,
+    RuntimeHandlerFeatures, StartContainerRequest, StatusRequest, StopContainerRequest,
+    StopPodSandboxRequest, UpdateContainerResourcesRequest, runtime_service_client::RuntimeServiceClient,
 };
 use tonic::transport::{Channel, Endpoint};
-
-use crate::Runtime;
 
 /// What a command run in a container said.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,15 +40,13 @@ impl Cri {
         Ok(Self { client: RuntimeServiceClient::new(channel) })
     }
 
-    /// RunPodSandbox; gives the sandbox's id.
+    /// RunPodSandbox with a runtime handler of containerd's configuration; gives the sandbox's id.
     ///
     /// # Errors
     /// What the call answers; so for all methods here.
-    pub async fn run_pod_sandbox(&self, config: &PodSandboxConfig, runtime: Runtime) -> Result<String> {
-        let request = RunPodSandboxRequest {
-            config: Some(config.clone()),
-            runtime_handler: runtime.handler().to_owned(),
-        };
+    pub async fn run_pod_sandbox(&self, config: &PodSandboxConfig, handler: &str) -> Result<String> {
+        let request =
+            RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: handler.to_owned() };
         Ok(self.client.clone().run_pod_sandbox(request).await?.into_inner().pod_sandbox_id)
     }
 
@@ -196,6 +192,17 @@ impl Cri {
     /// What the call answers.
     pub async fn list_pod_sandboxes(&self) -> Result<Vec<PodSandbox>> {
         Ok(self.client.clone().list_pod_sandbox(ListPodSandboxRequest::default()).await?.into_inner().items)
+    }
+
+    /// What the kubelet is told that a runtime handler can do, from Status. `None` from a containerd that tells of no
+    /// handlers (1.x), or if this one is not among them.
+    ///
+    /// # Errors
+    /// What the call answers.
+    pub async fn handler_features(&self, handler: &str) -> Result<Option<RuntimeHandlerFeatures>> {
+        let status = self.client.clone().status(StatusRequest { verbose: false }).await?.into_inner();
+        let found = status.runtime_handlers.into_iter().find(|known| known.name == handler);
+        Ok(found.map(|handler| handler.features.unwrap_or_default()))
     }
 
     /// PodSandboxStatus, with the verbose part.

@@ -129,6 +129,17 @@ impl Containerd {
         &self.directory
     }
 
+    /// The version of this containerd, as in `2.1`.
+    ///
+    /// # Errors
+    /// If the instance does not say.
+    pub fn version(&self) -> Result<String> {
+        let path = self.directory.join("containerd-version");
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(text.trim().to_owned())
+    }
+
     /// A CRI client. It reconnects by itself after containerd was started again.
     ///
     /// # Errors

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use k8s_cri::v1::{
-    ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, ImageSpec, LinuxContainerConfig,
-    LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+    ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, IdMapping, ImageSpec,
+    LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
     LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
+    UserNamespace,
 };
 use tokio::task::JoinSet;
 
@@ -34,6 +35,8 @@ pub enum PidNamespace {
     Container,
     /// One for all (`shareProcessNamespace`).
     Pod,
+    /// The node's (`hostPID`).
+    Node,
 }
 
 /// A pod to be run.
@@ -43,6 +46,7 @@ pub struct Pod {
     annotations: HashMap<String, String>,
     programs: Vec<Program>,
     pid_namespace: PidNamespace,
+    host_ids: Option<u32>,
     grace: Option<Duration>,
 }
 
@@ -56,6 +60,7 @@ impl Pod {
             annotations: HashMap::new(),
             programs: Vec::new(),
             pid_namespace: PidNamespace::default(),
+            host_ids: None,
             grace: None,
         }
     }
@@ -88,17 +93,36 @@ impl Pod {
         self
     }
 
+    /// A user namespace for the pod (`hostUsers: false`): its ids 0 to 65535 are the node's from `first` on.
+    #[must_use]
+    pub fn user_namespace(mut self, first: u32) -> Self {
+        self.host_ids = Some(first);
+        self
+    }
+
     /// Runs the sandbox (RunPodSandbox): the pause container is up, no other exists.
     ///
     /// # Errors
     /// What containerd answers; then nothing of the pod is left on the node.
     pub async fn run(self, node: &Containerd, runtime: Runtime) -> Result<RunningPod<'_>> {
+        self.run_handler(node, runtime.handler()).await
+    }
+
+    /// The same with any runtime handler of the instance's configuration.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn run_handler<'node>(
+        self,
+        node: &'node Containerd,
+        handler: &str,
+    ) -> Result<RunningPod<'node>> {
         let directory = node.directory().join("pods").join(&self.name);
         std::fs::create_dir_all(&directory)?;
         let cgroup = format!("{}/{}", node.cgroup(), self.name);
         let config = self.sandbox_config(&directory, &cgroup);
         let cri = node.cri()?;
-        let sandbox = match cri.run_pod_sandbox(&config, runtime).await {
+        let sandbox = match cri.run_pod_sandbox(&config, handler).await {
             Ok(sandbox) => sandbox,
             Err(error) => {
                 std::fs::remove_dir_all(&directory)?;
@@ -115,8 +139,19 @@ impl Pod {
         let pid = match self.pid_namespace {
             PidNamespace::Container => NamespaceMode::Container,
             PidNamespace::Pod => NamespaceMode::Pod,
+            PidNamespace::Node => NamespaceMode::Node,
         };
-        NamespaceOption { pid: pid.into(), ..NamespaceOption::default() }
+        let userns_options = self.host_ids.is_some().then(|| UserNamespace {
+            mode: NamespaceMode::Pod.into(),
+            uids: self.id_mappings(),
+            gids: self.id_mappings(),
+        });
+        NamespaceOption { pid: pid.into(), userns_options, ..NamespaceOption::default() }
+    }
+
+    fn id_mappings(&self) -> Vec<IdMapping> {
+        let mapping = |host_id| IdMapping { host_id, container_id: 0, length: 65536 };
+        self.host_ids.map(mapping).into_iter().collect()
     }
 
     fn sandbox_config(&self, directory: &std::path::Path, cgroup: &str) -> PodSandboxConfig {
@@ -163,6 +198,9 @@ impl Pod {
                 .map(|(node_path, path)| Mount {
                     container_path: path.to_owned(),
                     host_path: node_path.to_string_lossy().into_owned(),
+                    // As the kubelet: else the pod's root could not write to what the node's root owns.
+                    uid_mappings: self.id_mappings(),
+                    gid_mappings: self.id_mappings(),
                     ..Mount::default()
                 })
                 .collect(),

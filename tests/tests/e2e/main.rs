@@ -2,5 +2,10 @@
 //! many pods at once on the containerd that `hack/test` started.
 
 mod budgets;
+mod configurations;
 mod drop_in;
 mod harness;
+mod pid_namespaces;
+mod runtime_errors;
+mod shim_process;
+mod user_namespaces;

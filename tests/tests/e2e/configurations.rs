@@ -1,0 +1,93 @@
+//! The ways in which containerd's configuration can name podshim (DESIGN §5, CONTRACT §1.6, §1.7): each gives the same
+//! shim, the OCI runtime it is told, and to the kubelet what that runtime can do.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::{Containerd, Pod, Program, RunningPod};
+
+/// Ample for anything that takes no time of its own.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A pod whose container prints, takes an exec, and ends; on the shim and OCI runtime that were asked for.
+async fn a_pod_lives_and_ends(handler: &str, oci_runtime: &str) -> Result<()> {
+    let node = Containerd::connect().await?;
+    // 1.6 makes sandboxes without a look at `runtime_path`.
+    let shim = match (handler, node.version()?.as_str()) {
+        ("podshim-path", "1.6") => "containerd-shim-runc-v2 ",
+        _ => "containerd-shim-podshim-v2 ",
+    };
+    let mut pod = Pod::new(handler)
+        .container(Program::new("app").prints("hello").term_exit_code(3))
+        .run_handler(&node, handler)
+        .await?;
+    pod.start("app").await?;
+    e2e::wait::until("the output", SOON, async || Ok(pod.output("app")?.contains("hello").then_some(())))
+        .await?;
+    ensure!(pod.exec("app", &["true"]).await?.exit_code == 0, "exec");
+    ensure!(shim_of(&pod)?.contains(shim), "another shim: {}", shim_of(&pod)?);
+    let used = oci_runtime_of(&node, &pod)?;
+    ensure!(used == oci_runtime, "{used}, not {oci_runtime}");
+    pod.stop("app", SOON).await?;
+    ensure!(pod.status("app").await?.exit_code == 3, "{:?}", pod.status("app").await?);
+    pod.remove().await
+}
+
+/// The command line of the pod's shim.
+fn shim_of(pod: &RunningPod<'_>) -> Result<String> {
+    let mark = format!(" -id {} ", pod.sandbox());
+    let found = pod.leftovers()?;
+    Ok(found.into_iter().filter(|line| line.starts_with("process: ") && line.contains(&mark)).collect())
+}
+
+/// Which OCI runtime keeps the container: both use the same directory, with files of their own in it.
+fn oci_runtime_of(node: &Containerd, pod: &RunningPod<'_>) -> Result<&'static str> {
+    let state = node.root()?.join("run/containerd/runc/k8s.io").join(pod.id("app")?);
+    Ok(if state.join("state.json").exists() {
+        "runc"
+    } else if state.join("status").exists() {
+        "crun"
+    } else {
+        "neither"
+    })
+}
+
+fn instance_runtime(node: &Containerd) -> Result<String> {
+    Ok(std::fs::read_to_string(node.directory().join("oci-runtime"))?.trim().to_owned())
+}
+
+#[tokio::test]
+async fn a_custom_runtime_type() -> Result<()> {
+    let runtime = instance_runtime(&Containerd::connect().await?)?;
+    a_pod_lives_and_ends("podshim", &runtime).await
+}
+
+/// The only one for which 2.x asks `-info` at its start, and takes user namespaces and an options table together.
+#[tokio::test]
+async fn runcs_type_with_podshim_as_its_program() -> Result<()> {
+    let runtime = instance_runtime(&Containerd::connect().await?)?;
+    a_pod_lives_and_ends("podshim-path", &runtime).await
+}
+
+#[tokio::test]
+async fn the_program_itself_as_the_type() -> Result<()> {
+    a_pod_lives_and_ends("podshim-file", "runc").await
+}
+
+/// Trap 5: options of a custom type are a file's name (1.6) or TOML (later), not runc's message.
+#[tokio::test]
+async fn another_oci_runtime() -> Result<()> {
+    a_pod_lives_and_ends("podshim-crun", "crun").await
+}
+
+/// CONTRACT §8: the kubelet starts pods with user namespaces or recursive read-only mounts only on a handler that says
+/// it can; 2.x learns that from `-info`, of runc's type alone. 1.x tells the kubelet of no handlers.
+#[tokio::test]
+async fn the_kubelet_is_told_what_the_runtime_can_do() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let cri = node.cri()?;
+    let (runc, podshim) = (cri.handler_features("runc").await?, cri.handler_features("podshim-path").await?);
+    ensure!(runc == podshim, "runc: {runc:?}, podshim: {podshim:?}");
+    ensure!(runc.is_some() != node.version()?.starts_with("1."), "{runc:?}");
+    Ok(())
+}
