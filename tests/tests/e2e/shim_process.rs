@@ -27,3 +27,42 @@ fn oom_score(pid: &str) -> Result<i32> {
     let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
     text.trim().parse().context(path)
 }
+
+/// CONTRACT §8: `-info` without options, as 2.3 asks it, says of the OCI runtime what containerd's own shim says. That one
+/// drops what its version does not know yet, and knows no `-info` before 2.0.
+#[tokio::test]
+async fn its_description_of_the_oci_runtime_is_that_of_containerds_shim() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let setting = |name: &str| std::fs::read_to_string(node.directory().join(name));
+    let path =
+        format!("{}:{}{}", setting("bin")?.trim(), setting("programs")?.trim(), std::env::var("PATH")?);
+    let podshim = features(&path, Runtime::Podshim).await?.context("podshim describes nothing")?;
+    let runc = features(&path, Runtime::Runc).await?;
+    ensure!(runc.is_some() != node.version()?.starts_with("1."), "{runc:?}");
+    if let Some(runc) = runc {
+        ensure!(contains(&podshim, &runc), "containerd's shim says {runc:#}\npodshim says {podshim:#}");
+    }
+    Ok(())
+}
+
+/// The JSON in the answer of a shim to `-info`.
+async fn features(path: &str, runtime: Runtime) -> Result<Option<serde_json::Value>> {
+    let name = runtime.runtime_type().replacen("io.containerd.", "containerd-shim-", 1).replace('.', "-");
+    let mut command = tokio::process::Command::new("env");
+    command.arg(format!("PATH={path}")).args([&name, "-info"]).stdin(std::process::Stdio::null());
+    let output = command.kill_on_drop(true).output().await?;
+    // Of the message only this field is JSON.
+    let Some(start) = output.stdout.windows(2).position(|pair| pair == b"{\"") else { return Ok(None) };
+    let mut values = serde_json::Deserializer::from_slice(&output.stdout[start..]).into_iter();
+    Ok(values.next().transpose()?)
+}
+
+/// Whether all of `part` is in `whole`.
+fn contains(whole: &serde_json::Value, part: &serde_json::Value) -> bool {
+    match (whole.as_object(), part.as_object()) {
+        (Some(whole), Some(part)) => {
+            part.iter().all(|(key, part)| whole.get(key).is_some_and(|whole| contains(whole, part)))
+        }
+        _ => whole == part,
+    }
+}
