@@ -129,17 +129,6 @@ impl Containerd {
         &self.directory
     }
 
-    /// The version of this containerd, as in `2.1`.
-    ///
-    /// # Errors
-    /// If the instance does not say.
-    pub fn version(&self) -> Result<String> {
-        let path = self.directory.join("containerd-version");
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(text.trim().to_owned())
-    }
-
     /// A CRI client. It reconnects by itself after containerd was started again.
     ///
     /// # Errors
@@ -174,6 +163,19 @@ impl Containerd {
     #[must_use]
     pub fn cgroup(&self) -> String {
         format!("/podshim-{}", self.directory.file_name().unwrap_or_default().to_string_lossy())
+    }
+
+    /// Its version, as (major, minor).
+    ///
+    /// # Errors
+    /// If the instance was not made by `hack/containerd-up`.
+    pub fn version(&self) -> Result<(u32, u32)> {
+        let path = self.directory.join("containerd-version");
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let numbers = text.trim().split_once('.');
+        let numbers = numbers.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        numbers.with_context(|| format!("{}: not a version: {text}", path.display()))
     }
 
     fn pid(&self, file: &str) -> Result<libc::pid_t> {

@@ -38,7 +38,7 @@ async fn its_description_of_the_oci_runtime_is_that_of_containerds_shim() -> Res
         format!("{}:{}{}", setting("bin")?.trim(), setting("programs")?.trim(), std::env::var("PATH")?);
     let podshim = features(&path, Runtime::Podshim).await?.context("podshim describes nothing")?;
     let runc = features(&path, Runtime::Runc).await?;
-    ensure!(runc.is_some() != node.version()?.starts_with("1."), "{runc:?}");
+    ensure!(runc.is_some() == (node.version()? >= (2, 0)), "{runc:?}");
     if let Some(runc) = runc {
         ensure!(contains(&podshim, &runc), "containerd's shim says {runc:#}\npodshim says {podshim:#}");
     }
