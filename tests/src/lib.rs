@@ -20,6 +20,7 @@ pub mod chart;
 mod command;
 pub mod cri;
 pub mod ctr;
+pub mod events;
 pub mod instance;
 pub mod leftovers;
 pub mod pod;
@@ -29,6 +30,7 @@ pub mod wait;
 
 pub use cri::{Cri, ExecOutput};
 pub use ctr::Ctr;
+pub use events::{EventLog, TaskEvent};
 pub use instance::{Containerd, Runtime};
 pub use leftovers::Footprint;
 pub use pod::{Pod, RunningPod};

@@ -205,6 +205,7 @@ impl Pod {
                 })
                 .collect(),
             annotations,
+            stdin: program.has_stdin(),
             log_path: format!("{}.{attempt}.log", program.name()),
             linux: Some(LinuxContainerConfig {
                 resources: program.memory_limit_bytes().map(|bytes| LinuxContainerResources {

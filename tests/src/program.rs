@@ -11,6 +11,14 @@ pub const SHARED_DIRECTORY: &str = "/pod";
 /// The log all containers of a pod write their events to, below [`SHARED_DIRECTORY`].
 pub const LOG: &str = "timeline.log";
 
+/// Whether a container has a stdin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stdin {
+    #[default]
+    None,
+    Open,
+}
+
 /// One container and the program it runs. Without options it starts at once, runs for ever and exits 0 at its stop
 /// signal.
 #[derive(Clone, Debug)]
@@ -21,6 +29,7 @@ pub struct Program {
     memory_limit: Option<i64>,
     mounts: Vec<(PathBuf, String)>,
     pid_namespace_of: Option<String>,
+    stdin: Stdin,
     run: Option<String>,
     script: Option<String>,
 }
@@ -36,6 +45,7 @@ impl Program {
             memory_limit: None,
             mounts: Vec::new(),
             pid_namespace_of: None,
+            stdin: Stdin::default(),
             run: None,
             script: None,
         }
@@ -164,6 +174,13 @@ impl Program {
         self
     }
 
+    /// Has a stdin that stays open, to which nobody writes unless somebody attaches.
+    #[must_use]
+    pub fn opens_stdin(mut self) -> Self {
+        self.stdin = Stdin::Open;
+        self
+    }
+
     /// The container's name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -193,6 +210,10 @@ impl Program {
 
     pub(crate) fn mounts(&self) -> &[(PathBuf, String)] {
         &self.mounts
+    }
+
+    pub(crate) fn has_stdin(&self) -> bool {
+        self.stdin == Stdin::Open
     }
 
     pub(crate) fn pid_namespace_of(&self) -> Option<&str> {

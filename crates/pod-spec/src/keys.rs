@@ -118,6 +118,18 @@ pub(crate) fn planned(feature: Feature) -> Option<(&'static str, &'static str)> 
 mod tests {
     use super::*;
 
+    /// containerd passes annotations by globs whose `*` does not cross a slash: with one slash in every key, the one
+    /// glob `podshim.io/*` passes all of them.
+    #[test]
+    fn trap_27_one_glob_passes_every_key() {
+        assert_eq!(PREFIX.match_indices('/').map(|(at, _)| at).collect::<Vec<_>>(), [PREFIX.len() - 1]);
+        let words = POD_KEYS.iter().map(|(word, _)| word).chain(CONTAINER_KEYS.iter().map(|(word, _)| word));
+        for word in words {
+            // A container's key goes on with a name, which is a DNS label.
+            assert!(!word.contains(['/', '.']), "{word}");
+        }
+    }
+
     #[test]
     fn tables_are_complete() {
         for role in [Role::Init, Role::Sidecar, Role::Main] {

@@ -5,6 +5,7 @@
 
 mod options;
 mod support;
+mod traps;
 
 use std::fs;
 use std::time::Duration;
@@ -93,49 +94,6 @@ fn a_delete_during_the_create_takes_effect_when_it_ends() {
         fs::remove_dir_all(&bundle).unwrap();
         timeout(Duration::from_secs(10), pod.served).await.expect("the server ends").unwrap().unwrap();
         assert!(fs::read_to_string(kept).unwrap().starts_with("create\n"));
-    });
-}
-
-/// Trap 12: a delete that outlasts its caller is not forgotten; the next one gets the answer.
-#[test]
-fn trap_12_a_slow_delete_is_answered_when_asked_again() {
-    with_pod(async |pod| {
-        pod.run("c", "exit 3", &[]).await;
-        pod.wait("c").await.unwrap();
-        let slow = pod.directory.path().join("c/slow.delete");
-        fs::write(&slow, "1").unwrap();
-        let delete = DeleteRequest { id: "c".to_owned(), ..Default::default() };
-        let given_up = pod.client.delete(with_duration(Duration::from_millis(200)), &delete).await;
-        assert!(given_up.is_err());
-        timeout(Duration::from_secs(10), async {
-            while pod.directory.path().join("state/test/c").exists() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await
-        .expect("the runtime has deleted it");
-        fs::remove_file(slow).unwrap();
-        assert_eq!(pod.delete("c").await.unwrap().exit_status, 3);
-        assert_eq!(refusal(pod.state("c").await).0, Code::NOT_FOUND);
-    });
-}
-
-/// Trap 10: containerd gives State 2 s, whatever the runtime is doing.
-#[test]
-fn state_answers_while_the_runtime_is_busy() {
-    with_pod(async |pod| {
-        pod.run("quick", "exec sleep 60", &[]).await;
-        let slow = pod.bundle("slow", "exec sleep 60", &[]);
-        fs::write(slow.join("slow.create"), "3").unwrap();
-        let creating = pod.create("slow");
-        tokio::pin!(creating);
-        tokio::select! {
-            _ = &mut creating => panic!("the create was to be slow"),
-            state = timeout(Duration::from_secs(1), pod.state("quick")) => {
-                assert_eq!(state.expect("State waited").unwrap().status.enum_value(), Ok(Status::RUNNING));
-            }
-        }
-        creating.await.unwrap();
     });
 }
 
@@ -245,9 +203,9 @@ fn r6_a_sidecar_comes_back_in_place() {
     });
 }
 
-/// CONTRACT §6: an exec's exit comes before its container's, and an exec works through the service.
+/// Trap 7: an exec's exit comes before its container's, and an exec works through the service.
 #[test]
-fn an_execs_exit_comes_before_its_containers() {
+fn trap_07_an_execs_exit_comes_before_its_containers() {
     with_pod(async |mut pod| {
         pod.run("c", "exec sleep 60", &[]).await;
         fs::write(pod.directory.path().join("c/exec.sh"), "exec sleep 60").unwrap();

@@ -12,7 +12,7 @@ const SANDBOX: &str = "io.kubernetes.cri.sandbox-id";
 /// Trap 6 (containerd issue 11480): a pod with user namespaces, whose containers' options are the task's. They name
 /// the owner of the streams and no longer the OCI runtime that the sandbox was made with.
 #[test]
-fn trap_6_a_container_is_run_by_the_runtime_of_its_sandbox() {
+fn trap_06_a_container_is_run_by_the_runtime_of_its_sandbox() {
     with_pod(async |pod| {
         pod.run("pause", "exec sleep 60", &[(TYPE, "sandbox"), (SANDBOX, "pause")]).await;
         pod.bundle("app", "exec sleep 60", &[(TYPE, "container"), (SANDBOX, "pause")]);

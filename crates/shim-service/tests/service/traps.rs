@@ -1,0 +1,331 @@
+//! Traps that need a runtime or a caller that misbehaves on cue (CONTRACT, "Traps"): named after them. Those that a real
+//! containerd can show are in the e2e package.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use containerd_shim_protos::shim::shim::*;
+use containerd_shim_protos::types::task::Status;
+use nix::sys::stat::Mode;
+use protobuf::well_known_types::any::Any;
+use protobuf::{CodedOutputStream, MessageField};
+use tokio::time::timeout;
+use ttrpc::Code;
+use ttrpc::context::with_duration;
+
+use crate::support::{Pod, context, refusal, with_pod};
+
+/// What containerd gives State (CONTRACT §0).
+const STATE_LIMIT: Duration = Duration::from_secs(2);
+/// Ample for what takes no time of its own.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A message with these string fields.
+fn message(fields: &[(u32, &str)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut stream = CodedOutputStream::vec(&mut bytes);
+    for (number, text) in fields {
+        stream.write_string(*number, text).unwrap();
+    }
+    stream.flush().unwrap();
+    drop(stream);
+    bytes
+}
+
+/// A runtime that notes its arguments in `arguments` before it works.
+fn noting_runtime(pod: &Pod) -> String {
+    let directory = pod.directory.path();
+    let path = directory.join("noting-runtime");
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >>{directory}/arguments\nexec {directory}/runtime \"$@\"\n",
+        directory = directory.display()
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+async fn create_with(
+    pod: &Pod,
+    id: &str,
+    type_url: &str,
+    value: Vec<u8>,
+) -> ttrpc::Result<CreateTaskResponse> {
+    let options = Any { type_url: type_url.to_owned(), value, ..Any::default() };
+    let request = CreateTaskRequest { options: MessageField::some(options), ..pod.create_request(id) };
+    pod.client.create(context(), &request).await
+}
+
+/// Trap 5: CRI gives a custom runtime type its options as TOML. They reach the runtime; read as runc's message they
+/// would be nonsense without an error, so a key that is not known is one.
+#[test]
+fn trap_05_options_of_a_custom_type_are_toml() {
+    with_pod(async |pod| {
+        pod.bundle("c", "exec sleep 60", &[]);
+        let toml = |more: &str| {
+            let body = format!(
+                "BinaryName = {:?}\nRoot = {:?}\nSystemdCgroup = true\nNoPivotRoot = true\n{more}",
+                noting_runtime(&pod),
+                pod.directory.path().join("state")
+            );
+            message(&[(1, "io.containerd.podshim.v2"), (3, &body)])
+        };
+        let (code, text) =
+            refusal(create_with(&pod, "c", "runtimeoptions.v1.Options", toml("SystemdGroup = true")).await);
+        assert_eq!(code, Code::INVALID_ARGUMENT);
+        assert!(text.contains("SystemdGroup"), "{text}");
+        assert!(!pod.directory.path().join("arguments").exists(), "the runtime was called");
+        create_with(&pod, "c", "runtimeoptions.v1.Options", toml("")).await.unwrap();
+        let arguments = fs::read_to_string(pod.directory.path().join("arguments")).unwrap();
+        assert!(arguments.contains("--systemd-cgroup") && arguments.contains("--no-pivot"), "{arguments}");
+        pod.delete("c").await.unwrap();
+    });
+}
+
+/// Trap 6: with a user namespace the client's own options come instead of the configured ones, as runc's message or as
+/// that of 1.x clients; what they say is obeyed, whatever the runtime's type is.
+#[test]
+fn trap_06_options_of_a_task_replace_those_of_its_runtime() {
+    with_pod(async |pod| {
+        let runtime = noting_runtime(&pod);
+        let root = pod.directory.path().join("state").display().to_string();
+        pod.bundle("runc", "exec sleep 60", &[]);
+        let mut value = message(&[(6, &runtime), (7, &root)]);
+        // IoUid and IoGid, as CRI sets them for a user namespace.
+        value.extend_from_slice(b"\x20\xe8\x07\x28\xe8\x07");
+        create_with(&pod, "runc", "containerd.runc.v1.Options", value).await.unwrap();
+        assert!(fs::read_to_string(pod.directory.path().join("arguments")).unwrap().contains(" create "));
+        pod.delete("runc").await.unwrap();
+
+        // Of a type that nobody knows nothing can be obeyed: an error, and no container without its settings.
+        pod.bundle("other", "exec sleep 60", &[]);
+        let (code, text) = refusal(create_with(&pod, "other", "acme.Options", Vec::new()).await);
+        assert_eq!(code, Code::INVALID_ARGUMENT);
+        assert!(text.contains("acme.Options"), "{text}");
+    });
+}
+
+/// Trap 10: whichever call of the runtime hangs, State of its own container and of others is answered in time.
+#[test]
+fn trap_10_state_is_answered_while_any_call_of_the_runtime_hangs() {
+    with_pod(async |pod| {
+        pod.run("quick", "exec sleep 60", &[]).await;
+        let ensure_answered = async |command: &str, id: &str, expected: Status| {
+            let calls = pod.directory.path().join(id).join("calls");
+            timeout(SOON, async {
+                while !fs::read_to_string(&calls).is_ok_and(|text| text.lines().any(|line| line == command)) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            })
+            .await
+            .unwrap_or_else(|_| panic!("no {command}"));
+            let quick = timeout(STATE_LIMIT, pod.state("quick")).await.expect("State waited").unwrap();
+            assert_eq!(quick.status.enum_value(), Ok(Status::RUNNING));
+            let own = timeout(STATE_LIMIT, pod.state(id)).await.expect("its own State waited");
+            match own {
+                Ok(own) => assert_eq!(own.status.enum_value(), Ok(expected), "during {command}"),
+                Err(error) => assert_eq!((command, refusal::<()>(Err(error)).0), ("create", Code::NOT_FOUND)),
+            }
+        };
+        let slow = pod.bundle("slow", "exec sleep 60", &[]);
+        fs::write(slow.join("exec.sh"), "exit 0").unwrap();
+        for command in ["create", "start", "exec", "pause", "resume", "update", "delete"] {
+            fs::write(slow.join(format!("slow.{command}")), "2.5").unwrap();
+        }
+        let target = || "slow".to_owned();
+        let (done, ()) = tokio::join!(pod.create("slow"), ensure_answered("create", "slow", Status::CREATED));
+        done.unwrap();
+        let (done, ()) = tokio::join!(pod.start("slow"), ensure_answered("start", "slow", Status::RUNNING));
+        done.unwrap();
+        let spec = Any { value: br#"{"args":["x"],"cwd":"/"}"#.to_vec(), ..Any::default() };
+        let exec = ExecProcessRequest {
+            id: target(),
+            exec_id: "e".to_owned(),
+            spec: MessageField::some(spec),
+            ..Default::default()
+        };
+        pod.client.exec(context(), &exec).await.unwrap();
+        let start = StartRequest { id: target(), exec_id: "e".to_owned(), ..Default::default() };
+        let (done, ()) = tokio::join!(
+            pod.client.start(context(), &start),
+            ensure_answered("exec", "slow", Status::RUNNING)
+        );
+        done.unwrap();
+        let pause = PauseRequest { id: target(), ..Default::default() };
+        let (done, ()) = tokio::join!(
+            pod.client.pause(context(), &pause),
+            ensure_answered("pause", "slow", Status::RUNNING)
+        );
+        done.unwrap();
+        let resume = ResumeRequest { id: target(), ..Default::default() };
+        let (done, ()) = tokio::join!(
+            pod.client.resume(context(), &resume),
+            ensure_answered("resume", "slow", Status::PAUSED)
+        );
+        done.unwrap();
+        let update = UpdateTaskRequest {
+            id: target(),
+            resources: MessageField::some(Any { value: b"{}".to_vec(), ..Any::default() }),
+            ..Default::default()
+        };
+        let (done, ()) = tokio::join!(
+            pod.client.update(context(), &update),
+            ensure_answered("update", "slow", Status::RUNNING)
+        );
+        done.unwrap();
+        pod.kill("slow", 9).await.unwrap();
+        pod.wait("slow").await.unwrap();
+        let (done, ()) = tokio::join!(pod.delete("slow"), ensure_answered("delete", "slow", Status::STOPPED));
+        done.unwrap();
+    });
+}
+
+/// Trap 12: a delete that outlasts its caller is not forgotten; the next one gets the answer, and then the shim ends.
+#[test]
+fn trap_12_a_slow_delete_is_answered_when_asked_again() {
+    with_pod(async |pod| {
+        pod.run("c", "exit 3", &[]).await;
+        pod.wait("c").await.unwrap();
+        let slow = pod.directory.path().join("c/slow.delete");
+        fs::write(&slow, "1").unwrap();
+        let delete = DeleteRequest { id: "c".to_owned(), ..Default::default() };
+        let given_up = pod.client.delete(with_duration(Duration::from_millis(200)), &delete).await;
+        assert!(given_up.is_err());
+        timeout(SOON, async {
+            while pod.directory.path().join("state/test/c").exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .expect("the runtime has deleted it");
+        fs::remove_file(slow).unwrap();
+        assert_eq!(pod.delete("c").await.unwrap().exit_status, 3);
+        assert_eq!(refusal(pod.state("c").await).0, Code::NOT_FOUND);
+        let shutdown = ShutdownRequest { id: "c".to_owned(), ..Default::default() };
+        pod.client.shutdown(context(), &shutdown).await.unwrap();
+        timeout(SOON, pod.served).await.expect("the server ends").unwrap().unwrap();
+    });
+}
+
+/// Trap 12, while the slow one still works: a second Delete, of a caller that is back, shares its end.
+#[test]
+fn trap_12_a_delete_during_a_slow_one_shares_its_end() {
+    with_pod(async |pod| {
+        pod.run("c", "exit 3", &[]).await;
+        pod.wait("c").await.unwrap();
+        fs::write(pod.directory.path().join("c/slow.delete"), "1").unwrap();
+        let delete = DeleteRequest { id: "c".to_owned(), ..Default::default() };
+        let given_up = pod.client.delete(with_duration(Duration::from_millis(200)), &delete).await;
+        assert!(given_up.is_err());
+        assert_eq!(pod.delete("c").await.unwrap().exit_status, 3);
+        assert_eq!(pod.calls("c").iter().filter(|call| *call == "delete").count(), 1);
+        assert_eq!(refusal(pod.delete("c").await).0, Code::NOT_FOUND);
+    });
+}
+
+/// Trap 13: with one shim for a sandbox, 2.x sends Shutdown after the sandbox's Delete only; 1.x after each. The shim
+/// ends after the Delete of the last one, whichever that is, and not before.
+#[test]
+fn trap_13_a_shim_ends_with_its_last_container_however_it_is_told() {
+    const ALL: [&str; 3] = ["pause", "app", "proxy"];
+    // Who is deleted in which order, and who gets a Shutdown after it.
+    for (order, told) in [
+        (["app", "proxy", "pause"], &["pause"][..]),
+        (["pause", "app", "proxy"], &ALL[..]),
+        (["app", "pause", "proxy"], &["app", "proxy"]),
+    ] {
+        with_pod(async |pod| {
+            for id in ALL {
+                pod.run(id, "exec sleep 60", &[]).await;
+                pod.kill(id, 9).await.unwrap();
+                pod.wait(id).await.unwrap();
+            }
+            for id in order {
+                assert!(!pod.served.is_finished(), "it ended before {id} was deleted");
+                pod.delete(id).await.unwrap();
+                if told.contains(&id) {
+                    let shutdown = ShutdownRequest { id: id.to_owned(), ..Default::default() };
+                    pod.client.shutdown(context(), &shutdown).await.unwrap();
+                }
+            }
+            timeout(SOON, pod.served).await.expect("the server ends").unwrap().unwrap();
+        });
+    }
+}
+
+/// Trap 20: a stdin that is open at both ends, or that nobody ever opened, keeps neither a Delete nor the server's end.
+#[test]
+fn trap_20_a_stdin_that_is_never_written_keeps_no_server() {
+    with_pod(async |pod| {
+        for (id, keeps_open) in [("held", true), ("alone", false)] {
+            pod.bundle(id, "exec sleep 60", &[]);
+            let stdin = pod.directory.path().join(format!("{id}.stdin"));
+            nix::unistd::mkfifo(&stdin, Mode::S_IRWXU).unwrap();
+            let writer =
+                keeps_open.then(|| fs::OpenOptions::new().read(true).write(true).open(&stdin).unwrap());
+            let request = CreateTaskRequest { stdin: stdin.display().to_string(), ..pod.create_request(id) };
+            pod.client.create(context(), &request).await.unwrap();
+            pod.start(id).await.unwrap();
+            pod.kill(id, 9).await.unwrap();
+            pod.wait(id).await.unwrap();
+            pod.delete(id).await.unwrap();
+            drop(writer);
+        }
+        pod.client.shutdown(context(), &ShutdownRequest::default()).await.unwrap();
+        timeout(SOON, pod.served).await.expect("the server ends").unwrap().unwrap();
+    });
+}
+
+/// Trap 21: a created container takes a kill, tells its exit, and can be deleted.
+#[test]
+fn trap_21_a_created_container_takes_a_kill() {
+    with_pod(async |mut pod| {
+        for (signal, code) in [(9, 137), (15, 143)] {
+            let id = format!("c{signal}");
+            pod.bundle(&id, "exec sleep 60", &[]);
+            pod.create(&id).await.unwrap();
+            pod.kill(&id, signal).await.unwrap();
+            let waited = timeout(SOON, pod.wait(&id)).await.expect("its exit").unwrap();
+            assert_eq!(waited.exit_status, code);
+            assert_eq!(refusal(pod.start(&id).await).0, Code::FAILED_PRECONDITION);
+            assert_eq!(pod.delete(&id).await.unwrap().exit_status, code);
+            assert!(!pod.calls(&id).contains(&"start".to_owned()), "{:?}", pod.calls(&id));
+            let events = pod.events(3).await;
+            assert_eq!(
+                events,
+                ["create", "exit", "delete"].map(|topic| format!("/tasks/{topic} {id}")),
+                "no start event without a start"
+            );
+        }
+    });
+}
+
+/// Trap 28: kills that the runtime has to deliver, and that hang there, are in nobody's way.
+#[test]
+fn trap_28_hanging_kills_are_in_nobodys_way() {
+    with_pod(async |pod| {
+        pod.run("quick", "exec sleep 60", &[]).await;
+        pod.run("deaf", "trap '' TERM; sleep 60 & wait; wait", &[]).await;
+        fs::write(pod.directory.path().join("deaf/slow.kill"), "5").unwrap();
+        let kill = |all: bool| {
+            let request = KillRequest { id: "deaf".to_owned(), signal: 15, all, ..Default::default() };
+            let client = pod.client.clone();
+            tokio::task::spawn_local(async move { client.kill(context(), &request).await })
+        };
+        let kills: Vec<_> = (0..100).map(|number| kill(number % 2 == 0)).collect();
+        for id in ["quick", "deaf"] {
+            let state = timeout(STATE_LIMIT, pod.state(id)).await.expect("State waited").unwrap();
+            assert_eq!(state.status.enum_value(), Ok(Status::RUNNING));
+        }
+        // Nor of an exit and its event.
+        pod.kill("quick", 9).await.unwrap();
+        let waited = timeout(STATE_LIMIT, pod.wait("quick")).await.expect("Wait waited").unwrap();
+        assert_eq!(waited.exit_status, 137);
+        for kill in kills {
+            kill.await.unwrap().unwrap();
+        }
+        pod.kill("deaf", 9).await.unwrap();
+        pod.wait("deaf").await.unwrap();
+    });
+}

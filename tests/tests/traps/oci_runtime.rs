@@ -1,0 +1,229 @@
+//! Traps about the OCI runtime: one that hangs holds up nobody else, containerd may die while it works, and crun's
+//! words mean the same as runc's.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result, ensure};
+use e2e::{Containerd, Pod, Program, Runtime, wait};
+use k8s_cri::v1::ContainerState;
+
+use crate::support::{HeldRuntime, SOON, Task, shell, unique};
+
+/// containerd itself gives State 2 s; a task whose State takes longer is UNKNOWN or missing. Not measured from here: on a
+/// busy machine `ctr` alone may take as long.
+async fn ensure_state_is_answered(task: &Task<'_>) -> Result<()> {
+    let status = task.status().await?;
+    ensure!(status.as_ref().is_some_and(|(status, _)| status == "RUNNING"), "{}: {status:?}", task.id());
+    Ok(())
+}
+
+/// Trap 10: State of everybody in the pod is answered within containerd's limit, whatever the runtime is doing.
+#[tokio::test]
+async fn trap_10_state_is_answered_while_the_runtime_hangs() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let runtime = HeldRuntime::around("runc", node.directory())?;
+    let config = runtime.config().display().to_string();
+    // One shim for both, else nothing could be in the way.
+    let group = unique("trap10");
+    let options = ["--runtime-config-path", config.as_str()];
+    let quick = Task::run_in_group(&node, "trap10-quick", &group, &options, &["sleep", "600"]).await?;
+    let group = format!("io.containerd.runc.v2.group={group}");
+    let options = ["--runtime-config-path", config.as_str(), "--annotation", group.as_str()];
+    let ensure_answered = async |command: &str| {
+        runtime.wait_held(command).await?;
+        ensure_state_is_answered(&quick).await.with_context(|| format!("during {command}"))?;
+        runtime.release(command)
+    };
+
+    let slow = Task::named(&node, "trap10-slow");
+    for command in ["create", "start"] {
+        runtime.hold(command)?;
+    }
+    let run = async {
+        let output = slow.attempt(&options, &["sleep", "600"]).await?;
+        ensure!(output.exit_code == Some(0), "{output:?}");
+        Ok(())
+    };
+    let watch = async {
+        ensure_answered("create").await?;
+        runtime.wait_held("start").await?;
+        // The one that is being started answers too. Not CREATED: a containerd that is restarted now would kill it (F11).
+        ensure_state_is_answered(&slow).await.context("its own, during start")?;
+        ensure_answered("start").await
+    };
+    tokio::try_join!(run, watch)?;
+
+    for (command, words) in [("pause", &["pause"][..]), ("resume", &["resume"])] {
+        runtime.hold(command)?;
+        let (output, ()) = tokio::try_join!(slow.task(words), ensure_answered(command))?;
+        ensure!(output.exit_code == Some(0), "{output:?}");
+    }
+    runtime.hold("exec")?;
+    let (output, ()) = tokio::try_join!(slow.exec(&[], &["true"]), ensure_answered("exec"))?;
+    ensure!(output.exit_code == Some(0), "{output:?}");
+    runtime.hold("delete")?;
+    let (output, ()) = tokio::try_join!(slow.task(&["rm", "--force"]), ensure_answered("delete"))?;
+    ensure!(output.stderr.is_empty() || output.stderr.contains("exit code 137"), "{output:?}");
+    slow.remove().await?;
+    quick.remove().await
+}
+
+/// Trap 28: no lock over a kill: a hundred of them at once leave State answerable.
+#[tokio::test]
+async fn trap_28_state_is_answered_while_a_hundred_kills_are_under_way() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let group = unique("trap28");
+    let quick = Task::run_in_group(&node, "trap28-quick", &group, &[], &["sleep", "600"]).await?;
+    let count = "trap 'echo >>/count' USR1; echo >/up; while :; do sleep 600 & wait $!; kill $!; done";
+    let target = Task::run_in_group(&node, "trap28", &group, &[], &["sh", "-c", count]).await?;
+    let id = target.id();
+    wait::until("its signal handler", SOON, async || {
+        Ok((target.exec(&[], &["test", "-e", "/up"]).await?.exit_code == Some(0)).then_some(()))
+    })
+    .await?;
+    // Half of them to every process: those go through the cgroup, and must find the container as it is.
+    let kills = format!(
+        "for i in $(seq 50); do
+             ctr task kill -s USR1 {id} & all=\"$all $!\"
+             ctr task kill -s CONT --all {id} & all=\"$all $!\"
+         done
+         for one in $all; do wait $one || exit; done"
+    );
+    let under_way = shell(&node, &kills);
+    tokio::pin!(under_way);
+    let mut asked = 0;
+    loop {
+        tokio::select! {
+            done = &mut under_way => break done.map(drop)?,
+            answered = ensure_state_is_answered(&quick) => answered?,
+        }
+        asked += 1;
+    }
+    ensure!(asked > 0, "nobody asked for State meanwhile");
+    let counted = target.exec(&[], &["sh", "-c", "wc -l </count"]).await?;
+    // Signals of one number that are pending at the same time are one.
+    ensure!(counted.stdout.trim().parse::<u32>()? > 0, "{counted:?}");
+    target.remove().await?;
+    quick.remove().await
+}
+
+/// Trap 21: a container that was created and whose program was not started (here: held, U7) can be killed: with it hangs
+/// its sandbox.
+#[tokio::test]
+async fn trap_21_a_created_container_can_be_killed() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("trap21")
+        .annotate("plan", "proxy=sidecar, one=main, two=main")
+        .annotate("ready.proxy", "exec:false;fail=1000")
+        .container(Program::new("proxy"))
+        .container(Program::new("one"))
+        .container(Program::new("two"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["proxy", "one", "two"]).await?;
+    node.ctr().run(&["-n", "k8s.io", "task", "kill", "-s", "KILL", pod.id("one")?]).await?;
+    ensure!(pod.wait_exited("one", SOON).await?.exit_code == 137, "{}", pod.timeline()?);
+    tokio::time::timeout(SOON, pod.stop_sandbox()).await.context("the sandbox cannot be stopped")??;
+    ensure!(pod.wait_exited("two", SOON).await?.exit_code == 137, "{}", pod.timeline()?);
+    for name in ["one", "two"] {
+        pod.timeline()?.doesnt_start(name)?;
+    }
+    pod.remove().await
+}
+
+/// Trap 24: crun says it in other words than runc; the answers that containerd acts on are the same, and the words
+/// reach the user.
+#[tokio::test]
+async fn trap_24_cruns_words_mean_the_same() -> Result<()> {
+    let node = Containerd::connect().await?;
+    for real in ["runc", "crun"] {
+        let runtime = HeldRuntime::around(real, node.directory())?;
+        let config = runtime.config().display().to_string();
+        let options = ["--runtime-config-path", config.as_str()];
+
+        let missing = Task::named(&node, "trap24-missing");
+        let output = missing.attempt(&options, &["/no/such/program"]).await?;
+        ensure!(
+            output.exit_code == Some(1) && output.stderr.contains("/no/such/program"),
+            "{real}: {output:?}"
+        );
+        missing.remove().await?;
+
+        let task = Task::run(&node, "trap24", &options, &["sleep", "600"]).await?;
+        let output = task.exec(&[], &["/no/such/program"]).await?;
+        ensure!(
+            output.exit_code == Some(1) && output.stderr.contains("/no/such/program"),
+            "{real}: {output:?}"
+        );
+        let output = task.task(&["kill", "-s", "KILL", "--all"]).await?;
+        ensure!(output.exit_code == Some(0), "{real}: {output:?}");
+        task.wait_status("STOPPED").await?;
+        // checkKillError of containerd's own shim makes NotFound of it, which callers ignore.
+        for words in [&["kill"][..], &["kill", "--all"]] {
+            let output = task.task(words).await?;
+            ensure!(output.stderr.contains("process already finished: not found"), "{real}: {output:?}");
+        }
+        let output = task.exec(&[], &["true"]).await?;
+        ensure!(output.exit_code == Some(1), "{real}: an exec in what has exited: {output:?}");
+        task.remove().await?;
+    }
+    Ok(())
+}
+
+/// Trap 15: containerd dies in the middle of a container's create. The shim finishes it; the next containerd finds a
+/// task in CREATED, ends it, and the pod can be used and removed as any other.
+#[tokio::test]
+async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
+    let (runtime, node) = node_with_held_runtime().await?;
+    let mut pod = Pod::new("trap15").container(Program::new("app")).run(&node, Runtime::Podshim).await?;
+    runtime.hold("create")?;
+    let (started, killed) = tokio::join!(pod.start("app"), async {
+        runtime.wait_held("create").await?;
+        node.kill().await
+    });
+    killed?;
+    ensure!(started.is_err(), "an answer came although containerd was killed");
+    runtime.release("create")?;
+    node.start_again().await?;
+    let status = pod.status("app").await?;
+    ensure!(status.state() != ContainerState::ContainerRunning, "{status:?}");
+    pod.start("app").await?;
+    pod.wait_for("app", e2e::Event::Started, 1, SOON).await?;
+    pod.remove().await
+}
+
+/// Trap 15, the first container of a shim: whatever the next containerd makes of it, its removal leaves nothing.
+#[tokio::test]
+async fn trap_15_containerd_may_die_during_a_shims_first_create() -> Result<()> {
+    let (runtime, node) = node_with_held_runtime().await?;
+    let task = Task::named(&node, "trap15-first");
+    let config = runtime.config().display().to_string();
+    let options = ["--runtime-config-path", config.as_str()];
+    runtime.hold("create")?;
+    let (output, killed) = tokio::join!(task.attempt(&options, &["sleep", "600"]), async {
+        runtime.wait_held("create").await?;
+        node.kill().await
+    });
+    killed?;
+    let output = output?;
+    ensure!(output.exit_code != Some(0), "{output:?}");
+    runtime.release("create")?;
+    node.start_again().await?;
+    task.remove().await
+}
+
+/// A containerd of its own whose podshim pods have a runtime that can be held.
+async fn node_with_held_runtime() -> Result<(HeldRuntime, Containerd)> {
+    let node = Containerd::start().await?;
+    let runtime = HeldRuntime::around("runc", node.directory())?;
+    let path = node.directory().join("config.toml");
+    let mut config = std::fs::read_to_string(&path)?;
+    let table = config.lines().find(|line| line.ends_with(".runtimes.podshim]"));
+    let table =
+        table.context("no runtime podshim in the configuration")?.replace("podshim]", "podshim.options]");
+    writeln!(config, "\n{table}\n  ConfigPath = {:?}", runtime.config())?;
+    std::fs::write(&path, config)?;
+    node.kill().await?;
+    node.start_again().await?;
+    Ok((runtime, node))
+}
