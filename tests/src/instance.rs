@@ -178,6 +178,25 @@ impl Containerd {
         numbers.with_context(|| format!("{}: not a version: {text}", path.display()))
     }
 
+    /// The address of a live task's shim, as its bundle says it.
+    ///
+    /// # Errors
+    /// If the bundle says none.
+    pub fn shim_address(&self, namespace: &str, id: &str) -> Result<String> {
+        let bundle = self.directory.join("state/io.containerd.runtime.v2.task").join(namespace).join(id);
+        // The shim's file. containerd's own shim of 2.x writes none, containerd itself notes the answer of `start`.
+        if let Ok(address) = std::fs::read_to_string(bundle.join("address")) {
+            return Ok(address.trim().to_owned());
+        }
+        let file = bundle.join("bootstrap.json");
+        let answer = std::fs::read(&file)
+            .with_context(|| format!("neither address nor bootstrap.json in {}", bundle.display()))?;
+        let answer: serde_json::Value =
+            serde_json::from_slice(&answer).with_context(|| format!("{}: not JSON", file.display()))?;
+        let address = answer["address"].as_str();
+        Ok(address.with_context(|| format!("{}: no address", file.display()))?.to_owned())
+    }
+
     fn pid(&self, file: &str) -> Result<libc::pid_t> {
         let path = self.directory.join(file);
         let text = std::fs::read_to_string(&path)

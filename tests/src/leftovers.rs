@@ -65,17 +65,10 @@ impl Footprint {
     /// Notes the shim's socket of a live task, as written in its bundle.
     ///
     /// # Errors
-    /// If the bundle has no readable `address` file.
+    /// As [`Containerd::shim_address`].
     pub fn add_shim_socket(&mut self, node: &Containerd, namespace: &str, id: &str) -> Result<()> {
-        let file = node
-            .directory()
-            .join("state/io.containerd.runtime.v2.task")
-            .join(namespace)
-            .join(id)
-            .join("address");
-        let address = std::fs::read_to_string(&file)
-            .with_context(|| format!("no shim address in {}", file.display()))?;
-        self.paths.insert(PathBuf::from(address.trim().trim_start_matches("unix://")));
+        let address = node.shim_address(namespace, id)?;
+        self.paths.insert(PathBuf::from(address.trim_start_matches("unix://")));
         Ok(())
     }
 

@@ -174,6 +174,20 @@ impl Cgroup {
         }
     }
 
+    /// Sends every process that is in the group now a signal (rule K14). `runc kill --all` did, until runc 1.2 made
+    /// that option mean nothing.
+    ///
+    /// # Errors
+    /// `Unsupported` when the shim itself is in the group: then it is not the container's own.
+    pub async fn signal_members(&self, signal: SignalNumber) -> io::Result<()> {
+        let members = self.pids();
+        if members.contains(&nix::unistd::getpid()) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the container has no cgroup of its own"));
+        }
+        self.signal_pinned(members, signal).await;
+        Ok(())
+    }
+
     async fn kill_members(&self) {
         // v1 has no cgroup.kill, and a fork bomb makes members faster than they can be signalled. SIGKILL acts
         // when the guard thaws the group.
@@ -181,14 +195,18 @@ impl Cgroup {
             Self::V1(hierarchies) => hierarchies.freeze_for_killing(),
             Self::V2(_) => None,
         };
-        let pids: Vec<Pid> = self.pids().into_iter().collect();
+        self.signal_pinned(self.pids(), SignalNumber::KILL).await;
+    }
+
+    async fn signal_pinned(&self, pids: BTreeSet<Pid>, signal: SignalNumber) {
+        let pids: Vec<Pid> = pids.into_iter().collect();
         for batch in pids.chunks(KILL_BATCH) {
             // These are not our children: pin the pids first, then make sure that they still name members.
             let pinned: Vec<Process> = batch.iter().filter_map(|pid| Process::open(*pid).ok()).collect();
             let members = self.pids();
             for process in pinned.iter().filter(|process| members.contains(&process.pid())) {
-                if let Err(error) = process.signal(SignalNumber::KILL) {
-                    debug!(pid = %process.pid(), %error, "cannot kill a process left in a cgroup");
+                if let Err(error) = process.signal(signal) {
+                    debug!(pid = %process.pid(), %error, "cannot signal a process of a cgroup");
                 }
             }
             // A group of thousands must not keep the owner's only thread to itself.

@@ -244,15 +244,6 @@ impl Container {
         }
     }
 
-    /// `kill --all`: signals every process of the container, also in a shared pid namespace.
-    pub async fn kill_all(&self, signal: SignalNumber) -> Result<(), RuntimeError> {
-        let mut arguments = Arguments::new("kill");
-        arguments.push("--all");
-        arguments.push(&*self.id);
-        arguments.push(signal.to_string());
-        self.run(Operation::Kill, arguments, None).await.map(drop)
-    }
-
     /// `exec --detach`: runs one more process in the container. `process` is an OCI process as JSON.
     ///
     /// Works in a created container too (XP-1). The returned process may have ended already.

@@ -50,13 +50,16 @@ impl Owner {
         };
         info!(%target, signal = signal.number(), "signal");
         // SIGKILL to the init takes the others with it, by the kernel or by KillRemaining.
-        if reach == Reach::All && signal != Signal::KILL {
-            let (runtime, target) = (resources.runtime.clone(), target.clone());
+        if let (Some(cgroup), Reach::All) = (resources.cgroup(), reach)
+            && signal != Signal::KILL
+        {
+            let (process, cgroup, target) = (process.clone(), cgroup.clone(), target.clone());
             tokio::task::spawn_local(async move {
-                if let Err(error) = runtime.kill_all(number).await
-                    && !error.is_not_running()
-                {
-                    warn!(%target, %error, "cannot signal every process");
+                if let Err(error) = cgroup.signal_members(number).await {
+                    warn!(%target, %error, "cannot signal every process: only the first gets the signal");
+                    if let Err(error) = process.signal(number) {
+                        warn!(%target, %error, "cannot send a signal");
+                    }
                 }
             });
         } else if let Err(error) = process.signal(number) {

@@ -31,9 +31,9 @@ async fn ctr_pods_start_and_stop_in_order() -> Result<()> {
     ensure!(pod.status("app").await? == TaskStatus::Running, "F11: a held task is shown as running");
     pod.run("s1").await?;
     pod.wait_for("app", Started, 1).await?.before(("s1", Starting), ("app", Starting))?;
-    let addresses: Vec<_> =
-        ["s1", "app"].map(|name| shim_address(&node, &pod.id(name))).into_iter().collect();
-    ensure!(addresses[0] == addresses[1], "two shims: {addresses:?}");
+    let addresses =
+        (node.shim_address(NAMESPACE, &pod.id("s1"))?, node.shim_address(NAMESPACE, &pod.id("app"))?);
+    ensure!(addresses.0 == addresses.1, "two shims: {addresses:?}");
 
     pod.task(&["kill"], "s1").await?;
     wait::quiet_time(seconds(1)).await;
@@ -44,11 +44,6 @@ async fn ctr_pods_start_and_stop_in_order() -> Result<()> {
     let codes = (pod.delete("app").await?, pod.delete("s1").await?);
     ensure!(codes == (3, 0), "J2, J3: {codes:?}");
     pod.remove().await
-}
-
-fn shim_address(node: &Containerd, id: &str) -> Option<String> {
-    let bundle = node.directory().join("state/io.containerd.runtime.v2.task").join(NAMESPACE).join(id);
-    std::fs::read_to_string(bundle.join("address")).ok()
 }
 
 /// K7 without CRI: signals mean what they say. USR1 reaches a sidecar, QUIT is held until its turn.

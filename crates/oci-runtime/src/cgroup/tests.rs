@@ -105,6 +105,23 @@ fn r6_what_an_init_leaves_in_a_shared_pid_namespace_is_killed() {
     });
 }
 
+/// `runc kill --all` of runc 1.2 and later reaches the init alone.
+#[test]
+fn k14_a_signal_to_all_members_reaches_each_once() {
+    run(async {
+        let script = "trap 'exit 7' TERM; sleep 1000 & sleep 1000 & while :; do wait; done";
+        let test = TestContainer::new(&["sh", "-c", script], share_pid_namespace);
+        let (created, cgroup) = start(&test).await;
+        crate::test_support::until(|| cgroup.pids().len() == 3).await;
+        cgroup.signal_members(SignalNumber::new(15).unwrap()).await.unwrap();
+        assert_eq!(within(created.exit).await.code, 7);
+        crate::test_support::until(|| cgroup.pids().is_empty()).await;
+        // The test's own group is not a container's.
+        let own = Cgroup::of_pid(nix::unistd::getpid()).unwrap();
+        assert!(own.signal_members(SignalNumber::new(15).unwrap()).await.is_err());
+    });
+}
+
 #[test]
 fn r6_processes_that_fork_and_exit_for_ever_do_not_outrun_the_killing() {
     run(async {

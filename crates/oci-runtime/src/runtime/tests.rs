@@ -211,9 +211,9 @@ fn an_error_of_an_earlier_call_is_not_reported_again() {
 }
 
 #[test]
-fn pause_resume_update_and_kill_all_reach_the_container() {
+fn pause_resume_and_update_reach_the_container() {
     run(async {
-        let test = TestContainer::new(&["sh", "-c", "sleep 1000 & sleep 1000"], |_| {});
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
         let created = create(&test).await;
         let cgroup = Cgroup::of_pid(created.process.pid()).unwrap();
         test.container.update(br#"{"pids":{"limit":77}}"#).await.unwrap();
@@ -227,8 +227,7 @@ fn pause_resume_update_and_kill_all_reach_the_container() {
             panic!("this test knows cgroup v1 only");
         };
         assert_eq!(stats.pids.unwrap().limit, 77);
-        test.container.kill_all(SignalNumber::KILL).await.unwrap();
-        assert_eq!(within(created.exit).await.code, 137);
+        kill(created).await;
     });
 }
 

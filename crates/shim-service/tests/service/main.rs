@@ -97,6 +97,21 @@ fn a_delete_during_the_create_takes_effect_when_it_ends() {
     });
 }
 
+/// F13, N1: containerd 1.7 and 2.x end a task without processes when they restart, before CRI has asked for its exit.
+#[test]
+fn f13_what_has_ended_shows_its_pid_until_it_is_deleted() {
+    with_pod(async |pod| {
+        pod.run("c", "exit 3", &[]).await;
+        pod.wait("c").await.unwrap();
+        let pids = PidsRequest { id: "c".to_owned(), ..Default::default() };
+        let processes = pod.client.pids(context(), &pids).await.unwrap().processes;
+        let shown: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        assert_eq!(shown, [pod.state("c").await.unwrap().pid]);
+        pod.delete("c").await.unwrap();
+        assert_eq!(refusal(pod.client.pids(context(), &pids).await).0, Code::NOT_FOUND);
+    });
+}
+
 /// A failed create leaves nothing: its id is free, and the runtime's words reach the user.
 #[test]
 fn a_failed_create_tells_the_runtimes_words_and_frees_the_id() {
