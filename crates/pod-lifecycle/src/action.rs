@@ -86,6 +86,12 @@ pub enum Operation {
     Pause,
     /// `runtime resume`.
     Resume,
+    /// Write the checkpoint that this request asks for.
+    Checkpoint(RequestId),
+    /// First half of a create from a checkpoint: stdio and rootfs mounts, undone on failure. Nothing runs.
+    PrepareRestore,
+    /// The other half: `runtime restore`.
+    Restore,
     /// Start a registered exec.
     StartExec(ExecId),
     /// Forget an exec.

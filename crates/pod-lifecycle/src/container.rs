@@ -10,6 +10,7 @@ use pod_spec::Signal;
 
 use crate::action::{OpId, Reach};
 use crate::backoff::Backoff;
+use crate::checkpoint::Checkpoint;
 use crate::event::{ContainerId, ContainerSpec, ExecId, Exit, RequestId};
 use crate::exec::Exec;
 use crate::startup::GateProbe;
@@ -25,6 +26,7 @@ pub(crate) struct Container {
     /// The last process it had; 0 before the first.
     pub(crate) pid: u32,
     pub(crate) freezer: Freezer,
+    pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) execs: BTreeMap<ExecId, Exec>,
     pub(crate) waiters: Vec<RequestId>,
     pub(crate) stop: StopProgress,
@@ -79,6 +81,11 @@ pub(crate) enum Phase {
     Created,
     /// I4: a completed init created again; it has no process and will not run.
     Spent { exit: Exit },
+    /// To be restored from a checkpoint at its Start; it has no process, and containerd knows it as CREATED with
+    /// pid 0.
+    Prepared,
+    /// `runtime restore` is under way for these Start requests. Its process is known when it has ended.
+    Restoring { op: OpId, announce: Vec<RequestId> },
     /// The caller said Start and was answered; the program waits for its gate (U7). An in-place restart passes
     /// through here too, as its gate is decided by the same rules.
     Held(Hold),
@@ -127,6 +134,7 @@ pub(crate) enum Deletable {
         early_exit: Option<Exit>,
     },
     Spent,
+    Prepared,
     Stopped,
 }
 
@@ -201,6 +209,7 @@ impl Container {
             phase,
             pid: 0,
             freezer: Freezer::Thawed,
+            checkpoint: None,
             execs: BTreeMap::new(),
             waiters: Vec::new(),
             stop: StopProgress::default(),
@@ -258,6 +267,7 @@ impl Container {
             Phase::Creating { .. } => return None,
             Phase::Created => (Status::Created, self.pid, None),
             Phase::Spent { .. } => (Status::Created, stand_in, None),
+            Phase::Prepared | Phase::Restoring { .. } => (Status::Created, 0, None),
             // F13: a parked exit's pid is dead already.
             Phase::Starting { early_exit: Some(_), .. } => (Status::Running, stand_in, None),
             Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } | Phase::Ending { .. } => {

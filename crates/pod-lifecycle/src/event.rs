@@ -85,6 +85,22 @@ pub enum Request {
     Pause(ContainerId),
     /// Thaw.
     Resume(ContainerId),
+    /// Write down the state of a running program.
+    Checkpoint {
+        /// The container.
+        container: ContainerId,
+        /// What becomes of it.
+        after: AfterCheckpoint,
+    },
+}
+
+/// What becomes of a program when its checkpoint is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterCheckpoint {
+    /// It goes on.
+    LeaveRunning,
+    /// The runtime kills it.
+    End,
 }
 
 /// The driver's handle for a reply.
@@ -162,8 +178,20 @@ pub struct ContainerSpec {
     pub pid_namespace: PidNamespace,
     /// The kubelet's terminationGracePeriod annotation (F8): an estimate (T5).
     pub kubelet_grace: Option<Duration>,
+    /// What its first process is.
+    pub origin: Origin,
     /// The plan its own annotations declare. The pod's first one counts (11.4).
     pub plan: Option<Plan>,
+}
+
+/// What a container's first process is made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Its program.
+    #[default]
+    Program,
+    /// The state in which another one was written down.
+    Checkpoint,
 }
 
 /// The CRI's `io.kubernetes.cri.container-type`.

@@ -52,6 +52,7 @@ impl Pod {
             Phase::Running { .. } if container.freezer == Freezer::Paused => "is paused",
             Phase::Created | Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } => return None,
             Phase::Creating { .. } => "is being created",
+            Phase::Prepared | Phase::Restoring { .. } => "is not restored yet",
             Phase::Spent { .. } | Phase::Hidden { .. } => "is completed",
             Phase::BackingOff { .. } | Phase::Recreating { .. } => "is restarting",
             Phase::Ending { .. } | Phase::Draining { .. } => "is ending",

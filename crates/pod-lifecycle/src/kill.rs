@@ -57,6 +57,10 @@ impl Pod {
                 return self.reply(request, Err(Refusal::precondition(text)));
             }
             // CONTRACT §9: NotFound tells WithProcessKill that Wait has the answer.
+            Phase::Prepared | Phase::Restoring { .. } => {
+                let text = format!("cannot signal container {id}: it is not restored yet");
+                return self.reply(request, Err(Refusal::precondition(text)));
+            }
             Phase::Stopped { .. } | Phase::Removing { .. } => {
                 return self.reply_finished(request, &Target::init(id));
             }

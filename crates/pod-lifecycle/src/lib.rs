@@ -23,6 +23,7 @@
 
 mod action;
 mod backoff;
+mod checkpoint;
 mod container;
 mod event;
 mod exec;
@@ -38,8 +39,8 @@ mod time;
 pub use action::{Action, Check, Deleted, Notice, OpId, Operation, Reach, Refusal, RefusalKind, Reply, Tell};
 pub use container::{Status, View};
 pub use event::{
-    Caller, ContainerId, ContainerSpec, Event, ExecId, Exit, Failure, KubeletType, Outcome, PidNamespace,
-    Request, RequestId, Target, TaskKind,
+    AfterCheckpoint, Caller, ContainerId, ContainerSpec, Event, ExecId, Exit, Failure, KubeletType, Origin,
+    Outcome, PidNamespace, Request, RequestId, Target, TaskKind,
 };
 pub use pod::Pod;
 pub use shutdown::FLOOR;

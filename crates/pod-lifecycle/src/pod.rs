@@ -161,6 +161,7 @@ impl Pod {
             Request::Delete(Target { container, exec: Some(exec) }) => self.delete_exec(id, container, exec),
             Request::Pause(container) => self.pause(id, container),
             Request::Resume(container) => self.resume(id, container),
+            Request::Checkpoint { container, after } => self.checkpoint(id, container, after),
         }
     }
 
@@ -182,8 +183,12 @@ impl Pod {
         {
             return self.freezer_changed(id, request, change, outcome);
         }
+        if container.checkpoint.is_some_and(|checkpoint| checkpoint.op == op) {
+            return self.checkpointed(&id, outcome);
+        }
         match &container.phase {
             Phase::Creating { op: waiting, .. } if *waiting == op => self.created(id, outcome),
+            Phase::Restoring { op: waiting, .. } if *waiting == op => self.restored(id, outcome),
             Phase::Starting { op: waiting, .. } if *waiting == op => self.started(id, outcome),
             Phase::Recreating { op: waiting, .. } if *waiting == op => self.recreated(id, outcome, ended),
             Phase::Removing { op: waiting, .. } if *waiting == op => self.removed(id, outcome),
@@ -303,6 +308,7 @@ impl Container {
         let phase = match &self.phase {
             Phase::Creating { op, .. }
             | Phase::Starting { op, .. }
+            | Phase::Restoring { op, .. }
             | Phase::Recreating { op, .. }
             | Phase::Removing { op, .. } => Some(*op),
             Phase::Draining { op, .. } => *op,
@@ -311,6 +317,7 @@ impl Container {
         phase == Some(op)
             || matches!(self.freezer, Freezer::Changing(waiting, ..) if waiting == op)
             || self.probe.as_ref().is_some_and(|probe| probe.waits_for(op))
+            || self.checkpoint.is_some_and(|checkpoint| checkpoint.op == op)
             || self.exec_waiting_for(op).is_some()
     }
 

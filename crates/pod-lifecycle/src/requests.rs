@@ -6,7 +6,7 @@
 use crate::action::{Action, Deleted, Notice, Operation, Refusal, RefusalKind, Reply};
 use crate::container::{Container, Deletable, Freezer, FreezerChange, Intent, Part, Phase, Program};
 use crate::event::{
-    ContainerId, ContainerSpec, Exit, Failure, KubeletType, Outcome, RequestId, Target, TaskKind,
+    ContainerId, ContainerSpec, Exit, Failure, KubeletType, Origin, Outcome, RequestId, Target, TaskKind,
 };
 use crate::exec::ExecPhase;
 use crate::pod::Pod;
@@ -35,9 +35,10 @@ impl Pod {
             spent = state.completed;
             self.forgive_failure_of(&spec.name);
         }
-        let operation = match spent {
-            None => Operation::Create,
-            Some(_) => Operation::CreateSpent,
+        let operation = match (spent, spec.origin) {
+            (Some(_), _) => Operation::CreateSpent,
+            (None, Origin::Program) => Operation::Create,
+            (None, Origin::Checkpoint) => Operation::PrepareRestore,
         };
         let op = self.run(&id, operation);
         let container = Container::new(
@@ -65,6 +66,7 @@ impl Pod {
                 spec.name
             )));
         }
+        self.admits_restored(spec, part)?;
         let Part::Member(index) = part else { return Ok(()) };
         if let Some(older) = self.current(index).filter(|older| !older.is_final()) {
             return Err(Refusal::new(
@@ -98,6 +100,10 @@ impl Pod {
             (_, Some(exit)) => {
                 container.phase = Phase::Spent { exit };
                 anchor.unwrap_or(0)
+            }
+            (Outcome::Ok, None) if container.spec.origin == Origin::Checkpoint => {
+                container.phase = Phase::Prepared;
+                0
             }
             (Outcome::Ok, None) => {
                 return self.impossible(format!("container {id} created without a process"));
@@ -143,7 +149,9 @@ impl Pod {
                 let exit = *exit;
                 self.start_spent(request, id, exit);
             }
+            Phase::Prepared => self.restore(request, id),
             // A retry while the first one is under way shares its answer.
+            Phase::Restoring { announce, .. } => announce.push(request),
             Phase::Starting { announce, .. } if !announce.is_empty() => announce.push(request),
             Phase::Creating { .. } => {
                 self.reply(request, Err(Refusal::precondition(format!("container {id} is being created"))));
@@ -259,6 +267,7 @@ impl Pod {
                 (Exit { code: 0, at: WallTime::default() }, Deletable::Created { early_exit: None })
             }
             Phase::Spent { exit } => (*exit, Deletable::Spent),
+            Phase::Prepared => (Exit::default(), Deletable::Prepared),
             // A retry after a lost connection shares the answer (trap 12).
             Phase::Removing { requests, .. } => return requests.push(request),
             Phase::Creating { deletes, .. } => return deletes.push(request),
@@ -282,6 +291,7 @@ impl Pod {
             container.phase = match before {
                 Deletable::Stopped => Phase::Stopped { exit },
                 Deletable::Spent => Phase::Spent { exit },
+                Deletable::Prepared => Phase::Prepared,
                 Deletable::Created { .. } => Phase::Created,
             };
             for request in requests {
@@ -318,6 +328,7 @@ impl Pod {
             }
         }
         let mut waiters = std::mem::take(&mut container.waiters);
+        waiters.extend(container.checkpoint.take().map(|checkpoint| checkpoint.request));
         let mut removed = Vec::new();
         for exec in container.execs.values_mut() {
             waiters.append(&mut exec.waiters);

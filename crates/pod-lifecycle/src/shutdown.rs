@@ -243,6 +243,7 @@ impl Pod {
         match container.phase {
             Phase::Created => self.end_without_running(id, code, None),
             Phase::Spent { exit } => self.finish(id, exit),
+            Phase::Prepared => self.finish(id, Exit { code, ..Exit::default() }),
             _ => {}
         }
     }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use pod_lifecycle::{ContainerId, ExecId, KubeletType, PidNamespace, Reach, Target};
+use pod_lifecycle::{AfterCheckpoint, ContainerId, ExecId, KubeletType, Origin, PidNamespace, Reach, Target};
 use pod_spec::Signal;
 
 use crate::program::Program;
@@ -49,6 +49,8 @@ pub enum Command {
     Pause(ContainerId),
     /// Thaw.
     Resume(ContainerId),
+    /// Checkpoint.
+    Checkpoint(ContainerId, AfterCheckpoint),
     /// A program exits by itself, now.
     Exit(Target, u32),
     /// The kernel kills the program for memory.
@@ -102,6 +104,8 @@ pub struct NewContainer {
     pub pid_namespace: PidNamespace,
     /// The kubelet's terminationGracePeriod annotation.
     pub kubelet_grace: Option<Duration>,
+    /// Whether it is restored.
+    pub origin: Origin,
 }
 
 impl NewContainer {
@@ -113,6 +117,7 @@ impl NewContainer {
             kubelet_type: None,
             pid_namespace: PidNamespace::Private,
             kubelet_grace: None,
+            origin: Origin::Program,
         }
     }
 }
@@ -198,6 +203,14 @@ fn parse_command(line: &str) -> Result<Command, String> {
         "delete" => Command::Delete(parse_target(word(0)?)),
         "pause" => Command::Pause(word(0)?.into()),
         "resume" => Command::Resume(word(0)?.into()),
+        "checkpoint" => {
+            let after = match word(1).ok() {
+                None => AfterCheckpoint::LeaveRunning,
+                Some("exit") => AfterCheckpoint::End,
+                Some(other) => return Err(format!("{other:?} is not \"exit\"")),
+            };
+            Command::Checkpoint(word(0)?.into(), after)
+        }
         "exit" => {
             let code = word(1)?.parse().map_err(|_| format!("{:?} is no exit code", rest[1]))?;
             Command::Exit(parse_target(word(0)?), code)
@@ -236,6 +249,7 @@ fn parse_create(words: &[&str]) -> Result<NewContainer, String> {
             "type=init" => new.kubelet_type = Some(KubeletType::Init),
             "type=regular" => new.kubelet_type = Some(KubeletType::Regular),
             "type=ephemeral" => new.kubelet_type = Some(KubeletType::Ephemeral),
+            "from-checkpoint" => new.origin = Origin::Checkpoint,
             "shared-pid" => new.pid_namespace = PidNamespace::Shared,
             _ => {
                 let grace = word.strip_prefix("kubelet-grace=").and_then(parse_duration);
@@ -289,6 +303,8 @@ impl fmt::Display for Command {
             Self::Delete(target) => write!(f, "delete {}", show_target(target)),
             Self::Pause(container) => write!(f, "pause {container}"),
             Self::Resume(container) => write!(f, "resume {container}"),
+            Self::Checkpoint(container, AfterCheckpoint::LeaveRunning) => write!(f, "checkpoint {container}"),
+            Self::Checkpoint(container, AfterCheckpoint::End) => write!(f, "checkpoint {container} exit"),
             Self::Exit(target, code) => write!(f, "exit {} {code}", show_target(target)),
             Self::OutOfMemory(container) => write!(f, "oom {container}"),
             Self::StopContainer(id, grace) => write!(f, "stop-container {id} {}", show_duration(*grace)),
@@ -319,6 +335,9 @@ impl fmt::Display for NewContainer {
         }
         if self.pid_namespace == PidNamespace::Shared {
             f.write_str(" shared-pid")?;
+        }
+        if self.origin == Origin::Checkpoint {
+            f.write_str(" from-checkpoint")?;
         }
         match self.kubelet_grace {
             Some(grace) => write!(f, " kubelet-grace={}", show_duration(grace)),

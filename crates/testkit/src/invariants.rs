@@ -133,6 +133,10 @@ impl Invariants {
             (Operation::Create | Operation::Recreate, Outcome::Process { pid }) => {
                 container.new_incarnation(*pid);
             }
+            (Operation::Restore, Outcome::Process { pid }) => {
+                container.new_incarnation(*pid);
+                container.begun = true;
+            }
             (Operation::Start, Outcome::Failed(_)) => container.start_failed(),
             (Operation::Start, _) => {
                 container.begun = true;
@@ -142,7 +146,9 @@ impl Invariants {
             (Operation::Check(_), _) if container.incarnation == incarnation => {
                 self.gate_checked(&id, &operation, outcome);
             }
-            (Operation::Create, Outcome::Failed(_)) => drop(self.containers.remove(&id)),
+            (Operation::Create | Operation::PrepareRestore, Outcome::Failed(_)) => {
+                drop(self.containers.remove(&id))
+            }
             _ => {}
         }
     }

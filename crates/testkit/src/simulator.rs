@@ -146,6 +146,9 @@ impl Simulator {
             Command::Delete(target) => drop(self.request(Request::Delete(target.clone()))?),
             Command::Pause(id) => drop(self.request(Request::Pause(id.clone()))?),
             Command::Resume(id) => drop(self.request(Request::Resume(id.clone()))?),
+            Command::Checkpoint(id, after) => {
+                let _ = self.request(Request::Checkpoint { container: id.clone(), after: *after })?;
+            }
             Command::Exit(target, code) => self.world.exit(self.now, target, *code),
             Command::OutOfMemory(id) => {
                 self.handle(Event::OutOfMemory { container: id.clone() })?;
@@ -208,6 +211,7 @@ impl Simulator {
             kubelet_type: new.kubelet_type,
             pid_namespace: new.pid_namespace,
             kubelet_grace: new.kubelet_grace,
+            origin: new.origin,
             plan: self.plan.clone(),
         };
         if !self.pod.containers().any(|id| *id == new.id) {

@@ -2,7 +2,7 @@
 //!
 //! Owns the wording. Program lines read like the log trick's: `app.start`, `app.TERM`, `app.exit(0)`.
 
-use pod_lifecycle::{Action, Notice, PodTime, RefusalKind, Reply, Request, Status, View};
+use pod_lifecycle::{Action, AfterCheckpoint, Notice, PodTime, RefusalKind, Reply, Request, Status, View};
 
 use crate::command::{Detail, show_target};
 use crate::text::show_signal;
@@ -109,6 +109,12 @@ pub(crate) fn show_request(request: &Request) -> String {
         Request::Delete(target) => format!("delete {}", show_target(target)),
         Request::Pause(container) => format!("pause {container}"),
         Request::Resume(container) => format!("resume {container}"),
+        Request::Checkpoint { container, after: AfterCheckpoint::LeaveRunning } => {
+            format!("checkpoint {container}")
+        }
+        Request::Checkpoint { container, after: AfterCheckpoint::End } => {
+            format!("checkpoint {container} exit")
+        }
     }
 }
 

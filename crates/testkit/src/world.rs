@@ -37,13 +37,19 @@ pub enum OperationKind {
     Resume,
     /// Start of an exec.
     StartExec,
+    /// A checkpoint.
+    Checkpoint,
+    /// A restore from one.
+    Restore,
     /// Removal of an exec.
     RemoveExec,
     /// A gate's check.
     Check,
 }
 
-const KINDS: [(&str, OperationKind); 10] = [
+const KINDS: [(&str, OperationKind); 12] = [
+    ("checkpoint", OperationKind::Checkpoint),
+    ("restore", OperationKind::Restore),
     ("create", OperationKind::Create),
     ("start", OperationKind::Start),
     ("recreate", OperationKind::Recreate),
@@ -60,7 +66,9 @@ impl OperationKind {
     /// The kind of an operation.
     pub fn of(operation: &Operation) -> Self {
         match operation {
-            Operation::Create | Operation::CreateSpent => Self::Create,
+            Operation::Create | Operation::CreateSpent | Operation::PrepareRestore => Self::Create,
+            Operation::Checkpoint(_) => Self::Checkpoint,
+            Operation::Restore => Self::Restore,
             Operation::Start => Self::Start,
             Operation::Recreate => Self::Recreate,
             Operation::KillRemaining => Self::KillRemaining,
@@ -426,7 +434,16 @@ impl World {
                 (false, GateAction::Tcp { port, .. }) => failed(format!("tcp:{port} refused")),
                 (false, GateAction::Exec(_)) => failed("the command exited with 1".to_owned()),
             },
-            Operation::CreateSpent | Operation::Start | Operation::RemoveExec(_) => Outcome::Ok,
+            Operation::Restore => {
+                let outcome = self.new_process(init.clone());
+                sights.push(self.begin(now, &init, &self.name_of(container)));
+                outcome
+            }
+            Operation::CreateSpent
+            | Operation::PrepareRestore
+            | Operation::Checkpoint(_)
+            | Operation::Start
+            | Operation::RemoveExec(_) => Outcome::Ok,
         }
     }
 

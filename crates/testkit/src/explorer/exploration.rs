@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pod_lifecycle::{Caller, ContainerSpec, PidNamespace, Request, TaskKind};
+use pod_lifecycle::{Caller, ContainerSpec, Origin, PidNamespace, Request, TaskKind};
 use pod_spec::Plan;
 
 use crate::command::{Command, Scenario};
@@ -41,6 +41,7 @@ pub(super) fn spec_of(name: &str, kind: TaskKind, plan: Option<Plan>) -> Contain
         kubelet_type: None,
         pid_namespace: PidNamespace::Private,
         kubelet_grace: None,
+        origin: Origin::Program,
         plan,
     }
 }
