@@ -292,6 +292,8 @@ impl Claim {
 /// Removes the traces of a pod's server; the caller holds its lock, so the socket is nobody else's.
 pub fn remove_pod_files(socket: &Path, server: FileLock, bootstrap: Option<FileLock>, state: &StateDir) {
     let _ = fs::remove_file(socket);
+    // A server that was killed while a terminal was handed over leaves it.
+    let _ = fs::remove_dir_all(shim_service::console_directory(socket));
     // Only with the bootstrap lock: a `start` that waits for the server's would otherwise hold a removed file.
     let Some(bootstrap) = bootstrap else { return };
     server.remove();

@@ -98,10 +98,14 @@ fn a_dead_shims_pod_is_ended_in_order() {
 fn a_dead_shims_container_without_a_plan_is_killed() {
     let node = Node::new("plain");
     let container = RealContainer::run(&node, "c1", &[]);
-    node.started("c1");
+    let address = node.started("c1");
+    // As if it was killed while a terminal was handed over.
+    let consoles = shim_service::console_directory(Path::new(address.trim_start_matches("unix://")));
+    fs::create_dir_all(consoles.join("XXXXXX")).unwrap();
     end(node.server(), Signal::SIGKILL);
     assert_eq!(answer(node.delete("c1")).exit_status, 137);
     assert!(!container.lives());
+    assert!(!consoles.exists());
     assert!(!node.dir.path().join("log/order").exists());
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }

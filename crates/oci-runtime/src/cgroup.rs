@@ -101,6 +101,11 @@ impl Cgroup {
         Some(Self::V1(Box::new(v1::Hierarchies::locate(membership, &mounts))))
     }
 
+    /// Whether the group is there: systemd removes a scope with its last process, runc only in its delete.
+    pub fn exists(&self) -> bool {
+        self.process_directory().is_some_and(Path::exists)
+    }
+
     /// The numbers of now. Absent files and controllers count as nothing.
     pub fn stats(&self) -> Stats {
         match self {

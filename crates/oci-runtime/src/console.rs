@@ -68,16 +68,18 @@ pub struct TerminalSize {
 
 /// The socket over which the runtime hands out the pty master (`--console-socket`).
 ///
-/// Lives in a directory of its own that only root can enter; both go when this is dropped.
+/// Lives in a directory of its own that only root can enter. Both go when this is dropped, and `base` with the last.
 #[derive(Debug)]
 pub struct ConsoleSocket {
     listener: UnixListener,
     path: PathBuf,
     directory: PathBuf,
+    base: PathBuf,
 }
 
 impl ConsoleSocket {
-    /// Makes a socket below `base`, which is created if needed.
+    /// Makes a socket below `base`, which is created if needed. No other process may use the same `base`: it is
+    /// removed with its last socket.
     ///
     /// `base` must be short: bundle paths of CRI containers exceed the 107 bytes a socket address holds.
     pub fn bind(base: &Path) -> Result<Self, ConsoleError> {
@@ -95,9 +97,10 @@ impl ConsoleSocket {
                 Ok(listener)
             };
             match listen() {
-                Ok(listener) => Ok(Self { listener, path: path.clone(), directory }),
+                Ok(listener) => Ok(Self { listener, path: path.clone(), directory, base: base.to_owned() }),
                 Err(error) => {
                     let _ = std::fs::remove_dir_all(&directory);
+                    let _ = std::fs::remove_dir(base);
                     Err(error)
                 }
             }
@@ -129,6 +132,8 @@ impl Drop for ConsoleSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_dir(&self.directory);
+        // Not empty: another process of the pod is being made.
+        let _ = std::fs::remove_dir(&self.base);
     }
 }
 

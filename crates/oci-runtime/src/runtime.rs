@@ -20,12 +20,14 @@ use crate::{
     stdio::ChildStdio,
 };
 
+mod checkpoint;
 mod command;
 mod error;
 mod features;
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::{AfterCheckpoint, CheckpointOptions, RestoreOptions};
 use command::{Arguments, Captured, LogPosition, Streams, TemporaryFile};
 pub use error::{Operation, RuntimeError};
 pub use features::features;

@@ -2,13 +2,14 @@
 //! for every incarnation of the process.
 //!
 //! Owns the shim's ends. It never looks at the data: a process gets an anonymous pipe, and the kernel moves the
-//! data between that pipe and containerd's fifo (`mover`). A regular file goes to the process itself.
+//! data between that pipe and containerd's fifo (`mover`), or the pipe is a logging program's (`logger`). A
+//! regular file goes to the process itself.
 //!
 //! Why a pipe, as containerd's runc shim has it, and not the fifo itself:
 //! * a background process that holds the stream must not hold up containerd, which waits for EOF before it
 //!   deletes (CONTRACT §7): behind a pipe the shim can end the stream ([`Stdio::drain`]);
 //! * what the OCI runtime says on stderr when it fails to create is no output of the container: moving starts
-//!   after its success ([`Stdio::start_moving`]);
+//!   after its success ([`Stdio::accept`]);
 //! * a security module may deny a container the label a fifo in /run has; an anonymous pipe has none of its own.
 //!
 //! What else must hold:
@@ -22,7 +23,6 @@ use std::{
     fs::File,
     io::{self, Write},
     path::PathBuf,
-    process::Stdio as ProcessStdio,
     time::Duration,
 };
 
@@ -31,12 +31,20 @@ use thiserror::Error;
 use tokio::time::Instant;
 use tracing::debug;
 
+use crate::reaper::Reaper;
+
+mod attempt;
 mod endpoint;
+mod logger;
 mod mover;
 #[cfg(test)]
 mod tests;
+mod uri;
 
-use endpoint::{Address, InputEnds, OutputEnds, ReaderWait, reopen};
+pub use attempt::{Attempt, ChildStdio, HeldBack};
+use endpoint::{Address, Addresses, InputEnds, OutputAddresses, OutputEnds, ReaderWait};
+use logger::Logger;
+pub use logger::{LoggerError, LoggerIdentity};
 use mover::Movement;
 
 /// How long containerd gets to open its side of a fifo (containerd's runc shim: process/init.go, 30 s).
@@ -84,8 +92,22 @@ pub enum StdioError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// A scheme podshim does not serve.
-    #[error("{stream} {address:?}: not supported yet: use a fifo path, fifo:// or file://")]
+    /// The logging program does not serve.
+    #[error(transparent)]
+    Logger(#[from] LoggerError),
+    /// An address whose path cannot be read.
+    #[error("{stream} {address:?}: the path has to be absolute, with special characters written as %XX")]
+    Address {
+        /// Which stream.
+        stream: StreamName,
+        /// The whole string containerd gave.
+        address: String,
+    },
+    /// A scheme that is not served for this stream.
+    #[error(
+        "{stream} {address:?}: not supported: stdin is a fifo; stdout is a fifo, file:// or binary://, and stderr \
+         goes where stdout goes or to a fifo or file:// of its own"
+    )]
     Unsupported {
         /// Which stream.
         stream: StreamName,
@@ -139,30 +161,12 @@ pub struct StreamOwner {
 pub struct StdioPaths {
     /// Standard input: a fifo.
     pub stdin: String,
-    /// Standard output: a fifo path, `fifo://` or `file://`.
+    /// Standard output: a fifo path, `fifo://`, `file://`, `binary://` or `binary-v2://`.
     pub stdout: String,
-    /// Standard error, as `stdout`.
+    /// Standard error: a fifo path, `fifo://` or `file://`. With a file or a program as stdout it goes there too.
     pub stderr: String,
     /// Terminal or streams.
     pub mode: StreamMode,
-}
-
-/// The three descriptors one incarnation of the process is started with.
-#[derive(Debug)]
-pub struct ChildStdio {
-    /// Standard input.
-    pub stdin: ProcessStdio,
-    /// Standard output.
-    pub stdout: ProcessStdio,
-    /// Standard error.
-    pub stderr: ProcessStdio,
-}
-
-impl ChildStdio {
-    /// `/dev/null` three times.
-    pub fn null() -> Self {
-        Self { stdin: ProcessStdio::null(), stdout: ProcessStdio::null(), stderr: ProcessStdio::null() }
-    }
 }
 
 /// The non-blocking ends a console copies between; a fresh pair per incarnation.
@@ -180,9 +184,11 @@ pub struct ConsoleStreams {
 #[derive(Debug, Default)]
 pub struct Stdio {
     mode: StreamMode,
+    owner: StreamOwner,
     stdin: Option<Input>,
     stdout: Option<Output>,
     stderr: Option<Output>,
+    logger: Option<Logger>,
 }
 
 #[derive(Debug)]
@@ -207,8 +213,10 @@ struct Output {
     writer: Option<File>,
     #[expect(dead_code, reason = "its being open is all it is for")]
     keep_alive: Option<File>,
-    // None for files, which the process gets itself, and for terminals.
+    // None for files and a logger's pipe, which the process gets itself, and for terminals.
     pipe: Option<Pipe>,
+    // What incarnations write that were made when the pipe was in use already.
+    held_back: Vec<Movement>,
 }
 
 /// What stands between the process and a fifo.
@@ -262,7 +270,13 @@ impl Output {
             StreamMode::Terminal => Ok(None),
         };
         let pipe = pipe.map_err(|source| StdioError::ProcessEnd { stream, source })?;
-        Ok(Some(Self { stream, writer: Some(writer), keep_alive, pipe }))
+        Ok(Some(Self { stream, writer: Some(writer), keep_alive, pipe, held_back: Vec::new() }))
+    }
+
+    /// A pipe that a logging program reads.
+    fn to_logger(stream: StreamName, writer: File, owner: StreamOwner) -> Result<Self, StdioError> {
+        give_to(&writer, owner).map_err(|source| StdioError::ProcessEnd { stream, source })?;
+        Ok(Self { stream, writer: Some(writer), keep_alive: None, pipe: None, held_back: Vec::new() })
     }
 
     /// What the process writes to; `None` after the final exit.
@@ -290,63 +304,51 @@ impl Stdio {
     ) -> Result<Self, StdioError> {
         let mode = paths.mode;
         // Refuse what we cannot serve before waiting for anything.
-        let stdin = Address::parse(StreamName::Stdin, &paths.stdin)?;
-        let stdout = Address::parse(StreamName::Stdout, &paths.stdout)?;
-        let stderr = match mode {
-            StreamMode::Streams => Address::parse(StreamName::Stderr, &paths.stderr)?,
-            StreamMode::Terminal => None,
-        };
+        let Addresses { stdin, output } = Addresses::parse(paths)?;
         let stdin = stdin
             .map(|address| {
                 Input::new(address.open_input()?, mode, owner)
                     .map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdin, source })
             })
             .transpose()?;
-        // One limit for both, as containerd's shim has it.
-        let wait = ReaderWait::starting_now(limit);
-        let stdout = Output::open(StreamName::Stdout, stdout, mode, owner, wait).await?;
-        let stderr = Output::open(StreamName::Stderr, stderr, mode, owner, wait).await?;
-        Ok(Self { mode, stdin, stdout, stderr })
+        let (stdout, stderr, logger) = match output {
+            OutputAddresses::Apart { stdout, stderr } => {
+                // One limit for both, as containerd's shim has it.
+                let wait = ReaderWait::starting_now(limit);
+                let stdout = Output::open(StreamName::Stdout, stdout, mode, owner, wait).await?;
+                let stderr = Output::open(StreamName::Stderr, stderr, mode, owner, wait).await?;
+                (stdout, stderr, None)
+            }
+            OutputAddresses::Logger(command) => {
+                let (logger, [stdout, stderr]) = Logger::prepare(command)
+                    .map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdout, source })?;
+                let stdout = Output::to_logger(StreamName::Stdout, stdout, owner)?;
+                // Nothing writes to it with a terminal; it ends with the other.
+                let stderr = Output::to_logger(StreamName::Stderr, stderr, owner)?;
+                (Some(stdout), Some(stderr), Some(logger))
+            }
+        };
+        Ok(Self { mode, owner, stdin, stdout, stderr, logger })
     }
 
-    /// Starts moving data between the process's pipes and containerd's fifos, on the current `LocalSet`.
+    /// Starts the logging program, if there is one, and waits until it is ready, at most 30 s. Call it before the
+    /// first create or exec. Once started it serves every incarnation.
     ///
-    /// Call it after the first create or exec has succeeded: what a failing runtime writes is no output of the
-    /// container. Idempotent; nothing to do for files and terminals.
-    pub fn start_moving(&mut self) {
-        if let Some(Input { end: InputEnd::Pipe(pipe), .. }) = &mut self.stdin {
-            pipe.movement.start(StreamName::Stdin);
-        }
-        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
-            if let Some(pipe) = &mut output.pipe {
-                pipe.movement.start(output.stream);
-            }
+    /// Cancel-safe: dropping the future kills it.
+    pub async fn start_logger(
+        &mut self,
+        reaper: &Reaper,
+        identity: LoggerIdentity<'_>,
+    ) -> Result<(), StdioError> {
+        match &mut self.logger {
+            Some(logger) => Ok(logger.start(reaper, identity).await?),
+            None => Ok(()),
         }
     }
 
     /// Terminal or streams.
     pub fn mode(&self) -> StreamMode {
         self.mode
-    }
-
-    /// Descriptors for the next incarnation of the process. With a terminal they are `/dev/null`: the
-    /// process gets its pty through the console socket.
-    pub fn child_stdio(&self) -> io::Result<ChildStdio> {
-        if self.mode == StreamMode::Terminal {
-            return Ok(ChildStdio::null());
-        }
-        let stdin = match &self.stdin {
-            Some(Input { end: InputEnd::Reader(reader), .. }) => Some(reader),
-            Some(Input { end: InputEnd::Pipe(pipe), .. }) => pipe.process_end.as_ref(),
-            None => None,
-        };
-        let [stdout, stderr] =
-            [&self.stdout, &self.stderr].map(|output| output.as_ref().and_then(Output::process_end));
-        let own = |end: Option<&File>| match end {
-            Some(end) => reopen(end).map(ProcessStdio::from),
-            None => Ok(ProcessStdio::null()),
-        };
-        Ok(ChildStdio { stdin: own(stdin)?, stdout: own(stdout)?, stderr: own(stderr)? })
     }
 
     /// Non-blocking ends for the console of the next incarnation; none without a terminal.
@@ -386,15 +388,26 @@ impl Stdio {
     /// Finishes the output and waits until containerd has been given all of it, for at most `limit`; then cuts
     /// it. Afterwards containerd sees EOF even if a background process still holds a stream (CONTRACT §7).
     ///
+    /// A logging program that has not ended with its input is ended: SIGTERM after a second, SIGKILL when the limit
+    /// has passed.
+    ///
     /// Lost is only what containerd did not read in time beyond what its fifo holds. A file or the output of a
     /// console does not wait. Cancel-safe: dropping the future cuts nothing.
     pub async fn drain(&mut self, limit: Duration) {
         self.finish_output();
         let deadline = Instant::now() + limit;
         for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            // First what goes into the pipe, then the pipe.
+            for held_back in &mut output.held_back {
+                held_back.end_by(deadline).await;
+            }
+            output.held_back.clear();
             if let Some(pipe) = &mut output.pipe {
                 pipe.movement.end_by(deadline).await;
             }
+        }
+        if let Some(logger) = &mut self.logger {
+            logger.end_by(deadline).await;
         }
     }
 

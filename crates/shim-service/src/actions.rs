@@ -23,6 +23,7 @@ impl Owner {
             Action::Run { op, container, operation } => self.run(op, container, operation),
             Action::Signal { target, signal, reach } => self.signal(&target, signal, reach),
             Action::Reply { request, result } => {
+                self.checkpoints.remove(&request);
                 if let Some(answer) = self.requests.remove(&request) {
                     // The caller may be gone; the effect stands (DESIGN §3).
                     let _ = answer.send(result.map_err(ServiceError::from));

@@ -1,12 +1,14 @@
 //! What handlers may ask of the owner, and the handle they ask through.
 
+use std::time::Duration;
+
 use nix::unistd::Pid;
 use oci_runtime::console::TerminalSize;
 use pod_lifecycle::{ContainerId, Refusal, Reply, Request, Target, View};
 use protobuf::well_known_types::any::Any;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::details::{CreateDetails, ExecDetails};
+use crate::details::{CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
 use crate::resources::StreamAddresses;
 
@@ -33,6 +35,10 @@ pub(crate) enum Command {
     Pids { container: ContainerId, answer: Answer<Vec<Member>> },
     /// Stats: answered at once, also after the exit.
     Stats { container: ContainerId, answer: Answer<Any> },
+    /// Write down a container's state.
+    Checkpoint { container: ContainerId, details: Box<CheckpointDetails>, answer: Answer<Reply> },
+    /// Forget what has ended. `limit` is what the caller waits at most, if it said.
+    Delete { target: Target, limit: Option<Duration>, answer: Answer<Reply> },
     /// New resource limits, as JSON.
     Update { container: ContainerId, resources: Vec<u8>, answer: Answer<()> },
     /// The terminal's size.

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use oci_runtime::mount::RootfsMount;
-use oci_runtime::runtime::{RootSwitch, SessionKeyring};
+use oci_runtime::runtime::{CheckpointOptions, RootSwitch, SessionKeyring};
 use oci_runtime::spec::{self, Spec};
 use oci_runtime::stdio::StreamOwner;
-use pod_lifecycle::{Caller, ContainerId, ContainerSpec, KubeletType, PidNamespace, TaskKind};
+use pod_lifecycle::{Caller, ContainerId, ContainerSpec, KubeletType, Origin, PidNamespace, TaskKind};
 use pod_spec::Plan;
 
 use crate::options::RuntimeOptions;
@@ -29,6 +29,16 @@ pub(crate) struct CreateDetails {
     pub(crate) rootfs: Vec<RootfsMount>,
     pub(crate) streams: StreamAddresses,
     pub(crate) options: RuntimeOptions,
+    /// What to restore it from, if it is no ordinary create.
+    pub(crate) checkpoint: Option<CheckpointImage>,
+}
+
+/// A Checkpoint request, without its id.
+#[derive(Debug)]
+pub(crate) struct CheckpointDetails {
+    /// Where the images go.
+    pub(crate) path: PathBuf,
+    pub(crate) options: CheckpointOptions,
 }
 
 /// An Exec request, without its ids.
@@ -39,7 +49,19 @@ pub(crate) struct ExecDetails {
     pub(crate) streams: StreamAddresses,
 }
 
+/// The images a container is restored from.
+#[derive(Debug)]
+pub(crate) struct CheckpointImage {
+    pub(crate) path: PathBuf,
+    /// Those of an earlier dump they build upon.
+    pub(crate) parent: Option<PathBuf>,
+}
+
 impl CreateDetails {
+    pub(crate) fn origin(&self) -> Origin {
+        if self.checkpoint.is_some() { Origin::Checkpoint } else { Origin::Program }
+    }
+
     pub(crate) fn root_switch(&self) -> RootSwitch {
         if self.options.no_pivot_root { RootSwitch::NoPivotRoot } else { RootSwitch::PivotRoot }
     }
@@ -54,7 +76,12 @@ impl CreateDetails {
 }
 
 /// What the pod's state machine needs of a spec. `plan` is what its own annotations declare.
-pub(crate) fn container_spec(id: &ContainerId, spec: &Spec, plan: Option<Plan>) -> ContainerSpec {
+pub(crate) fn container_spec(
+    id: &ContainerId,
+    spec: &Spec,
+    origin: Origin,
+    plan: Option<Plan>,
+) -> ContainerSpec {
     let annotation = |key: &str| spec.annotations.get(key).map(String::as_str);
     let (caller, kind) = match annotation(CONTAINER_TYPE) {
         Some("sandbox") => (Caller::Cri, TaskKind::Sandbox),
@@ -79,6 +106,7 @@ pub(crate) fn container_spec(id: &ContainerId, spec: &Spec, plan: Option<Plan>) 
         kubelet_grace: annotation(KUBELET_GRACE)
             .and_then(|seconds| seconds.parse().ok())
             .map(Duration::from_secs),
+        origin,
         plan,
     }
 }
@@ -108,6 +136,7 @@ mod tests {
                 (KUBELET_TYPE, "ephemeral"),
                 (KUBELET_GRACE, "45"),
             ]),
+            Origin::Program,
             None,
         );
         assert_eq!(found.name, "app");
@@ -119,7 +148,7 @@ mod tests {
     /// ctr gives no type: its signals mean what they say (K7), its id is the name.
     #[test]
     fn without_cri_the_id_is_the_name() {
-        let found = container_spec(&"web".into(), &spec(&[]), None);
+        let found = container_spec(&"web".into(), &spec(&[]), Origin::Program, None);
         assert_eq!((found.name.as_str(), found.caller), ("web", Caller::Other));
     }
 }

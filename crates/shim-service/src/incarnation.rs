@@ -3,7 +3,7 @@
 //! Each function leaves nothing behind when it fails. They run as tasks of their own and hold nothing of the
 //! owner's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,24 +11,34 @@ use oci_runtime::cgroup::{Cgroup, OomWatch};
 use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
 use oci_runtime::mount;
 use oci_runtime::reaper::ExitWatch;
-use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RuntimeError};
-use oci_runtime::stdio::{ChildStdio, ConsoleStreams, Stdio};
+use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions, RuntimeError};
+use oci_runtime::stdio::{Attempt, ChildStdio, ConsoleStreams, HeldBack, LoggerIdentity, Stdio};
 use pod_lifecycle::{Failure, RefusalKind};
 use tracing::warn;
 
-use crate::details::{CreateDetails, ExecDetails};
-use crate::resources::Incarnation;
+use crate::details::{CheckpointImage, CreateDetails, ExecDetails};
+use crate::resources::{Incarnation, Surroundings};
 
-/// Where console sockets are made: short enough for a socket address, whatever the bundle's path.
-const CONSOLE_DIRECTORY: &str = "/run/podshim";
 /// The runtime has sent the terminal before it exits.
 const CONSOLE_LIMIT: Duration = Duration::from_secs(10);
 /// What a terminal's last output may take to be read before an incarnation is replaced.
 const CONSOLE_DRAIN: Duration = Duration::from_secs(1);
 
+/// Where a pod's console sockets are made, while there are any: short enough for a socket address, and known to
+/// `delete`, which removes what a killed server leaves. `socket` is the server's own.
+#[must_use]
+pub fn console_directory(socket: &Path) -> PathBuf {
+    let name = socket.file_name().unwrap_or_default().to_string_lossy();
+    // Of a hash: enough to tell the pods of a node apart.
+    let short: String = name.chars().take(16).collect();
+    Path::new("/run/podshim").join(format!("pty-{short}"))
+}
+
 /// A new process of a container.
 pub(crate) struct NewIncarnation {
     pub(crate) incarnation: Incarnation,
+    /// For its container's stdio, now that it exists.
+    pub(crate) held_back: HeldBack,
     pub(crate) cgroup: Option<Rc<Cgroup>>,
     pub(crate) exit: ExitWatch,
     pub(crate) oom: Option<OomWatch>,
@@ -37,6 +47,7 @@ pub(crate) struct NewIncarnation {
 /// The streams one incarnation is started with.
 pub(crate) struct IncarnationStreams {
     child: ChildStdio,
+    held_back: HeldBack,
     console: Option<ConsoleStreams>,
 }
 
@@ -46,100 +57,190 @@ impl IncarnationStreams {
             oci_runtime::stdio::StreamMode::Terminal => Some(stdio.console_streams().map_err(failure)?),
             oci_runtime::stdio::StreamMode::Streams => None,
         };
-        Ok(Self { child: stdio.child_stdio().map_err(failure)?, console })
+        let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
+        Ok(Self { child, held_back, console })
     }
 }
 
-/// The first create (CONTRACT §8): stdio, rootfs, `runtime create`.
-pub(crate) async fn create(
-    runtime: Container,
-    details: Rc<CreateDetails>,
-) -> Result<(Stdio, NewIncarnation), Failure> {
-    let mut stdio = open_stdio(&details).await?;
-    let rootfs = runtime.bundle().rootfs();
-    if !details.rootfs.is_empty() {
-        mount::mount_rootfs(&rootfs, &details.rootfs).await.map_err(failure)?;
-    }
-    let created = match IncarnationStreams::of(&stdio) {
-        Ok(streams) => incarnate(&runtime, &details, streams, None).await,
-        Err(failure) => Err(failure),
-    };
-    match created {
-        Ok(incarnation) => {
-            // Not before: what a failing runtime writes is no output of the container.
-            stdio.start_moving();
-            Ok((stdio, incarnation))
-        }
-        Err(failure) => {
-            unmount(&details, &rootfs).await;
-            Err(failure)
-        }
-    }
+/// What each process of a container is made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Blueprint {
+    pub(crate) runtime: Container,
+    pub(crate) details: Rc<CreateDetails>,
+    pub(crate) surroundings: Surroundings,
 }
 
-/// The stdio of a container; waits for containerd's side of it.
-pub(crate) async fn open_stdio(details: &CreateDetails) -> Result<Stdio, Failure> {
-    Stdio::open(&details.streams.paths(), details.stream_owner()).await.map_err(failure)
+/// How the runtime gets a container.
+#[derive(Clone, Copy)]
+enum Birth<'a> {
+    Create,
+    Restore(&'a CheckpointImage),
 }
 
-/// R6: the same bundle, rootfs and stdio, a new process; limits and terminal size as they were.
-pub(crate) async fn recreate(
-    runtime: Container,
-    details: Rc<CreateDetails>,
-    streams: IncarnationStreams,
-    before: Option<Incarnation>,
-    update: Option<Rc<[u8]>>,
-    size: Option<TerminalSize>,
-) -> Result<NewIncarnation, Failure> {
-    if let Some(mut before) = before
-        && let Some(console) = before.console.take()
-    {
-        console.shutdown(CONSOLE_DRAIN).await;
-    }
-    runtime.delete(DeleteMode::Force).await.map_err(runtime_failure)?;
-    let new = incarnate(&runtime, &details, streams, size).await?;
-    if let Some(resources) = update
-        && let Err(error) = runtime.update(&resources).await
-    {
-        // It still runs with the limits of its spec, which is better than not at all.
-        warn!(container = runtime.id(), %error, "cannot apply the updated limits again");
-    }
-    Ok(new)
-}
-
-/// `runtime create` and what belongs to its result.
-async fn incarnate(
-    runtime: &Container,
-    details: &CreateDetails,
-    streams: IncarnationStreams,
-    size: Option<TerminalSize>,
-) -> Result<NewIncarnation, Failure> {
-    let socket = console_socket(streams.console.is_some())?;
-    let options = CreateOptions {
-        console_socket: socket.as_ref().map(ConsoleSocket::path),
-        root_switch: details.root_switch(),
-        session_keyring: details.session_keyring(),
-    };
-    let Launched { process, exit, runtime_init } =
-        runtime.create(streams.child, options).await.map_err(runtime_failure)?;
-    let console = match console(socket, streams.console, size).await {
-        Ok(console) => console,
-        Err(failure) => {
-            if let Err(error) = runtime.delete(DeleteMode::Force).await {
-                warn!(container = runtime.id(), %error, "cannot remove a container without its terminal");
+impl Blueprint {
+    /// The first create (CONTRACT §8): stdio, rootfs, `runtime create`.
+    pub(crate) async fn create(&self) -> Result<(Stdio, NewIncarnation), Failure> {
+        let stdio = self.prepare().await?;
+        let created = match IncarnationStreams::of(&stdio) {
+            Ok(streams) => self.incarnate(Birth::Create, streams, None).await,
+            Err(failure) => Err(failure),
+        };
+        match created {
+            Ok(incarnation) => Ok((stdio, incarnation)),
+            Err(failure) => {
+                unmount(&self.details, &self.runtime.bundle().rootfs()).await;
+                Err(failure)
             }
-            return Err(failure);
         }
-    };
-    // Gone already: there is nothing to count, and the exit is on its way. The look at the process comes last: its
-    // pid may have become another's, whose cgroup must never be taken for this one's.
-    let cgroup = Cgroup::of_pid(process.pid()).ok().filter(|_| process.is_running()).map(Rc::new);
-    let oom = cgroup.as_deref().and_then(|cgroup| {
-        let watch = OomWatch::new(cgroup);
-        watch.inspect_err(|error| warn!(container = runtime.id(), %error, "OOM kills will not be told")).ok()
-    });
-    let incarnation = Incarnation { process: Rc::new(process), runtime_init, console };
-    Ok(NewIncarnation { incarnation, cgroup, exit, oom })
+    }
+
+    /// Everything of the first create but the process.
+    pub(crate) async fn prepare(&self) -> Result<Stdio, Failure> {
+        let mut stdio = self.open_stdio().await?;
+        self.start_logger(&mut stdio, self.runtime.id()).await?;
+        if !self.details.rootfs.is_empty() {
+            let rootfs = self.runtime.bundle().rootfs();
+            mount::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)?;
+        }
+        Ok(stdio)
+    }
+
+    /// The stdio of a container; waits for containerd's side of it.
+    pub(crate) async fn open_stdio(&self) -> Result<Stdio, Failure> {
+        Stdio::open(&self.details.streams.paths(), self.details.stream_owner()).await.map_err(failure)
+    }
+
+    /// `id` is what the logger is told: an exec's own, as containerd's shim has it (CONTRACT §7).
+    async fn start_logger(&self, stdio: &mut Stdio, id: &str) -> Result<(), Failure> {
+        let identity = LoggerIdentity { id, namespace: &self.surroundings.namespace };
+        stdio.start_logger(self.runtime.reaper(), identity).await.map_err(failure)
+    }
+
+    /// R6: the same bundle, rootfs and stdio, a new process; limits and terminal size as they were.
+    pub(crate) async fn recreate(
+        &self,
+        streams: IncarnationStreams,
+        before: Option<Incarnation>,
+        update: Option<Rc<[u8]>>,
+        size: Option<TerminalSize>,
+    ) -> Result<NewIncarnation, Failure> {
+        if let Some(mut before) = before
+            && let Some(console) = before.console.take()
+        {
+            console.shutdown(CONSOLE_DRAIN).await;
+        }
+        self.runtime.delete(DeleteMode::Force).await.map_err(runtime_failure)?;
+        let new = self.incarnate(Birth::Create, streams, size).await?;
+        self.update_again(update).await;
+        Ok(new)
+    }
+
+    /// The Start of a container that was prepared for it: `runtime restore`.
+    pub(crate) async fn restore(
+        &self,
+        streams: IncarnationStreams,
+        update: Option<Rc<[u8]>>,
+        size: Option<TerminalSize>,
+    ) -> Result<NewIncarnation, Failure> {
+        let Some(image) = &self.details.checkpoint else {
+            return Err(failure("it has no checkpoint to be restored from"));
+        };
+        let new = self.incarnate(Birth::Restore(image), streams, size).await?;
+        self.update_again(update).await;
+        Ok(new)
+    }
+
+    async fn update_again(&self, update: Option<Rc<[u8]>>) {
+        let Some(limits) = update else { return };
+        if let Err(error) = self.runtime.update(&limits).await {
+            // It still runs with the limits of its spec, which is better than not at all.
+            warn!(container = self.runtime.id(), %error, "cannot apply the updated limits again");
+        }
+    }
+
+    /// A process of the container and what belongs to it.
+    async fn incarnate(
+        &self,
+        birth: Birth<'_>,
+        streams: IncarnationStreams,
+        size: Option<TerminalSize>,
+    ) -> Result<NewIncarnation, Failure> {
+        let (runtime, details) = (&self.runtime, &self.details);
+        let socket = self.console_socket(streams.console.is_some())?;
+        let create = CreateOptions {
+            console_socket: socket.as_ref().map(ConsoleSocket::path),
+            root_switch: details.root_switch(),
+            session_keyring: details.session_keyring(),
+        };
+        let launched = match birth {
+            Birth::Create => runtime.create(streams.child, create).await,
+            Birth::Restore(image) => {
+                let options = RestoreOptions {
+                    image_path: &image.path,
+                    parent_path: image.parent.as_deref(),
+                    work_path: details.options.criu_work_path.as_deref(),
+                    criu_path: details.options.criu_path.as_deref(),
+                    create,
+                };
+                runtime.restore(streams.child, options).await
+            }
+        };
+        let Launched { process, exit, runtime_init } = launched.map_err(runtime_failure)?;
+        let console = match console(socket, streams.console, size).await {
+            Ok(console) => console,
+            Err(failure) => {
+                if let Err(error) = runtime.delete(DeleteMode::Force).await {
+                    warn!(container = runtime.id(), %error, "cannot remove a container without its terminal");
+                }
+                return Err(failure);
+            }
+        };
+        // Gone already: there is nothing to count, and the exit is on its way. The look at the process comes last:
+        // its pid may have become another's, whose cgroup must never be taken for this one's.
+        let cgroup = Cgroup::of_pid(process.pid()).ok().filter(|_| process.is_running()).map(Rc::new);
+        let oom = cgroup.as_deref().and_then(|cgroup| {
+            let watch = OomWatch::new(cgroup);
+            watch
+                .inspect_err(|error| warn!(container = runtime.id(), %error, "OOM kills will not be told"))
+                .ok()
+        });
+        let incarnation = Incarnation { process: Rc::new(process), runtime_init, console };
+        Ok(NewIncarnation { incarnation, held_back: streams.held_back, cgroup, exit, oom })
+    }
+
+    /// `runtime exec` with the streams of the request.
+    pub(crate) async fn start_exec(
+        &self,
+        exec_id: String,
+        details: Rc<ExecDetails>,
+        size: Option<TerminalSize>,
+    ) -> Result<NewExec, Failure> {
+        let runtime = &self.runtime;
+        let paths = details.streams.paths();
+        let mut stdio = Stdio::open(&paths, self.details.stream_owner()).await.map_err(failure)?;
+        self.start_logger(&mut stdio, &exec_id).await?;
+        let streams = IncarnationStreams::of(&stdio)?;
+        let socket = self.console_socket(streams.console.is_some())?;
+        let path = socket.as_ref().map(ConsoleSocket::path);
+        let launched =
+            runtime.exec(&exec_id, &details.process, streams.child, path).await.map_err(runtime_failure)?;
+        let console = match console(socket, streams.console, size).await {
+            Ok(console) => console,
+            Err(failure) => {
+                if let Err(error) = launched.process.signal(oci_runtime::process::SignalNumber::KILL) {
+                    warn!(container = runtime.id(), exec = exec_id, %error, "cannot end an exec without its terminal");
+                }
+                return Err(failure);
+            }
+        };
+        stdio.accept(streams.held_back);
+        Ok(NewExec { stdio, console, process: Rc::new(launched.process), exit: launched.exit })
+    }
+
+    fn console_socket(&self, wanted: bool) -> Result<Option<ConsoleSocket>, Failure> {
+        let base = &self.surroundings.console_directory;
+        wanted.then(|| ConsoleSocket::bind(base)).transpose().map_err(failure)
+    }
 }
 
 /// A started exec.
@@ -148,38 +249,6 @@ pub(crate) struct NewExec {
     pub(crate) console: Option<Console>,
     pub(crate) process: Rc<oci_runtime::process::Process>,
     pub(crate) exit: ExitWatch,
-}
-
-/// `runtime exec` with the streams of the request.
-pub(crate) async fn start_exec(
-    runtime: Container,
-    container: Rc<CreateDetails>,
-    exec_id: String,
-    details: Rc<ExecDetails>,
-    size: Option<TerminalSize>,
-) -> Result<NewExec, Failure> {
-    let mut stdio = Stdio::open(&details.streams.paths(), container.stream_owner()).await.map_err(failure)?;
-    let streams = IncarnationStreams::of(&stdio)?;
-    let socket = console_socket(streams.console.is_some())?;
-    let launched = runtime
-        .exec(&exec_id, &details.process, streams.child, socket.as_ref().map(ConsoleSocket::path))
-        .await
-        .map_err(runtime_failure)?;
-    let console = match console(socket, streams.console, size).await {
-        Ok(console) => console,
-        Err(failure) => {
-            if let Err(error) = launched.process.signal(oci_runtime::process::SignalNumber::KILL) {
-                warn!(container = runtime.id(), exec = exec_id, %error, "cannot end an exec without its terminal");
-            }
-            return Err(failure);
-        }
-    };
-    stdio.start_moving();
-    Ok(NewExec { stdio, console, process: Rc::new(launched.process), exit: launched.exit })
-}
-
-fn console_socket(wanted: bool) -> Result<Option<ConsoleSocket>, Failure> {
-    wanted.then(|| ConsoleSocket::bind(Path::new(CONSOLE_DIRECTORY))).transpose().map_err(failure)
 }
 
 async fn console(

@@ -6,6 +6,7 @@
 //! no effect may live in one. Decides nothing about pods; that is `pod-lifecycle`.
 
 mod actions;
+mod checkpoint;
 mod command;
 mod details;
 pub mod error;
@@ -22,4 +23,5 @@ mod server;
 mod shared_namespaces;
 mod task;
 
+pub use incarnation::console_directory;
 pub use server::{ServeConfig, ServeError, serve};

@@ -32,6 +32,7 @@ pub(crate) fn publish(publisher: &Publisher, notice: Notice, resources: Option<&
                     ..TaskIO::default()
                 })
                 .into(),
+                checkpoint: checkpoint_of(resources),
                 pid,
                 ..TaskCreate::default()
             };
@@ -93,6 +94,12 @@ pub(crate) fn publish(publisher: &Publisher, notice: Notice, resources: Option<&
             publisher.publish(topics::TASK_RESUMED_EVENT_TOPIC, &event);
         }
     }
+}
+
+/// The directory a container is to be restored from, empty for an ordinary one.
+fn checkpoint_of(resources: &Resources) -> String {
+    let image = resources.details.checkpoint.as_ref();
+    image.map(|image| image.path.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn rootfs(resources: &Resources) -> Vec<Mount> {

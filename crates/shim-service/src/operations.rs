@@ -18,15 +18,16 @@ use pod_spec::GateAction;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::checkpoint;
 use crate::incarnation::{self, IncarnationStreams, NewExec, NewIncarnation, failure, runtime_failure};
 use crate::owner::{Local, Owner};
 use crate::resources::Resources;
 
 /// What is left in a cgroup gets this long to die (R6: bounded).
 const KILL_LIMIT: Duration = Duration::from_secs(5);
-/// What a terminal's last output may take to be read before its container is deleted. containerd gives the
-/// whole of an exit 10 s (CONTRACT §0).
-const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// What output may take to be read, and a logging program to end, before their process is deleted (CONTRACT §7: 10 s
+/// since containerd 1.7). CRI gives the whole of an exit 10 s.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// What an operation leaves to the owner besides its outcome.
 pub(crate) enum Product {
@@ -58,6 +59,10 @@ pub(crate) struct Completion {
 impl Owner {
     /// Starts an operation.
     pub(crate) fn run(&mut self, op: OpId, id: ContainerId, operation: Operation) {
+        let checkpoint = match &operation {
+            Operation::Checkpoint(request) => self.checkpoints.get(request).cloned(),
+            _ => None,
+        };
         let done = Finisher { op, container: id.clone(), local: self.local.clone() };
         let Some(resources) = self.containers.get_mut(&id) else {
             return done.fail(Failure {
@@ -69,6 +74,9 @@ impl Owner {
             Operation::Create => create(resources, done),
             Operation::CreateSpent => create_spent(resources, done),
             Operation::Recreate => recreate(resources, done),
+            Operation::Checkpoint(_) => checkpoint::write(resources, checkpoint, done),
+            Operation::PrepareRestore => checkpoint::prepare_restore(resources, done),
+            Operation::Restore => checkpoint::restore(resources, done),
             Operation::Remove => remove(resources, done),
             Operation::KillRemaining => kill_remaining(resources, done),
             Operation::StartExec(exec) => start_exec(resources, exec, done),
@@ -91,25 +99,25 @@ impl Owner {
 }
 
 /// Whom an operation reports to.
-struct Finisher {
+pub(crate) struct Finisher {
     op: OpId,
     container: ContainerId,
     local: tokio::sync::mpsc::UnboundedSender<Local>,
 }
 
 impl Finisher {
-    fn finish(self, outcome: Outcome, product: Product) {
+    pub(crate) fn finish(self, outcome: Outcome, product: Product) {
         let Self { op, container, local } = self;
         // The owner has ended: nobody is left to tell.
         let _ = local.send(Local::Completed(Completion { op, container, outcome, product }));
     }
 
-    fn fail(self, failure: Failure) {
+    pub(crate) fn fail(self, failure: Failure) {
         self.finish(Outcome::Failed(failure), Product::Nothing);
     }
 
     /// Runs an operation that leaves nothing to keep.
-    fn spawn(self, work: impl Future<Output = Result<(), Failure>> + 'static) {
+    pub(crate) fn spawn(self, work: impl Future<Output = Result<(), Failure>> + 'static) {
         tokio::task::spawn_local(async move {
             match work.await {
                 Ok(()) => self.finish(Outcome::Ok, Product::Nothing),
@@ -119,14 +127,14 @@ impl Finisher {
     }
 }
 
-fn pid_of(new: &NewIncarnation) -> Outcome {
+pub(crate) fn pid_of(new: &NewIncarnation) -> Outcome {
     Outcome::Process { pid: new.incarnation.process.pid().as_raw().unsigned_abs() }
 }
 
 fn create(resources: &Resources, done: Finisher) {
-    let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
+    let blueprint = resources.blueprint();
     tokio::task::spawn_local(async move {
-        match incarnation::create(runtime, details).await {
+        match blueprint.create().await {
             Ok(created) => done.finish(pid_of(&created.1), Product::Created(Box::new(created))),
             Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
         }
@@ -134,9 +142,9 @@ fn create(resources: &Resources, done: Finisher) {
 }
 
 fn create_spent(resources: &Resources, done: Finisher) {
-    let details = resources.details.clone();
+    let blueprint = resources.blueprint();
     tokio::task::spawn_local(async move {
-        match incarnation::open_stdio(&details).await {
+        match blueprint.open_stdio().await {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
             Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
         }
@@ -152,10 +160,10 @@ fn recreate(resources: &mut Resources, done: Finisher) {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
-    let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
+    let blueprint = resources.blueprint();
     let (before, update, size) = (resources.incarnation.take(), resources.update.clone(), resources.size);
     tokio::task::spawn_local(async move {
-        match incarnation::recreate(runtime, details, streams, before, update, size).await {
+        match blueprint.recreate(streams, before, update, size).await {
             Ok(new) => done.finish(pid_of(&new), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }
@@ -168,9 +176,17 @@ fn remove(resources: &mut Resources, done: Finisher) {
     let stdio = resources.stdio.take();
     // An init that was created again and did not run has nothing in the runtime and no mounts (I4).
     let was_created = resources.last.is_some();
+    let limit = drain_limit(resources);
     tokio::task::spawn_local(async move {
-        end_streams(console, stdio).await;
-        if was_created && let Err(error) = runtime.delete(DeleteMode::Force).await {
+        // Side by side: a drain that takes all its time must not take the runtime's too (trap 12).
+        let delete = async {
+            match was_created {
+                true => runtime.delete(DeleteMode::Force).await,
+                false => Ok(()),
+            }
+        };
+        let ((), deleted) = tokio::join!(end_streams(console, stdio, limit), delete);
+        if let Err(error) = deleted {
             return done.fail(runtime_failure(error));
         }
         incarnation::unmount(&details, &runtime.bundle().rootfs()).await;
@@ -178,15 +194,20 @@ fn remove(resources: &mut Resources, done: Finisher) {
     });
 }
 
+/// Half of what the caller of the Delete waits, so that the other half is left to answer in.
+fn drain_limit(resources: &Resources) -> Duration {
+    resources.delete_limit.map_or(DRAIN_LIMIT, |limit| (limit / 2).min(DRAIN_LIMIT))
+}
+
 /// Ends the streams of a process that is gone. Whoever it left behind may hold them open for ever; containerd must
 /// see their end (CONTRACT §7, trap 11).
-async fn end_streams(console: Option<Console>, stdio: Option<Stdio>) {
+async fn end_streams(console: Option<Console>, stdio: Option<Stdio>, limit: Duration) {
     if let Some(console) = console {
-        console.shutdown(DRAIN_LIMIT).await;
+        console.shutdown(limit).await;
     }
     if let Some(mut stdio) = stdio {
         stdio.finish_output();
-        stdio.drain(DRAIN_LIMIT).await;
+        stdio.drain(limit).await;
     }
 }
 
@@ -207,11 +228,10 @@ fn start_exec(resources: &Resources, exec: ExecId, done: Finisher) {
     let Some(record) = resources.execs.get(&exec) else {
         return done.fail(failure(format!("exec {exec}: nothing is known of it")));
     };
-    let (runtime, container) = (resources.runtime.clone(), resources.details.clone());
-    let (details, size) = (record.details.clone(), record.size);
+    let (blueprint, details, size) = (resources.blueprint(), record.details.clone(), record.size);
     tokio::task::spawn_local(async move {
         let id = exec.as_str().to_owned();
-        match incarnation::start_exec(runtime, container, id, details, size).await {
+        match blueprint.start_exec(id, details, size).await {
             Ok(new) => {
                 let pid = new.process.pid().as_raw().unsigned_abs();
                 done.finish(Outcome::Process { pid }, Product::Exec(exec, Box::new(new)));
@@ -225,8 +245,9 @@ fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
     let streams = resources.execs.get_mut(&exec).map(|record| (record.console.take(), record.stdio.take()));
     let (console, stdio) = streams.unwrap_or_default();
     let pid_file = resources.bundle().exec_pid_path(exec.as_str());
+    let limit = drain_limit(resources);
     tokio::task::spawn_local(async move {
-        end_streams(console, stdio).await;
+        end_streams(console, stdio, limit).await;
         if let Ok(path) = pid_file {
             // The bundle goes soon after; a file left in it is no loss.
             let _ = std::fs::remove_file(path);

@@ -4,6 +4,7 @@
 //! `runtimeoptions.v1.Options` and of none (CONTRACT §1.7), and the rule how two sets merge. Reads one file,
 //! the one `ConfigPath` names; decides nothing about what the options are for.
 
+pub(crate) mod checkpoint;
 mod config;
 #[cfg(test)]
 mod tests;
@@ -68,6 +69,14 @@ pub enum OptionsError {
          containerd.linux.runc.CreateOptions or runtimeoptions.v1.Options"
     )]
     UnknownType {
+        /// The type as containerd sent it.
+        type_url: String,
+    },
+    /// A message that is none of containerd's for checkpoints.
+    #[error(
+        "checkpoint options of type {type_url:?} are not known; use containerd.runc.v1.CheckpointOptions"
+    )]
+    UnknownCheckpointType {
         /// The type as containerd sent it.
         type_url: String,
     },

@@ -18,13 +18,13 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::command::{Answer, Command};
-use crate::details::{self, CreateDetails, ExecDetails};
+use crate::details::{self, CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
 use crate::incarnation::{NewIncarnation, failure};
 use crate::notice::wall_time;
 use crate::operations::{Completion, Product};
 use crate::publisher::Publisher;
-use crate::resources::{ExecResources, LastIncarnation, Resources};
+use crate::resources::{ExecResources, LastIncarnation, Resources, Surroundings};
 use crate::shared_namespaces::PidHistory;
 
 /// The CRI plugin's name for the pod's first container.
@@ -47,10 +47,12 @@ pub(crate) struct Owner {
     pub(crate) containers: BTreeMap<ContainerId, Resources>,
     pub(crate) local: mpsc::UnboundedSender<Local>,
     pub(crate) history: PidHistory,
-    namespace: String,
+    surroundings: Surroundings,
     reaper: Reaper,
     pub(crate) publisher: Publisher,
     pub(crate) requests: BTreeMap<RequestId, Answer<Reply>>,
+    /// What the Checkpoint requests ask for that are not answered yet.
+    pub(crate) checkpoints: BTreeMap<RequestId, Rc<CheckpointDetails>>,
     next_request: u64,
     epoch: Instant,
     shutdown: Shutdown,
@@ -72,7 +74,7 @@ enum Shutdown {
 
 impl Owner {
     pub(crate) fn new(
-        namespace: String,
+        surroundings: Surroundings,
         reaper: Reaper,
         publisher: Publisher,
     ) -> (Self, mpsc::UnboundedReceiver<Local>) {
@@ -83,10 +85,11 @@ impl Owner {
             containers: BTreeMap::new(),
             local,
             history: PidHistory::default(),
-            namespace,
+            surroundings,
             reaper,
             publisher,
             requests: BTreeMap::new(),
+            checkpoints: BTreeMap::new(),
             next_request: 0,
             epoch: Instant::now(),
             shutdown: Shutdown::NotAsked,
@@ -151,6 +154,15 @@ impl Owner {
             Command::Create { container, details, answer } => self.create(container, *details, answer),
             Command::Exec { container, exec, details, answer } => {
                 self.add_exec(container, exec, *details, answer);
+            }
+            Command::Checkpoint { container, details, answer } => {
+                self.checkpoint(container, *details, answer)
+            }
+            Command::Delete { target, limit, answer } => {
+                if let Some(resources) = self.containers.get_mut(&target.container) {
+                    resources.delete_limit = limit;
+                }
+                self.request(Request::Delete(target), answer);
             }
             Command::Pod { request, answer } => {
                 if let Request::Wait(_) = request {
@@ -253,20 +265,30 @@ impl Owner {
         }
         // `delete` must call the same runtime, also when nobody is left to ask.
         details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
-        let runtime = Rc::new(details.options.runtime(self.reaper.clone(), &self.namespace, &spec));
-        let core = details::container_spec(id, &spec, plan);
-        let resources = Resources::new(runtime.container(id.as_str(), bundle), details, &spec);
+        let runtime =
+            Rc::new(details.options.runtime(self.reaper.clone(), &self.surroundings.namespace, &spec));
+        let core = details::container_spec(id, &spec, details.origin(), plan);
+        let resources =
+            Resources::new(runtime.container(id.as_str(), bundle), self.surroundings.clone(), details, &spec);
         Ok((resources, core))
     }
 
-    fn request(&mut self, request: Request, answer: Answer<Reply>) {
+    pub(crate) fn next_request(&mut self) -> RequestId {
         self.next_request += 1;
-        let id = RequestId(self.next_request);
+        RequestId(self.next_request)
+    }
+
+    fn request(&mut self, request: Request, answer: Answer<Reply>) {
+        let id = self.next_request();
         if let Request::Delete(Target { container, exec: None }) = &request
             && let Some(resources) = self.containers.get_mut(container)
         {
             resources.deletes.push(id);
         }
+        self.submit(id, request, answer);
+    }
+
+    pub(crate) fn submit(&mut self, id: RequestId, request: Request, answer: Answer<Reply>) {
         self.requests.insert(id, answer);
         self.feed(Event::Request { id, request });
     }
@@ -283,9 +305,15 @@ impl Owner {
         }
     }
 
-    /// An exec's output ends with its process; a container's may go on in its next incarnation (`Finish`).
+    /// Keeps what goes with a process. An exec's output ends with it; a container's may go on in its next incarnation (`Finish`).
     fn output_ended(&mut self, target: &Target) {
-        let Some(exec) = &target.exec else { return };
+        let Some(exec) = &target.exec else {
+            // systemd may remove the cgroup any moment now.
+            if let Some(resources) = self.containers.get_mut(&target.container) {
+                resources.read_stats();
+            }
+            return;
+        };
         let record = self.containers.get_mut(&target.container).and_then(|r| r.execs.get_mut(exec));
         let Some(record) = record else { return };
         if let Some(stdio) = &mut record.stdio {
@@ -358,11 +386,14 @@ impl Owner {
 
     /// Takes a container's new process over.
     fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> Life {
-        let NewIncarnation { incarnation, cgroup, exit, oom } = new;
+        let NewIncarnation { incarnation, held_back, cgroup, exit, oom } = new;
         let pid = incarnation.process.pid();
         self.history.remember(pid, id);
         if let Some(resources) = self.containers.get_mut(id) {
             resources.incarnation = Some(incarnation);
+            if let Some(stdio) = &mut resources.stdio {
+                stdio.accept(held_back);
+            }
             resources.last = Some(LastIncarnation { pid, cgroup });
         }
         Life { exit, oom }

@@ -4,7 +4,6 @@
 use std::rc::Rc;
 
 use nix::unistd::Pid;
-use oci_runtime::cgroup::Stats;
 use oci_runtime::console::TerminalSize;
 use pod_lifecycle::{ContainerId, Refusal, RefusalKind, Status, Target};
 use protobuf::well_known_types::any::Any;
@@ -52,19 +51,15 @@ impl Owner {
         Ok(members)
     }
 
-    /// Resource numbers. They last until the runtime's delete, so an exited container still has its last ones
-    /// (containerd 2.3 asks for them after a 137).
-    pub(crate) fn stats(&self, id: ContainerId) -> Result<Any, ServiceError> {
+    /// Resource numbers; an exited container still has its last ones (containerd 2.3 asks for them after a 137).
+    pub(crate) fn stats(&mut self, id: ContainerId) -> Result<Any, ServiceError> {
         self.pod.view(&Target::init(id.clone()))?;
-        let resources = self.containers.get(&id).ok_or_else(|| not_found(&id))?;
-        let stats: Stats = match resources.cgroup() {
-            Some(cgroup) => cgroup.stats(),
-            None => {
-                let message = format!("container {id} has no cgroup at the moment");
-                return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
-            }
+        let resources = self.containers.get_mut(&id).ok_or_else(|| not_found(&id))?;
+        let Some(stats) = resources.read_stats() else {
+            let message = format!("container {id} has no cgroup at the moment");
+            return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
         };
-        Ok(metrics::to_any(&stats))
+        Ok(metrics::to_any(stats))
     }
 
     /// Applies new limits now, and again to every later incarnation (R6).

@@ -1,12 +1,13 @@
 //! What the owner holds for a container and its execs: everything that is not a decision.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
-use oci_runtime::cgroup::Cgroup;
+use oci_runtime::cgroup::{Cgroup, Stats};
 use oci_runtime::console::{Console, TerminalSize};
 use oci_runtime::process::{ExecutableIdentity, Process};
 use oci_runtime::runtime::Container;
@@ -15,6 +16,7 @@ use oci_runtime::stdio::{Stdio, StdioPaths, StreamMode};
 use pod_lifecycle::{ExecId, RequestId};
 
 use crate::details::{CreateDetails, ExecDetails};
+use crate::incarnation::Blueprint;
 
 /// The kubelet's name for the file in which a container leaves its last words.
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
@@ -43,10 +45,20 @@ impl StreamAddresses {
     }
 }
 
+/// What is the same for every container of the pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    /// containerd's namespace.
+    pub(crate) namespace: Rc<str>,
+    /// Where console sockets are made.
+    pub(crate) console_directory: Rc<Path>,
+}
+
 /// One container, from its Create to its Delete.
 #[derive(Debug)]
 pub(crate) struct Resources {
     pub(crate) runtime: Container,
+    pub(crate) surroundings: Surroundings,
     pub(crate) details: Rc<CreateDetails>,
     /// The host file behind the termination message, if there is one (J9).
     pub(crate) termination_message: Option<PathBuf>,
@@ -56,6 +68,10 @@ pub(crate) struct Resources {
     pub(crate) incarnation: Option<Incarnation>,
     /// What outlives an incarnation: the runtime has a container to delete, its cgroup has the last numbers.
     pub(crate) last: Option<LastIncarnation>,
+    /// The last numbers that were read, for when the cgroup is gone.
+    pub(crate) stats: Option<Stats>,
+    /// What the caller of the last Delete waits at most.
+    pub(crate) delete_limit: Option<Duration>,
     /// The last limits a caller set, for the next incarnation (R6).
     pub(crate) update: Option<Rc<[u8]>>,
     pub(crate) size: Option<TerminalSize>,
@@ -101,20 +117,36 @@ impl ExecResources {
 }
 
 impl Resources {
-    pub(crate) fn new(runtime: Container, details: CreateDetails, spec: &Spec) -> Self {
+    pub(crate) fn new(
+        runtime: Container,
+        surroundings: Surroundings,
+        details: CreateDetails,
+        spec: &Spec,
+    ) -> Self {
         let message = spec.annotations.get(TERMINATION_MESSAGE_PATH).map(PathBuf::from);
         Self {
             runtime,
+            surroundings,
             termination_message: message.and_then(|path| spec.bind_source(&path).map(Into::into)),
             details: Rc::new(details),
             stdio: None,
             incarnation: None,
             last: None,
+            stats: None,
+            delete_limit: None,
             update: None,
             size: None,
             execs: BTreeMap::new(),
             deletes: Vec::new(),
             probe_process: None,
+        }
+    }
+
+    pub(crate) fn blueprint(&self) -> Blueprint {
+        Blueprint {
+            runtime: self.runtime.clone(),
+            details: self.details.clone(),
+            surroundings: self.surroundings.clone(),
         }
     }
 
@@ -124,6 +156,14 @@ impl Resources {
 
     pub(crate) fn process(&self) -> Option<&Rc<Process>> {
         self.incarnation.as_ref().map(|incarnation| &incarnation.process)
+    }
+
+    /// The numbers of now, or the last ones if the cgroup is gone; none if it never had one.
+    pub(crate) fn read_stats(&mut self) -> Option<&Stats> {
+        if let Some(cgroup) = self.cgroup().filter(|cgroup| cgroup.exists()) {
+            self.stats = Some(cgroup.stats());
+        }
+        self.stats.as_ref()
     }
 
     pub(crate) fn cgroup(&self) -> Option<&Rc<Cgroup>> {

@@ -16,8 +16,10 @@ use ttrpc::asynchronous::Server;
 use ttrpc::asynchronous::transport::Listener;
 
 use crate::command::OwnerHandle;
+use crate::incarnation::console_directory;
 use crate::owner::Owner;
 use crate::publisher::Publisher;
+use crate::resources::Surroundings;
 use crate::task::TaskService;
 
 /// The names under which containerd 1.x and 2.x call the same service (CONTRACT §1.3).
@@ -72,9 +74,13 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
         Publisher::new(containerd_ttrpc_address.as_deref().unwrap_or_default(), namespace.clone());
     let stop = stop_signals().map_err(setup("receive signals"))?;
     let (handle, commands) = OwnerHandle::channel();
-    let (owner, inbox) = Owner::new(namespace, reaper, publisher);
-
     let socket = listener.local_addr().ok().and_then(|address| address.as_pathname().map(Path::to_owned));
+    let surroundings = Surroundings {
+        namespace: namespace.into(),
+        console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
+    };
+    let (owner, inbox) = Owner::new(surroundings, reaper, publisher);
+
     listener.set_nonblocking(true).map_err(setup("use the inherited socket"))?;
     let listener = Listener::try_from(listener).map_err(setup("use the inherited socket"))?;
     let mut server = Server::new().add_listener(listener);

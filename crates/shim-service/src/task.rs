@@ -4,6 +4,7 @@
 //! does nothing else, because containerd may drop it at any await (DESIGN §3).
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use containerd_shim_protos::shim::oci::ProcessDetails;
@@ -26,10 +27,11 @@ use protobuf::{EnumOrUnknown, Message, MessageField};
 use ttrpc::asynchronous::TtrpcContext;
 
 use crate::command::{Command, Member, OwnerHandle, State};
-use crate::details::{CreateDetails, ExecDetails};
+use crate::details::{CheckpointDetails, CheckpointImage, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
 use crate::notice::timestamp;
 use crate::options::RuntimeOptions;
+use crate::options::checkpoint::checkpoint_options;
 use crate::resources::StreamAddresses;
 
 /// The Task service of one pod.
@@ -101,8 +103,12 @@ impl Task for TaskService {
         Ok(response)
     }
 
-    async fn delete(&self, _: &TtrpcContext, request: DeleteRequest) -> ttrpc::Result<DeleteResponse> {
-        let reply = self.pod(Request::Delete(target(&request.id, &request.exec_id))).await?;
+    async fn delete(&self, context: &TtrpcContext, request: DeleteRequest) -> ttrpc::Result<DeleteResponse> {
+        let target = target(&request.id, &request.exec_id);
+        // 0 and less: the caller waits as long as it takes.
+        let limit = u64::try_from(context.timeout_nano).ok().filter(|nanoseconds| *nanoseconds > 0);
+        let limit = limit.map(Duration::from_nanos);
+        let reply = self.owner.ask(|answer| Command::Delete { target, limit, answer }).await?;
         let mut response = DeleteResponse::new();
         if let Reply::Deleted(Deleted { pid, exit }) = reply {
             response.pid = pid;
@@ -194,8 +200,11 @@ impl Task for TaskService {
         Ok(Empty::new())
     }
 
-    async fn checkpoint(&self, _: &TtrpcContext, _: CheckpointTaskRequest) -> ttrpc::Result<Empty> {
-        Err(ServiceError::Unsupported { what: "Checkpoint" }.into())
+    async fn checkpoint(&self, _: &TtrpcContext, request: CheckpointTaskRequest) -> ttrpc::Result<Empty> {
+        let container = ContainerId::from(request.id.as_str());
+        let details = Box::new(checkpoint_details(request)?);
+        self.owner.ask(|answer| Command::Checkpoint { container, details, answer }).await?;
+        Ok(Empty::new())
     }
 
     async fn shutdown(&self, _: &TtrpcContext, _: ShutdownRequest) -> ttrpc::Result<Empty> {
@@ -218,11 +227,9 @@ fn pid(reply: Reply) -> u32 {
 }
 
 fn create_details(request: CreateTaskRequest) -> Result<CreateDetails, ServiceError> {
-    if !request.checkpoint.is_empty() {
-        // Not Unimplemented: from Create that makes containerd 2.x try an older API.
-        let message = "restoring a checkpoint is not supported yet".to_owned();
-        return Err(ServiceError::Invalid { container: request.id, message });
-    }
+    let path = |text: String| (!text.is_empty()).then(|| PathBuf::from(text));
+    let parent = path(request.parent_checkpoint);
+    let checkpoint = path(request.checkpoint).map(|path| CheckpointImage { path, parent });
     let options = RuntimeOptions::from_any(request.options.as_ref())
         .map_err(|source| ServiceError::Options { container: request.id, source })?;
     let rootfs = request.rootfs.into_iter().map(|mount| RootfsMount {
@@ -240,7 +247,18 @@ fn create_details(request: CreateTaskRequest) -> Result<CreateDetails, ServiceEr
             mode: stream_mode(request.terminal),
         },
         options,
+        checkpoint,
     })
+}
+
+fn checkpoint_details(request: CheckpointTaskRequest) -> Result<CheckpointDetails, ServiceError> {
+    if request.path.is_empty() {
+        let message = "a checkpoint needs a path to be written to".to_owned();
+        return Err(ServiceError::Invalid { container: request.id, message });
+    }
+    let options = checkpoint_options(request.options.as_ref())
+        .map_err(|source| ServiceError::Options { container: request.id, source })?;
+    Ok(CheckpointDetails { path: PathBuf::from(request.path), options })
 }
 
 /// The process of an exec arrives as JSON in an Any (CONTRACT §1.7); whether it has a terminal is the request's

@@ -30,6 +30,10 @@ pub enum Operation {
     Update,
     /// `state`.
     State,
+    /// `checkpoint`.
+    Checkpoint,
+    /// `restore`.
+    Restore,
 }
 
 impl Operation {
@@ -42,6 +46,8 @@ impl Operation {
             Self::Create | Self::Start | Self::Exec => Duration::from_secs(120),
             Self::Delete | Self::Kill | Self::Pause | Self::Resume | Self::Update => Duration::from_secs(30),
             Self::State => Duration::from_secs(10),
+            // They write and read all of a container's memory.
+            Self::Checkpoint | Self::Restore => Duration::from_secs(600),
         }
     }
 }
@@ -58,6 +64,8 @@ impl fmt::Display for Operation {
             Self::Resume => "resume",
             Self::Update => "update",
             Self::State => "state",
+            Self::Checkpoint => "checkpoint",
+            Self::Restore => "restore",
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     cgroup::{Cgroup, FreezeState},
     process::{ExecOutcome, SignalDelivery},
     reaper::Exit,
-    stdio::{Stdio, StdioPaths, StreamOwner},
+    stdio::{Attempt, Stdio, StdioPaths, StreamOwner},
     test_support::{
         DEADLINE, TestContainer, make_fifo, open_reader, process, read_available, read_to_end, run, within,
     },
@@ -45,9 +45,9 @@ fn a_container_is_created_started_and_its_exit_seen() {
         let (out, err) = (open_reader(&stdout), open_reader(&stderr));
         let paths = StdioPaths { stdout, stderr, ..StdioPaths::default() };
         let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
-        let created =
-            test.container.create(stdio.child_stdio().unwrap(), CreateOptions::default()).await.unwrap();
-        stdio.start_moving();
+        let Attempt { child, held_back } = stdio.attempt().unwrap();
+        let created = test.container.create(child, CreateOptions::default()).await.unwrap();
+        stdio.accept(held_back);
         assert_eq!(test.container.state().await.unwrap().status, RuntimeStatus::Created);
         assert_eq!(test.container.bundle().read_init_pid().unwrap(), created.process.pid());
         assert_eq!(read_available(&out), "");
@@ -115,9 +115,9 @@ fn xp_3_a_container_is_created_again_in_its_bundle_with_its_writes_and_streams()
         let paths = StdioPaths { stdout, ..StdioPaths::default() };
         let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
         for _ in 0..2 {
-            let created =
-                test.container.create(stdio.child_stdio().unwrap(), CreateOptions::default()).await.unwrap();
-            stdio.start_moving();
+            let Attempt { child, held_back } = stdio.attempt().unwrap();
+            let created = test.container.create(child, CreateOptions::default()).await.unwrap();
+            stdio.accept(held_back);
             test.container.start().await.unwrap();
             assert_eq!(within(created.exit).await.code, 0);
             test.container.delete(DeleteMode::Stopped).await.unwrap();
@@ -154,7 +154,7 @@ fn what_a_failing_runtime_says_on_stderr_is_not_in_the_containers_log() {
         let err = open_reader(&stderr);
         let paths = StdioPaths { stderr, ..StdioPaths::default() };
         let stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
-        container.create(stdio.child_stdio().unwrap(), CreateOptions::default()).await.unwrap_err();
+        container.create(stdio.attempt().unwrap().child, CreateOptions::default()).await.unwrap_err();
         drop(stdio);
         assert_eq!(read_to_end(&err).await, "");
     });

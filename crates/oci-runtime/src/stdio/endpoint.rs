@@ -16,7 +16,11 @@ use std::{
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::time::Instant;
 
-use super::{StdioError, StreamName};
+use super::{
+    StdioError, StdioPaths, StreamMode, StreamName,
+    logger::{LoggerCommand, Readiness},
+    uri::Uri,
+};
 
 const READER_POLL_FIRST: Duration = Duration::from_millis(1);
 const READER_POLL_LONGEST: Duration = Duration::from_millis(50);
@@ -28,6 +32,55 @@ pub(super) enum Address {
     Fifo { stream: StreamName, path: PathBuf },
     /// `file://`: created if needed, appended to.
     File { stream: StreamName, path: PathBuf },
+}
+
+/// What the three strings of a request name together.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Addresses {
+    pub(super) stdin: Option<Address>,
+    pub(super) output: OutputAddresses,
+}
+
+/// Where stdout and stderr go: the form of stdout decides (CONTRACT §7).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum OutputAddresses {
+    /// Each to its own; stderr to stdout's file if that is one.
+    Apart { stdout: Option<Address>, stderr: Option<Address> },
+    /// Both to one program, whatever stderr says.
+    Logger(LoggerCommand),
+}
+
+impl Addresses {
+    pub(super) fn parse(paths: &StdioPaths) -> Result<Self, StdioError> {
+        let stdin = Address::parse(StreamName::Stdin, &paths.stdin)?;
+        if let Some(logger) = parse_logger(&paths.stdout)? {
+            // As containerd's shim: a logged process has a stdin only if it has a terminal.
+            let stdin = stdin.filter(|_| paths.mode == StreamMode::Terminal);
+            return Ok(Self { stdin, output: OutputAddresses::Logger(logger) });
+        }
+        let stdout = Address::parse(StreamName::Stdout, &paths.stdout)?;
+        let stderr = match (paths.mode, &stdout) {
+            (StreamMode::Terminal, _) => None,
+            (StreamMode::Streams, _) if paths.stderr.is_empty() => None,
+            (StreamMode::Streams, Some(Address::File { path, .. })) => {
+                Some(Address::File { stream: StreamName::Stderr, path: path.clone() })
+            }
+            (StreamMode::Streams, _) => Address::parse(StreamName::Stderr, &paths.stderr)?,
+        };
+        Ok(Self { stdin, output: OutputAddresses::Apart { stdout, stderr } })
+    }
+}
+
+fn parse_logger(address: &str) -> Result<Option<LoggerCommand>, StdioError> {
+    let (rest, readiness) = match address.split_once(':') {
+        Some(("binary", rest)) => (rest, Readiness::Close),
+        Some(("binary-v2", rest)) => (rest, Readiness::Byte),
+        _ => return Ok(None),
+    };
+    match Uri::parse(rest) {
+        Some(uri) => Ok(Some(LoggerCommand::new(uri, readiness))),
+        None => Err(StdioError::Address { stream: StreamName::Stdout, address: address.to_owned() }),
+    }
 }
 
 /// The open ends of an input.
@@ -61,13 +114,19 @@ impl ReaderWait {
 
 impl Address {
     /// An empty address is no stream at all.
-    pub(super) fn parse(stream: StreamName, address: &str) -> Result<Option<Self>, StdioError> {
-        let parsed = match address.split_once("://") {
+    fn parse(stream: StreamName, address: &str) -> Result<Option<Self>, StdioError> {
+        let path = |rest: &str| match Uri::parse(rest) {
+            Some(uri) => Ok(uri.path),
+            None => Err(StdioError::Address { stream, address: address.to_owned() }),
+        };
+        let parsed = match address.split_once(':') {
             None if address.is_empty() => return Ok(None),
-            None => Self::Fifo { stream, path: address.into() },
-            Some(("fifo", path)) => Self::Fifo { stream, path: path.into() },
-            Some(("file", path)) if stream != StreamName::Stdin => Self::File { stream, path: path.into() },
-            Some(_) => return Err(StdioError::Unsupported { stream, address: address.to_owned() }),
+            Some(("fifo", rest)) => Self::Fifo { stream, path: path(rest)? },
+            Some(("file", rest)) if stream != StreamName::Stdin => Self::File { stream, path: path(rest)? },
+            Some((_, rest)) if rest.starts_with("//") => {
+                return Err(StdioError::Unsupported { stream, address: address.to_owned() });
+            }
+            _ => Self::Fifo { stream, path: address.into() },
         };
         Ok(Some(parsed))
     }

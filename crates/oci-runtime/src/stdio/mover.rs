@@ -56,6 +56,19 @@ impl Movement {
         };
     }
 
+    pub(super) fn has_started(&self) -> bool {
+        !matches!(self, Self::Prepared(_))
+    }
+
+    /// Whether the end of the stream has been moved, or the movement was cut.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Prepared(_) => false,
+            Self::Started(task) => task.handle.is_finished(),
+            Self::Over => true,
+        }
+    }
+
     /// Closes both ends of a movement that never started: there is nobody to come to its end by itself.
     pub(super) fn give_up_unstarted(&mut self) {
         if let Self::Prepared(_) = self {

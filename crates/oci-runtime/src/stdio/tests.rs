@@ -4,13 +4,14 @@ use std::{fs::OpenOptions, io::Read, process::Command};
 
 use nix::fcntl::{FcntlArg, fcntl};
 
-use super::*;
+use super::{endpoint::reopen, *};
 use crate::{
     process::SignalNumber,
     reaper::{Child, Reaper},
     test_support::{make_fifo, open_reader, read_available, read_to_end, run, until, within},
 };
 
+mod logging;
 mod moving;
 
 const SHORT: Duration = Duration::from_millis(30);
@@ -21,8 +22,12 @@ fn shell(stdio: ChildStdio, script: &str) -> Command {
     command
 }
 
-fn spawn(reaper: &Reaper, stdio: &Stdio, script: &str) -> Child {
-    reaper.spawn(&mut shell(stdio.child_stdio().unwrap(), script)).unwrap()
+/// One more incarnation.
+fn spawn(reaper: &Reaper, stdio: &mut Stdio, script: &str) -> Child {
+    let Attempt { child, held_back } = stdio.attempt().unwrap();
+    let child = reaper.spawn(&mut shell(child, script)).unwrap();
+    stdio.accept(held_back);
+    child
 }
 
 fn output_to(path: &str) -> StdioPaths {
@@ -32,7 +37,8 @@ fn output_to(path: &str) -> StdioPaths {
 /// Opened, and moving as after a successful create.
 async fn open(paths: &StdioPaths) -> Stdio {
     let mut stdio = Stdio::open(paths, StreamOwner::default()).await.unwrap();
-    stdio.start_moving();
+    let Attempt { held_back, .. } = stdio.attempt().unwrap();
+    stdio.accept(held_back);
     stdio
 }
 
@@ -82,7 +88,7 @@ fn output_written_while_containerd_is_away_is_there_when_it_comes_back() {
         let Stdout { path, reader, mut stdio, directory: _directory } = Stdout::new().await;
         drop(reader);
         // Without a reader this would be SIGPIPE.
-        assert_eq!(within(spawn(&reaper, &stdio, "echo kept").exit).await.code, 0);
+        assert_eq!(within(spawn(&reaper, &mut stdio, "echo kept").exit).await.code, 0);
         let reader = open_reader(&path);
         stdio.finish_output();
         assert_eq!(read_to_end(&reader).await, "kept\n");
@@ -94,7 +100,7 @@ fn r6_containerd_sees_eof_when_the_last_holder_is_gone_and_not_between_incarnati
     run(async {
         let reaper = Reaper::start().unwrap();
         let Stdout { reader, mut stdio, .. } = Stdout::new().await;
-        within(spawn(&reaper, &stdio, "echo one").exit).await;
+        within(spawn(&reaper, &mut stdio, "echo one").exit).await;
         let mut seen = String::new();
         until(|| {
             seen.push_str(&read_available(&reader));
@@ -102,7 +108,7 @@ fn r6_containerd_sees_eof_when_the_last_holder_is_gone_and_not_between_incarnati
         })
         .await;
         assert_open_and_empty(&reader);
-        let second = spawn(&reaper, &stdio, "echo two; exec sleep 1000");
+        let second = spawn(&reaper, &mut stdio, "echo two; exec sleep 1000");
         stdio.finish_output();
         until(|| read_available(&reader).contains("two")).await;
         assert_open_and_empty(&reader);
@@ -120,7 +126,7 @@ fn stdin_has_no_eof_before_close_io_even_when_containerd_goes_away() {
         let (stdin, stdout) = (make_fifo(directory.path(), "stdin"), make_fifo(directory.path(), "stdout"));
         let reader = open_reader(&stdout);
         let mut stdio = open(&StdioPaths { stdin: stdin.clone(), ..output_to(&stdout) }).await;
-        let child = spawn(&reaper, &stdio, "cat; echo end");
+        let child = spawn(&reaper, &mut stdio, "cat; echo end");
         let client = OpenOptions::new().write(true).open(&stdin).unwrap();
         (&client).write_all(b"hello\n").unwrap();
         drop(client);
@@ -160,8 +166,9 @@ fn dev_stdout_can_be_opened_by_an_unprivileged_container_user() {
         let reader = open_reader(&stdout);
         let owner = StreamOwner { user: Some(12345), group: Some(12345) };
         let mut stdio = Stdio::open(&output_to(&stdout), owner).await.unwrap();
-        stdio.start_moving();
-        let mut command = shell(stdio.child_stdio().unwrap(), "echo reopened > /proc/self/fd/1");
+        let Attempt { child, held_back } = stdio.attempt().unwrap();
+        stdio.accept(held_back);
+        let mut command = shell(child, "echo reopened > /proc/self/fd/1");
         std::os::unix::process::CommandExt::uid(&mut command, 12345);
         std::os::unix::process::CommandExt::gid(&mut command, 12345);
         assert_eq!(within(reaper.spawn(&mut command).unwrap().exit).await.code, 0);
@@ -181,14 +188,32 @@ fn files_are_created_and_appended_to_by_both_streams() {
         let paths = StdioPaths { stdout: address.clone(), stderr: address, ..StdioPaths::default() };
         for _ in 0..2 {
             let mut stdio = open(&paths).await;
-            within(spawn(&reaper, &stdio, "echo out; echo err >&2").exit).await;
+            within(spawn(&reaper, &mut stdio, "echo out; echo err >&2").exit).await;
             stdio.finish_output();
         }
         // containerd's shim takes a bare path that is no fifo in the same way.
         let mut stdio = open(&output_to(path.to_str().unwrap())).await;
-        within(spawn(&reaper, &stdio, "echo bare").exit).await;
+        within(spawn(&reaper, &mut stdio, "echo bare").exit).await;
         stdio.finish_output();
         assert_eq!(std::fs::read_to_string(path).unwrap(), "out\nerr\nout\nerr\nbare\n");
+    });
+}
+
+/// The form of stdout decides (CONTRACT §7): what stderr says beside a file does not count.
+#[test]
+fn stderr_goes_to_the_file_of_stdout() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("with space/out");
+        let stdout = format!("file://{}/with%20space/out?ignored=1", directory.path().display());
+        let other = directory.path().join("other");
+        let paths =
+            StdioPaths { stdout, stderr: format!("file://{}", other.display()), ..Default::default() };
+        let mut stdio = open(&paths).await;
+        within(spawn(&reaper, &mut stdio, "echo out; echo err >&2").exit).await;
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "out\nerr\n");
+        assert!(!other.exists());
     });
 }
 
@@ -196,17 +221,16 @@ fn files_are_created_and_appended_to_by_both_streams() {
 fn schemes_we_do_not_serve_are_refused_before_anything_is_opened() {
     run(async {
         let directory = tempfile::tempdir().unwrap();
-        let created = directory.path().join("created");
+        let stdout = make_fifo(directory.path(), "stdout");
         for stderr in ["binary:///bin/logger?id=1", "ttrpc+unix:///s?streaming_id=x", "nonsense://"] {
-            let paths = StdioPaths {
-                stdout: format!("file://{}", created.display()),
-                stderr: stderr.into(),
-                ..StdioPaths::default()
-            };
-            let error = Stdio::open(&paths, StreamOwner::default()).await.unwrap_err();
-            assert!(error.to_string().contains("stderr") && error.to_string().contains("not supported yet"));
-            assert!(!created.exists());
+            let paths = StdioPaths { stderr: stderr.into(), ..output_to(&stdout) };
+            // Without a reader it would be waited for.
+            let error = Stdio::open_within(&paths, StreamOwner::default(), SHORT).await.unwrap_err();
+            assert!(matches!(error, StdioError::Unsupported { stream: StreamName::Stderr, .. }), "{error}");
         }
+        let paths = StdioPaths { stdin: "file:///x".into(), ..StdioPaths::default() };
+        let error = Stdio::open(&paths, StreamOwner::default()).await.unwrap_err();
+        assert!(error.to_string().starts_with("stdin \"file:///x\": not supported"), "{error}");
     });
 }
 

@@ -2,7 +2,8 @@
 # An OCI runtime for tests: containers are shell scripts of the bundle, nothing is isolated.
 #
 # Bundle files: program.sh (the container's program), exec.sh (an exec's), and to misbehave: slow.<command>
-# (seconds to sleep first), fail.<command> (the error to fail with). Each call is a line in calls.
+# (seconds to sleep first), fail.<command> (the error to fail with). Each call is a line in calls,
+# its arguments are in arguments.<command>.
 set -eu
 
 while [ $# -gt 0 ]; do
@@ -18,10 +19,13 @@ command=$1
 shift
 bundle=$(dirname "$log")
 echo "$command" >>"$bundle/calls"
-pid_file= console=
+pid_file= console= image= leave=
+echo "$*" >"$bundle/arguments.$command"
 while [ $# -gt 0 ]; do
     case $1 in
-    --bundle | --process | --resources) shift 2 ;;
+    --bundle | --process | --resources | --work-path) shift 2 ;;
+    --image-path) image=$2; shift 2 ;;
+    --leave-running) leave=yes; shift ;;
     --pid-file) pid_file=$2; shift 2 ;;
     --console-socket) console=$2; shift 2 ;;
     --*) shift ;;
@@ -52,6 +56,18 @@ exec)
     echo $! >"$pid_file"
     ;;
 delete) rm -rf "$state" ;;
+# What it writes down of a container is that there is one.
+checkpoint)
+    mkdir -p "$image"
+    touch "$image/state"
+    if [ -z "$leave" ]; then kill -9 "$(cat "$bundle/init.pid")"; fi
+    ;;
+restore)
+    test -e "$image/state"
+    mkdir -p "$state"
+    sh "$bundle/program.sh" &
+    echo $! >"$pid_file"
+    ;;
 update) cat >"$bundle/resources.json" ;;
 kill | pause | resume) ;;
 *)

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's harness fails by panicking")]
 
+mod checkpoint;
 mod options;
 mod support;
 mod traps;

@@ -86,7 +86,7 @@ fn fifty_megabytes_arrive_complete_and_in_order_at_a_slow_reader() {
         let reaper = Reaper::start().unwrap();
         let Stdout { reader, mut stdio, .. } = Stdout::new().await;
         let last = 7_000_000;
-        let child = spawn(&reaper, &stdio, &format!("exec seq {last}"));
+        let child = spawn(&reaper, &mut stdio, &format!("exec seq {last}"));
         stdio.finish_output();
         let mut sequence = Sequence::new();
         read_slowly(&reader, &mut sequence).await;
@@ -101,7 +101,7 @@ fn a_reader_that_comes_and_goes_loses_nothing() {
         let reaper = Reaper::start().unwrap();
         let Stdout { path, mut reader, mut stdio, directory: _directory } = Stdout::new().await;
         let last = 500_000;
-        let child = spawn(&reaper, &stdio, &format!("exec seq {last}"));
+        let child = spawn(&reaper, &mut stdio, &format!("exec seq {last}"));
         stdio.finish_output();
         let mut sequence = Sequence::new();
         let mut reads = 0;
@@ -130,7 +130,7 @@ fn while_containerd_is_away_the_container_waits_and_nothing_spins() {
         let Stdout { path, reader, mut stdio, directory: _directory } = Stdout::new().await;
         drop(reader);
         let last = 100_000;
-        let child = spawn(&reaper, &stdio, &format!("exec seq {last}"));
+        let child = spawn(&reaper, &mut stdio, &format!("exec seq {last}"));
         // Full on both sides: neither the container nor the mover can go on.
         until(|| {
             let output = stdio.stdout.as_ref().unwrap();
@@ -155,8 +155,8 @@ fn an_idle_stream_does_not_wake_the_shim() {
         let directory = tempfile::tempdir().unwrap();
         let (stdin, stdout) = (make_fifo(directory.path(), "stdin"), make_fifo(directory.path(), "stdout"));
         let reader = open_reader(&stdout);
-        let stdio = open(&StdioPaths { stdin, ..output_to(&stdout) }).await;
-        let child = spawn(&reaper, &stdio, "echo ready; exec sleep 1000");
+        let mut stdio = open(&StdioPaths { stdin, ..output_to(&stdout) }).await;
+        let child = spawn(&reaper, &mut stdio, "echo ready; exec sleep 1000");
         until(|| read_available(&reader) == "ready\n").await;
         assert_idle().await;
         child.process.signal(SignalNumber::KILL).unwrap();
@@ -170,7 +170,7 @@ fn lines_of_the_container_and_of_ours_do_not_tear_each_other() {
         let reaper = Reaper::start().unwrap();
         let Stdout { reader, mut stdio, .. } = Stdout::new().await;
         let script = "i=0; while [ $i -lt 2000 ]; do echo container; i=$((i+1)); done";
-        let mut child = spawn(&reaper, &stdio, script);
+        let mut child = spawn(&reaper, &mut stdio, script);
         let mut seen = String::new();
         until(|| {
             stdio.write_line("ours");
@@ -191,8 +191,8 @@ fn a_background_process_cannot_keep_containerd_from_seeing_eof() {
     run(async {
         let reaper = Reaper::start().unwrap();
         let Stdout { reader, mut stdio, .. } = Stdout::new().await;
-        let background = stdio.child_stdio().unwrap();
-        let child = spawn(&reaper, &stdio, "echo last words");
+        let background = stdio.attempt().unwrap().child;
+        let child = spawn(&reaper, &mut stdio, "echo last words");
         within(child.exit).await;
         stdio.finish_output();
         until(|| read_available(&reader) == "last words\n").await;
@@ -224,7 +224,7 @@ fn a_drain_ends_early_when_the_stream_has_ended_and_may_be_repeated() {
     run(async {
         let reaper = Reaper::start().unwrap();
         let Stdout { reader, mut stdio, .. } = Stdout::new().await;
-        within(spawn(&reaper, &stdio, "echo out").exit).await;
+        within(spawn(&reaper, &mut stdio, "echo out").exit).await;
         // Far beyond the test's own deadline.
         for _ in 0..2 {
             within(stdio.drain(Duration::from_secs(3600))).await;
@@ -241,11 +241,38 @@ fn nothing_moves_before_the_start_and_a_stream_that_never_started_just_ends() {
         let stdout = make_fifo(directory.path(), "stdout");
         let reader = open_reader(&stdout);
         let mut stdio = Stdio::open(&output_to(&stdout), StreamOwner::default()).await.unwrap();
-        within(spawn(&reaper, &stdio, "echo the runtime failed").exit).await;
+        let attempt = stdio.attempt().unwrap();
+        within(reaper.spawn(&mut shell(attempt.child, "echo the runtime failed")).unwrap().exit).await;
         tokio::task::yield_now().await;
         assert_open_and_empty(&reader);
         stdio.finish_output();
         assert_eq!((&reader).read(&mut [0; 1]).unwrap(), 0);
+    });
+}
+
+/// R6: a failed re-create is no output either, though the stream moves already; and what came before it and comes
+/// after it is there in order.
+#[test]
+fn r6_a_failed_attempt_between_two_incarnations_leaves_no_word_on_stderr() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let stderr = make_fifo(directory.path(), "stderr");
+        let reader = open_reader(&stderr);
+        let mut stdio = open(&StdioPaths { stderr, ..StdioPaths::default() }).await;
+        within(spawn(&reaper, &mut stdio, "seq 1 2000 >&2").exit).await;
+        for _ in 0..3 {
+            let Attempt { child, held_back } = stdio.attempt().unwrap();
+            let mut failing = shell(child, "echo container_linux.go: no such file >&2; exit 1");
+            within(reaper.spawn(&mut failing).unwrap().exit).await;
+            drop((failing, held_back));
+        }
+        within(spawn(&reaper, &mut stdio, "seq 2001 4000 >&2").exit).await;
+        within(spawn(&reaper, &mut stdio, "seq 4001 6000 >&2").exit).await;
+        let mut sequence = Sequence::new();
+        let reading = async { read_slowly(&reader, &mut sequence).await };
+        within(async { tokio::join!(reading, stdio.drain(Duration::from_secs(3600))) }).await;
+        sequence.assert_ended_with(6000);
     });
 }
 
@@ -257,7 +284,7 @@ fn stdin_arrives_complete_and_ends_with_close_io() {
         let (stdin, stdout) = (make_fifo(directory.path(), "stdin"), make_fifo(directory.path(), "stdout"));
         let reader = open_reader(&stdout);
         let mut stdio = open(&StdioPaths { stdin: stdin.clone(), ..output_to(&stdout) }).await;
-        let child = spawn(&reaper, &stdio, "exec cat");
+        let child = spawn(&reaper, &mut stdio, "exec cat");
         let last = 200_000;
         // containerd's client, which blocks when the container does not read.
         let mut client = Command::new("/bin/sh");
@@ -289,12 +316,12 @@ fn nothing_stays_open() {
             let (out, err) = (open_reader(&stdout), open_reader(&stderr));
             let paths = StdioPaths { stdin, stderr, ..output_to(&stdout) };
             let mut stdio = open(&paths).await;
-            within(spawn(&reaper, &stdio, "echo out; echo err >&2").exit).await;
+            within(spawn(&reaper, &mut stdio, "echo out; echo err >&2").exit).await;
             within(stdio.drain(SHORT)).await;
             assert_eq!(read_to_end(&out).await, "out\n");
             assert_eq!(read_to_end(&err).await, "err\n");
             // And one that is dropped at work.
-            open(&paths).await.start_moving();
+            open(&paths).await;
         }
         until(|| open_files() == before).await;
     });

@@ -1,0 +1,174 @@
+//! `checkpoint` and `restore` of the OCI runtime, which has criu do the work.
+//!
+//! Owns their arguments and what becomes of criu's working directory. Whether a container may be checkpointed is not
+//! decided here.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use tracing::warn;
+
+use super::{
+    Arguments, Container, CreateOptions, DeleteMode, Launched, Operation, RootSwitch, RuntimeError, Streams,
+};
+use crate::stdio::ChildStdio;
+
+/// criu's working directory in a bundle, for the time of a call.
+const WORK_DIRECTORY: &str = "criu-work";
+/// Its log of a dump, and what a failed one is kept as (as by containerd's shim).
+const DUMP_LOG: &str = "dump.log";
+const KEPT_DUMP_LOG: &str = "criu-dump.log";
+
+/// What becomes of the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AfterCheckpoint {
+    /// It goes on.
+    #[default]
+    LeaveRunning,
+    /// It is killed, and the runtime forgets it.
+    End,
+}
+
+/// Settings of a checkpoint (`CheckpointOptions` of containerd).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CheckpointOptions {
+    /// What becomes of the container.
+    pub after: AfterCheckpoint,
+    /// criu's working directory, which stays; else one in the bundle that does not.
+    pub work_path: Option<PathBuf>,
+    /// The images of an earlier dump.
+    pub parent_path: Option<PathBuf>,
+    /// Namespaces that are written down as empty ones.
+    pub empty_namespaces: Vec<String>,
+    /// Flags that criu's side of it needs, in the runtime's words.
+    pub flags: Vec<&'static str>,
+    /// The criu to use (option CriuPath of containerd 1.x).
+    pub criu_path: Option<PathBuf>,
+}
+
+/// Settings of a restore beside those of a create.
+#[derive(Debug, Clone, Copy)]
+pub struct RestoreOptions<'a> {
+    /// The directory of the checkpoint.
+    pub image_path: &'a Path,
+    /// The images of an earlier dump.
+    pub parent_path: Option<&'a Path>,
+    /// criu's working directory (option CriuWorkPath), else one in the bundle.
+    pub work_path: Option<&'a Path>,
+    /// The criu to use (option CriuPath of containerd 1.x).
+    pub criu_path: Option<&'a Path>,
+    /// As for a create.
+    pub create: CreateOptions<'a>,
+}
+
+impl Container {
+    /// `checkpoint` into the directory `image_path`.
+    ///
+    /// A failed one leaves criu's log in the bundle and names it in its error.
+    pub async fn checkpoint(
+        &self,
+        image_path: &Path,
+        options: &CheckpointOptions,
+    ) -> Result<(), RuntimeError> {
+        let own = self.bundle.path().join(WORK_DIRECTORY);
+        let work_path = options.work_path.as_deref().unwrap_or(&own);
+        let mut arguments = with_criu(options.criu_path.as_deref(), "checkpoint");
+        if options.after == AfterCheckpoint::LeaveRunning {
+            arguments.push("--leave-running");
+        }
+        arguments.option("--image-path", image_path);
+        arguments.option("--work-path", work_path);
+        if let Some(parent) = &options.parent_path {
+            arguments.option("--parent-path", parent);
+        }
+        for flag in &options.flags {
+            arguments.push(*flag);
+        }
+        for namespace in &options.empty_namespaces {
+            arguments.option("--empty-ns", Path::new(namespace));
+        }
+        arguments.push(&*self.id);
+        let result = self.run(Operation::Checkpoint, arguments, None).await.map(drop);
+        let result = result.map_err(|error| self.with_dump_log(error, work_path));
+        if options.work_path.is_none() {
+            remove_directory(&own);
+        }
+        result
+    }
+
+    /// `restore --detach`: makes the container from a checkpoint; it runs when this returns.
+    ///
+    /// After a failure nothing of the container is left.
+    pub async fn restore(
+        &self,
+        stdio: ChildStdio,
+        options: RestoreOptions<'_>,
+    ) -> Result<Launched, RuntimeError> {
+        let pid_file = self.bundle.init_pid_path();
+        self.remove_stale(Operation::Restore, &pid_file)?;
+        let own = self.bundle.path().join(WORK_DIRECTORY);
+        let mut arguments = with_criu(options.criu_path, "restore");
+        arguments.option("--image-path", options.image_path);
+        arguments.option("--work-path", options.work_path.unwrap_or(&own));
+        if let Some(parent) = options.parent_path {
+            arguments.option("--parent-path", parent);
+        }
+        arguments.push("--detach");
+        arguments.option("--pid-file", &pid_file);
+        if let Some(socket) = options.create.console_socket {
+            arguments.option("--console-socket", socket);
+        }
+        if options.create.root_switch == RootSwitch::NoPivotRoot {
+            arguments.push("--no-pivot");
+        }
+        // The shim is the subreaper that the container's init is to be left to.
+        arguments.push("--no-subreaper");
+        arguments.option("--bundle", self.bundle.path());
+        arguments.push(&*self.id);
+        let restored = self.launch(Operation::Restore, arguments, Streams::Container(stdio), &pid_file).await;
+        if options.work_path.is_none() {
+            remove_directory(&own);
+        }
+        // A runtime that failed in the middle of it may have the container, and a retry would be refused the id.
+        if restored.is_err()
+            && let Err(delete_error) = self.delete(DeleteMode::Force).await
+        {
+            warn!(container = %self.id, %delete_error, "cannot remove a container that failed to be restored");
+        }
+        restored
+    }
+
+    /// The runtime's own words say only that criu failed, and its directory goes.
+    fn with_dump_log(&self, error: RuntimeError, work_path: &Path) -> RuntimeError {
+        let RuntimeError::Failed { operation, id, message } = error else { return error };
+        let kept = self.bundle.path().join(KEPT_DUMP_LOG);
+        let message = match fs::copy(work_path.join(DUMP_LOG), &kept) {
+            Ok(_) => {
+                let first = message.lines().next().unwrap_or_default();
+                format!("{first} (criu's log: {})", kept.display())
+            }
+            // It did not come to a dump.
+            Err(_) => message,
+        };
+        RuntimeError::Failed { operation, id, message }
+    }
+}
+
+/// A runtime finds criu in PATH unless it is told; only runc knows the option, before its command.
+fn with_criu(criu: Option<&Path>, command: &str) -> Arguments {
+    let Some(criu) = criu else { return Arguments::new(command) };
+    let mut arguments = Arguments::new("--criu");
+    arguments.push(criu);
+    arguments.push(command);
+    arguments
+}
+
+fn remove_directory(path: &Path) {
+    if let Err(error) = fs::remove_dir_all(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        warn!(path = %path.display(), %error, "cannot remove criu's working directory");
+    }
+}

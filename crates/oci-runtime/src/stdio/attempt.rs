@@ -1,0 +1,106 @@
+//! The streams of one incarnation, which may still fail to be made.
+//!
+//! Owns what becomes of the OCI runtime's own words: it has the container's streams while it creates or executes,
+//! and writes its errors to that stderr. Until it has succeeded, nothing of that may reach a reader.
+
+use std::{fs::File, io, process::Stdio as ProcessStdio};
+
+use super::{
+    Input, InputEnd, Movement, Output, Stdio, StreamMode, StreamName, endpoint::reopen, give_to,
+    nonblocking_pipe,
+};
+
+/// The three descriptors one incarnation of the process is started with.
+#[derive(Debug)]
+pub struct ChildStdio {
+    /// Standard input.
+    pub stdin: ProcessStdio,
+    /// Standard output.
+    pub stdout: ProcessStdio,
+    /// Standard error.
+    pub stderr: ProcessStdio,
+}
+
+impl ChildStdio {
+    /// `/dev/null` three times.
+    pub fn null() -> Self {
+        Self { stdin: ProcessStdio::null(), stdout: ProcessStdio::null(), stderr: ProcessStdio::null() }
+    }
+}
+
+/// Streams for an incarnation that is about to be made.
+#[derive(Debug)]
+pub struct Attempt {
+    /// What the OCI runtime is started with.
+    pub child: ChildStdio,
+    /// For [`Stdio::accept`] when it has succeeded; dropped, it takes along what the runtime wrote.
+    pub held_back: HeldBack,
+}
+
+/// stderr of an incarnation whose pipe is in use already: a pipe of its own, which leads into that one once the
+/// incarnation exists.
+///
+/// Into that pipe and not past it, so that the order and the wholeness of lines stay as they are. Runtimes write
+/// their errors to stderr alone, so stdout needs none of this.
+#[derive(Debug)]
+pub struct HeldBack(Option<Movement>);
+
+impl Stdio {
+    /// Streams for the next incarnation of the process. With a terminal they are `/dev/null`: the process gets its
+    /// pty through the console socket.
+    pub fn attempt(&self) -> io::Result<Attempt> {
+        if self.mode == StreamMode::Terminal {
+            return Ok(Attempt { child: ChildStdio::null(), held_back: HeldBack(None) });
+        }
+        let stdin = match &self.stdin {
+            Some(Input { end: InputEnd::Reader(reader), .. }) => Some(reader),
+            Some(Input { end: InputEnd::Pipe(pipe), .. }) => pipe.process_end.as_ref(),
+            None => None,
+        };
+        let [stdout, stderr] =
+            [&self.stdout, &self.stderr].map(|output| output.as_ref().and_then(Output::process_end));
+        let (stderr, held_back) = match stderr {
+            Some(pipe) if self.stderr_is_read() => {
+                let (reader, writer) = nonblocking_pipe()?;
+                give_to(&writer, self.owner)?;
+                (own(Some(&writer))?, Some(Movement::prepare(reader, pipe.try_clone()?)?))
+            }
+            _ => (own(stderr)?, None),
+        };
+        let child = ChildStdio { stdin: own(stdin)?, stdout: own(stdout)?, stderr };
+        Ok(Attempt { child, held_back: HeldBack(held_back) })
+    }
+
+    /// The incarnation exists: what is written from now on is its own. Starts moving data between the process's
+    /// pipes and containerd's fifos, on the current `LocalSet`.
+    pub fn accept(&mut self, held_back: HeldBack) {
+        if let Some(Input { end: InputEnd::Pipe(pipe), .. }) = &mut self.stdin {
+            pipe.movement.start(StreamName::Stdin);
+        }
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            if let Some(pipe) = &mut output.pipe {
+                pipe.movement.start(output.stream);
+            }
+        }
+        if let (Some(stderr), Some(mut movement)) = (&mut self.stderr, held_back.0) {
+            movement.start(StreamName::Stderr);
+            // An incarnation's ends when the last of its processes is gone.
+            stderr.held_back.retain(|earlier| !earlier.is_over());
+            stderr.held_back.push(movement);
+        }
+    }
+
+    /// Whether somebody gets at once what is written to the stderr pipe. A file is no pipe: what a runtime says there
+    /// stays.
+    fn stderr_is_read(&self) -> bool {
+        self.logger.is_some()
+            || self.stderr.iter().flat_map(|output| &output.pipe).any(|pipe| pipe.movement.has_started())
+    }
+}
+
+fn own(end: Option<&File>) -> io::Result<ProcessStdio> {
+    match end {
+        Some(end) => reopen(end).map(ProcessStdio::from),
+        None => Ok(ProcessStdio::null()),
+    }
+}

@@ -1,0 +1,75 @@
+//! Checkpoint and restore: from request to runtime.
+//!
+//! Owns what a Checkpoint asks for between the request and the call of the runtime; whether it is done is the pod's
+//! decision, how the runtime is told is `oci-runtime`'s.
+
+use std::rc::Rc;
+
+use oci_runtime::runtime;
+use pod_lifecycle::{AfterCheckpoint, ContainerId, Outcome, Reply, Request};
+
+use crate::command::Answer;
+use crate::details::CheckpointDetails;
+use crate::incarnation::{IncarnationStreams, failure, runtime_failure};
+use crate::operations::{Finisher, Product, pid_of};
+use crate::owner::Owner;
+use crate::resources::Resources;
+
+impl Owner {
+    pub(crate) fn checkpoint(
+        &mut self,
+        container: ContainerId,
+        mut details: CheckpointDetails,
+        answer: Answer<Reply>,
+    ) {
+        let after = match details.options.after {
+            runtime::AfterCheckpoint::LeaveRunning => AfterCheckpoint::LeaveRunning,
+            runtime::AfterCheckpoint::End => AfterCheckpoint::End,
+        };
+        if let Some(resources) = self.containers.get(&container) {
+            details.options.criu_path = resources.details.options.criu_path.clone();
+        }
+        let id = self.next_request();
+        self.checkpoints.insert(id, Rc::new(details));
+        self.submit(id, Request::Checkpoint { container, after }, answer);
+    }
+}
+
+/// The request may be gone with its container: then there is nobody to do it for.
+pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>>, done: Finisher) {
+    let Some(details) = details else {
+        return done.fail(failure("nobody asks for this checkpoint any more"));
+    };
+    let runtime = resources.runtime.clone();
+    done.spawn(
+        async move { runtime.checkpoint(&details.path, &details.options).await.map_err(runtime_failure) },
+    );
+}
+
+/// Everything of a create but its process.
+pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
+    let blueprint = resources.blueprint();
+    tokio::task::spawn_local(async move {
+        match blueprint.prepare().await {
+            Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
+            Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
+        }
+    });
+}
+
+pub(crate) fn restore(resources: &Resources, done: Finisher) {
+    let Some(stdio) = &resources.stdio else {
+        return done.fail(failure("its stdio is not open"));
+    };
+    let streams = match IncarnationStreams::of(stdio) {
+        Ok(streams) => streams,
+        Err(failure) => return done.fail(failure),
+    };
+    let (blueprint, update, size) = (resources.blueprint(), resources.update.clone(), resources.size);
+    tokio::task::spawn_local(async move {
+        match blueprint.restore(streams, update, size).await {
+            Ok(new) => done.finish(pid_of(&new), Product::Recreated(Box::new(new))),
+            Err(failure) => done.fail(failure),
+        }
+    });
+}

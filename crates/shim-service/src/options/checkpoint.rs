@@ -1,0 +1,104 @@
+//! What a Checkpoint request asks for beyond its path.
+//!
+//! Owns the decoding of `containerd.runc.v1.CheckpointOptions` and of the message 1.x has for runtimes with another
+//! name (CONTRACT §8). The cgroups mode is not read: containerd's own shim does not hand it on either.
+
+use std::path::PathBuf;
+
+use oci_runtime::runtime::{AfterCheckpoint, CheckpointOptions};
+use protobuf::well_known_types::any::Any;
+
+use super::{Field, OptionsError, Value, fields, said};
+
+/// Decodes the options; none means all defaults, which leave the container running.
+///
+/// # Errors
+/// [`OptionsError`] for a message that is neither of the two, or is broken.
+pub(crate) fn checkpoint_options(any: Option<&Any>) -> Result<CheckpointOptions, OptionsError> {
+    let Some(any) = any else { return Ok(CheckpointOptions::default()) };
+    match any.type_url.rsplit('/').next().unwrap_or_default() {
+        "" if any.value.is_empty() => Ok(CheckpointOptions::default()),
+        "containerd.runc.v1.CheckpointOptions" => Ok(decode(&fields(any)?, 9)),
+        // The same but for two fields that changed places, and it has no parent path.
+        "containerd.linux.runc.CheckpointOptions" => Ok(decode(&fields(any)?, 8)),
+        _ => Err(OptionsError::UnknownCheckpointType { type_url: any.type_url.clone() }),
+    }
+}
+
+fn decode(fields: &[Field], work_path: u32) -> CheckpointOptions {
+    let mut options = CheckpointOptions::default();
+    for field in fields {
+        match (field.number, &field.value) {
+            (1, Value::Number(1..)) => options.after = AfterCheckpoint::End,
+            (2, Value::Number(1..)) => options.flags.push("--tcp-established"),
+            (3, Value::Number(1..)) => options.flags.push("--ext-unix-sk"),
+            (4, Value::Number(1..)) => options.flags.push("--shell-job"),
+            (5, Value::Number(1..)) => options.flags.push("--file-locks"),
+            (6, Value::Text(namespace)) => options.empty_namespaces.push(namespace.clone()),
+            (10, Value::Text(path)) => options.parent_path = said(path).map(PathBuf::from),
+            (number, Value::Text(path)) if number == work_path => {
+                options.work_path = said(path).map(PathBuf::from);
+            }
+            _ => {}
+        }
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use protobuf::CodedOutputStream;
+
+    use super::*;
+
+    fn any(type_url: &str, write: impl FnOnce(&mut CodedOutputStream<'_>)) -> Any {
+        let mut value = Vec::new();
+        let mut stream = CodedOutputStream::vec(&mut value);
+        write(&mut stream);
+        stream.flush().unwrap();
+        drop(stream);
+        Any { type_url: type_url.to_owned(), value, ..Any::default() }
+    }
+
+    #[test]
+    fn every_field_has_its_flag() {
+        let message = any("containerd.runc.v1.CheckpointOptions", |stream| {
+            for number in 1..=5 {
+                stream.write_bool(number, true).unwrap();
+            }
+            for namespace in ["network", "ipc"] {
+                stream.write_string(6, namespace).unwrap();
+            }
+            stream.write_string(8, "/images").unwrap();
+            stream.write_string(9, "/work").unwrap();
+            stream.write_string(10, "/parent").unwrap();
+        });
+        let expected = CheckpointOptions {
+            after: AfterCheckpoint::End,
+            work_path: Some("/work".into()),
+            parent_path: Some("/parent".into()),
+            empty_namespaces: vec!["network".to_owned(), "ipc".to_owned()],
+            flags: vec!["--tcp-established", "--ext-unix-sk", "--shell-job", "--file-locks"],
+            criu_path: None,
+        };
+        assert_eq!(checkpoint_options(Some(&message)).unwrap(), expected);
+    }
+
+    /// 1.x' other message has the work path where this one has the image path.
+    #[test]
+    fn the_legacy_message_has_its_own_numbers() {
+        let message = any("containerd.linux.runc.CheckpointOptions", |stream| {
+            stream.write_string(8, "/work").unwrap();
+            stream.write_string(9, "/images").unwrap();
+        });
+        let options = checkpoint_options(Some(&message)).unwrap();
+        assert_eq!((options.work_path, options.after), (Some("/work".into()), AfterCheckpoint::LeaveRunning));
+    }
+
+    #[test]
+    fn nothing_said_leaves_it_running_and_a_strange_message_is_refused() {
+        assert_eq!(checkpoint_options(None).unwrap(), CheckpointOptions::default());
+        let error = checkpoint_options(Some(&any("acme.Options", |_| {}))).unwrap_err().to_string();
+        assert!(error.contains("acme.Options"), "{error}");
+    }
+}
