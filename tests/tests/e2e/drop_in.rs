@@ -12,18 +12,6 @@ use k8s_cri::v1::ContainerState;
 /// Ample for anything that takes no time of its own.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Each named body as one test per runtime.
-macro_rules! on_both_runtimes {
-    ($($body:ident),+ $(,)?) => {
-        mod runc {
-            $(#[tokio::test] async fn $body() -> anyhow::Result<()> { super::$body(e2e::Runtime::Runc).await })+
-        }
-        mod podshim {
-            $(#[tokio::test] async fn $body() -> anyhow::Result<()> { super::$body(e2e::Runtime::Podshim).await })+
-        }
-    };
-}
-
 on_both_runtimes!(
     exit_codes_reach_the_caller,
     stop_signals_reach_every_container_at_once,

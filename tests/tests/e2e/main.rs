@@ -1,10 +1,25 @@
 //! The end-to-end tests: real containerd, real runc. One test binary; nextest runs each test in a process of its own,
 //! many pods at once on the containerd that `hack/test` started.
 
+/// Each named body as one test per runtime.
+macro_rules! on_both_runtimes {
+    ($($body:ident),+ $(,)?) => {
+        mod runc {
+            $(#[tokio::test] async fn $body() -> anyhow::Result<()> { super::$body(e2e::Runtime::Runc).await })+
+        }
+        mod podshim {
+            $(#[tokio::test] async fn $body() -> anyhow::Result<()> { super::$body(e2e::Runtime::Podshim).await })+
+        }
+    };
+}
+
 mod budgets;
+mod checkpoint;
 mod configurations;
 mod drop_in;
+mod exits;
 mod harness;
+mod logging;
 mod pid_namespaces;
 mod runtime_errors;
 mod shim_process;

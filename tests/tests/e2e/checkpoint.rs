@@ -1,0 +1,178 @@
+//! Checkpoint and restore (CONTRACT §8). criu does not run on every kernel, so the whole way is gone with an OCI
+//! runtime whose checkpoint is a file: runc for everything else. What runc's own says reaches the user as it is.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::{Containerd, Footprint, Runtime, wait};
+
+const SOON: Duration = Duration::from_secs(20);
+const IMAGE: &str = "podshim.test/busybox:1";
+
+on_both_runtimes!(a_container_is_restored_from_its_checkpoint, the_runtimes_own_error_reaches_the_user,);
+
+/// A checkpoint is the file `state`; a restore is a create and a start.
+const RUNTIME: &str = r#"#!/bin/sh
+globals=
+while :; do
+    case $1 in
+    --root | --log | --log-format) globals="$globals $1 $2"; shift 2 ;;
+    --systemd-cgroup) globals="$globals $1"; shift ;;
+    *) break ;;
+    esac
+done
+log=${globals#*--log }
+log=${log%% *}
+command=$1
+shift
+case $command in
+checkpoint | restore) ;;
+*) exec runc $globals "$command" "$@" ;;
+esac
+leave=no create=
+while [ $# -gt 1 ]; do
+    case $1 in
+    --image-path) image=$2; shift 2 ;;
+    --work-path) mkdir -p "$2"; shift 2 ;;
+    --bundle | --pid-file | --console-socket) create="$create $1 $2"; shift 2 ;;
+    --leave-running) leave=yes; shift ;;
+    *) shift ;;
+    esac
+done
+if [ "$command" = checkpoint ]; then
+    mkdir -p "$image"
+    echo "state of $1" >"$image/state"
+    [ $leave = yes ] || runc $globals kill "$1" KILL
+elif ! [ -e "$image/state" ]; then
+    echo '{"level":"error","msg":"there is no state to restore"}' >>"$log"
+    exit 1
+else
+    runc $globals create $create "$1" && exec runc $globals start "$1"
+fi
+"#;
+
+/// The names of one test.
+struct Case<'node> {
+    node: &'node Containerd,
+    runtime: Runtime,
+    id: String,
+    directory: PathBuf,
+}
+
+impl<'node> Case<'node> {
+    fn new(node: &'node Containerd, runtime: Runtime, name: &str) -> Result<Self> {
+        let id = format!("cr-{name}-{}-{}", runtime.handler(), std::process::id());
+        let directory = node.directory().join("pods").join(&id);
+        fs::create_dir_all(&directory)?;
+        let program = directory.join("runtime");
+        fs::write(&program, RUNTIME)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        let options = format!("BinaryName = {:?}\n", program.display().to_string());
+        fs::write(directory.join("options.toml"), options)?;
+        Ok(Self { node, runtime, id, directory })
+    }
+
+    /// `ctr run -d` with that runtime.
+    async fn run(&self) -> Result<()> {
+        let (flag, file) = match self.runtime {
+            Runtime::Runc => ("--runc-binary", "runtime"),
+            Runtime::Podshim => ("--runtime-config-path", "options.toml"),
+        };
+        let file = self.directory.join(file).display().to_string();
+        let words = ["run", "-d", "--null-io", "--runtime", self.runtime.runtime_type(), flag, &file];
+        self.node
+            .ctr()
+            .run(&words.into_iter().chain([IMAGE, &self.id, "sleep", "60"]).collect::<Vec<_>>())
+            .await?;
+        Ok(())
+    }
+
+    /// Checkpoints the container and gives the name of the image that holds it all.
+    async fn checkpoint(&self) -> Result<String> {
+        let image = format!("podshim.test/{}:1", self.id);
+        self.node.ctr().run(&["c", "checkpoint", "--image", "--rw", "--task", &self.id, &image]).await?;
+        Ok(image)
+    }
+
+    async fn restore(&self, id: &str, image: &str) -> Result<e2e::ctr::Output> {
+        self.node.ctr().output(&["c", "restore", "--rw", "--live", id, image]).await
+    }
+
+    async fn status(&self, id: &str) -> Result<String> {
+        let list = self.node.ctr().run(&["task", "ls"]).await?;
+        let line = list.lines().find(|line| line.split_whitespace().next() == Some(id));
+        Ok(line.and_then(|line| line.split_whitespace().last()).unwrap_or("none").to_owned())
+    }
+
+    async fn remove(self, ids: &[&str], image: Option<&str>) -> Result<()> {
+        for id in ids {
+            self.node.ctr().output(&["task", "rm", "-f", id]).await?;
+            self.node.ctr().output(&["container", "rm", id]).await?;
+        }
+        if let Some(image) = image {
+            self.node.ctr().run(&["image", "rm", image]).await?;
+        }
+        Footprint::of_containers(ids).wait_gone(self.node, SOON).await?;
+        Ok(fs::remove_dir_all(&self.directory)?)
+    }
+}
+
+async fn a_container_is_restored_from_its_checkpoint(runtime: Runtime) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let case = Case::new(&node, runtime, "whole")?;
+    let (first, second) = (case.id.clone(), format!("{}-2", case.id));
+    case.run().await?;
+    let image = case.checkpoint().await?;
+    ensure!(case.status(&first).await? == "RUNNING", "{}", case.status(&first).await?);
+    let output = case.restore(&second, &image).await?;
+    ensure!(output.exit_code == Some(0) && case.status(&second).await? == "RUNNING", "{output:?}");
+    let output = node.ctr().run(&["task", "exec", "--exec-id", "look", &second, "echo", "in it"]).await?;
+    ensure!(output.trim() == "in it", "{output}");
+    node.ctr().run(&["task", "kill", "-s", "KILL", &second]).await?;
+    wait::until("its end", SOON, async || Ok((case.status(&second).await? == "STOPPED").then_some(())))
+        .await?;
+    let deleted = node.ctr().output(&["task", "rm", &second]).await?;
+    ensure!(deleted.stderr.contains("137"), "{deleted:?}");
+    case.remove(&[&first, &second], Some(&image)).await
+}
+
+/// Not on containerd's own shim: after a failed restore `ctr task rm -f` waits there for ever.
+#[tokio::test]
+async fn a_checkpoint_without_its_file_cannot_be_restored_and_leaves_nothing() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let case = Case::new(&node, Runtime::Podshim, "empty")?;
+    let (first, second) = (case.id.clone(), format!("{}-2", case.id));
+    case.run().await?;
+    let image = case.checkpoint().await?;
+    let program = case.directory.join("runtime");
+    let forgetful = RUNTIME.replace("! [ -e \"$image/state\" ]", "true");
+    ensure!(forgetful != RUNTIME, "the runtime is the same");
+    fs::write(&program, forgetful)?;
+    let output = case.restore(&second, &image).await?;
+    let told = output.stderr.contains("OCI runtime restore failed: there is no state to restore");
+    ensure!(output.exit_code != Some(0) && told, "{output:?}");
+    case.remove(&[&first, &second], Some(&image)).await
+}
+
+/// With runc itself. Whether criu works here or not, a container that may not be left half way is still there.
+async fn the_runtimes_own_error_reaches_the_user(runtime: Runtime) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let case = Case::new(&node, runtime, "criu")?;
+    let id = case.id.clone();
+    let words = ["run", "-d", "--null-io", "--runtime", runtime.runtime_type(), IMAGE, &id, "sleep", "60"];
+    node.ctr().run(&words).await?;
+    let output = node.ctr().output(&["task", "checkpoint", &id]).await?;
+    let image = (output.exit_code == Some(0)).then(|| output.stdout.trim().to_owned());
+    ensure!(image.is_some() || output.stderr.contains("criu"), "{output:?}");
+    ensure!(case.status(&id).await? == "RUNNING", "{}", case.status(&id).await?);
+    // A second one is not refused for the first one's sake.
+    let again = node.ctr().output(&["task", "checkpoint", &id]).await?;
+    ensure!(again.exit_code == output.exit_code, "{output:?}, then {again:?}");
+    if let (Some(_), Ok(name)) = (&image, String::from_utf8(again.stdout.into_bytes())) {
+        node.ctr().run(&["image", "rm", name.trim()]).await.context("the second image")?;
+    }
+    case.remove(&[&id], image.as_deref()).await
+}

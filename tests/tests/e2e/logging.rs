@@ -1,0 +1,231 @@
+//! Where output goes when it goes to no fifo (CONTRACT §7): a logging program, a file. The same bodies run on
+//! containerd's own shim and on podshim.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::instance::is_alive;
+use e2e::{Containerd, Footprint, Runtime, wait};
+
+const SOON: Duration = Duration::from_secs(20);
+const IMAGE: &str = "podshim.test/busybox:1";
+
+on_both_runtimes!(
+    a_program_takes_both_streams_and_ends_with_its_container,
+    an_execs_program_is_told_the_execs_id,
+    a_program_that_cannot_be_run_fails_the_create,
+    a_file_takes_both_streams,
+    an_exec_writes_to_a_file,
+);
+
+/// Writes its pid, what it was told, and both inputs. SIGTERM, which containerd's shim sends at once, must not end it
+/// before its inputs do; nobody else may keep descriptor 5.
+const LOGGER: &str = "#!/bin/sh
+trap '' TERM
+[ \"$1\" = dir ] || exit 9
+echo $$ >>\"$2/pids\"
+echo \"$CONTAINER_NAMESPACE $CONTAINER_ID\" >\"$2/told\"
+cat <&3 5>&- >>\"$2/out\" &
+cat <&4 5>&- >>\"$2/err\" &
+exec 5>&- 3<&- 4<&-
+wait
+";
+
+/// A container's id and a directory for what is logged.
+struct Logged<'node> {
+    node: &'node Containerd,
+    runtime: Runtime,
+    id: String,
+    directory: PathBuf,
+}
+
+impl<'node> Logged<'node> {
+    fn new(node: &'node Containerd, runtime: Runtime, name: &str) -> Result<Self> {
+        let id = format!("log-{name}-{}-{}", runtime.handler(), std::process::id());
+        let directory = node.directory().join("pods").join(&id);
+        fs::create_dir_all(&directory)?;
+        let program = directory.join("logger");
+        fs::write(&program, LOGGER)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        Ok(Self { node, runtime, id, directory })
+    }
+
+    fn program_uri(&self) -> String {
+        let directory = self.directory.display();
+        format!("binary://{directory}/logger?dir={directory}")
+    }
+
+    fn read(&self, name: &str) -> Result<String> {
+        let path = self.directory.join(name);
+        fs::read_to_string(&path).with_context(|| path.display().to_string())
+    }
+
+    /// `ctr run -d` with more flags and a shell script.
+    async fn run(&self, flags: &[&str], script: &str) -> Result<e2e::ctr::Output> {
+        let words =
+            ["run", "-d", "--runtime", self.runtime.runtime_type()].into_iter().chain(flags.iter().copied());
+        self.node.ctr().output(&words.chain([IMAGE, &self.id, "sh", "-c", script]).collect::<Vec<_>>()).await
+    }
+
+    async fn exec(&self, uri: &str, script: &str) -> Result<String> {
+        let words = ["task", "exec", "--log-uri", uri, "--exec-id", "look", &self.id, "sh", "-c", script];
+        self.node.ctr().run(&words).await
+    }
+
+    async fn wait_stopped(&self) -> Result<()> {
+        wait::until("the container to end", SOON, async || {
+            let list = self.node.ctr().run(&["task", "ls"]).await?;
+            let mut lines = list.lines();
+            let line = lines.find(|line| line.split_whitespace().next() == Some(&self.id));
+            Ok(line.is_some_and(|line| line.contains("STOPPED")).then_some(()))
+        })
+        .await
+    }
+
+    /// Deletes all there is, and looks for what is left.
+    async fn remove(self) -> Result<()> {
+        self.node.ctr().output(&["task", "rm", "-f", &self.id]).await?;
+        self.node.ctr().output(&["container", "rm", &self.id]).await?;
+        if let Ok(pids) = self.read("pids") {
+            for pid in pids.lines() {
+                let pid = pid.parse()?;
+                wait::until("the logging program to be gone", SOON, async || {
+                    Ok((!is_alive(pid)).then_some(()))
+                })
+                .await?;
+            }
+        }
+        Footprint::of_containers(&[&self.id]).wait_gone(self.node, SOON).await?;
+        Ok(fs::remove_dir_all(&self.directory)?)
+    }
+}
+
+async fn a_program_takes_both_streams_and_ends_with_its_container(runtime: Runtime) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let logged = Logged::new(&node, runtime, "both")?;
+    let output =
+        logged.run(&["--log-uri", &logged.program_uri()], "echo to out; echo to err >&2; exit 3").await?;
+    ensure!(output.exit_code == Some(0), "{output:?}");
+    logged.wait_stopped().await?;
+    node.ctr().output(&["task", "rm", &logged.id]).await?;
+    ensure!(logged.read("told")? == format!("default {}\n", logged.id), "{:?}", logged.read("told"));
+    wait::until("all output", SOON, async || {
+        Ok((logged.read("out")? == "to out\n" && logged.read("err")? == "to err\n").then_some(()))
+    })
+    .await?;
+    logged.remove().await
+}
+
+async fn an_execs_program_is_told_the_execs_id(runtime: Runtime) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let logged = Logged::new(&node, runtime, "exec")?;
+    let output = logged.run(&["--null-io"], "exec sleep 60").await?;
+    ensure!(output.exit_code == Some(0), "{output:?}");
+    logged.exec(&logged.program_uri(), "echo from the exec").await?;
+    ensure!(logged.read("told")? == "default look\n", "{:?}", logged.read("told"));
+    wait::until("its output", SOON, async || Ok((logged.read("out")? == "from the exec\n").then_some(())))
+        .await?;
+    logged.remove().await
+}
+
+async fn a_program_that_cannot_be_run_fails_the_create(runtime: Runtime) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let logged = Logged::new(&node, runtime, "missing")?;
+    let output = logged.run(&["--log-uri", "binary:///no/such/logger"], "exec sleep 60").await?;
+    ensure!(output.exit_code != Some(0) && output.stderr.contains("/no/such/logger"), "{output:?}");
+    logged.remove().await
+}
+
+async fn a_file_takes_both_streams(runtime: Runtime) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let logged = Logged::new(&node, runtime, "file")?;
+    let uri = format!("file://{}/made/log", logged.directory.display());
+    fs::create_dir(logged.directory.join("made"))?;
+    fs::write(logged.directory.join("made/log"), "before\n")?;
+    let output = logged.run(&["--log-uri", &uri], "echo to out; echo to err >&2").await?;
+    ensure!(output.exit_code == Some(0), "{output:?}");
+    logged.wait_stopped().await?;
+    let log = wait::until("all output", SOON, async || {
+        let log = logged.read("made/log")?;
+        Ok((log.lines().count() == 3).then_some(log))
+    })
+    .await?;
+    ensure!(log.starts_with("before\n") && log.contains("to out\n") && log.contains("to err\n"), "{log}");
+    logged.remove().await
+}
+
+async fn an_exec_writes_to_a_file(runtime: Runtime) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let logged = Logged::new(&node, runtime, "execfile")?;
+    let output = logged.run(&["--null-io"], "exec sleep 60").await?;
+    ensure!(output.exit_code == Some(0), "{output:?}");
+    // The directory is made.
+    logged.exec(&format!("file://{}/new/log", logged.directory.display()), "echo from the exec").await?;
+    wait::until(
+        "its output",
+        SOON,
+        async || Ok((logged.read("new/log")? == "from the exec\n").then_some(())),
+    )
+    .await?;
+    logged.remove().await
+}
+
+/// R6: restarts in place keep the program: one process has the output of all runs.
+#[tokio::test]
+async fn r6_one_program_logs_every_run_of_a_sidecar() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let logged = Logged::new(&node, Runtime::Podshim, "sidecar")?;
+    let uri = logged.program_uri();
+    let group = format!("io.kubernetes.cri.sandbox-id={}", logged.id);
+    let flags = [
+        "--log-uri",
+        &uri,
+        "--annotation",
+        &group,
+        "--annotation",
+        "io.kubernetes.cri.container-name=s1",
+        "--annotation",
+        "podshim.io/plan=s1=sidecar, app=main",
+    ];
+    let output = logged.run(&flags, "echo a run; sleep 0.1").await?;
+    ensure!(output.exit_code == Some(0), "{output:?}");
+    wait::until("three runs", SOON, async || Ok((logged.read("out")?.lines().count() >= 3).then_some(())))
+        .await?;
+    ensure!(logged.read("pids")?.lines().count() == 1, "{}", logged.read("pids")?);
+    logged.remove().await
+}
+
+/// R6: a sidecar's terminal has the size its caller gave it, also after restarts in place. `script` is the caller's
+/// own terminal.
+#[tokio::test]
+async fn r6_a_terminal_keeps_its_size() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let id = format!("tty-{}", std::process::id());
+    // The size comes after the start: the program looks a little later.
+    let run = format!(
+        "stty rows 41 cols 97; ctr run -t --rm --runtime {} --annotation io.kubernetes.cri.sandbox-id={id} \
+         --annotation io.kubernetes.cri.container-name=s1 --annotation 'podshim.io/plan=s1=sidecar, app=main' \
+         {IMAGE} {id} sh -c 'sleep 0.7; stty size'",
+        Runtime::Podshim.runtime_type()
+    );
+    let log = node.directory().join("pods").join(format!("{id}.tty"));
+    fs::create_dir_all(log.parent().context("it has a parent")?)?;
+    let script = format!(
+        "timeout 30 script -qfec \"{}\" {log} </dev/null >/dev/null 2>&1 &
+         for _ in $(seq 200); do
+             [ \"$(grep -c '^41 97' {log})\" -ge 3 ] && break
+             sleep 0.1
+         done
+         ctr task kill -s KILL {id}; wait",
+        run.replace('"', "\\\""),
+        log = log.display()
+    );
+    let output = node.ctr().output(&["--run", "timeout", "60", "sh", "-c", &script]).await?;
+    let seen = fs::read_to_string(&log)?;
+    ensure!(seen.matches("41 97").count() >= 3, "{seen}\n{output:?}");
+    Footprint::of_containers(&[&id]).wait_gone(&node, SOON).await?;
+    Ok(fs::remove_file(log)?)
+}
