@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use common::container::RealContainer;

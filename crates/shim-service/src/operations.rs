@@ -28,6 +28,8 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// What output may take to be read, and a logging program to end, before their process is deleted (CONTRACT §7: 10 s
 /// since containerd 1.7). CRI gives the whole of an exit 10 s.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+/// The same for an exec, whose background processes often live on with its stdout (trap 11).
+const EXEC_DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// What an operation leaves to the owner besides its outcome.
 pub(crate) enum Product {
@@ -245,7 +247,7 @@ fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
     let streams = resources.execs.get_mut(&exec).map(|record| (record.console.take(), record.stdio.take()));
     let (console, stdio) = streams.unwrap_or_default();
     let pid_file = resources.bundle().exec_pid_path(exec.as_str());
-    let limit = drain_limit(resources);
+    let limit = drain_limit(resources).min(EXEC_DRAIN_LIMIT);
     tokio::task::spawn_local(async move {
         end_streams(console, stdio, limit).await;
         if let Ok(path) = pid_file {
