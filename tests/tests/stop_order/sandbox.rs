@@ -208,8 +208,8 @@ async fn k13_r5_what_has_no_program_holds_up_nobody() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "s2", "s1"]).await?;
-    // Three ends: the next restart is 2 s away (R4).
-    pod.wait_for("s2", Exiting, 3, SOON).await?;
+    // Four ends: the next restart is 4 s away (R4).
+    pod.wait_for("s2", Exiting, 4, SOON).await?;
     let pause = pause_pid(&node, &pod).await?;
     kill_task(&node, pod.sandbox(), &[]).await?;
     wait_dead(pause, milliseconds(1800)).await?;
@@ -217,7 +217,7 @@ async fn k13_r5_what_has_no_program_holds_up_nobody() -> Result<()> {
     let timeline = pod.timeline()?;
     ensure!(codes == [143, 0, 0], "{codes:?}\n{timeline}");
     timeline.doesnt_start("app")?;
-    ensure!(timeline.count("s2", Exiting) == 3, "{timeline}");
+    ensure!(timeline.count("s2", Exiting) == 4, "{timeline}");
     timeline.before(("s1", Term), ("s1", Exiting))?;
     pod.remove().await
 }

@@ -232,7 +232,7 @@ async fn k12_the_kill_of_the_last_main_begins_the_sidecars_turn() -> Result<()> 
 async fn k14_all_processes_get_the_signal_in_the_containers_turn() -> Result<()> {
     let node = Containerd::connect().await?;
     let pod =
-        pair(&node, Program::new("s1").term_delay(seconds(3)), Program::new("app").term_delay(seconds(3)))
+        pair(&node, Program::new("s1").term_delay(seconds(8)), Program::new("app").term_delay(seconds(8)))
             .await?;
     for name in ["s1", "app"] {
         let id = pod.id(name)?;
@@ -245,8 +245,8 @@ async fn k14_all_processes_get_the_signal_in_the_containers_turn() -> Result<()>
     kill_task(&node, pod.id("app")?, &["--all"]).await?;
     for name in ["app", "s1"] {
         pod.wait_for(name, Term, 1, SOON).await?;
-        // Its program takes 3 s more: whoever is gone before got a signal of his own.
-        wait::until("the exec to have got the signal", seconds(2), async || {
+        // Its program takes 8 s more: whoever is gone before got a signal of his own.
+        wait::until("the exec to have got the signal", seconds(4), async || {
             Ok((processes(&node, pod.id(name)?).await? == 1).then_some(()))
         })
         .await?;
