@@ -199,7 +199,7 @@ fn a_socket_path_that_is_too_long_is_refused_and_leaves_nothing() {
         let base = directory.path().join("x".repeat(100));
         let error = ConsoleSocket::bind(&base).unwrap_err();
         assert!(error.to_string().contains("cannot make a console socket"), "{error}");
-        assert_eq!(std::fs::read_dir(&base).unwrap().count(), 0);
+        assert!(!base.exists());
     });
 }
 

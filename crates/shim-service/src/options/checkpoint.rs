@@ -25,15 +25,21 @@ pub(crate) fn checkpoint_options(any: Option<&Any>) -> Result<CheckpointOptions,
     }
 }
 
+/// Each flag's field, in the order in which the runtime gets them: protobuf's fields come in none.
+const FLAGS: [(u32, &str); 4] =
+    [(2, "--tcp-established"), (3, "--ext-unix-sk"), (4, "--shell-job"), (5, "--file-locks")];
+
 fn decode(fields: &[Field], work_path: u32) -> CheckpointOptions {
-    let mut options = CheckpointOptions::default();
+    let is_set = |number: u32| {
+        fields.iter().any(|field| field.number == number && matches!(field.value, Value::Number(1..)))
+    };
+    let mut options = CheckpointOptions {
+        after: if is_set(1) { AfterCheckpoint::End } else { AfterCheckpoint::LeaveRunning },
+        flags: FLAGS.iter().filter(|(number, _)| is_set(*number)).map(|(_, flag)| *flag).collect(),
+        ..CheckpointOptions::default()
+    };
     for field in fields {
         match (field.number, &field.value) {
-            (1, Value::Number(1..)) => options.after = AfterCheckpoint::End,
-            (2, Value::Number(1..)) => options.flags.push("--tcp-established"),
-            (3, Value::Number(1..)) => options.flags.push("--ext-unix-sk"),
-            (4, Value::Number(1..)) => options.flags.push("--shell-job"),
-            (5, Value::Number(1..)) => options.flags.push("--file-locks"),
             (6, Value::Text(namespace)) => options.empty_namespaces.push(namespace.clone()),
             (10, Value::Text(path)) => options.parent_path = said(path).map(PathBuf::from),
             (number, Value::Text(path)) if number == work_path => {
