@@ -49,6 +49,8 @@ pub(crate) struct Invariants {
     begun: Vec<ContainerId>,
     /// T5: when every planned program must have been killed.
     kill_by: Option<PodTime>,
+    /// T5: when the budget of a stop that is the pod's own (J1, I2) can be over at the earliest.
+    own_budget: Option<PodTime>,
     now: PodTime,
 }
 
@@ -69,6 +71,7 @@ impl Invariants {
             was_stopping: false,
             begun: Vec::new(),
             kill_by: None,
+            own_budget: None,
             now: PodTime::ZERO,
         }
     }

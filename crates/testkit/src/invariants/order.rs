@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pod_lifecycle::{ContainerId, ContainerSpec, FLOOR, KubeletType, Operation, Request, TaskKind};
-use pod_spec::{Member, Others, Role, Signal};
+use pod_spec::{Member, Others, RestartPolicy, Role, Signal};
 
 use super::picture::{Container, Process};
 use super::{Invariants, Verdict};
@@ -127,7 +127,9 @@ impl Invariants {
             Some(Request::Kill { target, signal: Signal::KILL, .. }) if target.container == *id
         );
         let nothing_to_spend = self.plan.as_ref().is_some_and(|plan| plan.grace == Some(Duration::ZERO));
-        let budget_over = nothing_to_spend || self.kill_by.is_some_and(|by| by <= self.now + FLOOR);
+        let budget_over = nothing_to_spend
+            || self.kill_by.is_some_and(|by| by <= self.now + FLOOR)
+            || self.own_budget.is_some_and(|end| end <= self.now);
         let turn =
             !self.containers.values().any(|other| other.runs_program() && self.needs(other, container));
         let allowed = container.caller_killed
@@ -194,12 +196,16 @@ impl Invariants {
         }
         match (self.was_stopping, stopping) {
             (false, true) => {
+                // Only a pod that can complete or fail begins a stop by itself (J7).
+                let own = self.plan.as_ref().filter(|plan| plan.restart_policy != RestartPolicy::Always);
+                self.own_budget = own.map(|_| self.now + self.pod_grace());
                 if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.grace) {
                     self.must_end_within(grace + FLOOR);
                 }
             }
             (true, false) => {
                 self.kill_by = None;
+                self.own_budget = None;
                 let living: Vec<_> = self
                     .containers
                     .values()
