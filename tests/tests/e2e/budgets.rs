@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
-/// Bytes of the binary.
-const BINARY: u64 = 2_000_000;
+/// Bytes of the binary: 2 MiB.
+const BINARY: u64 = 2 << 20;
 /// kB resident, of a pod of pause and three containers. Nearly all of it is code that the shims of a node share; the
 /// aim is 3,500.
 const RESIDENT: u64 = 4_500;
