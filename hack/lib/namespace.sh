@@ -4,12 +4,23 @@
 # usage: namespace.sh READY_FILE
 set -euo pipefail
 
-# runc and the CRI mark mounts rslave: that needs a shared tree above them.
-mount --make-rshared /
 # Shim sockets (/run/containerd/s is built into containerd's client), runc's state, CNI's network
 # namespaces and podshim's own files are per instance, and gone with it.
-mount -t tmpfs -o mode=0755 podshim-test /run
-mkdir -p /run/netns /run/lock
+scratch=$(mktemp -d)
+mount -t tmpfs -o mode=0755 podshim-test "$scratch"
+mkdir -p "$scratch"/{netns,lock}
+# Both ways to systemd, for the systemd cgroup driver: runc's and crun's.
+for directory in systemd dbus; do
+    if [ -d "/run/$directory" ]; then
+        mkdir "$scratch/$directory"
+        mount --bind "/run/$directory" "$scratch/$directory"
+    fi
+done
+# While the tree is still private: a shared one cannot be moved. util-linux keeps a table in the /run that goes.
+busybox mount -o move "$scratch" /run
+rmdir "$scratch"
+# runc and the CRI mark mounts rslave: that needs a shared tree above them.
+mount --make-rshared /
 # The CNI library keeps its result cache here and cannot be told otherwise.
 mkdir -p /var/lib/cni
 mount -t tmpfs -o mode=0755 podshim-test /var/lib/cni

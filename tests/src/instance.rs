@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{Cri, Ctr, command, wait};
 
@@ -40,6 +40,15 @@ impl Runtime {
             Runtime::Podshim => "io.containerd.podshim.v2",
         }
     }
+}
+
+/// What makes the cgroups of containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupDriver {
+    /// The OCI runtime, as directories.
+    Cgroupfs,
+    /// systemd, as slices and scopes.
+    Systemd,
 }
 
 /// Who ends the instance.
@@ -163,6 +172,36 @@ impl Containerd {
     #[must_use]
     pub fn cgroup(&self) -> String {
         format!("/podshim-{}", self.directory.file_name().unwrap_or_default().to_string_lossy())
+    }
+
+    /// The cgroup that a kubelet makes for a pod. With the systemd driver it is a slice: a dash in its name says which
+    /// slice it is in, so names lose theirs.
+    ///
+    /// # Errors
+    /// If the instance was not made by `hack/containerd-up`.
+    pub fn pod_cgroup(&self, pod: &str) -> Result<String> {
+        Ok(match self.cgroup_driver()? {
+            CgroupDriver::Cgroupfs => format!("{}/{pod}", self.cgroup()),
+            CgroupDriver::Systemd => {
+                let (instance, pod) = (self.cgroup()[1..].replace('-', "_"), pod.replace('-', "_"));
+                format!("/{instance}.slice/{instance}-{pod}.slice")
+            }
+        })
+    }
+
+    /// What makes the cgroups of its containers.
+    ///
+    /// # Errors
+    /// If the instance was not made by `hack/containerd-up`.
+    pub fn cgroup_driver(&self) -> Result<CgroupDriver> {
+        let path = self.directory.join("cgroup-driver");
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        match text.trim() {
+            "cgroupfs" => Ok(CgroupDriver::Cgroupfs),
+            "systemd" => Ok(CgroupDriver::Systemd),
+            other => bail!("{}: not a cgroup driver: {other}", path.display()),
+        }
     }
 
     /// Its version, as (major, minor).

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::instance::is_alive;
-use crate::{Containerd, wait};
+use crate::instance::{CgroupDriver, is_alive};
+use crate::{Containerd, command, wait};
 
 /// Directories, inside the instance's root file system, with entries named after containers.
 const ENTRIES_BY_ID: [&str; 6] = [
@@ -87,6 +87,9 @@ impl Footprint {
             bail!("left behind:\n  {}", left.join("\n  "));
         }
         if let Some(cgroup) = &self.cgroup {
+            if node.cgroup_driver()? == CgroupDriver::Systemd {
+                stop_slice(cgroup).await?;
+            }
             for directory in cgroup_directories(cgroup)? {
                 std::fs::remove_dir(&directory)
                     .with_context(|| format!("cannot remove {}", directory.display()))?;
@@ -169,6 +172,13 @@ impl Footprint {
             }
         }
     }
+}
+
+/// A slice stays when its last scope ends; who removes its directory only leaves systemd believing that it is there.
+async fn stop_slice(cgroup: &str) -> Result<()> {
+    let slice = cgroup.rsplit('/').next().unwrap_or_default();
+    let stopped = command::run(Path::new("systemctl"), ["stop", slice]).await?;
+    stopped.success("systemctl stop").map(drop)
 }
 
 /// A cgroup's directories: one per controller (v1), or one (v2).

@@ -119,7 +119,7 @@ impl Pod {
     ) -> Result<RunningPod<'node>> {
         let directory = node.directory().join("pods").join(&self.name);
         std::fs::create_dir_all(&directory)?;
-        let cgroup = format!("{}/{}", node.cgroup(), self.name);
+        let cgroup = node.pod_cgroup(&self.name)?;
         let config = self.sandbox_config(&directory, &cgroup);
         let cri = node.cri()?;
         let sandbox = match cri.run_pod_sandbox(&config, handler).await {

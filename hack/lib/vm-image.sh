@@ -1,0 +1,170 @@
+# Builds the disk images of hack/vm: a Debian release as an ext4 file, its kernel, and a small initramfs.
+# Sourced by hack/vm. It writes to the cache directory and the given work directory only.
+# shellcheck shell=bash
+
+# What the machines have. No compiler: test images are built on the host and passed in.
+VM_PACKAGES=(systemd systemd-sysv dbus containerd runc crun containernetworking-plugins busybox-static iproute2
+    util-linux procps kmod linux-image-cloud-amd64)
+
+# name of the package on the host, and a file that shows it is installed
+VM_TOOLS=(
+    "qemu-system-x86 /usr/bin/qemu-system-x86_64"
+    "mmdebstrap      /usr/bin/mmdebstrap"
+    "e2fsprogs       /sbin/mke2fs"
+    "kmod            /sbin/modprobe"
+    "cpio            /usr/bin/cpio"
+    "busybox-static  /usr/bin/busybox"
+)
+
+# What the initramfs must load: for memory disks, the root's file system, and the channel of the command's output.
+VM_MODULES=(virtio_pci virtio_console nfit nd_pmem ext4)
+
+# The kernel's checks of its CPU and its cryptography, and security modules that no test is about, cost seconds each.
+VM_KERNEL_ARGUMENTS="console=ttyS0 quiet panic=-1 mitigations=off nokaslr cryptomgr.notests audit=0 lsm=capability \
+systemd.unit=podshim-job.service systemd.firstboot=no systemd.show_status=no"
+
+vm_cache() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/podshim/vm"; }
+
+# vm_image SUITE WORK: prints the directory of an up-to-date image, building it if there is none.
+vm_image() {
+    local suite=$1 work=$2 cache directory lock
+    cache=$(vm_cache)
+    mkdir -p "$cache"
+    vm_install_tools
+    # Two runs may want the same image at the same time: the second finds it built.
+    exec {lock}>"$cache/$suite.lock"
+    flock "$lock"
+    mkdir -p "$work/apt/sources"
+    suite_sources "$suite" "$work/apt/sources" || die "no package sources of $suite"
+    if vm_wanted_versions "$suite" "$work" >"$work/wanted"; then
+        directory=$cache/$suite-$(cat "$work/wanted" "$HACK/lib/vm-image.sh" "$HACK/vm.d/"{initramfs,job.service,early.conf} |
+            sha256sum | cut -c 1-16)
+    else
+        # Without the archive, an image that is there is as good as any.
+        directory=$(find "$cache" -maxdepth 1 -name "$suite-*" | head -n 1)
+        [ -n "$directory" ] || die "cannot read the package lists of $suite, and no image of it is there"
+        say "vm: cannot read the package lists of $suite: using the image that is there"
+    fi
+    if ! [ -e "$directory/versions" ]; then
+        say "vm: building the image of $suite (some minutes, once)"
+        rm -rf "$cache/$suite"-*
+        mkdir "$directory"
+        vm_build "$suite" "$work" "$directory" >"$work/build.log" 2>&1 ||
+            { tail -n 30 "$work/build.log" >&2 && rm -rf "$directory" && die "cannot build the image of $suite"; }
+    fi
+    exec {lock}>&-
+    echo "$directory"
+}
+
+vm_install_tools() {
+    local line package file missing=()
+    for line in "${VM_TOOLS[@]}"; do
+        read -r package file <<<"$line"
+        [ -e "$file" ] || missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    say "vm: installing ${missing[*]}"
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } \
+        >&2 || die "cannot install ${missing[*]}"
+}
+
+# vm_wanted_versions SUITE WORK: the newest packages of the release, `name version` a line. The lists are read once a
+# day: two machines started the same day are of the same packages.
+vm_wanted_versions() {
+    local suite=$1 work=$2 lists
+    lists=$(vm_cache)/$suite.lists
+    if [ -z "$(find "$lists/versions" -mtime -1 2>/dev/null)" ]; then
+        mkdir -p "$lists/partial" "$work/apt/archives/partial"
+        cat >"$work/apt/apt.conf" <<CONFIG
+Dir::Etc::SourceList "/dev/null";
+Dir::Etc::SourceParts "$work/apt/sources";
+Dir::State::Lists "$lists";
+Dir::State::status "/dev/null";
+Dir::Cache "$work/apt";
+APT::Sandbox::User "root";
+$APT_OPTIONS
+CONFIG
+        APT_CONFIG=$work/apt/apt.conf apt-get -qq --error-on=any update >&2 || return
+        APT_CONFIG=$work/apt/apt.conf apt-cache show --no-all-versions "${VM_PACKAGES[@]}" |
+            awk '/^Package:/ { name = $2 } /^Version:/ { print name, $2 }' >"$lists/versions.new"
+        [ -s "$lists/versions.new" ] || return
+        mv "$lists/versions.new" "$lists/versions"
+    fi
+    cat "$lists/versions"
+}
+
+# A mirror that stands still past its release file's date is no attack on a test machine.
+APT_OPTIONS='Acquire::Check-Valid-Until "false";'
+
+# vm_build SUITE WORK DIRECTORY
+vm_build() {
+    # Not as a condition's command: there errexit would not hold.
+    (
+        set -euo pipefail
+        local root
+        # dpkg syncs every file to disk; a file system in memory has nothing to sync.
+        root=$(vm_build_directory)
+        trap 'rm -rf "$root"' EXIT
+        # shellcheck disable=SC2016 # $1 is mmdebstrap's
+        TMPDIR=$root mmdebstrap --mode=root --variant=apt --format=directory \
+            --aptopt="$APT_OPTIONS" --dpkgopt=force-unsafe-io \
+            --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+            --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/lib/udev/hwdb.d/*' \
+            --dpkgopt='path-exclude=/etc/kernel/*.d/*' \
+            --include="$(IFS=, && echo "${VM_PACKAGES[*]}")" \
+            "$1" "$root/root" "$2/apt/sources/"*
+        vm_configure "$root/root"
+        vm_initramfs "$root/root" "$root/initramfs" "$3"
+        truncate -s 3G "$3/root.ext4"
+        mke2fs -q -t ext4 -O ^has_journal -d "$root/root" "$3/root.ext4"
+        # Last: it says that the rest is there.
+        chroot "$root/root" dpkg-query --show --showformat='${Package} ${Version}\n' >"$3/versions.new"
+        mv "$3/versions.new" "$3/versions"
+    )
+}
+
+vm_build_directory() {
+    local free
+    free=$(df --output=avail -B 1M /dev/shm 2>/dev/null | tail -n 1) || free=0
+    if [ "${free:-0}" -gt 3000 ]; then mktemp -d /dev/shm/podshim-vm.XXXXXX; else mktemp -d; fi
+}
+
+# vm_configure ROOT
+vm_configure() {
+    local unit
+    install -m 0644 "$HACK/vm.d/job.service" "$1/etc/systemd/system/podshim-job.service"
+    for unit in dbus.socket dbus.service; do
+        install -D -m 0644 "$HACK/vm.d/early.conf" "$1/etc/systemd/system/$unit.d/podshim.conf"
+    done
+    echo vm >"$1/etc/hostname"
+    # With an id, systemd does not take this for the machine's first boot.
+    head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$1/etc/machine-id"
+    # The initramfs has mounted the root; nothing else is to be mounted or checked.
+    : >"$1/etc/fstab"
+}
+
+# vm_initramfs ROOT STAGING DIRECTORY: busybox, some modules and hack/vm.d/initramfs. A release's own initramfs starts a
+# systemd and an udev of its own: a minute when emulated.
+vm_initramfs() {
+    local root=$1 staging=$2 kernel version module number=100
+    kernel=$(echo "$root"/boot/vmlinuz-*)
+    version=${kernel##*/vmlinuz-}
+    cp "$kernel" "$3/kernel"
+    mkdir -p "$staging"/{bin,dev,proc,sys,root,modules}
+    cp /usr/bin/busybox "$staging/bin/busybox"
+    install -m 0755 "$HACK/vm.d/initramfs" "$staging/init"
+    depmod --basedir "$root" "$version"
+    # Each with those it needs before it; what is built in says so instead.
+    for module in "${VM_MODULES[@]}"; do
+        modprobe --dirname "$root" --set-version "$version" --show-depends "$module"
+    done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$staging.modules"
+    while read -r module; do
+        number=$((number + 1))
+        case $module in
+        *.xz) xz -dc "$module" ;;
+        *.zst) zstd -dc "$module" ;;
+        *) cat "$module" ;;
+        esac >"$staging/modules/$number.ko"
+    done <"$staging.modules"
+    (cd "$staging" && find . | cpio --quiet -o -H newc) >"$3/initramfs"
+}
