@@ -92,13 +92,9 @@ async fn one_pod_stopped_in_its_start(node: &Containerd, after: Duration) -> Res
     let mut started: Vec<_> = ["s1", "s2", "app"].into_iter().collect();
     started.retain(|name| timeline.count(name, Starting) > 0);
     ensure!(started == ["s1", "s2", "app"][..started.len()], "{timeline}");
+    // Two programs that have been exec'd one after the other may write their first line in either order (U1).
     for pair in started.windows(2) {
-        timeline.in_order(&[
-            (pair[0], Starting),
-            (pair[1], Starting),
-            (pair[1], Exiting),
-            (pair[0], Term),
-        ])?;
+        timeline.in_order(&[(pair[1], Starting), (pair[1], Exiting), (pair[0], Term)])?;
     }
     for name in started {
         timeline.has_not_restarted(name)?;
