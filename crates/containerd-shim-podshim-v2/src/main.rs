@@ -29,10 +29,19 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // containerd shows this text to people as it is.
-            eprintln!("{error:#}");
+            eprintln!("{}", text(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error and its causes, each once: the texts of many errors end with those of their causes.
+fn text(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
+        "" => cause,
+        said if said.ends_with(&cause) => text,
+        said => format!("{said}: {cause}"),
+    })
 }
 
 fn run() -> anyhow::Result<()> {

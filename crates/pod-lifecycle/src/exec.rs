@@ -18,16 +18,27 @@ pub(crate) struct Exec {
 #[derive(Clone, Debug)]
 pub(crate) enum ExecPhase {
     Added,
-    Starting { op: OpId, request: RequestId },
+    /// Its start failed; it may be tried again. Nobody waits for it: like the runc shim, Wait has an answer.
+    Failed,
+    Starting {
+        op: OpId,
+        request: RequestId,
+    },
     Running,
-    Stopped { exit: Exit },
-    Removing { op: OpId, requests: Vec<RequestId>, exit: Option<Exit> },
+    Stopped {
+        exit: Exit,
+    },
+    Removing {
+        op: OpId,
+        requests: Vec<RequestId>,
+        exit: Option<Exit>,
+    },
 }
 
 impl Exec {
     pub(crate) fn view(&self) -> View {
         let (status, exit) = match &self.phase {
-            ExecPhase::Added | ExecPhase::Starting { .. } => (Status::Created, None),
+            ExecPhase::Added | ExecPhase::Failed | ExecPhase::Starting { .. } => (Status::Created, None),
             ExecPhase::Running => (Status::Running, None),
             ExecPhase::Stopped { exit } => (Status::Stopped, Some(*exit)),
             ExecPhase::Removing { exit, .. } => (Status::Stopped, *exit),
@@ -84,7 +95,7 @@ impl Pod {
         let Some(record) = self.exec_mut(&id, &exec) else {
             return self.reply_exec_not_found(request, &id, &exec);
         };
-        if !matches!(record.phase, ExecPhase::Added) {
+        if !matches!(record.phase, ExecPhase::Added | ExecPhase::Failed) {
             let refusal = Refusal::precondition(format!("exec {exec} of container {id} was already started"));
             return self.reply(request, Err(refusal));
         }
@@ -106,8 +117,12 @@ impl Pod {
                 self.reply(request, Ok(Reply::Pid(pid)));
             }
             Outcome::Failed(Failure { message, kind }) => {
-                record.phase = ExecPhase::Added;
+                record.phase = ExecPhase::Failed;
+                let waiters = std::mem::take(&mut record.waiters);
                 self.reply(request, Err(Refusal { kind, message }));
+                for waiter in waiters {
+                    self.reply(waiter, Ok(Reply::Exit(Exit::default())));
+                }
                 self.drained(&id);
             }
             Outcome::Ok => {
@@ -137,7 +152,7 @@ impl Pod {
             return self.reply_exec_not_found(request, &id, &exec);
         };
         let exit = match &mut record.phase {
-            ExecPhase::Added => None,
+            ExecPhase::Added | ExecPhase::Failed => None,
             ExecPhase::Stopped { exit } => Some(*exit),
             ExecPhase::Removing { requests, .. } => return requests.push(request),
             ExecPhase::Starting { .. } | ExecPhase::Running => {

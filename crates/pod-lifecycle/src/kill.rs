@@ -40,7 +40,7 @@ impl Pod {
                 self.act(Action::Signal { target, signal, reach: Reach::Process });
                 self.reply(request, Ok(Reply::Ok));
             }
-            ExecPhase::Added | ExecPhase::Starting { .. } => {
+            ExecPhase::Added | ExecPhase::Failed | ExecPhase::Starting { .. } => {
                 self.reply(request, Err(Refusal::precondition(format!("{target} is not started"))));
             }
             ExecPhase::Stopped { .. } | ExecPhase::Removing { .. } => self.reply_finished(request, &target),
@@ -55,6 +55,12 @@ impl Pod {
             Phase::Creating { .. } => {
                 let text = format!("cannot signal container {id}: it is being created");
                 return self.reply(request, Err(Refusal::precondition(text)));
+            }
+            // S1, as with `runc kill --all`: there is nobody left to miss it.
+            Phase::Stopped { .. } | Phase::Removing { .. }
+                if reach == Reach::All && container.part == Part::Passthrough =>
+            {
+                return self.reply(request, Ok(Reply::Ok));
             }
             // CONTRACT §9: NotFound tells WithProcessKill that Wait has the answer.
             Phase::Prepared | Phase::Restoring { .. } => {

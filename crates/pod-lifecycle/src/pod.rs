@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use pod_spec::{ExitCodes, Others, Plan, RestartPolicy};
 
 use crate::action::{Action, OpId, Operation, Refusal, Reply};
-use crate::container::{Container, Freezer, Part, Phase, View};
+use crate::container::{Container, Freezer, Part, Phase, Status, View};
 use crate::event::{ContainerId, ContainerSpec, Event, Exit, Outcome, Request, RequestId, Target, TaskKind};
 use crate::member::{MemberState, unnamed_main};
 use crate::shutdown::Stop;
@@ -101,7 +101,14 @@ impl Pod {
     pub fn view(&self, target: &Target) -> Result<View, Refusal> {
         let view = self.containers.get(&target.container).and_then(|container| match &target.exec {
             None => container.view(self.anchor_pid()),
-            Some(exec) => container.execs.get(exec).map(|exec| exec.view()),
+            Some(exec) => {
+                let mut view = container.execs.get(exec)?.view();
+                // The freezer holds them all, and the runc shim says so of each.
+                if container.view(self.anchor_pid()).is_some_and(|own| own.status == Status::Paused) {
+                    view.status = Status::Paused;
+                }
+                Some(view)
+            }
         });
         view.ok_or_else(|| Refusal::not_found(format!("{target} not found")))
     }

@@ -249,6 +249,7 @@ impl Pod {
                 None => return self.reply_exec_not_found(request, &target.container, exec),
                 Some(record) => match &record.phase {
                     ExecPhase::Stopped { exit } | ExecPhase::Removing { exit: Some(exit), .. } => *exit,
+                    ExecPhase::Failed => Exit::default(),
                     _ => return record.waiters.push(request),
                 },
             },

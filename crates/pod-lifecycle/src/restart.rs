@@ -7,7 +7,9 @@ use std::time::Duration;
 use pod_spec::{RestartPolicy, Role, Signal};
 
 use crate::action::{Action, Notice, Operation, Refusal, Reply};
-use crate::container::{Container, Deletable, Freezer, Hold, HoldLine, Intent, Part, Phase, Program, Was};
+use crate::container::{
+    Container, Deletable, Freezer, FreezerChange, Hold, HoldLine, Intent, Part, Phase, Program, Was,
+};
 use crate::event::{ContainerId, Exit, KubeletType, Outcome, PidNamespace, Target};
 use crate::exec::Exec;
 use crate::pod::Pod;
@@ -46,7 +48,7 @@ impl Pod {
         let interrupted = match container.freezer {
             Freezer::Changing(op, request, change) => {
                 container.freezer = Freezer::Changing(op, None, change);
-                request
+                request.map(|request| (request, change))
             }
             Freezer::Thawed | Freezer::Paused => {
                 container.freezer = Freezer::Thawed;
@@ -65,9 +67,17 @@ impl Pod {
         if unseen.is_some() {
             self.ended_well_unseen(&id);
         }
-        if let Some(request) = interrupted {
-            let text = format!("container {id} exited before it could be paused or resumed");
-            self.reply(request, Err(Refusal::precondition(text)));
+        match interrupted {
+            Some((request, FreezerChange::Pause)) => {
+                let text = format!("container {id} exited before it could be paused");
+                self.reply(request, Err(Refusal::precondition(text)));
+            }
+            // It has exited, so it has been thawed: a signal it got while frozen can be faster than the runtime.
+            Some((request, FreezerChange::Resume)) => {
+                self.act(Action::Publish(Notice::Resumed { container: id.clone() }));
+                self.reply(request, Ok(Reply::Ok));
+            }
+            None => {}
         }
         self.drained(&id);
     }

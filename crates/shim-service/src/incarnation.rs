@@ -213,7 +213,6 @@ impl Blueprint {
         &self,
         exec_id: String,
         details: Rc<ExecDetails>,
-        size: Option<TerminalSize>,
     ) -> Result<NewExec, Failure> {
         let runtime = &self.runtime;
         let paths = details.streams.paths();
@@ -224,7 +223,7 @@ impl Blueprint {
         let path = socket.as_ref().map(ConsoleSocket::path);
         let launched =
             runtime.exec(&exec_id, &details.process, streams.child, path).await.map_err(runtime_failure)?;
-        let console = match console(socket, streams.console, size).await {
+        let console = match console(socket, streams.console, None).await {
             Ok(console) => console,
             Err(failure) => {
                 if let Err(error) = launched.process.signal(oci_runtime::process::SignalNumber::KILL) {

@@ -112,8 +112,14 @@ fn rootfs(resources: &Resources) -> Vec<Mount> {
     mounts.collect()
 }
 
-/// A wall time as protobuf has it.
+/// Go's zero time: what containerd and its clients take for "not yet".
+const NO_TIME: i64 = -62_135_596_800;
+
+/// A wall time as protobuf has it; the default one is "never".
 pub(crate) fn timestamp(at: WallTime) -> Timestamp {
+    if at == WallTime::default() {
+        return Timestamp { seconds: NO_TIME, ..Timestamp::default() };
+    }
     Timestamp {
         // 2^63 seconds are far beyond any clock.
         seconds: i64::try_from(at.0.as_secs()).unwrap_or(i64::MAX),

@@ -226,14 +226,18 @@ fn kill_remaining(resources: &Resources, done: Finisher) {
     });
 }
 
-fn start_exec(resources: &Resources, exec: ExecId, done: Finisher) {
-    let Some(record) = resources.execs.get(&exec) else {
+fn start_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
+    let Some(record) = resources.execs.get_mut(&exec) else {
         return done.fail(failure(format!("exec {exec}: nothing is known of it")));
     };
-    let (blueprint, details, size) = (resources.blueprint(), record.details.clone(), record.size);
+    // A size from before the start is nobody's, as in the runc shim: the process may have its own (`consoleSize`). One
+    // that comes from now on is set when there is a terminal.
+    record.size = None;
+    let details = record.details.clone();
+    let blueprint = resources.blueprint();
     tokio::task::spawn_local(async move {
         let id = exec.as_str().to_owned();
-        match blueprint.start_exec(id, details, size).await {
+        match blueprint.start_exec(id, details).await {
             Ok(new) => {
                 let pid = new.process.pid().as_raw().unsigned_abs();
                 done.finish(Outcome::Process { pid }, Product::Exec(exec, Box::new(new)));

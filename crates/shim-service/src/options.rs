@@ -34,6 +34,8 @@ const DEFAULT_BINARY: &str = "runc";
 const DEFAULT_ROOT: &str = "/run/containerd/runc";
 /// Where a bundle keeps the options its container was created with; `delete` gets none.
 const OPTIONS_FILE: &str = "options.json";
+/// Where containerd's own shim looks for the OCI runtime's name, should its `delete` end a container of ours (trap 26).
+const RUNTIME_FILE: &str = "runtime";
 
 /// How the OCI runtime is to be called for the containers of a pod. `None` and `false` mean "not said".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,11 +193,16 @@ impl RuntimeOptions {
     ///
     /// The system's answer, with the path in [`OptionsError::Unwritable`].
     pub fn save(&self, bundle: &Bundle) -> Result<(), OptionsError> {
-        let path = bundle.path().join(OPTIONS_FILE);
-        let written = serde_json::to_vec(&Stored::from(self)).map_err(io::Error::from);
-        written
-            .and_then(|bytes| fs::write(&path, bytes))
-            .map_err(|source| OptionsError::Unwritable { path, source })
+        let write = |name: &str, bytes: &[u8]| {
+            let path = bundle.path().join(name);
+            fs::write(&path, bytes).map_err(|source| OptionsError::Unwritable { path, source })
+        };
+        let options = serde_json::to_vec(&Stored::from(self)).map_err(|error| OptionsError::Unwritable {
+            path: bundle.path().join(OPTIONS_FILE),
+            source: error.into(),
+        })?;
+        write(OPTIONS_FILE, &options)?;
+        write(RUNTIME_FILE, self.binary_name.as_deref().unwrap_or_default().as_bytes())
     }
 
     /// The options recorded in a bundle; none if there are none that can be read: `delete` goes on with the

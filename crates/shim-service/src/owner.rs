@@ -350,6 +350,11 @@ impl Owner {
                 {
                     record.stdio = Some(new.stdio);
                     record.console = new.console;
+                    if let (Some(console), Some(size)) = (&record.console, record.size)
+                        && let Err(error) = console.resize(size)
+                    {
+                        warn!(container = %container, %exec, %error, "cannot resize its terminal");
+                    }
                     record.process = Some(new.process);
                 }
                 let life = Life { exit: new.exit, oom: None };

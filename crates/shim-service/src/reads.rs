@@ -91,7 +91,12 @@ impl Owner {
 
     /// Without a console there is nothing to resize, which is no error (CONTRACT §7).
     pub(crate) fn resize(&mut self, target: &Target, size: TerminalSize) -> Result<(), ServiceError> {
-        self.pod.view(target)?;
+        let view = self.pod.view(target)?;
+        // Only of an exec is that an error, as in the runc shim.
+        if target.exec.is_some() && view.status == Status::Stopped {
+            let message = format!("cannot resize the terminal of {target}: it has stopped");
+            return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
+        }
         let Some(resources) = self.containers.get_mut(&target.container) else {
             return Err(not_found(&target.container));
         };

@@ -20,7 +20,9 @@ use containerd_shim_protos::types::task::{ProcessInfo, Status as TaskStatus};
 use oci_runtime::console::TerminalSize;
 use oci_runtime::mount::RootfsMount;
 use oci_runtime::stdio::StreamMode;
-use pod_lifecycle::{ContainerId, Deleted, ExecId, Reach, Reply, Request, Status, Target};
+use pod_lifecycle::{
+    ContainerId, Deleted, ExecId, Reach, Refusal, RefusalKind, Reply, Request, Status, Target,
+};
 use pod_spec::Signal;
 use protobuf::well_known_types::any::Any;
 use protobuf::{EnumOrUnknown, Message, MessageField};
@@ -47,6 +49,22 @@ impl TaskService {
 
     async fn pod(&self, request: Request) -> Result<Reply, ServiceError> {
         self.owner.ask(|answer| Command::Pod { request, answer }).await
+    }
+
+    /// Signal 0: whether there is a process that could be signalled.
+    async fn exists(&self, target: Target, reach: Reach) -> ttrpc::Result<Empty> {
+        let status = self.state_of(target.clone()).await?.view.status;
+        let refusal = match (status, &target.exec, reach) {
+            (Status::Created, Some(_), _) => {
+                Refusal { kind: RefusalKind::FailedPrecondition, message: format!("{target} is not started") }
+            }
+            (Status::Stopped, Some(_), _) | (Status::Stopped, None, Reach::Process) => {
+                let message = format!("{target}: process already finished");
+                Refusal { kind: RefusalKind::NotFound, message }
+            }
+            _ => return Ok(Empty::new()),
+        };
+        Err(ServiceError::from(refusal).into())
     }
 
     async fn state_of(&self, target: Target) -> Result<State, ServiceError> {
@@ -84,12 +102,15 @@ impl Task for TaskService {
     }
 
     async fn kill(&self, _: &TtrpcContext, request: KillRequest) -> ttrpc::Result<Empty> {
+        let target = target(&request.id, &request.exec_id);
+        if request.signal == 0 {
+            return self.exists(target, reach(request.all)).await;
+        }
         let Some(signal) = Signal::new(request.signal) else {
             let message = format!("{} is not a signal number (1 to 64)", request.signal);
             return Err(ServiceError::Invalid { container: request.id, message }.into());
         };
-        let reach = if request.all { Reach::All } else { Reach::Process };
-        self.pod(Request::Kill { target: target(&request.id, &request.exec_id), signal, reach }).await?;
+        self.pod(Request::Kill { target, signal, reach: reach(request.all) }).await?;
         Ok(Empty::new())
     }
 
@@ -121,8 +142,8 @@ impl Task for TaskService {
     async fn state(&self, _: &TtrpcContext, request: StateRequest) -> ttrpc::Result<StateResponse> {
         let State { view, bundle, streams } = self.state_of(target(&request.id, &request.exec_id)).await?;
         let mut response = StateResponse {
-            id: request.id,
-            exec_id: request.exec_id,
+            // An exec is known by its own id here, and `exec_id` is never set: so the runc shim does.
+            id: if request.exec_id.is_empty() { request.id } else { request.exec_id },
             bundle,
             pid: view.pid,
             status: EnumOrUnknown::new(match view.status {
@@ -139,8 +160,9 @@ impl Task for TaskService {
         };
         if let Some(exit) = view.exit {
             response.exit_status = exit.code;
-            response.exited_at = MessageField::some(timestamp(exit.at));
         }
+        // Never unset: clients in Go would take that for 1970.
+        response.exited_at = MessageField::some(timestamp(view.exit.unwrap_or_default().at));
         Ok(response)
     }
 
@@ -281,6 +303,10 @@ fn exec_details(request: ExecProcessRequest) -> Result<ExecDetails, ServiceError
             mode: stream_mode(request.terminal),
         },
     })
+}
+
+fn reach(all: bool) -> Reach {
+    if all { Reach::All } else { Reach::Process }
 }
 
 fn stream_mode(terminal: bool) -> StreamMode {

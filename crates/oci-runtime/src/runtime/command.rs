@@ -127,7 +127,7 @@ impl LogPosition {
         let entries = serde_json::Deserializer::from_slice(&log).into_iter::<Entry>();
         let errors =
             entries.filter_map(Result::ok).filter(|entry| matches!(&*entry.level, "error" | "fatal"));
-        errors.last().map(|entry| entry.msg)
+        errors.last().map(|entry| entry.msg.trim().to_owned())
     }
 }
 
