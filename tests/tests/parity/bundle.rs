@@ -1,0 +1,136 @@
+//! What containerd prepares before it runs a shim: a bundle with an OCI spec, and a root file system of busybox's
+//! programs that is mounted into it by the shim.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use containerd_shim_protos::shim::oci::Options;
+use containerd_shim_protos::types::mount::Mount;
+use nix::sys::stat::Mode;
+use protobuf::Message;
+use protobuf::well_known_types::any::Any;
+use serde_json::{Value, json};
+
+use crate::streams::Streams;
+
+/// The programs that scenarios use.
+const PROGRAMS: [&str; 25] = [
+    "sh", "sleep", "cat", "echo", "id", "pwd", "env", "true", "false", "kill", "head", "tail", "seq", "dd",
+    "stty", "ls", "tty", "grep", "ps", "printf", "nproc", "readlink", "wc", "touch", "tr",
+];
+
+/// A container to be created.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    pub spec: Value,
+    pub streams: Streams,
+    pub options: Option<Any>,
+}
+
+impl Bundle {
+    /// A container that runs a shell script, with pipes for its output.
+    pub fn shell(script: &str) -> Self {
+        Self::program(&["sh", "-c", script])
+    }
+
+    /// A container that runs a program.
+    pub fn program(args: &[&str]) -> Self {
+        let spec = json!({
+            "ociVersion": "1.0.2",
+            "process": process(args),
+            "root": {"path": "rootfs"},
+            "hostname": "parity",
+            "mounts": [
+                {"destination": "/proc", "type": "proc", "source": "proc"},
+                {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+                {"destination": "/dev/pts", "type": "devpts", "source": "devpts",
+                    "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]},
+            ],
+            "linux": {
+                "namespaces": [
+                    {"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"}, {"type": "network"},
+                ],
+                "resources": {"devices": [{"allow": true, "access": "rwm"}]},
+            },
+        });
+        Self { spec, streams: Streams::default(), options: None }
+    }
+
+    /// Changes the spec.
+    pub fn spec(mut self, change: impl FnOnce(&mut Value)) -> Self {
+        change(&mut self.spec);
+        self
+    }
+
+    /// Other streams than pipes for the output.
+    pub fn streams(mut self, streams: Streams) -> Self {
+        self.streams = streams;
+        self.spec["process"]["terminal"] = (streams == Streams::Terminal).into();
+        self
+    }
+
+    /// Options of runc's shim, with Create and on standard input of `start`.
+    pub fn options(mut self, options: &Options) -> Result<Self> {
+        let value = options.write_to_bytes()?;
+        self.options =
+            Some(Any { type_url: "containerd.runc.v1.Options".to_owned(), value, ..Any::default() });
+        Ok(self)
+    }
+
+    /// A pid namespace of the host instead of its own.
+    pub fn host_pid_namespace(self) -> Self {
+        self.spec(|spec| {
+            if let Some(namespaces) = spec["linux"]["namespaces"].as_array_mut() {
+                namespaces.retain(|namespace| namespace["type"] != "pid");
+            }
+        })
+    }
+
+    /// Writes the bundle as containerd does (CONTRACT §1.4), in the cgroup `cgroup`.
+    pub fn write(&self, path: &Path, cgroup: &str) -> Result<()> {
+        std::fs::create_dir_all(path.join("rootfs"))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+        nix::unistd::mkfifo(&path.join("log"), Mode::from_bits_truncate(0o700))?;
+        let mut spec = self.spec.clone();
+        spec["linux"]["cgroupsPath"] = cgroup.into();
+        std::fs::write(path.join("config.json"), spec.to_string())
+            .with_context(|| format!("{}", path.display()))
+    }
+}
+
+/// An OCI process of the default user.
+pub fn process(args: &[&str]) -> Value {
+    let capabilities =
+        ["CAP_CHOWN", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_DAC_OVERRIDE", "CAP_NET_BIND_SERVICE"];
+    json!({
+        "terminal": false,
+        "user": {"uid": 0, "gid": 0},
+        "args": args,
+        "env": ["PATH=/bin", "HOME=/"],
+        "cwd": "/",
+        "capabilities": {"bounding": capabilities, "effective": capabilities, "permitted": capabilities},
+        "noNewPrivileges": true,
+    })
+}
+
+/// Makes the root file system, and the mount of it that Create asks for.
+pub fn root_file_system(directory: &Path) -> Result<Mount> {
+    let root = directory.join("root");
+    for name in ["bin", "proc", "dev", "tmp", "etc"] {
+        std::fs::create_dir_all(root.join(name))?;
+    }
+    std::fs::set_permissions(root.join("tmp"), std::fs::Permissions::from_mode(0o1777))?;
+    let busybox = ["/bin/busybox", "/usr/bin/busybox"].map(PathBuf::from);
+    let busybox = busybox.iter().find(|path| path.exists()).context("busybox is missing: run hack/setup")?;
+    std::fs::copy(busybox, root.join("bin/busybox"))?;
+    for program in PROGRAMS {
+        symlink("busybox", root.join("bin").join(program))?;
+    }
+    Ok(Mount {
+        type_: "bind".to_owned(),
+        source: root.to_string_lossy().into_owned(),
+        options: vec!["rbind".to_owned(), "rw".to_owned()],
+        ..Mount::default()
+    })
+}

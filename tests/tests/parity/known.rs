@@ -1,0 +1,103 @@
+//! The differences that are meant: `known.txt`, read and matched. May never let a difference pass that no line there
+//! describes.
+
+use anyhow::{Context, Result};
+
+use crate::differences::Difference;
+
+/// A difference that is meant, as a line of the table.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// The scenario in which it must occur.
+    pub seen_in: &'static str,
+    reach: Reach,
+    line: &'static str,
+    step: &'static str,
+    field: &'static str,
+    runc: &'static str,
+    podshim: &'static str,
+}
+
+/// Where else a difference may occur.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// Nowhere.
+    Scenario,
+    /// In every other scenario.
+    Everywhere,
+}
+
+/// The whole table.
+pub fn table() -> Result<Vec<Known>> {
+    let lines = include_str!("known.txt").lines();
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(Known::parse).collect()
+}
+
+impl Known {
+    fn parse(line: &'static str) -> Result<Self> {
+        let parts: Vec<_> = line.split(" | ").collect();
+        let [seen_in, step, field, runc, podshim] = parts[..] else {
+            return Err(anyhow::anyhow!("{} parts, not 5", parts.len())).with_context(|| line.to_owned());
+        };
+        let (seen_in, reach) = match seen_in.strip_suffix('+') {
+            Some(seen_in) => (seen_in, Reach::Everywhere),
+            None => (seen_in, Reach::Scenario),
+        };
+        Ok(Self { seen_in, reach, line, step, field, runc, podshim })
+    }
+
+    /// Whether a difference in a scenario is this one.
+    pub fn is(&self, scenario: &str, difference: &Difference) -> bool {
+        (self.reach == Reach::Everywhere || self.seen_in == scenario)
+            && fits(self.step, &difference.step)
+            && fits(self.field, &difference.field)
+            && fits_value(self.runc, difference.runc.as_deref())
+            && fits_value(self.podshim, difference.podshim.as_deref())
+    }
+
+    /// The line as it is written.
+    pub fn line(&self) -> &str {
+        self.line
+    }
+}
+
+fn fits_value(pattern: &str, value: Option<&str>) -> bool {
+    match value {
+        Some(value) => pattern != "-" && fits(pattern, value),
+        None => pattern == "-",
+    }
+}
+
+/// Whether a text fits a pattern in which `*` stands for any text.
+fn fits(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, fit) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("a*", "abc", true),
+            ("*c", "abc", true),
+            ("a*c", "ac", true),
+            ("ab*bc", "abc", false),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "acb", false),
+        ] {
+            assert_eq!(fits(pattern, text), fit, "{pattern} {text}");
+        }
+    }
+}

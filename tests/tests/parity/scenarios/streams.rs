@@ -1,0 +1,168 @@
+//! Terminals, pipes, files and nothing: where a process's bytes go, and when its streams end.
+
+use anyhow::Result;
+
+use crate::bundle::Bundle;
+use crate::run::{Exec, Run};
+use crate::streams::Streams;
+
+/// A container with a terminal: size, input, echo, the end of it.
+pub async fn a_terminal(run: &mut Run) -> Result<()> {
+    let script = "tty; stty size; echo ready; read line; stty size; echo \"<$line>\"; echo err >&2; exit 3";
+    run.bundle("c", Bundle::shell(script).streams(Streams::Terminal)).await?;
+    run.create("c").await;
+    run.state("c").await;
+    run.resize("c", 100, 40).await;
+    run.start("c").await;
+    for _ in 0..3 {
+        run.line("c").await;
+    }
+    run.resize("c", 123, 45).await;
+    run.write("c", "hello\n");
+    run.wait("c").await;
+    run.event("exit", "c").await;
+    run.output("c").await?;
+    run.state("c").await;
+    run.resize("c", 1, 1).await;
+    run.delete("c").await;
+    Ok(())
+}
+
+/// An exec with a terminal in a container without one.
+pub async fn an_exec_with_a_terminal(run: &mut Run) -> Result<()> {
+    run.container("c", Bundle::shell("echo ready; sleep 1000")).await?;
+    run.line("c").await;
+    let script = "tty; stty size; echo ready; read line; stty size; echo \"<$line>\"; exit 3";
+    run.exec(
+        "c/e",
+        Exec::shell(script).streams(Streams::Terminal).process(|process| {
+            process["terminal"] = true.into();
+            process["consoleSize"] = serde_json::json!({"height": 33, "width": 99});
+        }),
+    )
+    .await?;
+    run.resize("c/e", 90, 30).await;
+    run.start("c/e").await;
+    for _ in 0..3 {
+        run.line("c/e").await;
+    }
+    run.state("c/e").await;
+    run.resize("c/e", 70, 20).await;
+    run.write("c/e", "hello\n");
+    run.wait("c/e").await;
+    run.event("exit", "c/e").await;
+    run.output("c/e").await?;
+    run.delete("c/e").await;
+    // The request's word counts, whatever the process says.
+    run.exec("c/mixed", Exec::shell("tty").process(|process| process["terminal"] = true.into())).await?;
+    run.start("c/mixed").await;
+    run.wait("c/mixed").await;
+    run.output("c/mixed").await?;
+    run.exec("c/other", Exec::shell("tty >/dev/null && echo a terminal").streams(Streams::Terminal)).await?;
+    run.start("c/other").await;
+    run.wait("c/other").await;
+    run.output("c/other").await?;
+    Ok(())
+}
+
+/// The terminal's hang-up and end of file.
+pub async fn the_end_of_a_terminals_input(run: &mut Run) -> Result<()> {
+    run.container("c", Bundle::shell("echo ready; cat; echo end").streams(Streams::Terminal)).await?;
+    run.line("c").await;
+    run.write("c", "typed\n\u{4}");
+    run.wait("c").await;
+    run.output("c").await?;
+    run.delete("c").await;
+    Ok(())
+}
+
+/// Input ends when the caller says so.
+pub async fn standard_input(run: &mut Run) -> Result<()> {
+    run.container("c", Bundle::shell("echo ready; cat; echo end").streams(Streams::All)).await?;
+    run.line("c").await;
+    run.state("c").await;
+    run.write("c", "one\ntwo\n");
+    run.line("c").await;
+    run.line("c").await;
+    run.exec("c/e", Exec::shell("cat; echo done").streams(Streams::All)).await?;
+    run.start("c/e").await;
+    run.write("c/e", "three\n");
+    run.line("c/e").await;
+    run.close_input("c/e");
+    run.close_io("c/e").await;
+    run.wait("c/e").await;
+    run.output("c/e").await?;
+    run.close_input("c");
+    run.close_io("c").await;
+    run.close_io("c").await;
+    run.wait("c").await;
+    run.output("c").await?;
+    run.close_io("c").await;
+    run.delete("c").await;
+    Ok(())
+}
+
+/// All bytes arrive, on the stream they were written to.
+pub async fn much_output(run: &mut Run) -> Result<()> {
+    let script = "seq 1 20000; seq 1 20000 >&2; printf 'no newline'";
+    run.container("c", Bundle::shell(script)).await?;
+    run.wait("c").await;
+    run.output("c").await?;
+    run.container("quick", Bundle::program(&["echo", "short"])).await?;
+    run.wait("quick").await;
+    run.delete("quick").await;
+    run.output("quick").await?;
+    Ok(())
+}
+
+/// No streams, and a file.
+pub async fn no_pipes(run: &mut Run) -> Result<()> {
+    let script = "readlink /proc/self/fd/0; echo out; cat; exit 2";
+    run.container("null", Bundle::shell(script).streams(Streams::Null)).await?;
+    run.wait("null").await;
+    run.state("null").await;
+    run.delete("null").await;
+    run.container("file", Bundle::shell(script).streams(Streams::File)).await?;
+    run.wait("file").await;
+    run.delete("file").await;
+    run.output("file").await?;
+    run.container("errors", Bundle::shell("echo err >&2; sleep 1000").streams(Streams::File)).await?;
+    run.exec("errors/e", Exec::shell("echo exec").streams(Streams::File)).await?;
+    run.start("errors/e").await;
+    run.wait("errors/e").await;
+    run.delete("errors/e").await;
+    run.output("errors/e").await?;
+    run.kill("errors", 9).await;
+    run.wait("errors").await;
+    run.delete("errors").await;
+    run.output("errors").await?;
+    Ok(())
+}
+
+/// Addresses that lead nowhere.
+pub async fn wrong_addresses(run: &mut Run) -> Result<()> {
+    run.bundle("c", Bundle::shell("exit 0").streams(Streams::Null)).await?;
+    for address in ["gopher:///tmp/x", "://"] {
+        run.create_with("c", |request| request.stdout = address.to_owned()).await;
+        run.state("c").await;
+    }
+    Ok(())
+}
+
+/// Trap 11: a child that outlives its parent holds the streams; the exit does not wait for it.
+pub async fn a_child_holds_the_output(run: &mut Run) -> Result<()> {
+    run.container("c", Bundle::shell("echo ready; sleep 1000")).await?;
+    run.line("c").await;
+    run.exec("c/e", Exec::shell("sleep 1000 & echo parent; exit 4")).await?;
+    run.start("c/e").await;
+    run.wait("c/e").await;
+    run.event("exit", "c/e").await;
+    run.line("c/e").await;
+    run.state("c/e").await;
+    run.kill_all("c", 9).await;
+    run.wait("c").await;
+    run.output("c/e").await?;
+    run.delete("c/e").await;
+    run.delete("c").await;
+    Ok(())
+}
