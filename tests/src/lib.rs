@@ -20,6 +20,7 @@ pub mod chart;
 mod command;
 pub mod cri;
 pub mod ctr;
+pub mod durations;
 pub mod events;
 pub mod instance;
 pub mod leftovers;

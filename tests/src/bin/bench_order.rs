@@ -8,14 +8,12 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
+use e2e::durations::SOON;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, Timeline, wait};
 use serde_json::Value;
 use tokio::process::Command;
 
 const USAGE: &str = "usage: bench_order DIR ROUNDS (DIR of hack/containerd-up; ROUNDS from 1)";
-
-/// Ample for anything that takes no time of its own.
-const SOON: Duration = Duration::from_secs(20);
 
 /// The container started by the runtime alone, for comparison.
 const BARE: &str = "bare";

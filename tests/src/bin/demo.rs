@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use e2e::chart::{self, Row};
+use e2e::durations::SOON;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, Timeline, wait};
 
 /// The pod's members: name, role. In the order the plan gives them.
@@ -25,9 +26,6 @@ const CREATION: [&str; 6] = ["web", "worker", "logs", "proxy", "migrate", "fetch
 /// When the proxy's port opens and the log collector's file appears, after their start.
 const PROXY_READY: Duration = Duration::from_millis(1200);
 const LOGS_READY: Duration = Duration::from_millis(800);
-
-/// Ample for anything that takes no time of its own.
-const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {

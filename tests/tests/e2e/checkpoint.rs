@@ -4,12 +4,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::durations::SOON;
 use e2e::{Containerd, Footprint, Runtime, wait};
 
-const SOON: Duration = Duration::from_secs(20);
 const IMAGE: &str = "podshim.test/busybox:1";
 
 on_both_runtimes!(a_container_is_restored_from_its_checkpoint, the_runtimes_own_error_reaches_the_user,);

@@ -1,13 +1,9 @@
 //! The ways in which containerd's configuration can name podshim (DESIGN §5, CONTRACT §1.6, §1.7): each gives the same
 //! shim, the OCI runtime it is told, and to the kubelet what that runtime can do.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
+use e2e::durations::SOON;
 use e2e::{Containerd, Pod, Program, RunningPod};
-
-/// Ample for anything that takes no time of its own.
-const SOON: Duration = Duration::from_secs(20);
 
 /// A pod whose container prints, takes an exec, and ends; on the shim and OCI runtime that were asked for.
 async fn a_pod_lives_and_ends(handler: &str, oci_runtime: &str) -> Result<()> {

@@ -4,13 +4,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::durations::SOON;
 use e2e::instance::signal;
 use e2e::pod::PidNamespace;
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 use k8s_cri::v1::ContainerState;
-
-/// Ample for anything that takes no time of its own.
-const SOON: Duration = Duration::from_secs(20);
 
 on_both_runtimes!(
     exit_codes_reach_the_caller,

@@ -1,11 +1,8 @@
 //! What a container that has exited still answers, until it is deleted.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
+use e2e::durations::SOON;
 use e2e::{Containerd, Footprint, Runtime, wait};
-
-const SOON: Duration = Duration::from_secs(20);
 
 on_both_runtimes!(an_exited_container_has_its_last_numbers);
 

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::durations::SOON;
 use e2e::{Containerd, Event, Footprint, Pod, Program, Runtime};
-
-/// Ample for anything that takes no time of its own.
-const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn the_record_shows_that_the_stock_shim_keeps_no_order() -> Result<()> {

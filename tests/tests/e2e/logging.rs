@@ -4,13 +4,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::durations::SOON;
 use e2e::instance::is_alive;
 use e2e::{Containerd, Footprint, Runtime, wait};
 
-const SOON: Duration = Duration::from_secs(20);
 const IMAGE: &str = "podshim.test/busybox:1";
 
 on_both_runtimes!(

@@ -1,15 +1,11 @@
 //! Containers whose pid namespace is not their own: the node's, the pod's, another container's. There the kernel does
 //! not end what their first process leaves behind; the shim must (CONTRACT §6), execs before the container (trap 7).
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
+use e2e::durations::SOON;
 use e2e::instance::signal;
 use e2e::pod::PidNamespace;
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
-
-/// Ample for anything that takes no time of its own.
-const SOON: Duration = Duration::from_secs(20);
 
 /// Kills the first process of a container that has left a child and runs an exec: both must end, and be told.
 async fn the_end_of_init_ends_everything(runtime: Runtime, mode: PidNamespace) -> Result<()> {

@@ -1,13 +1,10 @@
 //! What the OCI runtime says reaches the user in its own words (CONTRACT §8, trap 24): the same requests through
 //! containerd's own shim and through podshim, with runc and with crun, give the same text and the same exit code.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
+use e2e::durations::SOON;
 use e2e::{Containerd, Footprint, Runtime, wait};
 
-/// Ample for anything that takes no time of its own.
-const SOON: Duration = Duration::from_secs(20);
 const IMAGE: &str = "podshim.test/busybox:1";
 const OCI_RUNTIMES: [&str; 2] = ["runc", "crun"];
 

@@ -2,13 +2,11 @@
 //! unprivileged users.
 
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::durations::SOON;
 use e2e::{Containerd, Event, Footprint, Pod, Program, Runtime};
 
-/// Ample for anything that takes no time of its own.
-const SOON: Duration = Duration::from_secs(20);
 /// The node's first id of these namespaces.
 const FIRST: u32 = 200_000;
 

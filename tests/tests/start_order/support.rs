@@ -4,25 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, milliseconds, seconds};
 use e2e::{Containerd, Event, RunningPod, Timeline};
 use k8s_cri::v1::ContainerState;
-
-/// Ample for anything that takes no time of its own.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
-
-/// A caller's grace that no test uses up.
-pub(crate) const AMPLE: Duration = Duration::from_secs(60);
-
-/// How far a duration may be off: the machine may be busy.
-pub(crate) const TOLERANCE: Duration = Duration::from_secs(1);
-
-pub(crate) const fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
-
-pub(crate) const fn milliseconds(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
 
 /// A gate that opens in the sidecar's run number `run` (from 1), once the program has written it down. With run 1 the
 /// order of lines in the log is certain, which it is not by U1 alone: after its exec a program has written nothing yet.

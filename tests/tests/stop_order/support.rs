@@ -4,25 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, milliseconds, seconds};
 use e2e::{Containerd, Event, RunningPod, wait};
 use k8s_cri::v1::ContainerStatus;
-
-/// Ample for anything that takes no time of its own.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
-
-/// A caller's grace that no test uses up.
-pub(crate) const AMPLE: Duration = Duration::from_secs(60);
-
-/// How far a duration may be off: the machine may be busy.
-pub(crate) const TOLERANCE: Duration = Duration::from_secs(1);
-
-pub(crate) const fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
-}
-
-pub(crate) const fn milliseconds(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
 
 /// Waits until each of these containers has recorded that its program has started.
 pub(crate) async fn wait_started(pod: &RunningPod<'_>, names: &[&str]) -> Result<()> {

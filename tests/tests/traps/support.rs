@@ -4,14 +4,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::ctr::Output;
+pub(crate) use e2e::durations::SOON;
 use e2e::{Containerd, Footprint, Runtime, wait};
-
-/// Ample for anything that takes no time of its own.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// What every container runs from.
 pub(crate) const IMAGE: &str = "podshim.test/busybox:1";

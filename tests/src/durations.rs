@@ -1,0 +1,23 @@
+//! The durations that tests have in common: how long a wait may take, and how far a measured time may be off. Holds no
+//! expectation of any rule.
+
+use std::time::Duration;
+
+/// Ample for anything that takes no time of its own.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// A caller's grace that no test uses up.
+pub const AMPLE: Duration = Duration::from_secs(60);
+
+/// How far a duration may be off: the machine may be busy.
+pub const TOLERANCE: Duration = Duration::from_secs(1);
+
+/// That many seconds.
+pub const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// That many milliseconds.
+pub const fn milliseconds(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
