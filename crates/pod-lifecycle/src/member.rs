@@ -2,7 +2,9 @@
 //!
 //! Startup, shutdown and restart all read it; order is data here (entries), never code.
 
-use pod_spec::{Gate, Member, Role};
+use std::fmt;
+
+use pod_spec::{Condition, Gate, Link, Member, Plan, RestartPolicy, Role};
 
 use crate::container::{Ask, Container};
 use crate::event::{ContainerId, Exit};
@@ -12,11 +14,15 @@ use crate::pod::Pod;
 #[derive(Clone, Debug)]
 pub(crate) struct MemberState {
     pub(crate) member: Member,
+    /// What it needs: the start order, and in reverse the stop order.
+    pub(crate) links: Vec<Link>,
+    /// Whether anything asks when its program has been exec'd or is ready.
+    pub(crate) is_awaited: Awaited,
     /// The newest task of that name, until it is deleted.
     pub(crate) current: Option<ContainerId>,
     /// Whether its program was let start in this round: a newer task of the name does not wait again (S6).
     pub(crate) release: Release,
-    /// A sidecar's gate. Once open it stays open for the round (U3).
+    /// How far its gate is. Once open it stays open for the round (U3).
     pub(crate) gate: GateState,
     /// How an init completed; it never runs again in this sandbox (I4).
     pub(crate) completed: Option<Exit>,
@@ -33,16 +39,26 @@ pub(crate) enum Release {
     Released,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum GateState {
     Closed,
+    /// The program has been exec'd (U1), its probe has not succeeded yet (U2).
+    Started,
     Open,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    ByNobody,
+    BySomebody,
+}
+
 impl MemberState {
-    pub(crate) fn new(member: Member) -> Self {
+    fn new(member: Member, links: Vec<Link>, is_awaited: Awaited) -> Self {
         Self {
             member,
+            links,
+            is_awaited,
             current: None,
             release: Release::Waiting,
             gate: GateState::Closed,
@@ -52,27 +68,59 @@ impl MemberState {
         }
     }
 
-    /// Whether later entries may go on, as far as this member is concerned.
-    pub(crate) fn lets_next_start(&self) -> bool {
-        match self.member.role {
-            Role::Init => self.completed.is_some(),
-            Role::Sidecar => self.gate == GateState::Open,
-            // Mains come after the whole list, wherever it names them (S2).
-            Role::Main => true,
+    /// The members of a plan, in its order.
+    pub(crate) fn of_plan(plan: &Plan) -> Vec<Self> {
+        let links: Vec<_> = (0..plan.members.len()).map(|index| plan.links(index)).collect();
+        let awaits = |link: &Link| matches!(link.until, Some(Condition::Started | Condition::Ready));
+        let is_awaited = |index: usize| {
+            let found = links.iter().flatten().any(|link| link.earlier == index && awaits(link));
+            // Whatever `*=main` adds waits for them.
+            let is_sidecar = plan.members[index].role == Role::Sidecar;
+            if found || is_sidecar { Awaited::BySomebody } else { Awaited::ByNobody }
+        };
+        let awaited: Vec<_> = (0..links.len()).map(is_awaited).collect();
+        let states = plan.members.iter().zip(links).zip(awaited);
+        states.map(|((member, links), awaited)| Self::new(member.clone(), links, awaited)).collect()
+    }
+
+    /// A planned main that only `*=main` names (S8).
+    pub(crate) fn unnamed_main(plan: &Plan, name: &str) -> Self {
+        let member = Member {
+            name: name.to_owned(),
+            alias: None,
+            role: Role::Main,
+            entry: usize::MAX,
+            after: None,
+            gate: Gate::Running,
+            grace: None,
+            stop_signal: None,
+        };
+        Self::new(member, plan.links_of_unnamed_main(), Awaited::ByNobody)
+    }
+
+    /// Whether a condition on this member holds.
+    fn satisfies(&self, condition: Condition) -> bool {
+        match condition {
+            Condition::Started => self.gate >= GateState::Started || self.completed.is_some(),
+            Condition::Ready => self.gate == GateState::Open || self.completed.is_some(),
+            Condition::Done if self.member.role == Role::Init => self.completed.is_some(),
+            // One that was never let start has done nothing.
+            Condition::Done => {
+                self.release == Release::Released && self.ended.is_some_and(|exit| exit.code == 0)
+            }
         }
     }
 }
 
-/// A planned main that only `*=main` names (S8).
-pub(crate) fn unnamed_main(name: &str) -> Member {
-    Member {
-        name: name.to_owned(),
-        alias: None,
-        role: Role::Main,
-        entry: usize::MAX,
-        gate: Gate::Running,
-        grace: None,
-        stop_signal: None,
+impl fmt::Display for MemberState {
+    /// As lines for people name it: `sidecar "proxy"`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = match self.member.role {
+            Role::Init => "init",
+            Role::Sidecar => "sidecar",
+            Role::Main => "main",
+        };
+        write!(f, "{role} {:?}", self.member.name)
     }
 }
 
@@ -99,13 +147,29 @@ impl Pod {
         self.planned().filter(|(s, c)| wanted(s, c)).map(|(_, c)| c.id.clone()).collect()
     }
 
-    /// Whether `later` needs `earlier`: mains need every sidecar, inits and sidecars those of earlier entries.
-    /// Start order is this relation, stop order its reverse.
-    pub(crate) fn needs(later: &Member, earlier: &Member) -> bool {
-        match (later.role, earlier.role) {
-            (_, Role::Main) => false,
-            (Role::Main, _) => true,
-            (Role::Init | Role::Sidecar, _) => later.entry > earlier.entry,
-        }
+    /// Whether one member may not end before another has (T1): the start order reversed.
+    pub(crate) fn needs(later: &MemberState, earlier: usize) -> bool {
+        later.links.iter().any(|link| link.earlier == earlier)
+    }
+
+    /// The first thing, in plan order, that a member must still wait for.
+    pub(crate) fn first_blocker(&self, index: usize) -> Option<Link> {
+        let blocks = |link: &&Link| {
+            link.until.is_some_and(|condition| !self.members[link.earlier].satisfies(condition))
+        };
+        self.members[index].links.iter().filter(blocks).min_by_key(|link| link.earlier).copied()
+    }
+
+    /// The member that keeps another from ever starting: what had to be done has failed, and under Never nobody
+    /// does it again.
+    pub(crate) fn never_done(&self, index: usize) -> Option<usize> {
+        let failed = |link: &Link| {
+            let earlier = &self.members[link.earlier];
+            link.until == Some(Condition::Done)
+                && self.policy() == RestartPolicy::Never
+                && earlier.member.role == Role::Main
+                && earlier.ended.is_some_and(|exit| exit.code != 0)
+        };
+        self.members[index].links.iter().find(|link| failed(link)).map(|link| link.earlier)
     }
 }

@@ -11,7 +11,7 @@ use pod_spec::{ExitCodes, Others, Plan, RestartPolicy};
 use crate::action::{Action, OpId, Operation, Refusal, Reply};
 use crate::container::{Container, Freezer, Part, Phase, Status, View};
 use crate::event::{ContainerId, ContainerSpec, Event, Exit, Outcome, Request, RequestId, Target, TaskKind};
-use crate::member::{MemberState, unnamed_main};
+use crate::member::MemberState;
 use crate::shutdown::Stop;
 use crate::startup::PodFailure;
 use crate::time::PodTime;
@@ -284,7 +284,7 @@ impl Pod {
             return;
         }
         if let Some(plan) = &spec.plan {
-            self.members = plan.members.iter().cloned().map(MemberState::new).collect();
+            self.members = MemberState::of_plan(plan);
             self.plan = Some(plan.clone());
         }
     }
@@ -303,7 +303,7 @@ impl Pod {
         match (plan.others, spec.kubelet_type) {
             (Others::Passthrough, _) | (Others::Mains, Some(Init | Ephemeral)) => Part::Passthrough,
             (Others::Mains, _) => {
-                self.members.push(MemberState::new(unnamed_main(&spec.name)));
+                self.members.push(MemberState::unnamed_main(plan, &spec.name));
                 Part::Member(self.members.len() - 1)
             }
         }

@@ -183,9 +183,9 @@ impl Pod {
     fn init_completed(&mut self, id: &ContainerId, exit: Exit) {
         let Some(container) = self.containers.get(id) else { return };
         let Some(index) = container.member() else { return };
-        // An aware kubelet creates later entries only when it has seen this exit.
+        // An aware kubelet creates mains and what waits for this init only when it has seen this exit.
         let later_exists =
-            self.planned().any(|(state, _)| Self::needs(&state.member, &self.members[index].member));
+            self.planned().any(|(state, _)| state.member.role == Role::Main || Self::needs(state, index));
         let hides = self.policy() == RestartPolicy::Always
             && container.spec.kubelet_type != Some(KubeletType::Init)
             && self.members[index].asked.is_none()

@@ -273,11 +273,8 @@ impl Pod {
     /// everybody's turn (T6).
     pub(crate) fn turn_has_come(&self, sidecar: &Container) -> bool {
         let Some(index) = sidecar.member() else { return true };
-        let own = &self.members[index].member;
         self.budget_is_over()
-            || !self
-                .planned()
-                .any(|(state, container)| container.is_alive() && Self::needs(&state.member, own))
+            || !self.planned().any(|(state, container)| container.is_alive() && Self::needs(state, index))
     }
 
     /// T6: from the last call on.

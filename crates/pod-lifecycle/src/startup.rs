@@ -9,7 +9,7 @@ use pod_spec::{Gate, GateAction, ProbeTiming, RestartPolicy, Role, Signal};
 use crate::action::{Action, Check, OpId, Operation, Reach, Refusal, Tell};
 use crate::container::{Container, Hold, HoldLine, Intent, Phase, Program};
 use crate::event::{ContainerId, Exit, Failure, Outcome, RequestId, Target};
-use crate::member::{GateState, Release};
+use crate::member::{Awaited, GateState, Release};
 use crate::pod::Pod;
 use crate::restart::START_FAILED;
 use crate::shutdown::StopCause;
@@ -105,27 +105,13 @@ impl Pod {
         state.release == Release::Released || self.first_blocker(index).is_none()
     }
 
-    /// The first member in plan order that a member must wait for.
-    fn first_blocker(&self, index: usize) -> Option<usize> {
-        let waiting = &self.members[index].member;
-        (0..self.members.len()).find(|&other| {
-            let state = &self.members[other];
-            Self::needs(waiting, &state.member) && !state.lets_next_start()
-        })
-    }
-
     /// What a held container waits for, in words.
     pub(crate) fn blocker(&self, container: &Container) -> Option<String> {
         if self.stop.is_some() {
             return Some("the end of the pod's stop".to_owned());
         }
-        let blocker = self.first_blocker(container.member()?)?;
-        let state = &self.members[blocker];
-        let what = match state.member.role {
-            Role::Init => "init",
-            Role::Sidecar | Role::Main => "sidecar",
-        };
-        Some(format!("{what} {:?}: {}", state.member.name, self.why_not_ready(blocker)))
+        let blocker = self.first_blocker(container.member()?)?.earlier;
+        Some(format!("{}: {}", self.members[blocker], self.why_not_ready(blocker)))
     }
 
     fn why_not_ready(&self, index: usize) -> String {
@@ -156,9 +142,21 @@ impl Pod {
                 self.end_without_running(&id, NEVER_RAN, Some(line.clone()));
             }
         }
+        let never = |id: &ContainerId| self.containers.get(id).filter(|c| c.program == Program::NeverRan);
+        let lost: Vec<_> =
+            held.iter().filter_map(|id| Some((id.clone(), self.never_done(never(id)?.member()?)?))).collect();
+        for (id, failed) in lost {
+            let code = self.members[failed].ended.unwrap_or_default().code;
+            let line = format!("not started: {} failed with {code}", self.members[failed]);
+            self.end_without_running(&id, NEVER_RAN, Some(line));
+        }
         let free: Vec<_> = held
             .into_iter()
-            .filter(|id| self.containers.get(id).is_some_and(|container| self.may_start(container)))
+            .filter(|id| {
+                self.containers.get(id).is_some_and(|container| {
+                    matches!(container.phase, Phase::Held(_)) && self.may_start(container)
+                })
+            })
             .collect();
         for id in free {
             self.mark_released(&id);
@@ -192,7 +190,7 @@ impl Pod {
         let Some(container) = self.containers.get_mut(id) else { return };
         let Some(index) = container.member() else { return };
         let state = &mut self.members[index];
-        if state.member.role != Role::Sidecar || state.gate == GateState::Open || stopping {
+        if state.is_awaited == Awaited::ByNobody || state.gate == GateState::Open || stopping {
             return;
         }
         match state.member.gate {
@@ -213,19 +211,28 @@ impl Pod {
         let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
         if self.members[index].member.gate == Gate::Running {
             self.open_gate(index);
+        } else {
+            self.note_executed(index);
         }
+    }
+
+    /// U1.
+    fn note_executed(&mut self, index: usize) {
+        let gate = &mut self.members[index].gate;
+        *gate = (*gate).max(GateState::Started);
+        self.changed();
     }
 
     fn open_gate(&mut self, index: usize) {
         let state = &mut self.members[index];
         state.gate = GateState::Open;
-        let name = state.member.name.clone();
+        let line = format!("gate of {state} is open");
         if let Some(id) = state.current.clone()
             && let Some(container) = self.containers.get_mut(&id)
         {
             container.probe = None;
         }
-        self.act(Action::Note(format!("gate of sidecar {name:?} is open")));
+        self.act(Action::Note(line));
     }
 
     /// A gate's check has an answer.
@@ -234,7 +241,8 @@ impl Pod {
         let Some(container) = self.containers.get_mut(&id) else { return };
         let (Some(index), Some(probe)) = (container.member(), container.probe.as_mut()) else { return };
         probe.in_flight = None;
-        let gate = &self.members[index].member.gate;
+        let state = &mut self.members[index];
+        let (gate, role) = (&state.member.gate, state.member.role);
         let opened = match (&outcome, probe.stage, gate) {
             (Outcome::Failed(_), Stage::Executed, _) => {
                 // Still the runtime's init: ask again for as long as it lives.
@@ -244,21 +252,23 @@ impl Pod {
             (_, Stage::Executed, Gate::Probe { timing, .. }) => {
                 probe.stage = Stage::Probe;
                 probe.next_at = now + timing.delay;
+                state.gate = state.gate.max(GateState::Started);
                 false
             }
             (_, Stage::Executed, _) => true,
             (Outcome::Failed(Failure { message, .. }), Stage::Probe, Gate::Probe { timing, .. }) => {
                 probe.successes = 0;
-                probe.failures += 1;
+                probe.failures = probe.failures.saturating_add(1);
                 probe.last_failure = Some(message.clone());
-                if probe.failures >= timing.failures {
+                // A main is its caller's to restart (R8): it is asked on.
+                if probe.failures >= timing.failures && role == Role::Sidecar {
                     return self.gate_failed(&id);
                 }
                 false
             }
             (_, Stage::Probe, Gate::Probe { timing, .. }) => {
                 probe.failures = 0;
-                probe.successes += 1;
+                probe.successes = probe.successes.saturating_add(1);
                 probe.successes >= timing.successes
             }
             (_, Stage::Probe, _) => false,

@@ -160,6 +160,25 @@ fn execs_kills_and_deletes() {
     );
 }
 
+/// 11.3: a main that waits for another's end, a sidecar that waits for a main's start, and stops at any moment.
+#[test]
+fn after_in_place_of_the_list() {
+    explore(
+        "after",
+        pod(&[
+            ("plan", "s=sidecar, a=main, b=main"),
+            ("restart-policy", "Never"),
+            ("after.s", "a=started"),
+            ("after.b", "a=done"),
+        ])
+        .by(&["create s", "start s", "kill s TERM"])
+        .by(&["create a", "start a"])
+        .by(&["create b", "start b", "kill b TERM"])
+        .ending("a", &[0, 1])
+        .ending("s", &[1]),
+    );
+}
+
 /// S1: a pod without a plan.
 #[test]
 fn no_plan() {

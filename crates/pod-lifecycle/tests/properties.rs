@@ -59,8 +59,9 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
     let own_grace = select(vec!["", "", "1s", "3s"]);
     let settings = prop::collection::vec((gate, own_grace), 8);
     let codes = select(vec!["masked", "real"]);
-    (entries, policy, grace, gate_timeout, settings, codes).prop_map(
-        |(mut entries, policy, grace, gate_timeout, settings, codes)| {
+    let after = (select(vec![Direction::Backwards, Direction::Forwards]), prop::collection::vec(after(), 8));
+    (entries, policy, grace, gate_timeout, settings, codes, after).prop_map(
+        |(mut entries, policy, grace, gate_timeout, settings, codes, (direction, after))| {
             if !entries.iter().any(|(role, _)| *role == "main") {
                 entries.push(("main", 1));
             }
@@ -77,9 +78,50 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
                     keys.push((format!("grace.{name}"), own_grace.to_owned()));
                 }
             }
+            for (index, choices) in after.iter().enumerate().take(names.len()) {
+                keys.extend(write_after(index, choices, direction, &names, &sidecars));
+            }
             (keys, names)
         },
     )
+}
+
+/// Which way `after` goes in a plan: never both, so that there is no circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Backwards,
+    Forwards,
+}
+
+/// What one container may start after: others by number, and what must be true of them.
+fn after() -> impl Strategy<Value = Vec<(usize, &'static str)>> {
+    let entry = (0..8_usize, select(vec!["started", "ready", "done"]));
+    prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(entry, 1..3)]
+}
+
+fn write_after(
+    index: usize,
+    choices: &[(usize, &str)],
+    direction: Direction,
+    names: &[String],
+    sidecars: &[String],
+) -> Option<(String, String)> {
+    let others = match direction {
+        Direction::Backwards => &names[..index],
+        Direction::Forwards => &names[index + 1..],
+    };
+    let mut entries = Vec::new();
+    let mut named = Vec::new();
+    for (choice, condition) in choices {
+        let Some(other) = others.get(choice % others.len().max(1)).filter(|other| !named.contains(other))
+        else {
+            continue;
+        };
+        named.push(other);
+        let condition = if sidecars.contains(other) && *condition == "done" { "ready" } else { *condition };
+        entries.push(format!("{other}={condition}"));
+    }
+    (!entries.is_empty()).then(|| (format!("after.{}", names[index]), entries.join(", ")))
 }
 
 fn write_plan(entries: &[Entry]) -> (String, Vec<String>, Vec<String>) {

@@ -1,7 +1,7 @@
 //! The annotations' keys (11.2, 11.3), and which of their behaviours this release has. Owns the words; what
 //! a key's value may be is `parse`'s.
 
-use crate::plan::{ExitCodes, RestartPolicy, Role, ZeroGrace};
+use crate::plan::{Condition, ExitCodes, RestartPolicy, Role, ZeroGrace};
 
 /// What every annotation of podshim begins with.
 pub const PREFIX: &str = "podshim.io/";
@@ -71,6 +71,10 @@ pub(crate) const ZERO_GRACES: [(&str, ZeroGrace); 2] =
 pub(crate) const EXIT_CODES: [(&str, ExitCodes); 2] =
     [("masked", ExitCodes::Masked), ("real", ExitCodes::Real)];
 
+/// The words of a condition in `after.<c>`.
+pub(crate) const CONDITIONS: [(&str, Condition); 3] =
+    [("ready", Condition::Ready), ("done", Condition::Done), ("started", Condition::Started)];
+
 /// The word of a value: the reverse of a table above.
 pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
     // Every table names every variant; `tables_are_complete` holds that down.
@@ -80,7 +84,6 @@ pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &
 /// A behaviour of the vocabulary that may not be built yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
-    After,
     Restart,
     OnTerminate,
     PreStop,
@@ -96,7 +99,6 @@ pub(crate) enum Feature {
 /// What the vocabulary has and this release does not do: the word and what to write instead. The part that
 /// builds a behaviour deletes its line.
 const PLANNED: &[(Feature, &str, &str)] = &[
-    (Feature::After, "after", "remove the key"),
     (Feature::Restart, "restart", "remove the key"),
     (Feature::OnTerminate, "on-terminate", "remove the key"),
     (Feature::PreStop, "pre-stop", "remove the key"),
@@ -143,6 +145,9 @@ mod tests {
         }
         for exit_codes in [ExitCodes::Masked, ExitCodes::Real] {
             assert_ne!(word_of(&EXIT_CODES, &exit_codes), "");
+        }
+        for condition in [Condition::Started, Condition::Ready, Condition::Done] {
+            assert_ne!(word_of(&CONDITIONS, &condition), "");
         }
     }
 }

@@ -12,6 +12,7 @@ mod error;
 mod keys;
 pub mod limits;
 mod nearest;
+mod order;
 mod parse;
 mod plan;
 mod signal;
@@ -23,9 +24,11 @@ pub use duration::{DurationError, DurationText};
 pub use error::{GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
 pub use keys::PREFIX;
 pub use nearest::Hint;
+pub use order::Link;
 pub use parse::{Parsed, parse};
 pub use plan::{
-    ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, RestartPolicy, Role, Signal, ZeroGrace,
+    Condition, Dependency, ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, RestartPolicy,
+    Role, Signal, ZeroGrace,
 };
 pub use signal::SignalError;
 pub use warning::Warning;

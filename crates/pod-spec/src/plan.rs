@@ -35,10 +35,12 @@ pub struct Member {
     pub alias: Option<String>,
     /// What the container is to the pod.
     pub role: Role,
-    /// Index of the plan's entry; members of `a+b=role` share it (I7). Start order is by entry, stop order
-    /// is its reverse. A main's entry has no meaning for order: mains start after the whole list (S2).
+    /// Index of the plan's entry; members of `a+b=role` share it (I7). What it means for order is
+    /// [`Plan::links`]' to say.
     pub entry: usize,
-    /// When the next entry may start. Only sidecars have a choice; others carry `Gate::Running`.
+    /// What it starts after (`after.<c>`), in place of what stands before it in the list.
+    pub after: Option<Vec<Dependency>>,
+    /// When it counts as ready. Inits, and mains that nobody waits for, carry `Gate::Running`.
     pub gate: Gate,
     /// TERM to KILL for this container alone, inside the pod's budget (T8).
     pub grace: Option<Duration>,
@@ -55,6 +57,26 @@ pub enum Role {
     Sidecar,
     /// The work itself: started together after the whole list.
     Main,
+}
+
+/// One entry of `after.<c>` (11.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dependency {
+    /// The other container: an index into [`Plan::members`].
+    pub member: usize,
+    /// What must be true of it.
+    pub condition: Condition,
+}
+
+/// What must be true of one container before another may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Condition {
+    /// Its program has been exec'd (U1).
+    Started,
+    /// Its gate is open (U2); without a gate of its own the same as `Started`.
+    Ready,
+    /// It has exited 0.
+    Done,
 }
 
 /// What an unnamed container of a planned pod is (S8).

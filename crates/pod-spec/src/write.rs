@@ -6,8 +6,10 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::duration::DurationText;
-use crate::keys::{EXIT_CODES, PREFIX, RESTART_POLICIES, ROLES, ZERO_GRACES, word_of};
-use crate::plan::{ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, RestartPolicy, ZeroGrace};
+use crate::keys::{CONDITIONS, EXIT_CODES, PREFIX, RESTART_POLICIES, ROLES, ZERO_GRACES, word_of};
+use crate::plan::{
+    Dependency, ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, RestartPolicy, ZeroGrace,
+};
 
 impl Plan {
     /// The annotations that say this plan, whole keys included. Reading them gives an equal plan.
@@ -31,8 +33,10 @@ impl Plan {
             set("exit-codes", word_of(&EXIT_CODES, &self.exit_codes).to_owned());
         }
         for member in &self.members {
-            // The alias is there because the name is too long for a key.
-            let name = member.alias.as_ref().unwrap_or(&member.name);
+            let name = member.key_name();
+            if let Some(dependencies) = &member.after {
+                set(&format!("after.{name}"), self.after(dependencies));
+            }
             if member.gate != Gate::Running {
                 set(&format!("ready.{name}"), member.gate.to_string());
             }
@@ -44,6 +48,15 @@ impl Plan {
             }
         }
         annotations
+    }
+
+    /// The value of `after.<c>`.
+    fn after(&self, dependencies: &[Dependency]) -> String {
+        let entries = dependencies.iter().filter_map(|dependency| {
+            let name = self.members.get(dependency.member)?.key_name();
+            Some(format!("{name}={}", word_of(&CONDITIONS, &dependency.condition)))
+        });
+        entries.collect::<Vec<_>>().join(", ")
     }
 
     /// The value of `podshim.io/plan`.
@@ -62,6 +75,11 @@ impl Plan {
 }
 
 impl Member {
+    /// The alias is there because the name is too long for a key.
+    fn key_name(&self) -> &str {
+        self.alias.as_ref().unwrap_or(&self.name)
+    }
+
     fn list_name(&self) -> String {
         match &self.alias {
             Some(alias) => format!("{}@{alias}", self.name),

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use pod_spec::{
-    ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, RestartPolicy, Role, Signal, Warning,
-    ZeroGrace, limits, parse,
+    Condition, Dependency, ExitCodes, Gate, GateAction, Link, Member, Others, Plan, ProbeTiming,
+    RestartPolicy, Role, Signal, Warning, ZeroGrace, limits, parse,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -90,6 +90,7 @@ fn member() -> impl Strategy<Value = Member> {
             alias,
             role,
             entry: 0,
+            after: None,
             gate: if role == Role::Sidecar { gate } else { Gate::Running },
             grace: if role == Role::Init { None } else { grace },
             stop_signal,
@@ -118,6 +119,41 @@ fn arrange(members: Vec<Member>, joins: &[Join]) -> Vec<Member> {
     arranged
 }
 
+/// What containers start after: others that stand before them, or all of them behind them, so that there is no circle.
+/// `links[i]` are choices for container `i`.
+fn connect(members: &mut [Member], links: &[Vec<(usize, Condition)>], direction: Direction) {
+    for index in 0..members.len() {
+        let mut dependencies: Vec<Dependency> = Vec::new();
+        for (choice, condition) in &links[index] {
+            let member = match direction {
+                Direction::Backwards => choice % (index + 1),
+                Direction::Forwards => index + choice % (members.len() - index),
+            };
+            if member == index || dependencies.iter().any(|other| other.member == member) {
+                continue;
+            }
+            let is_sidecar = members[member].role == Role::Sidecar;
+            let condition = match condition {
+                Condition::Done if is_sidecar => Condition::Ready,
+                condition => *condition,
+            };
+            dependencies.push(Dependency { member, condition });
+        }
+        members[index].after = (!dependencies.is_empty()).then_some(dependencies);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Backwards,
+    Forwards,
+}
+
+fn links() -> impl Strategy<Value = Vec<Vec<(usize, Condition)>>> {
+    let condition = prop_oneof![Just(Condition::Started), Just(Condition::Ready), Just(Condition::Done)];
+    vec(prop_oneof![2 => Just(Vec::new()), 1 => vec((0..64_usize, condition), 1..4)], 12)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Join {
     Group,
@@ -135,6 +171,8 @@ prop_compose! {
         grace in option::of(duration(Duration::from_secs(100), limits::MAX_DURATION)),
         gate_timeout in option::of(duration(Duration::from_nanos(1), limits::MAX_DURATION)),
         exit_codes in prop_oneof![Just(ExitCodes::Masked), Just(ExitCodes::Real)],
+        links in links(),
+        direction in prop_oneof![Just(Direction::Backwards), Just(Direction::Forwards)],
     ) -> Plan {
         let mut members = arrange(members, &joins);
         // A plan has a main (S4): the last one becomes it where there is none.
@@ -147,6 +185,7 @@ prop_compose! {
             last.entry = members.last().map_or(0, |before| before.entry + 1);
             members.push(last);
         }
+        connect(&mut members, &links, direction);
         let restart_policy = if others == Others::Mains { RestartPolicy::Always } else { restart_policy };
         // "order" is not built yet.
         Plan { members, others, restart_policy, grace, gate_timeout, zero_grace: ZeroGrace::Obey, exit_codes }
@@ -257,6 +296,21 @@ proptest! {
         let unexpected: Vec<String> =
             parsed.warnings.iter().filter(|warning| !expected(warning)).map(ToString::to_string).collect();
         prop_assert_eq!(unexpected, Vec::<String>::new());
+    }
+
+    /// 11.3: whatever `after` says, somebody can always start next, and the list's order bends around it.
+    #[test]
+    fn the_order_of_a_plan_has_no_circle(plan in plan()) {
+        let links: Vec<_> = (0..plan.members.len()).map(|member| plan.links(member)).collect();
+        let mut started = BTreeSet::new();
+        while started.len() < links.len() {
+            let next = (0..links.len()).find(|member| {
+                let waits = |link: &&Link| link.until.is_some() && !started.contains(&link.earlier);
+                !started.contains(member) && links[*member].iter().find(waits).is_none()
+            });
+            prop_assert!(next.is_some(), "only {started:?} can start: {links:?}");
+            started.extend(next);
+        }
     }
 
     #[test]

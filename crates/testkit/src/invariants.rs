@@ -106,6 +106,9 @@ impl Invariants {
             Request::Create { container, spec } if !self.containers.contains_key(container) => {
                 let role = self.role_of(spec);
                 self.deleted.remove(container);
+                if let Some(picture) = self.members.get_mut(&spec.name) {
+                    picture.done = false;
+                }
                 self.containers.insert(container.clone(), Container::new(spec, role));
             }
             Request::Kill { target: Target { container, exec: None }, signal, .. } => {
@@ -164,7 +167,10 @@ impl Invariants {
         let succeeded = !matches!(outcome, Outcome::Failed(_));
         match (operation, &gate) {
             (Operation::Start, Gate::Skip) => picture.open = true,
-            (Operation::Check(Check::Executed { .. }), Gate::Running) if succeeded => picture.open = true,
+            (Operation::Check(Check::Executed { .. }), _) if succeeded => {
+                picture.executed = true;
+                picture.open |= gate == Gate::Running;
+            }
             (Operation::Check(Check::Probe { .. }), Gate::Probe { timing, .. }) => {
                 picture.counted(succeeded);
                 picture.open |= picture.successes >= timing.successes;
@@ -191,6 +197,7 @@ impl Invariants {
         let bare = self.member(&name).is_some_and(|member| member.gate == Gate::Running);
         if let Some(picture) = self.members.get_mut(&name) {
             picture.counted_anew();
+            picture.executed |= was_executed;
             picture.open |= bare && was_executed;
         }
         self.completed(&target.container);
@@ -333,6 +340,11 @@ impl Invariants {
 
     fn finished(&mut self, id: &ContainerId, shown: Exit, real: Exit) -> Verdict {
         self.agrees(&Target::init(id.clone()), shown, "Finish")?;
+        let ended = self.containers.get(id).filter(|container| container.role == Some(Role::Main));
+        let has_run = ended.is_some_and(|container| container.has_run);
+        if let Some(picture) = ended.and_then(|container| self.members.get_mut(&container.name)) {
+            picture.done = real.code == 0 && has_run;
+        }
         let sidecar = self.containers.get(id).is_some_and(|c| c.role == Some(Role::Sidecar));
         if shown != real && !(sidecar && shown.code == 0) {
             return self.violated(format!("{id} is shown with {}, but it was {}", shown.code, real.code));

@@ -3,6 +3,7 @@
 //! the test; cases of the kubelet's own suite carry their number there, with "e2e" where a rule has the same
 //! (docs/rules.md has both).
 
+mod after;
 mod annotations;
 mod gates;
 mod held;

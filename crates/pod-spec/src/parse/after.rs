@@ -1,37 +1,24 @@
 //! The value of `after.<c>`: `x=ready, y=done, z=started`, and the cycles several of them can make. Owns the
 //! grammar and the search; which containers there are is `container`'s.
 //!
-//! Only what `after` itself says can be a cycle here: how the list's order bends around it is decided where
-//! it is built.
+//! Only what `after` itself says can be a cycle: the list's order bends around it (`order`).
 
 use crate::error::{Problem, excerpt};
+use crate::keys::CONDITIONS;
 use crate::limits::MAX_CONTAINERS;
 use crate::nearest::choose;
-
-/// What must be true of the other container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Condition {
-    /// Its gate is open.
-    Ready,
-    /// It exited 0.
-    Done,
-    /// Its program runs.
-    Started,
-}
-
-const CONDITIONS: [(&str, Condition); 3] =
-    [("ready", Condition::Ready), ("done", Condition::Done), ("started", Condition::Started)];
+use crate::plan::Condition;
 
 /// One dependency, the name not looked up yet.
 #[derive(Debug)]
-pub(super) struct Dependency<'a> {
+pub(super) struct NamedDependency<'a> {
     pub(super) name: &'a str,
     pub(super) condition: Condition,
 }
 
 /// Reads the list; the second part is everything wrong in it.
-pub(super) fn parse(value: &str) -> (Vec<Dependency<'_>>, Vec<Problem>) {
-    let mut dependencies: Vec<Dependency<'_>> = Vec::new();
+pub(super) fn parse(value: &str) -> (Vec<NamedDependency<'_>>, Vec<Problem>) {
+    let mut dependencies: Vec<NamedDependency<'_>> = Vec::new();
     let mut problems = Vec::new();
     for (index, entry) in value.split(',').map(str::trim).enumerate() {
         if index >= MAX_CONTAINERS {
@@ -44,7 +31,7 @@ pub(super) fn parse(value: &str) -> (Vec<Dependency<'_>>, Vec<Problem>) {
             continue;
         };
         match choose(condition, &CONDITIONS) {
-            Ok(condition) => dependencies.push(Dependency { name, condition }),
+            Ok(condition) => dependencies.push(NamedDependency { name, condition }),
             Err(hint) => problems.push(Problem::UnknownCondition {
                 condition: excerpt(condition),
                 entry: excerpt(entry),

@@ -71,19 +71,20 @@ fn check_grace(settings: &PodSettings, draft: &Draft, findings: &mut Findings) {
 }
 
 /// The plan; of use only when no error was found.
-pub(super) fn plan(settings: &PodSettings, containers: Containers) -> Plan {
-    let members = containers.drafts.into_iter().filter_map(|draft| {
+pub(super) fn plan(settings: &PodSettings, containers: &Containers) -> Plan {
+    let members = containers.drafts.iter().filter_map(|draft| {
         // No role is an error that was told.
         let role = draft.role?;
-        let gate = match (role, draft.gate) {
-            (Role::Sidecar, Some(gate)) => gate,
+        let gate = match &draft.gate {
+            Some(gate) if role == Role::Sidecar || containers.is_awaited(draft) => gate.clone(),
             _ => Gate::Running,
         };
         Some(Member {
-            name: draft.name,
-            alias: draft.alias,
+            name: draft.name.clone(),
+            alias: draft.alias.clone(),
             role,
             entry: draft.entry,
+            after: containers.dependencies(draft),
             gate,
             grace: draft.grace,
             stop_signal: draft.stop_signal,

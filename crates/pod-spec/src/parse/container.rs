@@ -10,10 +10,10 @@ use crate::error::{Problem, excerpt, printable_key};
 use crate::keys::{ContainerKey, Feature};
 use crate::limits::MAX_CONTAINERS;
 use crate::nearest::{Hint, hint_for_name};
-use crate::plan::{Gate, Others, Role, Signal};
+use crate::plan::{Condition, Dependency, Gate, Others, Role, Signal};
 use crate::warning::Warning;
 
-use super::after::{self, Condition};
+use super::after;
 use super::findings::Findings;
 use super::gate::{self, Ready};
 use super::list::{List, Names, is_name};
@@ -42,7 +42,7 @@ pub(super) struct Draft {
     pub(super) gate: Option<Gate>,
     pub(super) grace: Option<Duration>,
     pub(super) stop_signal: Option<Signal>,
-    after: Vec<(String, Condition)>,
+    after: Option<Vec<(String, Condition)>>,
 }
 
 /// Where a container's name comes from.
@@ -66,7 +66,7 @@ impl Draft {
             gate: None,
             grace: None,
             stop_signal: None,
-            after: Vec::new(),
+            after: None,
         }
     }
 
@@ -97,11 +97,9 @@ impl Draft {
                 for problem in problems {
                     findings.error(key, problem);
                 }
-                self.after = dependencies
-                    .into_iter()
-                    .map(|dependency| (dependency.name.to_owned(), dependency.condition))
-                    .collect();
-                findings.planned(key, Feature::After);
+                let named =
+                    dependencies.into_iter().map(|named| (named.name.to_owned(), named.condition)).collect();
+                self.after = Some(named);
             }
             ContainerKey::Restart => match restart::parse(value) {
                 Ok(RestartMode::Always) if self.role == Some(Role::Init) => {
@@ -226,7 +224,7 @@ impl Containers {
         for (index, draft) in self.drafts.iter().enumerate() {
             let key = draft.keys.get(&ContainerKey::After).map_or("", String::as_str);
             let mut targets = BTreeSet::new();
-            for (name, condition) in &draft.after {
+            for (name, condition) in draft.after.iter().flatten() {
                 let problem = match self.drafts.iter().position(|other| other.is(name)) {
                     None if self.names == Names::Unread => continue,
                     None => Problem::NoSuchContainer { name: excerpt(name), hint: self.hint(name, findings) },
@@ -257,6 +255,15 @@ impl Containers {
     pub(super) fn is_awaited(&self, awaited: &Draft) -> bool {
         let waits =
             |(name, condition): &(String, Condition)| *condition == Condition::Ready && awaited.is(name);
-        self.drafts.iter().any(|draft| draft.after.iter().any(waits))
+        self.drafts.iter().any(|draft| draft.after.iter().flatten().any(waits))
+    }
+
+    /// What a draft's `after` says, once all names are known to be right.
+    pub(super) fn dependencies(&self, draft: &Draft) -> Option<Vec<Dependency>> {
+        let index_of = |name: &str| self.drafts.iter().position(|other| other.is(name));
+        let resolved = draft.after.as_ref()?.iter().filter_map(|(name, condition)| {
+            Some(Dependency { member: index_of(name)?, condition: *condition })
+        });
+        Some(resolved.collect())
     }
 }

@@ -77,7 +77,7 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
     }
     containers.check_after(&mut findings);
     build::check_together(&settings, &containers, &mut findings);
-    let plan = build::plan(&settings, containers);
+    let plan = build::plan(&settings, &containers);
     findings.finish(Some(plan))
 }
 

@@ -386,9 +386,7 @@ fn dependencies() {
         (
             "cycle in after",
             &[plan, ("after.s1", "s2=started"), ("after.s2", "app=started"), ("after.app", "s1=ready")],
-            "after.s1: cycle: s1 after s2 after app after s1; \
-             podshim.io/after.app: not supported yet (\"after\" is planned; remove the key); \
-             podshim.io/after.s2: not supported yet (\"after\" is planned; remove the key)",
+            "after.s1: cycle: s1 after s2 after app after s1",
         ),
     ]);
 }
@@ -396,11 +394,6 @@ fn dependencies() {
 #[test]
 fn what_is_valid_and_not_built_yet_is_refused() {
     check(&[
-        (
-            "after",
-            &[PLAN, ("after.app", "proxy=ready, fetch=done")],
-            "after.app: not supported yet (\"after\" is planned; remove the key)",
-        ),
         (
             "restart",
             &[PLAN, ("restart.proxy", "on-failure;first=0s;base=1s;max=60s;limit=3")],
@@ -463,9 +456,9 @@ fn what_is_valid_and_not_built_yet_is_refused() {
         ),
         (
             "errors come first",
-            &[PLAN, ("after.app", "proxy=ready"), ("grace", "1")],
+            &[PLAN, ("pre-stop.app", "exec:drain"), ("grace", "1")],
             "grace: \"1\" has no unit (write \"1s\" for seconds); \
-             podshim.io/after.app: not supported yet (\"after\" is planned; remove the key)",
+             podshim.io/pre-stop.app: not supported yet (\"pre-stop\" is planned; remove the key)",
         ),
     ]);
 }

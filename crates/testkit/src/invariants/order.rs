@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pod_lifecycle::{ContainerId, ContainerSpec, FLOOR, KubeletType, Operation, Request, TaskKind};
-use pod_spec::{Member, Others, RestartPolicy, Role, Signal};
+use pod_spec::{Condition, Member, Others, RestartPolicy, Role, Signal};
 
 use super::picture::{Container, Process};
 use super::{Invariants, Verdict};
@@ -22,14 +22,43 @@ impl Invariants {
         (plan.others == Others::Mains && !kubelets).then_some(Role::Main)
     }
 
-    /// Whether `later` needs `earlier` (S2, T1).
-    fn needs(&self, later: &Container, earlier: &Container) -> bool {
-        let entry = |container: &Container| self.member(&container.name).map(|member| member.entry);
-        match (later.role, earlier.role) {
-            (None, _) | (_, None | Some(Role::Main)) => false,
-            (Some(Role::Main), _) => true,
-            _ => entry(later) > entry(earlier),
+    /// Whether a sidecar must outlive `later` (S2, T1): a main, or whatever waits for it, through others too.
+    fn needs(&self, later: &Container, sidecar: &Container) -> bool {
+        match later.role {
+            None => false,
+            Some(Role::Main) => true,
+            Some(_) => self.waits_for(&later.name, &sidecar.name),
         }
+    }
+
+    fn waits_for(&self, later: &str, earlier: &str) -> bool {
+        self.waits(later).iter().any(|(name, _)| name == earlier || self.waits_for(name, earlier))
+    }
+
+    /// What must be true before a container starts, drawn from the list, or from `after` in its place (11.3).
+    fn waits(&self, name: &str) -> Vec<(String, Condition)> {
+        let Some(plan) = &self.plan else { return Vec::new() };
+        let member = self.member(name);
+        if let Some(dependencies) = member.and_then(|member| member.after.as_ref()) {
+            let named = |index: usize| plan.members[index].name.clone();
+            return dependencies.iter().map(|other| (named(other.member), other.condition)).collect();
+        }
+        let place = member.map_or(usize::MAX, |member| self.place(member));
+        let before = plan.members.iter().filter(|earlier| self.place(earlier) < place);
+        before
+            .map(|earlier| {
+                let condition = if earlier.role == Role::Init { Condition::Done } else { Condition::Ready };
+                (earlier.name.clone(), condition)
+            })
+            .collect()
+    }
+
+    /// Its place in the list, behind everything that it waits for by `after`.
+    fn place(&self, member: &Member) -> usize {
+        let own = if member.role == Role::Main { usize::MAX } else { member.entry };
+        let members = self.plan.iter().flat_map(|plan| &plan.members).collect::<Vec<_>>();
+        let others = member.after.iter().flatten().map(|other| self.place(members[other.member]));
+        others.fold(own, usize::max)
     }
 
     pub(super) fn may_run(&mut self, id: &ContainerId, operation: &Operation) -> Verdict {
@@ -77,18 +106,15 @@ impl Invariants {
         if picture.released {
             return Ok(());
         }
-        let plan = self.plan.iter().flat_map(|plan| &plan.members);
-        let entry = self.member(&container.name).map(|member| member.entry);
-        for earlier in plan {
-            let waits = match (role, earlier.role) {
-                (_, Role::Main) => false,
-                (Role::Main, _) => true,
-                _ => entry > Some(earlier.entry),
+        for (earlier, condition) in self.waits(&container.name) {
+            let other = self.members.get(&earlier).cloned().unwrap_or_default();
+            let lets = match condition {
+                Condition::Started => other.executed || other.open || other.completed,
+                Condition::Ready => other.open || other.completed,
+                Condition::Done => other.completed || other.done,
             };
-            let other = self.members.get(&earlier.name).cloned().unwrap_or_default();
-            let lets = if earlier.role == Role::Init { other.completed } else { other.open };
-            if waits && !lets {
-                return self.violated(format!("{id} starts before {} lets it", earlier.name));
+            if !lets {
+                return self.violated(format!("{id} starts before {earlier} lets it ({condition:?})"));
             }
         }
         Ok(())

@@ -127,8 +127,12 @@ impl Container {
 pub(super) struct MemberPicture {
     /// Its program was let start in this round (S6).
     pub(super) released: bool,
-    /// A sidecar's gate has been open in this round (U3).
+    /// Its program has been exec'd in this round (U1).
+    pub(super) executed: bool,
+    /// Its gate has been open in this round (U3).
     pub(super) open: bool,
+    /// The newest container of a main has exited 0.
+    pub(super) done: bool,
     /// An init has completed (I4).
     pub(super) completed: bool,
     pub(super) successes: u32,
@@ -151,6 +155,8 @@ impl MemberPicture {
     /// T14: a new round, for a member that lives or does not.
     pub(super) fn new_round(&mut self, lives: bool) {
         self.released = lives;
+        self.executed = lives;
         self.open = lives;
+        self.done = false;
     }
 }

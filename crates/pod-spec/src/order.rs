@@ -1,0 +1,106 @@
+//! The order of a plan, as data: what each member waits for when it starts and what it outlives when the pod
+//! stops. Owns how the list, parallel groups and `after.<c>` become one acyclic relation. Who may start or stop
+//! right now is `pod-lifecycle`'s.
+//!
+//! `after.<c>` takes the place of the list for `c`: it starts after what it names and nothing else. For the others
+//! `c` keeps its place in the list, or, if it stands before something that it waits for, moves behind that. So every
+//! link leads to a smaller place, or, where `after` says it, to the same: the list never closes a circle.
+
+use crate::plan::{Condition, Member, Plan, Role};
+
+/// The place of whatever comes after the whole list: mains, and who waits for one.
+const BEHIND_THE_LIST: usize = usize::MAX;
+
+/// That one member needs another: it starts after it, is gone before it, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The member that comes first: an index into [`Plan::members`].
+    pub earlier: usize,
+    /// What must be true of it before the later one may start; `None` where only the stop has an order.
+    pub until: Option<Condition>,
+}
+
+impl Plan {
+    /// What a member needs. Its sidecars outlive it, those included that it needs through others: the order of a
+    /// stop is this relation reversed. A main is outlived by every sidecar (T1).
+    pub fn links(&self, member: usize) -> Vec<Link> {
+        let places = self.places();
+        let mut waits = self.waits(&self.members[member], &places);
+        let mut reached: Vec<usize> = waits.iter().map(|link| link.earlier).collect();
+        let mut next = 0;
+        while let Some(index) = reached.get(next).copied() {
+            next += 1;
+            for link in self.waits(&self.members[index], &places) {
+                if !reached.contains(&link.earlier) {
+                    reached.push(link.earlier);
+                }
+            }
+        }
+        if self.members[member].role == Role::Main {
+            reached.extend(0..self.members.len());
+        }
+        for earlier in reached {
+            let is_new = waits.iter().all(|link| link.earlier != earlier);
+            if is_new && self.members[earlier].role == Role::Sidecar {
+                waits.push(Link { earlier, until: None });
+            }
+        }
+        waits
+    }
+
+    /// What a main needs that the plan does not name (`*=main`).
+    pub fn links_of_unnamed_main(&self) -> Vec<Link> {
+        let places = self.places();
+        let sidecar = |index: usize| self.members[index].role == Role::Sidecar;
+        let outlives = |index: &usize| places[*index] == BEHIND_THE_LIST && sidecar(*index);
+        let last = (0..places.len()).filter(outlives).map(|earlier| Link { earlier, until: None });
+        self.waits_by_list(BEHIND_THE_LIST, &places).chain(last).collect()
+    }
+
+    /// Where each member stands for those that go by the list.
+    fn places(&self) -> Vec<usize> {
+        let mut places: Vec<usize> = self.members.iter().map(Member::own_place).collect();
+        // As often as the longest chain is long, at most; `after` has no circles.
+        for _ in &self.members {
+            let before = places.clone();
+            for (index, member) in self.members.iter().enumerate() {
+                for dependency in member.after.iter().flatten() {
+                    places[index] = places[index].max(places[dependency.member]);
+                }
+            }
+            if places == before {
+                break;
+            }
+        }
+        places
+    }
+
+    fn waits(&self, member: &Member, places: &[usize]) -> Vec<Link> {
+        match &member.after {
+            Some(dependencies) => dependencies
+                .iter()
+                .map(|dependency| Link { earlier: dependency.member, until: Some(dependency.condition) })
+                .collect(),
+            None => self.waits_by_list(member.own_place(), places).collect(),
+        }
+    }
+
+    fn waits_by_list(&self, place: usize, places: &[usize]) -> impl Iterator<Item = Link> {
+        let earlier = move |(index, member): (usize, &Member)| {
+            (places[index] < place).then_some(Link { earlier: index, until: Some(member.usual_condition()) })
+        };
+        self.members.iter().enumerate().filter_map(earlier)
+    }
+}
+
+impl Member {
+    /// S2: wherever the list names a main, it comes behind all of it.
+    fn own_place(&self) -> usize {
+        if self.role == Role::Main { BEHIND_THE_LIST } else { self.entry }
+    }
+
+    /// What the list waits for.
+    fn usual_condition(&self) -> Condition {
+        if self.role == Role::Init { Condition::Done } else { Condition::Ready }
+    }
+}
