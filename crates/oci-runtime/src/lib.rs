@@ -1,5 +1,5 @@
 //! Everything that touches processes: the OCI runtime's command line, the one reaper, pidfds, stdio,
-//! consoles, bundles and rootfs mounts, cgroups, and probes inside a container's namespaces.
+//! consoles, bundles and rootfs mounts, cgroups, and probes and hooks inside a container's namespaces.
 //!
 //! This crate does what it is told and reports what happened. It never decides what a pod should do
 //! next (`pod-lifecycle`), never speaks to containerd (`shim-service`), and is made for one thread: a
@@ -8,6 +8,7 @@
 pub mod bundle;
 pub mod cgroup;
 pub mod console;
+pub mod hook;
 pub mod mount;
 pub mod probe;
 pub mod process;

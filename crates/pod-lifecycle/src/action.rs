@@ -1,5 +1,6 @@
 //! What the pod wants done. Actions are data; the driver executes them in the order they come.
 
+use std::fmt;
 use std::time::Duration;
 
 use pod_spec::{GateAction, Signal};
@@ -98,6 +99,34 @@ pub enum Operation {
     RemoveExec(ExecId),
     /// Ask once whether a gate may open. `Outcome::Ok` = yes.
     Check(Check),
+    /// Run a command in the container as its program runs: same user, environment, directory and limits; its
+    /// output goes where the container's goes. `Outcome::Ok` = it ended with 0; what it was otherwise is the
+    /// failure's text. It is nobody's exec: no events, no id. It ends by itself or with its container.
+    RunHook {
+        /// What it is for.
+        hook: Hook,
+        /// The argument vector.
+        command: Vec<String>,
+    },
+}
+
+/// What a command that a plan names is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// H1: the stop of the pod has begun.
+    OnTerminate,
+    /// H2: the container's stop signal is next.
+    PreStop,
+}
+
+impl fmt::Display for Hook {
+    /// The word of its annotation.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OnTerminate => "on-terminate",
+            Self::PreStop => "pre-stop",
+        })
+    }
 }
 
 /// One question to a container whose gate is closed.

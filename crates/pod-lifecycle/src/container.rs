@@ -13,6 +13,7 @@ use crate::backoff::Backoff;
 use crate::checkpoint::Checkpoint;
 use crate::event::{ContainerId, ContainerSpec, ExecId, Exit, RequestId};
 use crate::exec::Exec;
+use crate::hooks::Hooks;
 use crate::startup::GateProbe;
 use crate::time::PodTime;
 
@@ -30,6 +31,7 @@ pub(crate) struct Container {
     pub(crate) execs: BTreeMap<ExecId, Exec>,
     pub(crate) waiters: Vec<RequestId>,
     pub(crate) stop: StopProgress,
+    pub(crate) hooks: Hooks,
     pub(crate) backoff: Backoff,
     /// The gate's probe while the program runs and the gate is closed.
     pub(crate) probe: Option<GateProbe>,
@@ -150,7 +152,7 @@ pub(crate) enum Was {
 /// How far the end of a container has come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopProgress {
-    /// K7: a stop signal that waits for the sidecar's turn.
+    /// A stop signal that waits for the sidecar's turn (K7), or for the container's hooks (H1, H2).
     pub(crate) held_signal: Option<(Signal, Reach)>,
     /// When a stop signal was delivered.
     pub(crate) term_at: Option<PodTime>,
@@ -213,6 +215,7 @@ impl Container {
             execs: BTreeMap::new(),
             waiters: Vec::new(),
             stop: StopProgress::default(),
+            hooks: Hooks::default(),
             backoff: Backoff::default(),
             probe: None,
             program: Program::NeverRan,

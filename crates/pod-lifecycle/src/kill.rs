@@ -13,7 +13,7 @@ use crate::event::{Caller, ContainerId, Exit, RequestId, Target};
 use crate::exec::ExecPhase;
 use crate::pod::Pod;
 use crate::restart::code_of_signal;
-use crate::shutdown::{SandboxEnd, StopCause};
+use crate::shutdown::{FLOOR, SandboxEnd, StopCause};
 
 /// K9, K10: what a sidecar gets between its stop signal and a caller's SIGKILL. crictl gives up 2 s after its
 /// kill (F5).
@@ -163,7 +163,7 @@ impl Pod {
                 (Some(Role::Sidecar), _) => self.hold_signal(id, signal, reach),
                 (_, Meaning::Kill) => self.kill_now(id, reach),
                 _ => {
-                    self.deliver_stop(id, Some((signal, reach)));
+                    self.stop_after_hooks(id, Some((signal, reach)), None);
                     // I7: the caller's word outweighs a retry of the group.
                     self.make_final(id);
                 }
@@ -239,6 +239,7 @@ impl Pod {
     pub(crate) fn deliver_stop(&mut self, id: &ContainerId, given: Option<(Signal, Reach)>) {
         let now = self.now;
         let Some(container) = self.containers.get_mut(id) else { return };
+        let waited = container.hooks.stop_waiting();
         let member = container.member().map(|index| &self.members[index].member);
         let own = member.and_then(|member| member.stop_signal).unwrap_or(Signal::TERM);
         let (signal, reach) = given.or(container.stop.held_signal.take()).unwrap_or((own, Reach::Process));
@@ -248,9 +249,11 @@ impl Pod {
         if container.stop.intent == Intent::Live {
             container.stop.intent = Intent::End;
         }
-        // T8: inside the budget, never beyond it.
-        if let Some(grace) = member.and_then(|member| member.grace) {
-            container.stop.kill_by(now + grace);
+        // T8: inside the budget, never beyond it. It began with the hooks, which leave the floor of it (F9).
+        let grace = waited.map_or(member.and_then(|member| member.grace), |waited| waited.grace);
+        if let Some(grace) = grace {
+            let begun = waited.map_or(now, |waited| waited.since);
+            container.stop.kill_by((begun + grace).max(now + grace.min(FLOOR)));
         }
         if container.has_process() {
             self.signal_init(id, signal, reach);
@@ -282,6 +285,7 @@ impl Pod {
         let Some(container) = self.containers.get_mut(id) else { return };
         container.stop.intent = Intent::End;
         container.stop.killed = true;
+        container.hooks.stop_waiting();
         container.probe = None;
         let code = code_of_signal(Signal::KILL.number());
         match &mut container.phase {

@@ -27,6 +27,7 @@ mod checkpoint;
 mod container;
 mod event;
 mod exec;
+mod hooks;
 mod kill;
 mod member;
 mod pod;
@@ -36,7 +37,9 @@ mod shutdown;
 mod startup;
 mod time;
 
-pub use action::{Action, Check, Deleted, Notice, OpId, Operation, Reach, Refusal, RefusalKind, Reply, Tell};
+pub use action::{
+    Action, Check, Deleted, Hook, Notice, OpId, Operation, Reach, Refusal, RefusalKind, Reply, Tell,
+};
 pub use container::{Status, View};
 pub use event::{
     AfterCheckpoint, Caller, ContainerId, ContainerSpec, Event, ExecId, Exit, Failure, KubeletType, Origin,

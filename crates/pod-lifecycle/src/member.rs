@@ -94,6 +94,8 @@ impl MemberState {
             gate: Gate::Running,
             grace: None,
             stop_signal: None,
+            on_terminate: None,
+            pre_stop: None,
         };
         Self::new(member, plan.links_of_unnamed_main(), Awaited::ByNobody)
     }

@@ -193,6 +193,9 @@ impl Pod {
         if container.checkpoint.is_some_and(|checkpoint| checkpoint.op == op) {
             return self.checkpointed(&id, outcome);
         }
+        if container.hooks.waits_for(op) {
+            return self.hook_ended(&id, outcome);
+        }
         match &container.phase {
             Phase::Creating { op: waiting, .. } if *waiting == op => self.created(id, outcome),
             Phase::Restoring { op: waiting, .. } if *waiting == op => self.restored(id, outcome),
@@ -210,6 +213,7 @@ impl Pod {
             let before = self.changes;
             self.detect_callers_stop();
             self.apply_stop();
+            self.run_on_terminate_hooks();
             self.take_turns();
             self.end_restarts();
             self.apply_container_timers();
@@ -325,6 +329,7 @@ impl Container {
             || matches!(self.freezer, Freezer::Changing(waiting, ..) if waiting == op)
             || self.probe.as_ref().is_some_and(|probe| probe.waits_for(op))
             || self.checkpoint.is_some_and(|checkpoint| checkpoint.op == op)
+            || self.hooks.waits_for(op)
             || self.exec_waiting_for(op).is_some()
     }
 

@@ -44,6 +44,8 @@ impl Pod {
             }
             _ => return self.impossible(format!("exit of container {id}, which has no process")),
         };
+        // Nobody is left to signal.
+        container.hooks.stop_waiting();
         let unseen = container.probe.take().filter(|probe| exit.code == 0 && probe.awaits_exec());
         let interrupted = match container.freezer {
             Freezer::Changing(op, request, change) => {
@@ -96,7 +98,7 @@ impl Pod {
     pub(crate) fn drained(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get(id) else { return };
         let Phase::Draining { exit, was, op: None } = container.phase else { return };
-        if container.execs.values().any(Exec::is_running) {
+        if container.execs.values().any(Exec::is_running) || container.hooks.is_running() {
             return;
         }
         match was {
@@ -117,6 +119,7 @@ impl Pod {
                 if container.stop.intent == Intent::Live {
                     self.fail_group_of(id);
                 }
+                self.suspect_hook_of(id);
                 self.back_off(id, exit, ran);
             }
             Some(Role::Init) if self.fails_pod(container) => {
@@ -168,6 +171,7 @@ impl Pod {
         for other in rest {
             if let Some(container) = self.containers.get_mut(&other)
                 && container.stop.term_at.is_none()
+                && !container.hooks.hold_a_stop()
             {
                 container.stop.intent = Intent::Restart;
                 let grace = self.grace_of(&other);
@@ -244,6 +248,7 @@ impl Pod {
                 container.pid = pid;
                 container.freezer = Freezer::Thawed;
                 container.stop.new_incarnation();
+                container.hooks.new_incarnation();
                 container.phase = Phase::Held(Hold { since: now, line: HoldLine::Due });
                 self.changed();
                 if unwanted {

@@ -265,7 +265,7 @@ impl Pod {
             .map(|container| container.id.clone())
             .collect();
         for id in ids {
-            self.deliver_stop(&id, None);
+            self.stop_after_hooks(&id, None, None);
         }
     }
 
@@ -275,6 +275,11 @@ impl Pod {
         let Some(index) = sidecar.member() else { return true };
         self.budget_is_over()
             || !self.planned().any(|(state, container)| container.is_alive() && Self::needs(state, index))
+    }
+
+    /// H3: whether a hook may still begin: not once the budget is spent.
+    pub(crate) fn stop_has_time_for_hooks(&self) -> bool {
+        !self.budget_is_over()
     }
 
     /// T6: from the last call on.
@@ -297,7 +302,7 @@ impl Pod {
             container.stop.intent = Intent::End;
             // U4's stop of an unready sidecar becomes its last one; its signal is not repeated.
             if container.stop.term_at.is_none() {
-                self.deliver_stop(&id, None);
+                self.stop_after_hooks(&id, None, None);
             } else {
                 container.stop.held_signal = None;
                 self.changed();
@@ -424,10 +429,11 @@ impl Pod {
             } else {
                 (GateState::Closed, Release::Waiting)
             };
+            let current = state.current.as_ref().and_then(|id| self.containers.get_mut(id));
+            let Some(container) = current else { continue };
+            container.hooks.new_round();
             // U6 counts from when the gates are what they wait for.
-            if let Some(container) = state.current.as_ref().and_then(|id| self.containers.get_mut(id))
-                && let Phase::Held(hold) = &mut container.phase
-            {
+            if let Phase::Held(hold) = &mut container.phase {
                 hold.since = self.now;
             }
         }
@@ -456,6 +462,7 @@ impl Pod {
     pub(crate) fn apply_container_timers(&mut self) {
         let ids: Vec<_> = self.containers.keys().cloned().collect();
         for id in ids {
+            self.hook_timer(&id);
             self.kill_timer(&id);
             self.restart_timer(&id);
             self.startup_timers(&id);
@@ -463,10 +470,10 @@ impl Pod {
     }
 
     /// When a container next needs the clock.
-    pub(crate) fn container_deadlines(&self, container: &Container) -> [Option<PodTime>; 4] {
+    pub(crate) fn container_deadlines(&self, container: &Container) -> [Option<PodTime>; 5] {
         let kill = container.stop.kill_at.filter(|_| !container.stop.killed && container.has_process());
         let [hold, probe] = self.startup_deadlines(container);
-        [kill, self.restart_deadline(container), hold, probe]
+        [kill, self.restart_deadline(container), hold, probe, Self::hook_deadline(container)]
     }
 
     /// When the stop next needs the clock.

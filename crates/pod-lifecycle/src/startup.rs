@@ -287,10 +287,7 @@ impl Pod {
         let line = format!("did not get ready: {reason}; restarting");
         self.act(Action::Tell { container: id.clone(), line, to: Tell::Log });
         let grace = self.grace_of(id);
-        self.deliver_stop(id, None);
-        if let Some(container) = self.containers.get_mut(id) {
-            container.stop.kill_by(self.now + grace);
-        }
+        self.stop_after_hooks(id, None, Some(grace));
     }
 
     /// Probes that are due, hold lines (U7), gate timeouts (U6).

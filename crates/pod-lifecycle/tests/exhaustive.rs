@@ -204,3 +204,32 @@ fn pod_of_four() {
             .ending("a", &[1]),
     );
 }
+
+/// H1 to H4: hooks of a sidecar and its main, which end, hang, fail or end their container.
+#[test]
+fn hooks_end_at_any_moment() {
+    explore(
+        "hooks",
+        pod(&[
+            ("plan", "s=sidecar, a=main"),
+            ("grace", "5s"),
+            ("on-terminate.s", "exec:drain"),
+            ("pre-stop.a", "exec:flush"),
+        ])
+        .by(&["create s", "start s", "create a", "start a", "kill a TERM"])
+        .by(&["kill s TERM", "kill s KILL"])
+        .ending("s", &[1]),
+    );
+}
+
+/// H2, U4: a gate fails, the pre-stop hook runs, and the pod's stop comes in between.
+#[test]
+fn pre_stop_of_an_unready_sidecar() {
+    explore(
+        "pre-stop of an unready sidecar",
+        pod(&[("plan", "s=sidecar, a=main"), ("ready.s", "tcp::80;fail=1"), ("pre-stop.s", "exec:flush")])
+            .by(&["create s", "start s", "kill s TERM"])
+            .by(&["create a", "start a", "kill a TERM"])
+            .failures(2),
+    );
+}

@@ -57,15 +57,19 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
         "exec:ready;period=500ms;fail=3;ok=2;delay=1s",
     ]);
     let own_grace = select(vec!["", "", "1s", "3s"]);
+    let hook = || select(vec!["", "", "", "exec:hook"]);
     let settings = prop::collection::vec((gate, own_grace), 8);
+    let hooks = prop::collection::vec((hook(), hook()), 8);
     let codes = select(vec!["masked", "real"]);
     let after = (select(vec![Direction::Backwards, Direction::Forwards]), prop::collection::vec(after(), 8));
-    (entries, policy, grace, gate_timeout, settings, codes, after).prop_map(
-        |(mut entries, policy, grace, gate_timeout, settings, codes, (direction, after))| {
+    (entries, policy, grace, gate_timeout, settings, hooks, codes, after).prop_map(
+        |(mut entries, policy, grace, gate_timeout, settings, hooks, codes, (direction, after))| {
             if !entries.iter().any(|(role, _)| *role == "main") {
                 entries.push(("main", 1));
             }
             let (plan, sidecars, names) = write_plan(&entries);
+            let inits = plan.split(", ").filter(|entry| entry.ends_with("=init")).map(str::to_owned);
+            let inits: String = inits.collect();
             let mut keys = vec![("plan".to_owned(), plan), ("restart-policy".to_owned(), policy.to_owned())];
             keys.push(("exit-codes".to_owned(), codes.to_owned()));
             keys.extend(grace.map(|grace| ("grace".to_owned(), grace.to_owned())));
@@ -80,6 +84,15 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
             }
             for (index, choices) in after.iter().enumerate().take(names.len()) {
                 keys.extend(write_after(index, choices, direction, &names, &sidecars));
+            }
+            for (name, (on_terminate, pre_stop)) in names.iter().zip(hooks) {
+                if !on_terminate.is_empty() {
+                    keys.push((format!("on-terminate.{name}"), on_terminate.to_owned()));
+                }
+                // An init has none (I6).
+                if !pre_stop.is_empty() && !inits.contains(name.as_str()) {
+                    keys.push((format!("pre-stop.{name}"), pre_stop.to_owned()));
+                }
             }
             (keys, names)
         },
@@ -166,6 +179,7 @@ fn command(names: &[String]) -> BoxedStrategy<Command> {
         OperationKind::RemoveExec,
         OperationKind::KillRemaining,
         OperationKind::Check,
+        OperationKind::RunHook,
     ]);
     let new =
         (name.clone(), prop::bool::weighted(0.3), prop::bool::weighted(0.2), select(vec![0, 0, 0, 1, 2]));
@@ -209,15 +223,20 @@ fn scenario() -> impl Strategy<Value = Scenario> {
     let caller = select(vec![PodCaller::Cri, PodCaller::CriWithCleanup, PodCaller::Ctr]);
     (pod(), caller).prop_flat_map(|((annotations, names), caller)| {
         let programs = prop::collection::vec(program(), names.len());
+        let hooks = prop::collection::vec((program(), program()), names.len());
         let start = Just(names.clone()).prop_shuffle();
         let head = Command::Pod { caller, detail: Detail::Usual, annotations };
         let commands = prop::collection::vec(command(&names), 0..30);
-        (Just(head), programs, start, 0..=names.len(), commands).prop_map(
-            move |(head, programs, start, started, commands)| {
+        (Just(head), programs, hooks, start, 0..=names.len(), commands).prop_map(
+            move |(head, programs, hooks, start, started, commands)| {
                 let mut all = vec![head];
                 all.extend(
                     names.iter().zip(programs).map(|(name, program)| Command::Program(name.clone(), program)),
                 );
+                for (name, (on_terminate, pre_stop)) in names.iter().zip(hooks) {
+                    all.push(Command::Program(format!("{name}/on-terminate"), on_terminate));
+                    all.push(Command::Program(format!("{name}/pre-stop"), pre_stop));
+                }
                 all.extend(start.into_iter().take(started).map(|name| Command::Up(vec![name])));
                 all.extend(commands);
                 Scenario(all)

@@ -85,8 +85,6 @@ pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
     Restart,
-    OnTerminate,
-    PreStop,
     Fatal,
     ZeroGraceOrder,
     ReadyHttp,
@@ -100,8 +98,6 @@ pub(crate) enum Feature {
 /// builds a behaviour deletes its line.
 const PLANNED: &[(Feature, &str, &str)] = &[
     (Feature::Restart, "restart", "remove the key"),
-    (Feature::OnTerminate, "on-terminate", "remove the key"),
-    (Feature::PreStop, "pre-stop", "remove the key"),
     (Feature::Fatal, "fatal", "remove the key"),
     (Feature::ZeroGraceOrder, "order", "use \"obey\""),
     (Feature::ReadyHttp, "http:", "use \"exec:\" or \"tcp:\""),

@@ -46,6 +46,10 @@ pub struct Member {
     pub grace: Option<Duration>,
     /// The signal that stops this container, in addition to the usual ones (K7).
     pub stop_signal: Option<Signal>,
+    /// The command run in it when the stop of the pod begins (H1).
+    pub on_terminate: Option<Vec<String>>,
+    /// The command run in it just before its stop signal (H2). Never of an init.
+    pub pre_stop: Option<Vec<String>>,
 }
 
 /// What a container is to its pod (S1).

@@ -46,6 +46,11 @@ impl Plan {
             if let Some(signal) = member.stop_signal {
                 set(&format!("stop-signal.{name}"), signal.to_string());
             }
+            for (word, command) in [("on-terminate", &member.on_terminate), ("pre-stop", &member.pre_stop)] {
+                if let Some(command) = command {
+                    set(&format!("{word}.{name}"), exec(command));
+                }
+            }
         }
         annotations
     }
@@ -103,11 +108,16 @@ impl fmt::Display for GateAction {
     /// The action without its timing: `tcp::15021`, `exec:["test","-e","/tmp/ready"]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exec(arguments) => write!(f, "exec:{}", serde_json::Value::from(arguments.clone())),
+            Self::Exec(arguments) => f.write_str(&exec(arguments)),
             Self::Tcp { host, port } if *host == default_host() => write!(f, "tcp::{port}"),
             Self::Tcp { host, port } => write!(f, "tcp:{}", std::net::SocketAddr::new(*host, *port)),
         }
     }
+}
+
+/// `exec:` and a command as a JSON array, which needs no quoting.
+fn exec(arguments: &[String]) -> String {
+    format!("exec:{}", serde_json::Value::from(arguments.to_vec()))
 }
 
 fn default_host() -> IpAddr {

@@ -37,12 +37,16 @@ fn host() -> impl Strategy<Value = IpAddr> {
     })
 }
 
+fn command() -> impl Strategy<Value = Vec<String>> {
+    ("[^\0]{1,8}", vec("[^\0]{0,12}", 0..4)).prop_map(|(program, mut arguments)| {
+        arguments.insert(0, program);
+        arguments
+    })
+}
+
 fn action() -> impl Strategy<Value = GateAction> {
     prop_oneof![
-        ("[^\0]{1,8}", vec("[^\0]{0,12}", 0..4)).prop_map(|(program, mut arguments)| {
-            arguments.insert(0, program);
-            GateAction::Exec(arguments)
-        }),
+        command().prop_map(GateAction::Exec),
         (host(), 1..=u16::MAX).prop_map(|(host, port)| GateAction::Tcp { host, port }),
     ]
 }
@@ -84,8 +88,9 @@ fn stop_signal() -> impl Strategy<Value = Signal> {
 fn member() -> impl Strategy<Value = Member> {
     let role = prop_oneof![Just(Role::Init), Just(Role::Sidecar), Just(Role::Main)];
     let grace = option::of(duration(Duration::ZERO, Duration::from_secs(100)));
-    (name(), option::of(name()), role, gate(), grace, option::of(stop_signal())).prop_map(
-        |(name, alias, role, gate, grace, stop_signal)| Member {
+    let hooks = (option::of(command()), option::of(command()));
+    (name(), option::of(name()), role, gate(), grace, option::of(stop_signal()), hooks).prop_map(
+        |(name, alias, role, gate, grace, stop_signal, (on_terminate, pre_stop))| Member {
             name,
             alias,
             role,
@@ -94,6 +99,8 @@ fn member() -> impl Strategy<Value = Member> {
             gate: if role == Role::Sidecar { gate } else { Gate::Running },
             grace: if role == Role::Init { None } else { grace },
             stop_signal,
+            on_terminate,
+            pre_stop: if role == Role::Init { None } else { pre_stop },
         },
     )
 }

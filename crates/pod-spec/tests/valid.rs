@@ -205,6 +205,22 @@ fn t8_a_containers_grace_fits_into_the_pods() {
     assert_eq!(plan.members[1].grace, Some(Duration::ZERO));
 }
 
+/// H1, H2: every container of the plan may have them, an init no `pre-stop` (I6).
+#[test]
+fn h1_h2_hooks_are_commands() {
+    let plan = plan(&[
+        ("plan", "fetch=init, proxy=sidecar, app=main"),
+        ("on-terminate.fetch", "exec:true"),
+        ("on-terminate.proxy", "exec:drain --now 'a b'"),
+        ("pre-stop.app", r#"exec:["sh", "-c", "a; b"]"#),
+    ]);
+    let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+    let [fetch, proxy, app] = &plan.members[..] else { panic!("three members") };
+    assert_eq!((&fetch.on_terminate, &fetch.pre_stop), (&words(&["true"]), &None));
+    assert_eq!((&proxy.on_terminate, &proxy.pre_stop), (&words(&["drain", "--now", "a b"]), &None));
+    assert_eq!((&app.on_terminate, &app.pre_stop), (&None, &words(&["sh", "-c", "a; b"])));
+}
+
 #[test]
 fn k7_stop_signals() {
     for (value, signal) in [

@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use oci_runtime::cgroup::KillOutcome;
 use oci_runtime::console::Console;
+use oci_runtime::hook;
 use oci_runtime::probe::{self, ProbeResult};
 use oci_runtime::process::ExecOutcome;
 use oci_runtime::runtime::DeleteMode;
 use oci_runtime::stdio::Stdio;
-use pod_lifecycle::{Check, ContainerId, ExecId, Failure, OpId, Operation, Outcome, RefusalKind};
+use pod_lifecycle::{Check, ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
 use pod_spec::GateAction;
 use serde_json::Value;
 use tokio::time::Instant;
+use tracing::info;
 
 use crate::checkpoint;
 use crate::incarnation::{self, IncarnationStreams, NewExec, NewIncarnation, failure, runtime_failure};
@@ -84,6 +86,7 @@ impl Owner {
             Operation::StartExec(exec) => start_exec(resources, exec, done),
             Operation::RemoveExec(exec) => remove_exec(resources, exec, done),
             Operation::Check(check) => run_check(resources, check, done),
+            Operation::RunHook { hook, command } => run_hook(resources, hook, &command, done),
             Operation::Start => {
                 let runtime = resources.runtime.clone();
                 done.spawn(async move { runtime.start().await.map_err(runtime_failure) });
@@ -285,7 +288,7 @@ fn run_check(resources: &mut Resources, check: Check, done: Finisher) {
             );
         }
         Check::Probe { action: GateAction::Exec(command), timeout } => {
-            let process = match probe_process(resources, &command) {
+            let process = match process_of(resources, &command) {
                 Ok(process) => process,
                 Err(failure) => return done.fail(failure),
             };
@@ -303,6 +306,22 @@ fn run_check(resources: &mut Resources, check: Check, done: Finisher) {
     }
 }
 
+/// H1, H2.
+fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Finisher) {
+    info!(container = %done.container, %hook, ?command, "hook");
+    let streams = match &resources.stdio {
+        Some(stdio) => stdio.attempt_beside().map_err(failure),
+        None => Err(failure("its stdio is closed")),
+    };
+    let (process, streams) = match (process_of(resources, command), streams) {
+        (Ok(process), Ok(streams)) => (process, streams),
+        (Err(failure), _) | (_, Err(failure)) => return done.fail(failure),
+    };
+    let runtime = resources.runtime.clone();
+    let id = format!("podshim-hook-{}", done.op.0);
+    done.spawn(async move { hook::run(&runtime, &id, &process, streams).await.map_err(failure) });
+}
+
 fn verdict(result: ProbeResult) -> Result<(), Failure> {
     match result {
         ProbeResult::Success => Ok(()),
@@ -311,14 +330,14 @@ fn verdict(result: ProbeResult) -> Result<(), Failure> {
 }
 
 /// The container's own process with another command line: same user, environment and restrictions (DESIGN §6).
-fn probe_process(resources: &mut Resources, command: &[String]) -> Result<Vec<u8>, Failure> {
-    if resources.probe_process.is_none() {
+fn process_of(resources: &mut Resources, command: &[String]) -> Result<Vec<u8>, Failure> {
+    if resources.process_spec.is_none() {
         let path = resources.bundle().path().join("config.json");
         let spec = std::fs::read(&path).map_err(failure)?;
         let mut spec: Value = serde_json::from_slice(&spec).map_err(failure)?;
-        resources.probe_process = Some(Rc::new(spec["process"].take()));
+        resources.process_spec = Some(Rc::new(spec["process"].take()));
     }
-    let mut process = resources.probe_process.as_deref().cloned().unwrap_or_default();
+    let mut process = resources.process_spec.as_deref().cloned().unwrap_or_default();
     process["args"] = command.into();
     process["terminal"] = false.into();
     serde_json::to_vec(&process).map_err(failure)

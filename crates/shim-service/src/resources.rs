@@ -79,8 +79,8 @@ pub(crate) struct Resources {
     /// The Delete requests so far: whether one of their callers is still there decides what a delete's end
     /// means (trap 12).
     pub(crate) deletes: Vec<RequestId>,
-    /// The container's own process as JSON, for probes that run another command as the same user.
-    pub(crate) probe_process: Option<Rc<serde_json::Value>>,
+    /// The container's own process as JSON, for probes and hooks that run another command as the same user.
+    pub(crate) process_spec: Option<Rc<serde_json::Value>>,
 }
 
 /// One process of a container's init, with what came with it.
@@ -138,7 +138,7 @@ impl Resources {
             size: None,
             execs: BTreeMap::new(),
             deletes: Vec::new(),
-            probe_process: None,
+            process_spec: None,
         }
     }
 

@@ -149,6 +149,7 @@ impl Invariants {
                 self.completed(&id);
                 self.gate_checked(&id, &operation, outcome);
             }
+            (Operation::RunHook { .. }, _) => container.hook = None,
             (Operation::Check(_), _) if container.incarnation == incarnation => {
                 self.gate_checked(&id, &operation, outcome);
             }
@@ -317,6 +318,9 @@ impl Invariants {
             None => {
                 state.shown = Some(exit);
                 state.held = None;
+                if let Some(hook) = state.hook {
+                    return self.violated(format!("TaskExit of {target} before the end of its {hook} hook"));
+                }
                 let running = matches!(state.process, Process::Program { .. });
                 let unfinished = state.execs.iter().find(|(_, exec)| exec.started && exec.exited.is_none());
                 if let Some(exec) = unfinished.map(|(id, _)| id.clone()) {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use pod_lifecycle::{
-    Check, ContainerId, Event, Exit, Failure, OpId, Operation, Outcome, PidNamespace, PodTime, Reach,
+    Check, ContainerId, Event, Exit, Failure, Hook, OpId, Operation, Outcome, PidNamespace, PodTime, Reach,
     RefusalKind, Target, WallTime,
 };
 use pod_spec::{GateAction, Signal};
@@ -45,9 +45,11 @@ pub enum OperationKind {
     RemoveExec,
     /// A gate's check.
     Check,
+    /// A hook.
+    RunHook,
 }
 
-const KINDS: [(&str, OperationKind); 12] = [
+const KINDS: [(&str, OperationKind); 13] = [
     ("checkpoint", OperationKind::Checkpoint),
     ("restore", OperationKind::Restore),
     ("create", OperationKind::Create),
@@ -60,6 +62,7 @@ const KINDS: [(&str, OperationKind); 12] = [
     ("start-exec", OperationKind::StartExec),
     ("remove-exec", OperationKind::RemoveExec),
     ("check", OperationKind::Check),
+    ("run-hook", OperationKind::RunHook),
 ];
 
 impl OperationKind {
@@ -78,6 +81,7 @@ impl OperationKind {
             Operation::StartExec(_) => Self::StartExec,
             Operation::RemoveExec(_) => Self::RemoveExec,
             Operation::Check(_) => Self::Check,
+            Operation::RunHook { .. } => Self::RunHook,
         }
     }
 
@@ -98,6 +102,8 @@ impl fmt::Display for OperationKind {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     processes: BTreeMap<Target, Process>,
+    /// Hooks that run, by the name they have in traces.
+    hooks: BTreeMap<Target, OpId>,
     names: BTreeMap<ContainerId, (String, PidNamespace)>,
     programs: BTreeMap<String, Program>,
     runs: BTreeMap<String, usize>,
@@ -227,6 +233,10 @@ impl World {
                     None => fails = Some("no process".to_owned()),
                 }
             }
+            Operation::RunHook { hook, .. } if fails.is_none() => match self.processes.contains_key(&init) {
+                true => return vec![self.begin_hook(now, op, container, *hook)],
+                false => fails = Some("the container has no process".to_owned()),
+            },
             Operation::Remove if self.processes.contains_key(&init) => {
                 self.strike(now, &init, Blow::Death(137));
             }
@@ -246,6 +256,31 @@ impl World {
             self.die_at(now + end.after, target, end.code);
         }
         Sight::Began(target.clone())
+    }
+
+    /// A hook whose program no scenario names ends well at once.
+    fn begin_hook(&mut self, now: PodTime, op: OpId, container: ContainerId, hook: Hook) -> Sight {
+        let script = format!("{}/{hook}", self.name_of(&container));
+        let unnamed = !self.programs.contains_key(&script);
+        let target = Target { container, exec: Some(hook.to_string().as_str().into()) };
+        self.new_process(target.clone());
+        self.hooks.insert(target.clone(), op);
+        let began = self.begin(now, &target, &script);
+        if unnamed {
+            self.die_at(now, &target, 0);
+        }
+        began
+    }
+
+    /// What the pod learns of a process's end: of a hook's, that its operation has ended.
+    fn end_of(&mut self, now: PodTime, target: Target, code: u32) -> Event {
+        match self.hooks.remove(&target) {
+            Some(op) => {
+                let outcome = if code == 0 { Outcome::Ok } else { failed(format!("exit status {code}")) };
+                Event::Done { op, outcome, at: wall(now) }
+            }
+            None => Event::Exited { target, exit: Exit { code, at: wall(now) } },
+        }
     }
 
     fn executed_at(&self, target: &Target) -> Option<PodTime> {
@@ -375,7 +410,7 @@ impl World {
                 self.die_at(now, &exec, 137);
             }
         }
-        vec![Event::Exited { target, exit: Exit { code, at: wall(now) } }]
+        vec![self.end_of(now, target, code)]
     }
 
     fn completed(
@@ -403,7 +438,7 @@ impl World {
                 for target in self.execs_of(container) {
                     self.processes.remove(&target);
                     sights.push(Sight::Ended(target.clone(), 137));
-                    events.push(Event::Exited { target, exit: Exit { code: 137, at: wall(now) } });
+                    events.push(self.end_of(now, target, 137));
                 }
                 Outcome::Ok
             }
@@ -443,6 +478,7 @@ impl World {
             | Operation::PrepareRestore
             | Operation::Checkpoint(_)
             | Operation::Start
+            | Operation::RunHook { .. }
             | Operation::RemoveExec(_) => Outcome::Ok,
         }
     }

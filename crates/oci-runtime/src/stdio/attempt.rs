@@ -5,6 +5,8 @@
 
 use std::{fs::File, io, process::Stdio as ProcessStdio};
 
+use tokio::time::Instant;
+
 use super::{
     Input, InputEnd, Movement, Output, Stdio, StreamMode, StreamName, endpoint::reopen, give_to,
     nonblocking_pipe,
@@ -45,6 +47,22 @@ pub struct Attempt {
 #[derive(Debug)]
 pub struct HeldBack(Option<Movement>);
 
+impl HeldBack {
+    /// The process exists: what it writes from now on is read, on the current `LocalSet`.
+    pub fn begin(&mut self) {
+        if let Some(movement) = &mut self.0 {
+            movement.start(StreamName::Stderr);
+        }
+    }
+
+    /// Waits until all that was written has been moved, at most until `deadline`; then cuts it.
+    pub async fn end_by(&mut self, deadline: Instant) {
+        if let Some(movement) = &mut self.0 {
+            movement.end_by(deadline).await;
+        }
+    }
+}
+
 impl Stdio {
     /// Streams for the next incarnation of the process. With a terminal they are `/dev/null`: the process gets its
     /// pty through the console socket.
@@ -69,6 +87,20 @@ impl Stdio {
         };
         let child = ChildStdio { stdin: own(stdin)?, stdout: own(stdout)?, stderr };
         Ok(Attempt { child, held_back: HeldBack(held_back) })
+    }
+
+    /// Streams for a process beside the program, such as a hook: its output is the container's, its input is none.
+    /// [`HeldBack::begin`] takes the place of [`Self::accept`].
+    pub fn attempt_beside(&self) -> io::Result<Attempt> {
+        let mut attempt = self.attempt()?;
+        attempt.child.stdin = ProcessStdio::null();
+        if self.mode == StreamMode::Terminal {
+            // The terminal is the program's; what it is copied to takes other lines too.
+            let writer = self.stdout.as_ref().and_then(|output| output.writer.as_ref());
+            attempt.child.stdout = own(writer)?;
+            attempt.child.stderr = own(writer)?;
+        }
+        Ok(attempt)
     }
 
     /// The incarnation exists: what is written from now on is its own. Starts moving data between the process's

@@ -88,6 +88,8 @@ pub(super) fn plan(settings: &PodSettings, containers: &Containers) -> Plan {
             gate,
             grace: draft.grace,
             stop_signal: draft.stop_signal,
+            on_terminate: draft.on_terminate.clone(),
+            pre_stop: draft.pre_stop.clone(),
         })
     });
     Plan {

@@ -42,6 +42,8 @@ pub(super) struct Draft {
     pub(super) gate: Option<Gate>,
     pub(super) grace: Option<Duration>,
     pub(super) stop_signal: Option<Signal>,
+    pub(super) on_terminate: Option<Vec<String>>,
+    pub(super) pre_stop: Option<Vec<String>>,
     after: Option<Vec<(String, Condition)>>,
 }
 
@@ -66,6 +68,8 @@ impl Draft {
             gate: None,
             grace: None,
             stop_signal: None,
+            on_terminate: None,
+            pre_stop: None,
             after: None,
         }
     }
@@ -109,8 +113,8 @@ impl Draft {
                 Err(problem) => findings.error(key, problem),
             },
             ContainerKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut self.grace),
-            ContainerKey::OnTerminate => hook(key, value, Feature::OnTerminate, findings),
-            ContainerKey::PreStop => hook(key, value, Feature::PreStop, findings),
+            ContainerKey::OnTerminate => findings.keep(key, hook(value).map(Some), &mut self.on_terminate),
+            ContainerKey::PreStop => findings.keep(key, hook(value).map(Some), &mut self.pre_stop),
             ContainerKey::StopSignal => {
                 findings.keep(key, Signal::parse_stop_signal(value).map(Some), &mut self.stop_signal);
             }
@@ -137,12 +141,11 @@ impl Draft {
     }
 }
 
-/// A hook runs a command in the container (H1, H2); the plan has no place for it yet.
-fn hook(key: &str, value: &str, feature: Feature, findings: &mut Findings) {
+/// A hook runs a command in the container (H1, H2).
+fn hook(value: &str) -> Result<Vec<String>, Problem> {
     match value.strip_prefix("exec:").map(command::parse_whole) {
-        Some(Ok(_)) => findings.planned(key, feature),
-        Some(Err(error)) => findings.error(key, error),
-        None => findings.error(key, Problem::HookNotExec { value: excerpt(value) }),
+        Some(command) => Ok(command?),
+        None => Err(Problem::HookNotExec { value: excerpt(value) }),
     }
 }
 

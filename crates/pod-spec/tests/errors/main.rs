@@ -405,16 +405,6 @@ fn what_is_valid_and_not_built_yet_is_refused() {
             "restart.fetch: not supported yet (\"restart\" is planned; remove the key)",
         ),
         (
-            "on-terminate",
-            &[PLAN, ("on-terminate.proxy", "exec:drain")],
-            "on-terminate.proxy: not supported yet (\"on-terminate\" is planned; remove the key)",
-        ),
-        (
-            "pre-stop",
-            &[PLAN, ("pre-stop.proxy", "exec:[\"drain\"]")],
-            "pre-stop.proxy: not supported yet (\"pre-stop\" is planned; remove the key)",
-        ),
-        (
             "fatal",
             &[PLAN, ("fatal.proxy", "failure")],
             "fatal.proxy: not supported yet (\"fatal\" is planned; remove the key)",
@@ -456,9 +446,9 @@ fn what_is_valid_and_not_built_yet_is_refused() {
         ),
         (
             "errors come first",
-            &[PLAN, ("pre-stop.app", "exec:drain"), ("grace", "1")],
+            &[PLAN, ("fatal.app", "exit"), ("grace", "1")],
             "grace: \"1\" has no unit (write \"1s\" for seconds); \
-             podshim.io/pre-stop.app: not supported yet (\"pre-stop\" is planned; remove the key)",
+             podshim.io/fatal.app: not supported yet (\"fatal\" is planned; remove the key)",
         ),
     ]);
 }

@@ -104,8 +104,10 @@ impl Untimed {
         if kind == OperationKind::Start && self.ran.contains(container) {
             return Some(Success::Succeeds);
         }
-        let needs_process =
-            matches!(kind, OperationKind::Start | OperationKind::StartExec | OperationKind::Check);
+        let needs_process = matches!(
+            kind,
+            OperationKind::Start | OperationKind::StartExec | OperationKind::Check | OperationKind::RunHook
+        );
         let process = self.processes.contains_key(&Target::init(container.clone()));
         (needs_process && !process).then_some(Success::Fails)
     }

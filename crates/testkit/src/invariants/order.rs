@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_lifecycle::{ContainerId, ContainerSpec, FLOOR, KubeletType, Operation, Request, TaskKind};
+use pod_lifecycle::{ContainerId, ContainerSpec, FLOOR, Hook, KubeletType, Operation, Request, TaskKind};
 use pod_spec::{Condition, Member, Others, RestartPolicy, Role, Signal};
 
 use super::picture::{Container, Process};
@@ -91,6 +91,40 @@ impl Invariants {
                 }
                 Ok(())
             }
+            Operation::RunHook { hook, .. } => self.may_run_hook(id, *hook),
+            _ => Ok(()),
+        }
+    }
+
+    /// H1, H2, H4: in a program that runs and was not signalled yet, once.
+    fn may_run_hook(&mut self, id: &ContainerId, hook: Hook) -> Verdict {
+        let container = &self.containers[id];
+        if !container.runs_program() || !container.begun {
+            return self.violated(format!("the {hook} hook of {id} runs without its program (H4)"));
+        }
+        if container.stop_signals > 0 || container.killed {
+            return self.violated(format!("the {hook} hook of {id} runs after its stop signal (H2)"));
+        }
+        if container.hook.is_some() || container.hooks_run.contains(&hook) {
+            return self.violated(format!("the {hook} hook of {id} runs twice (H1, H2)"));
+        }
+        if let Some(container) = self.containers.get_mut(id) {
+            container.hook = Some(hook);
+            container.hooks_run.push(hook);
+        }
+        Ok(())
+    }
+
+    /// H1, H2: a stop signal comes after the hooks that were begun, unless there is no time left for them.
+    fn may_overtake_hook(&self, id: &ContainerId) -> Verdict {
+        let container = &self.containers[id];
+        let budget_over = self.budget_is_over();
+        let own_grace = self.member(&container.name).is_some_and(|member| member.grace.is_some());
+        let hurried = container.caller_killed || self.is_asked_to_kill(id);
+        match container.hook {
+            Some(hook) if !(budget_over || own_grace || hurried || container.gate_failed) => {
+                self.violated(format!("{id} gets its stop signal while its {hook} hook runs (H1, H2)"))
+            }
             _ => Ok(()),
         }
     }
@@ -136,6 +170,9 @@ impl Invariants {
         if sidecar && is_stop {
             self.may_stop_sidecar(id, signal)?;
         }
+        if is_stop && !is_kill {
+            self.may_overtake_hook(id)?;
+        }
         let Some(container) = self.containers.get_mut(id) else { return Ok(()) };
         container.killed |= is_kill;
         if is_stop && !is_kill {
@@ -148,14 +185,8 @@ impl Invariants {
     /// T1, T3, T6, T7, K15.
     fn may_stop_sidecar(&self, id: &ContainerId, signal: Signal) -> Verdict {
         let container = &self.containers[id];
-        let asked_kill = matches!(
-            &self.asking,
-            Some(Request::Kill { target, signal: Signal::KILL, .. }) if target.container == *id
-        );
-        let nothing_to_spend = self.plan.as_ref().is_some_and(|plan| plan.grace == Some(Duration::ZERO));
-        let budget_over = nothing_to_spend
-            || self.kill_by.is_some_and(|by| by <= self.now + FLOOR)
-            || self.own_budget.is_some_and(|end| end <= self.now);
+        let asked_kill = self.is_asked_to_kill(id);
+        let budget_over = self.budget_is_over();
         let turn =
             !self.containers.values().any(|other| other.runs_program() && self.needs(other, container));
         let allowed = container.caller_killed
@@ -176,6 +207,21 @@ impl Invariants {
             }
             _ => Ok(()),
         }
+    }
+
+    /// T6: whether everybody may be signalled, whatever the order.
+    fn budget_is_over(&self) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.grace == Some(Duration::ZERO))
+            || self.kill_by.is_some_and(|by| by <= self.now + FLOOR)
+            || self.own_budget.is_some_and(|end| end <= self.now)
+    }
+
+    /// Whether what is being handled is a caller's SIGKILL for that container.
+    fn is_asked_to_kill(&self, id: &ContainerId) -> bool {
+        matches!(
+            &self.asking,
+            Some(Request::Kill { target, signal: Signal::KILL, .. }) if target.container == *id
+        )
     }
 
     pub(super) fn kill_accepted(&mut self, id: &ContainerId, signal: Signal) {
@@ -207,6 +253,7 @@ impl Invariants {
             && !needed
             && container.runs_program()
             && container.begun
+            && container.hook.is_none()
             && container.stop_signals == 0
             && !container.killed;
         if lost { self.violated(format!("the signal held for {id} is lost (T3)")) } else { Ok(()) }
@@ -238,6 +285,9 @@ impl Invariants {
                     .filter(|container| container.has_run && container.shown.is_none())
                     .map(|container| container.name.clone())
                     .collect();
+                for container in self.containers.values_mut() {
+                    container.hooks_run.retain(|hook| *hook != Hook::OnTerminate);
+                }
                 for (name, picture) in &mut self.members {
                     picture.new_round(living.contains(name));
                 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pod_lifecycle::{Caller, ContainerSpec, ExecId, Exit, TaskKind};
+use pod_lifecycle::{Caller, ContainerSpec, ExecId, Exit, Hook, TaskKind};
 use pod_spec::{Role, Signal};
 
 /// One container as seen from outside.
@@ -37,6 +37,10 @@ pub(super) struct Container {
     pub(super) held: Option<Signal>,
     /// Its gate's probe failed too often (U4).
     pub(super) gate_failed: bool,
+    /// The hook that runs.
+    pub(super) hook: Option<Hook>,
+    /// Those that were run, each once (H1, H2).
+    pub(super) hooks_run: Vec<Hook>,
     pub(super) execs: BTreeMap<ExecId, Exec>,
 }
 
@@ -76,6 +80,8 @@ impl Container {
             caller_killed: false,
             held: None,
             gate_failed: false,
+            hook: None,
+            hooks_run: Vec::new(),
             execs: BTreeMap::new(),
         }
     }
@@ -89,6 +95,7 @@ impl Container {
         self.gate_failed = false;
         self.last_exit = None;
         self.exited_in_program = false;
+        self.hooks_run.retain(|hook| *hook != Hook::PreStop);
     }
 
     pub(super) fn pid(&self) -> Option<u32> {

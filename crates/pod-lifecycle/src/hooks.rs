@@ -1,0 +1,235 @@
+//! Hooks: commands that run in a container around its stop, and what waits for them.
+//!
+//! Owns H1 to H4 and H6: which hook runs when, once, and that a stop signal comes after it. A hook is no exec of a
+//! caller's: nobody is told of it, and it ends with its container at the latest. It never lengthens a budget: when
+//! that is spent the signal goes out beside it (T6), and SIGKILL never waits for a hook.
+
+use std::time::Duration;
+
+use pod_spec::{Role, Signal};
+
+use crate::action::{Action, Hook, OpId, Operation, Reach, Tell};
+use crate::container::{Container, Intent, Phase};
+use crate::event::{ContainerId, Failure, Outcome};
+use crate::pod::Pod;
+use crate::time::PodTime;
+
+/// H6: so many exits before its turn make a hook suspect.
+const SUSPECT_EXITS: u32 = 3;
+
+/// What is known of a container's hooks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hooks {
+    running: Option<(OpId, Hook)>,
+    /// H1: once in a stop of the pod, over all incarnations.
+    on_terminate: Progress,
+    /// H2: once for each incarnation.
+    pre_stop: Progress,
+    /// The stop signal that comes after them.
+    waiting: Option<Waiting>,
+    /// H6: exits before its turn, since its on-terminate hook was run.
+    exits: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Progress {
+    #[default]
+    Due,
+    Begun,
+}
+
+/// A stop that has begun and whose signal waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// T8 counts from here.
+    pub(crate) since: PodTime,
+    /// What hooks, signal and end may take together, where that is limited.
+    pub(crate) grace: Option<Duration>,
+}
+
+impl Hooks {
+    pub(crate) fn waits_for(&self, op: OpId) -> bool {
+        self.running.is_some_and(|(running, _)| running == op)
+    }
+
+    /// Whether a hook's process may still be there: its container's exit comes after it (CONTRACT §6).
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether a stop signal waits for them.
+    pub(crate) fn hold_a_stop(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// The signal goes out now, whatever still runs.
+    pub(crate) fn stop_waiting(&mut self) -> Option<Waiting> {
+        self.waiting.take()
+    }
+
+    pub(crate) fn new_incarnation(&mut self) {
+        self.waiting = None;
+        self.pre_stop = Progress::Due;
+    }
+
+    /// T14: what lives goes on, and the next stop is another one.
+    pub(crate) fn new_round(&mut self) {
+        self.on_terminate = Progress::Due;
+        self.exits = 0;
+    }
+
+    fn deadline(&self) -> Option<PodTime> {
+        self.waiting.and_then(|waiting| Some(waiting.since + waiting.grace?))
+    }
+}
+
+impl Pod {
+    /// A stop signal (the given one, the one held back, or its own) for a container, after its hooks. `grace` bounds
+    /// all of it (U4); without, the container's own does (T8).
+    ///
+    /// A second one meanwhile changes nothing: the first is the one that is delivered (K15).
+    pub(crate) fn stop_after_hooks(
+        &mut self,
+        id: &ContainerId,
+        given: Option<(Signal, Reach)>,
+        grace: Option<Duration>,
+    ) {
+        let now = self.now;
+        let Some(container) = self.containers.get(id) else { return };
+        if container.hooks.hold_a_stop() {
+            return;
+        }
+        if !container.hooks.is_running() && self.next_hook(container).is_none() {
+            self.deliver_stop(id, given);
+            if let (Some(grace), Some(container)) = (grace, self.containers.get_mut(id)) {
+                container.stop.kill_by(now + grace);
+            }
+            return;
+        }
+        let own = container.member().and_then(|index| self.members[index].member.grace);
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.hooks.waiting = Some(Waiting { since: now, grace: grace.or(own) });
+        container.stop.held_signal = given.or(container.stop.held_signal);
+        // As with a delivered signal: its end has begun.
+        container.probe = None;
+        if container.stop.intent == Intent::Live {
+            container.stop.intent = Intent::End;
+        }
+        self.changed();
+        self.go_on_with_hooks(id);
+    }
+
+    /// The hook a container's stop has to run next.
+    ///
+    /// A main's or an init's own stop cannot be told from the beginning of its pod's (T12), and its signal is
+    /// delivered at once: its on-terminate hook comes before that signal at the latest.
+    fn next_hook(&self, container: &Container) -> Option<Hook> {
+        let member = &self.members[container.member()?].member;
+        // H4: nothing runs in what never ran; and not any more in what was signalled.
+        let runs = matches!(container.phase, Phase::Running { .. })
+            && container.stop.term_at.is_none()
+            && !container.stop.killed;
+        if !runs || !self.stop_has_time_for_hooks() {
+            return None;
+        }
+        let hooks = &container.hooks;
+        let terminates = self.stop.is_some() || member.role != Role::Sidecar;
+        if terminates && hooks.on_terminate == Progress::Due && member.on_terminate.is_some() {
+            return Some(Hook::OnTerminate);
+        }
+        (hooks.pre_stop == Progress::Due && member.pre_stop.is_some()).then_some(Hook::PreStop)
+    }
+
+    /// H1: all at once at T0, whatever each container's own turn is.
+    pub(crate) fn run_on_terminate_hooks(&mut self) {
+        if self.stop.is_none() {
+            return;
+        }
+        let due = self.planned_where(|_, container| {
+            !container.hooks.is_running() && self.next_hook(container) == Some(Hook::OnTerminate)
+        });
+        for id in due {
+            self.run_hook(&id, Hook::OnTerminate);
+        }
+    }
+
+    /// The next hook of a stop that has begun, or its signal.
+    fn go_on_with_hooks(&mut self, id: &ContainerId) {
+        let Some(container) = self.containers.get(id) else { return };
+        if container.hooks.is_running() || !container.hooks.hold_a_stop() {
+            return;
+        }
+        match self.next_hook(container) {
+            Some(hook) => self.run_hook(id, hook),
+            None => self.deliver_stop(id, None),
+        }
+    }
+
+    fn run_hook(&mut self, id: &ContainerId, hook: Hook) {
+        let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
+        let member = &self.members[index].member;
+        let command = match hook {
+            Hook::OnTerminate => member.on_terminate.clone(),
+            Hook::PreStop => member.pre_stop.clone(),
+        };
+        let op = self.run(id, Operation::RunHook { hook, command: command.unwrap_or_default() });
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.hooks.running = Some((op, hook));
+        match hook {
+            Hook::OnTerminate => container.hooks.on_terminate = Progress::Begun,
+            Hook::PreStop => container.hooks.pre_stop = Progress::Begun,
+        }
+    }
+
+    /// H1, H3: the result is told and changes nothing.
+    pub(crate) fn hook_ended(&mut self, id: &ContainerId, outcome: Outcome) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        let Some((_, hook)) = container.hooks.running.take() else { return };
+        let ended_with_it = matches!(container.phase, Phase::Draining { .. });
+        self.changed();
+        match outcome {
+            // Often what it is for: it tells its program to quit.
+            Outcome::Failed(_) if ended_with_it => {
+                self.act(Action::Note(format!("container {id}: {hook} hook ended with its container")));
+            }
+            Outcome::Failed(Failure { message, .. }) => {
+                let line = format!("{hook} hook: {message}");
+                self.act(Action::Tell { container: id.clone(), line, to: Tell::Log });
+            }
+            _ => self.act(Action::Note(format!("container {id}: {hook} hook succeeded"))),
+        }
+        self.go_on_with_hooks(id);
+        self.drained(id);
+    }
+
+    /// T8, U4: the container's own time is over before its hooks are.
+    pub(crate) fn hook_timer(&mut self, id: &ContainerId) {
+        let due = self.containers.get(id).and_then(|container| container.hooks.deadline());
+        if due.is_some_and(|at| self.now >= at) {
+            self.deliver_stop(id, None);
+        }
+    }
+
+    /// When a container's hooks next need the clock.
+    pub(crate) fn hook_deadline(container: &Container) -> Option<PodTime> {
+        container.hooks.deadline()
+    }
+
+    /// H6: a hook that ends its container before its turn makes R2 restart it again and again. It is told; the
+    /// restarts go on with their backoff.
+    pub(crate) fn suspect_hook_of(&mut self, id: &ContainerId) {
+        let stopping = self.stop.is_some();
+        let Some(container) = self.containers.get_mut(id) else { return };
+        if !stopping || container.hooks.on_terminate == Progress::Due {
+            return;
+        }
+        container.hooks.exits += 1;
+        if container.hooks.exits == SUSPECT_EXITS {
+            let line = format!(
+                "exited {SUSPECT_EXITS} times while the pod stops and before its turn: \
+                 is it the on-terminate hook that ends it?"
+            );
+            self.act(Action::Tell { container: id.clone(), line, to: Tell::Log });
+        }
+    }
+}
