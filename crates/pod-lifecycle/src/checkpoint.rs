@@ -10,6 +10,7 @@ use crate::action::{OpId, Operation, Reach, Refusal, Reply};
 use crate::container::{Container, Freezer, Part, Phase, Program};
 use crate::event::{AfterCheckpoint, ContainerId, ContainerSpec, Failure, Origin, Outcome, RequestId};
 use crate::pod::Pod;
+use crate::restart::KILLED;
 
 /// A checkpoint under way.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +54,10 @@ impl Pod {
             }
             (AfterCheckpoint::End, Some(Role::Init)) => {
                 Some("its plan has it as an init, which would fail with it: leave it running")
+            }
+            // The runtime kills it.
+            (AfterCheckpoint::End, Some(Role::Main)) if self.restarts_after(container, KILLED) => {
+                Some("its restart key has it restarted when it ends: leave it running")
             }
             (AfterCheckpoint::End, Some(Role::Main) | None) | (AfterCheckpoint::LeaveRunning, _) => None,
         }

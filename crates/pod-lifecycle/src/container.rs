@@ -9,7 +9,7 @@ use std::time::Duration;
 use pod_spec::Signal;
 
 use crate::action::{OpId, Reach};
-use crate::backoff::Backoff;
+use crate::backoff::Restarts;
 use crate::checkpoint::Checkpoint;
 use crate::event::{ContainerId, ContainerSpec, ExecId, Exit, RequestId};
 use crate::exec::Exec;
@@ -32,7 +32,7 @@ pub(crate) struct Container {
     pub(crate) waiters: Vec<RequestId>,
     pub(crate) stop: StopProgress,
     pub(crate) hooks: Hooks,
-    pub(crate) backoff: Backoff,
+    pub(crate) restarts: Restarts,
     /// The gate's probe while the program runs and the gate is closed.
     pub(crate) probe: Option<GateProbe>,
     /// Whether its program has ever been exec'd: a container that never ran holds nobody back (T4).
@@ -216,7 +216,7 @@ impl Container {
             waiters: Vec::new(),
             stop: StopProgress::default(),
             hooks: Hooks::default(),
-            backoff: Backoff::default(),
+            restarts: Restarts::default(),
             probe: None,
             program: Program::NeverRan,
         }

@@ -71,8 +71,9 @@ impl Pod {
                 return self.reply_finished(request, &Target::init(id));
             }
             // One that is made again (R1, R7) is still there for its caller.
-            Phase::Draining { was, .. }
-                if was != Was::Held && !(container.is_alive() && self.restarts(container)) =>
+            Phase::Draining { exit, was, .. }
+                if was != Was::Held
+                    && !(container.is_alive() && self.restarts_after(container, exit.code)) =>
             {
                 return self.reply_finished(request, &Target::init(id));
             }

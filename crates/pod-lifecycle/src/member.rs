@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use pod_spec::{Condition, Gate, Link, Member, Plan, RestartPolicy, Role};
+use pod_spec::{Condition, Fatal, Gate, Link, Member, Plan, RestartPolicy, Role};
 
 use crate::container::{Ask, Container};
 use crate::event::{ContainerId, Exit};
@@ -92,12 +92,23 @@ impl MemberState {
             entry: usize::MAX,
             after: None,
             gate: Gate::Running,
+            restart: None,
+            fatal: None,
             grace: None,
             stop_signal: None,
             on_terminate: None,
             pre_stop: None,
         };
         Self::new(member, plan.links_of_unnamed_main(), Awaited::ByNobody)
+    }
+
+    /// Whether an exit with that code ends the pod (R9).
+    pub(crate) fn is_fatal(&self, code: u32) -> bool {
+        match self.member.fatal {
+            Some(Fatal::Exit) => true,
+            Some(Fatal::Failure) => code != 0,
+            None => false,
+        }
     }
 
     /// Whether a condition on this member holds.

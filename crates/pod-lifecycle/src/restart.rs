@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use pod_spec::{RestartPolicy, Role, Signal};
+use pod_spec::{RestartMode, RestartPolicy, Role, Signal};
 
 use crate::action::{Action, Notice, Operation, Refusal, Reply};
 use crate::container::{
@@ -13,6 +13,8 @@ use crate::container::{
 use crate::event::{ContainerId, Exit, KubeletType, Outcome, PidNamespace, Target};
 use crate::exec::Exec;
 use crate::pod::Pod;
+use crate::shutdown::StopCause;
+use crate::startup::NEVER_RAN;
 use crate::time::PodTime;
 
 /// The exit code of a process that a signal ended, as shells and containerd have it.
@@ -22,6 +24,9 @@ pub(crate) fn code_of_signal(signal: u8) -> u32 {
 
 /// What containerd reports for a container that could not be started.
 pub(crate) const START_FAILED: u32 = 128;
+
+/// The exit code of a program that SIGKILL ended.
+pub(crate) const KILLED: u32 = 137;
 
 impl Pod {
     /// The init process of a container is gone.
@@ -103,56 +108,130 @@ impl Pod {
         }
         match was {
             Was::Created => self.finish(id, exit),
-            Was::Ending { code } => self.finish(id, Exit { code, at: exit.at }),
+            Was::Ending { code } => {
+                self.finish(id, Exit { code, at: exit.at });
+                // What nobody asked for is a failure like one of the program.
+                if matches!(code, NEVER_RAN | START_FAILED) {
+                    self.stop_if_fatal(id, code);
+                }
+            }
             // R7: nobody asked for it; it is made again and goes on waiting.
-            Was::Held => self.back_off(id, exit, Duration::ZERO),
+            Was::Held => self.back_off(id, exit),
             Was::Running { ran } => self.program_ended(id, exit, ran),
         }
     }
 
     fn program_ended(&mut self, id: &ContainerId, exit: Exit, ran: Duration) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.restarts.exited(ran);
         let Some(container) = self.containers.get(id) else { return };
         match self.role(container) {
             Some(Role::Init) if exit.code == 0 => self.init_completed(id, exit),
-            Some(Role::Init | Role::Sidecar) if self.restarts(container) => {
+            Some(_) if self.restarts_after(container, exit.code) => {
                 // I7: one that was ended for the group's failure is not another failure.
                 if container.stop.intent == Intent::Live {
                     self.fail_group_of(id);
                 }
                 self.suspect_hook_of(id);
-                self.back_off(id, exit, ran);
+                self.restart(id, exit);
             }
-            Some(Role::Init) if self.fails_pod(container) => {
-                let name = container.spec.name.clone();
-                self.finish(id, exit);
-                self.fail_pod(name, format!("failed with {}", exit.code));
-            }
-            _ => self.finish(id, exit),
+            Some(_) => self.ended_for_good(id, exit),
+            None => self.finish(id, exit),
         }
     }
 
-    /// Whether podshim starts a container again after an exit (R1, R2, I3, R8: it owns sidecars and inits).
-    pub(crate) fn restarts(&self, container: &Container) -> bool {
+    /// The exit is shown, and whoever is to run the program again must be asked to.
+    fn ended_for_good(&mut self, id: &ContainerId, exit: Exit) {
+        let Some(container) = self.containers.get(id) else { return };
+        let Some(index) = container.member() else { return };
+        let unasked = container.stop.intent != Intent::End;
+        self.finish(id, exit);
+        if self.members[index].member.role == Role::Init {
+            // I2.
+            if unasked && self.stop.is_none() && self.is_not_repeated(index) {
+                let name = self.members[index].member.name.clone();
+                self.fail_pod(name, format!("failed with {}", exit.code));
+            }
+            return;
+        }
+        self.stop_if_fatal(id, exit.code);
+        // R4: under Never no caller restarts it, and the pod goes on without it.
+        let state = &self.members[index];
+        if unasked
+            && self.stop.is_none()
+            && state.member.role == Role::Sidecar
+            && self.policy() == RestartPolicy::Never
+        {
+            self.act(Action::Note(format!("{state} is not restarted: the pod goes on without it")));
+            self.open_gate(index);
+        }
+    }
+
+    /// R9: one container's end is the pod's. Its own code is shown before the stop begins (J4).
+    fn stop_if_fatal(&mut self, id: &ContainerId, code: u32) {
+        let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
+        let state = &self.members[index];
+        if state.is_fatal(code) && self.stop.is_none() {
+            self.act(Action::Note(format!("{state} has ended with {code}, which is fatal for the pod")));
+            self.begin_stop(StopCause::Fatal);
+        }
+    }
+
+    /// Whether podshim starts a container again after an exit with that code (R1, R4, R7, I3).
+    pub(crate) fn restarts_after(&self, container: &Container, code: u32) -> bool {
+        let Some(index) = container.member().filter(|_| self.keeps_running(container)) else { return false };
+        let (role, restart) = (self.members[index].member.role, self.members[index].member.restart);
+        // What podshim ended to start it again has failed, whatever its code (U4); a group is tried as one (I7).
+        let told = container.stop.intent == Intent::Restart;
+        if told && role == Role::Init {
+            return true;
+        }
+        // R9: without a `restart` of its own the first such exit is the pod's end.
+        if !told && restart.is_none() && self.members[index].is_fatal(code) {
+            return false;
+        }
+        let wanted = match self.restart_mode(index) {
+            RestartMode::Never | RestartMode::Visible => false,
+            RestartMode::OnFailure => code != 0 || told,
+            RestartMode::Always => true,
+        };
+        wanted && !container.restarts.are_spent(restart.and_then(|restart| restart.limit))
+    }
+
+    /// Who restarts a member: what its own key says, else what its role does (R1, R7, R8, I2, I3).
+    fn restart_mode(&self, index: usize) -> RestartMode {
+        let member = &self.members[index].member;
+        let usual = match (member.role, self.policy()) {
+            (Role::Sidecar, _) => RestartMode::Always,
+            (Role::Init, RestartPolicy::Never) => RestartMode::Never,
+            (Role::Init, _) => RestartMode::OnFailure,
+            (Role::Main, _) => RestartMode::Visible,
+        };
+        member.restart.map_or(usual, |restart| restart.mode)
+    }
+
+    /// Whether nobody runs an init again that has failed for good (I2).
+    pub(crate) fn is_not_repeated(&self, index: usize) -> bool {
+        self.policy() == RestartPolicy::Never || self.restart_mode(index) == RestartMode::Never
+    }
+
+    /// Whether a container that is to be started again still is: nobody has asked for its end, and its pod goes on
+    /// (R2, R5, K16).
+    pub(crate) fn keeps_running(&self, container: &Container) -> bool {
         if container.stop.intent == Intent::End || (self.plan.is_some() && self.sandbox_gone) {
             return false;
         }
         match self.role(container) {
-            // R1: on every exit, whatever the policy, until its own turn to stop has come.
+            // R1: until its own turn to stop has come.
             Some(Role::Sidecar) => !(self.wants_end(container) && self.turn_has_come(container)),
-            Some(Role::Init) => {
-                self.stop.is_none() && self.failure.is_none() && self.policy() != RestartPolicy::Never
-            }
-            Some(Role::Main) | None => false,
+            Some(Role::Init | Role::Main) => self.stop.is_none() && self.failure.is_none(),
+            None => false,
         }
     }
 
     /// Whether somebody has asked for this container's end, alone or with its pod.
     fn wants_end(&self, container: &Container) -> bool {
         self.stop.is_some() || container.stop.held_signal.is_some()
-    }
-
-    fn fails_pod(&self, container: &Container) -> bool {
-        self.policy() == RestartPolicy::Never && self.stop.is_none() && container.stop.intent != Intent::End
     }
 
     /// I7: the first failure of a parallel group is the group's; the others are ended and, where inits are
@@ -206,10 +285,18 @@ impl Pod {
         }
     }
 
-    fn back_off(&mut self, id: &ContainerId, last: Exit, ran: Duration) {
+    fn restart(&mut self, id: &ContainerId, last: Exit) {
+        if let Some(container) = self.containers.get_mut(id) {
+            container.restarts.counted();
+        }
+        self.back_off(id, last);
+    }
+
+    fn back_off(&mut self, id: &ContainerId, last: Exit) {
         let now = self.now;
         let Some(container) = self.containers.get_mut(id) else { return };
-        let delay = container.backoff.next_delay(ran);
+        let own = container.member().and_then(|index| self.members[index].member.restart);
+        let delay = container.restarts.next_delay(&own.map(|restart| restart.backoff).unwrap_or_default());
         container.phase = Phase::BackingOff { last, until: now + delay };
         let name = container.spec.name.clone();
         self.act(Action::Note(format!("{name:?} exited with {}, restart in {delay:?}", last.code)));
@@ -258,7 +345,15 @@ impl Pod {
             Outcome::Failed(_) if unwanted => self.finish(&id, last),
             Outcome::Failed(failure) => {
                 self.act(Action::Warn(format!("container {id} could not be restarted: {}", failure.message)));
-                self.back_off(&id, Exit { code: START_FAILED, at: ended.at }, Duration::ZERO);
+                let failed = Exit { code: START_FAILED, at: ended.at };
+                let Some(container) = self.containers.get(&id) else { return };
+                match container.program {
+                    Program::NeverRan => self.back_off(&id, failed),
+                    Program::HasRun if self.restarts_after(container, START_FAILED) => {
+                        self.restart(&id, failed);
+                    }
+                    Program::HasRun => self.ended_for_good(&id, failed),
+                }
             }
             Outcome::Ok => self.impossible(format!("container {id} re-created without a process")),
         }
@@ -267,7 +362,7 @@ impl Pod {
     /// Whether a container that has no running program at the moment is not to get one again.
     fn is_unwanted(&self, container: &Container) -> bool {
         container.stop.intent == Intent::End
-            || (container.program == Program::HasRun && !self.restarts(container))
+            || (container.program == Program::HasRun && !self.keeps_running(container))
     }
 
     /// R5, K16: whoever waits for a restart that will not come any more is final at once, with its last code.
@@ -284,7 +379,7 @@ impl Pod {
             .planned()
             .filter_map(|(_, container)| match container.phase {
                 Phase::BackingOff { last, .. }
-                    if container.program == Program::HasRun && !self.restarts(container) =>
+                    if container.program == Program::HasRun && !self.keeps_running(container) =>
                 {
                     Some((container.id.clone(), last))
                 }
@@ -339,7 +434,7 @@ impl Pod {
     /// R10: an OOM kill is told only of containers whose exits are shown, else CRI calls a live one OOMKilled.
     pub(crate) fn out_of_memory(&mut self, id: ContainerId) {
         let Some(container) = self.containers.get(&id) else { return };
-        if matches!(self.role(container), Some(Role::Sidecar | Role::Init)) && self.restarts(container) {
+        if self.restarts_after(container, KILLED) {
             let text = format!(
                 "container {id}: a process was killed for memory; it is restarted if it was the program"
             );

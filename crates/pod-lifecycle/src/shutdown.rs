@@ -41,6 +41,8 @@ pub(crate) enum StopCause {
     Completed,
     /// I2.
     InitFailed,
+    /// T12c: the end of a container that is fatal (R9).
+    Fatal,
 }
 
 /// How the sandbox came into it.
@@ -180,7 +182,7 @@ impl Pod {
                 Some(self.now + grace.min(FLOOR))
             }
             StopCause::Caller => self.plan.as_ref()?.grace.map(|grace| self.now + grace),
-            StopCause::Requested | StopCause::Completed | StopCause::InitFailed => {
+            StopCause::Requested | StopCause::Completed | StopCause::InitFailed | StopCause::Fatal => {
                 Some(self.now + self.pod_grace())
             }
         }

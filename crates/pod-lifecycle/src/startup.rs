@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use pod_spec::{Gate, GateAction, ProbeTiming, RestartPolicy, Role, Signal};
+use pod_spec::{Gate, GateAction, ProbeTiming, Role, Signal};
 
 use crate::action::{Action, Check, OpId, Operation, Reach, Refusal, Tell};
 use crate::container::{Container, Hold, HoldLine, Intent, Phase, Program};
 use crate::event::{ContainerId, Exit, Failure, Outcome, RequestId, Target};
 use crate::member::{Awaited, GateState, Release};
 use crate::pod::Pod;
-use crate::restart::START_FAILED;
+use crate::restart::{KILLED, START_FAILED};
 use crate::shutdown::StopCause;
 use crate::time::PodTime;
 
@@ -99,7 +99,7 @@ impl Pod {
         let Some(index) = container.member() else { return true };
         if self.stop.is_some() || self.failure.is_some() {
             // R2: only what ran before and still has somebody who needs it.
-            return container.program == Program::HasRun && self.restarts(container);
+            return container.program == Program::HasRun && self.keeps_running(container);
         }
         let state = &self.members[index];
         state.release == Release::Released || self.first_blocker(index).is_none()
@@ -223,8 +223,11 @@ impl Pod {
         self.changed();
     }
 
-    fn open_gate(&mut self, index: usize) {
+    pub(crate) fn open_gate(&mut self, index: usize) {
         let state = &mut self.members[index];
+        if state.gate == GateState::Open {
+            return;
+        }
         state.gate = GateState::Open;
         let line = format!("gate of {state} is open");
         if let Some(id) = state.current.clone()
@@ -284,7 +287,9 @@ impl Pod {
         let Some(container) = self.containers.get_mut(id) else { return };
         let reason = container.probe.take().and_then(|probe| probe.last_failure).unwrap_or_default();
         container.stop.intent = Intent::Restart;
-        let line = format!("did not get ready: {reason}; restarting");
+        let Some(container) = self.containers.get(id) else { return };
+        let then = if self.restarts_after(container, KILLED) { "restarting" } else { "stopping" };
+        let line = format!("did not get ready: {reason}; {then}");
         self.act(Action::Tell { container: id.clone(), line, to: Tell::Log });
         let grace = self.grace_of(id);
         self.stop_after_hooks(id, None, Some(grace));
@@ -363,7 +368,7 @@ impl Pod {
     /// I2: an init that cannot start fails a pod that does not retry.
     pub(crate) fn cannot_start(&mut self, index: usize, why: &str) {
         let member = &self.members[index].member;
-        if member.role == Role::Init && self.policy() == RestartPolicy::Never && self.stop.is_none() {
+        if member.role == Role::Init && self.is_not_repeated(index) && self.stop.is_none() {
             let name = member.name.clone();
             self.fail_pod(name, format!("could not start: {why}"));
         }
@@ -390,7 +395,7 @@ impl Pod {
         self.act(Action::Tell { container: id.clone(), line, to: Tell::LogAndTerminationMessage });
         let now = self.now;
         let Some(container) = self.containers.get(id) else { return };
-        let tries_again = self.restarts(container);
+        let tries_again = self.restarts_after(container, START_FAILED);
         let Some(container) = self.containers.get_mut(id) else { return };
         // Whoever was told to end meanwhile reports that end (J3).
         if tries_again || container.stop.intent == Intent::End {

@@ -160,6 +160,38 @@ fn execs_kills_and_deletes() {
     );
 }
 
+/// R4, R9, T14: a sidecar whose last failure is fatal, a main that is restarted, and their callers.
+#[test]
+fn restarts_with_a_limit_and_a_fatal_end() {
+    explore(
+        "limit and fatal",
+        pod(&[
+            ("plan", "s=sidecar, a=main"),
+            ("restart.s", "on-failure;limit=1"),
+            ("fatal.s", "failure"),
+            ("restart.a", "on-failure"),
+        ])
+        .by(&["create s", "start s", "kill s TERM"])
+        .by(&["create a", "start a", "kill a TERM"])
+        .ending("s", &[0, 1, 2])
+        .ending("a", &[1])
+        .failures(1),
+    );
+}
+
+/// R6, S6, U3: a sidecar that its caller restarts.
+#[test]
+fn a_visible_sidecar_is_created_again() {
+    explore(
+        "visible",
+        pod(&[("plan", "s=sidecar, a=main"), ("restart-policy", "Never"), ("restart.s", "visible")])
+            .by(&["create s", "start s", "create s as s-2", "start s-2"])
+            .by(&["create a", "start a", "kill a TERM"])
+            .ending("s", &[1])
+            .ending("a", &[0]),
+    );
+}
+
 /// 11.3: a main that waits for another's end, a sidecar that waits for a main's start, and stops at any moment.
 #[test]
 fn after_in_place_of_the_list() {

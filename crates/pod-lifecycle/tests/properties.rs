@@ -62,14 +62,22 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
     let hooks = prop::collection::vec((hook(), hook()), 8);
     let codes = select(vec!["masked", "real"]);
     let after = (select(vec![Direction::Backwards, Direction::Forwards]), prop::collection::vec(after(), 8));
-    (entries, policy, grace, gate_timeout, settings, hooks, codes, after).prop_map(
-        |(mut entries, policy, grace, gate_timeout, settings, hooks, codes, (direction, after))| {
+    let restarts = vec!["", "", "", "never", "visible", "on-failure", "on-failure;limit=1;base=500ms"];
+    let ends = prop::collection::vec((select(restarts), select(vec!["", "", "", "failure", "exit"])), 8);
+    let orders = (codes, after, ends);
+    (entries, policy, grace, gate_timeout, settings, hooks, orders).prop_map(
+        |(mut entries, policy, grace, gate_timeout, settings, hooks, orders)| {
+            let (codes, (direction, after), ends) = orders;
             if !entries.iter().any(|(role, _)| *role == "main") {
                 entries.push(("main", 1));
             }
             let (plan, sidecars, names) = write_plan(&entries);
             let inits = plan.split(", ").filter(|entry| entry.ends_with("=init")).map(str::to_owned);
             let inits: String = inits.collect();
+            let roles: Vec<_> = entries
+                .iter()
+                .flat_map(|(role, size)| vec![*role; if *role == "main" { 1 } else { *size }])
+                .collect();
             let mut keys = vec![("plan".to_owned(), plan), ("restart-policy".to_owned(), policy.to_owned())];
             keys.push(("exit-codes".to_owned(), codes.to_owned()));
             keys.extend(grace.map(|grace| ("grace".to_owned(), grace.to_owned())));
@@ -80,6 +88,17 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
                 }
                 if !own_grace.is_empty() && grace.is_none() {
                     keys.push((format!("grace.{name}"), own_grace.to_owned()));
+                }
+            }
+            for (index, (restart, fatal)) in ends.iter().enumerate().take(names.len()) {
+                let role = roles[index];
+                if !restart.is_empty() {
+                    keys.push((format!("restart.{}", names[index]), (*restart).to_owned()));
+                }
+                // Only an exit that is shown can be fatal.
+                let shown = restart.is_empty() || restart.contains("limit");
+                if !fatal.is_empty() && role != "init" && shown {
+                    keys.push((format!("fatal.{}", names[index]), (*fatal).to_owned()));
                 }
             }
             for (index, choices) in after.iter().enumerate().take(names.len()) {

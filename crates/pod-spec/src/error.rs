@@ -250,6 +250,20 @@ pub enum Problem {
         /// The sidecar.
         name: String,
     },
+    /// `x=done` where x is restarted whatever it exits with.
+    #[error("{name:?} is restarted \"always\" and so never \"done\" (did you mean \"on-failure\"?)")]
+    AlwaysRestarted {
+        /// The container.
+        name: String,
+    },
+    /// `fatal` on a container whose fatal exit podshim would restart each time (R9).
+    #[error(
+        "the exit would never be seen: {restart} restarts it each time; give that a limit, or remove one of the two"
+    )]
+    FatalNeverSeen {
+        /// The annotation that restarts it.
+        restart: String,
+    },
     /// Containers that wait for each other in a circle.
     #[error("cycle: {}", .path.join(" after "))]
     Cycle {

@@ -1,7 +1,7 @@
 //! The annotations' keys (11.2, 11.3), and which of their behaviours this release has. Owns the words; what
 //! a key's value may be is `parse`'s.
 
-use crate::plan::{Condition, ExitCodes, RestartPolicy, Role, ZeroGrace};
+use crate::plan::{Condition, ExitCodes, Fatal, RestartMode, RestartPolicy, Role, ZeroGrace};
 
 /// What every annotation of podshim begins with.
 pub const PREFIX: &str = "podshim.io/";
@@ -75,6 +75,17 @@ pub(crate) const EXIT_CODES: [(&str, ExitCodes); 2] =
 pub(crate) const CONDITIONS: [(&str, Condition); 3] =
     [("ready", Condition::Ready), ("done", Condition::Done), ("started", Condition::Started)];
 
+/// The words of the mode in `restart.<c>`.
+pub(crate) const RESTART_MODES: [(&str, RestartMode); 4] = [
+    ("never", RestartMode::Never),
+    ("on-failure", RestartMode::OnFailure),
+    ("always", RestartMode::Always),
+    ("visible", RestartMode::Visible),
+];
+
+/// The words of `fatal.<c>` (R9).
+pub(crate) const FATALS: [(&str, Fatal); 2] = [("failure", Fatal::Failure), ("exit", Fatal::Exit)];
+
 /// The word of a value: the reverse of a table above.
 pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
     // Every table names every variant; `tables_are_complete` holds that down.
@@ -84,8 +95,6 @@ pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &
 /// A behaviour of the vocabulary that may not be built yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
-    Restart,
-    Fatal,
     ZeroGraceOrder,
     ReadyHttp,
     ReadyLog,
@@ -97,8 +106,6 @@ pub(crate) enum Feature {
 /// What the vocabulary has and this release does not do: the word and what to write instead. The part that
 /// builds a behaviour deletes its line.
 const PLANNED: &[(Feature, &str, &str)] = &[
-    (Feature::Restart, "restart", "remove the key"),
-    (Feature::Fatal, "fatal", "remove the key"),
     (Feature::ZeroGraceOrder, "order", "use \"obey\""),
     (Feature::ReadyHttp, "http:", "use \"exec:\" or \"tcp:\""),
     (Feature::ReadyLog, "log:", "use \"exec:\" or \"tcp:\""),
@@ -141,6 +148,12 @@ mod tests {
         }
         for exit_codes in [ExitCodes::Masked, ExitCodes::Real] {
             assert_ne!(word_of(&EXIT_CODES, &exit_codes), "");
+        }
+        for mode in [RestartMode::Never, RestartMode::OnFailure, RestartMode::Always, RestartMode::Visible] {
+            assert_ne!(word_of(&RESTART_MODES, &mode), "");
+        }
+        for fatal in [Fatal::Failure, Fatal::Exit] {
+            assert_ne!(word_of(&FATALS, &fatal), "");
         }
         for condition in [Condition::Started, Condition::Ready, Condition::Done] {
             assert_ne!(word_of(&CONDITIONS, &condition), "");

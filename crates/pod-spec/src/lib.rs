@@ -27,8 +27,8 @@ pub use nearest::Hint;
 pub use order::Link;
 pub use parse::{Parsed, parse};
 pub use plan::{
-    Condition, Dependency, ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, RestartPolicy,
-    Role, Signal, ZeroGrace,
+    Backoff, Condition, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, Others, Plan, ProbeTiming,
+    Restart, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,
 };
 pub use signal::SignalError;
 pub use warning::Warning;

@@ -21,6 +21,9 @@ pub const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Shortest period of a probe (11.3).
 pub const MIN_PROBE_PERIOD: Duration = Duration::from_millis(100);
 
+/// Shortest repeated delay before a restart (R4): a program that cannot run must not keep a core busy.
+pub const MIN_BACKOFF: Duration = Duration::from_millis(100);
+
 /// Shortest timeout of a probe: a shorter one could never succeed.
 pub const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(1);
 

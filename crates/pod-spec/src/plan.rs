@@ -42,6 +42,10 @@ pub struct Member {
     pub after: Option<Vec<Dependency>>,
     /// When it counts as ready. Inits, and mains that nobody waits for, carry `Gate::Running`.
     pub gate: Gate,
+    /// Who restarts it and when (`restart.<c>`); `None` = what its role and the pod's restart policy say (R1, I3, R7).
+    pub restart: Option<Restart>,
+    /// Which exit of it ends the whole pod (R9).
+    pub fatal: Option<Fatal>,
     /// TERM to KILL for this container alone, inside the pod's budget (T8).
     pub grace: Option<Duration>,
     /// The signal that stops this container, in addition to the usual ones (K7).
@@ -81,6 +85,68 @@ pub enum Condition {
     Ready,
     /// It has exited 0.
     Done,
+}
+
+/// `restart.<c>` (R4, R6, R7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// After which exits podshim starts it again.
+    pub mode: RestartMode,
+    /// How long it waits before each.
+    pub backoff: Backoff,
+    /// After so many restarts the next exit is shown, and the caller owns the restart; `None` = never.
+    pub limit: Option<u32>,
+}
+
+impl Restart {
+    /// Whether no caller ever sees it exit with 0.
+    pub(crate) fn never_shows_success(&self) -> bool {
+        self.mode == RestartMode::Always && self.limit.is_none()
+    }
+
+    /// Whether no caller ever sees it fail.
+    pub(crate) fn never_shows_failure(&self) -> bool {
+        matches!(self.mode, RestartMode::Always | RestartMode::OnFailure) && self.limit.is_none()
+    }
+}
+
+/// Who restarts a container, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartMode {
+    /// Nobody is to: for an init, its first failure is the pod's (I2).
+    Never,
+    /// podshim, after an exit other than 0.
+    OnFailure,
+    /// podshim, after every exit.
+    Always,
+    /// The caller: every exit is shown.
+    Visible,
+}
+
+/// The delays before restarts (R4): `first`, then `base` doubled each time up to `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// Before the first restart.
+    pub first: Duration,
+    /// Before the second.
+    pub base: Duration,
+    /// The longest; not shorter than `base`.
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { first: Duration::ZERO, base: Duration::from_secs(1), max: Duration::from_secs(60) }
+    }
+}
+
+/// `fatal.<c>` (R9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fatal {
+    /// An exit other than 0 stops the pod.
+    Failure,
+    /// Any exit does.
+    Exit,
 }
 
 /// What an unnamed container of a planned pod is (S8).

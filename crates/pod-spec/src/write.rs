@@ -6,9 +6,12 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::duration::DurationText;
-use crate::keys::{CONDITIONS, EXIT_CODES, PREFIX, RESTART_POLICIES, ROLES, ZERO_GRACES, word_of};
+use crate::keys::{
+    CONDITIONS, EXIT_CODES, FATALS, PREFIX, RESTART_MODES, RESTART_POLICIES, ROLES, ZERO_GRACES, word_of,
+};
 use crate::plan::{
-    Dependency, ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, RestartPolicy, ZeroGrace,
+    Backoff, Dependency, ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, Restart,
+    RestartPolicy, ZeroGrace,
 };
 
 impl Plan {
@@ -39,6 +42,12 @@ impl Plan {
             }
             if member.gate != Gate::Running {
                 set(&format!("ready.{name}"), member.gate.to_string());
+            }
+            if let Some(restart) = &member.restart {
+                set(&format!("restart.{name}"), restart.to_string());
+            }
+            if let Some(fatal) = &member.fatal {
+                set(&format!("fatal.{name}"), word_of(&FATALS, fatal).to_owned());
             }
             if let Some(grace) = member.grace {
                 set(&format!("grace.{name}"), DurationText(grace).to_string());
@@ -118,6 +127,27 @@ impl fmt::Display for GateAction {
 /// `exec:` and a command as a JSON array, which needs no quoting.
 fn exec(arguments: &[String]) -> String {
     format!("exec:{}", serde_json::Value::from(arguments.to_vec()))
+}
+
+impl fmt::Display for Restart {
+    /// The value of `restart.<c>`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(word_of(&RESTART_MODES, &self.mode))?;
+        let (own, default) = (self.backoff, Backoff::default());
+        for (option, value, usual) in [
+            ("first", own.first, default.first),
+            ("base", own.base, default.base),
+            ("max", own.max, default.max),
+        ] {
+            if value != usual {
+                write!(f, ";{option}={}", DurationText(value))?;
+            }
+        }
+        match self.limit {
+            Some(limit) => write!(f, ";limit={limit}"),
+            None => Ok(()),
+        }
+    }
 }
 
 fn default_host() -> IpAddr {

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use pod_spec::{
-    Condition, Dependency, ExitCodes, Gate, GateAction, Link, Member, Others, Plan, ProbeTiming,
-    RestartPolicy, Role, Signal, Warning, ZeroGrace, limits, parse,
+    Backoff, Condition, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member, Others, Plan,
+    ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning, ZeroGrace, limits, parse,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -84,19 +84,39 @@ fn stop_signal() -> impl Strategy<Value = Signal> {
     })
 }
 
+fn restart() -> impl Strategy<Value = Restart> {
+    let mode = prop_oneof![
+        Just(RestartMode::Never),
+        Just(RestartMode::OnFailure),
+        Just(RestartMode::Always),
+        Just(RestartMode::Visible),
+    ];
+    let most = limits::MAX_DURATION;
+    let backoff =
+        (duration(Duration::ZERO, most), duration(limits::MIN_BACKOFF, most), duration(Duration::ZERO, most))
+            .prop_map(|(first, base, max)| Backoff { first, base, max: max.max(base) });
+    (mode, prop_oneof![Just(Backoff::default()), backoff], option::of(any::<u32>()))
+        .prop_map(|(mode, backoff, limit)| Restart { mode, backoff, limit })
+}
+
 /// A container before it has its place in the list.
 fn member() -> impl Strategy<Value = Member> {
     let role = prop_oneof![Just(Role::Init), Just(Role::Sidecar), Just(Role::Main)];
     let grace = option::of(duration(Duration::ZERO, Duration::from_secs(100)));
     let hooks = (option::of(command()), option::of(command()));
-    (name(), option::of(name()), role, gate(), grace, option::of(stop_signal()), hooks).prop_map(
-        |(name, alias, role, gate, grace, stop_signal, (on_terminate, pre_stop))| Member {
+    let ends = (option::of(restart()), option::of(prop_oneof![Just(Fatal::Failure), Just(Fatal::Exit)]));
+    (name(), option::of(name()), role, gate(), grace, option::of(stop_signal()), hooks, ends).prop_map(
+        |(name, alias, role, gate, grace, stop_signal, (on_terminate, pre_stop), (restart, fatal))| Member {
             name,
             alias,
             role,
             entry: 0,
             after: None,
             gate: if role == Role::Sidecar { gate } else { Gate::Running },
+            restart: restart.filter(|it| role != Role::Init || it.mode != RestartMode::Always),
+            // Only an exit that is shown can be fatal.
+            fatal: fatal
+                .filter(|_| role != Role::Init && restart.is_none_or(|restart| restart.limit.is_some())),
             grace: if role == Role::Init { None } else { grace },
             stop_signal,
             on_terminate,
@@ -140,8 +160,9 @@ fn connect(members: &mut [Member], links: &[Vec<(usize, Condition)>], direction:
                 continue;
             }
             let is_sidecar = members[member].role == Role::Sidecar;
+            let unending = members[member].restart.is_some_and(|restart| restart.limit.is_none());
             let condition = match condition {
-                Condition::Done if is_sidecar => Condition::Ready,
+                Condition::Done if is_sidecar || unending => Condition::Ready,
                 condition => *condition,
             };
             dependencies.push(Dependency { member, condition });
@@ -189,6 +210,7 @@ prop_compose! {
         {
             last.role = Role::Main;
             last.gate = Gate::Running;
+            last.fatal = None;
             last.entry = members.last().map_or(0, |before| before.entry + 1);
             members.push(last);
         }

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use pod_spec::{
-    ExitCodes, Gate, GateAction, Others, Parsed, Plan, ProbeTiming, RestartPolicy, Role, Signal, ZeroGrace,
-    parse,
+    Backoff, ExitCodes, Fatal, Gate, GateAction, Others, Parsed, Plan, ProbeTiming, Restart, RestartMode,
+    RestartPolicy, Role, Signal, ZeroGrace, parse,
 };
 
 fn parsed(annotations: &[(&str, &str)]) -> Parsed {
@@ -219,6 +219,45 @@ fn h1_h2_hooks_are_commands() {
     assert_eq!((&fetch.on_terminate, &fetch.pre_stop), (&words(&["true"]), &None));
     assert_eq!((&proxy.on_terminate, &proxy.pre_stop), (&words(&["drain", "--now", "a b"]), &None));
     assert_eq!((&app.on_terminate, &app.pre_stop), (&None, &words(&["sh", "-c", "a; b"])));
+}
+
+#[test]
+fn r4_restarts_and_their_delays() {
+    let restart = |value| {
+        let plan = plan(&[("plan", "proxy=sidecar, app=main"), ("restart.proxy", value)]);
+        plan.members[0].restart.expect("a restart")
+    };
+    for (value, mode) in [
+        ("never", RestartMode::Never),
+        ("on-failure", RestartMode::OnFailure),
+        ("always", RestartMode::Always),
+        ("visible", RestartMode::Visible),
+    ] {
+        assert_eq!(restart(value), Restart { mode, backoff: Backoff::default(), limit: None }, "{value}");
+    }
+    let expected = Restart {
+        mode: RestartMode::OnFailure,
+        backoff: Backoff {
+            first: Duration::from_secs(2),
+            base: Duration::from_millis(100),
+            max: Duration::from_secs(5),
+        },
+        limit: Some(3),
+    };
+    assert_eq!(restart("on-failure;first=2s;base=100ms;max=5s;limit=3"), expected);
+    assert_eq!(restart("on-failure ; limit = 3; max=5s;base=100ms;first=2s"), expected);
+}
+
+#[test]
+fn r9_a_fatal_exit_may_come_after_the_last_restart() {
+    let plan = plan(&[
+        ("plan", "proxy=sidecar, app=main"),
+        ("fatal.proxy", "failure"),
+        ("restart.proxy", "on-failure;limit=2"),
+        ("fatal.app", "exit"),
+    ]);
+    assert_eq!(plan.members[0].fatal, Some(Fatal::Failure));
+    assert_eq!(plan.members[1].fatal, Some(Fatal::Exit));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use pod_lifecycle::{
     Action, Check, ContainerId, Event, Exit, FLOOR, Notice, OpId, Operation, Outcome, Pod, PodTime, Reply,
     Request, RequestId, Status, Target, TaskKind,
 };
-use pod_spec::{Gate, Plan, Role, Signal};
+use pod_spec::{Gate, Plan, RestartPolicy, Role, Signal};
 
 use picture::{Container, MemberPicture, Process};
 
@@ -26,6 +26,9 @@ pub struct Violation {
     /// Which, and by whom.
     pub what: String,
 }
+
+/// R4: what makes restarts count anew.
+const GOOD_RUN: Duration = Duration::from_secs(600);
 
 type Verdict = Result<(), Violation>;
 
@@ -121,6 +124,10 @@ impl Invariants {
         }
     }
 
+    fn policy(&self) -> Option<RestartPolicy> {
+        self.plan.as_ref().map(|plan| plan.restart_policy)
+    }
+
     fn must_end_within(&mut self, time: Duration) {
         let by = self.now + time;
         self.kill_by = Some(self.kill_by.map_or(by, |earlier| earlier.min(by)));
@@ -146,6 +153,7 @@ impl Invariants {
             (Operation::Start, Outcome::Failed(_)) => container.start_failed(),
             (Operation::Start, _) => {
                 container.begun = true;
+                container.begun_at = self.now;
                 self.completed(&id);
                 self.gate_checked(&id, &operation, outcome);
             }
@@ -189,6 +197,9 @@ impl Invariants {
             return;
         }
         container.last_exit = Some(exit);
+        if container.begun && self.now.since(container.begun_at) >= GOOD_RUN {
+            container.restarts = 0;
+        }
         container.exited_in_program = matches!(container.process, Process::Program { .. });
         container.process = Process::None;
         let is_sandbox = container.kind == TaskKind::Sandbox;
@@ -349,7 +360,17 @@ impl Invariants {
         if let Some(picture) = ended.and_then(|container| self.members.get_mut(&container.name)) {
             picture.done = real.code == 0 && has_run;
         }
-        let sidecar = self.containers.get(id).is_some_and(|c| c.role == Some(Role::Sidecar));
+        let sidecar = self.containers.get(id).filter(|container| container.role == Some(Role::Sidecar));
+        // R4: under Never the pod goes on without one that is not restarted.
+        let given_up = sidecar.filter(|container| {
+            let asked = container.caller_killed || container.held.is_some();
+            self.policy() == Some(RestartPolicy::Never) && !self.was_stopping && !asked
+        });
+        let given_up = given_up.map(|container| container.name.clone());
+        let sidecar = sidecar.is_some();
+        if let Some(picture) = given_up.and_then(|name| self.members.get_mut(&name)) {
+            picture.open = true;
+        }
         if shown != real && !(sidecar && shown.code == 0) {
             return self.violated(format!("{id} is shown with {}, but it was {}", shown.code, real.code));
         }

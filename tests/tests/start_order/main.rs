@@ -9,6 +9,7 @@ mod gates;
 mod held;
 mod inits;
 mod plan;
+mod restart_keys;
 mod restarts;
 mod restarts_in_place;
 mod sidecars;

@@ -7,6 +7,7 @@ mod completion;
 mod ctr_pod;
 mod ctr_pods;
 mod daemons;
+mod fatal;
 mod held;
 mod order;
 mod repetitions;

@@ -5,7 +5,7 @@ use crate::duration::DurationText;
 use crate::error::{ListError, Problem, printable_key};
 use crate::keys::{ContainerKey, RESTART_POLICIES, word_of};
 use crate::limits::MAX_CONTAINERS;
-use crate::plan::{ExitCodes, Gate, Member, Others, Plan, RestartPolicy, Role, ZeroGrace};
+use crate::plan::{ExitCodes, Fatal, Gate, Member, Others, Plan, RestartPolicy, Role, ZeroGrace};
 use crate::warning::Warning;
 
 use super::PodSettings;
@@ -23,6 +23,7 @@ pub(super) fn check_together(settings: &PodSettings, containers: &Containers, fi
     }
     for draft in &containers.drafts {
         check_grace(settings, draft, findings);
+        check_fatal(draft, findings);
         if let Some(key) = draft.keys.get(&ContainerKey::Ready)
             && draft.role == Some(Role::Main)
             && !containers.is_awaited(draft)
@@ -70,6 +71,20 @@ fn check_grace(settings: &PodSettings, draft: &Draft, findings: &mut Findings) {
     }
 }
 
+/// R9: beside an explicit `restart` only an exit that is not restarted is fatal; there must be one.
+fn check_fatal(draft: &Draft, findings: &mut Findings) {
+    let (Some(fatal), Some(restart)) = (draft.fatal, draft.restart) else { return };
+    let unseen = match fatal {
+        Fatal::Failure => restart.never_shows_failure(),
+        Fatal::Exit => restart.never_shows_success(),
+    };
+    if let (true, Some(key), Some(other)) =
+        (unseen, draft.keys.get(&ContainerKey::Fatal), draft.keys.get(&ContainerKey::Restart))
+    {
+        findings.error(key, Problem::FatalNeverSeen { restart: printable_key(other) });
+    }
+}
+
 /// The plan; of use only when no error was found.
 pub(super) fn plan(settings: &PodSettings, containers: &Containers) -> Plan {
     let members = containers.drafts.iter().filter_map(|draft| {
@@ -86,6 +101,8 @@ pub(super) fn plan(settings: &PodSettings, containers: &Containers) -> Plan {
             entry: draft.entry,
             after: containers.dependencies(draft),
             gate,
+            restart: draft.restart,
+            fatal: draft.fatal,
             grace: draft.grace,
             stop_signal: draft.stop_signal,
             on_terminate: draft.on_terminate.clone(),

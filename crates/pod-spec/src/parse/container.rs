@@ -7,17 +7,17 @@ use std::time::Duration;
 use crate::command;
 use crate::duration;
 use crate::error::{Problem, excerpt, printable_key};
-use crate::keys::{ContainerKey, Feature};
+use crate::keys::{ContainerKey, FATALS};
 use crate::limits::MAX_CONTAINERS;
 use crate::nearest::{Hint, hint_for_name};
-use crate::plan::{Condition, Dependency, Gate, Others, Role, Signal};
+use crate::plan::{Condition, Dependency, Fatal, Gate, Others, Restart, RestartMode, Role, Signal};
 use crate::warning::Warning;
 
 use super::after;
 use super::findings::Findings;
 use super::gate::{self, Ready};
 use super::list::{List, Names, is_name};
-use super::restart::{self, RestartMode};
+use super::restart;
 use super::word;
 
 /// The containers so far.
@@ -40,6 +40,8 @@ pub(super) struct Draft {
     /// The annotations that set it, without the prefix.
     pub(super) keys: BTreeMap<ContainerKey, String>,
     pub(super) gate: Option<Gate>,
+    pub(super) restart: Option<Restart>,
+    pub(super) fatal: Option<Fatal>,
     pub(super) grace: Option<Duration>,
     pub(super) stop_signal: Option<Signal>,
     pub(super) on_terminate: Option<Vec<String>>,
@@ -66,6 +68,8 @@ impl Draft {
             origin,
             keys: BTreeMap::new(),
             gate: None,
+            restart: None,
+            fatal: None,
             grace: None,
             stop_signal: None,
             on_terminate: None,
@@ -106,10 +110,10 @@ impl Draft {
                 self.after = Some(named);
             }
             ContainerKey::Restart => match restart::parse(value) {
-                Ok(RestartMode::Always) if self.role == Some(Role::Init) => {
+                Ok(restart) if restart.mode == RestartMode::Always && self.role == Some(Role::Init) => {
                     findings.error(key, Problem::InitAlwaysRestarted { name: self.name.clone() });
                 }
-                Ok(_) => findings.planned(key, Feature::Restart),
+                Ok(restart) => self.restart = Some(restart),
                 Err(problem) => findings.error(key, problem),
             },
             ContainerKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut self.grace),
@@ -118,10 +122,7 @@ impl Draft {
             ContainerKey::StopSignal => {
                 findings.keep(key, Signal::parse_stop_signal(value).map(Some), &mut self.stop_signal);
             }
-            ContainerKey::Fatal => match word(value, &[("failure", ()), ("exit", ())]) {
-                Ok(()) => findings.planned(key, Feature::Fatal),
-                Err(problem) => findings.error(key, problem),
-            },
+            ContainerKey::Fatal => findings.keep(key, word(value, &FATALS).map(Some), &mut self.fatal),
         }
     }
 
@@ -240,6 +241,12 @@ impl Containers {
                             && self.drafts[target].role == Some(Role::Sidecar) =>
                     {
                         Problem::SidecarNeverDone { name: name.clone() }
+                    }
+                    Some(target)
+                        if *condition == Condition::Done
+                            && self.drafts[target].restart.is_some_and(|it| it.never_shows_success()) =>
+                    {
+                        Problem::AlwaysRestarted { name: name.clone() }
                     }
                     Some(_) => continue,
                 };

@@ -1,30 +1,16 @@
-//! The value of `restart.<c>`: a mode and its backoff (R4, R6). Owns its grammar. The plan has no place for
-//! it yet, so a valid value is only checked.
+//! The value of `restart.<c>`: a mode and its backoff (R4, R6). Owns its grammar; what a mode means for a role is
+//! `pod-lifecycle`'s.
 
 use std::time::Duration;
 
 use crate::duration::DurationText;
 use crate::error::{Problem, excerpt};
+use crate::keys::RESTART_MODES;
+use crate::limits::MIN_BACKOFF;
 use crate::nearest::choose;
+use crate::plan::{Backoff, Restart};
 
 use super::options;
-
-/// Who restarts a container, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RestartMode {
-    Never,
-    OnFailure,
-    Always,
-    /// The exit is shown: the caller restarts it.
-    Visible,
-}
-
-const MODES: [(&str, RestartMode); 4] = [
-    ("never", RestartMode::Never),
-    ("on-failure", RestartMode::OnFailure),
-    ("always", RestartMode::Always),
-    ("visible", RestartMode::Visible),
-];
 
 /// Options of the backoff (R4).
 #[derive(Clone, Copy, PartialEq)]
@@ -42,31 +28,30 @@ const BACKOFF_OPTIONS: [(&str, BackoffOption); 4] = [
     ("limit", BackoffOption::Limit),
 ];
 
-/// Reads the mode and checks the options.
-pub(super) fn parse(value: &str) -> Result<RestartMode, Problem> {
+/// Reads the mode and its options.
+pub(super) fn parse(value: &str) -> Result<Restart, Problem> {
     let (word, rest) = match value.split_once(';') {
         Some((word, rest)) => (word.trim(), Some(rest)),
         None => (value, None),
     };
-    let mode = choose(word, &MODES).map_err(|hint| Problem::UnknownValue { value: excerpt(word), hint })?;
-    let (mut base, mut max) = (Duration::from_secs(1), Duration::from_secs(60));
+    let mode =
+        choose(word, &RESTART_MODES).map_err(|hint| Problem::UnknownValue { value: excerpt(word), hint })?;
+    let mut restart = Restart { mode, backoff: Backoff::default(), limit: None };
+    let backoff = &mut restart.backoff;
     for given in rest.map(|rest| options::split(rest, &BACKOFF_OPTIONS)).transpose()?.unwrap_or_default() {
         match given.option {
-            BackoffOption::First => {
-                given.duration(Duration::ZERO)?;
-            }
-            BackoffOption::Base => base = given.duration(Duration::ZERO)?,
-            BackoffOption::Max => max = given.duration(Duration::ZERO)?,
-            BackoffOption::Limit => {
-                given.count(0)?;
-            }
+            BackoffOption::First => backoff.first = given.duration(Duration::ZERO)?,
+            // Without a delay a program that cannot start would keep a core busy for ever.
+            BackoffOption::Base => backoff.base = given.duration(MIN_BACKOFF)?,
+            BackoffOption::Max => backoff.max = given.duration(Duration::ZERO)?,
+            BackoffOption::Limit => restart.limit = Some(given.count(0)?),
         }
     }
-    if max < base {
+    if backoff.max < backoff.base {
         return Err(Problem::BackoffMaxBelowBase {
-            max: DurationText(max).to_string(),
-            base: DurationText(base).to_string(),
+            max: DurationText(backoff.max).to_string(),
+            base: DurationText(backoff.base).to_string(),
         });
     }
-    Ok(mode)
+    Ok(restart)
 }

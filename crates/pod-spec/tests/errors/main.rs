@@ -349,6 +349,23 @@ fn values_of_a_container() {
             &[PLAN, ("restart.proxy", "always;base=2m")],
             "restart.proxy: max=1m is shorter than base=2m",
         ),
+        (
+            "restart base too short",
+            &[PLAN, ("restart.proxy", "always;base=0s")],
+            "restart.proxy: base: 0s is too short, at least 100ms",
+        ),
+        (
+            "fatal failure that is always restarted",
+            &[PLAN, ("restart.proxy", "on-failure"), ("fatal.proxy", "failure")],
+            "fatal.proxy: the exit would never be seen: podshim.io/restart.proxy restarts it each time; \
+             give that a limit, or remove one of the two",
+        ),
+        (
+            "fatal exit that is always restarted",
+            &[PLAN, ("restart.proxy", "always"), ("fatal.proxy", "exit")],
+            "fatal.proxy: the exit would never be seen: podshim.io/restart.proxy restarts it each time; \
+             give that a limit, or remove one of the two",
+        ),
     ]);
 }
 
@@ -366,6 +383,11 @@ fn dependencies() {
             "x=done where x is a sidecar",
             &[plan, ("after.app", "s1=done")],
             r#"after.app: "s1" is a sidecar and never "done" (did you mean "s1=ready"?)"#,
+        ),
+        (
+            "x=done where x is always restarted",
+            &[("plan", "seed=main, app=main"), ("after.app", "seed=done"), ("restart.seed", "always")],
+            "after.app: \"seed\" is restarted \"always\" and so never \"done\" (did you mean \"on-failure\"?)",
         ),
         (
             "unknown condition",
@@ -394,21 +416,6 @@ fn dependencies() {
 #[test]
 fn what_is_valid_and_not_built_yet_is_refused() {
     check(&[
-        (
-            "restart",
-            &[PLAN, ("restart.proxy", "on-failure;first=0s;base=1s;max=60s;limit=3")],
-            "restart.proxy: not supported yet (\"restart\" is planned; remove the key)",
-        ),
-        (
-            "restart of an init",
-            &[PLAN, ("restart.fetch", "visible")],
-            "restart.fetch: not supported yet (\"restart\" is planned; remove the key)",
-        ),
-        (
-            "fatal",
-            &[PLAN, ("fatal.proxy", "failure")],
-            "fatal.proxy: not supported yet (\"fatal\" is planned; remove the key)",
-        ),
         (
             "zero-grace=order",
             &[PLAN, ("zero-grace", "order")],
@@ -446,9 +453,9 @@ fn what_is_valid_and_not_built_yet_is_refused() {
         ),
         (
             "errors come first",
-            &[PLAN, ("fatal.app", "exit"), ("grace", "1")],
+            &[("plan", "a|b=sidecar, app=main"), ("grace", "1")],
             "grace: \"1\" has no unit (write \"1s\" for seconds); \
-             podshim.io/fatal.app: not supported yet (\"fatal\" is planned; remove the key)",
+             podshim.io/plan: not supported yet (\"|\" is planned; name one container)",
         ),
     ]);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pod_lifecycle::{ContainerId, ContainerSpec, FLOOR, Hook, KubeletType, Operation, Request, TaskKind};
-use pod_spec::{Condition, Member, Others, RestartPolicy, Role, Signal};
+use pod_spec::{Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal};
 
 use super::picture::{Container, Process};
 use super::{Invariants, Verdict};
@@ -73,6 +73,13 @@ impl Invariants {
             Operation::Recreate if process != Process::None => {
                 self.violated(format!("{id} is re-created while its process lives"))
             }
+            Operation::Recreate if container.exited_in_program => {
+                self.may_restart(id)?;
+                if let Some(container) = self.containers.get_mut(id) {
+                    container.restarts += 1;
+                }
+                Ok(())
+            }
             Operation::Start => {
                 let Process::RuntimeInit { pid } = process else {
                     return self.violated(format!("{id} is started without a runtime's init"));
@@ -127,6 +134,34 @@ impl Invariants {
             }
             _ => Ok(()),
         }
+    }
+
+    /// R1, R4, R7, I2, I3: who is started again, of those that have run.
+    fn may_restart(&self, id: &ContainerId) -> Verdict {
+        let container = &self.containers[id];
+        let member = self.member(&container.name);
+        let never = self.policy() == Some(RestartPolicy::Never);
+        let usual = match container.role {
+            Some(Role::Sidecar) => RestartMode::Always,
+            Some(Role::Init) if !never => RestartMode::OnFailure,
+            _ => RestartMode::Never,
+        };
+        let restart = member.and_then(|member| member.restart);
+        // One of a group is started again with the others, one that did not get ready because of that (I7, U4).
+        let ended_by_us = container.stop_signals > 0;
+        let allowed = match restart.map_or(usual, |restart| restart.mode) {
+            RestartMode::Always => true,
+            RestartMode::OnFailure => ended_by_us || container.last_exit.is_none_or(|exit| exit.code != 0),
+            RestartMode::Never | RestartMode::Visible => ended_by_us && container.role == Some(Role::Init),
+        };
+        if !allowed {
+            return self.violated(format!("{id} is restarted, which is its caller's to do (R4, R7)"));
+        }
+        let limit = restart.and_then(|restart| restart.limit);
+        if limit.is_some_and(|limit| container.restarts >= limit) && !ended_by_us {
+            return self.violated(format!("{id} is restarted once more than its limit (R4)"));
+        }
+        Ok(())
     }
 
     /// S2, S6, I1, I4: the start order.
@@ -269,8 +304,17 @@ impl Invariants {
         }
         match (self.was_stopping, stopping) {
             (false, true) => {
-                // Only a pod that can complete or fail begins a stop by itself (J7).
-                let own = self.plan.as_ref().filter(|plan| plan.restart_policy != RestartPolicy::Always);
+                // Only a pod that can complete or fail begins a stop by itself (J7, R9, I2).
+                let ends_itself = |plan: &&Plan| {
+                    plan.restart_policy != RestartPolicy::Always
+                        || plan.members.iter().any(|member| {
+                            member.fatal.is_some()
+                                || member.restart.is_some_and(|it| {
+                                    member.role == Role::Init && it.mode == RestartMode::Never
+                                })
+                        })
+                };
+                let own = self.plan.as_ref().filter(ends_itself);
                 self.own_budget = own.map(|_| self.now + self.pod_grace());
                 if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.grace) {
                     self.must_end_within(grace + FLOOR);

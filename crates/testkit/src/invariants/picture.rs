@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pod_lifecycle::{Caller, ContainerSpec, ExecId, Exit, Hook, TaskKind};
+use pod_lifecycle::{Caller, ContainerSpec, ExecId, Exit, Hook, PodTime, TaskKind};
 use pod_spec::{Role, Signal};
 
 /// One container as seen from outside.
@@ -17,10 +17,14 @@ pub(super) struct Container {
     pub(super) role: Option<Role>,
     pub(super) process: Process,
     pub(super) incarnation: u32,
+    /// Restarts of its program since a good run, or since it was created (R4).
+    pub(super) restarts: u32,
     pub(super) last_exit: Option<Exit>,
     pub(super) exited_in_program: bool,
     /// Start has been answered by the runtime.
     pub(super) begun: bool,
+    /// When that was.
+    pub(super) begun_at: PodTime,
     /// Its program ran once.
     pub(super) has_run: bool,
     /// TaskStart was published.
@@ -68,9 +72,11 @@ impl Container {
             role,
             process: Process::None,
             incarnation: 0,
+            restarts: 0,
             last_exit: None,
             exited_in_program: false,
             begun: false,
+            begun_at: PodTime::ZERO,
             has_run: false,
             started: false,
             view_pid: 0,
