@@ -1,0 +1,15 @@
+//! Links the release binary without unwind tables (`release.ld`), for its size (DESIGN §7).
+
+use std::env;
+
+fn main() {
+    println!("cargo::rerun-if-changed=release.ld");
+    // Only that profile aborts on a panic. Cargo's `CARGO_CFG_PANIC` does not know what a profile says.
+    let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    // mold reads no linker script of this kind; with it the binary is only larger.
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    if is_release && !flags.contains("fuse-ld=mold") {
+        let directory = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+        println!("cargo::rustc-link-arg-bins=-Wl,-T,{directory}/release.ld,--no-eh-frame-hdr");
+    }
+}
