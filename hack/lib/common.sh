@@ -26,9 +26,10 @@ alive() {
     [ -n "$status" ] && [ "$status" != Z ] && [ "$status" != X ]
 }
 
-# wait_until SECONDS WHAT COMMAND...: polls COMMAND, or ends the script saying what did not happen.
+# wait_until SECONDS WHAT COMMAND...: polls COMMAND, or ends the script saying what did not happen. On a machine that is
+# PODSHIM_PACE times slower than usual (hack/vm.d/e2e), as many times longer.
 wait_until() {
-    local deadline=$((SECONDS + $1)) what=$2
+    local deadline=$((SECONDS + $1 * ${PODSHIM_PACE:-1})) what=$2
     shift 2
     until "$@" >/dev/null 2>&1; do
         [ "$SECONDS" -lt "$deadline" ] || die "gave up waiting for $what"
