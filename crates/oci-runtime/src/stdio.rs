@@ -10,6 +10,8 @@
 //!   deletes (CONTRACT §7): behind a pipe the shim can end the stream ([`Stdio::drain`]);
 //! * what the OCI runtime says on stderr when it fails to create is no output of the container: moving starts
 //!   after its success ([`Stdio::accept`]);
+//! * a fifo that was opened and closed again has told its reader the end: a Create that fails must not have touched
+//!   it, or the next one with the same fifo waits for a reader that has gone ([`Stdio::connect`]);
 //! * a security module may deny a container the label a fifo in /run has; an anonymous pipe has none of its own.
 //!
 //! What else must hold:
@@ -42,7 +44,7 @@ mod tests;
 mod uri;
 
 pub use attempt::{Attempt, ChildStdio, HeldBack};
-use endpoint::{Address, Addresses, InputEnds, OutputAddresses, OutputEnds, ReaderWait};
+use endpoint::{Address, Addresses, FarEnd, Fifo, OutputAddresses, ReaderWait};
 use logger::Logger;
 pub use logger::{LoggerError, LoggerIdentity};
 use mover::Movement;
@@ -193,25 +195,24 @@ pub struct Stdio {
 
 #[derive(Debug)]
 struct Input {
-    end: InputEnd,
-    // Of a fifo, until CloseIO.
+    // Until it is connected.
+    fifo: Option<Fifo>,
+    // None for files, which the process gets itself, and for terminals.
+    pipe: Option<Pipe>,
+    // A file for the process, or a connected fifo for the console.
+    reader: Option<File>,
+    // Of a connected fifo, until CloseIO.
     writer: Option<File>,
-}
-
-#[derive(Debug)]
-enum InputEnd {
-    /// A file for the process itself, or a fifo for the console.
-    Reader(File),
-    /// A fifo behind a pipe: the movement has the only read end.
-    Pipe(Pipe),
 }
 
 #[derive(Debug)]
 struct Output {
     stream: StreamName,
-    // None after the final exit.
+    // Until it is connected.
+    fifo: Option<Fifo>,
+    // None before that, and after the final exit.
     writer: Option<File>,
-    #[expect(dead_code, reason = "its being open is all it is for")]
+    // Its being open is all it is for.
     keep_alive: Option<File>,
     // None for files and a logger's pipe, which the process gets itself, and for terminals.
     pipe: Option<Pipe>,
@@ -228,55 +229,102 @@ struct Pipe {
 }
 
 impl Pipe {
-    /// From the fifo's read end to the process.
-    fn to_process(fifo: File, owner: StreamOwner) -> io::Result<Self> {
+    /// From a fifo to the process.
+    fn to_process(owner: StreamOwner) -> io::Result<Self> {
         let (reader, writer) = nonblocking_pipe()?;
         give_to(&reader, owner)?;
-        Ok(Self { process_end: Some(reader), movement: Movement::prepare(fifo, writer)? })
+        Ok(Self { process_end: Some(reader), movement: Movement::Unconnected(writer) })
     }
 
-    /// From the process to the fifo's write end.
-    fn from_process(fifo: &File, owner: StreamOwner) -> io::Result<Self> {
+    /// From the process to a fifo.
+    fn from_process(owner: StreamOwner) -> io::Result<Self> {
         let (reader, writer) = nonblocking_pipe()?;
         give_to(&writer, owner)?;
-        Ok(Self { process_end: Some(writer), movement: Movement::prepare(reader, fifo.try_clone()?)? })
+        Ok(Self { process_end: Some(writer), movement: Movement::Unconnected(reader) })
     }
 }
 
 impl Input {
-    fn new(ends: InputEnds, mode: StreamMode, owner: StreamOwner) -> io::Result<Self> {
-        let InputEnds { reader, writer } = ends;
-        let end = match mode {
-            StreamMode::Streams if writer.is_some() => InputEnd::Pipe(Pipe::to_process(reader, owner)?),
-            StreamMode::Streams | StreamMode::Terminal => InputEnd::Reader(reader),
+    fn open(address: Address, mode: StreamMode, owner: StreamOwner) -> Result<Self, StdioError> {
+        let (fifo, reader) = match address.open_input()? {
+            FarEnd::Fifo(fifo) => (Some(fifo), None),
+            FarEnd::File(file) => (None, Some(file)),
         };
-        Ok(Self { end, writer })
+        let pipe = match mode {
+            StreamMode::Streams if fifo.is_some() => Pipe::to_process(owner).map(Some),
+            StreamMode::Streams | StreamMode::Terminal => Ok(None),
+        };
+        let pipe = pipe.map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdin, source })?;
+        Ok(Self { fifo, pipe, reader, writer: None })
+    }
+
+    fn connect(&mut self) -> Result<(), StdioError> {
+        let Some(fifo) = self.fifo.take() else { return Ok(()) };
+        let (reader, writer) = fifo.open_to_read()?;
+        match &mut self.pipe {
+            Some(pipe) => pipe
+                .movement
+                .connect(|pipe| (reader, pipe))
+                .map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdin, source })?,
+            None => self.reader = Some(reader),
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// What the process reads.
+    fn process_end(&self) -> Option<&File> {
+        match &self.pipe {
+            Some(pipe) => pipe.process_end.as_ref(),
+            None => self.reader.as_ref(),
+        }
     }
 }
 
 impl Output {
-    async fn open(
+    fn open(
         stream: StreamName,
         address: Option<Address>,
         mode: StreamMode,
         owner: StreamOwner,
-        wait: ReaderWait,
     ) -> Result<Option<Self>, StdioError> {
         let Some(address) = address else { return Ok(None) };
-        let OutputEnds { writer, keep_alive } = address.open_output(wait).await?;
-        let pipe = match mode {
-            StreamMode::Streams if keep_alive.is_some() => Pipe::from_process(&writer, owner).map(Some),
-            StreamMode::Streams => give_to(&writer, owner).map(|()| None),
-            StreamMode::Terminal => Ok(None),
-        };
-        let pipe = pipe.map_err(|source| StdioError::ProcessEnd { stream, source })?;
-        Ok(Some(Self { stream, writer: Some(writer), keep_alive, pipe, held_back: Vec::new() }))
+        let process_end = |source| StdioError::ProcessEnd { stream, source };
+        let mut output =
+            Self { stream, fifo: None, writer: None, keep_alive: None, pipe: None, held_back: Vec::new() };
+        match (address.open_output()?, mode) {
+            (FarEnd::Fifo(fifo), StreamMode::Streams) => {
+                output.fifo = Some(fifo);
+                output.pipe = Some(Pipe::from_process(owner).map_err(process_end)?);
+            }
+            (FarEnd::Fifo(fifo), StreamMode::Terminal) => output.fifo = Some(fifo),
+            (FarEnd::File(file), mode) => {
+                if mode == StreamMode::Streams {
+                    give_to(&file, owner).map_err(process_end)?;
+                }
+                output.writer = Some(file);
+            }
+        }
+        Ok(Some(output))
+    }
+
+    async fn connect(&mut self, wait: ReaderWait) -> Result<(), StdioError> {
+        let Some(fifo) = self.fifo.take() else { return Ok(()) };
+        let (writer, keep_alive) = fifo.open_to_write(wait).await?;
+        if let Some(pipe) = &mut self.pipe {
+            let sink = writer.try_clone();
+            sink.and_then(|sink| pipe.movement.connect(|pipe| (pipe, sink)))
+                .map_err(|source| StdioError::ProcessEnd { stream: self.stream, source })?;
+        }
+        (self.writer, self.keep_alive) = (Some(writer), Some(keep_alive));
+        Ok(())
     }
 
     /// A pipe that a logging program reads.
     fn to_logger(stream: StreamName, writer: File, owner: StreamOwner) -> Result<Self, StdioError> {
         give_to(&writer, owner).map_err(|source| StdioError::ProcessEnd { stream, source })?;
-        Ok(Self { stream, writer: Some(writer), keep_alive: None, pipe: None, held_back: Vec::new() })
+        let writer = Some(writer);
+        Ok(Self { stream, fifo: None, writer, keep_alive: None, pipe: None, held_back: Vec::new() })
     }
 
     /// What the process writes to; `None` after the final exit.
@@ -289,35 +337,17 @@ impl Output {
 }
 
 impl Stdio {
-    /// Opens what `paths` names and makes the process's ends, which `owner` gets. Nothing moves yet.
-    ///
-    /// Waits up to [`READER_LIMIT`] for containerd's side of each output fifo. Cancel-safe: dropping the
-    /// future closes what was opened.
-    pub async fn open(paths: &StdioPaths, owner: StreamOwner) -> Result<Self, StdioError> {
-        Self::open_within(paths, owner, READER_LIMIT).await
-    }
-
-    pub(crate) async fn open_within(
-        paths: &StdioPaths,
-        owner: StreamOwner,
-        limit: Duration,
-    ) -> Result<Self, StdioError> {
+    /// Opens the files that `paths` names and makes the process's ends, which `owner` gets. Fifos are only looked at:
+    /// they are opened by [`Self::connect`].
+    pub fn open(paths: &StdioPaths, owner: StreamOwner) -> Result<Self, StdioError> {
         let mode = paths.mode;
-        // Refuse what we cannot serve before waiting for anything.
+        // Refuse what we cannot serve before anything is opened.
         let Addresses { stdin, output } = Addresses::parse(paths)?;
-        let stdin = stdin
-            .map(|address| {
-                Input::new(address.open_input()?, mode, owner)
-                    .map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdin, source })
-            })
-            .transpose()?;
+        let stdin = stdin.map(|address| Input::open(address, mode, owner)).transpose()?;
         let (stdout, stderr, logger) = match output {
             OutputAddresses::Apart { stdout, stderr } => {
-                // One limit for both, as containerd's shim has it.
-                let wait = ReaderWait::starting_now(limit);
-                let stdout = Output::open(StreamName::Stdout, stdout, mode, owner, wait).await?;
-                let stderr = Output::open(StreamName::Stderr, stderr, mode, owner, wait).await?;
-                (stdout, stderr, None)
+                let stdout = Output::open(StreamName::Stdout, stdout, mode, owner)?;
+                (stdout, Output::open(StreamName::Stderr, stderr, mode, owner)?, None)
             }
             OutputAddresses::Logger(command) => {
                 let (logger, [stdout, stderr]) = Logger::prepare(command)
@@ -329,6 +359,26 @@ impl Stdio {
             }
         };
         Ok(Self { mode, owner, stdin, stdout, stderr, logger })
+    }
+
+    /// Opens containerd's fifos. Call it when the process exists, before [`Self::accept`]; after the first time it
+    /// does nothing.
+    ///
+    /// Waits up to [`READER_LIMIT`] for containerd's side of the output fifos. Cancel-safe: the set can be dropped.
+    pub async fn connect(&mut self) -> Result<(), StdioError> {
+        self.connect_within(READER_LIMIT).await
+    }
+
+    pub(crate) async fn connect_within(&mut self, limit: Duration) -> Result<(), StdioError> {
+        // One limit for both, as containerd's shim has it.
+        let wait = ReaderWait::starting_now(limit);
+        if let Some(stdin) = &mut self.stdin {
+            stdin.connect()?;
+        }
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            output.connect(wait).await?;
+        }
+        Ok(())
     }
 
     /// Starts the logging program, if there is one, and waits until it is ready, at most 30 s. Call it before the
@@ -351,15 +401,13 @@ impl Stdio {
         self.mode
     }
 
-    /// Non-blocking ends for the console of the next incarnation; none without a terminal.
+    /// Non-blocking ends for the console of the next incarnation, once connected; none without a terminal.
     pub fn console_streams(&self) -> io::Result<ConsoleStreams> {
         if self.mode == StreamMode::Streams {
             return Ok(ConsoleStreams { stdin: None, stdout: None });
         }
-        let stdin = match &self.stdin {
-            Some(Input { end: InputEnd::Reader(reader), .. }) => Some(reader.try_clone()?),
-            Some(Input { end: InputEnd::Pipe(_), .. }) | None => None,
-        };
+        let stdin = self.stdin.as_ref().and_then(|input| input.reader.as_ref());
+        let stdin = stdin.map(File::try_clone).transpose()?;
         let stdout = self.stdout.as_ref().and_then(|output| output.writer.as_ref());
         Ok(ConsoleStreams { stdin, stdout: stdout.map(File::try_clone).transpose()? })
     }

@@ -12,7 +12,7 @@ use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
 use oci_runtime::mount;
 use oci_runtime::reaper::ExitWatch;
 use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions, RuntimeError};
-use oci_runtime::stdio::{Attempt, ChildStdio, ConsoleStreams, HeldBack, LoggerIdentity, Stdio};
+use oci_runtime::stdio::{Attempt, ChildStdio, ConsoleStreams, HeldBack, LoggerIdentity, Stdio, StreamMode};
 use pod_lifecycle::{Failure, RefusalKind};
 use tracing::warn;
 
@@ -45,20 +45,51 @@ pub(crate) struct NewIncarnation {
 }
 
 /// The streams one incarnation is started with.
-pub(crate) struct IncarnationStreams {
+pub(crate) struct IncarnationStreams<'a> {
     child: ChildStdio,
     held_back: HeldBack,
-    console: Option<ConsoleStreams>,
+    far: FarEnds<'a>,
 }
 
-impl IncarnationStreams {
+/// containerd's side of the streams.
+enum FarEnds<'a> {
+    /// Open since the first incarnation; with what the next one's terminal needs.
+    Connected(Option<ConsoleStreams>),
+    /// To be opened when the process exists: one that cannot be made must leave the fifos to the next try.
+    Unconnected(&'a mut Stdio),
+}
+
+impl<'a> IncarnationStreams<'a> {
+    /// For a container that had a process, or was prepared for one.
     pub(crate) fn of(stdio: &Stdio) -> Result<Self, Failure> {
-        let console = match stdio.mode() {
-            oci_runtime::stdio::StreamMode::Terminal => Some(stdio.console_streams().map_err(failure)?),
-            oci_runtime::stdio::StreamMode::Streams => None,
-        };
+        let console = console_streams(stdio)?;
         let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
-        Ok(Self { child, held_back, console })
+        Ok(Self { child, held_back, far: FarEnds::Connected(console) })
+    }
+
+    /// For the first process.
+    fn first(stdio: &'a mut Stdio) -> Result<Self, Failure> {
+        let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
+        Ok(Self { child, held_back, far: FarEnds::Unconnected(stdio) })
+    }
+}
+
+fn console_streams(stdio: &Stdio) -> Result<Option<ConsoleStreams>, Failure> {
+    match stdio.mode() {
+        StreamMode::Terminal => stdio.console_streams().map(Some).map_err(failure),
+        StreamMode::Streams => Ok(None),
+    }
+}
+
+impl FarEnds<'_> {
+    async fn connect(self) -> Result<Option<ConsoleStreams>, Failure> {
+        match self {
+            Self::Connected(console) => Ok(console),
+            Self::Unconnected(stdio) => {
+                stdio.connect().await.map_err(failure)?;
+                console_streams(stdio)
+            }
+        }
     }
 }
 
@@ -80,8 +111,9 @@ enum Birth<'a> {
 impl Blueprint {
     /// The first create (CONTRACT §8): stdio, rootfs, `runtime create`.
     pub(crate) async fn create(&self) -> Result<(Stdio, NewIncarnation), Failure> {
-        let stdio = self.prepare().await?;
-        let created = match IncarnationStreams::of(&stdio) {
+        let mut stdio = self.open_stdio()?;
+        self.prepare(&mut stdio).await?;
+        let created = match IncarnationStreams::first(&mut stdio) {
             Ok(streams) => self.incarnate(Birth::Create, streams, None).await,
             Err(failure) => Err(failure),
         };
@@ -94,20 +126,32 @@ impl Blueprint {
         }
     }
 
-    /// Everything of the first create but the process.
-    pub(crate) async fn prepare(&self) -> Result<Stdio, Failure> {
-        let mut stdio = self.open_stdio().await?;
-        self.start_logger(&mut stdio, self.runtime.id()).await?;
+    /// Everything of the first create but the process and the fifos.
+    async fn prepare(&self, stdio: &mut Stdio) -> Result<(), Failure> {
+        self.start_logger(stdio, self.runtime.id()).await?;
         if !self.details.rootfs.is_empty() {
             let rootfs = self.runtime.bundle().rootfs();
             mount::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)?;
         }
+        Ok(())
+    }
+
+    /// What [`Self::restore`] needs.
+    pub(crate) async fn prepare_restore(&self) -> Result<Stdio, Failure> {
+        let mut stdio = self.connected_stdio().await?;
+        self.prepare(&mut stdio).await?;
         Ok(stdio)
     }
 
-    /// The stdio of a container; waits for containerd's side of it.
-    pub(crate) async fn open_stdio(&self) -> Result<Stdio, Failure> {
-        Stdio::open(&self.details.streams.paths(), self.details.stream_owner()).await.map_err(failure)
+    fn open_stdio(&self) -> Result<Stdio, Failure> {
+        Stdio::open(&self.details.streams.paths(), self.details.stream_owner()).map_err(failure)
+    }
+
+    /// The stdio of a container without a process; waits for containerd's side of it.
+    pub(crate) async fn connected_stdio(&self) -> Result<Stdio, Failure> {
+        let mut stdio = self.open_stdio()?;
+        stdio.connect().await.map_err(failure)?;
+        Ok(stdio)
     }
 
     /// `id` is what the logger is told: an exec's own, as containerd's shim has it (CONTRACT §7).
@@ -119,7 +163,7 @@ impl Blueprint {
     /// R6: the same bundle, rootfs and stdio, a new process; limits and terminal size as they were.
     pub(crate) async fn recreate(
         &self,
-        streams: IncarnationStreams,
+        streams: IncarnationStreams<'_>,
         before: Option<Incarnation>,
         update: Option<Rc<[u8]>>,
         size: Option<TerminalSize>,
@@ -138,7 +182,7 @@ impl Blueprint {
     /// The Start of a container that was prepared for it: `runtime restore`.
     pub(crate) async fn restore(
         &self,
-        streams: IncarnationStreams,
+        streams: IncarnationStreams<'_>,
         update: Option<Rc<[u8]>>,
         size: Option<TerminalSize>,
     ) -> Result<NewIncarnation, Failure> {
@@ -162,11 +206,11 @@ impl Blueprint {
     async fn incarnate(
         &self,
         birth: Birth<'_>,
-        streams: IncarnationStreams,
+        streams: IncarnationStreams<'_>,
         size: Option<TerminalSize>,
     ) -> Result<NewIncarnation, Failure> {
         let (runtime, details) = (&self.runtime, &self.details);
-        let socket = self.console_socket(streams.console.is_some())?;
+        let socket = self.console_socket(details.streams.mode)?;
         let create = CreateOptions {
             console_socket: socket.as_ref().map(ConsoleSocket::path),
             root_switch: details.root_switch(),
@@ -186,11 +230,11 @@ impl Blueprint {
             }
         };
         let Launched { process, exit, runtime_init } = launched.map_err(runtime_failure)?;
-        let console = match console(socket, streams.console, size).await {
+        let console = match attach(socket, streams.far, size).await {
             Ok(console) => console,
             Err(failure) => {
                 if let Err(error) = runtime.delete(DeleteMode::Force).await {
-                    warn!(container = runtime.id(), %error, "cannot remove a container without its terminal");
+                    warn!(container = runtime.id(), %error, "cannot remove a container without its streams");
                 }
                 return Err(failure);
             }
@@ -216,29 +260,29 @@ impl Blueprint {
     ) -> Result<NewExec, Failure> {
         let runtime = &self.runtime;
         let paths = details.streams.paths();
-        let mut stdio = Stdio::open(&paths, self.details.stream_owner()).await.map_err(failure)?;
+        let mut stdio = Stdio::open(&paths, self.details.stream_owner()).map_err(failure)?;
         self.start_logger(&mut stdio, &exec_id).await?;
-        let streams = IncarnationStreams::of(&stdio)?;
-        let socket = self.console_socket(streams.console.is_some())?;
+        let IncarnationStreams { child, held_back, far } = IncarnationStreams::first(&mut stdio)?;
+        let socket = self.console_socket(paths.mode)?;
         let path = socket.as_ref().map(ConsoleSocket::path);
         let launched =
-            runtime.exec(&exec_id, &details.process, streams.child, path).await.map_err(runtime_failure)?;
-        let console = match console(socket, streams.console, None).await {
+            runtime.exec(&exec_id, &details.process, child, path).await.map_err(runtime_failure)?;
+        let console = match attach(socket, far, None).await {
             Ok(console) => console,
             Err(failure) => {
                 if let Err(error) = launched.process.signal(oci_runtime::process::SignalNumber::KILL) {
-                    warn!(container = runtime.id(), exec = exec_id, %error, "cannot end an exec without its terminal");
+                    warn!(container = runtime.id(), exec = exec_id, %error, "cannot end an exec without its streams");
                 }
                 return Err(failure);
             }
         };
-        stdio.accept(streams.held_back);
+        stdio.accept(held_back);
         Ok(NewExec { stdio, console, process: Rc::new(launched.process), exit: launched.exit })
     }
 
-    fn console_socket(&self, wanted: bool) -> Result<Option<ConsoleSocket>, Failure> {
+    fn console_socket(&self, mode: StreamMode) -> Result<Option<ConsoleSocket>, Failure> {
         let base = &self.surroundings.console_directory;
-        wanted.then(|| ConsoleSocket::bind(base)).transpose().map_err(failure)
+        (mode == StreamMode::Terminal).then(|| ConsoleSocket::bind(base)).transpose().map_err(failure)
     }
 }
 
@@ -250,11 +294,13 @@ pub(crate) struct NewExec {
     pub(crate) exit: ExitWatch,
 }
 
-async fn console(
+/// Connects a new process with containerd's side, through its terminal if it has one.
+async fn attach(
     socket: Option<ConsoleSocket>,
-    streams: Option<ConsoleStreams>,
+    far: FarEnds<'_>,
     size: Option<TerminalSize>,
 ) -> Result<Option<Console>, Failure> {
+    let streams = far.connect().await?;
     let (Some(socket), Some(streams)) = (socket, streams) else { return Ok(None) };
     let master = socket.receive(CONSOLE_LIMIT).await.map_err(failure)?;
     let console = Console::start(master, streams).map_err(failure)?;

@@ -149,7 +149,7 @@ fn create(resources: &Resources, done: Finisher) {
 fn create_spent(resources: &Resources, done: Finisher) {
     let blueprint = resources.blueprint();
     tokio::task::spawn_local(async move {
-        match blueprint.open_stdio().await {
+        match blueprint.connected_stdio().await {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
             Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
         }

@@ -29,7 +29,8 @@ impl Terminal {
         let (stdin, stdout) = (make_fifo(directory.path(), "in"), make_fifo(directory.path(), "out"));
         let reader = open_reader(&stdout);
         let paths = StdioPaths { stdin, stdout, mode: StreamMode::Terminal, ..StdioPaths::default() };
-        let stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
+        stdio.connect().await.unwrap();
         Self { directory, stdio, reader }
     }
 
@@ -173,7 +174,6 @@ fn without_containerd_reading_or_sending_the_process_is_not_blocked_by_a_missing
             &StdioPaths { mode: StreamMode::Terminal, ..StdioPaths::default() },
             StreamOwner::default(),
         )
-        .await
         .unwrap();
         let OpenptyResult { master, slave } = openpty(None, None).unwrap();
         let console = Console::start(master, stdio.console_streams().unwrap()).unwrap();

@@ -20,7 +20,8 @@ fn h3_h4_a_hook_writes_to_the_containers_log_and_ends_with_it() {
         let [stdout, stderr] = paths.each_ref().map(|path| open_reader(path));
         let [stdout_path, stderr_path] = paths;
         let paths = StdioPaths { stdout: stdout_path, stderr: stderr_path, ..StdioPaths::default() };
-        let mut stdio = within(Stdio::open(&paths, StreamOwner::default())).await.unwrap();
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
+        within(stdio.connect()).await.unwrap();
         let Attempt { child, held_back } = stdio.attempt().unwrap();
         let created = test.container.create(child, CreateOptions::default()).await.unwrap();
         stdio.accept(held_back);

@@ -44,9 +44,10 @@ fn a_container_is_created_started_and_its_exit_seen() {
         let (stdout, stderr) = (make_fifo(&test.path(""), "out"), make_fifo(&test.path(""), "err"));
         let (out, err) = (open_reader(&stdout), open_reader(&stderr));
         let paths = StdioPaths { stdout, stderr, ..StdioPaths::default() };
-        let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
         let Attempt { child, held_back } = stdio.attempt().unwrap();
         let created = test.container.create(child, CreateOptions::default()).await.unwrap();
+        stdio.connect().await.unwrap();
         stdio.accept(held_back);
         assert_eq!(test.container.state().await.unwrap().status, RuntimeStatus::Created);
         assert_eq!(test.container.bundle().read_init_pid().unwrap(), created.process.pid());
@@ -113,10 +114,11 @@ fn xp_3_a_container_is_created_again_in_its_bundle_with_its_writes_and_streams()
         let stdout = make_fifo(&test.path(""), "out");
         let out = open_reader(&stdout);
         let paths = StdioPaths { stdout, ..StdioPaths::default() };
-        let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
         for _ in 0..2 {
             let Attempt { child, held_back } = stdio.attempt().unwrap();
             let created = test.container.create(child, CreateOptions::default()).await.unwrap();
+            stdio.connect().await.unwrap();
             stdio.accept(held_back);
             test.container.start().await.unwrap();
             assert_eq!(within(created.exit).await.code, 0);
@@ -153,7 +155,7 @@ fn what_a_failing_runtime_says_on_stderr_is_not_in_the_containers_log() {
         let stderr = make_fifo(&test.path(""), "err");
         let err = open_reader(&stderr);
         let paths = StdioPaths { stderr, ..StdioPaths::default() };
-        let stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        let stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
         container.create(stdio.attempt().unwrap().child, CreateOptions::default()).await.unwrap_err();
         drop(stdio);
         assert_eq!(read_to_end(&err).await, "");

@@ -8,8 +8,7 @@ use std::{fs::File, io, process::Stdio as ProcessStdio};
 use tokio::time::Instant;
 
 use super::{
-    Input, InputEnd, Movement, Output, Stdio, StreamMode, StreamName, endpoint::reopen, give_to,
-    nonblocking_pipe,
+    Input, Movement, Output, Stdio, StreamMode, StreamName, endpoint::reopen, give_to, nonblocking_pipe,
 };
 
 /// The three descriptors one incarnation of the process is started with.
@@ -70,11 +69,7 @@ impl Stdio {
         if self.mode == StreamMode::Terminal {
             return Ok(Attempt { child: ChildStdio::null(), held_back: HeldBack(None) });
         }
-        let stdin = match &self.stdin {
-            Some(Input { end: InputEnd::Reader(reader), .. }) => Some(reader),
-            Some(Input { end: InputEnd::Pipe(pipe), .. }) => pipe.process_end.as_ref(),
-            None => None,
-        };
+        let stdin = self.stdin.as_ref().and_then(Input::process_end);
         let [stdout, stderr] =
             [&self.stdout, &self.stderr].map(|output| output.as_ref().and_then(Output::process_end));
         let (stderr, held_back) = match stderr {
@@ -106,7 +101,7 @@ impl Stdio {
     /// The incarnation exists: what is written from now on is its own. Starts moving data between the process's
     /// pipes and containerd's fifos, on the current `LocalSet`.
     pub fn accept(&mut self, held_back: HeldBack) {
-        if let Some(Input { end: InputEnd::Pipe(pipe), .. }) = &mut self.stdin {
+        if let Some(Input { pipe: Some(pipe), .. }) = &mut self.stdin {
             pipe.movement.start(StreamName::Stdin);
         }
         for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {

@@ -83,20 +83,20 @@ fn parse_logger(address: &str) -> Result<Option<LoggerCommand>, StdioError> {
     }
 }
 
-/// The open ends of an input.
+/// What an address leads to.
 #[derive(Debug)]
-pub(super) struct InputEnds {
-    pub(super) reader: File,
-    /// Keeps the reader from seeing EOF until CloseIO, although containerd may come and go; `None` for files.
-    pub(super) writer: Option<File>,
+pub(super) enum FarEnd {
+    /// Opened later, when the process exists.
+    Fifo(Fifo),
+    /// Open.
+    File(File),
 }
 
-/// The open ends of an output.
+/// A fifo that has not been opened yet.
 #[derive(Debug)]
-pub(super) struct OutputEnds {
-    pub(super) writer: File,
-    /// Makes a fifo survive a restart of its real reader; `None` for files.
-    pub(super) keep_alive: Option<File>,
+pub(super) struct Fifo {
+    stream: StreamName,
+    path: PathBuf,
 }
 
 /// Until when readers may come.
@@ -131,36 +131,25 @@ impl Address {
         Ok(Some(parsed))
     }
 
-    pub(super) fn open_input(self) -> Result<InputEnds, StdioError> {
+    pub(super) fn open_input(self) -> Result<FarEnd, StdioError> {
         let (Self::Fifo { stream, path } | Self::File { stream, path }) = self;
-        let open = || {
-            // The read end first: without a reader the non-blocking write end fails with ENXIO.
-            let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
-            let writer = match reader.metadata()?.file_type().is_fifo() {
-                true => Some(OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path)?),
-                false => None,
-            };
-            Ok(InputEnds { reader, writer })
-        };
-        open().map_err(|source| StdioError::Open { stream, path: path.clone(), source })
+        match is_fifo(stream, &path)? {
+            true => Ok(FarEnd::Fifo(Fifo { stream, path })),
+            false => match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path) {
+                Ok(file) => Ok(FarEnd::File(file)),
+                Err(source) => Err(StdioError::Open { stream, path, source }),
+            },
+        }
     }
 
-    /// Waits for a reader of a fifo; a file is there at once.
-    pub(super) async fn open_output(self, wait: ReaderWait) -> Result<OutputEnds, StdioError> {
+    pub(super) fn open_output(self) -> Result<FarEnd, StdioError> {
         match self {
-            Self::File { stream, path } => open_file(stream, path),
+            Self::File { stream, path } => open_file(stream, path).map(FarEnd::File),
+            Self::Fifo { stream, path } if is_fifo(stream, &path)? => Ok(FarEnd::Fifo(Fifo { stream, path })),
+            // containerd's shim appends to a plain file behind a bare path.
             Self::Fifo { stream, path } => {
-                let writer = open_when_read(stream, &path, wait).await?;
-                let keep_alive = || match writer.metadata()?.file_type().is_fifo() {
-                    true => OpenOptions::new()
-                        .read(true)
-                        .custom_flags(libc::O_NONBLOCK)
-                        .open(descriptor_path(&writer))
-                        .map(Some),
-                    false => Ok(None),
-                };
-                match keep_alive() {
-                    Ok(keep_alive) => Ok(OutputEnds { writer, keep_alive }),
+                match OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK).open(&path) {
+                    Ok(file) => Ok(FarEnd::File(file)),
                     Err(source) => Err(StdioError::Open { stream, path, source }),
                 }
             }
@@ -168,7 +157,57 @@ impl Address {
     }
 }
 
-fn open_file(stream: StreamName, path: PathBuf) -> Result<OutputEnds, StdioError> {
+fn is_fifo(stream: StreamName, path: &Path) -> Result<bool, StdioError> {
+    match path.metadata() {
+        Ok(metadata) => Ok(metadata.file_type().is_fifo()),
+        Err(source) => Err(StdioError::Open { stream, path: path.to_owned(), source }),
+    }
+}
+
+impl Fifo {
+    /// The read end, and a write end that keeps it from seeing EOF until CloseIO, although containerd may come and go.
+    pub(super) fn open_to_read(self) -> Result<(File, File), StdioError> {
+        let Self { stream, path } = self;
+        let open = || {
+            // The read end first: without a reader the non-blocking write end fails with ENXIO.
+            let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
+            let writer = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
+            Ok((reader, writer))
+        };
+        open().map_err(|source| StdioError::Open { stream, path: path.clone(), source })
+    }
+
+    /// The write end, once somebody has the read end open, and a read end that makes it survive a restart of its real
+    /// reader. Does not block the thread.
+    pub(super) async fn open_to_write(self, wait: ReaderWait) -> Result<(File, File), StdioError> {
+        let Self { stream, path } = self;
+        let mut pause = READER_POLL_FIRST;
+        loop {
+            // Never with O_APPEND: splice(2) into it would fail.
+            match OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path) {
+                Ok(writer) => {
+                    let mut options = OpenOptions::new();
+                    options.read(true).custom_flags(libc::O_NONBLOCK);
+                    return match options.open(descriptor_path(&writer)) {
+                        Ok(keep_alive) => Ok((writer, keep_alive)),
+                        Err(source) => Err(StdioError::Open { stream, path, source }),
+                    };
+                }
+                // ENXIO: a fifo without a reader. containerd opens its side concurrently with our Create.
+                Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+                    if Instant::now() >= wait.deadline {
+                        return Err(StdioError::NoReader { stream, path, limit: wait.limit });
+                    }
+                }
+                Err(source) => return Err(StdioError::Open { stream, path, source }),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(READER_POLL_LONGEST);
+        }
+    }
+}
+
+fn open_file(stream: StreamName, path: PathBuf) -> Result<File, StdioError> {
     // Before the open too: opening a device may already do something to it.
     if path.metadata().is_ok_and(|metadata| !is_log_file(&metadata)) {
         return Err(StdioError::NotAFile { stream, path });
@@ -185,7 +224,7 @@ fn open_file(stream: StreamName, path: PathBuf) -> Result<OutputEnds, StdioError
         Ok((writer, is_file))
     };
     match open() {
-        Ok((writer, true)) => Ok(OutputEnds { writer, keep_alive: None }),
+        Ok((writer, true)) => Ok(writer),
         Ok((_, false)) => Err(StdioError::NotAFile { stream, path }),
         Err(source) => Err(StdioError::Open { stream, path, source }),
     }
@@ -195,29 +234,6 @@ fn open_file(stream: StreamName, path: PathBuf) -> Result<OutputEnds, StdioError
 fn is_log_file(metadata: &Metadata) -> bool {
     const NULL: u64 = libc::makedev(1, 3);
     metadata.is_file() || (metadata.file_type().is_char_device() && metadata.rdev() == NULL)
-}
-
-/// Opens the write end once somebody has the read end open, without blocking the thread.
-async fn open_when_read(stream: StreamName, path: &Path, wait: ReaderWait) -> Result<File, StdioError> {
-    let mut pause = READER_POLL_FIRST;
-    loop {
-        let is_fifo = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
-        // containerd's shim appends to a plain file behind a bare path. A fifo must not carry O_APPEND:
-        // splice(2) into it fails.
-        let append = if is_fifo { 0 } else { libc::O_APPEND };
-        match OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK | append).open(path) {
-            Ok(file) => return Ok(file),
-            // ENXIO: a fifo without a reader. containerd opens its side concurrently with our Create.
-            Err(error) if is_fifo && error.raw_os_error() == Some(libc::ENXIO) => {
-                if Instant::now() >= wait.deadline {
-                    return Err(StdioError::NoReader { stream, path: path.to_owned(), limit: wait.limit });
-                }
-            }
-            Err(source) => return Err(StdioError::Open { stream, path: path.to_owned(), source }),
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(READER_POLL_LONGEST);
-    }
 }
 
 /// A blocking open file description of the same file, so that its flags are nobody else's.

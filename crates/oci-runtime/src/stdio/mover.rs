@@ -31,6 +31,8 @@ const EVERYTHING: usize = 1 << 30;
 /// The movement of one stream, from its preparation to its end.
 #[derive(Debug)]
 pub(super) enum Movement {
+    /// Our end of the process's pipe; the fifo is not open yet.
+    Unconnected(File),
     /// Both ends are open, and the data stays where it is.
     Prepared(Mover),
     /// The task is at work, or has seen the end of the stream.
@@ -48,6 +50,18 @@ impl Movement {
         }))
     }
 
+    /// Gives an unconnected movement its fifo: `ends` makes source and sink of the pipe's end.
+    pub(super) fn connect(&mut self, ends: impl FnOnce(File) -> (File, File)) -> io::Result<()> {
+        match std::mem::replace(self, Self::Over) {
+            Self::Unconnected(pipe) => {
+                let (source, sink) = ends(pipe);
+                *self = Self::prepare(source, sink)?;
+            }
+            other => *self = other,
+        }
+        Ok(())
+    }
+
     /// Starts moving on the current `LocalSet`, once.
     pub(super) fn start(&mut self, stream: StreamName) {
         *self = match std::mem::replace(self, Self::Over) {
@@ -57,13 +71,13 @@ impl Movement {
     }
 
     pub(super) fn has_started(&self) -> bool {
-        !matches!(self, Self::Prepared(_))
+        !matches!(self, Self::Unconnected(_) | Self::Prepared(_))
     }
 
     /// Whether the end of the stream has been moved, or the movement was cut.
     pub(super) fn is_over(&self) -> bool {
         match self {
-            Self::Prepared(_) => false,
+            Self::Unconnected(_) | Self::Prepared(_) => false,
             Self::Started(task) => task.handle.is_finished(),
             Self::Over => true,
         }
@@ -71,7 +85,7 @@ impl Movement {
 
     /// Closes both ends of a movement that never started: there is nobody to come to its end by itself.
     pub(super) fn give_up_unstarted(&mut self) {
-        if let Self::Prepared(_) = self {
+        if let Self::Unconnected(_) | Self::Prepared(_) = self {
             *self = Self::Over;
         }
     }

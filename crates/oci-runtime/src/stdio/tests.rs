@@ -36,8 +36,9 @@ fn output_to(path: &str) -> StdioPaths {
 
 /// Opened, and moving as after a successful create.
 async fn open(paths: &StdioPaths) -> Stdio {
-    let mut stdio = Stdio::open(paths, StreamOwner::default()).await.unwrap();
+    let mut stdio = Stdio::open(paths, StreamOwner::default()).unwrap();
     let Attempt { held_back, .. } = stdio.attempt().unwrap();
+    stdio.connect().await.unwrap();
     stdio.accept(held_back);
     stdio
 }
@@ -70,7 +71,8 @@ fn opening_waits_for_a_reader_that_comes_late() {
         let directory = tempfile::tempdir().unwrap();
         let stdout = make_fifo(directory.path(), "stdout");
         let paths = output_to(&stdout);
-        let error = Stdio::open_within(&paths, StreamOwner::default(), SHORT).await.unwrap_err();
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
+        let error = stdio.connect_within(SHORT).await.unwrap_err();
         assert!(matches!(error, StdioError::NoReader { stream: StreamName::Stdout, .. }), "{error}");
 
         let opening = tokio::task::spawn_local(async move { open(&paths).await });
@@ -78,6 +80,29 @@ fn opening_waits_for_a_reader_that_comes_late() {
         assert!(!opening.is_finished());
         let _reader = open_reader(&stdout);
         within(opening).await.unwrap();
+    });
+}
+
+/// A Create that fails has not touched the fifos: a reader that had got to the end of the first one would have gone, and
+/// the next Create would wait for another.
+#[test]
+fn a_set_that_is_given_up_before_it_is_connected_has_told_its_readers_nothing() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let stdout = make_fifo(directory.path(), "stdout");
+        // As containerd has it: its open waits for a writer.
+        let opened = stdout.clone();
+        let client = std::thread::spawn(move || std::fs::read_to_string(opened));
+        let stdio = Stdio::open(&output_to(&stdout), StreamOwner::default()).unwrap();
+        let failing = stdio.attempt().unwrap().child;
+        within(reaper.spawn(&mut shell(failing, "echo of the failed runtime")).unwrap().exit).await;
+        drop(stdio);
+        let mut stdio = Stdio::open(&output_to(&stdout), StreamOwner::default()).unwrap();
+        within(stdio.connect()).await.unwrap();
+        within(spawn(&reaper, &mut stdio, "echo out").exit).await;
+        stdio.drain(READER_LIMIT).await;
+        assert_eq!(client.join().unwrap().unwrap(), "out\n");
     });
 }
 
@@ -165,8 +190,9 @@ fn dev_stdout_can_be_opened_by_an_unprivileged_container_user() {
         let stdout = make_fifo(directory.path(), "stdout");
         let reader = open_reader(&stdout);
         let owner = StreamOwner { user: Some(12345), group: Some(12345) };
-        let mut stdio = Stdio::open(&output_to(&stdout), owner).await.unwrap();
+        let mut stdio = Stdio::open(&output_to(&stdout), owner).unwrap();
         let Attempt { child, held_back } = stdio.attempt().unwrap();
+        stdio.connect().await.unwrap();
         stdio.accept(held_back);
         let mut command = shell(child, "echo reopened > /proc/self/fd/1");
         std::os::unix::process::CommandExt::uid(&mut command, 12345);
@@ -224,12 +250,11 @@ fn schemes_we_do_not_serve_are_refused_before_anything_is_opened() {
         let stdout = make_fifo(directory.path(), "stdout");
         for stderr in ["binary:///bin/logger?id=1", "ttrpc+unix:///s?streaming_id=x", "nonsense://"] {
             let paths = StdioPaths { stderr: stderr.into(), ..output_to(&stdout) };
-            // Without a reader it would be waited for.
-            let error = Stdio::open_within(&paths, StreamOwner::default(), SHORT).await.unwrap_err();
+            let error = Stdio::open(&paths, StreamOwner::default()).unwrap_err();
             assert!(matches!(error, StdioError::Unsupported { stream: StreamName::Stderr, .. }), "{error}");
         }
         let paths = StdioPaths { stdin: "file:///x".into(), ..StdioPaths::default() };
-        let error = Stdio::open(&paths, StreamOwner::default()).await.unwrap_err();
+        let error = Stdio::open(&paths, StreamOwner::default()).unwrap_err();
         assert!(error.to_string().starts_with("stdin \"file:///x\": not supported"), "{error}");
     });
 }
@@ -243,14 +268,14 @@ fn what_is_no_file_is_refused_under_the_file_scheme_without_waiting() {
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         for path in [&fifo, socket.to_str().unwrap(), "/dev/zero"] {
             let error =
-                Stdio::open(&output_to(&format!("file://{path}")), StreamOwner::default()).await.unwrap_err();
+                Stdio::open(&output_to(&format!("file://{path}")), StreamOwner::default()).unwrap_err();
             assert!(matches!(error, StdioError::NotAFile { .. }), "{error}");
             assert!(error.to_string().contains(&format!("stdout at file://{path}")), "{error}");
         }
         // People name it to have no log.
-        Stdio::open(&output_to("file:///dev/null"), StreamOwner::default()).await.unwrap();
+        Stdio::open(&output_to("file:///dev/null"), StreamOwner::default()).unwrap();
         // Behind a bare path too, nobody will ever come to read a socket.
-        let error = Stdio::open(&output_to(socket.to_str().unwrap()), StreamOwner::default()).await;
+        let error = Stdio::open(&output_to(socket.to_str().unwrap()), StreamOwner::default());
         assert!(matches!(error.unwrap_err(), StdioError::Open { .. }));
     });
 }
@@ -258,7 +283,7 @@ fn what_is_no_file_is_refused_under_the_file_scheme_without_waiting() {
 #[test]
 fn a_missing_fifo_is_an_error_that_names_it() {
     run(async {
-        let error = Stdio::open(&output_to("/nonexistent/out"), StreamOwner::default()).await.unwrap_err();
+        let error = Stdio::open(&output_to("/nonexistent/out"), StreamOwner::default()).unwrap_err();
         assert!(error.to_string().contains("stdout at /nonexistent/out"), "{error}");
     });
 }
@@ -271,7 +296,8 @@ fn a_line_of_ours_goes_to_stderr_and_never_blocks_or_tears() {
         let (out, err) = (open_reader(&stdout), open_reader(&stderr));
         let paths = StdioPaths { stderr, ..output_to(&stdout) };
         // A held container says so before it ever ran: nothing moves yet.
-        let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
+        stdio.connect().await.unwrap();
         stdio.write_line("held: waiting for \"s1\"\nnot a second line");
         assert_eq!(read_available(&err), "podshim: held: waiting for \"s1\" not a second line\n");
         // One long line is cut at PIPE_BUF and in front of a character that does not fit.

@@ -41,8 +41,7 @@ impl Logged {
         let mut stdio = Stdio::open(
             &output_to(&format!("{scheme}://{}{query}", program.display())),
             StreamOwner::default(),
-        )
-        .await?;
+        )?;
         stdio.start_logger(&self.reaper, IDENTITY).await?;
         Ok(stdio)
     }
@@ -122,13 +121,13 @@ fn a_program_that_cannot_be_run_is_named() {
     run(async {
         let reaper = Reaper::start().unwrap();
         let paths = output_to("binary:///no/such/program?k=v");
-        let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
         let error = stdio.start_logger(&reaper, IDENTITY).await.unwrap_err().to_string();
         assert_eq!(
             error,
             "cannot run logging program /no/such/program: No such file or directory (os error 2)"
         );
-        let error = Stdio::open(&output_to("binary://no-path"), StreamOwner::default()).await.unwrap_err();
+        let error = Stdio::open(&output_to("binary://no-path"), StreamOwner::default()).unwrap_err();
         assert!(matches!(error, StdioError::Address { .. }), "{error}");
     });
 }
@@ -195,7 +194,7 @@ fn a_terminals_output_goes_to_the_program_too() {
         let logged = Logged::new(COPY);
         let address = format!("binary://{}", logged.path("logger").display());
         let paths = StdioPaths { mode: StreamMode::Terminal, ..output_to(&address) };
-        let mut stdio = Stdio::open(&paths, StreamOwner::default()).await.unwrap();
+        let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
         stdio.start_logger(&logged.reaper, IDENTITY).await.unwrap();
         let mut stdout = stdio.console_streams().unwrap().stdout.unwrap();
         stdout.write_all(b"typed\n").unwrap();

@@ -240,8 +240,9 @@ fn nothing_moves_before_the_start_and_a_stream_that_never_started_just_ends() {
         let directory = tempfile::tempdir().unwrap();
         let stdout = make_fifo(directory.path(), "stdout");
         let reader = open_reader(&stdout);
-        let mut stdio = Stdio::open(&output_to(&stdout), StreamOwner::default()).await.unwrap();
+        let mut stdio = Stdio::open(&output_to(&stdout), StreamOwner::default()).unwrap();
         let attempt = stdio.attempt().unwrap();
+        stdio.connect().await.unwrap();
         within(reaper.spawn(&mut shell(attempt.child, "echo the runtime failed")).unwrap().exit).await;
         tokio::task::yield_now().await;
         assert_open_and_empty(&reader);
