@@ -189,7 +189,12 @@ impl Cgroup {
         if members.contains(&nix::unistd::getpid()) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the container has no cgroup of its own"));
         }
-        self.signal_pinned(members, signal).await;
+        // As `runc kill --all` did, and for the same reason as in `kill_members`. Whoever is frozen for its user stays so.
+        let _frozen = match self.freeze_state() {
+            FreezeState::Thawed => self.freeze().await,
+            FreezeState::Freezing | FreezeState::Frozen => None,
+        };
+        self.signal_pinned(self.pids(), signal).await;
         Ok(())
     }
 
@@ -197,7 +202,7 @@ impl Cgroup {
         // v1 has no cgroup.kill, and a fork bomb makes members faster than they can be signalled. SIGKILL acts
         // when the guard thaws the group.
         let _frozen = match self {
-            Self::V1(hierarchies) => hierarchies.freeze_for_killing(),
+            Self::V1(_) => self.freeze().await,
             Self::V2(_) => None,
         };
         self.signal_pinned(self.pids(), SignalNumber::KILL).await;

@@ -1,46 +1,63 @@
-//! The v1 freezer, held while the members of a group are being signalled.
+//! A group that stands still while its members are being signalled.
 //!
 //! Owns the thaw: a group this module has frozen never stays frozen. Pausing a container for its user is the OCI
 //! runtime's work.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{collect_pids, v1};
+use super::{Cgroup, FreezeState, collect_pids};
 
-/// A frozen group; dropping it lets the members run, which for those with a pending SIGKILL means to die.
+/// What members get to come to a stop; one in uninterruptible sleep does not.
+const FREEZE_LIMIT: Duration = Duration::from_millis(200);
+const FREEZE_POLL: Duration = Duration::from_millis(1);
+
+/// A frozen group; dropping it lets the members run, which for those with a deadly signal pending means to die.
 #[derive(Debug)]
 pub(super) struct FrozenGroup {
     state: PathBuf,
+    thawed: &'static str,
 }
 
-impl v1::Hierarchies {
-    /// Keeps the members from forking. `None` where there is no freezer of the container's own.
+impl Cgroup {
+    /// Keeps the members from forking, so that a list of them is complete. `None` where there is no freezer of the
+    /// container's own.
     ///
-    /// Returns before the last member stands still: one that is about to freeze cannot fork any more.
-    pub(super) fn freeze_for_killing(&self) -> Option<FrozenGroup> {
-        let directory = self.freezer.as_deref()?;
+    /// Waits, within limits, until the last member stands still: one in the middle of a fork still makes its child.
+    pub(super) async fn freeze(&self) -> Option<FrozenGroup> {
+        let (directory, file, frozen, thawed) = match self {
+            Self::V1(hierarchies) => (hierarchies.freezer.as_ref()?, "freezer.state", "FROZEN", "THAWED"),
+            Self::V2(directory) => (directory, "cgroup.freeze", "1", "0"),
+        };
         let mut members = BTreeSet::new();
         collect_pids(directory, &mut members);
         // Never the shim itself: it would not come back to thaw.
         if members.contains(&nix::unistd::getpid()) {
             return None;
         }
-        let state = directory.join("freezer.state");
-        match fs::write(&state, "FROZEN") {
-            Ok(()) => Some(FrozenGroup { state }),
-            Err(error) => {
+        let state = directory.join(file);
+        let deadline = Instant::now() + FREEZE_LIMIT;
+        let mut guard = None;
+        loop {
+            // v1 does not go on by itself to whoever was missed by the first write.
+            if let Err(error) = fs::write(&state, frozen) {
                 debug!(%error, state = %state.display(), "the group cannot be frozen");
-                None
+                return guard;
             }
+            guard.get_or_insert_with(|| FrozenGroup { state: state.clone(), thawed });
+            if self.freeze_state() == FreezeState::Frozen || Instant::now() >= deadline {
+                return guard;
+            }
+            tokio::time::sleep(FREEZE_POLL).await;
         }
     }
 }
 
 impl Drop for FrozenGroup {
     fn drop(&mut self) {
-        if let Err(error) = fs::write(&self.state, "THAWED")
+        if let Err(error) = fs::write(&self.state, self.thawed)
             && self.state.exists()
         {
             warn!(%error, state = %self.state.display(), "the group cannot be thawed");

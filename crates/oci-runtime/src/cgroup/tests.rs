@@ -125,25 +125,57 @@ fn k14_a_signal_to_all_members_reaches_each_once() {
     });
 }
 
+/// A group whose processes fork and exit for ever: no pid lives longer than a millisecond or two.
+async fn start_relays(test: &TestContainer) -> Cgroup {
+    fs::write(test.container.bundle().rootfs().join("relay"), "sh /relay & exit 0").unwrap();
+    let (created, cgroup) = start(test).await;
+    within(created.exit).await;
+    let first = cgroup.pids();
+    crate::test_support::until(|| {
+        let now = cgroup.pids();
+        !now.is_empty() && now.is_disjoint(&first)
+    })
+    .await;
+    cgroup
+}
+
+const RELAYS: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 20 ]; do sh /relay & i=$((i+1)); done; exit 0"];
+
+/// One signal to all of them is all it takes: there is no second round as there is for SIGKILL.
+#[test]
+fn k14_processes_that_fork_and_exit_for_ever_do_not_outrun_a_signal_to_all() {
+    run(async {
+        let test = TestContainer::new(&RELAYS, share_pid_namespace);
+        let cgroup = start_relays(&test).await;
+        cgroup.signal_members(SignalNumber::TERM).await.unwrap();
+        crate::test_support::until(|| cgroup.pids().is_empty()).await;
+        assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
+    });
+}
+
+/// K17: only SIGKILL thaws.
+#[test]
+fn k14_a_signal_to_all_of_a_paused_container_waits_for_its_resume() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], share_pid_namespace);
+        let (created, cgroup) = start(&test).await;
+        test.container.pause().await.unwrap();
+        cgroup.signal_members(SignalNumber::TERM).await.unwrap();
+        assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
+        assert!(created.process.is_running());
+        test.container.resume().await.unwrap();
+        assert_eq!(within(created.exit).await.signal, Some(15));
+    });
+}
+
 #[test]
 fn r6_processes_that_fork_and_exit_for_ever_do_not_outrun_the_killing() {
     run(async {
-        let script = "i=0; while [ $i -lt 20 ]; do sh /relay & i=$((i+1)); done; exit 0";
-        let test = TestContainer::new(&["sh", "-c", script], share_pid_namespace);
-        // No pid lives longer than a millisecond or two.
-        fs::write(test.container.bundle().rootfs().join("relay"), "sh /relay & exit 0").unwrap();
-        let (created, cgroup) = start(&test).await;
-        within(created.exit).await;
-        let first = cgroup.pids();
-        crate::test_support::until(|| {
-            let now = cgroup.pids();
-            !now.is_empty() && now.is_disjoint(&first)
-        })
-        .await;
+        let test = TestContainer::new(&RELAYS, share_pid_namespace);
+        let cgroup = start_relays(&test).await;
         // Signalled while it stands still: chance alone might let the loop win, too.
-        let Cgroup::V1(hierarchies) = &cgroup else { panic!("this test knows cgroup v1 only") };
-        let frozen = hierarchies.freeze_for_killing().unwrap();
-        crate::test_support::until(|| cgroup.freeze_state() == FreezeState::Frozen).await;
+        let frozen = cgroup.freeze().await.unwrap();
+        assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
         drop(frozen);
         assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
         assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
