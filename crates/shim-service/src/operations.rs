@@ -25,6 +25,8 @@ use crate::incarnation::{self, IncarnationStreams, NewExec, NewIncarnation, fail
 use crate::owner::{Local, Owner};
 use crate::resources::Resources;
 
+/// A program is there a millisecond after its start; on no machine is it worth more than this to wait for it.
+const EXECUTED_LIMIT: Duration = Duration::from_secs(2);
 /// What is left in a cgroup gets this long to die (R6: bounded).
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// What output may take to be read, and a logging program to end, before their process is deleted (CONTRACT §7: 10 s
@@ -87,10 +89,7 @@ impl Owner {
             Operation::RemoveExec(exec) => remove_exec(resources, exec, done),
             Operation::Check(check) => run_check(resources, check, done),
             Operation::RunHook { hook, command } => run_hook(resources, hook, &command, done),
-            Operation::Start => {
-                let runtime = resources.runtime.clone();
-                done.spawn(async move { runtime.start().await.map_err(runtime_failure) });
-            }
+            Operation::Start => start(resources, done),
             Operation::Pause => {
                 let runtime = resources.runtime.clone();
                 done.spawn(async move { runtime.pause().await.map_err(runtime_failure) });
@@ -153,6 +152,22 @@ fn create_spent(resources: &Resources, done: Finisher) {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
             Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
         }
+    });
+}
+
+/// `runtime start` ends when its init has been told to go on, which is before that has become the program: a signal
+/// sent then would still be the init's, and end it. So the start ends when the program is there, and the pod keeps
+/// signals back until then.
+fn start(resources: &Resources, done: Finisher) {
+    let runtime = resources.runtime.clone();
+    let init = resources.incarnation.as_ref();
+    let init = init.and_then(|incarnation| Some((incarnation.process.clone(), incarnation.runtime_init?)));
+    done.spawn(async move {
+        runtime.start().await.map_err(runtime_failure)?;
+        if let Some((process, runtime_init)) = init {
+            process.wait_for_exec(runtime_init, Instant::now() + EXECUTED_LIMIT).await;
+        }
+        Ok(())
     });
 }
 

@@ -2,8 +2,8 @@
 # An OCI runtime for tests: containers are shell scripts of the bundle, nothing is isolated.
 #
 # Bundle files: program.sh (the container's program), exec.sh (an exec's), and to misbehave: slow.<command>
-# (seconds to sleep first), fail.<command> (the error to fail with). Each call is a line in calls,
-# its arguments are in arguments.<command>.
+# (seconds to sleep first), slow.program (seconds between the end of start and the program's exec), fail.<command>
+# (the error to fail with). Each call is a line in calls, its arguments are in arguments.<command>.
 set -eu
 
 while [ $# -gt 0 ]; do
@@ -45,10 +45,17 @@ case $command in
 create)
     mkdir -p "$state"
     rm -f "$state/start"
-    mkfifo "$state/start"
-    # Like a runtime's init it waits to be started, then becomes the program.
-    sh -c 'read -r _ <"$1/start"; exec sh "$2/program.sh"' init "$state" "$bundle" &
+    rm -f "$state/created"
+    mkfifo "$state/start" "$state/created"
+    # Like a runtime's init it waits to be started, then becomes the program, which is another executable. What a
+    # signal does to it is its own affair.
+    bash -c 'trap "touch \"$2/init.signalled\"; exit 1" USR1
+        echo yes >"$1/created"
+        read -r _ <"$1/start"
+        if [ -f "$2/slow.program" ]; then sleep "$(cat "$2/slow.program")"; fi
+        exec sh "$2/program.sh"' init "$state" "$bundle" &
     echo $! >"$pid_file"
+    read -r _ <"$state/created"
     ;;
 start) echo go >"$state/start" ;;
 exec)

@@ -9,6 +9,7 @@ mod support;
 mod traps;
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use containerd_shim_protos::shim::shim::*;
@@ -21,6 +22,22 @@ use ttrpc::Code;
 use ttrpc::context::with_duration;
 
 const PLAN: (&str, &str) = ("podshim.io/plan", "proxy=sidecar, app=main");
+
+/// A created container waits for ever to be started: a test that leaves one would leave a process on the machine.
+#[test]
+fn a_test_leaves_no_process() {
+    let mut pids = Vec::new();
+    with_pod(async |pod| {
+        pod.bundle("created", "exit 0", &[]);
+        pids.push(pod.create("created").await.unwrap().pid);
+        pod.run("running", "sleep 60; exit 0", &[]).await;
+        pids.push(pod.state("running").await.unwrap().pid);
+    });
+    assert_eq!(pids.len(), 2);
+    for pid in pids {
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "{pid}");
+    }
+}
 
 /// CONTRACT §6: each event once, in this order; TaskExit only after TaskStart, however short the program.
 #[test]
@@ -216,6 +233,41 @@ fn r6_a_sidecar_comes_back_in_place() {
         .await
         .expect("a second start");
         assert_eq!(pod.calls("c"), ["create", "start", "update", "delete", "create", "update", "start"]);
+    });
+}
+
+/// K5: whoever has the answer to Start has a program to signal. The runtime's init would have ended in its own way, or
+/// not at all: runc's hung on a SIGSEGV.
+#[test]
+fn k5_a_signal_right_after_the_start_is_the_programs() {
+    with_pod(async |pod| {
+        let bundle = pod.bundle("c", "exec sleep 60", &[]);
+        fs::write(bundle.join("slow.program"), "0.5").unwrap();
+        pod.create("c").await.unwrap();
+        pod.start("c").await.unwrap();
+        pod.kill("c", 10).await.unwrap();
+        assert_eq!(pod.wait("c").await.unwrap().exit_status, 138);
+        assert!(!bundle.join("init.signalled").exists());
+    });
+}
+
+/// The same for one whose caller did not wait for that answer.
+#[test]
+fn k5_a_signal_during_the_start_is_the_programs() {
+    with_pod(async |pod| {
+        let bundle = pod.bundle("c", "exec sleep 60", &[]);
+        fs::write(bundle.join("slow.program"), "0.5").unwrap();
+        pod.create("c").await.unwrap();
+        let started = bundle.join("arguments.start");
+        let (start, ()) = tokio::join!(pod.start("c"), async {
+            while !started.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            pod.kill("c", 10).await.unwrap();
+        });
+        start.unwrap();
+        assert_eq!(pod.wait("c").await.unwrap().exit_status, 138);
+        assert!(!bundle.join("init.signalled").exists());
     });
 }
 

@@ -14,6 +14,9 @@ use containerd_shim_protos::shim::events::ForwardRequest;
 use containerd_shim_protos::shim::shim::*;
 use containerd_shim_protos::shim_async::{Client, Events, TaskClient, create_events};
 use containerd_shim_protos::types::empty::Empty;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 use protobuf::well_known_types::any::Any;
 use protobuf::{Message, MessageField};
 use shim_service::{ServeConfig, serve};
@@ -35,10 +38,45 @@ pub struct Pod {
     _collector: Server,
 }
 
-/// Runs a test against a served pod.
+/// Runs a test against a served pod, and ends whatever the test has left running.
 pub fn with_pod(test: impl AsyncFnOnce(Pod)) {
+    // Dropped last, and also when the test fails.
+    let _children = Children;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async { test(Pod::serve().await).await });
+}
+
+/// The processes of the containers: the server makes the test the subreaper of them all.
+struct Children;
+
+impl Children {
+    fn pids() -> Vec<Pid> {
+        let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let children =
+            threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+        children.flat_map(|pids| numbers(&pids)).map(Pid::from_raw).collect()
+    }
+}
+
+fn numbers(text: &str) -> Vec<i32> {
+    text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        // More than once: the children of one that ends become ours.
+        loop {
+            let pids = Self::pids();
+            if pids.is_empty() {
+                return;
+            }
+            for pid in pids {
+                // What has ended already is reaped all the same.
+                let _ = kill(pid, Signal::SIGKILL);
+                let _ = waitpid(pid, None);
+            }
+        }
+    }
 }
 
 pub fn context() -> Context {
