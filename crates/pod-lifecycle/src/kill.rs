@@ -157,6 +157,7 @@ impl Pod {
             Phase::Draining { was: was @ Was::Held, .. } if never_ran => *was = Was::Ending { code },
             Phase::Ending { .. } => container.stop.intent = Intent::End,
             _ => match (self.role_of(id), meaning) {
+                (_, Meaning::Kill) if self.orders_kill() => {}
                 (Some(Role::Sidecar), Meaning::Kill) if self.stop.is_none() && !stop_was_asked => {
                     self.obey(id)
                 }

@@ -23,6 +23,7 @@
 
 mod action;
 mod backoff;
+mod budget;
 mod checkpoint;
 mod container;
 mod event;
@@ -36,6 +37,7 @@ mod restart;
 mod shutdown;
 mod startup;
 mod time;
+mod zero_grace;
 
 pub use action::{
     Action, Check, Deleted, Hook, Notice, OpId, Operation, Reach, Refusal, RefusalKind, Reply, Tell,

@@ -8,12 +8,14 @@ use std::time::Duration;
 use pod_spec::{RestartPolicy, Role, Signal};
 
 use crate::action::{Action, Reach};
+use crate::budget::Budget;
 use crate::container::{Container, Deletable, Intent, Part, Phase, Program, Was};
 use crate::event::{ContainerId, Exit};
 use crate::member::{GateState, Release};
 use crate::pod::Pod;
 use crate::restart::code_of_signal;
 use crate::time::PodTime;
+use crate::zero_grace::ZERO_GRACE;
 
 /// What everyone still gets when the budget is spent: from the last stop signals to SIGKILL (T6; the
 /// kubelet has the same as `minimumGracePeriodInSeconds`).
@@ -37,6 +39,8 @@ pub(crate) enum StopCause {
     Sandbox(SandboxEnd),
     /// T12c: a signal to the shim.
     Requested,
+    /// K11: SIGKILL where `zero-grace=order` makes a stop of it (T12c).
+    ZeroGrace,
     /// T12c: the mains are done (J1).
     Completed,
     /// I2.
@@ -56,38 +60,22 @@ pub(crate) enum SandboxEnd {
     Died,
 }
 
-/// T5: who counts the time, and how far it has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Budget {
-    /// The caller does; its SIGKILL ends it (T7).
-    Callers,
-    /// We do.
-    Until(PodTime),
-    /// T6: everybody has had a stop signal; SIGKILL is due then.
-    LastCall { kill_at: PodTime },
-    /// Everything has been killed.
-    Spent,
-}
-
-impl Budget {
-    /// T9: a new limit shortens and never extends.
-    fn tightened(self, cause: StopCause, limit: Option<PodTime>) -> Self {
-        match (self, limit) {
-            (budget, None) | (budget @ Self::Spent, _) => budget,
-            (Self::Callers, Some(limit)) => Self::Until(limit),
-            (Self::Until(until), Some(limit)) => Self::Until(until.min(limit)),
-            (Self::LastCall { kill_at }, Some(limit)) => {
-                let floor = if matches!(cause, StopCause::Sandbox(_)) { Duration::ZERO } else { FLOOR };
-                Self::LastCall { kill_at: kill_at.min(limit + floor) }
-            }
-        }
-    }
-}
-
 impl Stop {
     /// T11: whether nothing may be created any more.
     pub(crate) fn is_for_good(&self) -> bool {
         matches!(self.cause, StopCause::Sandbox(_) | StopCause::Requested)
+    }
+
+    pub(crate) fn is_zero_grace(&self) -> bool {
+        self.cause == StopCause::ZeroGrace
+    }
+
+    /// When its time is over, as long as some is left.
+    pub(crate) fn until(&self) -> Option<PodTime> {
+        match self.budget {
+            Budget::Until(at) => Some(at),
+            Budget::Callers | Budget::LastCall { .. } | Budget::Spent => None,
+        }
     }
 
     /// T2: whether we, and not a caller, tell the mains.
@@ -181,6 +169,10 @@ impl Pod {
                 let grace = self.plan.as_ref().and_then(|plan| plan.grace).unwrap_or(FLOOR);
                 Some(self.now + grace.min(FLOOR))
             }
+            StopCause::ZeroGrace => {
+                let grace = self.plan.as_ref().and_then(|plan| plan.grace).unwrap_or(ZERO_GRACE);
+                Some(self.now + grace.min(ZERO_GRACE))
+            }
             StopCause::Caller => self.plan.as_ref()?.grace.map(|grace| self.now + grace),
             StopCause::Requested | StopCause::Completed | StopCause::InitFailed | StopCause::Fatal => {
                 Some(self.now + self.pod_grace())
@@ -268,6 +260,7 @@ impl Pod {
             .collect();
         for id in ids {
             self.stop_after_hooks(&id, None, None);
+            self.share_zero_grace(&id);
         }
     }
 
@@ -279,9 +272,10 @@ impl Pod {
             || !self.planned().any(|(state, container)| container.is_alive() && Self::needs(state, index))
     }
 
-    /// H3: whether a hook may still begin: not once the budget is spent.
+    /// H3: whether a hook may still begin: not once the budget is spent, and not where a caller gave no time at all,
+    /// for which a kubelet runs none either.
     pub(crate) fn stop_has_time_for_hooks(&self) -> bool {
-        !self.budget_is_over()
+        !self.budget_is_over() && !self.stop.as_ref().is_some_and(Stop::is_zero_grace)
     }
 
     /// T6: from the last call on.
@@ -305,6 +299,7 @@ impl Pod {
             // U4's stop of an unready sidecar becomes its last one; its signal is not repeated.
             if container.stop.term_at.is_none() {
                 self.stop_after_hooks(&id, None, None);
+                self.share_zero_grace(&id);
             } else {
                 container.stop.held_signal = None;
                 self.changed();
@@ -317,7 +312,7 @@ impl Pod {
         let Some(stop) = &self.stop else { return };
         match stop.budget {
             Budget::Until(until) if self.now >= until => match stop.cause {
-                StopCause::Sandbox(_) => self.kill_everything(),
+                StopCause::Sandbox(_) | StopCause::ZeroGrace => self.kill_everything(),
                 _ => self.last_call(until + FLOOR),
             },
             Budget::LastCall { kill_at } if self.now >= kill_at => self.kill_everything(),

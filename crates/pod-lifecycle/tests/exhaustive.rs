@@ -265,3 +265,16 @@ fn pre_stop_of_an_unready_sidecar() {
             .failures(2),
     );
 }
+
+/// K11: with `zero-grace=order` one container after another is killed, while others end, crash or are in backoff.
+#[test]
+fn kills_in_order() {
+    explore(
+        "zero-grace=order",
+        pod(&[("plan", "s=sidecar, a=main"), ("zero-grace", "order")])
+            .by(&["create s", "start s", "create a", "start a"])
+            .by(&["kill s KILL", "kill a KILL"])
+            .stubborn("a")
+            .ending("s", &[1]),
+    );
+}

@@ -60,14 +60,14 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
     let hook = || select(vec!["", "", "", "exec:hook"]);
     let settings = prop::collection::vec((gate, own_grace), 8);
     let hooks = prop::collection::vec((hook(), hook()), 8);
-    let codes = select(vec!["masked", "real"]);
+    let codes = (select(vec!["masked", "real"]), select(vec!["obey", "obey", "order"]));
     let after = (select(vec![Direction::Backwards, Direction::Forwards]), prop::collection::vec(after(), 8));
     let restarts = vec!["", "", "", "never", "visible", "on-failure", "on-failure;limit=1;base=500ms"];
     let ends = prop::collection::vec((select(restarts), select(vec!["", "", "", "failure", "exit"])), 8);
     let orders = (codes, after, ends);
     (entries, policy, grace, gate_timeout, settings, hooks, orders).prop_map(
         |(mut entries, policy, grace, gate_timeout, settings, hooks, orders)| {
-            let (codes, (direction, after), ends) = orders;
+            let ((codes, zero_grace), (direction, after), ends) = orders;
             if !entries.iter().any(|(role, _)| *role == "main") {
                 entries.push(("main", 1));
             }
@@ -80,6 +80,9 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
                 .collect();
             let mut keys = vec![("plan".to_owned(), plan), ("restart-policy".to_owned(), policy.to_owned())];
             keys.push(("exit-codes".to_owned(), codes.to_owned()));
+            if !sidecars.is_empty() {
+                keys.push(("zero-grace".to_owned(), zero_grace.to_owned()));
+            }
             keys.extend(grace.map(|grace| ("grace".to_owned(), grace.to_owned())));
             keys.extend(gate_timeout.map(|limit| ("gate-timeout".to_owned(), limit.to_owned())));
             for (name, (gate, own_grace)) in sidecars.iter().zip(settings) {

@@ -95,7 +95,6 @@ pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &
 /// A behaviour of the vocabulary that may not be built yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
-    ZeroGraceOrder,
     ReadyHttp,
     ReadyLog,
     ReadyNotify,
@@ -106,7 +105,6 @@ pub(crate) enum Feature {
 /// What the vocabulary has and this release does not do: the word and what to write instead. The part that
 /// builds a behaviour deletes its line.
 const PLANNED: &[(Feature, &str, &str)] = &[
-    (Feature::ZeroGraceOrder, "order", "use \"obey\""),
     (Feature::ReadyHttp, "http:", "use \"exec:\" or \"tcp:\""),
     (Feature::ReadyLog, "log:", "use \"exec:\" or \"tcp:\""),
     (Feature::ReadyNotify, "notify", "use \"exec:\" or \"tcp:\""),

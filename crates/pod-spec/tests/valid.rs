@@ -154,7 +154,9 @@ fn the_pods_keys() {
     for (value, timeout) in [("0", None), ("0s", None), ("5s", Some(Duration::from_secs(5)))] {
         assert_eq!(plan(&[base, ("gate-timeout", value)]).gate_timeout, timeout, "{value}");
     }
-    assert_eq!(plan(&[base, ("zero-grace", "obey")]).zero_grace, ZeroGrace::Obey);
+    for (value, zero_grace) in [("obey", ZeroGrace::Obey), ("order", ZeroGrace::Order)] {
+        assert_eq!(plan(&[base, ("zero-grace", value)]).zero_grace, zero_grace);
+    }
     for (value, exit_codes) in [("masked", ExitCodes::Masked), ("real", ExitCodes::Real)] {
         assert_eq!(plan(&[base, ("exit-codes", value)]).exit_codes, exit_codes);
     }

@@ -46,6 +46,8 @@ pub(crate) struct Invariants {
     last_op: u64,
     /// The request being handled.
     asking: Option<Request>,
+    /// K11: a stop signal was accepted in this round.
+    stop_asked: bool,
     sandbox_gone: bool,
     was_stopping: bool,
     /// T11: programs begun for the first time in this step.
@@ -70,6 +72,7 @@ impl Invariants {
             operations: BTreeMap::new(),
             last_op: 0,
             asking: None,
+            stop_asked: false,
             sandbox_gone: false,
             was_stopping: false,
             begun: Vec::new(),

@@ -16,7 +16,7 @@ use crate::support::{
 
 /// B1, I1: an init starts only after the one before it has exited 0.
 #[tokio::test]
-async fn b1_init_runs_before_regular() -> Result<()> {
+async fn i1_b1_init_runs_before_regular() -> Result<()> {
     let node = Containerd::connect().await?;
     let init = |name| Program::new(name).runs_for(milliseconds(500)).exits(0);
     let mut pod = Pod::new("b1")

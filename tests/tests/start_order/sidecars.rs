@@ -112,6 +112,7 @@ async fn g12_g15_a_sidecar_that_keeps_exiting_1_under_never() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("Never", 1).await
 }
 
+/// e2e H8 to H11.
 #[tokio::test]
 async fn h8_h11_a_sidecar_that_keeps_exiting_0_on_failure() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("OnFailure", 0).await

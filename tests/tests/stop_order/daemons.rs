@@ -162,7 +162,7 @@ async fn sigterm_to_the_shim_stops_the_pod_in_order() -> Result<()> {
 
 /// N3: a killed shim leaves no process: `delete` ends the group, in order where that is quick.
 #[tokio::test]
-async fn n3_a_killed_shim_leaves_no_process() -> Result<()> {
+async fn n3_n10_a_killed_shim_leaves_no_process() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("shim-kill")
         .annotate("plan", "s1=sidecar, app=main")

@@ -17,8 +17,7 @@ use std::time::Duration;
 use crate::duration;
 use crate::error::{InvalidPlan, Problem, excerpt, printable_key};
 use crate::keys::{
-    CONTAINER_KEYS, ContainerKey, EXIT_CODES, Feature, POD_KEYS, PREFIX, PodKey, RESTART_POLICIES,
-    ZERO_GRACES,
+    CONTAINER_KEYS, ContainerKey, EXIT_CODES, POD_KEYS, PREFIX, PodKey, RESTART_POLICIES, ZERO_GRACES,
 };
 use crate::limits::{MAX_KEYS, MAX_VALUE_BYTES};
 use crate::nearest::{Hint, choose, hint_for_name, nearest};
@@ -163,12 +162,7 @@ impl PodSettings {
             }
             PodKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut self.grace),
             PodKey::GateTimeout => findings.keep(key, gate_timeout(value), &mut self.gate_timeout),
-            PodKey::ZeroGrace => {
-                findings.keep(key, word(value, &ZERO_GRACES), &mut self.zero_grace);
-                if self.zero_grace == ZeroGrace::Order {
-                    findings.planned(key, Feature::ZeroGraceOrder);
-                }
-            }
+            PodKey::ZeroGrace => findings.keep(key, word(value, &ZERO_GRACES), &mut self.zero_grace),
             PodKey::ExitCodes => findings.keep(key, word(value, &EXIT_CODES), &mut self.exit_codes),
         }
     }

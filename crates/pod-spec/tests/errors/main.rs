@@ -417,11 +417,6 @@ fn dependencies() {
 fn what_is_valid_and_not_built_yet_is_refused() {
     check(&[
         (
-            "zero-grace=order",
-            &[PLAN, ("zero-grace", "order")],
-            "zero-grace: not supported yet (\"order\" is planned; use \"obey\")",
-        ),
-        (
             "http",
             &[PLAN, ("ready.proxy", "http::15021/healthz/ready;period=500ms")],
             "ready.proxy: not supported yet (\"http:\" is planned; use \"exec:\" or \"tcp:\")",

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use pod_lifecycle::{ContainerId, ContainerSpec, FLOOR, Hook, KubeletType, Operation, Request, TaskKind};
-use pod_spec::{Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal};
+use pod_spec::{Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, ZeroGrace};
 
 use super::picture::{Container, Process};
 use super::{Invariants, Verdict};
+
+/// K11: the whole of a stop that an unannounced SIGKILL begins.
+const ZERO_GRACE: Duration = Duration::from_millis(1500);
 
 impl Invariants {
     pub(super) fn member(&self, name: &str) -> Option<&Member> {
@@ -262,6 +265,7 @@ impl Invariants {
     pub(super) fn kill_accepted(&mut self, id: &ContainerId, signal: Signal) {
         let stops = self.means_stop(id, signal);
         let Some(container) = self.containers.get_mut(id) else { return };
+        self.stop_asked |= stops && signal != Signal::KILL && container.role.is_some();
         if signal == Signal::KILL {
             container.caller_killed = true;
         } else if stops
@@ -316,11 +320,17 @@ impl Invariants {
                 };
                 let own = self.plan.as_ref().filter(ends_itself);
                 self.own_budget = own.map(|_| self.now + self.pod_grace());
+                let ordered = self.plan.as_ref().is_some_and(|plan| plan.zero_grace == ZeroGrace::Order);
+                let killed = matches!(&self.asking, Some(Request::Kill { signal: Signal::KILL, .. }));
+                if ordered && killed && !self.stop_asked {
+                    self.must_end_within(ZERO_GRACE);
+                }
                 if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.grace) {
                     self.must_end_within(grace + FLOOR);
                 }
             }
             (true, false) => {
+                self.stop_asked = false;
                 self.kill_by = None;
                 self.own_budget = None;
                 let living: Vec<_> = self
