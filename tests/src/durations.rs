@@ -21,3 +21,16 @@ pub const fn seconds(count: u64) -> Duration {
 pub const fn milliseconds(count: u64) -> Duration {
     Duration::from_millis(count)
 }
+
+/// How many times slower than usual this machine starts programs: `hack/vm.d/e2e` measures it in its machine, everywhere
+/// else it is 1. What takes no time of its own may take so many times longer; nothing may come earlier.
+#[must_use]
+pub fn pace() -> u32 {
+    std::env::var("PODSHIM_PACE").ok().and_then(|pace| pace.parse().ok()).unwrap_or(1)
+}
+
+/// Whether something took as long as expected, give or take `tolerance` (too late by it times [`pace`]).
+#[must_use]
+pub fn near(found: Duration, expected: Duration, tolerance: Duration) -> bool {
+    found + tolerance >= expected && found <= expected + tolerance * pace()
+}

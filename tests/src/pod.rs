@@ -15,6 +15,7 @@ use k8s_cri::v1::{
 };
 use tokio::task::JoinSet;
 
+use crate::durations::pace;
 use crate::program::{LOG, SHARED_DIRECTORY};
 use crate::{Containerd, Cri, Event, ExecOutput, Footprint, Program, Runtime, Timeline, wait};
 
@@ -341,7 +342,7 @@ impl RunningPod<'_> {
     /// # Errors
     /// What containerd answers; another exit code than 0 is no error.
     pub async fn exec(&self, name: &str, command: &[&str]) -> Result<ExecOutput> {
-        self.cri.exec_sync(self.id(name)?, command, EXEC).await
+        self.cri.exec_sync(self.id(name)?, command, EXEC * pace()).await
     }
 
     /// ContainerStatus of the newest container of that name.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::durations::{near, pace};
+
 /// What a container wrote down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -194,7 +196,7 @@ impl Timeline {
     ) -> Result<()> {
         self.before(left, right)?;
         let distance = self.time_of(right.0, right.1)?.saturating_sub(self.time_of(left.0, left.1)?);
-        if distance.abs_diff(expected) > tolerance {
+        if !near(distance, expected, tolerance) {
             bail!(
                 "{} {:?} came {distance:?} after {} {:?}, not {expected:?} (±{tolerance:?}), in\n{self}",
                 right.0,
@@ -212,7 +214,7 @@ impl Timeline {
     /// If they did not, or one of them did not happen.
     pub fn within(&self, limit: Duration, left: (&str, Event), right: (&str, Event)) -> Result<()> {
         let distance = self.time_of(right.0, right.1)?.abs_diff(self.time_of(left.0, left.1)?);
-        if distance > limit {
+        if distance > limit * pace() {
             bail!(
                 "{} {:?} and {} {:?} are {distance:?} apart, more than {limit:?}, in\n{self}",
                 left.0,

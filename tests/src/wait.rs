@@ -5,16 +5,19 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep};
 
+use crate::durations::pace;
+
 /// How often a condition is looked at: much finer than what tests tell apart (hundreds of milliseconds).
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Asks `condition` until it gives a value, and returns that. After `within` it fails, naming `what`; an error of
+/// Asks `condition` until it gives a value, and returns that. After `within` (times the machine's [`pace`]) it fails, naming `what`; an error of
 /// the condition ends the wait at once.
 pub async fn until<T>(
     what: &str,
     within: Duration,
     mut condition: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
+    let within = within * pace();
     let deadline = Instant::now() + within;
     loop {
         if let Some(value) = condition().await? {

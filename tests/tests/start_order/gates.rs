@@ -7,7 +7,7 @@ use e2e::pod::PidNamespace;
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
 use crate::support::{
-    SOON, TOLERANCE, are_running, exit_with, lines_of_podshim, milliseconds, ready_in_run, seconds,
+    SOON, TOLERANCE, are_running, exit_with, lines_of_podshim, milliseconds, near, ready_in_run, seconds,
     wait_started,
 };
 
@@ -254,7 +254,7 @@ async fn u6_a_hold_that_takes_too_long_is_a_failure() -> Result<()> {
     exit_with(&pod, &[("app", 125)]).await?;
     let status = pod.status("app").await?;
     let held = milliseconds(u64::try_from((status.finished_at - status.started_at) / 1_000_000)?);
-    ensure!(held.abs_diff(seconds(3)) <= TOLERANCE, "held for {held:?}: {status:?}");
+    ensure!(near(held, seconds(3), TOLERANCE), "held for {held:?}: {status:?}");
     let output = pod.output("app")?;
     let reason = r#"held 3s for sidecar "s1": tcp:15021 refused"#;
     ensure!(lines_of_podshim(&output).contains(&reason), "{output}");

@@ -8,7 +8,7 @@ use e2e::Event::{Exiting, Starting, Term};
 use e2e::instance::signal;
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
-use crate::support::{AMPLE, SOON, TOLERANCE, are_running, exit_with, seconds, starts, wait_started};
+use crate::support::{AMPLE, SOON, TOLERANCE, are_running, exit_with, near, seconds, starts, wait_started};
 
 /// R2, R3 (kubernetes#140133): a sidecar that dies while a main drains comes back, and is then stopped with TERM at its
 /// turn, as the others are.
@@ -38,7 +38,7 @@ async fn r2_r3_a_sidecar_killed_while_its_main_drains_comes_back() -> Result<()>
     let again =
         *starts(&timeline, "s1").get(1).with_context(|| format!("s1 did not come back:\n{timeline}"))?;
     let after_stop = again.saturating_sub(timeline.time_of("app", Term)?);
-    ensure!(after_stop.abs_diff(seconds(1)) <= seconds(1), "back after {after_stop:?}:\n{timeline}");
+    ensure!(near(after_stop, seconds(1), seconds(1)), "back after {after_stop:?}:\n{timeline}");
     timeline.in_order(&[("app", Term), ("app", Exiting), ("s1", Term), ("s1", Exiting)])?;
     ensure!(timeline.count("s1", Starting) == 2 && timeline.count("s1", Term) == 1, "{timeline}");
     pod.remove().await

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, milliseconds, seconds};
+pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, milliseconds, near, seconds};
 use e2e::{Containerd, Event, RunningPod, Timeline};
 use k8s_cri::v1::ContainerState;
 

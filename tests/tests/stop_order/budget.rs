@@ -5,7 +5,8 @@ use e2e::Event::{Exiting, Term};
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
 
 use crate::support::{
-    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, logged_real_code, milliseconds, seconds, wait_started,
+    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, logged_real_code, milliseconds, near, seconds,
+    wait_started,
 };
 
 /// L11's and L12's pod: three sidecars and a main, a budget of 3 s, of which the kubelet's tests spend 5.
@@ -49,7 +50,7 @@ async fn t5_the_pods_own_grace_is_enforced() -> Result<()> {
     for name in ["app", "s1"] {
         let lived = finished_at(&pod.status(name).await?)?.saturating_sub(asked);
         // The grace and the floor.
-        ensure!(lived.abs_diff(seconds(4)) <= TOLERANCE, "{name} was killed after {lived:?}\n{timeline}");
+        ensure!(near(lived, seconds(4), TOLERANCE), "{name} was killed after {lived:?}\n{timeline}");
     }
     pod.remove().await
 }
@@ -99,7 +100,7 @@ async fn l11(node: &Containerd, exit_codes_key: &str, expected: [i32; 4]) -> Res
     for name in ["app", "s1", "s3"] {
         let lived = finished_at(&pod.status(name).await?)?.saturating_sub(last_call);
         ensure!(
-            lived.abs_diff(seconds(2)) <= milliseconds(500),
+            near(lived, seconds(2), milliseconds(500)),
             "{name} was killed {lived:?} after it\n{timeline}"
         );
     }
@@ -133,7 +134,7 @@ async fn l12(node: &Containerd, exit_codes_key: &str, s2: i32) -> Result<()> {
     // s1's turn never came: it got its signal at the end of the budget.
     timeline.distance(("app", Term), ("s1", Term), seconds(3), TOLERANCE)?;
     let killed = finished_at(&pod.status("s2").await?)?.saturating_sub(timeline.time_of("s1", Term)?);
-    ensure!(killed.abs_diff(seconds(2)) <= milliseconds(500), "s2 was killed {killed:?} after the last call");
+    ensure!(near(killed, seconds(2), milliseconds(500)), "s2 was killed {killed:?} after the last call");
     let codes = exit_codes(&pod, ["app", "s1", "s2", "s3"]).await?;
     ensure!(codes == [0, 0, s2, 0], "{codes:?}\n{timeline}");
     if s2 == 0 {

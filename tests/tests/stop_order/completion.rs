@@ -6,7 +6,8 @@ use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 
 use crate::support::{
-    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, logged_real_code, milliseconds, seconds, wait_started,
+    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, logged_real_code, milliseconds, near, seconds,
+    wait_started,
 };
 
 /// J1, J3, J6: under Never the pod is complete when all mains have exited, with whatever code; then the sidecars go in
@@ -47,7 +48,7 @@ async fn j1_t5_completion_has_a_budget() -> Result<()> {
     pod.start_all(&["app", "s1"]).await?;
     ensure!(exit_codes(&pod, ["s1", "app"]).await? == [0, 0], "{}", pod.timeline()?);
     let lived = finished_at(&pod.status("s1").await?)?.saturating_sub(pod.timeline()?.time_of("s1", Term)?);
-    ensure!(lived.abs_diff(seconds(3)) <= TOLERANCE, "s1 was killed {lived:?} after its Term");
+    ensure!(near(lived, seconds(3), TOLERANCE), "s1 was killed {lived:?} after its Term");
     pod.remove().await
 }
 

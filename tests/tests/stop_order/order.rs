@@ -5,7 +5,9 @@ use e2e::Event::{Exiting, Starting, Term};
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 
-use crate::support::{AMPLE, SOON, TOLERANCE, exit_codes, finished_at, milliseconds, seconds, wait_started};
+use crate::support::{
+    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, milliseconds, near, seconds, wait_started,
+};
 
 /// T1, T13, L1: the mains at once, then the sidecars one at a time, the last started first.
 #[tokio::test]
@@ -109,7 +111,7 @@ async fn t8_a_stuck_sidecar_costs_its_own_grace_only() -> Result<()> {
     timeline.in_order(&[("app", Exiting), ("s3", Term), ("s2", Term), ("s2", Exiting), ("s1", Term)])?;
     let s3 = pod.status("s3").await?;
     let lived = finished_at(&s3)?.saturating_sub(timeline.time_of("s3", Term)?);
-    ensure!(lived.abs_diff(seconds(2)) <= milliseconds(500), "s3 was killed {lived:?} after its turn");
+    ensure!(near(lived, seconds(2), milliseconds(500)), "s3 was killed {lived:?} after its turn");
     timeline.distance(("s1", Term), ("s1", Exiting), seconds(1), milliseconds(500))?;
     // J2: what the budget did to it is no failure of the pod.
     ensure!(s3.exit_code == 0, "{s3:?}");

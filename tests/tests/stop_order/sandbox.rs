@@ -11,7 +11,7 @@ use k8s_cri::v1::PodSandboxState;
 use tokio::time::Instant;
 
 use crate::support::{
-    SOON, TOLERANCE, exit_codes, finished_at, kill_task, milliseconds, seconds, task_pid, wait_dead,
+    SOON, TOLERANCE, exit_codes, finished_at, kill_task, milliseconds, near, seconds, task_pid, wait_dead,
     wait_started,
 };
 
@@ -84,7 +84,7 @@ async fn k13_deaf_containers_are_killed_before_pause() -> Result<()> {
     let (app, s1) = (pod.wait_exited("app", SOON).await?, pod.wait_exited("s1", SOON).await?);
     let timeline = pod.timeline()?;
     let lived = finished_at(&app)?.saturating_sub(timeline.time_of("app", Term)?);
-    ensure!(lived.abs_diff(seconds(2)) <= TOLERANCE, "app was killed after {lived:?}");
+    ensure!(near(lived, seconds(2), TOLERANCE), "app was killed after {lived:?}");
     ensure!((app.exit_code, s1.exit_code) == (137, 0), "J2, J3: {app:?} {s1:?}");
     pod.remove().await
 }
@@ -137,7 +137,7 @@ async fn k16_the_death_of_pause_stops_the_pod() -> Result<()> {
     ensure!(codes == [0, 0], "{codes:?}\n{timeline}");
     timeline.in_order(&[("app", Term), ("app", Exiting), ("s1", Term)])?;
     let lived = finished_at(&pod.status("s1").await?)?.saturating_sub(timeline.time_of("app", Term)?);
-    ensure!(lived.abs_diff(seconds(2)) <= TOLERANCE, "s1 was killed after {lived:?}\n{timeline}");
+    ensure!(near(lived, seconds(2), TOLERANCE), "s1 was killed after {lived:?}\n{timeline}");
     ensure!(late.stderr.contains("sandbox has ended"), "{late:?}");
     timeline.has_not_restarted("s1")?;
     pod.remove().await

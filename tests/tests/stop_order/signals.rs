@@ -6,7 +6,9 @@ use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 use tokio::time::Instant;
 
-use crate::support::{AMPLE, SOON, exit_codes, finished_at, kill_task, milliseconds, seconds, wait_started};
+use crate::support::{
+    AMPLE, SOON, exit_codes, finished_at, kill_task, milliseconds, near, seconds, wait_started,
+};
 
 /// A pod of one sidecar and one main, both started.
 async fn pair<'node>(node: &'node Containerd, s1: Program, app: Program) -> Result<RunningPod<'node>> {
@@ -152,7 +154,7 @@ async fn k9_a_late_kill_is_delivered() -> Result<()> {
     let timeline = pod.timeline()?;
     let lived = finished_at(&pod.status("s1").await?)?.saturating_sub(timeline.time_of("s1", Term)?);
     // At the caller's 3 s, and not 1.5 s later.
-    ensure!(lived.abs_diff(seconds(3)) <= milliseconds(700), "s1 was killed after {lived:?}");
+    ensure!(near(lived, seconds(3), milliseconds(700)), "s1 was killed after {lived:?}");
     pod.remove().await
 }
 
@@ -186,7 +188,7 @@ async fn k10_a_deaf_sidecar_is_killed_one_and_a_half_seconds_after_its_term() ->
     pod.stop("s1", seconds(1)).await?;
     let (status, timeline) = (pod.status("s1").await?, pod.timeline()?);
     let lived = finished_at(&status)?.saturating_sub(timeline.time_of("s1", Term)?);
-    ensure!(lived.abs_diff(milliseconds(1500)) <= milliseconds(300), "it lived {lived:?} after its Term");
+    ensure!(near(lived, milliseconds(1500), milliseconds(300)), "it lived {lived:?} after its Term");
     ensure!(status.exit_code == 137, "{status:?}");
     pod.remove().await
 }
