@@ -99,6 +99,11 @@ impl Bundle {
         self.path.join("init.pid")
     }
 
+    /// The socket on which the container says that it is ready.
+    pub fn notify_socket_path(&self) -> PathBuf {
+        self.path.join("notify.sock")
+    }
+
     /// Where the runtime logs (CONTRACT §8).
     pub fn log_path(&self) -> PathBuf {
         self.path.join("log.json")

@@ -106,6 +106,17 @@ impl Cgroup {
         self.process_directory().is_some_and(Path::exists)
     }
 
+    /// Whether a process is in the group or one below it. False if the shim is too: then it is not the container's own,
+    /// and says nothing of whose process it is.
+    pub fn holds(&self, pid: Pid) -> bool {
+        let Some(own) = self.process_directory() else { return false };
+        let is_below = |pid| {
+            Self::of_pid(pid)
+                .is_ok_and(|cgroup| cgroup.process_directory().is_some_and(|path| path.starts_with(own)))
+        };
+        is_below(pid) && !is_below(nix::unistd::getpid())
+    }
+
     /// The numbers of now. Absent files and controllers count as nothing.
     pub fn stats(&self) -> Stats {
         match self {

@@ -4,7 +4,7 @@
 //! after a restart in place a new console takes over the same ones.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     fs::File,
     io::{self, IoSliceMut, Read, Write},
     os::{
@@ -29,7 +29,10 @@ use tokio::{
 };
 use tracing::debug;
 
-use crate::{async_file, stdio::ConsoleStreams};
+use crate::{
+    async_file,
+    stdio::{ConsoleStreams, LineWatch, Lines, Watching},
+};
 
 #[cfg(test)]
 mod tests;
@@ -163,7 +166,11 @@ pub struct Console {
     input: Option<JoinHandle<()>>,
     output: Option<JoinHandle<()>>,
     size: Cell<Option<TerminalSize>>,
+    lines: WatchedLines,
 }
+
+/// Who looks at the lines of the output, if anybody.
+type WatchedLines = Rc<RefCell<Option<Lines>>>;
 
 impl Console {
     /// Takes the master and starts copying on the current `LocalSet`.
@@ -177,12 +184,14 @@ impl Console {
         fcntl(&master, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         let master =
             Rc::new(async_file::register(File::from(master), Interest::READABLE | Interest::WRITABLE)?);
+        let lines = WatchedLines::default();
         let output = {
+            let lines = lines.clone();
             let sink =
                 streams.stdout.map(|file| async_file::register(file, Interest::WRITABLE)).transpose()?;
             let master = master.clone();
             tokio::task::spawn_local(async move {
-                let ended = copy_output(&master, sink.as_ref()).await;
+                let ended = copy_output(&master, sink.as_ref(), &lines).await;
                 debug!(?ended, "the terminal's output ended");
             })
         };
@@ -192,7 +201,7 @@ impl Console {
                 let source = async_file::register(stdin, Interest::READABLE)?;
                 let (master, output) = (master.clone(), output.abort_handle());
                 Some(tokio::task::spawn_local(async move {
-                    let ended = copy(&source, &master).await;
+                    let ended = copy(&source, &master, |_| {}).await;
                     debug!(?ended, "the terminal's input ended");
                     if ended.is_ok() {
                         // CloseIO hangs up: containerd's shim closes the console at the end of stdin.
@@ -201,7 +210,12 @@ impl Console {
                 }))
             }
         };
-        Ok(Self { master, input, output: Some(output), size: Cell::new(None) })
+        Ok(Self { master, input, output: Some(output), size: Cell::new(None), lines })
+    }
+
+    /// Shows `watch` the lines of the output that are written from now on, until it has seen enough.
+    pub fn watch_lines(&self, watch: &LineWatch) {
+        self.lines.replace(Some(Lines::new(watch.clone())));
     }
 
     /// Sets the size; the foreground process gets SIGWINCH.
@@ -254,24 +268,39 @@ impl Drop for Console {
 }
 
 /// Copies pty output; without a sink it is read and dropped, or the process would block on a full pty.
-async fn copy_output(master: &AsyncFd<File>, sink: Option<&AsyncFd<File>>) -> io::Result<()> {
+async fn copy_output(
+    master: &AsyncFd<File>,
+    sink: Option<&AsyncFd<File>>,
+    lines: &WatchedLines,
+) -> io::Result<()> {
+    let look = |data: &[u8]| {
+        let mut lines = lines.borrow_mut();
+        if lines.as_mut().is_some_and(|lines| lines.feed(data) == Watching::Ends) {
+            *lines = None;
+        }
+    };
     match sink {
-        Some(sink) => copy(master, sink).await,
+        Some(sink) => copy(master, sink, look).await,
         None => {
             let mut buffer = [0; COPY_BUFFER];
-            while read(master, &mut buffer).await? > 0 {}
-            Ok(())
+            loop {
+                match read(master, &mut buffer).await? {
+                    0 => return Ok(()),
+                    length => look(&buffer[..length]),
+                }
+            }
         }
     }
 }
 
-async fn copy(source: &AsyncFd<File>, sink: &AsyncFd<File>) -> io::Result<()> {
+async fn copy(source: &AsyncFd<File>, sink: &AsyncFd<File>, look: impl Fn(&[u8])) -> io::Result<()> {
     let mut buffer = [0; COPY_BUFFER];
     loop {
         let length = read(source, &mut buffer).await?;
         if length == 0 {
             return Ok(());
         }
+        look(&buffer[..length]);
         let mut rest = &buffer[..length];
         while !rest.is_empty() {
             let written = sink.async_io(Interest::WRITABLE, |mut sink| sink.write(rest)).await?;

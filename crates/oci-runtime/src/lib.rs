@@ -10,6 +10,7 @@ pub mod cgroup;
 pub mod console;
 pub mod hook;
 pub mod mount;
+pub mod notify;
 pub mod probe;
 pub mod process;
 pub mod reaper;

@@ -1,4 +1,4 @@
-//! Probes: does a container answer? The `exec:` and `tcp:` gates of rule U2.
+//! Probes: does a container answer? The `exec:`, `tcp:`, `http:` and `file:` gates of rule U2.
 //!
 //! One call is one attempt. Period, delay and thresholds are `pod-lifecycle`'s.
 
@@ -14,7 +14,7 @@ use nix::{
     sched::{CloneFlags, setns},
     sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, socket},
 };
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 use tracing::warn;
 
 use crate::{
@@ -24,8 +24,13 @@ use crate::{
     stdio::ChildStdio,
 };
 
+mod file;
+mod http;
 #[cfg(test)]
 mod tests;
+
+pub use file::{FileLooks, file};
+pub use http::http;
 
 /// Result of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,13 +80,13 @@ pub async fn exec(container: &Container, exec_id: &str, process: &[u8], timeout:
 /// not become their port scanner of the node (DESIGN §6). Cancel-safe.
 pub async fn tcp(process: &Process, address: SocketAddr, timeout: Duration) -> ProbeResult {
     match tokio::time::timeout(timeout, connect(process, address)).await {
-        Ok(Ok(())) => ProbeResult::Success,
-        Ok(Err(reason)) => ProbeResult::Failure(format!("{} {reason}", name(address))),
-        Err(_) => ProbeResult::Failure(format!("{} {}", name(address), timed_out(timeout))),
+        Ok(Ok(_)) => ProbeResult::Success,
+        Ok(Err(reason)) => ProbeResult::Failure(format!("{} {reason}", name("tcp", address))),
+        Err(_) => ProbeResult::Failure(format!("{} {}", name("tcp", address), timed_out(timeout))),
     }
 }
 
-async fn connect(process: &Process, address: SocketAddr) -> Result<(), String> {
+async fn connect(process: &Process, address: SocketAddr) -> Result<TcpStream, String> {
     let namespace = match process.open_namespace("net") {
         Ok(namespace) => OwnedFd::from(namespace),
         Err(error) => return Err(format!("cannot be probed: no network namespace: {error}")),
@@ -94,7 +99,7 @@ async fn connect(process: &Process, address: SocketAddr) -> Result<(), String> {
     )?;
     // A socket keeps the namespace it was made in, whichever thread uses it.
     match TcpSocket::from_std_stream(socket.into()).connect(address).await {
-        Ok(_) => Ok(()),
+        Ok(stream) => Ok(stream),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err("refused".to_owned()),
         Err(error) => Err(error.to_string()),
     }
@@ -131,10 +136,10 @@ fn tcp_socket(address: IpAddr) -> io::Result<OwnedFd> {
 }
 
 /// `tcp:15021` for the default host, as in the annotation; with the address otherwise.
-fn name(address: SocketAddr) -> String {
+fn name(gate: &str, address: SocketAddr) -> String {
     match address.ip() {
-        IpAddr::V4(ip) if ip == std::net::Ipv4Addr::LOCALHOST => format!("tcp:{}", address.port()),
-        _ => format!("tcp:{address}"),
+        IpAddr::V4(ip) if ip == std::net::Ipv4Addr::LOCALHOST => format!("{gate}:{}", address.port()),
+        _ => format!("{gate}:{address}"),
     }
 }
 

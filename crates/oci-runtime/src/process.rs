@@ -6,11 +6,11 @@
 
 use std::{
     fmt,
-    fs::File,
+    fs::{File, OpenOptions},
     io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-        unix::fs::MetadataExt,
+        unix::fs::{MetadataExt, OpenOptionsExt},
     },
     path::PathBuf,
     time::Duration,
@@ -135,6 +135,11 @@ impl Process {
         Ok(Self { pid, pidfd: Some(pidfd) })
     }
 
+    /// A process whose pidfd the kernel has sent with its pid.
+    pub(crate) fn of_pidfd(pid: Pid, pidfd: OwnedFd) -> Self {
+        Self { pid, pidfd: Some(pidfd) }
+    }
+
     /// A process whose exit was recorded before a pidfd could be opened.
     pub(crate) fn already_exited(pid: Pid) -> Self {
         Self { pid, pidfd: None }
@@ -222,6 +227,14 @@ impl Process {
     pub fn open_namespace(&self, name: &str) -> io::Result<File> {
         let namespace = File::open(self.proc_path("ns").join(name))?;
         if self.is_running() { Ok(namespace) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }
+    }
+
+    /// Opens the root directory of the process in its mount namespace, for lookups only (`O_PATH`), checked to be that
+    /// of this very process.
+    pub fn open_root(&self) -> io::Result<OwnedFd> {
+        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        let root = OpenOptions::new().read(true).custom_flags(flags).open(self.proc_path("root"))?;
+        if self.is_running() { Ok(root.into()) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }
     }
 
     fn proc_path(&self, entry: &str) -> PathBuf {

@@ -1,7 +1,7 @@
 //! The standard streams of one container or exec: containerd's fifos and files, opened once and kept
 //! for every incarnation of the process.
 //!
-//! Owns the shim's ends. It never looks at the data: a process gets an anonymous pipe, and the kernel moves the
+//! Owns the shim's ends. It looks at the data only for a gate that waits for a line (`lines`): a process gets an anonymous pipe, and the kernel moves the
 //! data between that pipe and containerd's fifo (`mover`), or the pipe is a logging program's (`logger`). A
 //! regular file goes to the process itself.
 //!
@@ -37,6 +37,7 @@ use crate::reaper::Reaper;
 
 mod attempt;
 mod endpoint;
+mod lines;
 mod logger;
 mod mover;
 #[cfg(test)]
@@ -45,6 +46,8 @@ mod uri;
 
 pub use attempt::{Attempt, ChildStdio, HeldBack};
 use endpoint::{Address, Addresses, FarEnd, Fifo, OutputAddresses, ReaderWait};
+pub(crate) use lines::Lines;
+pub use lines::{LINE_LONGEST, LineWatch, Watching};
 use logger::Logger;
 pub use logger::{LoggerError, LoggerIdentity};
 use mover::Movement;

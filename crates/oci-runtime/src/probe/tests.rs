@@ -1,6 +1,9 @@
 //! Probes of a real container, and of a network namespace made for the test.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpListener},
+};
 
 use nix::sched::unshare;
 
@@ -103,5 +106,133 @@ fn tcp_probe_refuses_addresses_that_are_not_the_containers_own() {
         drop(listener);
         child.process.signal(SignalNumber::KILL).unwrap();
         within(child.exit).await;
+    });
+}
+
+/// Answers each connection with the next text and keeps it open until the client has gone.
+fn serve(listener: TcpListener, answers: &'static [&'static str]) -> std::thread::JoinHandle<Vec<String>> {
+    std::thread::spawn(move || {
+        let answer = |text: &str| {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut request = [0; 1024];
+            let length = client.read(&mut request).unwrap();
+            client.write_all(text.as_bytes()).unwrap();
+            // Whatever comes: end of file or a reset.
+            let _ = client.read(&mut [0; 1024]);
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        };
+        answers.iter().map(|text| answer(text)).collect()
+    })
+}
+
+/// U2, DESIGN §6: 200 to 399 open, a redirect is not followed (nobody listens where it leads, and nobody is asked a
+/// second time), and an answer that never ends is not read.
+#[test]
+fn u2_http_probe_opens_by_status_and_follows_nothing() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let (child, listener) = namespace_with_listener(&reaper).await;
+        let address = listener.local_addr().unwrap();
+        let port = address.port();
+        let server = serve(
+            listener,
+            &[
+                "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
+                "HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\n\r\n",
+                "HTTP/1.1 503 Service Unavailable\r\n\r\n",
+                "hello\n",
+            ],
+        );
+        let attempt = async || within(http(&child.process, address, "/healthz?full=1", TIMEOUT)).await;
+        assert_eq!(attempt().await, ProbeResult::Success);
+        assert_eq!(attempt().await, ProbeResult::Success);
+        assert_eq!(attempt().await.to_string(), format!("http:{port}/healthz?full=1: 503"));
+        assert_eq!(attempt().await.to_string(), format!("http:{port}/healthz?full=1: no HTTP answer"));
+        let requests = server.join().unwrap();
+        let expected = format!(
+            "GET /healthz?full=1 HTTP/1.1\r\nHost: {address}\r\nUser-Agent: podshim\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        );
+        assert_eq!(requests, vec![expected; 4]);
+        assert_eq!(attempt().await.to_string(), format!("http:{port}/healthz?full=1: refused"));
+        let foreign = within(http(&child.process, "192.0.2.1:80".parse().unwrap(), "/", TIMEOUT)).await;
+        assert_eq!(foreign.to_string(), "http:192.0.2.1:80/: is not an address of the container");
+        child.process.signal(SignalNumber::KILL).unwrap();
+        within(child.exit).await;
+    });
+}
+
+/// DESIGN §6: neither a line without an end nor one that comes a byte at a time keeps the probe beyond its bounds.
+#[test]
+fn u2_http_probe_ends_with_a_hostile_server() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let (child, listener) = namespace_with_listener(&reaper).await;
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut endless, _) = listener.accept().unwrap();
+            let mut sent = 0;
+            while endless.write_all(&[b'x'; 65536]).is_ok() {
+                sent += 65536;
+            }
+            let (mut slow, _) = listener.accept().unwrap();
+            while slow.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            sent
+        });
+        let endless = within(http(&child.process, address, "/", TIMEOUT)).await.to_string();
+        assert_eq!(endless, format!("http:{}/: no HTTP answer", address.port()));
+        let short = Duration::from_millis(300);
+        let slow = within(http(&child.process, address, "/", short)).await.to_string();
+        assert_eq!(slow, format!("http:{}/: timed out after 300ms", address.port()));
+        // What the sockets hold, not what the server would have liked to send.
+        assert!(server.join().unwrap() < 64 << 20);
+        child.process.signal(SignalNumber::KILL).unwrap();
+        within(child.exit).await;
+    });
+}
+
+/// U2, DESIGN §6: a path is looked up in the container's root and mounts; links that lead out of it, and magic links,
+/// find nothing of the host's.
+#[test]
+fn u2_file_probe_stays_inside_the_containers_root() {
+    run(async {
+        let shared = tempfile::tempdir().unwrap();
+        let host_file = shared.path().join("of-the-host");
+        std::fs::write(&host_file, "").unwrap();
+        let links = shared.path().join("shared");
+        std::fs::create_dir(&links).unwrap();
+        let link = |name: &str, target: &str| std::os::unix::fs::symlink(target, links.join(name)).unwrap();
+        link("absolute", host_file.to_str().unwrap());
+        link("dots", &format!("../../../../../../..{}", host_file.display()));
+        link("magic", "/proc/1/root/tmp/ready");
+        link("inside", "/tmp/ready");
+        link("itself", "itself");
+        let source = links.to_str().unwrap().to_owned();
+        let test = TestContainer::new(&["sleep", "1000"], |spec| {
+            let mounts = spec["mounts"].as_array_mut().unwrap();
+            mounts.push(serde_json::json!({
+                "destination": "/shared", "type": "bind", "source": source, "options": ["bind"]
+            }));
+        });
+        let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
+        test.container.start().await.unwrap();
+        let looks = FileLooks::default();
+        let look = async |path: &str| within(file(&created.process, path, &looks.clone(), TIMEOUT)).await;
+        assert_eq!(look("/tmp/ready").await.to_string(), "file:/tmp/ready is not there");
+        std::fs::write(test.container.bundle().rootfs().join("tmp/ready"), "").unwrap();
+        for path in ["/tmp/ready", "/shared/inside", "/tmp", "/../tmp/ready", "/shared/../tmp/ready"] {
+            assert_eq!(look(path).await, ProbeResult::Success, "{path}");
+        }
+        for path in ["/shared/absolute", "/shared/dots", host_file.to_str().unwrap(), "/tmp/ready/x"] {
+            assert!(matches!(look(path).await, ProbeResult::Failure(_)), "{path}");
+        }
+        for path in ["/shared/magic", "/shared/itself", "/proc/1/root/tmp/ready"] {
+            let refused = look(path).await.to_string();
+            assert!(refused.contains("cannot be looked for"), "{path}: {refused}");
+        }
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+        assert!(look("/tmp/ready").await.to_string().contains("is not there"));
     });
 }

@@ -1,9 +1,10 @@
 //! Moves one stream between a pipe and a fifo inside the kernel.
 //!
-//! Owns the two ends it moves between and the task that does it. It never looks at the data, never copies it
-//! through user space and never wakes up while nothing can move.
+//! Owns the two ends it moves between and the task that does it. It never copies the data through user space on its
+//! way and never wakes up while nothing can move. While somebody looks at the lines, they see a double (`lines`).
 
 use std::{
+    cell::RefCell,
     fs::File,
     io,
     os::fd::AsFd,
@@ -21,7 +22,10 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::StreamName;
+use super::{
+    StreamName,
+    lines::{LineWatch, Tap, Watching},
+};
 use crate::{async_file, async_file::poll_now};
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer is what
@@ -47,6 +51,7 @@ impl Movement {
         Ok(Self::Prepared(Mover {
             source: async_file::register(source, Interest::READABLE)?,
             sink: async_file::register(sink, Interest::WRITABLE)?,
+            tap: RefCell::new(None),
         }))
     }
 
@@ -68,6 +73,21 @@ impl Movement {
             Self::Prepared(mover) => Self::Started(Task::spawn(mover, stream)),
             other => other,
         };
+    }
+
+    /// Shows `watch` the lines that come from now on, instead of whoever saw them before.
+    pub(super) fn watch(&self, watch: &LineWatch) -> io::Result<()> {
+        let tap_into = |mover: &Mover| {
+            let tap = Tap::new(mover.source.get_ref(), watch.clone())?;
+            mover.tap.replace(Some(tap));
+            Ok(())
+        };
+        match self {
+            Self::Prepared(mover) => tap_into(mover),
+            Self::Started(task) => task.mover.upgrade().map_or(Ok(()), |mover| tap_into(&mover)),
+            // Nothing comes through yet, or any more.
+            Self::Unconnected(_) | Self::Over => Ok(()),
+        }
     }
 
     pub(super) fn has_started(&self) -> bool {
@@ -144,6 +164,7 @@ impl Drop for Task {
 pub(super) struct Mover {
     source: AsyncFd<File>,
     sink: AsyncFd<File>,
+    tap: RefCell<Option<Tap>>,
 }
 
 impl Mover {
@@ -154,6 +175,8 @@ impl Mover {
             let mut readable = self.source.readable().await?;
             match self.move_available() {
                 Ok(0) => return Ok(()),
+                // A look at lines takes its time, and a flood of them would take all of it.
+                Ok(_) if self.tap.borrow().is_some() => tokio::task::yield_now().await,
                 // A fast writer and a fast reader must not keep the only thread to themselves.
                 Ok(_) => tokio::task::coop::consume_budget().await,
                 Err(nix::Error::EINTR) => {}
@@ -181,7 +204,22 @@ impl Mover {
     /// Moves what fits and returns its length in bytes; 0 is the end of the stream.
     fn move_available(&self) -> nix::Result<usize> {
         let (source, sink) = (self.source.get_ref(), self.sink.get_ref());
-        splice(source, None, sink, None, EVERYTHING, SpliceFFlags::SPLICE_F_NONBLOCK)
+        let mut tap = self.tap.borrow_mut();
+        let looked_at = tap.as_mut().map(|tap| tap.look(source, EVERYTHING)).transpose()?;
+        let limit = match looked_at {
+            Some((_, Watching::Ends)) => {
+                *tap = None;
+                EVERYTHING
+            }
+            Some((0, Watching::GoesOn)) => return Ok(0),
+            Some((bytes, Watching::GoesOn)) => bytes,
+            None => EVERYTHING,
+        };
+        let moved = splice(source, None, sink, None, limit, SpliceFFlags::SPLICE_F_NONBLOCK)?;
+        if let Some(tap) = tap.as_mut() {
+            tap.moved(moved);
+        }
+        Ok(moved)
     }
 }
 

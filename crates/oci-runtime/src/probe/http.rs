@@ -1,0 +1,92 @@
+//! `http:` probes: one GET inside the container's network namespace (rule U2).
+//!
+//! Owns the request and what counts as an answer. Reads little and never follows where an answer points: the other
+//! side is the container's program, which nobody trusts.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::{ProbeResult, connect, timed_out};
+use crate::process::Process;
+
+/// Most of an answer that is read. A usual one fits: unread bytes would make the close a reset, which servers log.
+const ANSWER_LONGEST: usize = 4096;
+
+/// Sends `GET path` to `address` inside the network namespace of `process`; succeeds with a status from 200 to 399
+/// within `timeout`, which covers the whole attempt.
+///
+/// The address must be local to that namespace, as with [`tcp`](super::tcp). A redirect is a success and not
+/// followed: it could lead anywhere (DESIGN §6). Cancel-safe.
+pub async fn http(process: &Process, address: SocketAddr, path: &str, timeout: Duration) -> ProbeResult {
+    let attempt = async {
+        let stream = connect(process, address).await?;
+        match status(stream, address, path).await {
+            Ok(Some(200..=399)) => Ok(()),
+            Ok(Some(status)) => Err(status.to_string()),
+            Ok(None) => Err("no HTTP answer".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let failure = match tokio::time::timeout(timeout, attempt).await {
+        Ok(Ok(())) => return ProbeResult::Success,
+        Ok(Err(reason)) => reason,
+        Err(_) => timed_out(timeout),
+    };
+    ProbeResult::Failure(format!("{}{path}: {failure}", super::name("http", address)))
+}
+
+async fn status(mut stream: TcpStream, address: SocketAddr, path: &str) -> io::Result<Option<u16>> {
+    // One write: some servers answer a request that comes in pieces with 400.
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: podshim\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = vec![0; ANSWER_LONGEST];
+    let mut length = 0;
+    while length < answer.len() && !answer[..length].contains(&b'\n') {
+        match stream.read(&mut answer[length..]).await? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    Ok(status_of(&answer[..length]))
+}
+
+/// The status of `HTTP/1.1 200 OK`; `None` if it does not begin like that.
+fn status_of(answer: &[u8]) -> Option<u16> {
+    let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'..=b'9', b' ', status @ ..] = answer else {
+        return None;
+    };
+    let (digits, b' ' | b'\r' | b'\n') = (status.get(..3)?, status.get(3)?) else { return None };
+    // A sign is no digit.
+    let digits = digits.iter().all(u8::is_ascii_digit).then_some(digits)?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_status_line_is_an_answer() {
+        for (answer, expected) in [
+            (&b"HTTP/1.1 200 OK\r\nServer: x\r\n"[..], Some(200)),
+            (b"HTTP/1.0 404 \xff\xfe\r\n", Some(404)),
+            (b"HTTP/1.1 503\r\n", Some(503)),
+            (b"HTTP/1.1 302\n", Some(302)),
+            (b"", None),
+            (b"HTTP/1.1 200", None),
+            (b"HTTP/1.1 2000 OK\r\n", None),
+            (b"HTTP/1.1 +20 OK\r\n", None),
+            (b"HTTP/1.1  200 OK\r\n", None),
+            (b"HTTP/2 200\r\n", None),
+            (b"SSH-2.0-OpenSSH\r\n", None),
+        ] {
+            assert_eq!(status_of(answer), expected, "{}", answer.escape_ascii());
+        }
+    }
+}
