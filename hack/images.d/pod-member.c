@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,12 +46,15 @@ static const char usage[] =
 	"  --allocate MIB        touch that much memory at Started\n"
 	"  --child               leave a child process that ignores SIGTERM\n"
 	"  --print TEXT          write TEXT to stdout at Started\n"
+	"  --notify TEXT         send TEXT to the socket that NOTIFY_SOCKET names\n"
+	"  --notify-to PATH      to that socket instead\n"
+	"  --notify-after S      seconds from Starting until it does (0)\n"
 	"Seconds may have decimals. Lists hold one value per run of NAME, as counted in the log;\n"
 	"the last value serves all later runs.\n";
 
 struct settings {
-	const char *name, *log, *run, *exit_code, *ready_file, *print;
-	double start_delay, term_delay, listen_after, ready_after;
+	const char *name, *log, *run, *exit_code, *ready_file, *print, *notify, *notify_to;
+	double start_delay, term_delay, listen_after, ready_after, notify_after;
 	int term_exit_code, ignore_term, stop_signal, port, leave_child;
 	size_t allocate_mib;
 };
@@ -167,6 +171,21 @@ static void touch_memory(size_t mib)
 		((volatile char *)memory)[offset] = 1;
 }
 
+static void send_notification(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *path = settings.notify_to ? settings.notify_to : getenv("NOTIFY_SOCKET");
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (!path)
+		path = "NOTIFY_SOCKET is not set";
+	strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
+	if (fd < 0 || sendto(fd, settings.notify, strlen(settings.notify), 0,
+			     (struct sockaddr *)&address, sizeof(address)) < 0)
+		die(path);
+	close(fd);
+}
+
 static void leave_child(void)
 {
 	pid_t child = fork();
@@ -189,7 +208,8 @@ static void parse(int argc, char **argv)
 		{ "listen-after", 1, NULL, 'P' },   { "ready-file", 1, NULL, 'f' },
 		{ "ready-after", 1, NULL, 'F' },    { "allocate", 1, NULL, 'a' },
 		{ "child", 0, NULL, 'c' },	    { "print", 1, NULL, 'o' },
-		{ NULL, 0, NULL, 0 },
+		{ "notify", 1, NULL, 'm' },	    { "notify-to", 1, NULL, 'M' },
+		{ "notify-after", 1, NULL, 'N' },   { NULL, 0, NULL, 0 },
 	};
 	int option, index = 0;
 
@@ -213,6 +233,9 @@ static void parse(int argc, char **argv)
 		case 'a': settings.allocate_mib = number(name, optarg); break;
 		case 'c': settings.leave_child = 1; break;
 		case 'o': settings.print = optarg; break;
+		case 'm': settings.notify = optarg; break;
+		case 'M': settings.notify_to = optarg; break;
+		case 'N': settings.notify_after = number(name, optarg); break;
 		default: fputs(usage, stderr); exit(64);
 		}
 	}
@@ -244,8 +267,8 @@ static int milliseconds_until(long long now, const long long *deadlines, int cou
 
 int main(int argc, char **argv)
 {
-	enum { STARTED, LISTEN, READY, RUN_OVER, TERM_OVER, DEADLINES };
-	long long deadlines[DEADLINES] = { NEVER, NEVER, NEVER, NEVER, NEVER };
+	enum { STARTED, LISTEN, READY, NOTIFY, RUN_OVER, TERM_OVER, DEADLINES };
+	long long deadlines[DEADLINES] = { NEVER, NEVER, NEVER, NEVER, NEVER, NEVER };
 	struct pollfd polled[2] = { { .fd = -1, .events = POLLIN }, { .fd = -1, .events = POLLIN } };
 	sigset_t signals;
 	int run;
@@ -275,6 +298,8 @@ int main(int argc, char **argv)
 	deadlines[STARTED] = begin + settings.start_delay * 1000;
 	if (settings.port)
 		deadlines[LISTEN] = begin + settings.listen_after * 1000;
+	if (settings.notify)
+		deadlines[NOTIFY] = begin + settings.notify_after * 1000;
 	if (settings.ready_file) {
 		/* The root file system keeps its writes when a container is restarted in place. */
 		unlink(settings.ready_file);
@@ -295,6 +320,8 @@ int main(int argc, char **argv)
 		}
 		if (due(&deadlines[LISTEN], now))
 			polled[1].fd = listen_on(settings.port);
+		if (due(&deadlines[NOTIFY], now))
+			send_notification();
 		if (due(&deadlines[READY], now)) {
 			int fd = open(settings.ready_file, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 

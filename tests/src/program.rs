@@ -120,6 +120,18 @@ impl Program {
         self.flag("--ready-file", path).flag("--ready-after", after.as_secs_f64())
     }
 
+    /// Sends `text` to the socket that NOTIFY_SOCKET names, `after` that time from Starting: for `notify` gates.
+    #[must_use]
+    pub fn notifies(self, text: &str, after: Duration) -> Self {
+        self.flag("--notify", text).flag("--notify-after", after.as_secs_f64())
+    }
+
+    /// As [`notifies`](Self::notifies), to a socket at `path` in the container.
+    #[must_use]
+    pub fn notifies_at(self, path: &str, text: &str, after: Duration) -> Self {
+        self.notifies(text, after).flag("--notify-to", path)
+    }
+
     /// Touches that much memory once started.
     #[must_use]
     pub fn allocates_mib(self, mib: u32) -> Self {

@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pod_spec::{ExitCodes, Others, Plan, RestartPolicy};
+use pod_spec::{ExitCodes, Gate, GateAction, Others, Plan, RestartPolicy};
 
 use crate::action::{Action, OpId, Operation, Refusal, Reply};
 use crate::container::{Container, Freezer, Part, Phase, Status, View};
 use crate::event::{ContainerId, ContainerSpec, Event, Exit, Outcome, Request, RequestId, Target, TaskKind};
-use crate::member::MemberState;
+use crate::member::{GateState, MemberState};
 use crate::shutdown::Stop;
 use crate::startup::PodFailure;
 use crate::time::PodTime;
@@ -151,6 +151,16 @@ impl Pod {
     pub fn hold_reason(&self, id: &ContainerId) -> Option<String> {
         let container = self.containers.get(id)?;
         matches!(container.phase, Phase::Held(_)).then(|| self.blocker(container))?
+    }
+
+    /// What opens the gate of a container, as long as it is closed (U2, U3): for a driver that must listen from the
+    /// first moment of a process.
+    pub fn closed_gate(&self, id: &ContainerId) -> Option<&GateAction> {
+        let state = &self.members[self.containers.get(id)?.member()?];
+        match &state.member.gate {
+            Gate::Probe { action, .. } if state.gate != GateState::Open => Some(action),
+            _ => None,
+        }
     }
 
     fn request(&mut self, id: RequestId, request: Request) {

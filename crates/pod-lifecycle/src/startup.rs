@@ -252,9 +252,11 @@ impl Pod {
                 probe.next_at = now + EXECUTED_RETRY;
                 false
             }
-            (_, Stage::Executed, Gate::Probe { timing, .. }) => {
+            (_, Stage::Executed, Gate::Probe { action, timing }) => {
                 probe.stage = Stage::Probe;
-                probe.next_at = now + timing.delay;
+                // What is waited for may come during the delay: the first wait is longer instead.
+                let delay = if action.is_waited_for() { Duration::ZERO } else { timing.delay };
+                probe.next_at = now + delay;
                 state.gate = state.gate.max(GateState::Started);
                 false
             }
@@ -324,12 +326,9 @@ impl Pod {
     }
 
     fn send_check(&mut self, id: &ContainerId, index: usize) {
-        let Some(stage) = self.containers.get(id).and_then(|c| c.probe.as_ref()).map(|probe| probe.stage)
-        else {
-            return;
-        };
-        let (check, period) = match (stage, &self.members[index].member.gate) {
-            (Stage::Probe, Gate::Probe { action, timing }) => probe_check(action, timing),
+        let Some(probe) = self.containers.get(id).and_then(|c| c.probe.as_ref()) else { return };
+        let (check, period) = match (probe.stage, &self.members[index].member.gate) {
+            (Stage::Probe, Gate::Probe { action, timing }) => probe_check(action, timing, probe.failures),
             _ => (Check::Executed { timeout: EXECUTED_TIMEOUT }, Duration::ZERO),
         };
         let op = self.run(id, Operation::Check(check));
@@ -416,8 +415,15 @@ impl Pod {
     }
 }
 
-fn probe_check(action: &GateAction, timing: &ProbeTiming) -> (Check, Duration) {
-    (Check::Probe { action: action.clone(), timeout: timing.timeout }, timing.period)
+/// The next question, and from when on it may be followed by another.
+fn probe_check(action: &GateAction, timing: &ProbeTiming, failures: u32) -> (Check, Duration) {
+    let (timeout, period) = match (action.is_waited_for(), failures) {
+        (false, _) => (timing.timeout, timing.period),
+        // One wait follows the other, so that nothing is missed and all of them are `delay + fail * period`.
+        (true, 0) => (timing.delay + timing.period, Duration::ZERO),
+        (true, _) => (timing.period, Duration::ZERO),
+    };
+    (Check::Probe { action: action.clone(), timeout }, period)
 }
 
 fn show_duration(duration: Duration) -> String {

@@ -55,6 +55,10 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
         "none",
         "tcp::80;period=1s;fail=2",
         "exec:ready;period=500ms;fail=3;ok=2;delay=1s",
+        "http::80/;period=700ms;fail=2",
+        "log:ready;period=300ms;fail=4;delay=400ms",
+        "notify;fail=2",
+        "file:/ready;period=100ms;delay=500ms",
     ]);
     let own_grace = select(vec!["", "", "1s", "3s"]);
     let hook = || select(vec!["", "", "", "exec:hook"]);

@@ -11,6 +11,7 @@ use crate::limits::{
     MAX_CONTAINERS, MAX_EXCERPT_BYTES, MAX_KEYS, MAX_LISTED_ERRORS, MAX_NAME_BYTES, MAX_VALUE_BYTES,
 };
 use crate::nearest::Hint;
+use crate::pattern::PatternError;
 use crate::signal::SignalError;
 
 /// All that is wrong with a pod's annotations. The message is one line, problems separated by `"; "`.
@@ -441,9 +442,17 @@ pub enum GateError {
         /// The path.
         path: String,
     },
-    /// `log:` with nothing to look for.
-    #[error("the pattern is empty")]
-    EmptyPattern,
+    /// `log:` with a regular expression that is none.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// An option of a probe, for a gate that asks nothing.
+    #[error(
+        "option {option:?}: nobody is asked, podshim waits delay + fail * period for the container to tell"
+    )]
+    NothingAsked {
+        /// The option.
+        option: &'static str,
+    },
 }
 
 /// What can be wrong with one `;option=value`.

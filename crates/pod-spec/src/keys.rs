@@ -95,22 +95,12 @@ pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &
 /// A behaviour of the vocabulary that may not be built yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
-    ReadyHttp,
-    ReadyLog,
-    ReadyNotify,
-    ReadyFile,
     Standby,
 }
 
 /// What the vocabulary has and this release does not do: the word and what to write instead. The part that
 /// builds a behaviour deletes its line.
-const PLANNED: &[(Feature, &str, &str)] = &[
-    (Feature::ReadyHttp, "http:", "use \"exec:\" or \"tcp:\""),
-    (Feature::ReadyLog, "log:", "use \"exec:\" or \"tcp:\""),
-    (Feature::ReadyNotify, "notify", "use \"exec:\" or \"tcp:\""),
-    (Feature::ReadyFile, "file:", "use \"exec:test -e <path>\""),
-    (Feature::Standby, "|", "name one container"),
-];
+const PLANNED: &[(Feature, &str, &str)] = &[(Feature::Standby, "|", "name one container")];
 
 /// The word of a feature that is not built and what to write instead; `None` once it is built.
 pub(crate) fn planned(feature: Feature) -> Option<(&'static str, &'static str)> {

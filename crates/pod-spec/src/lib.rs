@@ -14,6 +14,7 @@ pub mod limits;
 mod nearest;
 mod order;
 mod parse;
+mod pattern;
 mod plan;
 mod signal;
 mod warning;
@@ -26,6 +27,7 @@ pub use keys::PREFIX;
 pub use nearest::Hint;
 pub use order::Link;
 pub use parse::{Parsed, parse};
+pub use pattern::{Matcher, Pattern, PatternError};
 pub use plan::{
     Backoff, Condition, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, Others, Plan, ProbeTiming,
     Restart, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,

@@ -6,6 +6,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::pattern::Pattern;
+
 /// The plan of one pod (S1 to S4, 11.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -218,6 +220,31 @@ pub enum GateAction {
         /// Port, 1 to 65535.
         port: u16,
     },
+    /// GET in the container's network namespace; success is a status from 200 to 399. A redirect is an answer and
+    /// never followed.
+    Http {
+        /// An address local to that namespace; 127.0.0.1 unless given.
+        host: IpAddr,
+        /// Port, 1 to 65535.
+        port: u16,
+        /// Begins with `/`; may have a query.
+        path: String,
+    },
+    /// Look for a pattern in the lines that the container writes. Not asked but waited for.
+    Log(Pattern),
+    /// `READY=1` on the socket that NOTIFY_SOCKET names in the container, as systemd's services say it. Not asked but
+    /// waited for.
+    Notify,
+    /// Look for an absolute path in the container's root. Of what kind it is does not matter.
+    File(String),
+}
+
+impl GateAction {
+    /// Whether the container says by itself when it is ready: then each period is one wait for it, `delay` makes the
+    /// first one longer, and there is no `timeout` and no `ok`.
+    pub fn is_waited_for(&self) -> bool {
+        matches!(self, Self::Log(_) | Self::Notify)
+    }
 }
 
 /// How a gate's probe is repeated. Written after the action: `;delay=0s;period=1s;timeout=1s;fail=30;ok=1`.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::duration::DurationText;
 use crate::keys::{
@@ -118,8 +118,11 @@ impl fmt::Display for GateAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exec(arguments) => f.write_str(&exec(arguments)),
-            Self::Tcp { host, port } if *host == default_host() => write!(f, "tcp::{port}"),
-            Self::Tcp { host, port } => write!(f, "tcp:{}", std::net::SocketAddr::new(*host, *port)),
+            Self::Tcp { host, port } => write!(f, "tcp:{}", Address(*host, *port)),
+            Self::Http { host, port, path } => write!(f, "http:{}{path}", Address(*host, *port)),
+            Self::Log(pattern) => write!(f, "log:{}", pattern.as_str()),
+            Self::Notify => f.write_str("notify"),
+            Self::File(path) => write!(f, "file:{path}"),
         }
     }
 }
@@ -150,8 +153,17 @@ impl fmt::Display for Restart {
     }
 }
 
-fn default_host() -> IpAddr {
-    std::net::Ipv4Addr::LOCALHOST.into()
+/// `[host]:port` of a gate, without the host where it is the default.
+struct Address(IpAddr, u16);
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(host, port) = *self;
+        match host {
+            IpAddr::V4(Ipv4Addr::LOCALHOST) => write!(f, ":{port}"),
+            _ => write!(f, "{}", SocketAddr::new(host, port)),
+        }
+    }
 }
 
 impl fmt::Display for ProbeTiming {

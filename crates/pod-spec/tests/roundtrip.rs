@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use pod_spec::{
-    Backoff, Condition, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member, Others, Plan,
+    Backoff, Condition, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member, Others, Pattern, Plan,
     ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning, ZeroGrace, limits, parse,
 };
 use proptest::collection::vec;
@@ -48,6 +48,15 @@ fn action() -> impl Strategy<Value = GateAction> {
     prop_oneof![
         command().prop_map(GateAction::Exec),
         (host(), 1..=u16::MAX).prop_map(|(host, port)| GateAction::Tcp { host, port }),
+        (host(), 1..=u16::MAX, "/[!-:<-~]{0,12}").prop_map(|(host, port, path)| GateAction::Http {
+            host,
+            port,
+            path
+        }),
+        "/([^\0;]{0,12}[!-:<-~])?".prop_map(GateAction::File),
+        r"\^?[a-z](\\;|[a-z ]|\.\*|\\d\+|é|[0-9]\{2\}){0,4}[a-z]\$?"
+            .prop_map(|text| GateAction::Log(Pattern::parse(&text).expect("a pattern"))),
+        Just(GateAction::Notify),
     ]
 }
 
@@ -73,8 +82,13 @@ fn gate() -> impl Strategy<Value = Gate> {
     prop_oneof![
         Just(Gate::Running),
         Just(Gate::Skip),
-        (action(), prop_oneof![Just(ProbeTiming::default()), timing()])
-            .prop_map(|(action, timing)| Gate::Probe { action, timing }),
+        (action(), prop_oneof![Just(ProbeTiming::default()), timing()]).prop_map(|(action, mut timing)| {
+            if action.is_waited_for() {
+                let ProbeTiming { timeout, successes, .. } = ProbeTiming::default();
+                timing = ProbeTiming { timeout, successes, ..timing };
+            }
+            Gate::Probe { action, timing }
+        }),
     ]
 }
 
@@ -244,6 +258,8 @@ fn value() -> impl Strategy<Value = String> {
             "log:",
             "file:",
             "notify",
+            "(a|b)+",
+            "[^a-z]",
             "running",
             "none",
             "[",

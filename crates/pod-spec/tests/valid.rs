@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use pod_spec::{
-    Backoff, ExitCodes, Fatal, Gate, GateAction, Others, Parsed, Plan, ProbeTiming, Restart, RestartMode,
-    RestartPolicy, Role, Signal, ZeroGrace, parse,
+    Backoff, ExitCodes, Fatal, Gate, GateAction, Others, Parsed, Pattern, Plan, ProbeTiming, Restart,
+    RestartMode, RestartPolicy, Role, Signal, ZeroGrace, parse,
 };
 
 fn parsed(annotations: &[(&str, &str)]) -> Parsed {
@@ -40,6 +40,14 @@ fn probe(action: GateAction) -> Gate {
 
 fn tcp(host: impl Into<IpAddr>, port: u16) -> Gate {
     probe(GateAction::Tcp { host: host.into(), port })
+}
+
+fn http(host: impl Into<IpAddr>, port: u16, path: &str) -> Gate {
+    probe(GateAction::Http { host: host.into(), port, path: path.to_owned() })
+}
+
+fn log(pattern: &str) -> Gate {
+    probe(GateAction::Log(Pattern::parse(pattern).expect("a pattern")))
 }
 
 fn exec(arguments: &[&str]) -> Gate {
@@ -171,6 +179,12 @@ fn gates() {
         ("tcp:127.0.0.1:80", tcp(Ipv4Addr::LOCALHOST, 80)),
         ("tcp:10.1.2.3:65535", tcp(Ipv4Addr::new(10, 1, 2, 3), 65535)),
         ("tcp:[::1]:1", tcp(Ipv6Addr::LOCALHOST, 1)),
+        ("http::15021/healthz/ready", http(Ipv4Addr::LOCALHOST, 15021, "/healthz/ready")),
+        ("http:[::1]:80/?a=b", http(Ipv6Addr::LOCALHOST, 80, "/?a=b")),
+        ("log:^ready\\; .*$", log(r"^ready\; .*$")),
+        ("log: listening on [0-9]+ ; fail=30", log("listening on [0-9]+")),
+        ("notify", probe(GateAction::Notify)),
+        ("file:/run/ready", probe(GateAction::File("/run/ready".to_owned()))),
         ("exec:test -f /tmp/x", exec(&["test", "-f", "/tmp/x"])),
         ("exec: sh -c 'a; b' ", exec(&["sh", "-c", "a; b"])),
         (r#"exec:["sh", "-c", "a; b"]"#, exec(&["sh", "-c", "a; b"])),

@@ -248,7 +248,7 @@ impl Blueprint {
                 .inspect_err(|error| warn!(container = runtime.id(), %error, "OOM kills will not be told"))
                 .ok()
         });
-        let incarnation = Incarnation { process: Rc::new(process), runtime_init, console };
+        let incarnation = Incarnation { process: Rc::new(process), runtime_init, console, heard: None };
         Ok(NewIncarnation { incarnation, held_back: streams.held_back, cgroup, exit, oom })
     }
 

@@ -3,26 +3,24 @@
 //! Here an [`Operation`] becomes calls into `oci-runtime`, and their result an [`Outcome`] plus whatever the
 //! owner must keep. Nothing here waits in the owner.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use oci_runtime::cgroup::KillOutcome;
 use oci_runtime::console::Console;
 use oci_runtime::hook;
-use oci_runtime::probe::{self, ProbeResult};
-use oci_runtime::process::ExecOutcome;
 use oci_runtime::runtime::DeleteMode;
 use oci_runtime::stdio::Stdio;
-use pod_lifecycle::{Check, ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
-use pod_spec::GateAction;
+use pod_lifecycle::{ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::info;
 
 use crate::checkpoint;
+use crate::gate;
 use crate::incarnation::{self, IncarnationStreams, NewExec, NewIncarnation, failure, runtime_failure};
 use crate::owner::{Local, Owner};
+use crate::readiness;
 use crate::resources::Resources;
 
 /// A program is there a millisecond after its start; on no machine is it worth more than this to wait for it.
@@ -77,7 +75,14 @@ impl Owner {
             });
         };
         match operation {
-            Operation::Create => create(resources, done),
+            Operation::Create => {
+                let prepared =
+                    self.pod.closed_gate(&id).map_or(Ok(()), |gate| readiness::prepare(resources, gate));
+                match prepared {
+                    Ok(()) => create(resources, done),
+                    Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
+                }
+            }
             Operation::CreateSpent => create_spent(resources, done),
             Operation::Recreate => recreate(resources, done),
             Operation::Checkpoint(_) => checkpoint::write(resources, checkpoint, done),
@@ -87,7 +92,7 @@ impl Owner {
             Operation::KillRemaining => kill_remaining(resources, done),
             Operation::StartExec(exec) => start_exec(resources, exec, done),
             Operation::RemoveExec(exec) => remove_exec(resources, exec, done),
-            Operation::Check(check) => run_check(resources, check, done),
+            Operation::Check(check) => gate::check(resources, check, done),
             Operation::RunHook { hook, command } => run_hook(resources, hook, &command, done),
             Operation::Start => start(resources, done),
             Operation::Pause => {
@@ -110,6 +115,10 @@ pub(crate) struct Finisher {
 }
 
 impl Finisher {
+    pub(crate) fn op(&self) -> OpId {
+        self.op
+    }
+
     pub(crate) fn finish(self, outcome: Outcome, product: Product) {
         let Self { op, container, local } = self;
         // The owner has ended: nobody is left to tell.
@@ -280,47 +289,6 @@ fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
     });
 }
 
-fn run_check(resources: &mut Resources, check: Check, done: Finisher) {
-    let Some(incarnation) = &resources.incarnation else {
-        return done.fail(failure("it has no process"));
-    };
-    let process = incarnation.process.clone();
-    match check {
-        Check::Executed { timeout } => {
-            let runtime_init = incarnation.runtime_init;
-            done.spawn(async move {
-                let Some(runtime_init) = runtime_init else { return Err(failure("it has ended")) };
-                match process.wait_for_exec(runtime_init, Instant::now() + timeout).await {
-                    ExecOutcome::Executed => Ok(()),
-                    ExecOutcome::Exited => Err(failure("it has ended")),
-                    ExecOutcome::TimedOut => Err(failure("its program has not been started yet")),
-                }
-            });
-        }
-        Check::Probe { action: GateAction::Tcp { host, port }, timeout } => {
-            done.spawn(
-                async move { verdict(probe::tcp(&process, SocketAddr::new(host, port), timeout).await) },
-            );
-        }
-        Check::Probe { action: GateAction::Exec(command), timeout } => {
-            let process = match process_of(resources, &command) {
-                Ok(process) => process,
-                Err(failure) => return done.fail(failure),
-            };
-            let runtime = resources.runtime.clone();
-            let id = format!("podshim-gate-{}", done.op.0);
-            done.spawn(async move {
-                match probe::exec(&runtime, &id, &process, timeout).await {
-                    ProbeResult::Success => Ok(()),
-                    ProbeResult::Failure(reason) => {
-                        Err(failure(format!("exec:{}: {reason}", command.join(" "))))
-                    }
-                }
-            });
-        }
-    }
-}
-
 /// H1, H2.
 fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Finisher) {
     info!(container = %done.container, %hook, ?command, "hook");
@@ -337,15 +305,8 @@ fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Fin
     done.spawn(async move { hook::run(&runtime, &id, &process, streams).await.map_err(failure) });
 }
 
-fn verdict(result: ProbeResult) -> Result<(), Failure> {
-    match result {
-        ProbeResult::Success => Ok(()),
-        ProbeResult::Failure(reason) => Err(failure(reason)),
-    }
-}
-
 /// The container's own process with another command line: same user, environment and restrictions (DESIGN §6).
-fn process_of(resources: &mut Resources, command: &[String]) -> Result<Vec<u8>, Failure> {
+pub(crate) fn process_of(resources: &mut Resources, command: &[String]) -> Result<Vec<u8>, Failure> {
     if resources.process_spec.is_none() {
         let path = resources.bundle().path().join("config.json");
         let spec = std::fs::read(&path).map_err(failure)?;

@@ -24,6 +24,7 @@ use crate::incarnation::{NewIncarnation, failure};
 use crate::notice::wall_time;
 use crate::operations::{Completion, Product};
 use crate::publisher::Publisher;
+use crate::readiness;
 use crate::resources::{ExecResources, LastIncarnation, Resources, Surroundings};
 use crate::shared_namespaces::PidHistory;
 
@@ -391,10 +392,11 @@ impl Owner {
 
     /// Takes a container's new process over.
     fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> Life {
-        let NewIncarnation { incarnation, held_back, cgroup, exit, oom } = new;
+        let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom } = new;
         let pid = incarnation.process.pid();
         self.history.remember(pid, id);
         if let Some(resources) = self.containers.get_mut(id) {
+            readiness::listen(resources, &mut incarnation, self.pod.closed_gate(id), cgroup.as_ref());
             resources.incarnation = Some(incarnation);
             if let Some(stdio) = &mut resources.stdio {
                 stdio.accept(held_back);

@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::{Cgroup, Stats};
 use oci_runtime::console::{Console, TerminalSize};
+use oci_runtime::probe::FileLooks;
 use oci_runtime::process::{ExecutableIdentity, Process};
 use oci_runtime::runtime::Container;
 use oci_runtime::spec::Spec;
@@ -17,6 +18,7 @@ use pod_lifecycle::{ExecId, RequestId};
 
 use crate::details::{CreateDetails, ExecDetails};
 use crate::incarnation::Blueprint;
+use crate::readiness::{Heard, Mailbox};
 
 /// The kubelet's name for the file in which a container leaves its last words.
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
@@ -81,6 +83,9 @@ pub(crate) struct Resources {
     pub(crate) deletes: Vec<RequestId>,
     /// The container's own process as JSON, for probes and hooks that run another command as the same user.
     pub(crate) process_spec: Option<Rc<serde_json::Value>>,
+    pub(crate) file_looks: FileLooks,
+    /// For a `notify` gate.
+    pub(crate) mailbox: Option<Mailbox>,
 }
 
 /// One process of a container's init, with what came with it.
@@ -90,6 +95,8 @@ pub(crate) struct Incarnation {
     /// What it executed before its own program (U1).
     pub(crate) runtime_init: Option<ExecutableIdentity>,
     pub(crate) console: Option<Console>,
+    /// What a gate that waits for its word has heard from it.
+    pub(crate) heard: Option<Rc<Heard>>,
 }
 
 /// The newest incarnation, as long as the runtime knows the container.
@@ -139,6 +146,8 @@ impl Resources {
             execs: BTreeMap::new(),
             deletes: Vec::new(),
             process_spec: None,
+            file_looks: FileLooks::default(),
+            mailbox: None,
         }
     }
 

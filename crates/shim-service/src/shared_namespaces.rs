@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::error::ServiceError;
 use crate::owner::Owner;
+use crate::spec_file;
 
 /// The pids that containers of this pod have had, oldest first.
 #[derive(Debug, Default)]
@@ -84,18 +85,14 @@ fn process_path(path: &Path) -> Option<(Pid, &str)> {
 }
 
 fn rewrite(bundle: &Bundle, correct: impl Fn(&str) -> Option<String>) -> std::io::Result<()> {
-    let path = bundle.path().join("config.json");
-    let mut spec: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
-    let namespaces = spec.pointer_mut("/linux/namespaces").and_then(Value::as_array_mut);
-    for namespace in namespaces.into_iter().flatten() {
-        if let Some(corrected) = namespace["path"].as_str().and_then(&correct) {
-            namespace["path"] = corrected.into();
+    spec_file::edit(bundle, |spec| {
+        let namespaces = spec.pointer_mut("/linux/namespaces").and_then(Value::as_array_mut);
+        for namespace in namespaces.into_iter().flatten() {
+            if let Some(corrected) = namespace["path"].as_str().and_then(&correct) {
+                namespace["path"] = corrected.into();
+            }
         }
-    }
-    // Whole or not at all: the runtime reads it next.
-    let new = bundle.path().join(".config.json.new");
-    std::fs::write(&new, serde_json::to_vec(&spec)?)?;
-    std::fs::rename(&new, &path)
+    })
 }
 
 #[cfg(test)]

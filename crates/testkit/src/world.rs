@@ -237,6 +237,11 @@ impl World {
                 true => return vec![self.begin_hook(now, op, container, *hook)],
                 false => fails = Some("the container has no process".to_owned()),
             },
+            // Answered when the program says it, or when nobody waits any more.
+            Operation::Check(Check::Probe { action, timeout }) if action.is_waited_for() => {
+                let ready_at = self.ready_at(&init).filter(|at| *at <= now + *timeout);
+                ends = ends.max(ready_at.unwrap_or(now + *timeout));
+            }
             Operation::Remove if self.processes.contains_key(&init) => {
                 self.strike(now, &init, Blow::Death(137));
             }
@@ -290,11 +295,16 @@ impl World {
         }
     }
 
+    /// When the program is ready; `None` = never.
+    fn ready_at(&self, target: &Target) -> Option<PodTime> {
+        match &self.processes.get(target)?.stage {
+            Stage::RuntimeInit => None,
+            Stage::Program { run, since } => run.ready_after.map(|after| *since + after),
+        }
+    }
+
     fn is_ready(&self, now: PodTime, target: &Target) -> bool {
-        self.processes.get(target).is_some_and(|process| match &process.stage {
-            Stage::RuntimeInit => false,
-            Stage::Program { run, since } => run.ready_after.is_some_and(|after| now >= *since + after),
-        })
+        self.ready_at(target).is_some_and(|at| now >= at)
     }
 
     /// Makes a process die at that time, unless it dies before.
@@ -468,6 +478,7 @@ impl World {
                 (true, _) => Outcome::Ok,
                 (false, GateAction::Tcp { port, .. }) => failed(format!("tcp:{port} refused")),
                 (false, GateAction::Exec(_)) => failed("the command exited with 1".to_owned()),
+                (false, action) => failed(format!("{action} failed")),
             },
             Operation::Restore => {
                 let outcome = self.new_process(init.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, milliseconds, near, seconds};
-use e2e::{Containerd, Event, RunningPod, Timeline};
+use e2e::{Containerd, Event, RunningPod, Timeline, wait};
 use k8s_cri::v1::ContainerState;
 
 /// A gate that opens in the sidecar's run number `run` (from 1), once the program has written it down. With run 1 the
@@ -54,6 +54,15 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
 /// What podshim wrote into a container's log, without times and stream names.
 pub(crate) fn lines_of_podshim(output: &str) -> Vec<&str> {
     output.lines().filter_map(|line| line.split_once(" stderr F podshim: ").map(|(_, text)| text)).collect()
+}
+
+/// The reason for which a container is held, from its own log.
+pub(crate) async fn held_for(pod: &RunningPod<'_>, name: &str) -> Result<String> {
+    wait::until("the hold's line", SOON, async || {
+        let output = pod.output(name)?;
+        Ok(lines_of_podshim(&output).first().map(|line| (*line).to_owned()))
+    })
+    .await
 }
 
 /// A task as `ctr task ls` shows it.

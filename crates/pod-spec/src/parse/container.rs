@@ -15,7 +15,7 @@ use crate::warning::Warning;
 
 use super::after;
 use super::findings::Findings;
-use super::gate::{self, Ready};
+use super::gate;
 use super::list::{List, Names, is_name};
 use super::restart;
 use super::word;
@@ -96,8 +96,7 @@ impl Draft {
         }
         match container_key {
             ContainerKey::Ready => match gate::parse(value) {
-                Ok(Ready::Built(gate)) => self.gate = Some(gate),
-                Ok(Ready::Planned(feature)) => findings.planned(key, feature),
+                Ok(gate) => self.gate = Some(gate),
                 Err(error) => findings.error(key, error),
             },
             ContainerKey::After => {

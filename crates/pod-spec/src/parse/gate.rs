@@ -6,21 +6,12 @@ use std::time::Duration;
 
 use crate::command;
 use crate::error::{GateError, excerpt};
-use crate::keys::Feature;
 use crate::limits::{MIN_PROBE_PERIOD, MIN_PROBE_TIMEOUT};
 use crate::nearest::{Hint, nearest};
+use crate::pattern::Pattern;
 use crate::plan::{Gate, GateAction, ProbeTiming};
 
 use super::options;
-
-/// A valid gate.
-#[derive(Debug)]
-pub(super) enum Ready {
-    /// One the plan can hold.
-    Built(Gate),
-    /// One that needs a behaviour which the plan has no place for yet.
-    Planned(Feature),
-}
 
 /// The gates as they are shown in a hint; those with a colon take an argument.
 const GATES: [&str; 8] = ["running", "none", "exec:", "http:", "tcp:", "log:", "notify", "file:"];
@@ -47,20 +38,19 @@ const TIMING_OPTIONS: [(&str, TimingOption); 5] = [
 ];
 
 /// Reads a gate.
-pub(super) fn parse(value: &str) -> Result<Ready, GateError> {
+pub(super) fn parse(value: &str) -> Result<Gate, GateError> {
     let kind_end = value.find([':', ';']).unwrap_or(value.len());
     let (kind, rest) = value.split_at(kind_end);
     let argument = rest.strip_prefix(':');
     let needs = |gate, form| argument.ok_or(GateError::Incomplete { gate, form });
     match kind.trim() {
-        "running" => alone("running", rest).map(|()| Ready::Built(Gate::Running)),
-        "none" => alone("none", rest).map(|()| Ready::Built(Gate::Skip)),
+        "running" => alone("running", rest).map(|()| Gate::Running),
+        "none" => alone("none", rest).map(|()| Gate::Skip),
         "notify" => {
             if argument.is_some() {
                 return Err(GateError::StandsAlone { gate: "notify" });
             }
-            timing(rest.strip_prefix(';'))?;
-            Ok(Ready::Planned(Feature::ReadyNotify))
+            probe(GateAction::Notify, rest.strip_prefix(';'))
         }
         "exec" => {
             let (arguments, options) = command::parse(needs("exec", "exec:<command>")?)?;
@@ -75,20 +65,15 @@ pub(super) fn parse(value: &str) -> Result<Ready, GateError> {
             let (target, options) = until_semicolon(needs("http", HTTP_FORM)?);
             let target = target.trim();
             let (authority, path) = target.split_at(target.find('/').unwrap_or(target.len()));
-            address(authority, HTTP_FORM)?;
+            let (host, port) = address(authority, HTTP_FORM)?;
             if path.is_empty() || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
                 return Err(GateError::UrlPath { path: excerpt(path) });
             }
-            timing(options)?;
-            Ok(Ready::Planned(Feature::ReadyHttp))
+            probe(GateAction::Http { host, port, path: path.to_owned() }, options)
         }
         "log" => {
             let (pattern, options) = pattern(needs("log", "log:<regex>")?);
-            if pattern.trim().is_empty() {
-                return Err(GateError::EmptyPattern);
-            }
-            timing(options)?;
-            Ok(Ready::Planned(Feature::ReadyLog))
+            probe(GateAction::Log(Pattern::parse(pattern.trim())?), options)
         }
         "file" => {
             let (path, options) = until_semicolon(needs("file", "file:/<path>")?);
@@ -96,8 +81,7 @@ pub(super) fn parse(value: &str) -> Result<Ready, GateError> {
             if !path.starts_with('/') || path.contains('\0') {
                 return Err(GateError::FilePath { path: excerpt(path) });
             }
-            timing(options)?;
-            Ok(Ready::Planned(Feature::ReadyFile))
+            probe(GateAction::File(path.to_owned()), options)
         }
         unknown => Err(GateError::Unknown { gate: excerpt(unknown), hint: hint(unknown) }),
     }
@@ -118,18 +102,23 @@ fn alone(gate: &'static str, rest: &str) -> Result<(), GateError> {
     if rest.is_empty() { Ok(()) } else { Err(GateError::StandsAlone { gate }) }
 }
 
-fn probe(action: GateAction, options: Option<&str>) -> Result<Ready, GateError> {
-    Ok(Ready::Built(Gate::Probe { action, timing: timing(options)? }))
+fn probe(action: GateAction, options: Option<&str>) -> Result<Gate, GateError> {
+    let timing = timing(&action, options)?;
+    Ok(Gate::Probe { action, timing })
 }
 
 /// `;delay=0s;period=1s;timeout=1s;fail=30;ok=1`, any of them, in any order.
-fn timing(options: Option<&str>) -> Result<ProbeTiming, GateError> {
+fn timing(action: &GateAction, options: Option<&str>) -> Result<ProbeTiming, GateError> {
     let mut timing = ProbeTiming::default();
     let Some(options) = options else { return Ok(timing) };
     for given in options::split(options, &TIMING_OPTIONS)? {
         match given.option {
             TimingOption::Delay => timing.delay = given.duration(Duration::ZERO)?,
             TimingOption::Period => timing.period = given.duration(MIN_PROBE_PERIOD)?,
+            // Nobody is asked, so nothing can take too long or be asked again.
+            TimingOption::Timeout | TimingOption::Successes if action.is_waited_for() => {
+                return Err(GateError::NothingAsked { option: given.word() });
+            }
             TimingOption::Timeout => timing.timeout = given.duration(MIN_PROBE_TIMEOUT)?,
             TimingOption::Failures => timing.failures = given.count(1)?,
             TimingOption::Successes => timing.successes = given.count(1)?,

@@ -39,6 +39,11 @@ pub(super) fn split<'a, T: Copy + PartialEq>(
 }
 
 impl<T> Given<'_, T> {
+    /// As it is written.
+    pub(super) fn word(&self) -> &'static str {
+        self.word
+    }
+
     /// The value as a duration of at least `least`.
     pub(super) fn duration(&self, least: Duration) -> Result<Duration, OptionError> {
         let duration = duration::parse(self.value)

@@ -81,6 +81,47 @@ fn every_wrong_gate_says_why() {
         ),
         ("http::80/;period=1ms", "period: 1ms is too short, at least 100ms"),
         ("log:", "the pattern is empty"),
+        ("log: ;fail=3", "the pattern is empty"),
+        ("log:(?i)", "the pattern is empty"),
+        ("log:a(b", "the pattern has a \"(\" that is never closed"),
+        ("log:a)b", "the pattern has a \")\" without its \"(\""),
+        ("log:[a", "the pattern has a \"[\" that is never closed"),
+        ("log:[[:alpha:]]", "the pattern has a \"[\" inside of [] (write \"\\[\" for the letter)"),
+        ("log:[z-a]", "the pattern has a range in [] that is none"),
+        (
+            "log:*ready",
+            "the pattern has a '*' with nothing to repeat before it (write \"\\*\" for the letter)",
+        ),
+        ("log:a**", "the pattern has a '*' with nothing to repeat before it (write \"\\*\" for the letter)"),
+        (
+            "log:{\"ready\":true}",
+            "the pattern has a \"{\" that is no repetition: {m}, {m,} or {m,n} up to 500 (write \"\\{\" for the letter)",
+        ),
+        (
+            "log:x{ready}",
+            "the pattern has a \"{\" that is no repetition: {m}, {m,} or {m,n} up to 500 (write \"\\{\" for the letter)",
+        ),
+        (
+            "log:x{2,1}",
+            "the pattern has a \"{\" that is no repetition: {m}, {m,} or {m,n} up to 500 (write \"\\{\" for the letter)",
+        ),
+        (
+            "log:(a)\\1",
+            "the pattern has a backslash that means nothing here (known are \\d \\w \\s \\D \\W \\S \\t and quoted signs)",
+        ),
+        (
+            "log:a(?=b)",
+            "the pattern has a \"(?\" that is not supported (only \"(?:\", and \"(?i)\" at its beginning)",
+        ),
+        ("log:((a{99}){99}){99}", "the pattern is too large"),
+        (
+            "log:a;timeout=1s",
+            "option \"timeout\": nobody is asked, podshim waits delay + fail * period for the container to tell",
+        ),
+        (
+            "notify;ok=2",
+            "option \"ok\": nobody is asked, podshim waits delay + fail * period for the container to tell",
+        ),
         ("log:a;b", "unknown option \"b\" (one of: delay, period, timeout, fail, ok)"),
         ("file:ready", "path \"ready\" is not absolute"),
         ("file", "\"file\" needs more: write \"file:/<path>\""),

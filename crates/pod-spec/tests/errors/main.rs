@@ -417,31 +417,6 @@ fn dependencies() {
 fn what_is_valid_and_not_built_yet_is_refused() {
     check(&[
         (
-            "http",
-            &[PLAN, ("ready.proxy", "http::15021/healthz/ready;period=500ms")],
-            "ready.proxy: not supported yet (\"http:\" is planned; use \"exec:\" or \"tcp:\")",
-        ),
-        (
-            "http with a host",
-            &[PLAN, ("ready.proxy", "http:[::1]:80/?a=b")],
-            "ready.proxy: not supported yet (\"http:\" is planned; use \"exec:\" or \"tcp:\")",
-        ),
-        (
-            "log",
-            &[PLAN, ("ready.proxy", r"log:^ready\;$;fail=3")],
-            "ready.proxy: not supported yet (\"log:\" is planned; use \"exec:\" or \"tcp:\")",
-        ),
-        (
-            "notify",
-            &[PLAN, ("ready.proxy", "notify")],
-            "ready.proxy: not supported yet (\"notify\" is planned; use \"exec:\" or \"tcp:\")",
-        ),
-        (
-            "file",
-            &[PLAN, ("ready.proxy", "file:/run/ready")],
-            "ready.proxy: not supported yet (\"file:\" is planned; use \"exec:test -e <path>\")",
-        ),
-        (
             "standby",
             &[("plan", "proxy|proxy-next@pn=sidecar, app=main"), ("grace.pn", "1s")],
             "plan: not supported yet (\"|\" is planned; name one container)",

@@ -1,0 +1,107 @@
+//! Regular expressions of `log:` gates. Owns what of their syntax is understood and that a match takes time linear in
+//! the line, whatever the pattern: both are written by people whom nobody here trusts (DESIGN §6).
+//!
+//! Our own and small, as the shim is: the smallest linear-time crate would add a thirtieth to it. What is understood
+//! means the same as elsewhere, which the tests hold against another engine; the rest is an error, never a guess.
+
+use std::fmt;
+use std::sync::Arc;
+
+use compile::Program;
+
+mod compile;
+mod matcher;
+mod syntax;
+#[cfg(test)]
+mod tests;
+
+pub use matcher::Matcher;
+
+/// Most instructions of a compiled pattern, the factor by which a match is slower than a look at each letter.
+const MAX_INSTRUCTIONS: usize = 512;
+/// Deepest nesting of groups.
+const MAX_DEPTH: usize = 32;
+/// Largest number in `{m,n}`.
+const MAX_REPEAT: u32 = 500;
+
+/// A valid regular expression.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pattern {
+    text: Arc<str>,
+    program: Arc<Program>,
+}
+
+/// Why a text is no regular expression, or none that is understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// Nothing to look for.
+    #[error("the pattern is empty")]
+    Empty,
+    /// `(` without `)`.
+    #[error("the pattern has a \"(\" that is never closed")]
+    OpenGroup,
+    /// `)` without `(`.
+    #[error("the pattern has a \")\" without its \"(\"")]
+    CloseGroup,
+    /// `[` without `]`.
+    #[error("the pattern has a \"[\" that is never closed")]
+    OpenClass,
+    /// `*` and the like after nothing that could be repeated.
+    #[error(
+        "the pattern has a {letter:?} with nothing to repeat before it (write \"\\{letter}\" for the letter)"
+    )]
+    NothingToRepeat {
+        /// The letter.
+        letter: char,
+    },
+    /// `{` that begins no repetition.
+    #[error(
+        "the pattern has a \"{{\" that is no repetition: {{m}}, {{m,}} or {{m,n}} up to {MAX_REPEAT} (write \"\\{{\" for the letter)"
+    )]
+    Repetition,
+    /// `[z-a]`, or a range that ends in a class.
+    #[error("the pattern has a range in [] that is none")]
+    Range,
+    /// A backslash before what it means nothing for, or at the end.
+    #[error(
+        "the pattern has a backslash that means nothing here (known are \\d \\w \\s \\D \\W \\S \\t and quoted signs)"
+    )]
+    Escape,
+    /// A group that is not plain: look-around, names, flags.
+    #[error("the pattern has a \"(?\" that is not supported (only \"(?:\", and \"(?i)\" at its beginning)")]
+    Group,
+    /// `[` in a class, where other engines differ.
+    #[error("the pattern has a \"[\" inside of [] (write \"\\[\" for the letter)")]
+    NestedClass,
+    /// More than the limits allow.
+    #[error("the pattern is too large")]
+    TooLarge,
+}
+
+impl Pattern {
+    /// Reads a regular expression.
+    ///
+    /// # Errors
+    /// What is wrong with it, or not understood.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        let program = compile::compile(&syntax::parse(text)?)?;
+        Ok(Self { text: text.into(), program: Arc::new(program) })
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// What looks for it in lines.
+    pub fn matcher(&self) -> Matcher {
+        Matcher::new(self.program.clone())
+    }
+}
+
+impl fmt::Debug for Pattern {
+    /// The text: the program follows from it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}

@@ -1,0 +1,85 @@
+//! What patterns find, held against another engine, and what they cost.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn finds(pattern: &str, line: &str) -> bool {
+    Pattern::parse(pattern).expect(pattern).matcher().is_match(line)
+}
+
+#[test]
+fn patterns_of_usual_programs() {
+    for (pattern, line) in [
+        ("listening on", "2026-01-01 server: listening on :8080"),
+        ("^all dependencies initialized", "all dependencies initialized. starting workers"),
+        (r"Envoy proxy is ready$", "info\tEnvoy proxy is ready"),
+        (r#""msg":"ready""#, r#"{"level":"info","msg":"ready"}"#),
+        (r"started in \d+(\.\d+)? ?m?s", "started in 3.25 s"),
+        (r"(?i)READY|serving", "now Serving requests"),
+    ] {
+        assert!(finds(pattern, line), "{pattern}");
+        assert!(!finds(pattern, "starting up"), "{pattern}");
+    }
+}
+
+/// One matcher serves many lines: nothing of a line that matched, or did not, is left for the next.
+#[test]
+fn a_matcher_remembers_nothing() {
+    let mut matcher = Pattern::parse("^ab$").expect("a pattern").matcher();
+    for (line, expected) in
+        [("ab", true), ("b", false), ("a", false), ("b", false), ("ab", true), ("", false)]
+    {
+        assert_eq!(matcher.is_match(line), expected, "{line}");
+    }
+}
+
+/// DESIGN §6: patterns that take other engines exponential time, on the longest line there is.
+#[test]
+fn no_pattern_is_slow() {
+    let line = "a".repeat(16 * 1024);
+    for pattern in ["(a*)*b", "(a|a)*b", "(a|aa)+b$", "(.*)(.*)(.*)(.*)b", "a{0,120}a{0,120}b"] {
+        // Without the linear bound this never ends; the test runner has a deadline.
+        assert!(!finds(pattern, &line), "{pattern}");
+    }
+}
+
+/// A syntax tree as text that both engines read the same way.
+fn pattern() -> impl Strategy<Value = String> {
+    let set = prop::sample::select(vec![
+        "a", "b", "é", ".", r"\d", r"\W", r"\.", "[ab]", "[^a]", "[a-c5]", "[^-a]", r"[\]b]", r"[\w.]",
+        "[a-]", " ",
+    ]);
+    let leaf =
+        prop_oneof![6 => set.prop_map(str::to_owned), 1 => Just("^".to_owned()), 1 => Just("$".to_owned())];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let repeat = prop::sample::select(vec!["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?", "+?"]);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 1..4).prop_map(|parts| parts.concat()),
+            prop::collection::vec(inner.clone(), 1..4).prop_map(|parts| format!("({})", parts.join("|"))),
+            (inner, repeat).prop_map(|(part, repeat)| format!("(?:{part}){repeat}")),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn finds_what_another_engine_finds(
+        (ignore_case, pattern) in (any::<bool>(), pattern()),
+        lines in prop::collection::vec("[abcAB5é. -]{0,8}", 1..6),
+    ) {
+        let pattern = if ignore_case { format!("(?i){pattern}") } else { pattern };
+        let other = regex_lite::Regex::new(&pattern).expect("both read it");
+        let mut matcher = Pattern::parse(&pattern).map_err(|error| TestCaseError::fail(format!("{pattern}: {error}")))?.matcher();
+        for line in lines {
+            prop_assert_eq!(matcher.is_match(&line), other.is_match(&line), "{} in {:?}", pattern, line);
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in r"[ab(){}\[\]|*+?^$.\\,0-9:i-]{0,24}") {
+        if let Ok(pattern) = Pattern::parse(&text) {
+            pattern.matcher().is_match("ab");
+        }
+    }
+}

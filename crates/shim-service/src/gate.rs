@@ -1,0 +1,78 @@
+//! Asking a container whether its gate may open: each check of the pod as one probe (U1, U2).
+//!
+//! Owns the way from a check to a probe and back to an outcome. When to ask, and what answers mean, is
+//! `pod-lifecycle`'s.
+
+use std::net::SocketAddr;
+
+use oci_runtime::probe::{self, ProbeResult};
+use oci_runtime::process::ExecOutcome;
+use pod_lifecycle::{Check, Failure};
+use pod_spec::GateAction;
+use tokio::time::Instant;
+
+use crate::incarnation::failure;
+use crate::operations::{Finisher, process_of};
+use crate::resources::Resources;
+
+/// Asks once.
+pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
+    let Some(incarnation) = &resources.incarnation else {
+        return done.fail(failure("it has no process"));
+    };
+    let process = incarnation.process.clone();
+    match check {
+        Check::Executed { timeout } => {
+            let runtime_init = incarnation.runtime_init;
+            done.spawn(async move {
+                let Some(runtime_init) = runtime_init else { return Err(failure("it has ended")) };
+                match process.wait_for_exec(runtime_init, Instant::now() + timeout).await {
+                    ExecOutcome::Executed => Ok(()),
+                    ExecOutcome::Exited => Err(failure("it has ended")),
+                    ExecOutcome::TimedOut => Err(failure("its program has not been started yet")),
+                }
+            });
+        }
+        Check::Probe { action: GateAction::Tcp { host, port }, timeout } => {
+            done.spawn(
+                async move { verdict(probe::tcp(&process, SocketAddr::new(host, port), timeout).await) },
+            );
+        }
+        Check::Probe { action: GateAction::Http { host, port, path }, timeout } => done.spawn(async move {
+            verdict(probe::http(&process, SocketAddr::new(host, port), &path, timeout).await)
+        }),
+        Check::Probe { action: GateAction::Log(_) | GateAction::Notify, timeout } => {
+            let Some(heard) = incarnation.heard.clone() else {
+                return done.fail(failure("nobody listens to it"));
+            };
+            done.spawn(async move { heard.ready_within(timeout).await });
+        }
+        Check::Probe { action: GateAction::File(path), timeout } => {
+            let looks = resources.file_looks.clone();
+            done.spawn(async move { verdict(probe::file(&process, &path, &looks, timeout).await) });
+        }
+        Check::Probe { action: GateAction::Exec(command), timeout } => {
+            let process = match process_of(resources, &command) {
+                Ok(process) => process,
+                Err(failure) => return done.fail(failure),
+            };
+            let runtime = resources.runtime.clone();
+            let id = format!("podshim-gate-{}", done.op().0);
+            done.spawn(async move {
+                match probe::exec(&runtime, &id, &process, timeout).await {
+                    ProbeResult::Success => Ok(()),
+                    ProbeResult::Failure(reason) => {
+                        Err(failure(format!("exec:{}: {reason}", command.join(" "))))
+                    }
+                }
+            });
+        }
+    }
+}
+
+fn verdict(result: ProbeResult) -> Result<(), Failure> {
+    match result {
+        ProbeResult::Success => Ok(()),
+        ProbeResult::Failure(reason) => Err(failure(reason)),
+    }
+}

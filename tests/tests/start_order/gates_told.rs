@@ -1,0 +1,261 @@
+//! Gates that wait for what a container says by itself: a line of its output (`log:`), or a message (`notify`).
+
+use anyhow::{Result, ensure};
+use e2e::Event::{Starting, Term};
+use e2e::{Containerd, Pod, Program, Runtime, wait};
+
+use crate::support::{SOON, held_for, message, milliseconds, seconds, wait_started};
+
+/// Where podshim puts the socket of a `notify` gate. An exec has its environment from containerd, which does not know
+/// NOTIFY_SOCKET.
+const SOCKET: &str = "/dev/podshim-notify";
+
+/// U2: the gate opens with the first line that matches, on stdout or stderr, and the line reaches the log as ever.
+#[tokio::test]
+async fn u2_a_log_gate_opens_with_a_line() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("u2-log")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
+        .annotate("ready.s1", r"log:^listening on :\d+$;period=200ms;fail=1000")
+        .annotate("ready.s2", "log:(?i)READY to (serve|work);fail=1000")
+        .container(Program::new("s1"))
+        .container(Program::new("s2"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("s1").await?;
+    wait_started(&pod, &["s1"]).await?;
+    pod.start_all(&["app", "s2"]).await?;
+    let held = held_for(&pod, "app").await?;
+    ensure!(held == r#"held: waiting for sidecar "s1": log:^listening on :\d+$: no such line yet"#, "{held}");
+    for (name, next, line, stream) in
+        [("s1", "s2", "listening on :8080", 1), ("s2", "app", "s2 is ready to work", 2)]
+    {
+        // Half a line is none, nor is one that only contains it.
+        for other in [format!("printf '{line}'"), "echo ': almost'".to_owned()] {
+            pod.exec(name, &["sh", "-c", &format!("{other} > /proc/1/fd/{stream}")]).await?;
+        }
+        wait::until("the line in the log", SOON, async || {
+            Ok(pod.output(name)?.contains(&format!("F {line}: almost\n")).then_some(()))
+        })
+        .await?;
+        if name == "s1" {
+            pod.timeline()?.doesnt_start(next)?;
+        }
+        pod.exec(name, &["sh", "-c", &format!("echo '{line}' > /proc/1/fd/{stream}")]).await?;
+        wait_started(&pod, &[next]).await?;
+        pod.timeline()?.has_not_restarted(name)?;
+    }
+    let output = pod.output("s1")?;
+    ensure!(output.contains("stdout F listening on :8080\n"), "{output}");
+    let output = pod.output("s2")?;
+    ensure!(output.contains("stderr F s2 is ready to work\n"), "{output}");
+    pod.remove().await
+}
+
+/// U4: no line within `fail` periods is a failure; the line of the next run counts, that of an earlier one does not.
+#[tokio::test]
+async fn u4_a_log_gate_is_armed_again_for_the_next_run() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let in_second_run =
+        "if grep -q 's1 Starting' /pod/timeline.log; then (sleep 1; echo ready) & else echo 'not rea'; fi";
+    let mut pod = Pod::new("u4-log")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("ready.s1", "log:^ready$;period=500ms;fail=4")
+        .container(Program::new("s1").looks_first(in_second_run))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    let timeline = wait_started(&pod, &["app"]).await?;
+    timeline.in_order(&[("s1", Starting), ("s1", Term), ("app", Starting)])?;
+    timeline.distance(("s1", Starting), ("s1", Term), seconds(2), milliseconds(700))?;
+    ensure!(timeline.count("s1", Starting) == 2, "{timeline}");
+    let output = pod.output("s1")?;
+    ensure!(
+        output.contains("podshim: did not get ready: log:^ready$: no such line yet; restarting"),
+        "{output}"
+    );
+    pod.remove().await
+}
+
+/// DESIGN §6: a flood on both streams, with lines without an end among it, neither hides the line nor stops the
+/// container, and the shim does not keep it.
+#[tokio::test]
+async fn u2_a_log_gate_stands_a_flood() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let flood = "(yes 'not ready at all' | head -c 1000000; head -c 500000 /dev/zero | tr '\\0' x; echo; echo ready; \
+                 touch /tmp/written) & yes | head -c 2000000 >&2 &";
+    let mut pod = Pod::new("u2-flood")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("ready.s1", "log:^(r|re)+ady$;fail=1000")
+        .container(Program::new("s1").looks_first(flood))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    let timeline = wait_started(&pod, &["app"]).await?;
+    timeline.has_not_restarted("s1")?;
+    pod.exec("s1", &["test", "-e", "/tmp/written"]).await?;
+    let shim = node.cri()?.container_pid(pod.id("s1")?).await?;
+    let status = std::fs::read_to_string(format!("/proc/{shim}/status"))?;
+    let parent =
+        status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap_or_default().trim().to_owned();
+    let status = std::fs::read_to_string(format!("/proc/{parent}/status"))?;
+    let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
+    let kilobytes: u64 = anonymous.trim().trim_end_matches(" kB").parse()?;
+    ensure!(kilobytes < 16_000, "the shim keeps {kilobytes} kB:\n{status}");
+    pod.remove().await
+}
+
+/// U2: `READY=1` opens; until then the hold has the container's own status.
+#[tokio::test]
+async fn u2_a_notify_gate_opens_with_ready() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("u2-notify")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
+        .annotate("ready.s1", "notify")
+        .annotate("ready.s2", "notify;period=200ms;fail=1000")
+        .container(Program::new("s1").notifies("MAINPID=1\nREADY=1\nSTATUS=up", seconds(2)))
+        .container(Program::new("s2").notifies("STATUS=loading", seconds(0)))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "s2"]).await?;
+    let timeline = wait_started(&pod, &["s2"]).await?;
+    timeline.distance(("s1", Starting), ("s2", Starting), milliseconds(2200), milliseconds(500))?;
+    pod.start("app").await?;
+    let held = held_for(&pod, "app").await?;
+    ensure!(
+        held == r#"held: waiting for sidecar "s2": notify: no READY=1 yet, its status is "loading""#,
+        "{held}"
+    );
+    // U2: an exec is a process of the container too, and finds the socket.
+    let said = pod
+        .exec(
+            "s2",
+            &[
+                "/bin/pod-member",
+                "--name",
+                "helper",
+                "--run",
+                "0.5",
+                "--notify-to",
+                SOCKET,
+                "--notify",
+                "READY=1",
+            ],
+        )
+        .await?;
+    ensure!(said.exit_code == 0, "{said:?}");
+    wait_started(&pod, &["app"]).await?;
+    pod.remove().await
+}
+
+/// U4, R6: a sidecar that does not say it is restarted, and its next run is heard on the same socket.
+#[tokio::test]
+async fn u4_a_notify_gate_is_armed_again_for_the_next_run() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let in_second_run = "grep -q 's1 Starting' /pod/timeline.log || set -- \"$@\" --notify-after 1000";
+    let mut pod = Pod::new("u4-notify")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("ready.s1", "notify;delay=500ms;period=500ms;fail=3")
+        .container(Program::new("s1").notifies("READY=1", seconds(1)).looks_first(in_second_run))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    let timeline = wait_started(&pod, &["app"]).await?;
+    timeline.in_order(&[("s1", Starting), ("s1", Term), ("app", Starting)])?;
+    timeline.distance(("s1", Starting), ("s1", Term), seconds(2), milliseconds(700))?;
+    ensure!(timeline.count("s1", Starting) == 2, "{timeline}");
+    pod.remove().await
+}
+
+/// DESIGN §6: `READY=1` of another container, which got at the socket by way of a pid namespace they share, opens
+/// nothing, and is told.
+#[tokio::test]
+async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("u2-impostor")
+        .pid_namespace(e2e::pod::PidNamespace::Pod)
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("ready.s1", "notify;period=200ms;fail=1000")
+        .container(Program::new("s1"))
+        .container(Program::new("hostile").looks_first("until ls /proc/*/root/dev/podshim-notify; do sleep 0.1; done; ln -s $(ls /proc/*/root/dev/podshim-notify | head -n 1) /tmp/s").notifies_at("/tmp/s", "READY=1", seconds(0)))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1"]).await?;
+    wait_started(&pod, &["s1"]).await?;
+    pod.start_all(&["hostile", "app"]).await?;
+    wait_started(&pod, &["hostile"]).await?;
+    let held = held_for(&pod, "app").await?;
+    ensure!(
+        held.ends_with("notify: a message was not taken, for its sender is no process of the container"),
+        "{held}"
+    );
+    pod.timeline()?.doesnt_start("app")?;
+    let said = pod
+        .exec(
+            "s1",
+            &[
+                "/bin/pod-member",
+                "--name",
+                "helper",
+                "--run",
+                "0.5",
+                "--notify-to",
+                SOCKET,
+                "--notify",
+                "READY=1",
+            ],
+        )
+        .await?;
+    ensure!(said.exit_code == 0, "{said:?}");
+    wait_started(&pod, &["app"]).await?;
+    pod.remove().await
+}
+
+/// README: where the output does not pass through podshim, or there is no place for a socket, the create fails and
+/// says why.
+#[tokio::test]
+async fn u2_what_could_never_be_heard_is_refused() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("u2-dev")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("ready.s1", "notify")
+        .container(Program::new("s1").mount(std::path::Path::new("/dev"), "/dev"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    let refused = message(&pod.start("s1").await.err().unwrap_or_else(|| anyhow::anyhow!("started")));
+    ensure!(refused.contains("neither /dev nor /run is a tmpfs of the container's own"), "{refused}");
+    pod.remove().await?;
+    let file = node.directory().join("u2-file.log");
+    let to_a_file = format!("file://{}", file.display());
+    let refused = node
+        .ctr()
+        .run(&[
+            "run",
+            "--detach",
+            "--runtime",
+            Runtime::Podshim.runtime_type(),
+            "--log-uri",
+            &to_a_file,
+            "--annotation",
+            "podshim.io/plan=u2-file=sidecar, app=main",
+            "--annotation",
+            "podshim.io/ready.u2-file=log:x",
+            "podshim.test/busybox:1",
+            "u2-file",
+            "sleep",
+            "1000",
+        ])
+        .await;
+    let refused = message(&refused.err().unwrap_or_else(|| anyhow::anyhow!("started")));
+    node.ctr().run(&["containers", "rm", "u2-file"]).await?;
+    ensure!(refused.contains("its output does not pass through podshim"), "{refused}");
+    ensure!(!file.exists(), "nothing was opened");
+    Ok(())
+}
