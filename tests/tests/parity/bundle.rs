@@ -90,6 +90,8 @@ impl Bundle {
     /// Writes the bundle as containerd does (CONTRACT §1.4), in the cgroup `cgroup`.
     pub fn write(&self, path: &Path, cgroup: &str) -> Result<()> {
         std::fs::create_dir_all(path.join("rootfs"))?;
+        // A link to a directory for it, there.
+        std::fs::create_dir_all(path.join("work"))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
         nix::unistd::mkfifo(&path.join("log"), Mode::from_bits_truncate(0o700))?;
         let mut spec = self.spec.clone();

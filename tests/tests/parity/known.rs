@@ -16,6 +16,16 @@ pub struct Known {
     field: &'static str,
     runc: &'static str,
     podshim: &'static str,
+    nodes: &'static str,
+}
+
+/// What decides which of the differences occur.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// containerd's version, as in `2.1`.
+    pub containerd: String,
+    /// `runc` or `crun`.
+    pub oci_runtime: String,
 }
 
 /// Where else a difference may occur.
@@ -36,14 +46,27 @@ pub fn table() -> Result<Vec<Known>> {
 impl Known {
     fn parse(line: &'static str) -> Result<Self> {
         let parts: Vec<_> = line.split(" | ").collect();
-        let [seen_in, step, field, runc, podshim] = parts[..] else {
-            return Err(anyhow::anyhow!("{} parts, not 5", parts.len())).with_context(|| line.to_owned());
+        let (seen_in, step, field, runc, podshim, nodes) = match parts[..] {
+            [seen_in, step, field, runc, podshim] => (seen_in, step, field, runc, podshim, ""),
+            [seen_in, step, field, runc, podshim, nodes] => (seen_in, step, field, runc, podshim, nodes),
+            _ => {
+                let error = anyhow::anyhow!("{} parts, not 5 or 6", parts.len());
+                return Err(error).with_context(|| line.to_owned());
+            }
         };
         let (seen_in, reach) = match seen_in.strip_suffix('+') {
             Some(seen_in) => (seen_in, Reach::Everywhere),
             None => (seen_in, Reach::Scenario),
         };
-        Ok(Self { seen_in, reach, line, step, field, runc, podshim })
+        Ok(Self { seen_in, reach, line, step, field, runc, podshim, nodes })
+    }
+
+    /// Whether the line is about such a node: its last part has nothing that speaks against it.
+    pub fn is_about(&self, node: &Node) -> bool {
+        let (runtimes, versions): (Vec<_>, Vec<_>) =
+            self.nodes.split_whitespace().partition(|word| matches!(*word, "runc" | "crun"));
+        (runtimes.is_empty() || runtimes.contains(&&*node.oci_runtime))
+            && (versions.is_empty() || versions.contains(&&*node.containerd))
     }
 
     /// Whether a difference in a scenario is this one.
@@ -83,6 +106,21 @@ fn fits(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes() {
+        let node = Node { containerd: "1.7".to_owned(), oci_runtime: "crun".to_owned() };
+        for (nodes, about) in [
+            ("", true),
+            (" | 1.7", true),
+            (" | 1.6 1.7 crun", true),
+            (" | 2.1", false),
+            (" | 1.7 runc", false),
+        ] {
+            let line: &'static str = format!("a | b | c | d | e{nodes}").leak();
+            assert_eq!(Known::parse(line).unwrap().is_about(&node), about, "{line}");
+        }
+    }
 
     #[test]
     fn patterns() {

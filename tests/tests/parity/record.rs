@@ -75,6 +75,9 @@ impl Names {
                     }
                 }
                 ReflectFieldRef::Repeated(values) => {
+                    if !values.is_empty() {
+                        found.push((format!("{name}.number"), values.len().to_string()));
+                    }
                     for index in 0..values.len() {
                         self.value(&format!("{name}[{index}]"), &values.get(index), found);
                     }
@@ -91,7 +94,10 @@ impl Names {
     fn value(&self, name: &str, value: &ReflectValueRef<'_>, found: &mut Vec<(String, String)>) {
         let text = match value {
             ReflectValueRef::Message(message) => return self.message(name, &**message, found),
-            ReflectValueRef::U64(_) if is_fickle(name) => return,
+            ReflectValueRef::U64(number) if is_fickle(name) => match is_much(name, *number) {
+                true => "much".to_owned(),
+                false => return,
+            },
             ReflectValueRef::U32(0) | ReflectValueRef::U64(0) => return,
             ReflectValueRef::U64(_) if name.starts_with("stats.") && !is_steady(name) => {
                 "a number".to_owned()
@@ -120,6 +126,8 @@ impl Names {
                 None => found.push((name.to_owned(), format!("{:?}", any.value))),
             }
         } else {
+            // A message without a number in it is more than none.
+            found.push((name.to_owned(), "there".to_owned()));
             self.flatten(name, message, found);
         }
     }
@@ -140,6 +148,13 @@ fn is_fickle(name: &str) -> bool {
         || name.starts_with("stats.cpu.throttling.")
         || ["stats.cpu.usage.user", "stats.cpu.usage.kernel"].contains(&name)
         || name.strip_prefix("stats.memory.").is_some_and(is_page_count)
+}
+
+/// Whether a fickle number is too large for that. Only what a container has to itself: files are counted where they were
+/// read first.
+fn is_much(name: &str, number: u64) -> bool {
+    let counters = ["stats.memory.rss", "stats.memory.total_rss", "stats.memory.anon"];
+    counters.contains(&name) && number >= 8 << 20
 }
 
 /// A time of this run has no other place than "now": anything else is shown.

@@ -4,6 +4,7 @@
 mod observations;
 mod requests;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use containerd_shim_protos::shim::shim::*;
 use containerd_shim_protos::types::empty::Empty;
 use containerd_shim_protos::types::mount::Mount;
 use e2e::{Containerd, Runtime, wait};
+use protobuf::well_known_types::any::Any;
 use protobuf::{Message, MessageFull};
 pub use requests::Exec;
 
@@ -20,7 +22,7 @@ use crate::bundle::{Bundle, root_file_system};
 use crate::events::Received;
 use crate::machine::{Traces, entries};
 use crate::record::{Names, Record};
-use crate::shim::{Binary, Connection};
+use crate::shim::{Binary, Connection, Said};
 use crate::streams::Ends;
 
 /// What takes no time of its own has come by then, or never comes.
@@ -42,6 +44,14 @@ pub struct Run {
     events: Received,
     sockets: Vec<PathBuf>,
     records: Vec<Record>,
+    operations: Cell<usize>,
+}
+
+/// What was done, and what came of it.
+pub struct Outcome {
+    /// Calls of the shim's service and of its binary.
+    pub operations: usize,
+    pub records: Vec<Record>,
 }
 
 impl Run {
@@ -73,6 +83,7 @@ impl Run {
             names,
             sockets: Vec::new(),
             records: Vec::new(),
+            operations: Cell::new(0),
         })
     }
 
@@ -87,7 +98,7 @@ impl Run {
         // containerd holds the other end of the log.
         self.logs.push(std::fs::OpenOptions::new().read(true).write(true).open(path.join("log"))?);
         self.bundles.push(id.to_owned());
-        let said = self.binary.act("start", id, &path, bundle.options.as_ref()).await?;
+        let said = self.act("start", id, bundle.options.as_ref()).await?;
         let mut fields = vec![("exit code".to_owned(), format!("{:?}", said.exit_code))];
         if said.exit_code == Some(0) {
             let (connection, address) = Connection::open(&said.stdout).await?;
@@ -154,6 +165,12 @@ impl Run {
         self.answered(format!("start {process}"), answer);
     }
 
+    /// Runs an action of the binary for a bundle.
+    async fn act(&self, action: &str, id: &str, options: Option<&Any>) -> Result<Said> {
+        self.operations.update(|operations| operations + 1);
+        self.binary.act(action, id, &self.bundle_path(id), options).await
+    }
+
     /// Sends a request and records the answer.
     async fn ask<R: MessageFull>(&mut self, step: String, method: &str, request: &impl Message) -> Option<R> {
         let answer = self.send::<R>(method, request).await;
@@ -167,6 +184,7 @@ impl Run {
     }
 
     async fn send<R: MessageFull>(&self, method: &str, request: &impl Message) -> Result<R, ttrpc::Error> {
+        self.operations.update(|operations| operations + 1);
         match &self.connection {
             Some(connection) => connection.call(method, request).await,
             None => Err(ttrpc::Error::Others("no shim was started".to_owned())),
@@ -252,8 +270,7 @@ impl Run {
 
     /// Runs `delete` for a bundle, as containerd does at the end of every life.
     pub async fn delete_action(&mut self, id: &str) -> Result<()> {
-        let path = self.bundle_path(id);
-        let said = self.binary.act("delete", id, &path, None).await?;
+        let said = self.act("delete", id, None).await?;
         let mut fields = vec![
             ("exit code".to_owned(), format!("{:?}", said.exit_code)),
             ("stderr".to_owned(), self.names.of_text(&said.stderr)),
@@ -267,7 +284,7 @@ impl Run {
     }
 
     /// Ends what still runs, shuts the shim down, runs `delete` for each bundle, and looks at what is left.
-    pub async fn end(mut self) -> Result<Vec<Record>> {
+    pub async fn end(mut self) -> Result<Outcome> {
         for id in self.bundles.clone() {
             self.connection = self.connections.get(&id).map(|(connection, _)| connection.clone());
             self.kill_all(&id, 9).await;
@@ -297,7 +314,7 @@ impl Run {
         self.left("after delete", &traces)?;
         let mut records = std::mem::take(&mut self.records);
         records.extend(self.events.records(&self.names));
-        Ok(records)
+        Ok(Outcome { operations: self.operations.get(), records })
     }
 
     fn left(&mut self, when: &str, traces: &Traces) -> Result<()> {

@@ -1,10 +1,12 @@
 //! The steps that look at the machine instead of asking the shim: the server process, cgroups, what still lives.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use e2e::wait;
 
-use super::Run;
+use super::{Run, SOON};
 
 /// Files that hold a container's limits, in a v1 controller's directory or in the only one of v2.
 const LIMITS: [(&str, &str); 11] = [
@@ -109,10 +111,31 @@ impl Run {
         Ok(())
     }
 
+    /// A shell script beside the bundles, by its path.
+    pub fn executable(&self, name: &str, script: &str) -> Result<String> {
+        let path = self.directory.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    /// The lines of a file that comes to have `count` of them, in the order of their letters.
+    pub async fn lines_of_file(&mut self, path: &Path, count: usize) -> Result<()> {
+        let lines = wait::until("the file's lines", SOON, async || {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            Ok((lines.len() >= count).then_some(lines))
+        });
+        let lines = lines.await?.join("\n");
+        let fields = vec![("lines".to_owned(), self.names.of_text(&lines))];
+        self.record(format!("file {}", path.file_name().unwrap_or_default().display()), fields);
+        Ok(())
+    }
+
     /// Runs `start` a second time for a bundle, as after a lost answer.
     pub async fn start_again(&mut self, id: &str) -> Result<()> {
-        let path = self.bundle_path(id);
-        let said = self.binary.act("start", id, &path, None).await?;
+        let said = self.act("start", id, None).await?;
         let printed = String::from_utf8_lossy(&said.stdout).into_owned();
         let same = self.sockets.iter().any(|socket| printed.contains(&*socket.to_string_lossy()));
         let fields = vec![

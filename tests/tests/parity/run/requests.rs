@@ -129,6 +129,19 @@ impl Run {
         self.answered(format!("pids {id}"), answer);
     }
 
+    /// Asks for a checkpoint, with options of a type that are all at their defaults.
+    pub async fn checkpoint(&mut self, id: &str, path: &str, options: Option<&str>) {
+        let any = |type_url: &str| Any { type_url: type_url.to_owned(), ..Any::default() };
+        let request = CheckpointTaskRequest {
+            id: id.to_owned(),
+            path: path.to_owned(),
+            options: options.map(any).into(),
+            ..Default::default()
+        };
+        let step = format!("checkpoint {id} with {}", options.unwrap_or("no options"));
+        self.ask_for_nothing(step, "Checkpoint", &request).await;
+    }
+
     pub async fn resize(&mut self, name: &str, width: u32, height: u32) {
         let (id, exec_id) = split(name);
         let request = ResizePtyRequest { id, exec_id, width, height, ..Default::default() };

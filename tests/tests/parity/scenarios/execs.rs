@@ -25,7 +25,6 @@ pub async fn the_life_of_an_exec(run: &mut Run) -> Result<()> {
     run.line("c/e").await;
     run.state("c/e").await;
     run.pids("c").await;
-    run.start("c/e").await;
     run.delete("c/e").await;
     run.exec("c/e", Exec::shell("true")).await?;
     run.resize("c/e", 80, 24).await;
@@ -45,6 +44,21 @@ pub async fn the_life_of_an_exec(run: &mut Run) -> Result<()> {
     run.delete("c/e").await;
     run.wait("c/e").await;
     run.files("c");
+    Ok(())
+}
+
+/// A running exec is started again. The Go shims of 1.7 and 2.1 count it twice then, and do not survive the container.
+pub async fn an_exec_is_started_twice(run: &mut Run) -> Result<()> {
+    run.container("c", Bundle::shell(LIVES)).await?;
+    run.line("c").await;
+    run.exec("c/e", Exec::shell("echo in; sleep 1000")).await?;
+    run.start("c/e").await;
+    run.line("c/e").await;
+    run.start("c/e").await;
+    run.state("c/e").await;
+    run.kill("c/e", 9).await;
+    run.wait("c/e").await;
+    run.delete("c/e").await;
     Ok(())
 }
 

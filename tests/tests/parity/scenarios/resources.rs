@@ -83,6 +83,15 @@ pub async fn stats_without_limits(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
+/// Numbers of memory that are too large to be lost in what the kernel has not counted yet.
+pub async fn stats_of_used_memory(run: &mut Run) -> Result<()> {
+    let script = "x=$(head -c 16000000 /dev/zero | tr '\\0' x); echo ready; sleep 1000; echo $x";
+    run.container("c", Bundle::shell(script)).await?;
+    run.line("c").await;
+    run.stats("c").await;
+    Ok(())
+}
+
 /// The kernel kills a container's only process.
 pub async fn out_of_memory(run: &mut Run) -> Result<()> {
     let script = "echo ready; read line; exec tail /dev/zero";

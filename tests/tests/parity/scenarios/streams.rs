@@ -1,6 +1,7 @@
 //! Terminals, pipes, files and nothing: where a process's bytes go, and when its streams end.
 
 use anyhow::Result;
+use containerd_shim_protos::shim::shim::CreateTaskRequest;
 
 use crate::bundle::Bundle;
 use crate::run::{Exec, Run};
@@ -136,6 +137,44 @@ pub async fn no_pipes(run: &mut Run) -> Result<()> {
     run.wait("errors").await;
     run.delete("errors").await;
     run.output("errors").await?;
+    Ok(())
+}
+
+/// `binary://`: how a logging program is called, and what it gets. When it is ended differs (CONTRACT §7), so its output is
+/// looked at before.
+pub async fn a_logging_program(run: &mut Run) -> Result<()> {
+    let log = run.directory().join("log");
+    let program = run.executable(
+        "logger",
+        &format!(
+            "exec >>{}; echo \"$# <$1> <$2>\"; env | grep ^CONTAINER | sort; readlink /proc/self/fd/0; exec 5>&-; \
+             (while read -r line <&3; do echo \"out $line\"; done) & (while read -r line <&4; do echo \"err $line\"; done) & wait",
+            log.display()
+        ),
+    )?;
+    let failing = run.executable("failing", "exit 3")?;
+    let logged = |request: &mut CreateTaskRequest, program: &str| {
+        request.stdout = format!("binary://{program}?key=a+value");
+        request.stderr.clone_from(&request.stdout);
+    };
+    let script = "readlink /proc/self/fd/0; echo one; exec sleep 1000";
+    run.bundle("c", Bundle::shell(script).streams(Streams::Null)).await?;
+    run.create_with("c", |request| logged(request, &program)).await;
+    run.state("c").await;
+    run.start("c").await;
+    run.lines_of_file(&log, 6).await?;
+    run.kill("c", 9).await;
+    run.wait("c").await;
+    run.event("exit", "c").await;
+    run.delete("c").await;
+    for (id, program) in [("missing", "/no/such/program"), ("failing", &*failing)] {
+        run.bundle(id, Bundle::shell("exit 2").streams(Streams::Null)).await?;
+        run.create_with(id, |request| logged(request, program)).await;
+        run.start(id).await;
+        run.wait(id).await;
+        run.state(id).await;
+        run.delete(id).await;
+    }
     Ok(())
 }
 
