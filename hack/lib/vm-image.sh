@@ -129,6 +129,8 @@ vm_configure() {
     install -m 0644 "$HACK/vm.d/job.service" "$1/etc/systemd/system/podshim-job.service"
     for unit in "${VM_MASKED[@]}"; do ln -s /dev/null "$1/etc/systemd/system/$unit"; done
     echo vm >"$1/etc/hostname"
+    # An installer would write it; the CRI copies it into every pod.
+    echo '127.0.0.1 localhost vm' >"$1/etc/hosts"
     # With an id, systemd does not take this for the machine's first boot; newer than /usr, nothing is to be updated.
     head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$1/etc/machine-id"
     touch "$1/etc/.updated" "$1/var/.updated"

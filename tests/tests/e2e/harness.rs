@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::durations::SOON;
+use e2e::durations::{SOON, pace};
 use e2e::{Containerd, Event, Footprint, Pod, Program, Runtime};
 
 #[tokio::test]
@@ -80,12 +80,10 @@ async fn a_task_that_lives_is_a_leftover() -> Result<()> {
 #[tokio::test]
 async fn gates_of_a_program_open_when_it_says() -> Result<()> {
     let node = Containerd::connect().await?;
+    // Longer than it takes to start it and to look at it twice.
+    let closed = Duration::from_millis(1500) * pace();
     let mut pod = Pod::new("gates")
-        .container(
-            Program::new("app")
-                .listens(8080, Duration::from_millis(1500))
-                .ready_file("/tmp/ready", Duration::from_millis(1500)),
-        )
+        .container(Program::new("app").listens(8080, closed).ready_file("/tmp/ready", closed))
         .run(&node, Runtime::Runc)
         .await?;
     pod.start("app").await?;
