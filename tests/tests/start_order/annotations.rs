@@ -13,7 +13,7 @@ use crate::support::{SOON, message};
 const PLAN: (&str, &str) = ("plan", "fetch=init, proxy=sidecar, app=main");
 
 /// Annotations, and what the answer must say of them.
-const REFUSED: [(&[(&str, &str)], &str); 12] = [
+const REFUSED: [(&[(&str, &str)], &str); 11] = [
     // S4: no main.
     (&[("plan", "proxy=sidecar")], "podshim.io/plan: no main container"),
     (
@@ -35,8 +35,7 @@ const REFUSED: [(&[(&str, &str)], &str); 12] = [
     (&[PLAN, ("grace", "5")], r#"podshim.io/grace: "5" has no unit"#),
     (&[PLAN, ("ready.proxy", "tcp:example.org:80")], r#"host "example.org" is no literal IP address"#),
     // Valid, and not built yet: an error, never ignored.
-    (&[PLAN, ("restart.proxy", "always")], "podshim.io/restart.proxy: not supported yet"),
-    (&[PLAN, ("pre-stop.proxy", "exec:true")], "podshim.io/pre-stop.proxy: not supported yet"),
+    (&[("plan", "proxy|next=sidecar, app=main")], "podshim.io/plan: not supported yet"),
 ];
 
 /// Where a task, a shim or a sandbox would show: below the instance's root file system, and below its directory.
