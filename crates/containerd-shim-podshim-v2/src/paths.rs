@@ -8,6 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What the node's administrator says of all pods.
+pub const NODE_FILE: &str = "/etc/podshim/config.toml";
 /// The directory of all pods' state. Not persistent: pods do not survive a reboot either.
 const STATE_ROOT: &str = "/run/podshim";
 /// The file by which containerd 1.6 and 1.7 find a shim again after a restart (CONTRACT §1.4).

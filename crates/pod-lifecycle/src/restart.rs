@@ -296,7 +296,8 @@ impl Pod {
         let now = self.now;
         let Some(container) = self.containers.get_mut(id) else { return };
         let own = container.member().and_then(|index| self.members[index].member.restart);
-        let delay = container.restarts.next_delay(&own.map(|restart| restart.backoff).unwrap_or_default());
+        let node = self.plan.as_ref().map(|plan| plan.defaults.backoff).unwrap_or_default();
+        let delay = container.restarts.next_delay(&own.map_or(node, |restart| restart.backoff));
         container.phase = Phase::BackingOff { last, until: now + delay };
         let name = container.spec.name.clone();
         self.act(Action::Note(format!("{name:?} exited with {}, restart in {delay:?}", last.code)));

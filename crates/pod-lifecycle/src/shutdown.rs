@@ -183,7 +183,8 @@ impl Pod {
     fn pod_grace(&self) -> Duration {
         let own = self.plan.as_ref().and_then(|plan| plan.grace);
         let kubelet = || self.containers.values().filter_map(|container| container.spec.kubelet_grace).max();
-        own.or_else(kubelet).unwrap_or(DEFAULT_GRACE)
+        let node = || self.plan.as_ref().map_or(DEFAULT_GRACE, |plan| plan.defaults.grace);
+        own.or_else(kubelet).unwrap_or_else(node)
     }
 
     /// A container's own grace, the pod's where it has none (T8, U4).

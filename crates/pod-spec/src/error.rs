@@ -274,6 +274,21 @@ pub enum Problem {
     /// `zero-grace=order` with no sidecar whose order it could keep.
     #[error("\"order\" needs a sidecar in {PREFIX}plan, there is none")]
     OrderWithoutSidecar,
+    /// What the node's configuration does not allow.
+    #[error("{word:?} is forbidden on this node")]
+    ForbiddenByNode {
+        /// The key, or the beginning of the value.
+        word: &'static str,
+    },
+    /// What the node's configuration says for every pod.
+    #[error("is fixed on this node: remove the key")]
+    FixedByNode,
+    /// More than the node's configuration allows.
+    #[error("this node allows {bound}")]
+    BeyondNode {
+        /// The bound, in words.
+        bound: String,
+    },
     /// Valid, and not built yet.
     #[error("not supported yet ({word:?} is planned; {instead})")]
     NotSupportedYet {

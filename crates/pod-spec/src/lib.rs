@@ -12,11 +12,13 @@ mod error;
 mod keys;
 pub mod limits;
 mod nearest;
+mod node;
 mod order;
 mod parse;
 mod pattern;
 mod plan;
 mod signal;
+pub mod toml;
 mod warning;
 mod write;
 
@@ -25,12 +27,13 @@ pub use duration::{DurationError, DurationText};
 pub use error::{GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
 pub use keys::PREFIX;
 pub use nearest::Hint;
+pub use node::{Node, NodeError, ValueProblem};
 pub use order::Link;
 pub use parse::{Parsed, parse};
 pub use pattern::{Matcher, Pattern, PatternError};
 pub use plan::{
-    Backoff, Condition, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, Others, Plan, ProbeTiming,
-    Restart, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,
+    Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, Others, Plan,
+    ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,
 };
 pub use signal::SignalError;
 pub use warning::Warning;

@@ -26,6 +26,8 @@ pub struct Plan {
     pub zero_grace: ZeroGrace,
     /// Whether callers see masked exit codes of sidecars (J2, J4).
     pub exit_codes: ExitCodes,
+    /// What the node says where the pod says nothing.
+    pub defaults: Defaults,
 }
 
 /// One planned container.
@@ -139,6 +141,21 @@ pub struct Backoff {
 impl Default for Backoff {
     fn default() -> Self {
         Self { first: Duration::ZERO, base: Duration::from_secs(1), max: Duration::from_secs(60) }
+    }
+}
+
+/// What holds for a pod that does not say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// The budget of a stop that podshim starts itself, where no kubelet says one either (T5).
+    pub grace: Duration,
+    /// The delays of restarts that no `restart.<c>` sets (R4).
+    pub backoff: Backoff,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self { grace: Duration::from_secs(30), backoff: Backoff::default() }
     }
 }
 

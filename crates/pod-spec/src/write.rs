@@ -90,7 +90,7 @@ impl Plan {
 
 impl Member {
     /// The alias is there because the name is too long for a key.
-    fn key_name(&self) -> &str {
+    pub(crate) fn key_name(&self) -> &str {
         self.alias.as_ref().unwrap_or(&self.name)
     }
 

@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use pod_spec::{
-    Backoff, Condition, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member, Others, Pattern, Plan,
-    ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning, ZeroGrace, limits, parse,
+    Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member, Others,
+    Pattern, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning, ZeroGrace,
+    limits, parse,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -212,6 +213,7 @@ prop_compose! {
         ],
         grace in option::of(duration(Duration::from_secs(100), limits::MAX_DURATION)),
         gate_timeout in option::of(duration(Duration::from_nanos(1), limits::MAX_DURATION)),
+        zero_grace in prop_oneof![Just(ZeroGrace::Obey), Just(ZeroGrace::Order)],
         exit_codes in prop_oneof![Just(ExitCodes::Masked), Just(ExitCodes::Real)],
         links in links(),
         direction in prop_oneof![Just(Direction::Backwards), Just(Direction::Forwards)],
@@ -230,8 +232,11 @@ prop_compose! {
         }
         connect(&mut members, &links, direction);
         let restart_policy = if others == Others::Mains { RestartPolicy::Always } else { restart_policy };
-        // "order" is not built yet.
-        Plan { members, others, restart_policy, grace, gate_timeout, zero_grace: ZeroGrace::Obey, exit_codes }
+        // "order" is about sidecars (11.4).
+        let has_sidecar = members.iter().any(|member| member.role == Role::Sidecar);
+        let zero_grace = if has_sidecar { zero_grace } else { ZeroGrace::Obey };
+        let defaults = Defaults::default();
+        Plan { members, others, restart_policy, grace, gate_timeout, zero_grace, exit_codes, defaults }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod error;
 mod gate;
 mod incarnation;
 mod metrics;
+mod node;
 mod notice;
 mod operations;
 pub mod options;

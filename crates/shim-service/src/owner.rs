@@ -13,6 +13,7 @@ use oci_runtime::reaper::{ExitWatch, Reaper};
 use pod_lifecycle::{
     ContainerId, Event, ExecId, Exit, Outcome, Pod, PodTime, Refusal, Reply, Request, RequestId, Target,
 };
+use pod_spec::{Node, Parsed};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -21,6 +22,7 @@ use crate::command::{Answer, Command};
 use crate::details::{self, CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
 use crate::incarnation::{NewIncarnation, failure};
+use crate::node;
 use crate::notice::wall_time;
 use crate::operations::{Completion, Product};
 use crate::publisher::Publisher;
@@ -242,7 +244,7 @@ impl Owner {
         let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
         let bundle = Bundle::new(&details.bundle);
         let spec = bundle.read_spec().map_err(|error| invalid(error.to_string()))?;
-        let plan = match pod_spec::parse(details::annotations(&spec.annotations)) {
+        let plan = match self.read_annotations(&spec.annotations) {
             Ok(parsed) => {
                 for warning in &parsed.warnings {
                     warn!(container = %id, %warning, "annotations");
@@ -254,7 +256,7 @@ impl Owner {
                 warn!(container = %id, %error, "annotations are ignored: the pod has its plan already");
                 None
             }
-            Err(error) => return Err(invalid(error.to_string())),
+            Err(error) => return Err(invalid(error)),
         };
         self.join_live_namespaces(id, &bundle, &spec)?;
         if let Some(sandbox) = spec
@@ -272,6 +274,14 @@ impl Owner {
         let resources =
             Resources::new(runtime.container(id.as_str(), bundle), self.surroundings.clone(), details, &spec);
         Ok((resources, core))
+    }
+
+    /// What a container's annotations say on this node. The node's file is read only where there are some: a pod
+    /// without them knows nothing of podshim (S1).
+    fn read_annotations(&self, annotations: &BTreeMap<String, String>) -> Result<Parsed, String> {
+        let ours = annotations.keys().any(|key| key.starts_with(pod_spec::PREFIX));
+        let node = if ours { node::read(&self.surroundings.node_file)? } else { Node::default() };
+        node.parse_pod(details::annotations(annotations)).map_err(|error| error.to_string())
     }
 
     pub(crate) fn next_request(&mut self) -> RequestId {

@@ -52,6 +52,8 @@ impl StreamAddresses {
 pub(crate) struct Surroundings {
     /// containerd's namespace.
     pub(crate) namespace: Rc<str>,
+    /// The node's configuration of podshim.
+    pub(crate) node_file: Rc<Path>,
     /// Where console sockets are made.
     pub(crate) console_directory: Rc<Path>,
 }

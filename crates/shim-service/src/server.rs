@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub struct ServeConfig {
     pub containerd_ttrpc_address: Option<String>,
     /// The pod's socket, listening since before its address was printed.
     pub listener: UnixListener,
+    /// What the node's administrator says of all pods (`/etc/podshim/config.toml`). It need not exist.
+    pub node_file: PathBuf,
     /// The lock on the pod's state, held for as long as the server lives (N3).
     pub lock: File,
 }
@@ -67,7 +69,7 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`], before anything is served.
 pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
-    let ServeConfig { namespace, id, containerd_ttrpc_address, listener, lock } = config;
+    let ServeConfig { namespace, id, containerd_ttrpc_address, listener, node_file, lock } = config;
     let setup = |what| move |source| ServeError::Setup { what, source };
     let reaper = Reaper::start().map_err(setup("reap processes"))?;
     let publisher =
@@ -77,6 +79,7 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
     let socket = listener.local_addr().ok().and_then(|address| address.as_pathname().map(Path::to_owned));
     let surroundings = Surroundings {
         namespace: namespace.into(),
+        node_file: node_file.into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
     };
     let (owner, inbox) = Owner::new(surroundings, reaper, publisher);

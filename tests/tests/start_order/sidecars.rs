@@ -35,6 +35,7 @@ async fn g1_g3_a_sidecar_ends_with_the_last_main_under_never() -> Result<()> {
     a_sidecar_ends_with_the_last_main("Never").await
 }
 
+/// e2e H1, e2e H3.
 #[tokio::test]
 async fn h1_h3_a_sidecar_ends_with_the_last_main_on_failure() -> Result<()> {
     a_sidecar_ends_with_the_last_main("OnFailure").await

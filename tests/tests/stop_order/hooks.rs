@@ -5,7 +5,9 @@ use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
 use e2e::{Containerd, Event, Pod, Program, Runtime};
 
-use crate::support::{AMPLE, SOON, TOLERANCE, exit_codes, finished_at, milliseconds, seconds, wait_started};
+use crate::support::{
+    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, milliseconds, near, seconds, wait_started,
+};
 
 /// A hook that writes down its life under a name of its own.
 fn hook(name: &str, flags: &str) -> String {
@@ -138,13 +140,10 @@ async fn h3_l5_hooks_that_hang_end_together_after_the_budget() -> Result<()> {
         timeline.distance(("hang-s1", Starting), (name, Term), seconds(3), TOLERANCE)?;
         ends.push(finished_at(&pod.status(name).await?)?);
         let lived = ends[ends.len() - 1].saturating_sub(timeline.time_of(&format!("hang-{name}"), Starting)?);
-        ensure!(
-            lived.abs_diff(seconds(5)) <= milliseconds(1500),
-            "hook of {name} lived {lived:?}\n{timeline}"
-        );
+        ensure!(near(lived, seconds(5), milliseconds(1500)), "hook of {name} lived {lived:?}\n{timeline}");
     }
     ends.sort();
-    ensure!(ends[2].saturating_sub(ends[0]) <= seconds(1), "{ends:?}");
+    ensure!(near(ends[2], ends[0], seconds(1)), "{ends:?}");
     ensure!(exit_codes(&pod, ["app", "s1", "s2", "s3"]).await? == [0, 137, 137, 137], "{timeline}");
     pod.remove().await
 }

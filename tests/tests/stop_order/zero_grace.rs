@@ -4,13 +4,20 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
+use e2e::durations::pace;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime};
-use tokio::time::Instant;
 
-use crate::support::{AMPLE, SOON, exit_codes, milliseconds, seconds, wait_started};
+use crate::support::{AMPLE, SOON, exit_codes, finished_at, milliseconds, seconds, wait_started};
 
-/// crictl's own limit for a request.
-const CRICTL: Duration = Duration::from_secs(2);
+/// K11's whole time, and what an exit may take to be seen on a busy machine. The rest of crictl's 2 s is containerd's,
+/// which deletes each container in between: that part is the machine's and not asserted.
+const LIMIT: Duration = Duration::from_millis(1500 + 300);
+
+/// From the first stop signal to the last exit.
+async fn time_of_stop(pod: &RunningPod<'_>, last: &str) -> Result<Duration> {
+    let end = finished_at(&pod.status(last).await?)?;
+    Ok(end.saturating_sub(pod.timeline()?.time_of("app", Term)?))
+}
 
 async fn pod(node: &Containerd) -> Result<RunningPod<'_>> {
     let mut pod = Pod::new("k11")
@@ -26,15 +33,14 @@ async fn pod(node: &Containerd) -> Result<RunningPod<'_>> {
     Ok(pod)
 }
 
-/// K11: StopPodSandbox kills in the random order of a Go map (F4): twenty times in order, each within crictl's limit.
+/// K11: StopPodSandbox kills in the random order of a Go map (F4): twenty times in order, each well within crictl's limit.
 #[tokio::test]
 async fn k11_stopp_keeps_the_order_twenty_times() -> Result<()> {
     let node = Containerd::connect().await?;
     for _ in 0..20 {
         let pod = pod(&node).await?;
-        let begin = Instant::now();
         pod.stop_sandbox().await?;
-        let (took, timeline) = (begin.elapsed(), pod.timeline()?);
+        let (took, timeline) = (time_of_stop(&pod, "s1").await?, pod.timeline()?);
         timeline.in_order(&[
             ("app", Term),
             ("app", Exiting),
@@ -43,7 +49,7 @@ async fn k11_stopp_keeps_the_order_twenty_times() -> Result<()> {
             ("s1", Term),
             ("s1", Exiting),
         ])?;
-        ensure!(took < CRICTL, "it took {took:?}\n{timeline}");
+        ensure!(took < LIMIT * pace(), "it took {took:?}\n{timeline}");
         ensure!(exit_codes(&pod, ["app", "s1", "s2"]).await? == [0, 0, 0], "{timeline}");
         pod.remove().await?;
     }
@@ -63,11 +69,10 @@ async fn k11_stubborn_containers_are_killed_within_the_limit() -> Result<()> {
         .await?;
     pod.start_all(&["app", "s1"]).await?;
     wait_started(&pod, &["app", "s1"]).await?;
-    let begin = Instant::now();
     pod.stop_sandbox().await?;
-    let (took, timeline) = (begin.elapsed(), pod.timeline()?);
+    let (took, timeline) = (time_of_stop(&pod, "s1").await?, pod.timeline()?);
     timeline.distance(("app", Term), ("s1", Term), seconds(1), milliseconds(300))?;
-    ensure!(took < CRICTL, "it took {took:?}\n{timeline}");
+    ensure!(took < LIMIT * pace(), "it took {took:?}\n{timeline}");
     ensure!(exit_codes(&pod, ["app", "s1"]).await? == [137, 0], "{timeline}");
     pod.remove().await
 }

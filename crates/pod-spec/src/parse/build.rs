@@ -5,7 +5,7 @@ use crate::duration::DurationText;
 use crate::error::{ListError, Problem, printable_key};
 use crate::keys::{ContainerKey, RESTART_POLICIES, word_of};
 use crate::limits::MAX_CONTAINERS;
-use crate::plan::{ExitCodes, Fatal, Gate, Member, Others, Plan, RestartPolicy, Role, ZeroGrace};
+use crate::plan::{Defaults, ExitCodes, Fatal, Gate, Member, Others, Plan, RestartPolicy, Role, ZeroGrace};
 use crate::warning::Warning;
 
 use super::PodSettings;
@@ -117,5 +117,6 @@ pub(super) fn plan(settings: &PodSettings, containers: &Containers) -> Plan {
         gate_timeout: settings.gate_timeout,
         zero_grace: settings.zero_grace,
         exit_codes: settings.exit_codes,
+        defaults: Defaults::default(),
     }
 }

@@ -93,6 +93,7 @@ impl Pod {
             id: "pod".to_owned(),
             containerd_ttrpc_address: Some(directory.path().join("events").display().to_string()),
             listener: UnixListener::bind(&path).unwrap(),
+            node_file: directory.path().join("config.toml"),
             lock: tempfile::tempfile().unwrap(),
         };
         let served =

@@ -1,0 +1,303 @@
+//! What a node's administrator says about all of its pods: `/etc/podshim/config.toml`, without reading any file.
+//!
+//! Owns the words of that file and what they mean for a pod's annotations: defaults for what a pod does not say, what
+//! it may not say, and the bounds it keeps to (DESIGN §6).
+
+use std::time::Duration;
+
+use crate::duration::{self, DurationError, DurationText};
+use crate::error::{InvalidPlan, PlanError, Problem, excerpt};
+use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
+use crate::limits::{MAX_CONTAINERS, MIN_BACKOFF, MIN_PROBE_PERIOD};
+use crate::nearest::{Hint, choose};
+use crate::parse::{Parsed, parse};
+use crate::plan::{Backoff, Defaults, Gate, Plan, Role, ZeroGrace};
+use crate::toml::{TomlError, Value, assignments};
+
+/// The node's word. The default is a node without a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    defaults: Defaults,
+    gate_timeout: Option<Duration>,
+    zero_grace: ZeroGrace,
+    /// The keys of the pod whose value here is everybody's.
+    fixed: Vec<&'static str>,
+    /// Keys, and the beginnings of values, that no pod may use.
+    forbidden: Vec<&'static str>,
+    max_grace: Option<Duration>,
+    max_containers: Option<usize>,
+    min_period: Option<Duration>,
+}
+
+/// What is wrong in the file: the first thing, with its line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeError {
+    /// No line of such a file.
+    #[error(transparent)]
+    Toml(#[from] TomlError),
+    /// A key that means nothing.
+    #[error("line {line}: unknown key {key:?}{hint}")]
+    UnknownKey {
+        /// Counted from 1.
+        line: usize,
+        /// The key.
+        key: String,
+        /// The nearest one.
+        hint: Hint,
+    },
+    /// A value that is none for its key.
+    #[error("line {line}: {key}: {problem}")]
+    Value {
+        /// Counted from 1.
+        line: usize,
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: ValueProblem,
+    },
+}
+
+/// What is wrong with a value of the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueProblem {
+    /// Another kind of value.
+    #[error("must be {0}")]
+    Kind(&'static str),
+    /// No duration.
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+    /// A word that is none of a few.
+    #[error("unknown word {word:?}{hint}")]
+    Word {
+        /// The word.
+        word: String,
+        /// The nearest one.
+        hint: Hint,
+    },
+    /// The longest delay is below the first one.
+    #[error("is shorter than backoff-base")]
+    BelowBase,
+    /// A bound that is none, as every pod is within it or none can be.
+    #[error("must be between {least} and {most}")]
+    Range {
+        /// The smallest one.
+        least: String,
+        /// The largest one.
+        most: String,
+    },
+}
+
+#[derive(Clone, Copy)]
+enum Key {
+    Grace,
+    GateTimeout,
+    ZeroGrace,
+    BackoffBase,
+    BackoffMax,
+    Fixed,
+    Forbid,
+    MaxGrace,
+    MaxContainers,
+    MinPeriod,
+}
+
+const KEYS: [(&str, Key); 10] = [
+    ("grace", Key::Grace),
+    ("gate-timeout", Key::GateTimeout),
+    ("zero-grace", Key::ZeroGrace),
+    ("backoff-base", Key::BackoffBase),
+    ("backoff-max", Key::BackoffMax),
+    ("fixed", Key::Fixed),
+    ("forbid", Key::Forbid),
+    ("max-grace", Key::MaxGrace),
+    ("max-containers", Key::MaxContainers),
+    ("min-period", Key::MinPeriod),
+];
+
+/// What values can be forbidden by: the kinds of gates and hooks.
+const VALUES: [&str; 6] = ["exec:", "http:", "tcp:", "log:", "notify", "file:"];
+
+impl Node {
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line, its key and the nearest valid word.
+    pub fn parse(text: &str) -> Result<Self, NodeError> {
+        let mut node = Self::default();
+        for assignment in assignments(text) {
+            let assignment = assignment?;
+            let line = assignment.line;
+            let key = choose(assignment.key, &KEYS).map_err(|hint| NodeError::UnknownKey {
+                line,
+                key: excerpt(assignment.key),
+                hint,
+            })?;
+            let word = KEYS.iter().find(|(word, _)| *word == assignment.key).map_or("", |(word, _)| *word);
+            node.set(key, assignment.value).map_err(|problem| NodeError::Value {
+                line,
+                key: word,
+                problem,
+            })?;
+        }
+        Ok(node)
+    }
+
+    fn set(&mut self, key: Key, value: Value) -> Result<(), ValueProblem> {
+        match key {
+            Key::Grace => self.defaults.grace = duration_of(value)?,
+            Key::GateTimeout => {
+                self.gate_timeout = Some(duration_of(value)?).filter(|limit| !limit.is_zero())
+            }
+            Key::ZeroGrace => self.zero_grace = word_of(&text_of(value)?, &ZERO_GRACES)?,
+            Key::BackoffBase => self.defaults.backoff.base = duration_of(value)?.max(MIN_BACKOFF),
+            Key::BackoffMax => {
+                let max = duration_of(value)?;
+                if max < self.defaults.backoff.base {
+                    return Err(ValueProblem::BelowBase);
+                }
+                self.defaults.backoff.max = max;
+            }
+            Key::Fixed => {
+                let words = [PodKey::GateTimeout, PodKey::ZeroGrace];
+                let words: Vec<_> = POD_KEYS.iter().filter(|(_, key)| words.contains(key)).copied().collect();
+                self.fixed = words_of(value, &words)?;
+            }
+            Key::Forbid => {
+                let pod = POD_KEYS.iter().filter(|(_, key)| *key != PodKey::Plan).map(|(word, _)| *word);
+                let all = pod.chain(CONTAINER_KEYS.iter().map(|(word, _)| *word)).chain(VALUES);
+                let all: Vec<_> = all.map(|word| (word, ())).collect();
+                self.forbidden = words_of(value, &all)?;
+            }
+            Key::MaxGrace => self.max_grace = Some(duration_of(value)?),
+            Key::MaxContainers => {
+                let count = match value {
+                    Value::Number(count) => usize::try_from(count).unwrap_or_default(),
+                    _ => return Err(ValueProblem::Kind("a number")),
+                };
+                if !(1..=MAX_CONTAINERS).contains(&count) {
+                    let (least, most) = (1.to_string(), MAX_CONTAINERS.to_string());
+                    return Err(ValueProblem::Range { least, most });
+                }
+                self.max_containers = Some(count);
+            }
+            Key::MinPeriod => {
+                let period = duration_of(value)?;
+                let most = Duration::from_secs(3600);
+                if !(MIN_PROBE_PERIOD..=most).contains(&period) {
+                    let show = |duration| DurationText(duration).to_string();
+                    return Err(ValueProblem::Range { least: show(MIN_PROBE_PERIOD), most: show(most) });
+                }
+                self.min_period = Some(period);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a pod's annotations as this node takes them.
+    ///
+    /// # Errors
+    /// What [`parse`] finds wrong; else everything that the node does not allow.
+    pub fn parse_pod<'a>(
+        &self,
+        annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Parsed, InvalidPlan> {
+        let ours = annotations.into_iter().filter(|(key, _)| key.starts_with(PREFIX));
+        let ours: Vec<(&str, &str)> = ours.collect();
+        let mut parsed = parse(ours.iter().copied())?;
+        if let Some(plan) = &mut parsed.plan {
+            let mut errors = Vec::new();
+            for (key, value) in &ours {
+                self.check_key(key.strip_prefix(PREFIX).unwrap_or_default(), value.trim(), &mut errors);
+            }
+            self.check_plan(plan, &mut errors);
+            if let Some(invalid) = InvalidPlan::from_errors(errors) {
+                return Err(invalid);
+            }
+            let says = |word: &str| ours.iter().any(|(key, _)| key.strip_prefix(PREFIX) == Some(word));
+            self.complete(plan, says);
+        }
+        Ok(parsed)
+    }
+
+    /// What a pod may not say here.
+    fn check_key(&self, key: &str, value: &str, errors: &mut Vec<PlanError>) {
+        let word = key.split_once('.').map_or(key, |(word, _)| word);
+        let hit = |forbidden: &&&str| {
+            **forbidden == word || (VALUES.contains(forbidden) && value.starts_with(**forbidden))
+        };
+        if let Some(forbidden) = self.forbidden.iter().find(hit) {
+            errors.push(PlanError::new(key, Problem::ForbiddenByNode { word: forbidden }));
+        } else if self.fixed.contains(&key) {
+            errors.push(PlanError::new(key, Problem::FixedByNode));
+        }
+    }
+
+    fn check_plan(&self, plan: &Plan, errors: &mut Vec<PlanError>) {
+        let mut beyond = |key: &str, most: String| {
+            errors.push(PlanError::new(key, Problem::BeyondNode { bound: most }));
+        };
+        if let Some(most) = self.max_containers.filter(|most| plan.members.len() > *most) {
+            beyond("plan", format!("at most {most} containers"));
+        }
+        let members = plan.members.iter();
+        let graces = members.map(|member| (format!("grace.{}", member.key_name()), member.grace));
+        for (key, grace) in graces.chain([("grace".to_owned(), plan.grace)]) {
+            if let Some(most) = self.max_grace.filter(|most| grace.is_some_and(|grace| grace > *most)) {
+                beyond(&key, format!("at most {}", DurationText(most)));
+            }
+        }
+        for member in &plan.members {
+            if let (Gate::Probe { timing, .. }, Some(least)) = (&member.gate, self.min_period)
+                && timing.period < least
+            {
+                let key = format!("ready.{}", member.key_name());
+                beyond(&key, format!("a period of at least {}", DurationText(least)));
+            }
+        }
+    }
+
+    /// What the pod does not say itself.
+    fn complete(&self, plan: &mut Plan, says: impl Fn(&str) -> bool) {
+        plan.defaults = self.defaults;
+        if !says("gate-timeout") {
+            plan.gate_timeout = self.gate_timeout;
+        }
+        // Without a sidecar there is no order to keep (11.4).
+        if !says("zero-grace") && plan.members.iter().any(|member| member.role == Role::Sidecar) {
+            plan.zero_grace = self.zero_grace;
+        }
+        for restart in plan.members.iter_mut().flat_map(|member| &mut member.restart) {
+            if restart.backoff == Backoff::default() {
+                restart.backoff = self.defaults.backoff;
+            }
+        }
+    }
+}
+
+fn text_of(value: Value) -> Result<String, ValueProblem> {
+    match value {
+        Value::Text(text) => Ok(text),
+        _ => Err(ValueProblem::Kind("a string in quotes")),
+    }
+}
+
+fn duration_of(value: Value) -> Result<Duration, ValueProblem> {
+    Ok(duration::parse(&text_of(value)?)?)
+}
+
+fn word_of<T: Copy>(word: &str, words: &[(&'static str, T)]) -> Result<T, ValueProblem> {
+    choose(word, words).map_err(|hint| ValueProblem::Word { word: excerpt(word), hint })
+}
+
+/// A list of some of those words.
+fn words_of<T: Copy>(value: Value, words: &[(&'static str, T)]) -> Result<Vec<&'static str>, ValueProblem> {
+    let Value::List(list) = value else {
+        return Err(ValueProblem::Kind("a list of strings, such as [\"grace\"]"));
+    };
+    list.iter()
+        .map(|word| {
+            word_of(word, words)?;
+            Ok(words.iter().find(|(valid, _)| valid == word).map_or("", |(valid, _)| *valid))
+        })
+        .collect()
+}

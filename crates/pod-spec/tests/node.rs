@@ -1,0 +1,98 @@
+//! What a node's file may say, every error in it, and what it does to a pod's annotations.
+
+use std::time::Duration;
+
+use pod_spec::{Node, PREFIX, Parsed, ZeroGrace};
+
+fn node(text: &str) -> Node {
+    Node::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn pod(node: &Node, keys: &[(&str, &str)]) -> Result<Parsed, String> {
+    let keys: Vec<_> = keys.iter().map(|(key, value)| (format!("{PREFIX}{key}"), *value)).collect();
+    node.parse_pod(keys.iter().map(|(key, value)| (key.as_str(), *value))).map_err(|error| error.to_string())
+}
+
+const PLAN: (&str, &str) = ("plan", "proxy=sidecar, app=main");
+
+/// DESIGN §5: line, key, nearest valid word.
+#[test]
+fn a_bad_file_names_line_key_and_nearest_word() {
+    for (text, expected) in [
+        ("gate-timout = \"5s\"", r#"line 1: unknown key "gate-timout" (did you mean "gate-timeout"?)"#),
+        ("# a comment\n\ngrace = 30", "line 3: grace: must be a string in quotes"),
+        ("grace = \"30\"", r#"line 1: grace: "30" has no unit (write "30s" for seconds)"#),
+        ("zero-grace = \"ordr\"", r#"line 1: zero-grace: unknown word "ordr" (did you mean "order"?)"#),
+        (
+            "forbid = [\"exec:\", \"prestop\"]",
+            r#"line 1: forbid: unknown word "prestop" (did you mean "pre-stop"?)"#,
+        ),
+        ("forbid = \"exec:\"", r#"line 1: forbid: must be a list of strings, such as ["grace"]"#),
+        ("fixed = [\"grace\"]", r#"line 1: fixed: unknown word "grace" (one of: gate-timeout, zero-grace)"#),
+        ("max-containers = 0", "line 1: max-containers: must be between 1 and 64"),
+        ("min-period = \"1ms\"", "line 1: min-period: must be between 100ms and 1h"),
+        ("backoff-base = \"10s\"\nbackoff-max = \"1s\"", "line 2: backoff-max: is shorter than backoff-base"),
+        ("[limits]", r#"line 1: expected `Key = value`, found "[limits]""#),
+        (
+            "forbid = [\"exec:\" \"tcp:\"]",
+            "line 1: forbid: cannot read [\"exec:\" \"tcp:\"]: a string in quotes, true, false or a whole number is \
+             expected",
+        ),
+    ] {
+        assert_eq!(Node::parse(text).expect_err(text).to_string(), expected);
+    }
+}
+
+#[test]
+fn what_a_pod_does_not_say_the_node_says() {
+    let node = node(
+        "grace = \"5s\"  # of podshim's own stops\ngate-timeout = \"1m\"\nzero-grace = 'order'\nbackoff-base = \"2s\"\n\
+         backoff-max = \"8s\"",
+    );
+    let plan = pod(&node, &[PLAN]).expect("a pod").plan.expect("a plan");
+    assert_eq!((plan.grace, plan.defaults.grace), (None, Duration::from_secs(5)));
+    assert_eq!((plan.gate_timeout, plan.zero_grace), (Some(Duration::from_secs(60)), ZeroGrace::Order));
+    assert_eq!(plan.defaults.backoff.base, Duration::from_secs(2));
+    let own = [PLAN, ("gate-timeout", "0"), ("zero-grace", "obey"), ("restart.proxy", "always;limit=3")];
+    let plan = pod(&node, &own).expect("a pod").plan.expect("a plan");
+    assert_eq!((plan.gate_timeout, plan.zero_grace), (None, ZeroGrace::Obey));
+    assert_eq!(plan.members[0].restart.map(|restart| restart.backoff.max), Some(Duration::from_secs(8)));
+    // There is no order to keep: that is nobody's error.
+    let plan = pod(&node, &[("plan", "app=main")]).expect("a pod").plan.expect("a plan");
+    assert_eq!(plan.zero_grace, ZeroGrace::Obey);
+}
+
+/// DESIGN §6.
+#[test]
+fn what_the_node_forbids_fixes_or_bounds_is_refused() {
+    let node = node(
+        "forbid = [\"exec:\", \"fatal\"]\nfixed = [\"zero-grace\"]\nmax-grace = \"1m\"\nmax-containers = 2\n\
+         min-period = \"1s\"",
+    );
+    for (keys, expected) in [
+        (
+            &[PLAN, ("ready.proxy", "exec:true")][..],
+            r#"podshim.io/ready.proxy: "exec:" is forbidden on this node"#,
+        ),
+        (
+            &[PLAN, ("pre-stop.app", "exec:true")],
+            r#"podshim.io/pre-stop.app: "exec:" is forbidden on this node"#,
+        ),
+        (&[PLAN, ("fatal.proxy", "exit")], r#"podshim.io/fatal.proxy: "fatal" is forbidden on this node"#),
+        (&[PLAN, ("zero-grace", "obey")], "podshim.io/zero-grace: is fixed on this node: remove the key"),
+        (&[PLAN, ("grace", "2m")], "podshim.io/grace: this node allows at most 1m"),
+        (&[PLAN, ("grace.proxy", "2m")], "podshim.io/grace.proxy: this node allows at most 1m"),
+        (
+            &[("plan", "a=sidecar, b=sidecar, c=main")],
+            "podshim.io/plan: this node allows at most 2 containers",
+        ),
+        (
+            &[PLAN, ("ready.proxy", "tcp::80;period=500ms")],
+            "podshim.io/ready.proxy: this node allows a period of at least 1s",
+        ),
+    ] {
+        assert_eq!(pod(&node, keys).expect_err(expected), expected);
+    }
+    assert!(pod(&node, &[PLAN, ("grace", "1m"), ("ready.proxy", "tcp::80")]).is_ok());
+    assert_eq!(pod(&node, &[]).expect("a pod").plan, None);
+}

@@ -1,0 +1,151 @@
+//! The start of a pod: hooks of the kubelet beside it, containers that never come, sidecars that are replaced during it
+//! (B, F, G, H, I, J).
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::Event::{Exiting, Starting};
+use e2e::durations::{SOON, milliseconds, seconds};
+use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
+
+/// B3: the inits have completed before a regular container's postStart hook runs, which is an exec right after its
+/// start: podshim lets it into a container that is held (U8), so the hook asks for the program to be there.
+#[tokio::test]
+async fn b3_inits_complete_before_a_post_start_hook() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("b3")
+        .annotate("plan", "init=init, regular=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("init").exits(0))
+        .container(Program::new("regular").runs_for(seconds(3)).exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["init", "regular"]).await?;
+    pod.wait_for("regular", Event::Started, 1, SOON).await?;
+    let hook = ["/bin/pod-member", "--name", "PostStart", "--log", "/pod/timeline.log", "--run", "0.5"];
+    ensure!(pod.exec("regular", &hook).await?.exit_code == 0, "the hook failed");
+    let timeline = pod.timeline()?;
+    timeline.completes_before("init", "regular")?;
+    timeline.completes_before("init", "PostStart")?;
+    timeline.run_together("regular", "PostStart")?;
+    pod.remove().await
+}
+
+/// G5 to G7, H5 to H7, I5 to I7, B6 to B8, U10: an image that cannot be pulled is a container that is never created:
+/// nothing after it starts, and nothing ends.
+async fn a_container_that_never_comes(policy: &str, missing: &str) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("bad-image")
+        .annotate("plan", &format!("{missing}, regular=main"))
+        .annotate("restart-policy", policy)
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("regular").await?;
+    wait::quiet_time(milliseconds(1500)).await;
+    pod.timeline()?.doesnt_start("regular")?;
+    let log = pod.output("regular")?;
+    ensure!(log.contains("podshim: held: waiting for") && log.contains("not created yet"), "{log}");
+    pod.remove().await
+}
+
+#[tokio::test]
+async fn b6_b8_an_init_with_a_bad_image() -> Result<()> {
+    a_container_that_never_comes("Never", "init1=init").await
+}
+
+#[tokio::test]
+async fn g5_g7_a_sidecar_with_a_bad_image_under_never() -> Result<()> {
+    a_container_that_never_comes("Never", "s1=sidecar").await
+}
+
+/// e2e H5, e2e H7.
+#[tokio::test]
+async fn h5_h7_a_sidecar_with_a_bad_image_on_failure() -> Result<()> {
+    a_container_that_never_comes("OnFailure", "s1=sidecar").await
+}
+
+/// e2e I5, e2e I7.
+#[tokio::test]
+async fn i5_i7_a_sidecar_with_a_bad_image_always() -> Result<()> {
+    a_container_that_never_comes("Always", "s1=sidecar").await
+}
+
+/// F1, F2: a sidecar is replaced while a later init runs on: it alone starts again, and what is after the init does not
+/// start. The kubelet stops it alone (T12) and creates it anew (R11).
+async fn a_sidecar_replaced_during_initialization(policy: &str) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("f1")
+        .annotate("plan", "i1=init, s1=sidecar, i2=init, s2=sidecar, regular=main")
+        .annotate("restart-policy", policy)
+        .container(Program::new("i1").exits(0))
+        .container(Program::new("s1"))
+        .container(Program::new("i2"))
+        .container(Program::new("s2"))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["i1", "s1", "i2", "s2", "regular"]).await?;
+    pod.wait_for("i2", Event::Started, 1, SOON).await?;
+    pod.stop("s1", seconds(2)).await?;
+    pod.start("s1").await?;
+    let timeline = pod.wait_for("s1", Event::Started, 2, SOON).await?;
+    timeline.has_not_restarted("i1")?;
+    timeline.has_not_restarted("i2")?;
+    timeline.doesnt_start("s2")?;
+    timeline.doesnt_start("regular")?;
+    pod.remove().await
+}
+
+#[tokio::test]
+async fn f1_a_sidecar_is_replaced_during_initialization_always() -> Result<()> {
+    a_sidecar_replaced_during_initialization("Always").await
+}
+
+#[tokio::test]
+async fn f2_a_sidecar_is_replaced_during_initialization_on_failure() -> Result<()> {
+    a_sidecar_replaced_during_initialization("OnFailure").await
+}
+
+/// J2 to J4: a sidecar whose probe fails is replaced by the caller: the one before it is not restarted, the main never
+/// starts, and the new one's probe counts anew.
+async fn a_sidecar_replaced_after_its_probe_failed(policy: &str) -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("j2")
+        .annotate("plan", "s1=sidecar, s2=sidecar, regular=main")
+        .annotate("restart-policy", policy)
+        .annotate("ready.s2", "tcp::1;period=200ms;fail=2")
+        .container(Program::new("s1"))
+        .container(Program::new("s2"))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "s2", "regular"]).await?;
+    let restarted = pod.wait_for("s2", Event::Starting, 2, SOON).await?;
+    pod.stop("s2", Duration::from_secs(2)).await?;
+    let runs = pod.timeline()?.count("s2", Starting).max(restarted.count("s2", Starting));
+    pod.start("s2").await?;
+    let timeline = pod.wait_for("s2", Event::Starting, runs + 2, SOON).await?;
+    timeline.has_not_restarted("s1")?;
+    timeline.doesnt_start("regular")?;
+    ensure!(timeline.count("s1", Exiting) == 0, "{timeline}");
+    pod.remove().await
+}
+
+/// e2e J2.
+#[tokio::test]
+async fn j2_a_sidecar_is_replaced_after_its_probe_failed_under_never() -> Result<()> {
+    a_sidecar_replaced_after_its_probe_failed("Never").await
+}
+
+/// e2e J3.
+#[tokio::test]
+async fn j3_a_sidecar_is_replaced_after_its_probe_failed_on_failure() -> Result<()> {
+    a_sidecar_replaced_after_its_probe_failed("OnFailure").await
+}
+
+/// e2e J4.
+#[tokio::test]
+async fn j4_a_sidecar_is_replaced_after_its_probe_failed_always() -> Result<()> {
+    a_sidecar_replaced_after_its_probe_failed("Always").await
+}
