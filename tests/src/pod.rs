@@ -209,8 +209,9 @@ impl Pod {
             stdin: program.has_stdin(),
             log_path: format!("{}.{attempt}.log", program.name()),
             linux: Some(LinuxContainerConfig {
-                resources: program.memory_limit_bytes().map(|bytes| LinuxContainerResources {
-                    memory_limit_in_bytes: bytes,
+                resources: Some(LinuxContainerResources {
+                    memory_limit_in_bytes: program.memory_limit_bytes().unwrap_or_default(),
+                    oom_score_adj: program.own_oom_score(),
                     ..LinuxContainerResources::default()
                 }),
                 security_context: Some(LinuxContainerSecurityContext {

@@ -27,6 +27,7 @@ pub struct Program {
     flags: Vec<String>,
     annotations: Vec<(String, String)>,
     memory_limit: Option<i64>,
+    oom_score: i64,
     mounts: Vec<(PathBuf, String)>,
     pid_namespace_of: Option<String>,
     stdin: Stdin,
@@ -43,6 +44,7 @@ impl Program {
             flags: Vec::new(),
             annotations: Vec::new(),
             memory_limit: None,
+            oom_score: 0,
             mounts: Vec::new(),
             pid_namespace_of: None,
             stdin: Stdin::default(),
@@ -165,6 +167,13 @@ impl Program {
         self
     }
 
+    /// The container's `oom_score_adj`, 0 unless given.
+    #[must_use]
+    pub fn oom_score(mut self, score: i64) -> Self {
+        self.oom_score = score;
+        self
+    }
+
     /// Mounts a file or directory of the node at `path` in the container.
     #[must_use]
     pub fn mount(mut self, node_path: &Path, path: &str) -> Self {
@@ -234,6 +243,10 @@ impl Program {
 
     pub(crate) fn memory_limit_bytes(&self) -> Option<i64> {
         self.memory_limit
+    }
+
+    pub(crate) fn own_oom_score(&self) -> i64 {
+        self.oom_score
     }
 
     fn flag(mut self, name: &str, value: impl Display) -> Self {

@@ -5,7 +5,8 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fs,
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -30,6 +31,8 @@ mod tests;
 const MOUNT_POINT: &str = "/sys/fs/cgroup";
 const KILL_POLL_FIRST: Duration = Duration::from_millis(1);
 const KILL_POLL_LONGEST: Duration = Duration::from_millis(50);
+/// Passes over a group that forks while its values are lowered.
+const OOM_SCORE_PASSES: usize = 10;
 /// How many pidfds are open at a time; the limit on open files may be as low as 1024.
 const KILL_BATCH: usize = 256;
 
@@ -207,6 +210,53 @@ impl Cgroup {
         };
         self.signal_pinned(self.pids(), signal).await;
         Ok(())
+    }
+
+    /// Lowers `oom_score_adj` to `highest` for every process in the group that has a higher one (rule N8).
+    ///
+    /// # Errors
+    /// `Unsupported` when the shim itself is in the group: then it is not the container's own. Else the first error of
+    /// the kernel, such as EACCES for values below 0 without CAP_SYS_RESOURCE.
+    pub fn limit_oom_score(&self, highest: i32) -> io::Result<()> {
+        for _ in 0..OOM_SCORE_PASSES {
+            let members = self.pids();
+            if members.contains(&nix::unistd::getpid()) {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "the container has no cgroup of its own",
+                ));
+            }
+            let mut lowered = 0;
+            for pid in members {
+                lowered += usize::from(self.limit_oom_score_of(pid, highest)?);
+            }
+            // Who was forked by one that had the old value is seen in the next pass.
+            if lowered == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it was above; a process that is gone was not.
+    fn limit_oom_score_of(&self, pid: Pid, highest: i32) -> io::Result<bool> {
+        // Open, the file is that of this process and of none that gets its pid later.
+        let file = fs::File::options().read(true).write(true).open(format!("/proc/{pid}/oom_score_adj"));
+        let mut file = match file {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            file => file?,
+        };
+        let mut text = String::new();
+        if file.read_to_string(&mut text).is_err()
+            || text.trim().parse().is_ok_and(|score: i32| score <= highest)
+            || !self.pids().contains(&pid)
+        {
+            return Ok(false);
+        }
+        match file.write_all(highest.to_string().as_bytes()) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+            written => written.map(|()| true),
+        }
     }
 
     async fn kill_members(&self) {

@@ -42,6 +42,9 @@ pub struct ProcessSpec {
     /// Environment, `KEY=value` each.
     #[serde(default)]
     pub env: Vec<String>,
+    /// How likely the kernel's OOM killer takes it: -1000 to 1000.
+    #[serde(default, rename = "oomScoreAdj")]
+    pub oom_score_adj: Option<i32>,
     /// Working directory inside the container.
     #[serde(default)]
     pub cwd: String,

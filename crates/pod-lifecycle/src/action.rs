@@ -38,6 +38,13 @@ pub enum Action {
     },
     /// Publish an event to containerd. Order is meaning.
     Publish(Notice),
+    /// Lower the `oom_score_adj` of every process of a container to a value where it is above it (N8).
+    LimitOomScore {
+        /// The container.
+        container: ContainerId,
+        /// The highest value that stays.
+        highest: i32,
+    },
     /// Write a line to the container's own log.
     Tell {
         /// Whose log.

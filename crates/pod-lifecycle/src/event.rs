@@ -178,6 +178,8 @@ pub struct ContainerSpec {
     pub pid_namespace: PidNamespace,
     /// The kubelet's terminationGracePeriod annotation (F8): an estimate (T5).
     pub kubelet_grace: Option<Duration>,
+    /// `oom_score_adj` of its spec; `None` where the runtime chooses (N8).
+    pub oom_score_adj: Option<i32>,
     /// What its first process is.
     pub origin: Origin,
     /// The plan its own annotations declare. The pod's first one counts (11.4).

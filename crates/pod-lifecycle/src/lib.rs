@@ -31,6 +31,7 @@ mod exec;
 mod hooks;
 mod kill;
 mod member;
+mod oom_score;
 mod pod;
 mod requests;
 mod restart;

@@ -110,6 +110,7 @@ impl Pod {
             }
         };
         container.pid = pid;
+        self.limit_oom_scores(&id);
         self.act(Action::Publish(Notice::Created { container: id.clone(), pid }));
         self.reply(request, Ok(Reply::Pid(pid)));
         self.end_latecomer(&id);

@@ -339,6 +339,7 @@ impl Pod {
                 container.hooks.new_incarnation();
                 container.phase = Phase::Held(Hold { since: now, line: HoldLine::Due });
                 self.changed();
+                self.limit_oom_scores(&id);
                 if unwanted {
                     self.end_without_running(&id, last.code, None);
                 }

@@ -1,7 +1,7 @@
 //! The annotations' keys (11.2, 11.3), and which of their behaviours this release has. Owns the words; what
 //! a key's value may be is `parse`'s.
 
-use crate::plan::{Condition, ExitCodes, Fatal, RestartMode, RestartPolicy, Role, ZeroGrace};
+use crate::plan::{Condition, ExitCodes, Fatal, OomScore, RestartMode, RestartPolicy, Role, ZeroGrace};
 
 /// What every annotation of podshim begins with.
 pub const PREFIX: &str = "podshim.io/";
@@ -15,16 +15,18 @@ pub(crate) enum PodKey {
     GateTimeout,
     ZeroGrace,
     ExitCodes,
+    OomScore,
 }
 
 /// The words of the pod's keys.
-pub(crate) const POD_KEYS: [(&str, PodKey); 6] = [
+pub(crate) const POD_KEYS: [(&str, PodKey); 7] = [
     ("plan", PodKey::Plan),
     ("restart-policy", PodKey::RestartPolicy),
     ("grace", PodKey::Grace),
     ("gate-timeout", PodKey::GateTimeout),
     ("zero-grace", PodKey::ZeroGrace),
     ("exit-codes", PodKey::ExitCodes),
+    ("oom-score", PodKey::OomScore),
 ];
 
 /// A key of one container, written `key.<container>` (11.3).
@@ -86,6 +88,9 @@ pub(crate) const RESTART_MODES: [(&str, RestartMode); 4] = [
 /// The words of `fatal.<c>` (R9).
 pub(crate) const FATALS: [(&str, Fatal); 2] = [("failure", Fatal::Failure), ("exit", Fatal::Exit)];
 
+/// The words of `oom-score` (N8).
+pub(crate) const OOM_SCORES: [(&str, OomScore); 2] = [("own", OomScore::Own), ("protect", OomScore::Protect)];
+
 /// The word of a value: the reverse of a table above.
 pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
     // Every table names every variant; `tables_are_complete` holds that down.
@@ -136,6 +141,9 @@ mod tests {
         }
         for exit_codes in [ExitCodes::Masked, ExitCodes::Real] {
             assert_ne!(word_of(&EXIT_CODES, &exit_codes), "");
+        }
+        for oom_score in [OomScore::Own, OomScore::Protect] {
+            assert_ne!(word_of(&OOM_SCORES, &oom_score), "");
         }
         for mode in [RestartMode::Never, RestartMode::OnFailure, RestartMode::Always, RestartMode::Visible] {
             assert_ne!(word_of(&RESTART_MODES, &mode), "");

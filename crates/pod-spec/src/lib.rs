@@ -32,8 +32,8 @@ pub use order::Link;
 pub use parse::{Parsed, parse};
 pub use pattern::{Matcher, Pattern, PatternError};
 pub use plan::{
-    Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, Others, Plan,
-    ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,
+    Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, OomScore, Others,
+    Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,
 };
 pub use signal::SignalError;
 pub use warning::Warning;

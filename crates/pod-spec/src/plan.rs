@@ -26,6 +26,8 @@ pub struct Plan {
     pub zero_grace: ZeroGrace,
     /// Whether callers see masked exit codes of sidecars (J2, J4).
     pub exit_codes: ExitCodes,
+    /// Whether sidecars are protected from the OOM killer as well as their mains (N8).
+    pub oom_score: OomScore,
     /// What the node says where the pod says nothing.
     pub defaults: Defaults,
 }
@@ -207,6 +209,16 @@ pub enum ExitCodes {
     Masked,
     /// Every container reports what it exited with.
     Real,
+}
+
+/// `podshim.io/oom-score` (N8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OomScore {
+    /// Every container has its own.
+    #[default]
+    Own,
+    /// A sidecar's is at most the lowest of the mains'.
+    Protect,
 }
 
 /// When a sidecar lets the next entry start (U1, U2, U11).

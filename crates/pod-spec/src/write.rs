@@ -7,10 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::duration::DurationText;
 use crate::keys::{
-    CONDITIONS, EXIT_CODES, FATALS, PREFIX, RESTART_MODES, RESTART_POLICIES, ROLES, ZERO_GRACES, word_of,
+    CONDITIONS, EXIT_CODES, FATALS, OOM_SCORES, PREFIX, RESTART_MODES, RESTART_POLICIES, ROLES, ZERO_GRACES,
+    word_of,
 };
 use crate::plan::{
-    Backoff, Dependency, ExitCodes, Gate, GateAction, Member, Others, Plan, ProbeTiming, Restart,
+    Backoff, Dependency, ExitCodes, Gate, GateAction, Member, OomScore, Others, Plan, ProbeTiming, Restart,
     RestartPolicy, ZeroGrace,
 };
 
@@ -34,6 +35,9 @@ impl Plan {
         }
         if self.exit_codes != ExitCodes::default() {
             set("exit-codes", word_of(&EXIT_CODES, &self.exit_codes).to_owned());
+        }
+        if self.oom_score != OomScore::default() {
+            set("oom-score", word_of(&OOM_SCORES, &self.oom_score).to_owned());
         }
         for member in &self.members {
             let name = member.key_name();

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use pod_spec::{
-    Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member, Others,
-    Pattern, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning, ZeroGrace,
-    limits, parse,
+    Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member, OomScore,
+    Others, Pattern, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning,
+    ZeroGrace, limits, parse,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -215,6 +215,7 @@ prop_compose! {
         gate_timeout in option::of(duration(Duration::from_nanos(1), limits::MAX_DURATION)),
         zero_grace in prop_oneof![Just(ZeroGrace::Obey), Just(ZeroGrace::Order)],
         exit_codes in prop_oneof![Just(ExitCodes::Masked), Just(ExitCodes::Real)],
+        oom_score in prop_oneof![Just(OomScore::Own), Just(OomScore::Protect)],
         links in links(),
         direction in prop_oneof![Just(Direction::Backwards), Just(Direction::Forwards)],
     ) -> Plan {
@@ -236,7 +237,9 @@ prop_compose! {
         let has_sidecar = members.iter().any(|member| member.role == Role::Sidecar);
         let zero_grace = if has_sidecar { zero_grace } else { ZeroGrace::Obey };
         let defaults = Defaults::default();
-        Plan { members, others, restart_policy, grace, gate_timeout, zero_grace, exit_codes, defaults }
+        Plan {
+            members, others, restart_policy, grace, gate_timeout, zero_grace, exit_codes, oom_score, defaults
+        }
     }
 }
 
@@ -307,6 +310,7 @@ fn key() -> impl Strategy<Value = String> {
         "gate-timeout",
         "zero-grace",
         "exit-codes",
+        "oom-score",
         "ready",
         "after",
         "restart",

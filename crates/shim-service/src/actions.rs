@@ -16,6 +16,7 @@ use tracing::{error, info, warn};
 use crate::error::ServiceError;
 use crate::notice;
 use crate::owner::Owner;
+use crate::resources::Resources;
 
 impl Owner {
     pub(crate) fn execute(&mut self, action: Action) {
@@ -33,6 +34,7 @@ impl Owner {
                 let resources = self.containers.get(notice.container());
                 notice::publish(&self.publisher, notice, resources);
             }
+            Action::LimitOomScore { container, highest } => self.limit_oom_score(&container, highest),
             Action::Tell { container, line, to } => self.tell(&container, &line, to),
             Action::Finish { container, shown, real } => self.finish(&container, shown, real),
             Action::Warn(line) => warn!("{line}"),
@@ -65,6 +67,15 @@ impl Owner {
             });
         } else if let Err(error) = process.signal(number) {
             warn!(%target, %error, "cannot send a signal");
+        }
+    }
+
+    /// N8. At once: the program must not run a moment with its own value.
+    fn limit_oom_score(&self, id: &ContainerId, highest: i32) {
+        let Some(cgroup) = self.containers.get(id).and_then(Resources::cgroup) else { return };
+        match cgroup.limit_oom_score(highest) {
+            Ok(()) => info!(container = %id, highest, "oom_score_adj is at most that of its mains (N8)"),
+            Err(error) => warn!(container = %id, highest, %error, "cannot lower its oom_score_adj (N8)"),
         }
     }
 

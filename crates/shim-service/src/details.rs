@@ -106,6 +106,7 @@ pub(crate) fn container_spec(
         kubelet_grace: annotation(KUBELET_GRACE)
             .and_then(|seconds| seconds.parse().ok())
             .map(Duration::from_secs),
+        oom_score_adj: spec.process.as_ref().and_then(|process| process.oom_score_adj),
         origin,
         plan,
     }

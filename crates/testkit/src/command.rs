@@ -104,6 +104,8 @@ pub struct NewContainer {
     pub pid_namespace: PidNamespace,
     /// The kubelet's terminationGracePeriod annotation.
     pub kubelet_grace: Option<Duration>,
+    /// The `oom_score_adj` of its spec.
+    pub oom_score_adj: Option<i32>,
     /// Whether it is restored.
     pub origin: Origin,
 }
@@ -117,6 +119,7 @@ impl NewContainer {
             kubelet_type: None,
             pid_namespace: PidNamespace::Private,
             kubelet_grace: None,
+            oom_score_adj: None,
             origin: Origin::Program,
         }
     }
@@ -252,6 +255,10 @@ fn parse_create(words: &[&str]) -> Result<NewContainer, String> {
             "from-checkpoint" => new.origin = Origin::Checkpoint,
             "shared-pid" => new.pid_namespace = PidNamespace::Shared,
             _ => {
+                if let Some(score) = word.strip_prefix("oom-score=") {
+                    new.oom_score_adj = Some(score.parse().map_err(|_| format!("{score:?} is no score"))?);
+                    continue;
+                }
                 let grace = word.strip_prefix("kubelet-grace=").and_then(parse_duration);
                 new.kubelet_grace = Some(grace.ok_or_else(|| format!("unknown word {word:?}"))?);
             }
@@ -338,6 +345,9 @@ impl fmt::Display for NewContainer {
         }
         if self.origin == Origin::Checkpoint {
             f.write_str(" from-checkpoint")?;
+        }
+        if let Some(score) = self.oom_score_adj {
+            write!(f, " oom-score={score}")?;
         }
         match self.kubelet_grace {
             Some(grace) => write!(f, " kubelet-grace={}", show_duration(grace)),

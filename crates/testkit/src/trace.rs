@@ -75,6 +75,9 @@ impl Trace {
                     format!("TaskDelete {container} {}", deleted.exit.code)
                 }
             },
+            Action::LimitOomScore { container, highest } => {
+                format!("{container} oom-score at most {highest}")
+            }
             Action::Tell { container, line, .. } => format!("{container} log: {line}"),
             Action::Finish { container, shown, real } if shown.code != real.code => {
                 format!("{container} really exited with {}", real.code)

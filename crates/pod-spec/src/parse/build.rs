@@ -118,5 +118,6 @@ pub(super) fn plan(settings: &PodSettings, containers: &Containers) -> Plan {
         zero_grace: settings.zero_grace,
         exit_codes: settings.exit_codes,
         defaults: Defaults::default(),
+        oom_score: settings.oom_score,
     }
 }

@@ -17,11 +17,12 @@ use std::time::Duration;
 use crate::duration;
 use crate::error::{InvalidPlan, Problem, excerpt, printable_key};
 use crate::keys::{
-    CONTAINER_KEYS, ContainerKey, EXIT_CODES, POD_KEYS, PREFIX, PodKey, RESTART_POLICIES, ZERO_GRACES,
+    CONTAINER_KEYS, ContainerKey, EXIT_CODES, OOM_SCORES, POD_KEYS, PREFIX, PodKey, RESTART_POLICIES,
+    ZERO_GRACES,
 };
 use crate::limits::{MAX_KEYS, MAX_VALUE_BYTES};
 use crate::nearest::{Hint, choose, hint_for_name, nearest};
-use crate::plan::{ExitCodes, Plan, RestartPolicy, ZeroGrace};
+use crate::plan::{ExitCodes, OomScore, Plan, RestartPolicy, ZeroGrace};
 use crate::warning::Warning;
 
 use container::Containers;
@@ -150,6 +151,7 @@ struct PodSettings {
     gate_timeout: Option<Duration>,
     zero_grace: ZeroGrace,
     exit_codes: ExitCodes,
+    oom_score: OomScore,
 }
 
 impl PodSettings {
@@ -164,6 +166,7 @@ impl PodSettings {
             PodKey::GateTimeout => findings.keep(key, gate_timeout(value), &mut self.gate_timeout),
             PodKey::ZeroGrace => findings.keep(key, word(value, &ZERO_GRACES), &mut self.zero_grace),
             PodKey::ExitCodes => findings.keep(key, word(value, &EXIT_CODES), &mut self.exit_codes),
+            PodKey::OomScore => findings.keep(key, word(value, &OOM_SCORES), &mut self.oom_score),
         }
     }
 }

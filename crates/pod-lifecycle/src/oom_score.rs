@@ -1,0 +1,35 @@
+//! Who the kernel kills first when memory is short: not a sidecar before the mains that need it (N8).
+//!
+//! Owns when that is to be corrected. A container's own value comes with its spec, in whatever order they are created.
+
+use pod_spec::{OomScore, Role};
+
+use crate::action::Action;
+use crate::container::Container;
+use crate::event::ContainerId;
+use crate::pod::Pod;
+
+impl Pod {
+    /// A container has a new process, with the value of its spec. A sidecar's is corrected before its program runs, and
+    /// all sidecars' when a main has come.
+    pub(crate) fn limit_oom_scores(&mut self, id: &ContainerId) {
+        if !self.plan.as_ref().is_some_and(|plan| plan.oom_score == OomScore::Protect) {
+            return;
+        }
+        let is_main = |container: &Container| self.role(container) == Some(Role::Main);
+        let mains = self.planned().filter(|(_, container)| is_main(container) && !container.is_final());
+        let Some(highest) = mains.filter_map(|(_, container)| container.spec.oom_score_adj).min() else {
+            return;
+        };
+        let new_main = self.containers.get(id).is_some_and(is_main);
+        let above = self.planned_where(|state, container| {
+            state.member.role == Role::Sidecar
+                && container.has_process()
+                && (new_main || container.id == *id)
+                && container.spec.oom_score_adj.is_some_and(|own| own > highest)
+        });
+        for container in above {
+            self.act(Action::LimitOomScore { container, highest });
+        }
+    }
+}

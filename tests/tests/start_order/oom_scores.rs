@@ -1,0 +1,62 @@
+//! Who the kernel kills first when memory is short (N8).
+
+use anyhow::{Result, ensure};
+use e2e::Event::Started;
+use e2e::instance::signal;
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
+
+use crate::support::{SOON, wait_started};
+
+/// `oom_score_adj` of a container's program and of the child it has.
+async fn scores(pod: &RunningPod<'_>, name: &str) -> Result<Vec<i64>> {
+    let look = "for pid in 1 $(pidof sleep); do cat /proc/$pid/oom_score_adj; done";
+    let seen = pod.exec(name, &["sh", "-c", look]).await?;
+    Ok(seen.stdout.lines().map(str::parse).collect::<Result<_, _>>()?)
+}
+
+/// N8: a sidecar's processes, children included, get the lowest score of the mains when it comes, and its next
+/// incarnation has it from the start. The mains keep theirs.
+#[tokio::test]
+async fn n8_a_sidecar_is_not_killed_before_its_mains() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("n8")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main, web=main")
+        .annotate("oom-score", "protect")
+        .container(Program::new("s1").oom_score(999).looks_first("sleep 1000 &"))
+        .container(Program::new("s2").oom_score(500).looks_first("sleep 1000 &"))
+        .container(Program::new("web").oom_score(950))
+        .container(Program::new("app").oom_score(900))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "s2"]).await?;
+    wait_started(&pod, &["s1", "s2"]).await?;
+    ensure!(scores(&pod, "s1").await? == [999, 999]);
+    for (main, expected) in [("web", 950), ("app", 900)] {
+        pod.start(main).await?;
+        let seen = scores(&pod, "s1").await?;
+        ensure!(seen == [expected, expected], "after {main}: {seen:?}");
+    }
+    ensure!(scores(&pod, "s2").await? == [500, 500]);
+    ensure!(scores(&pod, "web").await? == [950] && scores(&pod, "app").await? == [900]);
+    signal(node.cri()?.container_pid(pod.id("s1")?).await?, libc::SIGKILL)?;
+    pod.wait_for("s1", Started, 2, SOON).await?;
+    let seen = scores(&pod, "s1").await?;
+    ensure!(seen == [900, 900], "after its restart: {seen:?}");
+    pod.remove().await
+}
+
+/// N8 is asked for: without the key every container has its own score.
+#[tokio::test]
+async fn n8_without_the_key_scores_are_the_containers_own() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("n8-own")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1").oom_score(999).looks_first("sleep 1000 &"))
+        .container(Program::new("app").oom_score(900))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
+    ensure!(scores(&pod, "s1").await? == [999, 999]);
+    pod.remove().await
+}
