@@ -284,7 +284,9 @@ impl Invariants {
         let needed = self.containers.values().any(|other| {
             other.has_run
                 && other.shown.is_none()
+                // A completed init is gone when its hook is (H4).
                 && !(other.role == Some(Role::Init)
+                    && other.hook.is_none()
                     && self.members.get(&other.name).is_some_and(|picture| picture.completed))
                 && self.needs(other, container)
         });
