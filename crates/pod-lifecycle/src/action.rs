@@ -124,6 +124,8 @@ pub enum Hook {
     OnTerminate,
     /// H2: the container's stop signal is next.
     PreStop,
+    /// V4: the container takes over from the other one of its pair.
+    Migrate,
 }
 
 impl fmt::Display for Hook {
@@ -132,6 +134,7 @@ impl fmt::Display for Hook {
         f.write_str(match self {
             Self::OnTerminate => "on-terminate",
             Self::PreStop => "pre-stop",
+            Self::Migrate => "migrate",
         })
     }
 }

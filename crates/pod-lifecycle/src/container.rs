@@ -14,6 +14,7 @@ use crate::checkpoint::Checkpoint;
 use crate::event::{ContainerId, ContainerSpec, ExecId, Exit, RequestId};
 use crate::exec::Exec;
 use crate::hooks::Hooks;
+use crate::standby::TakeOver;
 use crate::startup::GateProbe;
 use crate::time::PodTime;
 
@@ -33,6 +34,8 @@ pub(crate) struct Container {
     pub(crate) stop: StopProgress,
     pub(crate) hooks: Hooks,
     pub(crate) restarts: Restarts,
+    /// V3: it is a standby no longer, or not for long.
+    pub(crate) takeover: Option<TakeOver>,
     /// The gate's probe while the program runs and the gate is closed.
     pub(crate) probe: Option<GateProbe>,
     /// Whether its program has ever been exec'd: a container that never ran holds nobody back (T4).
@@ -217,6 +220,7 @@ impl Container {
             stop: StopProgress::default(),
             hooks: Hooks::default(),
             restarts: Restarts::default(),
+            takeover: None,
             probe: None,
             program: Program::NeverRan,
         }

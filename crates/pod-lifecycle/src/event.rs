@@ -81,6 +81,9 @@ pub enum Request {
     Wait(Target),
     /// Forget a container or exec that has ended.
     Delete(Target),
+    /// Let the standby of a pair take over; either of the two names will do (V3). Answered when the other one has
+    /// ended, or when the switch has failed (V5).
+    Switch(String),
     /// Freeze.
     Pause(ContainerId),
     /// Thaw.

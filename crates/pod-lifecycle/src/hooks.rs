@@ -165,12 +165,13 @@ impl Pod {
         }
     }
 
-    fn run_hook(&mut self, id: &ContainerId, hook: Hook) {
+    pub(crate) fn run_hook(&mut self, id: &ContainerId, hook: Hook) {
         let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
         let member = &self.members[index].member;
         let command = match hook {
             Hook::OnTerminate => member.on_terminate.clone(),
             Hook::PreStop => member.pre_stop.clone(),
+            Hook::Migrate => member.migrate.clone(),
         };
         let op = self.run(id, Operation::RunHook { hook, command: command.unwrap_or_default() });
         let Some(container) = self.containers.get_mut(id) else { return };
@@ -178,6 +179,8 @@ impl Pod {
         match hook {
             Hook::OnTerminate => container.hooks.on_terminate = Progress::Begun,
             Hook::PreStop => container.hooks.pre_stop = Progress::Begun,
+            // Once for each takeover.
+            Hook::Migrate => {}
         }
     }
 
@@ -188,6 +191,7 @@ impl Pod {
         let ended_with_it = matches!(container.phase, Phase::Draining { .. });
         self.changed();
         match outcome {
+            outcome if hook == Hook::Migrate => self.migrated(id, &outcome),
             // Often what it is for: it tells its program to quit.
             Outcome::Failed(_) if ended_with_it => {
                 self.act(Action::Note(format!("container {id}: {hook} hook ended with its container")));

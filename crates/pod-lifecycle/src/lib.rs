@@ -36,6 +36,7 @@ mod pod;
 mod requests;
 mod restart;
 mod shutdown;
+mod standby;
 mod startup;
 mod time;
 mod zero_grace;

@@ -9,6 +9,7 @@ use pod_spec::{Condition, Fatal, Gate, Link, Member, Plan, RestartPolicy, Role};
 use crate::container::{Ask, Container};
 use crate::event::{ContainerId, Exit};
 use crate::pod::Pod;
+use crate::standby::{Duty, Started};
 
 /// One planned container and what is known of it, over all the tasks that bear its name.
 #[derive(Clone, Debug)]
@@ -24,6 +25,10 @@ pub(crate) struct MemberState {
     pub(crate) release: Release,
     /// How far its gate is. Once open it stays open for the round (U3).
     pub(crate) gate: GateState,
+    /// Which of a standby pair it is (V1).
+    pub(crate) duty: Duty,
+    /// Of a standby pair: whether its caller has started it in this round.
+    pub(crate) was_started: Started,
     /// How an init completed; it never runs again in this sandbox (I4).
     pub(crate) completed: Option<Exit>,
     /// The real exit of the newest task, once it is final (J1, J6).
@@ -62,6 +67,8 @@ impl MemberState {
             current: None,
             release: Release::Waiting,
             gate: GateState::Closed,
+            duty: Duty::Active,
+            was_started: Started::Never,
             completed: None,
             ended: None,
             asked: None,
@@ -80,7 +87,14 @@ impl MemberState {
         };
         let awaited: Vec<_> = (0..links.len()).map(is_awaited).collect();
         let states = plan.members.iter().zip(links).zip(awaited);
-        states.map(|((member, links), awaited)| Self::new(member.clone(), links, awaited)).collect()
+        let mut states: Vec<_> =
+            states.map(|((member, links), awaited)| Self::new(member.clone(), links, awaited)).collect();
+        for (index, state) in states.iter_mut().enumerate() {
+            if state.member.is_second_of_pair(index) {
+                state.duty = Duty::Standby;
+            }
+        }
+        states
     }
 
     /// A planned main that only `*=main` names (S8).
@@ -91,6 +105,7 @@ impl MemberState {
             role: Role::Main,
             entry: usize::MAX,
             after: None,
+            pair: None,
             gate: Gate::Running,
             restart: None,
             fatal: None,
@@ -98,6 +113,7 @@ impl MemberState {
             stop_signal: None,
             on_terminate: None,
             pre_stop: None,
+            migrate: None,
         };
         Self::new(member, plan.links_of_unnamed_main(), Awaited::ByNobody)
     }
@@ -167,8 +183,10 @@ impl Pod {
 
     /// The first thing, in plan order, that a member must still wait for.
     pub(crate) fn first_blocker(&self, index: usize) -> Option<Link> {
+        // V2: what waits for a pair waits for the one that is active.
         let blocks = |link: &&Link| {
-            link.until.is_some_and(|condition| !self.members[link.earlier].satisfies(condition))
+            let earlier = &self.members[link.earlier];
+            earlier.duty == Duty::Active && link.until.is_some_and(|condition| !earlier.satisfies(condition))
         };
         self.members[index].links.iter().filter(blocks).min_by_key(|link| link.earlier).copied()
     }

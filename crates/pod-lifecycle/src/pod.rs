@@ -176,6 +176,7 @@ impl Pod {
             Request::Wait(target) => self.wait(id, target),
             Request::Delete(Target { container, exec: None }) => self.delete(id, container),
             Request::Delete(Target { container, exec: Some(exec) }) => self.delete_exec(id, container, exec),
+            Request::Switch(name) => self.switch(id, &name),
             Request::Pause(container) => self.pause(id, container),
             Request::Resume(container) => self.resume(id, container),
             Request::Checkpoint { container, after } => self.checkpoint(id, container, after),
@@ -226,6 +227,7 @@ impl Pod {
             self.run_on_terminate_hooks();
             self.take_turns();
             self.end_restarts();
+            self.end_takeovers();
             self.apply_container_timers();
             self.release();
             self.detect_completion();

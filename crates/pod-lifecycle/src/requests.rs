@@ -330,6 +330,7 @@ impl Pod {
             }
         }
         let mut waiters = std::mem::take(&mut container.waiters);
+        waiters.extend(container.takeover_request());
         waiters.extend(container.checkpoint.take().map(|checkpoint| checkpoint.request));
         let mut removed = Vec::new();
         for exec in container.execs.values_mut() {

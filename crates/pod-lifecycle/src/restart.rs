@@ -14,6 +14,7 @@ use crate::event::{ContainerId, Exit, KubeletType, Outcome, PidNamespace, Target
 use crate::exec::Exec;
 use crate::pod::Pod;
 use crate::shutdown::StopCause;
+use crate::standby::Held;
 use crate::startup::NEVER_RAN;
 use crate::time::PodTime;
 
@@ -124,6 +125,9 @@ impl Pod {
     fn program_ended(&mut self, id: &ContainerId, exit: Exit, ran: Duration) {
         let Some(container) = self.containers.get_mut(id) else { return };
         container.restarts.exited(ran);
+        if self.is_held_again(id, exit) == Held::Again {
+            return;
+        }
         let Some(container) = self.containers.get(id) else { return };
         match self.role(container) {
             Some(Role::Init) if exit.code == 0 => self.init_completed(id, exit),
@@ -223,6 +227,8 @@ impl Pod {
         }
         match self.role(container) {
             // R1: until its own turn to stop has come.
+            // V6: in a stop nobody needs a second one.
+            Some(Role::Sidecar) if self.stands_by(container) => self.stop.is_none(),
             Some(Role::Sidecar) => !(self.wants_end(container) && self.turn_has_come(container)),
             Some(Role::Init | Role::Main) => self.stop.is_none() && self.failure.is_none(),
             None => false,
@@ -292,7 +298,7 @@ impl Pod {
         self.back_off(id, last);
     }
 
-    fn back_off(&mut self, id: &ContainerId, last: Exit) {
+    pub(crate) fn back_off(&mut self, id: &ContainerId, last: Exit) {
         let now = self.now;
         let Some(container) = self.containers.get_mut(id) else { return };
         let own = container.member().and_then(|index| self.members[index].member.restart);

@@ -14,6 +14,7 @@ use crate::event::{ContainerId, Exit};
 use crate::member::{GateState, Release};
 use crate::pod::Pod;
 use crate::restart::code_of_signal;
+use crate::standby::Started;
 use crate::time::PodTime;
 use crate::zero_grace::ZERO_GRACE;
 
@@ -422,6 +423,7 @@ impl Pod {
             let state = &mut self.members[index];
             state.ended = None;
             state.asked = None;
+            state.was_started = Started::Never;
             (state.gate, state.release) = if lives {
                 (GateState::Open, Release::Released)
             } else {
@@ -433,6 +435,7 @@ impl Pod {
             // U6 counts from when the gates are what they wait for.
             if let Phase::Held(hold) = &mut container.phase {
                 hold.since = self.now;
+                state.was_started = Started::Before;
             }
         }
         self.act(Action::Note("pod stop is over".to_owned()));
@@ -461,6 +464,7 @@ impl Pod {
         let ids: Vec<_> = self.containers.keys().cloned().collect();
         for id in ids {
             self.hook_timer(&id);
+            self.takeover_timer(&id);
             self.kill_timer(&id);
             self.restart_timer(&id);
             self.startup_timers(&id);
@@ -468,10 +472,11 @@ impl Pod {
     }
 
     /// When a container next needs the clock.
-    pub(crate) fn container_deadlines(&self, container: &Container) -> [Option<PodTime>; 5] {
+    pub(crate) fn container_deadlines(&self, container: &Container) -> [Option<PodTime>; 6] {
         let kill = container.stop.kill_at.filter(|_| !container.stop.killed && container.has_process());
         let [hold, probe] = self.startup_deadlines(container);
-        [kill, self.restart_deadline(container), hold, probe, Self::hook_deadline(container)]
+        let (hook, takeover) = (Self::hook_deadline(container), container.takeover_deadline());
+        [kill, self.restart_deadline(container), hold, probe, hook, takeover]
     }
 
     /// When the stop next needs the clock.

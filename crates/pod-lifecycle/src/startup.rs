@@ -82,6 +82,7 @@ impl Pod {
             let text = format!("cannot start container {id}: the pod is stopping");
             return self.reply(request, Err(Refusal::precondition(text)));
         }
+        self.take_over_if_replaced(&id);
         let may_start = self.containers.get(&id).is_some_and(|container| self.may_start(container));
         if may_start {
             self.mark_released(&id);
@@ -97,6 +98,9 @@ impl Pod {
     /// The start order in one place (S2, S3, S6, T11).
     fn may_start(&self, container: &Container) -> bool {
         let Some(index) = container.member() else { return true };
+        if self.stands_by(container) {
+            return false;
+        }
         if self.stop.is_some() || self.failure.is_some() {
             // R2: only what ran before and still has somebody who needs it.
             return container.program == Program::HasRun && self.keeps_running(container);
@@ -109,6 +113,10 @@ impl Pod {
     pub(crate) fn blocker(&self, container: &Container) -> Option<String> {
         if self.stop.is_some() {
             return Some("the end of the pod's stop".to_owned());
+        }
+        if self.stands_by(container) {
+            let other = container.member().and_then(|index| self.partner(index))?;
+            return Some(format!("its turn, it is the standby of {}", self.members[other]));
         }
         let blocker = self.first_blocker(container.member()?)?.earlier;
         Some(format!("{}: {}", self.members[blocker], self.why_not_ready(blocker)))
@@ -234,6 +242,8 @@ impl Pod {
             && let Some(container) = self.containers.get_mut(&id)
         {
             container.probe = None;
+            self.act(Action::Note(line));
+            return self.successor_is_ready(&id);
         }
         self.act(Action::Note(line));
     }
@@ -288,6 +298,9 @@ impl Pod {
     fn gate_failed(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get_mut(id) else { return };
         let reason = container.probe.take().and_then(|probe| probe.last_failure).unwrap_or_default();
+        if container.takeover.is_some() {
+            return self.takeover_failed(id, &format!("it did not get ready: {reason}"));
+        }
         container.stop.intent = Intent::Restart;
         let Some(container) = self.containers.get(id) else { return };
         let then = if self.restarts_after(container, KILLED) { "restarting" } else { "stopping" };
@@ -305,6 +318,7 @@ impl Pod {
         if let Phase::Held(hold) = container.phase {
             if let Some(limit) = gate_timeout
                 && self.stop.is_none()
+                && !self.stands_by(container)
                 && now >= hold.since + limit
             {
                 let blocker = self.blocker(container).unwrap_or_default();
@@ -345,7 +359,7 @@ impl Pod {
             Phase::Held(hold) => {
                 let line = (hold.line == HoldLine::Due).then(|| hold.since + HOLD_LINE_AFTER);
                 // U6 is about gates: the end of a stop is waited for as long as it takes (T11).
-                let limit = self.plan.as_ref().filter(|_| self.stop.is_none());
+                let limit = self.plan.as_ref().filter(|_| self.stop.is_none() && !self.stands_by(container));
                 let limit = limit.and_then(|plan| plan.gate_timeout).map(|limit| hold.since + limit);
                 line.into_iter().chain(limit).min()
             }
@@ -392,6 +406,7 @@ impl Pod {
     pub(crate) fn release_failed(&mut self, id: &ContainerId, early_exit: Option<Exit>, failure: &Failure) {
         let line = format!("could not be started: {}", failure.message);
         self.act(Action::Tell { container: id.clone(), line, to: Tell::LogAndTerminationMessage });
+        self.takeover_failed(id, &format!("it could not be started: {}", failure.message));
         let now = self.now;
         let Some(container) = self.containers.get(id) else { return };
         let tries_again = self.restarts_after(container, START_FAILED);

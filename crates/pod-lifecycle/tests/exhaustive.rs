@@ -179,6 +179,18 @@ fn restarts_with_a_limit_and_a_fatal_end() {
     );
 }
 
+/// V1 to V6: a switch, its failures and a stop at any moment of it.
+#[test]
+fn a_standby_takes_over() {
+    explore(
+        "standby",
+        pod(&[("plan", "s|n=sidecar, a=main"), ("migrate.n", "exec:migrate")])
+            .by(&["create s", "start s", "create n", "start n", "switch n"])
+            .by(&["create a", "start a", "kill a TERM"])
+            .failures(1),
+    );
+}
+
 /// R6, S6, U3: a sidecar that its caller restarts.
 #[test]
 fn a_visible_sidecar_is_created_again() {

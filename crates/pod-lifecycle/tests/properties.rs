@@ -44,7 +44,8 @@ type Entry = (&'static str, usize);
 
 /// Annotations, and the names of the planned containers.
 fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
-    let entry = (select(vec!["init", "sidecar", "sidecar", "main"]), select(vec![1_usize, 1, 1, 2]));
+    let entry =
+        (select(vec!["init", "sidecar", "sidecar", "standby", "main"]), select(vec![1_usize, 1, 1, 2]));
     let entries = prop::collection::vec(entry, 0..4);
     let policy = select(vec!["Always", "OnFailure", "Never"]);
     let grace = prop::option::of(select(vec!["0s", "3s", "8s"]));
@@ -76,12 +77,13 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
                 entries.push(("main", 1));
             }
             let (plan, sidecars, names) = write_plan(&entries);
+            // The order of a standby pair is said on its first (V1).
+            let seconds: Vec<_> =
+                plan.split('|').skip(1).filter_map(|rest| Some(rest.split('=').next()?.to_owned())).collect();
             let inits = plan.split(", ").filter(|entry| entry.ends_with("=init")).map(str::to_owned);
             let inits: String = inits.collect();
-            let roles: Vec<_> = entries
-                .iter()
-                .flat_map(|(role, size)| vec![*role; if *role == "main" { 1 } else { *size }])
-                .collect();
+            let roles: Vec<_> =
+                entries.iter().flat_map(|(role, size)| vec![*role; size_of(role, *size)]).collect();
             let mut keys = vec![("plan".to_owned(), plan), ("restart-policy".to_owned(), policy.to_owned())];
             keys.push(("exit-codes".to_owned(), codes.to_owned()));
             if !sidecars.is_empty() {
@@ -108,8 +110,16 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
                     keys.push((format!("fatal.{}", names[index]), (*fatal).to_owned()));
                 }
             }
+            for (name, (migrate, _)) in seconds.iter().zip(&hooks) {
+                if !migrate.is_empty() {
+                    keys.push((format!("migrate.{name}"), "exec:migrate".to_owned()));
+                }
+            }
             for (index, choices) in after.iter().enumerate().take(names.len()) {
-                keys.extend(write_after(index, choices, direction, &names, &sidecars));
+                if !seconds.contains(&names[index]) {
+                    let after = write_after(index, choices, direction, &names, &sidecars);
+                    keys.extend(after.filter(|(_, value)| !seconds.iter().any(|name| value.contains(name))));
+                }
             }
             for (name, (on_terminate, pre_stop)) in names.iter().zip(hooks) {
                 if !on_terminate.is_empty() {
@@ -163,13 +173,24 @@ fn write_after(
     (!entries.is_empty()).then(|| (format!("after.{}", names[index]), entries.join(", ")))
 }
 
+fn size_of(role: &str, size: usize) -> usize {
+    match role {
+        "main" => 1,
+        "standby" => 2,
+        _ => size,
+    }
+}
+
 fn write_plan(entries: &[Entry]) -> (String, Vec<String>, Vec<String>) {
     let (mut words, mut sidecars, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for (role, size) in entries {
-        let size = if *role == "main" { 1 } else { *size };
+        let size = size_of(role, *size);
         let group: Vec<String> = (0..size).map(|index| format!("c{}", names.len() + index)).collect();
-        words.push(format!("{}={role}", group.join("+")));
-        if *role == "sidecar" {
+        words.push(match *role {
+            "standby" => format!("{}=sidecar", group.join("|")),
+            role => format!("{}={role}", group.join("+")),
+        });
+        if matches!(*role, "sidecar" | "standby") {
             sidecars.extend(group.iter().cloned());
         }
         names.extend(group);
@@ -229,6 +250,7 @@ fn command(names: &[String]) -> BoxedStrategy<Command> {
         8 => (target(), select(signals), reach).prop_map(|(target, signal, reach)| Command::Kill(target, signal, reach)),
         2 => target().prop_map(Command::Wait),
         3 => target().prop_map(Command::Delete),
+        2 => name.clone().prop_map(Command::Switch),
         2 => id.clone().prop_map(Command::Pause),
         2 => id.clone().prop_map(Command::Resume),
         4 => (target(), select(vec![0_u32, 1, 137])).prop_map(|(target, code)| Command::Exit(target, code)),

@@ -251,6 +251,20 @@ pub enum Problem {
         /// The sidecar.
         name: String,
     },
+    /// `migrate` on a container without a standby (V4).
+    #[error("{name:?} has no standby to take over from: write the pair as \"{name}|other=sidecar\"")]
+    NotInAPair {
+        /// The container.
+        name: String,
+    },
+    /// `after` on the second of a standby pair (V1).
+    #[error("{name:?} is the standby of {first:?} and has its place: write {PREFIX}after.{first}")]
+    OrderOfThePair {
+        /// The container.
+        name: String,
+        /// The first of the pair.
+        first: String,
+    },
     /// `x=done` where x is restarted whatever it exits with.
     #[error("{name:?} is restarted \"always\" and so never \"done\" (did you mean \"on-failure\"?)")]
     AlwaysRestarted {
@@ -288,14 +302,6 @@ pub enum Problem {
     BeyondNode {
         /// The bound, in words.
         bound: String,
-    },
-    /// Valid, and not built yet.
-    #[error("not supported yet ({word:?} is planned; {instead})")]
-    NotSupportedYet {
-        /// The key or the part of the value.
-        word: &'static str,
-        /// What to do now.
-        instead: &'static str,
     },
 }
 

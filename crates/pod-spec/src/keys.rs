@@ -1,5 +1,4 @@
-//! The annotations' keys (11.2, 11.3), and which of their behaviours this release has. Owns the words; what
-//! a key's value may be is `parse`'s.
+//! The annotations' keys (11.2, 11.3). Owns the words; what a key's value may be is `parse`'s.
 
 use crate::plan::{Condition, ExitCodes, Fatal, OomScore, RestartMode, RestartPolicy, Role, ZeroGrace};
 
@@ -40,10 +39,11 @@ pub(crate) enum ContainerKey {
     PreStop,
     StopSignal,
     Fatal,
+    Migrate,
 }
 
 /// The words of the containers' keys.
-pub(crate) const CONTAINER_KEYS: [(&str, ContainerKey); 8] = [
+pub(crate) const CONTAINER_KEYS: [(&str, ContainerKey); 9] = [
     ("ready", ContainerKey::Ready),
     ("after", ContainerKey::After),
     ("restart", ContainerKey::Restart),
@@ -52,6 +52,7 @@ pub(crate) const CONTAINER_KEYS: [(&str, ContainerKey); 8] = [
     ("pre-stop", ContainerKey::PreStop),
     ("stop-signal", ContainerKey::StopSignal),
     ("fatal", ContainerKey::Fatal),
+    ("migrate", ContainerKey::Migrate),
 ];
 
 /// The words of a role (S1).
@@ -95,21 +96,6 @@ pub(crate) const OOM_SCORES: [(&str, OomScore); 2] = [("own", OomScore::Own), ("
 pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
     // Every table names every variant; `tables_are_complete` holds that down.
     table.iter().find(|(_, listed)| listed == value).map_or("", |(word, _)| *word)
-}
-
-/// A behaviour of the vocabulary that may not be built yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Feature {
-    Standby,
-}
-
-/// What the vocabulary has and this release does not do: the word and what to write instead. The part that
-/// builds a behaviour deletes its line.
-const PLANNED: &[(Feature, &str, &str)] = &[(Feature::Standby, "|", "name one container")];
-
-/// The word of a feature that is not built and what to write instead; `None` once it is built.
-pub(crate) fn planned(feature: Feature) -> Option<(&'static str, &'static str)> {
-    PLANNED.iter().find(|(listed, ..)| *listed == feature).map(|(_, word, instead)| (*word, *instead))
 }
 
 #[cfg(test)]

@@ -79,7 +79,13 @@ impl Plan {
         match &member.after {
             Some(dependencies) => dependencies
                 .iter()
-                .map(|dependency| Link { earlier: dependency.member, until: Some(dependency.condition) })
+                .flat_map(|dependency| {
+                    // Whoever needs one of a pair needs the other too: they take turns (V2).
+                    [Some(dependency.member), self.members[dependency.member].pair]
+                        .into_iter()
+                        .flatten()
+                        .map(|earlier| Link { earlier, until: Some(dependency.condition) })
+                })
                 .collect(),
             None => self.waits_by_list(member.own_place(), places).collect(),
         }

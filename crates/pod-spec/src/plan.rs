@@ -46,6 +46,9 @@ pub struct Member {
     pub entry: usize,
     /// What it starts after (`after.<c>`), in place of what stands before it in the list.
     pub after: Option<Vec<Dependency>>,
+    /// The other one of a standby pair `a|b=sidecar` (V1): an index into [`Plan::members`]. The first of the two is
+    /// active at first.
+    pub pair: Option<usize>,
     /// When it counts as ready. Inits, and mains that nobody waits for, carry `Gate::Running`.
     pub gate: Gate,
     /// Who restarts it and when (`restart.<c>`); `None` = what its role and the pod's restart policy say (R1, I3, R7).
@@ -60,6 +63,8 @@ pub struct Member {
     pub on_terminate: Option<Vec<String>>,
     /// The command run in it just before its stop signal (H2). Never of an init.
     pub pre_stop: Option<Vec<String>>,
+    /// The command run in it before the other one of its pair is stopped (V4).
+    pub migrate: Option<Vec<String>>,
 }
 
 /// What a container is to its pod (S1).
@@ -333,6 +338,13 @@ impl Signal {
     /// The number the kernel knows.
     pub fn number(self) -> u8 {
         self.0
+    }
+}
+
+impl Member {
+    /// Whether it is the second of a standby pair: held at first, its order said on the first (V1).
+    pub fn is_second_of_pair(&self, own: usize) -> bool {
+        self.pair.is_some_and(|first| first < own)
     }
 }
 

@@ -39,9 +39,9 @@ impl Plan {
         if self.oom_score != OomScore::default() {
             set("oom-score", word_of(&OOM_SCORES, &self.oom_score).to_owned());
         }
-        for member in &self.members {
+        for (index, member) in self.members.iter().enumerate() {
             let name = member.key_name();
-            if let Some(dependencies) = &member.after {
+            if let Some(dependencies) = member.after.as_ref().filter(|_| !member.is_second_of_pair(index)) {
                 set(&format!("after.{name}"), self.after(dependencies));
             }
             if member.gate != Gate::Running {
@@ -59,7 +59,11 @@ impl Plan {
             if let Some(signal) = member.stop_signal {
                 set(&format!("stop-signal.{name}"), signal.to_string());
             }
-            for (word, command) in [("on-terminate", &member.on_terminate), ("pre-stop", &member.pre_stop)] {
+            for (word, command) in [
+                ("on-terminate", &member.on_terminate),
+                ("pre-stop", &member.pre_stop),
+                ("migrate", &member.migrate),
+            ] {
                 if let Some(command) = command {
                     set(&format!("{word}.{name}"), exec(command));
                 }
@@ -81,8 +85,20 @@ impl Plan {
     fn list(&self) -> String {
         let groups = self.members.chunk_by(|one, next| one.entry == next.entry);
         let entries = groups.filter_map(|group| {
-            let names: Vec<String> = group.iter().map(Member::list_name).collect();
-            Some(format!("{}={}", names.join("+"), word_of(&ROLES, &group.first()?.role)))
+            let mut names = String::new();
+            for (place, member) in group.iter().enumerate() {
+                let second = group[..place].iter().any(|first| {
+                    let index = first.pair.and_then(|second| self.members.get(second));
+                    index.is_some_and(|second| second.name == member.name)
+                });
+                names += match (place, second) {
+                    (0, _) => "",
+                    (_, true) => "|",
+                    (_, false) => "+",
+                };
+                names += &member.list_name();
+            }
+            Some(format!("{names}={}", word_of(&ROLES, &group.first()?.role)))
         });
         let others = match self.others {
             Others::Mains => Some("*=main".to_owned()),

@@ -98,6 +98,23 @@ fn the_list_bends_around_what_after_moves_back() {
 }
 
 #[test]
+fn v1_v2_a_standby_pair_has_one_place() {
+    check(
+        &[
+            ("plan", "a=sidecar, p|q=sidecar, b=sidecar, app=main"),
+            ("after.p", "a=started"),
+            ("after.b", "q=ready"),
+        ],
+        &[
+            ("p", &["a started"]),
+            ("q", &["a started"]),
+            ("b", &["a", "p ready", "q ready"]),
+            ("app", &["a ready", "b ready", "p ready", "q ready"]),
+        ],
+    );
+}
+
+#[test]
 fn mains_can_be_waited_for() {
     // No main waits for what comes after a main, and every sidecar outlives every main all the same.
     check(

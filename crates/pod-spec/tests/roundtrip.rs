@@ -127,6 +127,7 @@ fn member() -> impl Strategy<Value = Member> {
             role,
             entry: 0,
             after: None,
+            pair: None,
             gate: if role == Role::Sidecar { gate } else { Gate::Running },
             restart: restart.filter(|it| role != Role::Init || it.mode != RestartMode::Always),
             // Only an exit that is shown can be fatal.
@@ -136,6 +137,7 @@ fn member() -> impl Strategy<Value = Member> {
             stop_signal,
             on_terminate,
             pre_stop: if role == Role::Init { None } else { pre_stop },
+            migrate: None,
         },
     )
 }
@@ -161,6 +163,18 @@ fn arrange(members: Vec<Member>, joins: &[Join]) -> Vec<Member> {
     arranged
 }
 
+/// Makes a standby pair of neighbours that share an entry, where there are two sidecars (V1).
+fn pair_up(members: &mut [Member], migrate: Option<Vec<String>>) {
+    let neighbours = |index: &usize| {
+        let (one, other) = (&members[*index], &members[index + 1]);
+        one.role == Role::Sidecar && one.entry == other.entry
+    };
+    if let Some(first) = (0..members.len().saturating_sub(1)).find(neighbours) {
+        (members[first].pair, members[first + 1].pair) = (Some(first + 1), Some(first));
+        members[first + 1].migrate = migrate;
+    }
+}
+
 /// What containers start after: others that stand before them, or all of them behind them, so that there is no circle.
 /// `links[i]` are choices for container `i`.
 fn connect(members: &mut [Member], links: &[Vec<(usize, Condition)>], direction: Direction) {
@@ -171,7 +185,9 @@ fn connect(members: &mut [Member], links: &[Vec<(usize, Condition)>], direction:
                 Direction::Backwards => choice % (index + 1),
                 Direction::Forwards => index + choice % (members.len() - index),
             };
-            if member == index || dependencies.iter().any(|other| other.member == member) {
+            let member = members[member].pair.map_or(member, |other| other.min(member));
+            let own = members[index].pair.map_or(index, |other| other.min(index));
+            if member == own || dependencies.iter().any(|other| other.member == member) {
                 continue;
             }
             let is_sidecar = members[member].role == Role::Sidecar;
@@ -182,7 +198,11 @@ fn connect(members: &mut [Member], links: &[Vec<(usize, Condition)>], direction:
             };
             dependencies.push(Dependency { member, condition });
         }
-        members[index].after = (!dependencies.is_empty()).then_some(dependencies);
+        // The order of a pair is said on its first.
+        members[index].after = match members[index].pair.filter(|first| *first < index) {
+            Some(first) => members[first].after.clone(),
+            None => (!dependencies.is_empty()).then_some(dependencies),
+        };
     }
 }
 
@@ -216,6 +236,7 @@ prop_compose! {
         zero_grace in prop_oneof![Just(ZeroGrace::Obey), Just(ZeroGrace::Order)],
         exit_codes in prop_oneof![Just(ExitCodes::Masked), Just(ExitCodes::Real)],
         oom_score in prop_oneof![Just(OomScore::Own), Just(OomScore::Protect)],
+        migrate in option::of(command()),
         links in links(),
         direction in prop_oneof![Just(Direction::Backwards), Just(Direction::Forwards)],
     ) -> Plan {
@@ -231,6 +252,7 @@ prop_compose! {
             last.entry = members.last().map_or(0, |before| before.entry + 1);
             members.push(last);
         }
+        pair_up(&mut members, migrate);
         connect(&mut members, &links, direction);
         let restart_policy = if others == Others::Mains { RestartPolicy::Always } else { restart_policy };
         // "order" is about sidecars (11.4).

@@ -45,6 +45,8 @@ pub enum Command {
     Wait(Target),
     /// Delete a container or exec.
     Delete(Target),
+    /// Let a standby take over.
+    Switch(String),
     /// Freeze.
     Pause(ContainerId),
     /// Thaw.
@@ -204,6 +206,7 @@ fn parse_command(line: &str) -> Result<Command, String> {
         }
         "wait" => Command::Wait(parse_target(word(0)?)),
         "delete" => Command::Delete(parse_target(word(0)?)),
+        "switch" => Command::Switch(word(0)?.to_owned()),
         "pause" => Command::Pause(word(0)?.into()),
         "resume" => Command::Resume(word(0)?.into()),
         "checkpoint" => {
@@ -308,6 +311,7 @@ impl fmt::Display for Command {
             }
             Self::Wait(target) => write!(f, "wait {}", show_target(target)),
             Self::Delete(target) => write!(f, "delete {}", show_target(target)),
+            Self::Switch(name) => write!(f, "switch {name}"),
             Self::Pause(container) => write!(f, "pause {container}"),
             Self::Resume(container) => write!(f, "resume {container}"),
             Self::Checkpoint(container, AfterCheckpoint::LeaveRunning) => write!(f, "checkpoint {container}"),

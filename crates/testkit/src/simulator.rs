@@ -144,6 +144,7 @@ impl Simulator {
             Command::Kill(target, signal, reach) => self.kill(target.clone(), *signal, *reach)?,
             Command::Wait(target) => drop(self.request(Request::Wait(target.clone()))?),
             Command::Delete(target) => drop(self.request(Request::Delete(target.clone()))?),
+            Command::Switch(name) => drop(self.request(Request::Switch(name.clone()))?),
             Command::Pause(id) => drop(self.request(Request::Pause(id.clone()))?),
             Command::Resume(id) => drop(self.request(Request::Resume(id.clone()))?),
             Command::Checkpoint(id, after) => {

@@ -110,6 +110,7 @@ pub(crate) fn show_request(request: &Request) -> String {
         }
         Request::Wait(target) => format!("wait {}", show_target(target)),
         Request::Delete(target) => format!("delete {}", show_target(target)),
+        Request::Switch(name) => format!("switch {name}"),
         Request::Pause(container) => format!("pause {container}"),
         Request::Resume(container) => format!("resume {container}"),
         Request::Checkpoint { container, after: AfterCheckpoint::LeaveRunning } => {

@@ -35,7 +35,10 @@ const REFUSED: [(&[(&str, &str)], &str); 11] = [
     (&[PLAN, ("grace", "5")], r#"podshim.io/grace: "5" has no unit"#),
     (&[PLAN, ("ready.proxy", "tcp:example.org:80")], r#"host "example.org" is no literal IP address"#),
     // Valid, and not built yet: an error, never ignored.
-    (&[("plan", "proxy|next=sidecar, app=main")], "podshim.io/plan: not supported yet"),
+    (
+        &[("plan", "proxy|next=sidecar, app=main"), ("after.next", "app=ready")],
+        "podshim.io/after.next: \"next\" is the standby of \"proxy\"",
+    ),
 ];
 
 /// Where a task, a shim or a sandbox would show: below the instance's root file system, and below its directory.

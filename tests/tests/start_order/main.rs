@@ -16,4 +16,5 @@ mod restart_keys;
 mod restarts;
 mod restarts_in_place;
 mod sidecars;
+mod standby;
 mod support;

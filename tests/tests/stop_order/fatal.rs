@@ -2,9 +2,15 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
-use e2e::{Containerd, Pod, Program, Runtime};
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
 
 use crate::support::{SOON, TOLERANCE, exit_codes, logged_real_code, milliseconds, seconds, wait_started};
+
+/// A program that ends by itself, as far as podshim and the caller know.
+async fn end_from_inside(pod: &RunningPod<'_>, name: &str) -> Result<()> {
+    pod.exec(name, &["kill", "1"]).await?;
+    Ok(())
+}
 
 /// R9, J2 to J4: `s2` fails: the main is told at once and has its own code, then the other sidecars end in reverse and
 /// show 0; `s2` shows what it ended with. Nobody asked for any of it.
@@ -16,13 +22,14 @@ async fn r9_j4_a_fatal_failure_stops_the_pod_in_order() -> Result<()> {
         .annotate("restart-policy", "Never")
         .annotate("fatal.s2", "failure")
         .container(Program::new("s1").term_exit_code(9))
-        .container(Program::new("s2").runs_for(seconds(3)).exits(7))
+        .container(Program::new("s2").term_exit_code(7))
         .container(Program::new("s3").term_delay(milliseconds(500)))
         .container(Program::new("app").term_delay(milliseconds(500)).term_exit_code(4))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "s2", "s3", "app"]).await?;
     wait_started(&pod, &["app"]).await?;
+    end_from_inside(&pod, "s2").await?;
     ensure!(exit_codes(&pod, ["s1", "s2", "s3", "app"]).await? == [0, 7, 0, 4], "{}", pod.timeline()?);
     let timeline = pod.timeline()?;
     timeline.in_order(&[
@@ -67,11 +74,13 @@ async fn r9_t14_a_new_round_may_follow_a_fatal_end() -> Result<()> {
         .annotate("fatal.s2", "failure")
         .annotate("ready.s1", "exec:test -e /tmp/ready;period=100ms")
         .container(Program::new("s1").ready_file("/tmp/ready", milliseconds(800)).term_delay(seconds(2)))
-        .container(Program::new("s2").runs_for_each(&[seconds(2), seconds(600)]).exits(1))
+        .container(Program::new("s2").term_exit_code(1))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "s2", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    end_from_inside(&pod, "s2").await?;
     pod.wait_exited("app", SOON).await?;
     pod.start_all(&["app", "s2"]).await?;
     pod.wait_exited("s1", SOON).await?;

@@ -100,6 +100,7 @@ pub(super) fn plan(settings: &PodSettings, containers: &Containers) -> Plan {
             role,
             entry: draft.entry,
             after: containers.dependencies(draft),
+            pair: draft.pair,
             gate,
             restart: draft.restart,
             fatal: draft.fatal,
@@ -107,6 +108,7 @@ pub(super) fn plan(settings: &PodSettings, containers: &Containers) -> Plan {
             stop_signal: draft.stop_signal,
             on_terminate: draft.on_terminate.clone(),
             pre_stop: draft.pre_stop.clone(),
+            migrate: draft.migrate.clone(),
         })
     });
     Plan {

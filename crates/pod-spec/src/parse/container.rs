@@ -46,6 +46,9 @@ pub(super) struct Draft {
     pub(super) stop_signal: Option<Signal>,
     pub(super) on_terminate: Option<Vec<String>>,
     pub(super) pre_stop: Option<Vec<String>>,
+    pub(super) migrate: Option<Vec<String>>,
+    /// The other one of a standby pair, as an index into the drafts.
+    pub(super) pair: Option<usize>,
     after: Option<Vec<(String, Condition)>>,
 }
 
@@ -74,6 +77,8 @@ impl Draft {
             stop_signal: None,
             on_terminate: None,
             pre_stop: None,
+            migrate: None,
+            pair: None,
             after: None,
         }
     }
@@ -118,6 +123,12 @@ impl Draft {
             ContainerKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut self.grace),
             ContainerKey::OnTerminate => findings.keep(key, hook(value).map(Some), &mut self.on_terminate),
             ContainerKey::PreStop => findings.keep(key, hook(value).map(Some), &mut self.pre_stop),
+            ContainerKey::Migrate => {
+                if self.pair.is_none() && self.role.is_some() {
+                    findings.error(key, Problem::NotInAPair { name: self.name.clone() });
+                }
+                findings.keep(key, hook(value).map(Some), &mut self.migrate);
+            }
             ContainerKey::StopSignal => {
                 findings.keep(key, Signal::parse_stop_signal(value).map(Some), &mut self.stop_signal);
             }
@@ -136,6 +147,7 @@ impl Draft {
             ContainerKey::After
             | ContainerKey::Restart
             | ContainerKey::OnTerminate
+            | ContainerKey::Migrate
             | ContainerKey::StopSignal => None,
         }
     }
@@ -157,6 +169,7 @@ impl Containers {
             .into_iter()
             .map(|listed| Draft {
                 alias: listed.alias,
+                pair: listed.pair,
                 ..Draft::new(&listed.name, listed.role, listed.entry, Origin::List)
             })
             .collect();
@@ -227,8 +240,14 @@ impl Containers {
         for (index, draft) in self.drafts.iter().enumerate() {
             let key = draft.keys.get(&ContainerKey::After).map_or("", String::as_str);
             let mut targets = BTreeSet::new();
+            if let (Some(_), head) = (&draft.after, self.head(index))
+                && head != index
+            {
+                let first = self.drafts[head].name.clone();
+                findings.error(key, Problem::OrderOfThePair { name: draft.name.clone(), first });
+            }
             for (name, condition) in draft.after.iter().flatten() {
-                let problem = match self.drafts.iter().position(|other| other.is(name)) {
+                let problem = match self.index_of(name) {
                     None if self.names == Names::Unread => continue,
                     None => Problem::NoSuchContainer { name: excerpt(name), hint: self.hint(name, findings) },
                     Some(target) if target == index => Problem::AfterItself { name: name.clone() },
@@ -269,10 +288,20 @@ impl Containers {
 
     /// What a draft's `after` says, once all names are known to be right.
     pub(super) fn dependencies(&self, draft: &Draft) -> Option<Vec<Dependency>> {
-        let index_of = |name: &str| self.drafts.iter().position(|other| other.is(name));
-        let resolved = draft.after.as_ref()?.iter().filter_map(|(name, condition)| {
-            Some(Dependency { member: index_of(name)?, condition: *condition })
+        // V1: the order of a pair is said on its first.
+        let first = draft.pair.map(|other| &self.drafts[other]).filter(|other| other.after.is_some());
+        let resolved = first.unwrap_or(draft).after.as_ref()?.iter().filter_map(|(name, condition)| {
+            Some(Dependency { member: self.index_of(name)?, condition: *condition })
         });
         Some(resolved.collect())
+    }
+
+    /// The container of that name or alias; of a standby pair, whichever is named, its first.
+    fn index_of(&self, name: &str) -> Option<usize> {
+        self.drafts.iter().position(|other| other.is(name)).map(|index| self.head(index))
+    }
+
+    fn head(&self, index: usize) -> usize {
+        self.drafts[index].pair.map_or(index, |other| other.min(index))
     }
 }

@@ -1,19 +1,16 @@
-//! What the pass over the annotations has found so far. Owns the rule that errors are told before what is
-//! not built yet, and that nothing is ever told twice of one key.
+//! What the pass over the annotations has found so far. Owns how much of it is kept.
 
 use crate::error::{InvalidPlan, PlanError, Problem};
-use crate::keys::{Feature, planned};
 use crate::limits::{MAX_KEYS, MAX_LISTED_ERRORS};
 use crate::plan::Plan;
 use crate::warning::Warning;
 
 use super::Parsed;
 
-/// Errors, behaviours that are not built yet, and warnings.
+/// Errors and warnings.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     errors: Vec<PlanError>,
-    not_built: Vec<PlanError>,
     warnings: Vec<Warning>,
 }
 
@@ -40,24 +37,13 @@ impl Findings {
         }
     }
 
-    /// Notes that a valid value needs this behaviour; an error while it is not built.
-    pub(super) fn planned(&mut self, key: &str, feature: Feature) {
-        if let Some((word, instead)) = planned(feature) {
-            self.not_built.push(PlanError::new(key, Problem::NotSupportedYet { word, instead }));
-        }
-    }
-
     /// Notes a warning.
     pub(super) fn warn(&mut self, warning: Warning) {
         self.warnings.push(warning);
     }
 
-    /// The plan if nothing is wrong. Of a key with an error it is not also said that it is not built.
-    pub(super) fn finish(mut self, plan: Option<Plan>) -> Result<Parsed, InvalidPlan> {
-        let mut not_built = self.not_built;
-        not_built.retain(|missing| self.errors.iter().all(|error| error.key != missing.key));
-        not_built.dedup();
-        self.errors.append(&mut not_built);
+    /// The plan if nothing is wrong.
+    pub(super) fn finish(self, plan: Option<Plan>) -> Result<Parsed, InvalidPlan> {
         match InvalidPlan::from_errors(self.errors) {
             Some(invalid) => Err(invalid),
             None => Ok(Parsed { plan, warnings: self.warnings }),

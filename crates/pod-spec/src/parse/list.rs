@@ -3,7 +3,7 @@
 //! them are not called wrong too.
 
 use crate::error::{ListError, excerpt};
-use crate::keys::{Feature, ROLES};
+use crate::keys::ROLES;
 use crate::limits::{MAX_CONTAINERS, MAX_NAME_BYTES};
 use crate::nearest::choose;
 use crate::plan::{Others, Role};
@@ -41,6 +41,8 @@ pub(super) struct Listed {
     pub(super) role: Option<Role>,
     /// Index of the entry it is in.
     pub(super) entry: usize,
+    /// The other one of `a|b`, as an index into the list.
+    pub(super) pair: Option<usize>,
 }
 
 /// Reads the list and notes everything that is wrong in it.
@@ -108,12 +110,18 @@ impl List {
         let group: Vec<&str> = names.split('+').collect();
         for pair in &group {
             let pair: Vec<&str> = pair.split('|').collect();
+            let first = self.listed.len();
             for name in &pair {
                 self.read_name(name.trim(), entry, chosen, index, findings);
             }
             match (pair.len(), chosen) {
                 (1, _) => {}
-                (2, Some(Role::Sidecar)) => findings.planned(KEY, Feature::Standby),
+                (2, Some(Role::Sidecar)) => {
+                    // A name that was refused is not there.
+                    if let [one, other] = &mut self.listed[first..] {
+                        (one.pair, other.pair) = (Some(first + 1), Some(first));
+                    }
+                }
                 (2, Some(_)) => return Err(ListError::StandbyNotSidecar { entry: whole() }),
                 // The wrong role is the error.
                 (2, None) => {}
@@ -165,6 +173,7 @@ impl List {
             alias: alias.map(str::to_owned),
             role,
             entry: index,
+            pair: None,
         });
     }
 

@@ -330,6 +330,21 @@ fn values_of_a_container() {
             "on-terminate.proxy: quote the \";\": no shell reads this command (or write sh -c '...')",
         ),
         (
+            "migrate without a standby",
+            &[PLAN, ("migrate.proxy", "exec:true")],
+            "migrate.proxy: \"proxy\" has no standby to take over from: write the pair as \"proxy|other=sidecar\"",
+        ),
+        (
+            "after on a standby",
+            &[("plan", "a=sidecar, p|q=sidecar, app=main"), ("after.q", "a=ready")],
+            r#"after.q: "q" is the standby of "p" and has its place: write podshim.io/after.p"#,
+        ),
+        (
+            "after its own pair",
+            &[("plan", "p|q=sidecar, app=main"), ("after.p", "q=ready")],
+            r#"after.p: "q" cannot start after itself"#,
+        ),
+        (
             "unknown restart",
             &[PLAN, ("restart.proxy", "onfailure")],
             r#"restart.proxy: unknown value "onfailure" (did you mean "on-failure"?)"#,
@@ -409,23 +424,6 @@ fn dependencies() {
             "cycle in after",
             &[plan, ("after.s1", "s2=started"), ("after.s2", "app=started"), ("after.app", "s1=ready")],
             "after.s1: cycle: s1 after s2 after app after s1",
-        ),
-    ]);
-}
-
-#[test]
-fn what_is_valid_and_not_built_yet_is_refused() {
-    check(&[
-        (
-            "standby",
-            &[("plan", "proxy|proxy-next@pn=sidecar, app=main"), ("grace.pn", "1s")],
-            "plan: not supported yet (\"|\" is planned; name one container)",
-        ),
-        (
-            "errors come first",
-            &[("plan", "a|b=sidecar, app=main"), ("grace", "1")],
-            "grace: \"1\" has no unit (write \"1s\" for seconds); \
-             podshim.io/plan: not supported yet (\"|\" is planned; name one container)",
         ),
     ]);
 }

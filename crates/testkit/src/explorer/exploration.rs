@@ -82,6 +82,7 @@ impl Exploration {
                 Command::Exec(container, exec) => Request::Exec { container, exec },
                 Command::Kill(target, signal, reach) => Request::Kill { target, signal, reach },
                 Command::Wait(target) => Request::Wait(target),
+                Command::Switch(name) => Request::Switch(name),
                 Command::Delete(target) => Request::Delete(target),
                 other => return Err(format!("no request: {other}")),
             });

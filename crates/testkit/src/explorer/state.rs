@@ -200,7 +200,7 @@ impl State {
                 let request = exploration.callers[*index][position].clone();
                 // The same request has the same id whatever came before: ids are part of the state.
                 let id = RequestId(*index as u64 * 1000 + position as u64);
-                let waits = !matches!(request, Request::Wait(_));
+                let waits = !matches!(request, Request::Wait(_) | Request::Switch(_));
                 self.callers[*index] = (position + 1, waits.then_some(id));
                 self.note(show_request(&request));
                 self.handle(Event::Request { id, request }, exploration)

@@ -56,6 +56,13 @@ impl Invariants {
             .collect()
     }
 
+    /// The other one of a standby pair (V1).
+    fn partner(&self, name: &str) -> Option<&str> {
+        let plan = self.plan.as_ref()?;
+        let (_, member) = plan.member(name)?;
+        Some(&plan.members[member.pair?].name)
+    }
+
     /// Its place in the list, behind everything that it waits for by `after`.
     fn place(&self, member: &Member) -> usize {
         let own = if member.role == Role::Main { usize::MAX } else { member.entry };
@@ -132,7 +139,10 @@ impl Invariants {
         let own_grace = self.member(&container.name).is_some_and(|member| member.grace.is_some());
         let hurried = container.caller_killed || self.is_asked_to_kill(id);
         match container.hook {
-            Some(hook) if !(budget_over || own_grace || hurried || container.gate_failed) => {
+            Some(hook)
+                if hook != Hook::Migrate
+                    && !(budget_over || own_grace || hurried || container.gate_failed) =>
+            {
                 self.violated(format!("{id} gets its stop signal while its {hook} hook runs (H1, H2)"))
             }
             _ => Ok(()),
@@ -143,6 +153,10 @@ impl Invariants {
     fn may_restart(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
         let member = self.member(&container.name);
+        // V4: one of a pair is made again to be held.
+        if member.is_some_and(|member| member.pair.is_some()) {
+            return Ok(());
+        }
         let never = self.policy() == Some(RestartPolicy::Never);
         let usual = match container.role {
             Some(Role::Sidecar) => RestartMode::Always,
@@ -179,13 +193,15 @@ impl Invariants {
             return Ok(());
         }
         for (earlier, condition) in self.waits(&container.name) {
-            let other = self.members.get(&earlier).cloned().unwrap_or_default();
-            let lets = match condition {
-                Condition::Started => other.executed || other.open || other.completed,
-                Condition::Ready => other.open || other.completed,
-                Condition::Done => other.completed || other.done,
+            let lets = |name: &str| {
+                let other = self.members.get(name).cloned().unwrap_or_default();
+                match condition {
+                    Condition::Started => other.executed || other.open || other.completed,
+                    Condition::Ready => other.open || other.completed,
+                    Condition::Done => other.completed || other.done,
+                }
             };
-            if !lets {
+            if !lets(&earlier) && !self.partner(&earlier).is_some_and(lets) {
                 return self.violated(format!("{id} starts before {earlier} lets it ({condition:?})"));
             }
         }
@@ -227,7 +243,10 @@ impl Invariants {
         let budget_over = self.budget_is_over();
         let turn =
             !self.containers.values().any(|other| other.runs_program() && self.needs(other, container));
+        // V4, V5: while the other one of its pair is there for everybody.
+        let replaced = self.partner(&container.name).and_then(|name| self.members.get(name));
         let allowed = container.caller_killed
+            || replaced.is_some_and(|other| other.open)
             || asked_kill
             || budget_over
             || turn

@@ -101,7 +101,7 @@ impl Container {
         self.gate_failed = false;
         self.last_exit = None;
         self.exited_in_program = false;
-        self.hooks_run.retain(|hook| *hook != Hook::PreStop);
+        self.hooks_run.retain(|hook| *hook == Hook::OnTerminate);
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
