@@ -44,8 +44,7 @@ pub struct Parsed {
 /// the end of the list: `*` would take it for a main anyway, and so its settings have a place.
 ///
 /// # Errors
-/// Everything of 11.4 that can be told from annotations alone, all of it at once, and every valid
-/// key whose behaviour this release does not have.
+/// Everything of 11.4 that can be told from annotations alone, all of it at once.
 pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Parsed, InvalidPlan> {
     // Sorted, so that the same pod gets the same message whatever map the caller has.
     let ours: BTreeMap<&str, &str> =
