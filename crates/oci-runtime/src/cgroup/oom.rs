@@ -31,8 +31,22 @@ pub struct OomWatch {
     notifications: AsyncFd<File>,
     counter: Counter,
     seen: u64,
+    removed: Option<RemovedGroup>,
     /// The pause before the next look at a counter that may be behind its notification.
     recheck: Option<Duration>,
+}
+
+/// What still tells of a kill when the group is gone (v2): systemd removes a scope with its last process, often before
+/// the shim is scheduled, and the kernel holds a notification back that follows another within 10 ms.
+#[derive(Debug)]
+struct RemovedGroup {
+    /// The slice the scope was in: it counts what is killed below it, and stays.
+    slice: Counter,
+    /// Its count when the group's own was last read.
+    seen: u64,
+    /// Whether the group's own count was ever notified of: a group that reaches its limit does that before a kill. Without
+    /// it, a kill that the slice counted was another container's.
+    notified: bool,
 }
 
 /// The file whose `oom_kill` line counts the kills.
@@ -66,20 +80,30 @@ impl OomWatch {
     /// Fails with `Unsupported` when the container has no memory controller. A restart in place makes a
     /// new group, which needs a new watch (rule R6).
     pub fn new(cgroup: &Cgroup) -> io::Result<Self> {
-        let (notifications, counter) = match cgroup {
+        let (notifications, counter, slice) = match cgroup {
             Cgroup::V1(hierarchies) => {
                 let directory = hierarchies.memory.clone().ok_or_else(no_memory_controller)?;
                 let order = NotificationOrder::BeforeCount;
-                (watch_v1(&directory)?, Counter { directory, file: "memory.oom_control", order })
+                (watch_v1(&directory)?, Counter { directory, file: "memory.oom_control", order }, None)
             }
             Cgroup::V2(directory) => {
                 let order = NotificationOrder::AfterCount;
-                (watch_v2(directory)?, Counter { directory: directory.clone(), file: "memory.events", order })
+                let counter = |directory: &Path| Counter {
+                    directory: directory.to_owned(),
+                    file: "memory.events",
+                    order,
+                };
+                (watch_v2(directory)?, counter(directory), slice_of(directory).map(counter))
             }
         };
         let notifications = async_file::register(notifications, Interest::READABLE)?;
         let seen = counter.read().unwrap_or_default();
-        Ok(Self { notifications, counter, seen, recheck: None })
+        let removed = slice.map(|slice| RemovedGroup {
+            seen: slice.read().unwrap_or_default(),
+            slice,
+            notified: false,
+        });
+        Ok(Self { notifications, counter, seen, removed, recheck: None })
     }
 
     /// Waits for the next OOM kill and returns how many there were since the last report; `None` when the
@@ -87,7 +111,10 @@ impl OomWatch {
     pub async fn next(&mut self) -> Option<u64> {
         loop {
             // Look first: a kill between two waits must not be lost.
-            let new = self.count_new()?;
+            let Some(new) = self.count_new() else {
+                // The notification may be heard before the exit, and then this is the last look.
+                return Some(self.kills_of_a_removed_group()).filter(|kills| *kills > 0);
+            };
             if new > 0 {
                 self.recheck = None;
                 return Some(new);
@@ -109,22 +136,63 @@ impl OomWatch {
     /// Kills since the last report, without waiting. For the moment a process has ended: [`Self::next`] may
     /// not have been told yet why.
     pub fn new_kills(&mut self) -> u64 {
-        self.count_new().unwrap_or_default()
+        match self.count_new() {
+            Some(kills) => kills,
+            None => self.kills_of_a_removed_group(),
+        }
+    }
+
+    fn kills_of_a_removed_group(&mut self) -> u64 {
+        let mut buffer = NotificationBuffer::default();
+        let pending = self.notifications.get_ref().read(&mut buffer).unwrap_or_default();
+        self.note(&buffer[..pending]);
+        let Some(removed) = self.removed.as_mut().filter(|removed| removed.notified) else { return 0 };
+        let kills = removed.slice.read().unwrap_or(removed.seen);
+        kills.saturating_sub(std::mem::replace(&mut removed.seen, kills))
     }
 
     fn count_new(&mut self) -> Option<u64> {
+        // The slice first: a kill between the two is then still to be counted there.
+        let before = self.removed.as_ref().and_then(|removed| removed.slice.read());
         let kills = self.counter.read()?;
         let new = kills.saturating_sub(self.seen);
         self.seen = kills;
+        if let Some(removed) = &mut self.removed {
+            let now = if new > 0 { removed.slice.read() } else { before };
+            removed.seen = now.unwrap_or(removed.seen);
+        }
         Some(new)
     }
 
-    async fn consume_notification(&self) -> io::Result<()> {
-        // Longer than an eventfd's counter and than any inotify event of a watched file.
-        let mut buffer = [0; 512];
-        let read = self.notifications.async_io(Interest::READABLE, |mut file| file.read(&mut buffer));
-        read.await.map(drop)
+    async fn consume_notification(&mut self) -> io::Result<()> {
+        let mut buffer = NotificationBuffer::default();
+        let read = self.notifications.async_io(Interest::READABLE, |mut file| file.read(&mut buffer)).await?;
+        self.note(&buffer[..read]);
+        Ok(())
     }
+
+    fn note(&mut self, notifications: &[u8]) {
+        if let Some(removed) = &mut self.removed {
+            removed.notified |= tells_of_a_change(notifications);
+        }
+    }
+}
+
+/// Longer than an eventfd's counter and than any inotify event of a watched file.
+type NotificationBuffer = [u8; 32];
+
+/// Whether the first of these inotify events is of a change; the others are that the watch has ended.
+fn tells_of_a_change(events: &[u8]) -> bool {
+    // inotify(7): the watch's number, the mask, ...
+    let mask = events.get(4..8).and_then(|mask| mask.try_into().ok()).map(u32::from_ne_bytes);
+    mask.is_some_and(|mask| mask & AddWatchFlags::IN_MODIFY.bits() != 0)
+}
+
+/// The nearest group above that does not go with the container: runc's is a scope, crun's is below one.
+fn slice_of(directory: &Path) -> Option<&Path> {
+    let is_scope = |directory: &Path| directory.extension().is_some_and(|extension| extension == "scope");
+    let in_scope = directory.ancestors().find(|directory| is_scope(directory));
+    in_scope.unwrap_or(directory).parent()
 }
 
 fn watch_v1(directory: &Path) -> io::Result<File> {

@@ -264,6 +264,43 @@ fn an_oom_kill_in_a_v2_group_is_reported_once() {
     });
 }
 
+/// systemd had removed the scope before the shim could read why its only process died: CRI said Error, not OOMKilled.
+#[test]
+fn an_oom_kill_in_a_scope_that_is_gone_is_read_from_its_slice() {
+    run(async {
+        for below_scope in ["", "container"] {
+            let slice = tempfile::tempdir().unwrap();
+            let scope = slice.path().join("cri-containerd-1.scope");
+            let group = scope.join(below_scope);
+            fs::create_dir_all(&group).unwrap();
+            let set = |directory: &Path, kills: u64| {
+                write(directory, &[("memory.events", &format!("max 1\noom_kill {kills}\n"))]);
+            };
+            set(&group, 0);
+            let watched = |kills: u64| {
+                set(slice.path(), kills);
+                OomWatch::new(&Cgroup::V2(group.clone())).unwrap()
+            };
+            let mut killed = watched(3);
+            // The kernel tells that the limit was reached, and holds back that somebody was killed.
+            set(&group, 0);
+            let told = tokio::time::timeout(Duration::from_millis(20), killed.next()).await;
+            assert!(told.is_err());
+            fs::remove_dir_all(&scope).unwrap();
+            set(slice.path(), 4);
+            // Heard before the exit is.
+            assert_eq!(within(killed.next()).await, Some(1), "{below_scope:?}");
+            assert_eq!(killed.new_kills(), 0);
+            fs::create_dir_all(&group).unwrap();
+            set(&group, 0);
+            let mut quiet = watched(4);
+            fs::remove_dir_all(&scope).unwrap();
+            set(slice.path(), 5);
+            assert_eq!(quiet.new_kills(), 0, "it never reached its limit: another was killed");
+        }
+    });
+}
+
 #[test]
 fn v2_files_become_numbers() {
     let directory = tempfile::tempdir().unwrap();
