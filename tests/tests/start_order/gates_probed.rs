@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::Event::{Starting, Term};
 use e2e::{Containerd, Pod, Program, Runtime};
 
-use crate::support::{SOON, held_for, lines_of_podshim, milliseconds, ready_in_run, seconds, wait_started};
+use crate::support::{SOON, held_for, lines_of_podshim, ready_in_run, wait_started};
 
 /// A sidecar that serves the files of `/www` on port 8080 of its loopback.
 fn web_server(name: &str) -> Program {
