@@ -157,10 +157,6 @@ fn s5_a_wrong_annotation_is_an_error_before_any_process() {
             "{text}"
         );
         assert_eq!(pod.calls("c"), [""; 0]);
-        pod.bundle("d", "exit 0", &[("podshim.io/plan", "proxy|next=sidecar, app=main")]);
-        let (_, text) = refusal(pod.create("d").await);
-        assert!(text.contains("podshim.io/plan") && text.contains("not supported yet"), "{text}");
-        assert_eq!(pod.calls("d"), [""; 0]);
     });
 }
 
