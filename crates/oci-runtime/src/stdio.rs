@@ -10,8 +10,9 @@
 //!   deletes (CONTRACT §7): behind a pipe the shim can end the stream ([`Stdio::drain`]);
 //! * what the OCI runtime says on stderr when it fails to create is no output of the container: moving starts
 //!   after its success ([`Stdio::accept`]);
-//! * a fifo that was opened and closed again has told its reader the end: a Create that fails must not have touched
-//!   it, or the next one with the same fifo waits for a reader that has gone ([`Stdio::connect`]);
+//! * a fifo that was opened and closed again has told its reader the end: the next try with the same fifo waits for a
+//!   reader that has gone. One that is opened late may have lost its reader meanwhile. So when is the caller's to say
+//!   ([`Stdio::connect`]);
 //! * a security module may deny a container the label a fifo in /run has; an anonymous pipe has none of its own.
 //!
 //! What else must hold:
@@ -364,8 +365,7 @@ impl Stdio {
         Ok(Self { mode, owner, stdin, stdout, stderr, logger })
     }
 
-    /// Opens containerd's fifos. Call it when the process exists, before [`Self::accept`]; after the first time it
-    /// does nothing.
+    /// Opens containerd's fifos. Call it before [`Self::accept`]; after the first time it does nothing.
     ///
     /// Waits up to [`READER_LIMIT`] for containerd's side of the output fifos. Cancel-safe: the set can be dropped.
     pub async fn connect(&mut self) -> Result<(), StdioError> {

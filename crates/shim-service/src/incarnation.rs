@@ -53,9 +53,9 @@ pub(crate) struct IncarnationStreams<'a> {
 
 /// containerd's side of the streams.
 enum FarEnds<'a> {
-    /// Open since the first incarnation; with what the next one's terminal needs.
+    /// Open; with what the process's terminal needs.
     Connected(Option<ConsoleStreams>),
-    /// To be opened when the process exists: one that cannot be made must leave the fifos to the next try.
+    /// Of an exec, to be opened when its process exists: one that fails leaves the fifos to the next try.
     Unconnected(&'a mut Stdio),
 }
 
@@ -67,7 +67,7 @@ impl<'a> IncarnationStreams<'a> {
         Ok(Self { child, held_back, far: FarEnds::Connected(console) })
     }
 
-    /// For the first process.
+    /// For an exec's process.
     fn first(stdio: &'a mut Stdio) -> Result<Self, Failure> {
         let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
         Ok(Self { child, held_back, far: FarEnds::Unconnected(stdio) })
@@ -111,9 +111,11 @@ enum Birth<'a> {
 impl Blueprint {
     /// The first create (CONTRACT §8): stdio, rootfs, `runtime create`.
     pub(crate) async fn create(&self) -> Result<(Stdio, NewIncarnation), Failure> {
-        let mut stdio = self.open_stdio()?;
+        // Not when the process exists, as containerd's shim does: if containerd is killed during the create, its readers
+        // are gone by then, and the process would wait for others (N1, trap 15).
+        let mut stdio = self.connected_stdio().await?;
         self.prepare(&mut stdio).await?;
-        let created = match IncarnationStreams::first(&mut stdio) {
+        let created = match IncarnationStreams::of(&stdio) {
             Ok(streams) => self.incarnate(Birth::Create, streams, None).await,
             Err(failure) => Err(failure),
         };
@@ -126,7 +128,7 @@ impl Blueprint {
         }
     }
 
-    /// Everything of the first create but the process and the fifos.
+    /// Everything of the first create but the process and its streams.
     async fn prepare(&self, stdio: &mut Stdio) -> Result<(), Failure> {
         self.start_logger(stdio, self.runtime.id()).await?;
         if !self.details.rootfs.is_empty() {

@@ -5,7 +5,7 @@ use e2e::Event::{Exiting, Starting, Term};
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
 
 use crate::support::{
-    AMPLE, SOON, are_running, exit_with, lines_of_podshim, ready_in_run, seconds, wait_started,
+    AMPLE, SOON, are_running, exit_with, held_for, lines_of_podshim, ready_in_run, seconds, wait_started,
 };
 
 fn pair(name: &str) -> Pod {
@@ -30,12 +30,8 @@ async fn v1_v2_a_standby_is_held_and_ends_with_its_pair() -> Result<()> {
     pod.start_all(&["next", "app", "proxy"]).await?;
     wait_started(&pod, &["app"]).await?.starts_before("proxy", "app")?;
     are_running(&pod, &["next", "proxy", "app"]).await?;
-    let output = pod.output("next")?;
-    let held = lines_of_podshim(&output);
-    ensure!(
-        held == ["held: waiting for its turn, it is the standby of sidecar \"proxy\""],
-        "the standby says {output}"
-    );
+    let held = held_for(&pod, "next").await?;
+    ensure!(held == "held: waiting for its turn, it is the standby of sidecar \"proxy\"", "{held}");
     pod.stop_all_at_once(AMPLE).await?;
     let timeline = pod.timeline()?;
     timeline.doesnt_start("next")?;

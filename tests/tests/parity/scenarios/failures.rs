@@ -100,24 +100,22 @@ pub async fn requests_that_cannot_be_served(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A create that failed is tried again under the same id, with the same pipes: the first try must not have opened them,
-/// or their readers were gone after it.
+/// A create that failed is tried again under the same id. Without pipes: the readers of podshim's are gone after the
+/// first try (N1 asks for that), and containerd makes new ones.
 pub async fn a_second_try(run: &mut Run) -> Result<()> {
-    for (id, streams) in [("null", Streams::Null), ("pipes", Streams::All), ("terminal", Streams::Terminal)] {
-        run.bundle(id, Bundle::program(&["/no/such/program"]).streams(streams)).await?;
-        run.create(id).await;
-        run.create(id).await;
-        run.state(id).await;
-        let config = run.bundle_path(id).join("config.json");
-        let spec = std::fs::read_to_string(&config)?.replace("/no/such/program", "/bin/pwd");
-        std::fs::write(config, spec)?;
-        run.create(id).await;
-        run.start(id).await;
-        run.wait(id).await;
-        run.delete(id).await;
-        run.output(id).await?;
-    }
-    Ok(())
+    let id = "null";
+    run.bundle(id, Bundle::program(&["/no/such/program"]).streams(Streams::Null)).await?;
+    run.create(id).await;
+    run.create(id).await;
+    run.state(id).await;
+    let config = run.bundle_path(id).join("config.json");
+    let spec = std::fs::read_to_string(&config)?.replace("/no/such/program", "/bin/pwd");
+    std::fs::write(config, spec)?;
+    run.create(id).await;
+    run.start(id).await;
+    run.wait(id).await;
+    run.delete(id).await;
+    run.output(id).await
 }
 
 /// A runtime that is not there, or does nothing but fail.
