@@ -87,7 +87,7 @@ async fn u2_u4_a_file_gate_opens_in_the_run_that_makes_the_file() -> Result<()> 
     let in_second_run = "if grep -q 's1 Starting' /pod/timeline.log; then (sleep 1; touch /tmp/ready) & fi";
     let mut pod = Pod::new("u2-file")
         .annotate("plan", "s1=sidecar, app=main")
-        .annotate("ready.s1", "file:/tmp/ready;period=200ms;fail=8")
+        .annotate("ready.s1", "file:/tmp/ready;period=200ms;fail=15")
         .container(Program::new("s1").looks_first(in_second_run))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
