@@ -220,10 +220,15 @@ async fn node_with_held_runtime() -> Result<(HeldRuntime, Containerd)> {
     let runtime = HeldRuntime::around("runc", node.directory())?;
     let path = node.directory().join("config.toml");
     let mut config = std::fs::read_to_string(&path)?;
-    let table = config.lines().find(|line| line.ends_with(".runtimes.podshim]"));
-    let table =
-        table.context("no runtime podshim in the configuration")?.replace("podshim]", "podshim.options]");
-    writeln!(config, "\n{table}\n  ConfigPath = {:?}", runtime.config())?;
+    // With crun the runtime has its options already; they are in a file that this one takes the place of.
+    let options = node.directory().join("podshim-options.toml");
+    std::fs::copy(runtime.config(), &options)?;
+    if !config.contains(".runtimes.podshim.options]") {
+        let table = config.lines().find(|line| line.ends_with(".runtimes.podshim]"));
+        let table =
+            table.context("no runtime podshim in the configuration")?.replace("podshim]", "podshim.options]");
+        writeln!(config, "\n{table}\n  ConfigPath = {options:?}")?;
+    }
     std::fs::write(&path, config)?;
     node.kill().await?;
     node.start_again().await?;
