@@ -10,8 +10,8 @@ use crate::durations::pace;
 /// How often a condition is looked at: much finer than what tests tell apart (hundreds of milliseconds).
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Asks `condition` until it gives a value, and returns that. After `within` (times the machine's [`pace`]) it fails, naming `what`; an error of
-/// the condition ends the wait at once.
+/// Asks `condition` until it gives a value, and returns that. After `within` (times the machine's [`pace`]) it fails,
+/// naming `what`; an error of the condition ends the wait at once.
 pub async fn until<T>(
     what: &str,
     within: Duration,

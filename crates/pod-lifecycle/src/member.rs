@@ -144,12 +144,7 @@ impl MemberState {
 impl fmt::Display for MemberState {
     /// As lines for people name it: `sidecar "proxy"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let role = match self.member.role {
-            Role::Init => "init",
-            Role::Sidecar => "sidecar",
-            Role::Main => "main",
-        };
-        write!(f, "{role} {:?}", self.member.name)
+        write!(f, "{} {:?}", self.member.role, self.member.name)
     }
 }
 

@@ -3,9 +3,11 @@
 //! Everything here holds by construction of the parser: names are unique, there is a main, entries are in
 //! start order. Nothing here reads annotations.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::keys::{ROLES, word_of};
 use crate::pattern::Pattern;
 
 /// The plan of one pod (S1 to S4, 11.2).
@@ -76,6 +78,13 @@ pub enum Role {
     Sidecar,
     /// The work itself: started together after the whole list.
     Main,
+}
+
+impl fmt::Display for Role {
+    /// The word of the plan.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(word_of(&ROLES, self))
+    }
 }
 
 /// One entry of `after.<c>` (11.3).

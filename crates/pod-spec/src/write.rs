@@ -7,8 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::duration::DurationText;
 use crate::keys::{
-    CONDITIONS, EXIT_CODES, FATALS, OOM_SCORES, PREFIX, RESTART_MODES, RESTART_POLICIES, ROLES, ZERO_GRACES,
-    word_of,
+    CONDITIONS, EXIT_CODES, FATALS, OOM_SCORES, PREFIX, RESTART_MODES, RESTART_POLICIES, ZERO_GRACES, word_of,
 };
 use crate::plan::{
     Backoff, Dependency, ExitCodes, Gate, GateAction, Member, OomScore, Others, Plan, ProbeTiming, Restart,
@@ -98,7 +97,7 @@ impl Plan {
                 };
                 names += &member.list_name();
             }
-            Some(format!("{names}={}", word_of(&ROLES, &group.first()?.role)))
+            Some(format!("{names}={}", group.first()?.role))
         });
         let others = match self.others {
             Others::Mains => Some("*=main".to_owned()),

@@ -50,7 +50,7 @@ pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>
 pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
     let blueprint = resources.blueprint();
     tokio::task::spawn_local(async move {
-        match blueprint.prepare_restore().await {
+        match blueprint.prepare().await {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
             Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
         }

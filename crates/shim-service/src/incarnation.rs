@@ -45,32 +45,17 @@ pub(crate) struct NewIncarnation {
 }
 
 /// The streams one incarnation is started with.
-pub(crate) struct IncarnationStreams<'a> {
+pub(crate) struct IncarnationStreams {
     child: ChildStdio,
     held_back: HeldBack,
-    far: FarEnds<'a>,
+    console: Option<ConsoleStreams>,
 }
 
-/// containerd's side of the streams.
-enum FarEnds<'a> {
-    /// Open; with what the process's terminal needs.
-    Connected(Option<ConsoleStreams>),
-    /// Of an exec, to be opened when its process exists: one that fails leaves the fifos to the next try.
-    Unconnected(&'a mut Stdio),
-}
-
-impl<'a> IncarnationStreams<'a> {
-    /// For a container that had a process, or was prepared for one.
+impl IncarnationStreams {
     pub(crate) fn of(stdio: &Stdio) -> Result<Self, Failure> {
         let console = console_streams(stdio)?;
         let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
-        Ok(Self { child, held_back, far: FarEnds::Connected(console) })
-    }
-
-    /// For an exec's process.
-    fn first(stdio: &'a mut Stdio) -> Result<Self, Failure> {
-        let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
-        Ok(Self { child, held_back, far: FarEnds::Unconnected(stdio) })
+        Ok(Self { child, held_back, console })
     }
 }
 
@@ -78,18 +63,6 @@ fn console_streams(stdio: &Stdio) -> Result<Option<ConsoleStreams>, Failure> {
     match stdio.mode() {
         StreamMode::Terminal => stdio.console_streams().map(Some).map_err(failure),
         StreamMode::Streams => Ok(None),
-    }
-}
-
-impl FarEnds<'_> {
-    async fn connect(self) -> Result<Option<ConsoleStreams>, Failure> {
-        match self {
-            Self::Connected(console) => Ok(console),
-            Self::Unconnected(stdio) => {
-                stdio.connect().await.map_err(failure)?;
-                console_streams(stdio)
-            }
-        }
     }
 }
 
@@ -111,10 +84,7 @@ enum Birth<'a> {
 impl Blueprint {
     /// The first create (CONTRACT §8): stdio, rootfs, `runtime create`.
     pub(crate) async fn create(&self) -> Result<(Stdio, NewIncarnation), Failure> {
-        // Not when the process exists, as containerd's shim does: if containerd is killed during the create, its readers
-        // are gone by then, and the process would wait for others (N1, trap 15).
-        let mut stdio = self.connected_stdio().await?;
-        self.prepare(&mut stdio).await?;
+        let stdio = self.prepare().await?;
         let created = match IncarnationStreams::of(&stdio) {
             Ok(streams) => self.incarnate(Birth::Create, streams, None).await,
             Err(failure) => Err(failure),
@@ -128,30 +98,24 @@ impl Blueprint {
         }
     }
 
-    /// Everything of the first create but the process and its streams.
-    async fn prepare(&self, stdio: &mut Stdio) -> Result<(), Failure> {
-        self.start_logger(stdio, self.runtime.id()).await?;
+    /// Everything of the first create but the process.
+    pub(crate) async fn prepare(&self) -> Result<Stdio, Failure> {
+        let mut stdio = self.connected_stdio().await?;
+        self.start_logger(&mut stdio, self.runtime.id()).await?;
         if !self.details.rootfs.is_empty() {
             let rootfs = self.runtime.bundle().rootfs();
             mount::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)?;
         }
-        Ok(())
-    }
-
-    /// What [`Self::restore`] needs.
-    pub(crate) async fn prepare_restore(&self) -> Result<Stdio, Failure> {
-        let mut stdio = self.connected_stdio().await?;
-        self.prepare(&mut stdio).await?;
         Ok(stdio)
     }
 
-    fn open_stdio(&self) -> Result<Stdio, Failure> {
-        Stdio::open(&self.details.streams.paths(), self.details.stream_owner()).map_err(failure)
-    }
-
     /// The stdio of a container without a process; waits for containerd's side of it.
+    ///
+    /// Not when the process exists, as containerd's shim does: if containerd is killed during the create, its readers
+    /// are gone by then, and the process would wait for others (N1, trap 15).
     pub(crate) async fn connected_stdio(&self) -> Result<Stdio, Failure> {
-        let mut stdio = self.open_stdio()?;
+        let mut stdio =
+            Stdio::open(&self.details.streams.paths(), self.details.stream_owner()).map_err(failure)?;
         stdio.connect().await.map_err(failure)?;
         Ok(stdio)
     }
@@ -165,7 +129,7 @@ impl Blueprint {
     /// R6: the same bundle, rootfs and stdio, a new process; limits and terminal size as they were.
     pub(crate) async fn recreate(
         &self,
-        streams: IncarnationStreams<'_>,
+        streams: IncarnationStreams,
         before: Option<Incarnation>,
         update: Option<Rc<[u8]>>,
         size: Option<TerminalSize>,
@@ -184,7 +148,7 @@ impl Blueprint {
     /// The Start of a container that was prepared for it: `runtime restore`.
     pub(crate) async fn restore(
         &self,
-        streams: IncarnationStreams<'_>,
+        streams: IncarnationStreams,
         update: Option<Rc<[u8]>>,
         size: Option<TerminalSize>,
     ) -> Result<NewIncarnation, Failure> {
@@ -208,7 +172,7 @@ impl Blueprint {
     async fn incarnate(
         &self,
         birth: Birth<'_>,
-        streams: IncarnationStreams<'_>,
+        streams: IncarnationStreams,
         size: Option<TerminalSize>,
     ) -> Result<NewIncarnation, Failure> {
         let (runtime, details) = (&self.runtime, &self.details);
@@ -232,7 +196,7 @@ impl Blueprint {
             }
         };
         let Launched { process, exit, runtime_init } = launched.map_err(runtime_failure)?;
-        let console = match attach(socket, streams.far, size).await {
+        let console = match attach(socket, streams.console, size).await {
             Ok(console) => console,
             Err(failure) => {
                 if let Err(error) = runtime.delete(DeleteMode::Force).await {
@@ -264,12 +228,17 @@ impl Blueprint {
         let paths = details.streams.paths();
         let mut stdio = Stdio::open(&paths, self.details.stream_owner()).map_err(failure)?;
         self.start_logger(&mut stdio, &exec_id).await?;
-        let IncarnationStreams { child, held_back, far } = IncarnationStreams::first(&mut stdio)?;
+        let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
         let socket = self.console_socket(paths.mode)?;
         let path = socket.as_ref().map(ConsoleSocket::path);
         let launched =
             runtime.exec(&exec_id, &details.process, child, path).await.map_err(runtime_failure)?;
-        let console = match attach(socket, far, None).await {
+        // Only now: an exec that fails leaves the fifos to the next try.
+        let attached = async {
+            stdio.connect().await.map_err(failure)?;
+            attach(socket, console_streams(&stdio)?, None).await
+        };
+        let console = match attached.await {
             Ok(console) => console,
             Err(failure) => {
                 if let Err(error) = launched.process.signal(oci_runtime::process::SignalNumber::KILL) {
@@ -296,13 +265,12 @@ pub(crate) struct NewExec {
     pub(crate) exit: ExitWatch,
 }
 
-/// Connects a new process with containerd's side, through its terminal if it has one.
+/// The terminal of a new process, connected with containerd's side; `None` without one.
 async fn attach(
     socket: Option<ConsoleSocket>,
-    far: FarEnds<'_>,
+    streams: Option<ConsoleStreams>,
     size: Option<TerminalSize>,
 ) -> Result<Option<Console>, Failure> {
-    let streams = far.connect().await?;
     let (Some(socket), Some(streams)) = (socket, streams) else { return Ok(None) };
     let master = socket.receive(CONSOLE_LIMIT).await.map_err(failure)?;
     let console = Console::start(master, streams).map_err(failure)?;
