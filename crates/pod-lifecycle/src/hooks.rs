@@ -12,6 +12,7 @@ use crate::action::{Action, Hook, OpId, Operation, Reach, Tell};
 use crate::container::{Container, Intent, Phase};
 use crate::event::{ContainerId, Failure, Outcome};
 use crate::pod::Pod;
+use crate::standby::Duty;
 use crate::time::PodTime;
 
 /// H6: so many exits before its turn make a hook suspect.
@@ -78,7 +79,8 @@ impl Hooks {
         self.exits = 0;
     }
 
-    fn deadline(&self) -> Option<PodTime> {
+    /// When they next need the clock.
+    pub(crate) fn deadline(&self) -> Option<PodTime> {
         self.waiting.and_then(|waiting| Some(waiting.since + waiting.grace?))
     }
 }
@@ -125,11 +127,12 @@ impl Pod {
     /// delivered at once: its on-terminate hook comes before that signal at the latest.
     fn next_hook(&self, container: &Container) -> Option<Hook> {
         let member = &self.members[container.member()?].member;
-        // H4: nothing runs in what never ran; and not any more in what was signalled.
-        let runs = matches!(container.phase, Phase::Running { .. })
-            && container.stop.term_at.is_none()
-            && !container.stop.killed;
-        if !runs || !self.stop_has_time_for_hooks() {
+        // H4: nothing runs in what never ran; and not any more in what was signalled. What is being started is about to
+        // run: a caller that had its answer to Start from a hold cannot know that its start is only now under way.
+        let runs =
+            matches!(container.phase, Phase::Running { .. } | Phase::Starting { early_exit: None, .. });
+        let signalled = container.stop.term_at.is_some() || container.stop.killed;
+        if !runs || signalled || !self.stop_has_time_for_hooks() {
             return None;
         }
         let hooks = &container.hooks;
@@ -146,7 +149,9 @@ impl Pod {
             return;
         }
         let due = self.planned_where(|_, container| {
-            !container.hooks.is_running() && self.next_hook(container) == Some(Hook::OnTerminate)
+            matches!(container.phase, Phase::Running { .. })
+                && !container.hooks.is_running()
+                && self.next_hook(container) == Some(Hook::OnTerminate)
         });
         for id in due {
             self.run_hook(&id, Hook::OnTerminate);
@@ -154,15 +159,37 @@ impl Pod {
     }
 
     /// The next hook of a stop that has begun, or its signal.
-    fn go_on_with_hooks(&mut self, id: &ContainerId) {
+    pub(crate) fn go_on_with_hooks(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get(id) else { return };
         if container.hooks.is_running() || !container.hooks.hold_a_stop() {
             return;
         }
         match self.next_hook(container) {
+            Some(_) if !matches!(container.phase, Phase::Running { .. }) => {}
             Some(hook) => self.run_hook(id, hook),
+            None if self.turn_has_passed(container) => self.hold_again(id),
             None => self.deliver_stop(id, None),
         }
+    }
+
+    /// Whether a sidecar's turn (K8) is over before its signal went out: while its hooks ran, somebody who needs it
+    /// was started.
+    fn turn_has_passed(&self, container: &Container) -> bool {
+        let Some(index) = container.member() else { return false };
+        let state = &self.members[index];
+        state.member.role == Role::Sidecar
+            && state.duty == Duty::Active
+            && container.stop.intent != Intent::Restart
+            && container.stop.held_signal.is_some()
+            && !self.turn_has_come(container)
+    }
+
+    /// T3: the signal waits for the next turn; the hooks have been run.
+    fn hold_again(&mut self, id: &ContainerId) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.hooks.stop_waiting();
+        container.stop.intent = Intent::Live;
+        self.changed();
     }
 
     pub(crate) fn run_hook(&mut self, id: &ContainerId, hook: Hook) {
@@ -212,11 +239,6 @@ impl Pod {
         if due.is_some_and(|at| self.now >= at) {
             self.deliver_stop(id, None);
         }
-    }
-
-    /// When a container's hooks next need the clock.
-    pub(crate) fn hook_deadline(container: &Container) -> Option<PodTime> {
-        container.hooks.deadline()
     }
 
     /// H6: a hook that ends its container before its turn makes R2 restart it again and again. It is told; the

@@ -3,7 +3,9 @@
 //! Owns the order of replies and events around them (CONTRACT §6: TaskStart is queued before Start is
 //! answered, and before any TaskExit). Kill has its own table in `kill`.
 
-use crate::action::{Action, Deleted, Notice, Operation, Refusal, RefusalKind, Reply};
+use pod_spec::Signal;
+
+use crate::action::{Action, Deleted, Notice, Operation, Reach, Refusal, RefusalKind, Reply};
 use crate::container::{Container, Deletable, Freezer, FreezerChange, Intent, Part, Phase, Program};
 use crate::event::{
     ContainerId, ContainerSpec, Exit, Failure, KubeletType, Origin, Outcome, RequestId, Target, TaskKind,
@@ -211,10 +213,7 @@ impl Pod {
                 }
                 // U11: also for a program that is gone by now.
                 self.program_started(&id);
-                match early_exit {
-                    Some(exit) => self.exited(id, exit),
-                    None => self.send_parked(&id, signals),
-                }
+                self.catch_up(&id, early_exit, signals);
             }
             Outcome::Failed(failure) if announce.is_empty() => self.release_failed(&id, early_exit, &failure),
             Outcome::Failed(failure) => {
@@ -225,16 +224,22 @@ impl Pod {
                     let Failure { kind, message } = failure.clone();
                     self.reply(request, Err(Refusal { kind, message }));
                 }
-                match early_exit {
-                    Some(exit) => self.exited(id.clone(), exit),
-                    None => self.send_parked(&id, signals),
-                }
+                self.catch_up(&id, early_exit, signals);
                 if let Some(index) = member {
                     self.cannot_start(index, &failure.message);
                 }
                 self.end_latecomer(&id);
             }
         }
+    }
+
+    /// What waited for the end of a start: an exit, or signals, or a stop with hooks.
+    fn catch_up(&mut self, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<(Signal, Reach)>) {
+        if let Some(exit) = early_exit {
+            return self.exited(id.clone(), exit);
+        }
+        self.send_parked(id, signals);
+        self.go_on_with_hooks(id);
     }
 
     pub(crate) fn wait(&mut self, request: RequestId, target: Target) {

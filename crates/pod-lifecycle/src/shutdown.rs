@@ -475,7 +475,7 @@ impl Pod {
     pub(crate) fn container_deadlines(&self, container: &Container) -> [Option<PodTime>; 6] {
         let kill = container.stop.kill_at.filter(|_| !container.stop.killed && container.has_process());
         let [hold, probe] = self.startup_deadlines(container);
-        let (hook, takeover) = (Self::hook_deadline(container), container.takeover_deadline());
+        let (hook, takeover) = (container.hooks.deadline(), container.takeover_deadline());
         [kill, self.restart_deadline(container), hold, probe, hook, takeover]
     }
 
