@@ -22,6 +22,8 @@ const SUSPECT_EXITS: u32 = 3;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hooks {
     running: Option<(OpId, Hook)>,
+    /// One that outlived its container, and whose end nobody waits for.
+    lost: Option<OpId>,
     /// H1: once in a stop of the pod, over all incarnations.
     on_terminate: Progress,
     /// H2: once for each incarnation.
@@ -50,7 +52,15 @@ pub(crate) struct Waiting {
 
 impl Hooks {
     pub(crate) fn waits_for(&self, op: OpId) -> bool {
-        self.running.is_some_and(|(running, _)| running == op)
+        self.running.is_some_and(|(running, _)| running == op) || self.lost == Some(op)
+    }
+
+    /// Its container is gone and what was left of it could not be killed: nobody else can end this one, and an exit
+    /// that waited for it would never be told.
+    pub(crate) fn give_up(&mut self) {
+        if let Some((op, _)) = self.running.take() {
+            self.lost = Some(op);
+        }
     }
 
     /// Whether a hook's process may still be there: its container's exit comes after it (CONTRACT §6).
@@ -212,8 +222,12 @@ impl Pod {
     }
 
     /// H1, H3: the result is told and changes nothing.
-    pub(crate) fn hook_ended(&mut self, id: &ContainerId, outcome: Outcome) {
+    pub(crate) fn hook_ended(&mut self, id: &ContainerId, op: OpId, outcome: Outcome) {
         let Some(container) = self.containers.get_mut(id) else { return };
+        if container.hooks.lost == Some(op) {
+            container.hooks.lost = None;
+            return self.changed();
+        }
         let Some((_, hook)) = container.hooks.running.take() else { return };
         let ended_with_it = matches!(container.phase, Phase::Draining { .. });
         self.changed();

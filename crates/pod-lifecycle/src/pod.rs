@@ -205,7 +205,7 @@ impl Pod {
             return self.checkpointed(&id, outcome);
         }
         if container.hooks.waits_for(op) {
-            return self.hook_ended(&id, outcome);
+            return self.hook_ended(&id, op, outcome);
         }
         match &container.phase {
             Phase::Creating { op: waiting, .. } if *waiting == op => self.created(id, outcome),

@@ -91,11 +91,13 @@ impl Pod {
     }
 
     pub(crate) fn leftovers_killed(&mut self, id: ContainerId, outcome: Outcome) {
-        if let Outcome::Failed(failure) = outcome {
-            self.act(Action::Warn(format!("container {id}: processes may be left: {}", failure.message)));
-        }
-        if let Some(Container { phase: Phase::Draining { op, .. }, .. }) = self.containers.get_mut(&id) {
+        let Some(container) = self.containers.get_mut(&id) else { return };
+        if let Phase::Draining { op, .. } = &mut container.phase {
             *op = None;
+        }
+        if let Outcome::Failed(failure) = outcome {
+            container.hooks.give_up();
+            self.act(Action::Warn(format!("container {id}: processes may be left: {}", failure.message)));
         }
         self.drained(&id);
     }

@@ -160,7 +160,9 @@ impl Invariants {
                 self.completed(&id);
                 self.gate_checked(&id, &operation, outcome);
             }
-            (Operation::RunHook { .. }, _) => container.hook = None,
+            (Operation::RunHook { .. }, _) if container.incarnation == incarnation => container.hook = None,
+            // A hook that outlives its container is not waited for.
+            (Operation::KillRemaining, Outcome::Failed(_)) => container.hook = None,
             (Operation::Check(_), _) if container.incarnation == incarnation => {
                 self.gate_checked(&id, &operation, outcome);
             }
