@@ -29,8 +29,14 @@ pub fn pace() -> u32 {
     std::env::var("PODSHIM_PACE").ok().and_then(|pace| pace.parse().ok()).unwrap_or(1)
 }
 
+/// Whether something took no longer than `limit` (times [`pace`]).
+#[must_use]
+pub fn at_most(found: Duration, limit: Duration) -> bool {
+    found <= limit * pace()
+}
+
 /// Whether something took as long as expected, give or take `tolerance` (too late by it times [`pace`]).
 #[must_use]
 pub fn near(found: Duration, expected: Duration, tolerance: Duration) -> bool {
-    found + tolerance >= expected && found <= expected + tolerance * pace()
+    found + tolerance >= expected && at_most(found.saturating_sub(expected), tolerance)
 }

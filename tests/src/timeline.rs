@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::durations::{near, pace};
+use crate::durations::{at_most, near};
 
 /// What a container wrote down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +214,7 @@ impl Timeline {
     /// If they did not, or one of them did not happen.
     pub fn within(&self, limit: Duration, left: (&str, Event), right: (&str, Event)) -> Result<()> {
         let distance = self.time_of(right.0, right.1)?.abs_diff(self.time_of(left.0, left.1)?);
-        if distance > limit * pace() {
+        if !at_most(distance, limit) {
             bail!(
                 "{} {:?} and {} {:?} are {distance:?} apart, more than {limit:?}, in\n{self}",
                 left.0,

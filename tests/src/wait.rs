@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use tokio::time::{Instant, sleep};
+use anyhow::{Context, Result, bail};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::durations::pace;
 
@@ -28,6 +28,15 @@ pub async fn until<T>(
         }
         sleep(INTERVAL).await;
     }
+}
+
+/// What `future` gives, if it does within `limit` (times the machine's [`pace`]); else it fails with `failure`.
+pub async fn at_most<T>(
+    limit: Duration,
+    failure: &'static str,
+    future: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    timeout(limit * pace(), future).await.context(failure)?
 }
 
 /// Lets time pass in which something must *not* happen. Never used to wait for something that must.

@@ -1,7 +1,7 @@
 //! Containers whose pid namespace is not their own: the node's, the pod's, another container's. There the kernel does
 //! not end what their first process leaves behind; the shim must (CONTRACT §6), execs before the container (trap 7).
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e::durations::SOON;
 use e2e::instance::signal;
 use e2e::pod::PidNamespace;
@@ -57,8 +57,8 @@ async fn kill_init_under_an_exec(
     });
     wait::until("the exec to run", SOON, async || Ok(marks.join("exec").exists().then_some(()))).await?;
     signal(cri.container_pid(&id).await?, libc::SIGKILL)?;
-    let exec =
-        tokio::time::timeout(SOON, exec).await.context("the exec did not end with its container")??;
+    let exec = async { Ok(exec.await?) };
+    let exec = wait::at_most(SOON, "the exec did not end with its container", exec).await?;
     ensure!(exec.as_ref().is_ok_and(|output| output.exit_code == 137), "{exec:?}");
     let status = pod.wait_exited("app", SOON).await?;
     ensure!(status.exit_code == 137, "{status:?}");

@@ -10,6 +10,7 @@ use containerd_shim_protos::shim::event::Envelope;
 use containerd_shim_protos::shim::events::ForwardRequest;
 use containerd_shim_protos::shim_async::{Events, create_events};
 use containerd_shim_protos::types::empty::Empty;
+use e2e::durations::pace;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use ttrpc::asynchronous::{Server, TtrpcContext};
@@ -47,7 +48,8 @@ impl Received {
         Ok(Self { events, seen: Vec::new(), _server: server })
     }
 
-    /// Whether an event like this has come, or comes `within` the time: `topic` without its `/tasks/`, and all `fields`.
+    /// Whether an event like this has come, or comes `within` the time (times the machine's [`pace`]): `topic` without
+    /// its `/tasks/`, and all `fields`.
     pub async fn has(
         &mut self,
         names: &Names,
@@ -55,7 +57,7 @@ impl Received {
         fields: &[(&str, &str)],
         within: Duration,
     ) -> bool {
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + within * pace();
         let fits = |envelope: &Envelope| {
             let found = names.fields(envelope);
             envelope.topic.ends_with(&format!("/{topic}"))

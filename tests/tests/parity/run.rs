@@ -25,7 +25,7 @@ use crate::record::{Names, Record};
 use crate::shim::{Binary, Connection, Said};
 use crate::streams::Ends;
 
-/// What takes no time of its own has come by then, or never comes.
+/// What takes no time of its own has come by then (times the machine's pace), or never comes.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A scenario on one shim.

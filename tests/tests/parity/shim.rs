@@ -9,12 +9,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use containerd_shim_protos::bootstrap_api::BootstrapResult;
 use containerd_shim_protos::ttrpc::asynchronous::Client;
+use e2e::durations::pace;
 use e2e::{Containerd, Runtime};
 use protobuf::Message;
 use protobuf::well_known_types::any::Any;
 use tokio::io::AsyncWriteExt;
 
-/// No answer of a healthy shim takes as long.
+/// No answer of a healthy shim takes as long (times the machine's [`pace`]).
 const CALL_LIMIT: Duration = Duration::from_secs(20);
 
 /// What an action of the binary said.
@@ -98,7 +99,7 @@ impl Binary {
             stdin.write_all(&options.write_to_bytes()?).await?;
         }
         drop(stdin);
-        let output = tokio::time::timeout(CALL_LIMIT, child.wait_with_output())
+        let output = tokio::time::timeout(CALL_LIMIT * pace(), child.wait_with_output())
             .await
             .with_context(|| format!("{action} of {} does not end", self.path.display()))??;
         Ok(Said {
@@ -148,7 +149,7 @@ impl Connection {
         let request = ttrpc::Request {
             service: self.service.to_owned(),
             method: method.to_owned(),
-            timeout_nano: CALL_LIMIT.as_nanos().try_into().unwrap_or(i64::MAX),
+            timeout_nano: (CALL_LIMIT * pace()).as_nanos().try_into().unwrap_or(i64::MAX),
             payload,
             ..Default::default()
         };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use e2e::durations::pace;
 use nix::sys::stat::Mode;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -99,7 +100,7 @@ impl Ends {
 
     /// The next line of stdout.
     pub async fn line(&mut self, within: Duration) -> String {
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + within * pace();
         loop {
             if let Some((line, rest)) = self.unread.split_once('\n') {
                 let (line, rest) = (line.to_owned(), rest.to_owned());
@@ -120,7 +121,7 @@ impl Ends {
             let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
             return Ok((text, String::new()));
         }
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + within * pace();
         let mut texts = [std::mem::take(&mut self.unread), String::new()];
         for (text, stream) in texts.iter_mut().zip([&mut self.output, &mut self.errors]) {
             loop {

@@ -1,7 +1,7 @@
 //! The hold (U7, U8, U10, R7): what callers, users and the container's own log see of a container that was started
 //! and may not run yet.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e::Event::{Started, Starting};
 use e2e::instance::signal;
 use e2e::{Containerd, Pod, Program, Runtime, wait};
@@ -24,7 +24,7 @@ async fn u7_u10_a_main_waits_for_a_sidecar_that_comes_late() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     let id = pod.create("app").await?;
-    tokio::time::timeout(seconds(1), node.cri()?.start_container(&id)).await.context("Start blocks")??;
+    wait::at_most(seconds(1), "Start blocks", node.cri()?.start_container(&id)).await?;
     are_running(&pod, &["app"]).await?;
     let shown = task(&node, &id).await?;
     ensure!(shown.status == "RUNNING", "{shown:?}");

@@ -10,8 +10,8 @@ use e2e::{Containerd, Pod, Program, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 
 use crate::support::{
-    AMPLE, SOON, TOLERANCE, are_running, exit_with, lines_of_podshim, message, milliseconds, seconds, starts,
-    task, wait_started,
+    AMPLE, SOON, TOLERANCE, are_running, at_most, exit_with, lines_of_podshim, message, milliseconds,
+    seconds, starts, task, wait_started,
 };
 
 /// B1, I1: an init starts only after the one before it has exited 0.
@@ -168,7 +168,7 @@ async fn a_failed_init_is_retried(policy: &str, plan: &str) -> Result<()> {
         let waited = pair[1].saturating_sub(pair[0]);
         // Never early; late by its run and by what making a process takes here.
         let late = waited.saturating_sub(seconds(gap));
-        ensure!(waited >= seconds(gap) && late <= TOLERANCE, "{waited:?}, not {gap} s:\n{timeline}");
+        ensure!(waited >= seconds(gap) && at_most(late, TOLERANCE), "{waited:?}, not {gap} s:\n{timeline}");
     }
     timeline.doesnt_start("regular")?;
     are_running(&pod, &["i1", "regular", "s1"]).await?;
@@ -295,14 +295,12 @@ async fn i5_a_completed_init_is_hidden_from_an_unaware_kubelet() -> Result<()> {
     let refused = pod.exec("i1", &["true"]).await.err().context("an exec into a completed init ran")?;
     ensure!(message(&refused).contains("completed"), "{refused:#}");
 
-    tokio::time::timeout(TOLERANCE, pod.stop("i1", AMPLE))
-        .await
-        .context("a hidden exit is told at once")??;
+    wait::at_most(TOLERANCE, "a hidden exit is told at once", pod.stop("i1", AMPLE)).await?;
     let status = pod.status("i1").await?;
     ensure!(status.exit_code == 0, "{status:?}");
     let told = Duration::from_nanos(status.finished_at.try_into()?);
     let really = pod.timeline()?.time_of("i1", Exiting)?;
-    ensure!(told.abs_diff(really) < milliseconds(500), "ended at {really:?}, told {told:?}");
+    ensure!(at_most(told.abs_diff(really), milliseconds(500)), "ended at {really:?}, told {told:?}");
     pod.timeline()?.has_not_restarted("i1")?;
     pod.remove().await
 }

@@ -8,8 +8,8 @@ use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, Timeline, wait};
 use k8s_cri::v1::ContainerState;
 
 use crate::support::{
-    SOON, TOLERANCE, are_running, exit_with, lines_of_podshim, message, milliseconds, ready_in_run, seconds,
-    wait_started,
+    SOON, TOLERANCE, are_running, at_most, exit_with, lines_of_podshim, message, milliseconds, ready_in_run,
+    seconds, wait_started,
 };
 
 /// S2, S7: the choreography of E1 to E8, in a sandbox of its own.
@@ -206,7 +206,10 @@ async fn s9_an_aware_kubelet_waits_for_nothing() -> Result<()> {
     let accepted = pod.status("app").await?.started_at;
     let accepted = std::time::Duration::from_nanos(accepted.try_into()?);
     let began = pod.timeline()?.time_of("app", Event::Starting)?;
-    ensure!(began.abs_diff(accepted) < milliseconds(500), "app ran at {began:?}, started at {accepted:?}");
+    ensure!(
+        at_most(began.abs_diff(accepted), milliseconds(500)),
+        "app ran at {began:?}, started at {accepted:?}"
+    );
     pod.remove().await
 }
 

@@ -8,7 +8,9 @@ use e2e::Event::{Exiting, Starting, Term};
 use e2e::instance::signal;
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
-use crate::support::{AMPLE, SOON, TOLERANCE, are_running, exit_with, near, seconds, starts, wait_started};
+use crate::support::{
+    AMPLE, SOON, TOLERANCE, are_running, at_most, exit_with, near, seconds, starts, wait_started,
+};
 
 /// R2, R3 (kubernetes#140133): a sidecar that dies while a main drains comes back, and is then stopped with TERM at its
 /// turn, as the others are.
@@ -64,7 +66,7 @@ async fn r4_gaps_grow() -> Result<()> {
     for (gap, expected) in gaps.iter().zip([0, 1, 2, 4].map(seconds)) {
         // Never early; late by what making a process takes here.
         let late = gap.saturating_sub(expected);
-        ensure!(*gap >= expected && late <= TOLERANCE, "{gaps:?}\n{timeline}");
+        ensure!(*gap >= expected && at_most(late, TOLERANCE), "{gaps:?}\n{timeline}");
     }
     are_running(&pod, &["s1"]).await?;
     pod.remove().await
@@ -85,9 +87,7 @@ async fn r5_the_turn_beats_the_backoff() -> Result<()> {
     pod.start_all(&["s1", "app"]).await?;
     // 4 s of backoff have begun.
     pod.wait_for("s1", Exiting, 4, SOON).await?;
-    tokio::time::timeout(seconds(2), pod.stop_all_at_once(AMPLE))
-        .await
-        .context("the backoff is waited for")??;
+    wait::at_most(seconds(2), "the backoff is waited for", pod.stop_all_at_once(AMPLE)).await?;
     exit_with(&pod, &[("app", 0), ("s1", 4)]).await?;
     ensure!(pod.timeline()?.count("s1", Starting) == 4, "{}", pod.timeline()?);
     pod.remove().await

@@ -5,7 +5,7 @@ use e2e::Event::{Exiting, Term};
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
 
 use crate::support::{
-    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, logged_real_code, milliseconds, near, seconds,
+    AMPLE, SOON, TOLERANCE, at_most, exit_codes, finished_at, logged_real_code, milliseconds, near, seconds,
     wait_started,
 };
 
@@ -183,7 +183,10 @@ async fn t9_a_second_stop_shortens_the_first() -> Result<()> {
     for name in ["app", "s1"] {
         let lived = finished_at(&pod.status(name).await?)?.saturating_sub(asked);
         // The new grace, and T7's 1.5 s for the sidecar.
-        ensure!(lived <= seconds(1) + milliseconds(1500) + TOLERANCE, "{name} lived {lived:?}\n{timeline}");
+        ensure!(
+            at_most(lived, seconds(1) + milliseconds(1500) + TOLERANCE),
+            "{name} lived {lived:?}\n{timeline}"
+        );
     }
     ensure!(timeline.count("s1", Term) == 1, "{timeline}");
     pod.remove().await

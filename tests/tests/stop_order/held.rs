@@ -6,7 +6,9 @@ use e2e::Event::{Exiting, Starting, Term};
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 
-use crate::support::{AMPLE, SOON, TOLERANCE, exit_codes, finished_at, kill_task, seconds, wait_started};
+use crate::support::{
+    AMPLE, SOON, TOLERANCE, at_most, exit_codes, finished_at, kill_task, seconds, wait_started,
+};
 
 /// L7, I6: a pod whose init still runs is gone at once, within its grace of 3 s. Nothing later starts (T11).
 #[tokio::test]
@@ -30,7 +32,10 @@ async fn l7_i6_a_pod_that_initializes_ends_at_once() -> Result<()> {
     for (name, code) in [("i1", 7), ("s1", 0), ("app", 143)] {
         let status = pod.status(name).await?;
         ensure!(status.exit_code == code, "{name}: {status:?}\n{timeline}");
-        ensure!(finished_at(&status)?.saturating_sub(asked) < TOLERANCE, "{name}: {status:?}\n{timeline}");
+        ensure!(
+            at_most(finished_at(&status)?.saturating_sub(asked), TOLERANCE),
+            "{name}: {status:?}\n{timeline}"
+        );
     }
     pod.remove().await
 }
@@ -186,7 +191,10 @@ async fn k4_a_hidden_init_reports_its_real_exit_at_a_stop() -> Result<()> {
     let (status, timeline) = (pod.status("i1").await?, pod.timeline()?);
     ensure!(status.exit_code == 0, "{status:?}");
     let told = finished_at(&status)?;
-    ensure!(told.abs_diff(timeline.time_of("i1", Exiting)?) < TOLERANCE / 2, "{status:?}\n{timeline}");
+    ensure!(
+        at_most(told.abs_diff(timeline.time_of("i1", Exiting)?), TOLERANCE / 2),
+        "{status:?}\n{timeline}"
+    );
     ensure!(pod.status("app").await?.state() == ContainerState::ContainerRunning, "{timeline}");
     pod.remove().await
 }

@@ -11,8 +11,8 @@ use k8s_cri::v1::PodSandboxState;
 use tokio::time::Instant;
 
 use crate::support::{
-    SOON, TOLERANCE, exit_codes, finished_at, kill_task, milliseconds, near, seconds, task_pid, wait_dead,
-    wait_started,
+    SOON, TOLERANCE, at_most, exit_codes, finished_at, kill_task, milliseconds, near, seconds, task_pid,
+    wait_dead, wait_started,
 };
 
 /// A started pod of one sidecar and one main.
@@ -165,7 +165,7 @@ async fn k11_a_sandbox_stop_is_quick_in_any_order() -> Result<()> {
     let begin = Instant::now();
     pod.stop_sandbox().await?;
     // crictl gives up after 2 s; each kill by itself takes milliseconds, the network's teardown its time.
-    ensure!(begin.elapsed() < seconds(4), "the stop took {:?}", begin.elapsed());
+    ensure!(at_most(begin.elapsed(), seconds(4)), "the stop took {:?}", begin.elapsed());
     ensure!(exit_codes(&pod, ["app", "s1"]).await? == [137, 137], "{}", pod.timeline()?);
     pod.remove().await
 }
@@ -187,7 +187,7 @@ async fn k11_k13_a_sandbox_stop_ends_what_never_ran() -> Result<()> {
     wait_started(&pod, &["i1"]).await?;
     let begin = Instant::now();
     pod.stop_sandbox().await?;
-    ensure!(begin.elapsed() < seconds(4), "the stop took {:?}", begin.elapsed());
+    ensure!(at_most(begin.elapsed(), seconds(4)), "the stop took {:?}", begin.elapsed());
     let codes = exit_codes(&pod, ["i1", "app"]).await?;
     ensure!(codes == [137, 137], "{codes:?}");
     pod.timeline()?.doesnt_start("app")?;

@@ -7,7 +7,7 @@ use k8s_cri::v1::ContainerState;
 use tokio::time::Instant;
 
 use crate::support::{
-    AMPLE, SOON, exit_codes, finished_at, kill_task, milliseconds, near, seconds, wait_started,
+    AMPLE, SOON, at_most, exit_codes, finished_at, kill_task, milliseconds, near, seconds, wait_started,
 };
 
 /// A pod of one sidecar and one main, both started.
@@ -73,7 +73,7 @@ async fn k6_k15_hup_is_delivered_while_one_term_is_held() -> Result<()> {
         kill_task(&node, pod.id("s1")?, &[]).await?;
     }
     // Two runs of `ctr` and its scripts; the hold itself would take for ever.
-    ensure!(begin.elapsed() < seconds(4), "the kills took {:?}", begin.elapsed());
+    ensure!(at_most(begin.elapsed(), seconds(4)), "the kills took {:?}", begin.elapsed());
     kill_task(&node, pod.id("s1")?, &["-s", "HUP"]).await?;
     let timeline = pod.wait_for("s1", Signal, 1, seconds(2)).await?;
     ensure!(timeline.of("s1", Signal).all(|entry| entry.code == libc::SIGHUP), "{timeline}");
@@ -168,7 +168,7 @@ async fn k10_t7_a_kill_of_a_held_sidecar_gives_it_its_term_first() -> Result<()>
     let begin = Instant::now();
     pod.stop("s1", seconds(2)).await?;
     let took = begin.elapsed();
-    ensure!(took >= seconds(2) && took < milliseconds(3500), "the stop took {took:?}");
+    ensure!(took >= seconds(2) && at_most(took, milliseconds(3500)), "the stop took {took:?}");
     let timeline = pod.timeline()?;
     timeline.distance(("s1", Term), ("s1", Exiting), milliseconds(500), milliseconds(300))?;
     // J2: alone it shows its real code; R1: asked to go, it is not restarted; and the main has not noticed.
@@ -224,7 +224,7 @@ async fn k12_the_kill_of_the_last_main_begins_the_sidecars_turn() -> Result<()> 
     let (app, timeline) = (pod.status("app").await?, pod.timeline()?);
     ensure!(app.exit_code == 137, "{app:?}");
     let turn = timeline.time_of("s1", Term)?.saturating_sub(finished_at(&app)?);
-    ensure!(turn < milliseconds(500), "s1's turn came {turn:?} after app's end");
+    ensure!(at_most(turn, milliseconds(500)), "s1's turn came {turn:?} after app's end");
     timeline.distance(("s1", Term), ("s1", Exiting), milliseconds(700), milliseconds(300))?;
     pod.remove().await
 }
@@ -274,7 +274,7 @@ async fn k17_a_frozen_container_is_killed() -> Result<()> {
     node.ctr().run(&["-n", "k8s.io", "task", "pause", pod.id("app")?]).await?;
     let begin = Instant::now();
     pod.stop("app", seconds(1)).await?;
-    ensure!(begin.elapsed() < seconds(5), "it took {:?}", begin.elapsed());
+    ensure!(at_most(begin.elapsed(), seconds(5)), "it took {:?}", begin.elapsed());
     pod.remove().await
 }
 

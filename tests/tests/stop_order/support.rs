@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, milliseconds, near, seconds};
+pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, at_most, milliseconds, near, seconds};
 use e2e::{Containerd, Event, RunningPod, wait};
 use k8s_cri::v1::ContainerStatus;
 

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
-use e2e::durations::pace;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime};
 
-use crate::support::{AMPLE, SOON, exit_codes, finished_at, milliseconds, seconds, wait_started};
+use crate::support::{AMPLE, SOON, at_most, exit_codes, finished_at, milliseconds, seconds, wait_started};
 
 /// K11's whole time, and what an exit may take to be seen on a busy machine. The rest of crictl's 2 s is containerd's,
 /// which deletes each container in between: that part is the machine's and not asserted.
@@ -49,7 +48,7 @@ async fn k11_stopp_keeps_the_order_twenty_times() -> Result<()> {
             ("s1", Term),
             ("s1", Exiting),
         ])?;
-        ensure!(took < LIMIT * pace(), "it took {took:?}\n{timeline}");
+        ensure!(at_most(took, LIMIT), "it took {took:?}\n{timeline}");
         ensure!(exit_codes(&pod, ["app", "s1", "s2"]).await? == [0, 0, 0], "{timeline}");
         pod.remove().await?;
     }
@@ -72,7 +71,7 @@ async fn k11_stubborn_containers_are_killed_within_the_limit() -> Result<()> {
     pod.stop_sandbox().await?;
     let (took, timeline) = (time_of_stop(&pod, "s1").await?, pod.timeline()?);
     timeline.distance(("app", Term), ("s1", Term), seconds(1), milliseconds(300))?;
-    ensure!(took < LIMIT * pace(), "it took {took:?}\n{timeline}");
+    ensure!(at_most(took, LIMIT), "it took {took:?}\n{timeline}");
     ensure!(exit_codes(&pod, ["app", "s1"]).await? == [137, 0], "{timeline}");
     pod.remove().await
 }

@@ -123,7 +123,7 @@ async fn trap_21_a_created_container_can_be_killed() -> Result<()> {
     pod.start_all(&["proxy", "one", "two"]).await?;
     node.ctr().run(&["-n", "k8s.io", "task", "kill", "-s", "KILL", pod.id("one")?]).await?;
     ensure!(pod.wait_exited("one", SOON).await?.exit_code == 137, "{}", pod.timeline()?);
-    tokio::time::timeout(SOON, pod.stop_sandbox()).await.context("the sandbox cannot be stopped")??;
+    wait::at_most(SOON, "the sandbox cannot be stopped", pod.stop_sandbox()).await?;
     ensure!(pod.wait_exited("two", SOON).await?.exit_code == 137, "{}", pod.timeline()?);
     for name in ["one", "two"] {
         pod.timeline()?.doesnt_start(name)?;
