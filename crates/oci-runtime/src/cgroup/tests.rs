@@ -342,8 +342,7 @@ fn v2_files_become_numbers() {
     assert_eq!(io.usage[0], first);
     assert_eq!(stats.hugetlb.len(), 1);
     assert_eq!((stats.hugetlb[0].max, stats.hugetlb[0].failure_count), (u64::MAX, 9));
-    let rdma = stats.rdma.unwrap();
-    assert_eq!((rdma.current[0].hca_objects, rdma.limit[0].hca_handles), (2000, u32::MAX));
+    assert_eq!((stats.rdma.current[0].hca_objects, stats.rdma.limit[0].hca_handles), (2000, u32::MAX));
 }
 
 #[test]

@@ -17,8 +17,8 @@ pub struct Stats {
     pub cpu: Option<CpuStats>,
     /// Memory.
     pub memory: Option<MemoryStats>,
-    /// Remote DMA.
-    pub rdma: Option<RdmaStats>,
+    /// Remote DMA; empty without its controller, as containerd's own shim says it.
+    pub rdma: RdmaStats,
     /// Block devices.
     pub io: Option<IoStats>,
     /// One entry per huge page size.
@@ -200,7 +200,7 @@ impl Stats {
             }),
             cpu: read_cpu(directory),
             memory: read_memory(directory),
-            rdma: RdmaStats::read(directory),
+            rdma: RdmaStats::read(directory).unwrap_or_default(),
             io: read_io(directory),
             hugetlb: read_hugetlb(directory),
             memory_events: (!events.is_empty()).then(|| MemoryEvents::from_numbers(&events)),

@@ -17,7 +17,7 @@ pub(super) fn metrics(stats: &cgroup::Stats) -> Metrics {
         pids: stats.pids.as_ref().map(pids).into(),
         cpu: stats.cpu.as_ref().map(cpu).into(),
         memory: stats.memory.as_ref().map(memory).into(),
-        rdma: stats.rdma.as_ref().map(rdma).into(),
+        rdma: Some(rdma(&stats.rdma)).into(),
         io: stats.io.as_ref().map(io).into(),
         hugetlb: stats.hugetlb.iter().map(hugetlb).collect(),
         memory_events: stats.memory_events.as_ref().map(memory_events).into(),
