@@ -18,6 +18,7 @@ mod parse;
 mod pattern;
 mod plan;
 mod signal;
+mod suggestion;
 pub mod toml;
 mod warning;
 mod write;
@@ -36,4 +37,5 @@ pub use plan::{
     Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,
 };
 pub use signal::SignalError;
+pub use suggestion::nearest_word;
 pub use warning::Warning;

@@ -28,6 +28,15 @@ pub enum TomlError {
     },
 }
 
+impl TomlError {
+    /// The line, counted from 1.
+    pub fn line(&self) -> usize {
+        match self {
+            Self::NotAnAssignment { line, .. } | Self::Unreadable { line, .. } => *line,
+        }
+    }
+}
+
 /// A line that says something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment<'a> {

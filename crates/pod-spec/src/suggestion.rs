@@ -1,0 +1,62 @@
+//! The nearest valid word of an error, by itself: for tools that show it apart from the message. Owns only where each
+//! error keeps it.
+
+use crate::duration::DurationError;
+use crate::error::{GateError, ListError, OptionError, Problem};
+use crate::nearest::{Hint, nearest};
+use crate::node::{NodeError, ValueProblem};
+use crate::signal::SignalError;
+
+impl Problem {
+    /// The valid word that was probably meant.
+    pub fn nearest(&self) -> Option<&str> {
+        match self {
+            Self::UnknownKey { hint }
+            | Self::NoSuchContainer { hint, .. }
+            | Self::UnknownValue { hint, .. }
+            | Self::UnknownCondition { hint, .. }
+            | Self::List(ListError::UnknownRole { hint, .. })
+            | Self::Gate(
+                GateError::Unknown { hint, .. } | GateError::Option(OptionError::Unknown { hint, .. }),
+            )
+            | Self::Option(OptionError::Unknown { hint, .. })
+            | Self::Signal(SignalError::Unknown { hint, .. })
+            | Self::Duration(DurationError::UnknownUnit { hint, .. }) => hint.word(),
+            _ => None,
+        }
+    }
+}
+
+impl NodeError {
+    /// The valid word that was probably meant.
+    pub fn nearest(&self) -> Option<&str> {
+        match self {
+            Self::UnknownKey { hint, .. } | Self::Value { problem: ValueProblem::Word { hint, .. }, .. } => {
+                hint.word()
+            }
+            _ => None,
+        }
+    }
+
+    /// The line of the file that is wrong, counted from 1.
+    pub fn line(&self) -> usize {
+        match self {
+            Self::Toml(error) => error.line(),
+            Self::UnknownKey { line, .. } | Self::Value { line, .. } => *line,
+        }
+    }
+}
+
+impl Hint {
+    fn word(&self) -> Option<&str> {
+        match self {
+            Self::Nearest(word) => Some(word),
+            Self::OneOf(_) | Self::Nothing => None,
+        }
+    }
+}
+
+/// The valid word nearest to a wrong one, if one is near enough to be what was meant.
+pub fn nearest_word<'a>(word: &str, valid: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest(word, valid)
+}
