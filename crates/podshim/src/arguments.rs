@@ -1,0 +1,115 @@
+//! What all commands have in common: their errors, their exit codes, `-h`.
+
+use std::ffi::OsString;
+use std::io;
+
+use lexopt::Arg;
+
+use crate::output::Format;
+use crate::source::SourceError;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is well: exit code 0.
+    Success,
+    /// It found or failed at what it says: exit code 1.
+    Findings,
+}
+
+/// Why a command was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// It was called wrongly: exit code 2.
+    #[error("{message} (see podshim {command}{}-h)", if .command.is_empty() { "" } else { " " })]
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// The command that was called; empty for none.
+        command: &'static str,
+    },
+    /// A file cannot be used.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A file does not hold what it should.
+    #[error("{0}")]
+    Input(String),
+    /// The result cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl CommandError {
+    /// That a command was called wrongly.
+    pub fn usage(command: &'static str, message: impl ToString) -> Self {
+        Self::Usage { message: message.to_string(), command }
+    }
+
+    /// 2 for a wrong call, 1 for everything else.
+    pub fn exit_code(&self) -> u8 {
+        if matches!(self, Self::Usage { .. }) { 2 } else { 1 }
+    }
+}
+
+/// What a command was given, when it takes files and `--json`.
+#[derive(Debug, Default)]
+pub struct FileArguments {
+    /// At least one.
+    pub files: Vec<String>,
+    /// How to show the result.
+    pub format: Format,
+    /// The options that are its own, with their values.
+    pub own: Vec<(&'static str, String)>,
+}
+
+/// What to do after reading arguments.
+#[derive(Debug)]
+pub enum Parsed<T> {
+    /// `-h`: show the help and nothing else.
+    Help,
+    /// Go on.
+    Run(T),
+}
+
+/// Reads `[options] FILE...`. `own` are options with a value.
+///
+/// # Errors
+/// An unknown option, a missing value, no file.
+pub fn file_arguments(
+    command: &'static str,
+    arguments: impl IntoIterator<Item = OsString>,
+    own: &[&'static str],
+) -> Result<Parsed<FileArguments>, CommandError> {
+    let wrong = |error: lexopt::Error| CommandError::usage(command, error);
+    let mut found = FileArguments::default();
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(wrong)? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help),
+            Arg::Long("json") => found.format = Format::Json,
+            Arg::Long(option) if own.contains(&option) => {
+                let name = own.iter().find(|name| **name == option).copied().unwrap_or_default();
+                found.own.push((name, text(command, parser.value().map_err(wrong)?)?));
+            }
+            Arg::Value(file) => found.files.push(text(command, file)?),
+            other => return Err(wrong(other.unexpected())),
+        }
+    }
+    if found.files.is_empty() {
+        return Err(CommandError::usage(command, "no file given; \"-\" is standard input"));
+    }
+    Ok(Parsed::Run(found))
+}
+
+fn text(command: &'static str, value: OsString) -> Result<String, CommandError> {
+    value
+        .into_string()
+        .map_err(|value| CommandError::usage(command, format!("{} is not UTF-8", value.to_string_lossy())))
+}
+
+impl FileArguments {
+    /// The value of an option of the command's own; the last one counts.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.own.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
+    }
+}

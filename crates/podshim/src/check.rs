@@ -1,0 +1,97 @@
+//! What can be wrong in the files around a pod: manifests, the node's file, containerd's configuration.
+//!
+//! Owns telling these apart, and what goes beyond the annotations themselves: whether they fit the pod they stand on.
+//! What an annotation may say is `pod-spec`'s alone.
+
+pub mod containerd_config;
+mod fit;
+mod glob;
+pub mod node_file;
+pub mod pod;
+
+use pod_spec::Node as NodeFile;
+
+use crate::finding::{Finding, Severity};
+use crate::manifest;
+use crate::source::Source;
+use crate::yaml;
+
+/// What was looked at in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// Manifests, with so many pods.
+    Pods(usize),
+    /// The node's file.
+    NodeFile,
+    /// containerd's configuration.
+    ContainerdConfig,
+}
+
+/// Everything there is to say about one file.
+pub fn check(source: &Source, node: &NodeFile) -> (Looked, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let looked = match kind_of(source) {
+        Kind::Toml if is_containerd_config(&source.text) => {
+            findings = containerd_config::check(source);
+            Looked::ContainerdConfig
+        }
+        Kind::Toml => {
+            findings = node_file::check(source);
+            Looked::NodeFile
+        }
+        Kind::Yaml => Looked::Pods(check_manifests(source, node, &mut findings)),
+    };
+    findings.sort_by_key(|finding| finding.line);
+    (looked, findings)
+}
+
+fn check_manifests(source: &Source, node: &NodeFile, findings: &mut Vec<Finding>) -> usize {
+    let documents = match yaml::documents(&source.text) {
+        Ok(documents) => documents,
+        Err(error) => {
+            let message = format!("no YAML: {}", error.problem);
+            findings.push(Finding::new(Severity::Error, &source.name, error.line, message));
+            return 0;
+        }
+    };
+    let mut pods = 0;
+    for document in &documents {
+        for template in manifest::templates(document) {
+            pods += 1;
+            pod::check(&source.name, &template, node, findings);
+        }
+    }
+    pods
+}
+
+enum Kind {
+    Toml,
+    Yaml,
+}
+
+/// By its name; standard input by its looks: no line of YAML begins with a table or has ` = ` after a bare word.
+fn kind_of(source: &Source) -> Kind {
+    let name = source.name.to_ascii_lowercase();
+    if name.ends_with(".toml") {
+        return Kind::Toml;
+    }
+    if [".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end)) {
+        return Kind::Yaml;
+    }
+    let bare =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let first = source.text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+    match first {
+        Some(line) if line.split_once('=').is_some_and(|(key, _)| bare(key.trim())) => Kind::Toml,
+        Some(line) if line.starts_with('[') && line.ends_with(']') => Kind::Toml,
+        _ => Kind::Yaml,
+    }
+}
+
+/// The node's file has neither tables nor a version.
+fn is_containerd_config(text: &str) -> bool {
+    text.lines().map(str::trim).any(|line| {
+        let key = line.split_once('=').map(|(key, _)| key.trim());
+        line.starts_with('[') || matches!(key, Some("version" | "imports" | "root" | "state" | "plugins"))
+    })
+}

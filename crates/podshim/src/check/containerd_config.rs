@@ -1,0 +1,242 @@
+//! containerd's configuration: whether a runtime of podshim is there, and whether the plan reaches it.
+//!
+//! Owns which section each version reads (CONTRACT §1.7, trap 27). Reads one file, as it stands: what files under
+//! `imports` add is not seen.
+
+use pod_spec::nearest_word;
+use toml_edit::{Document, Item, Table, TableLike, Value};
+
+use super::glob;
+use crate::finding::{Finding, Severity};
+use crate::source::Source;
+
+/// The plugin that has the runtimes, by the file's version.
+const PLUGINS: [(i64, &str); 2] = [(2, "io.containerd.grpc.v1.cri"), (3, "io.containerd.cri.v1.runtime")];
+const TYPE: &str = "io.containerd.podshim.v2";
+const BINARY: &str = "containerd-shim-podshim-v2";
+/// What the plan's keys look like to a glob.
+const KEYS: [&str; 2] = ["podshim.io/plan", "podshim.io/on-terminate.a"];
+/// What the kubelet says of a container: its grace period, whether it is init or ephemeral (F7, F8).
+const KUBELET_KEYS: [(&str, &str); 2] = [
+    ("io.kubernetes.pod.terminationGracePeriod", "io.kubernetes.pod.*"),
+    ("io.kubernetes.container.type", "io.kubernetes.container.*"),
+];
+/// The keys of a runtime, of all versions.
+const RUNTIME_KEYS: [&str; 17] = [
+    "runtime_type",
+    "runtime_path",
+    "runtime_engine",
+    "runtime_root",
+    "pod_annotations",
+    "container_annotations",
+    "privileged_without_host_devices",
+    "privileged_without_host_devices_all_devices_allowed",
+    "base_runtime_spec",
+    "cni_conf_dir",
+    "cni_max_conf_num",
+    "snapshotter",
+    "sandboxer",
+    "sandbox_mode",
+    "io_type",
+    "cgroup_writable",
+    "options",
+];
+
+struct Config<'a> {
+    source: &'a Source,
+    version: i64,
+    findings: Vec<Finding>,
+}
+
+/// Everything that is wrong in it.
+pub fn check(source: &Source) -> Vec<Finding> {
+    let mut config = Config { source, version: 1, findings: Vec::new() };
+    match Document::parse(source.text.as_str()) {
+        Ok(document) => config.check(document.as_table()),
+        Err(error) => {
+            let line = config.line_at(error.span().map_or(0, |span| span.start));
+            let message = format!("no TOML: {}", error.message().lines().next().unwrap_or_default());
+            config.note(Severity::Error, line, message);
+        }
+    }
+    config.findings
+}
+
+impl Config<'_> {
+    fn line_at(&self, offset: usize) -> usize {
+        let before = self.source.text.get(..offset).unwrap_or_default();
+        1 + before.matches('\n').count()
+    }
+
+    /// The line of a key, or of the table around it.
+    fn line_of(&self, table: &dyn TableLike, key: &str) -> usize {
+        let entry = table.get_key_value(key);
+        let span = entry.and_then(|(key, item)| key.span().or_else(|| item.span()));
+        self.line_at(span.map_or(0, |span| span.start))
+    }
+
+    fn note(&mut self, severity: Severity, line: usize, message: impl Into<String>) -> &mut Finding {
+        self.findings.push(Finding::new(severity, &self.source.name, line, message));
+        let last = self.findings.len() - 1;
+        &mut self.findings[last]
+    }
+
+    fn check(&mut self, root: &Table) {
+        self.version = root.get("version").and_then(Item::as_integer).unwrap_or(1);
+        let Some((_, plugin)) = PLUGINS.iter().find(|(version, _)| *version == self.version) else {
+            let line = if root.contains_key("version") { self.line_of(root, "version") } else { 1 };
+            let message =
+                format!("version {}: podshim is known to work with 2 (containerd 1.6, 1.7) and 3 (2.x)", {
+                    self.version
+                });
+            self.note(Severity::Error, line, message).fix = Some("containerd config migrate".to_owned());
+            return;
+        };
+        let plugins = root.get("plugins").and_then(Item::as_table_like);
+        let mut found = 0;
+        for (version, name) in PLUGINS {
+            let runtimes = plugins.and_then(|plugins| runtimes(plugins, name));
+            for (handler, item) in runtimes.into_iter().flat_map(TableLike::iter) {
+                let (Some(runtimes), Some(runtime)) = (runtimes, item.as_table_like()) else { continue };
+                if !is_podshim(runtime) {
+                    continue;
+                }
+                found += 1;
+                let line = self.line_of(runtimes, handler);
+                if version == self.version {
+                    self.check_runtime(handler, line, runtime);
+                } else {
+                    let message = format!(
+                        "runtime {handler:?} stands below {name:?}, which a file of version {} does not have",
+                        self.version
+                    );
+                    let fix = format!("[plugins.'{plugin}'.containerd.runtimes.{handler}]");
+                    self.note(Severity::Error, line, message).fix = Some(fix);
+                }
+            }
+        }
+        if found == 0 {
+            let also = if root.contains_key("imports") {
+                "; a file under imports may have one (containerd config dump shows what counts)"
+            } else {
+                ""
+            };
+            let message = format!("no runtime of podshim{also}");
+            let fix = match self.version {
+                2 => format!(
+                    "[plugins.\"{plugin}\".containerd.runtimes.podshim] with runtime_type = \"{TYPE}\""
+                ),
+                _ => format!(
+                    "[plugins.'{plugin}'.containerd.runtimes.podshim] with runtime_path = \"/usr/local/bin/{BINARY}\""
+                ),
+            };
+            self.note(Severity::Error, 1, message).fix = Some(fix);
+        }
+    }
+
+    fn check_runtime(&mut self, handler: &str, line: usize, runtime: &dyn TableLike) {
+        for (key, item) in runtime.iter() {
+            if !RUNTIME_KEYS.contains(&key) {
+                let at = self.line_of(runtime, key);
+                let nearest = nearest_word(key, RUNTIME_KEYS).map(str::to_owned);
+                let message = "no key of a runtime: containerd passes over it in silence";
+                let value = item.as_value().and_then(Value::span).and_then(|span| self.source.text.get(span));
+                let value = value.map(str::to_owned);
+                let finding = self.note(Severity::Error, at, message);
+                finding.key = Some(key.to_owned());
+                finding.value = value;
+                finding.fix =
+                    Some(nearest.as_ref().map_or("remove it".to_owned(), |word| format!("write {word}")));
+                finding.nearest = nearest;
+            }
+        }
+        self.check_type(line, runtime);
+        self.check_globs(handler, line, runtime);
+        self.refuse(runtime, "sandboxer", "shim", "podshim does not serve the Sandbox API", "remove it");
+        self.refuse(runtime, "sandbox_mode", "shim", "podshim does not serve the Sandbox API", "remove it");
+        self.refuse(runtime, "io_type", "streaming", "podshim refuses streams of that kind", "remove it");
+    }
+
+    /// CONTRACT §1.7.
+    fn check_type(&mut self, line: usize, runtime: &dyn TableLike) {
+        let own_type = text(runtime, "runtime_type") == Some(TYPE);
+        if self.version == 3 && own_type {
+            let at = self.line_of(runtime, "runtime_type");
+            let message =
+                "the kubelet refuses user namespaces and recursive read-only mounts on types of this name";
+            let fix = format!(
+                "runtime_type = \"io.containerd.runc.v2\" and runtime_path = \"/usr/local/bin/{BINARY}\""
+            );
+            let finding = self.note(Severity::Warning, at, message);
+            (finding.key, finding.value) = (Some("runtime_type".to_owned()), Some(TYPE.to_owned()));
+            finding.fix = Some(fix);
+        }
+        if self.version == 3 && own_type && runtime.contains_key("options") {
+            let at = self.line_of(runtime, "options");
+            let message = "with a table of options, pods with user namespaces fail on a runtime of this type";
+            let finding = self.note(Severity::Warning, at, message);
+            finding.key = Some("options".to_owned());
+            finding.fix = Some("remove the table: podshim needs none".to_owned());
+        }
+        if self.version == 2 && !own_type {
+            let message =
+                "containerd 1.6 makes sandboxes without a look at runtime_path: they get another shim";
+            let finding = self.note(Severity::Error, line, message);
+            finding.key = Some("runtime_type".to_owned());
+            finding.value = text(runtime, "runtime_type").map(str::to_owned);
+            finding.nearest = Some(TYPE.to_owned());
+            finding.fix = Some(format!("runtime_type = \"{TYPE}\", without runtime_path"));
+        }
+    }
+
+    fn check_globs(&mut self, handler: &str, line: usize, runtime: &dyn TableLike) {
+        let (pod, pod_line) = self.globs(runtime, "pod_annotations", line);
+        if !KEYS.iter().all(|key| pod.iter().any(|glob| glob::matches(glob, key))) {
+            let message = format!("runtime {handler:?} never sees a plan: pods run as without podshim");
+            let nearest = (!pod.is_empty()).then(|| "podshim.io/*".to_owned());
+            let finding = self.note(Severity::Error, pod_line, message);
+            finding.key = Some("pod_annotations".to_owned());
+            finding.value = (!pod.is_empty()).then(|| pod.join(", "));
+            finding.fix =
+                Some("pod_annotations = [\"podshim.io/*\"] (a * does not cross a slash)".to_owned());
+            finding.nearest = nearest;
+        }
+        let (container, container_line) = self.globs(runtime, "container_annotations", line);
+        for (key, wanted) in KUBELET_KEYS {
+            if !container.iter().any(|glob| glob::matches(glob, key)) {
+                let message = format!("runtime {handler:?} never sees the kubelet's {key}");
+                let finding = self.note(Severity::Warning, container_line, message);
+                finding.key = Some("container_annotations".to_owned());
+                finding.fix = Some(format!("add \"{wanted}\""));
+            }
+        }
+    }
+
+    fn globs(&self, runtime: &dyn TableLike, key: &str, line: usize) -> (Vec<String>, usize) {
+        let Some(item) = runtime.get(key) else { return (Vec::new(), line) };
+        let items = item.as_array().into_iter().flatten();
+        (items.filter_map(Value::as_str).map(str::to_owned).collect(), self.line_of(runtime, key))
+    }
+
+    fn refuse(&mut self, runtime: &dyn TableLike, key: &str, value: &str, message: &str, fix: &str) {
+        if text(runtime, key) == Some(value) {
+            let at = self.line_of(runtime, key);
+            let finding = self.note(Severity::Error, at, message);
+            (finding.key, finding.value) = (Some(key.to_owned()), Some(value.to_owned()));
+            finding.fix = Some(fix.to_owned());
+        }
+    }
+}
+
+fn runtimes<'a>(plugins: &'a dyn TableLike, plugin: &str) -> Option<&'a dyn TableLike> {
+    plugins.get(plugin)?.get("containerd")?.get("runtimes")?.as_table_like()
+}
+
+fn is_podshim(runtime: &dyn TableLike) -> bool {
+    text(runtime, "runtime_type") == Some(TYPE)
+        || text(runtime, "runtime_path").is_some_and(|path| path.rsplit('/').next() == Some(BINARY))
+}
+
+fn text<'a>(table: &'a dyn TableLike, key: &str) -> Option<&'a str> {
+    table.get(key).and_then(Item::as_str)
+}

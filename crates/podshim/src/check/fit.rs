@@ -1,0 +1,195 @@
+//! Whether a valid plan fits the pod it stands on: its containers, its restart policy, its probes and hooks. The shim
+//! cannot see these; a plan that does not fit holds a pod for ever, or never ends its job.
+
+use std::time::Duration;
+
+use pod_spec::{DurationText, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word};
+
+use super::pod::annotation_line;
+use crate::finding::{Finding, Severity};
+use crate::manifest::{Container, List, Template};
+use crate::yaml::Node;
+
+/// A kubelet's terminationGracePeriodSeconds where the pod does not say one.
+const KUBELET_GRACE: u64 = 30;
+
+struct Fit<'a> {
+    file: &'a str,
+    template: &'a Template<'a>,
+    annotations: &'a Node,
+    plan: &'a Plan,
+    containers: Vec<Container<'a>>,
+}
+
+/// Notes whatever does not fit.
+pub fn check(
+    file: &str,
+    template: &Template<'_>,
+    annotations: &Node,
+    plan: &Plan,
+    findings: &mut Vec<Finding>,
+) {
+    let fit = Fit { file, template, annotations, plan, containers: template.containers() };
+    fit.check_names(findings);
+    fit.check_pod(findings);
+    for container in &fit.containers {
+        fit.check_container(container, findings);
+    }
+}
+
+impl Fit<'_> {
+    fn finding(&self, severity: Severity, line: usize, message: String) -> Finding {
+        Finding::new(severity, self.file, line, message)
+    }
+
+    /// At an annotation.
+    fn at_key(&self, severity: Severity, word: &str, message: String) -> Finding {
+        let key = format!("{PREFIX}{word}");
+        let finding = self.finding(severity, annotation_line(self.annotations, &key), message).key(&key);
+        match self.annotations.text_of(&key) {
+            Some(value) => finding.value(value),
+            None => finding,
+        }
+    }
+
+    /// U10: a name that no container has is waited for, for ever.
+    fn check_names(&self, findings: &mut Vec<Finding>) {
+        let names = || self.containers.iter().map(|container| container.name);
+        for member in &self.plan.members {
+            if names().any(|name| name == member.name) {
+                continue;
+            }
+            let message = format!("{:?} is in the plan, and the pod has no such container", member.name);
+            let finding = self.at_key(Severity::Error, "plan", message);
+            let free = names().filter(|name| self.plan.member(name).is_none());
+            findings.push(match nearest_word(&member.name, free) {
+                Some(word) => finding.nearest(word).fix(format!("write {word:?}")),
+                None => finding.fix("remove it from the plan, or add the container"),
+            });
+        }
+        if self.plan.others == Others::Passthrough {
+            let regular = self.containers.iter().filter(|container| container.list == List::Regular);
+            for container in regular.filter(|container| self.plan.member(container.name).is_none()) {
+                let message = format!(
+                    "container {:?} is not in the plan: never held, and nobody waits for it",
+                    container.name
+                );
+                let fix = format!("add {}=main to {PREFIX}plan, or *=main at its end", container.name);
+                let line = container.node.start.line;
+                findings.push(self.finding(Severity::Warning, line, message).fix(fix));
+            }
+        }
+    }
+
+    fn check_pod(&self, findings: &mut Vec<Finding>) {
+        let own = match self.plan.restart_policy {
+            RestartPolicy::Always => "Always",
+            RestartPolicy::OnFailure => "OnFailure",
+            RestartPolicy::Never => "Never",
+        };
+        // J1: the CRI does not carry it, so the pod must say it twice.
+        let policy = self.template.restart_policy();
+        if policy != own {
+            let message = format!("the pod's restartPolicy is {policy}, the plan's is {own}");
+            let finding = self.at_key(Severity::Error, "restart-policy", message);
+            findings.push(finding.nearest(policy).fix(format!("write {PREFIX}restart-policy: {policy}")));
+        }
+        let kubelet = self.template.spec.number_of("terminationGracePeriodSeconds").unwrap_or(KUBELET_GRACE);
+        if let Some(grace) = self.plan.grace.filter(|grace| *grace > Duration::from_secs(kubelet)) {
+            let message = format!(
+                "{} is longer than the pod's terminationGracePeriodSeconds ({kubelet}): the kubelet kills first",
+                DurationText(grace)
+            );
+            let fix = "make terminationGracePeriodSeconds at least as long";
+            findings.push(self.at_key(Severity::Warning, "grace", message).fix(fix));
+        }
+        if self.template.spec.get("runtimeClassName").is_none() {
+            let message = "no runtimeClassName: only a node whose default runtime is podshim heeds the plan";
+            let line = self.template.spec.start.line;
+            let finding = self.finding(Severity::Warning, line, message.to_owned());
+            findings.push(finding.fix("add runtimeClassName: podshim to the pod's spec"));
+        }
+    }
+
+    fn check_container(&self, container: &Container<'_>, findings: &mut Vec<Finding>) {
+        let Some((index, member)) = self.plan.member(container.name) else { return };
+        let line = container.node.start.line;
+        let name = container.name;
+        let mut note = |severity, line, message: String, fix: &str| {
+            findings.push(self.finding(severity, line, message).fix(fix));
+        };
+        match (container.list, member.role) {
+            (List::Init, Role::Sidecar | Role::Main) => note(
+                Severity::Error,
+                line,
+                format!(
+                    "{name:?} is one of initContainers: the kubelet waits for its exit before anything else"
+                ),
+                "move it to containers",
+            ),
+            (List::NativeSidecar, Role::Init | Role::Main) => note(
+                Severity::Error,
+                line,
+                format!(
+                    "{name:?} is a sidecar for the kubelet (restartPolicy: Always), and none in the plan"
+                ),
+                "make it a sidecar in the plan, or remove its restartPolicy",
+            ),
+            _ => {}
+        }
+        let awaited = self.waited_for(index);
+        let position = self.containers.iter().position(|other| other.name == name);
+        let later = |other: &&&str| self.containers.iter().position(|it| it.name == **other) > position;
+        if let Some(later) = awaited.iter().find(later) {
+            if container.list == List::Init {
+                note(
+                    Severity::Error,
+                    line,
+                    format!(
+                        "{name:?} waits for {later:?}, which the kubelet creates only when {name:?} has ended"
+                    ),
+                    "move it to containers",
+                );
+            }
+            // U12.
+            if let Some(hook) = container.node.at(&["lifecycle", "postStart"]) {
+                note(
+                    Severity::Warning,
+                    hook.start.line,
+                    format!(
+                        "{name:?} waits for {later:?}, which is created only when the postStart hook of {name:?} \
+                         has ended: a hook that needs its own program never ends"
+                    ),
+                    &format!("list {later} before {name}"),
+                );
+            }
+        }
+        // U9.
+        if !awaited.is_empty()
+            && container.node.get("startupProbe").is_none()
+            && let Some((key, _)) = container.node.entry("livenessProbe")
+        {
+            note(
+                Severity::Warning,
+                key.start.line,
+                format!("the kubelet asks {name:?} while it is held, and kills it if that takes too long"),
+                "give it a startupProbe that allows for the time it is held",
+            );
+        }
+    }
+
+    /// The names of what a member waits for, itself or through others.
+    fn waited_for(&self, index: usize) -> Vec<&str> {
+        let mut reached = vec![index];
+        let mut next = 0;
+        while let Some(member) = reached.get(next).copied() {
+            next += 1;
+            for link in self.plan.links(member) {
+                if link.until.is_some() && !reached.contains(&link.earlier) {
+                    reached.push(link.earlier);
+                }
+            }
+        }
+        reached.iter().skip(1).map(|member| self.plan.members[*member].name.as_str()).collect()
+    }
+}

@@ -1,0 +1,30 @@
+//! The node's file, `/etc/podshim/config.toml`.
+
+use pod_spec::Node as NodeFile;
+
+use crate::finding::{Finding, Severity};
+use crate::source::Source;
+
+/// Everything that is wrong in it. The shim's reader stops at the first mistake, so each wrong line is taken out and
+/// the rest read again.
+pub fn check(source: &Source) -> Vec<Finding> {
+    let mut lines: Vec<&str> = source.text.lines().collect();
+    let mut findings = Vec::new();
+    while let Err(error) = NodeFile::parse(&lines.join("\n")) {
+        let line = error.line();
+        let Some(place) = lines.get_mut(line.wrapping_sub(1)) else { break };
+        // Shown as `file:line:` already.
+        let message = error.to_string();
+        let message = message.strip_prefix(&format!("line {line}: ")).unwrap_or(&message);
+        let mut finding = Finding::new(Severity::Error, &source.name, line, message);
+        if let Some((key, value)) = place.split_once('=') {
+            finding = finding.key(key.trim()).value(value.trim());
+        }
+        if let Some(word) = error.nearest() {
+            finding = finding.nearest(word).fix(format!("write {word:?}"));
+        }
+        findings.push(finding);
+        *place = "";
+    }
+    findings
+}

@@ -1,0 +1,24 @@
+//! The commands, one a file: what each is called, what its `-h` says, and how it is run.
+
+pub mod check;
+pub mod plan;
+
+use std::ffi::OsString;
+
+use crate::arguments::{CommandError, Outcome};
+
+/// A command.
+pub struct Command {
+    /// Its word.
+    pub name: &'static str,
+    /// What it does, in half a line.
+    pub summary: &'static str,
+    /// What it is called with.
+    pub run: fn(Vec<OsString>) -> Result<Outcome, CommandError>,
+}
+
+/// All of them, in the order of the help.
+pub const COMMANDS: &[Command] = &[
+    Command { name: "check", summary: "find what is wrong in manifests and configuration", run: check::run },
+    Command { name: "plan", summary: "explain what a pod's plan makes of it", run: plan::run },
+];

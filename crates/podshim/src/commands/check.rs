@@ -1,0 +1,94 @@
+//! `podshim check`: what is wrong in manifests, the node's file and containerd's configuration.
+
+use std::ffi::OsString;
+use std::io::stdout;
+
+use pod_spec::Node as NodeFile;
+use serde::Serialize;
+
+use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
+use crate::check::{Looked, check};
+use crate::finding::{Finding, Severity};
+use crate::output::{Colour, Format, Paint, print, print_json};
+use crate::source::Source;
+
+const NAME: &str = "check";
+const HELP: &str = "\
+usage: podshim check [--json] [--node-file FILE] FILE...
+
+Finds what is wrong with FILE, with line, value, the nearest valid word, and what to write instead. FILE is
+  *.yaml, *.json   Kubernetes manifests: the annotations of podshim on Pods and on the pod templates of Deployments,
+                   StatefulSets, DaemonSets, ReplicaSets, Jobs and CronJobs, and whether they fit the pod
+  *.toml           the node's file (/etc/podshim/config.toml), or containerd's configuration: told apart by its tables
+  -                standard input: either
+Nothing is changed, and nothing but FILE is read.
+
+  --node-file FILE   check the manifests as a node with this file takes them: what it forbids is an error
+  --json             for programs: docs/podshim-json.md
+  -h                 this help
+
+Exit codes: 0 no errors (warnings are none); 1 errors, or a file cannot be read; 2 a wrong call.
+";
+
+#[derive(Serialize)]
+struct Report {
+    findings: Vec<Finding>,
+    errors: usize,
+    warnings: usize,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong call, or a file that cannot be read.
+pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let arguments = match file_arguments(NAME, arguments, &["node-file"])? {
+        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(arguments) => arguments,
+    };
+    let node = match arguments.option("node-file") {
+        Some(name) => {
+            let source = Source::read(name)?;
+            NodeFile::parse(&source.text).map_err(|error| CommandError::Input(format!("{name}: {error}")))?
+        }
+        None => NodeFile::default(),
+    };
+    let mut findings = Vec::new();
+    let mut looked_at = Vec::new();
+    for file in &arguments.files {
+        let (looked, found) = check(&Source::read(file)?, &node);
+        findings.extend(found);
+        looked_at.push((file, looked));
+    }
+    let count = |severity| findings.iter().filter(|finding: &&Finding| finding.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    match arguments.format {
+        Format::Json => print_json(&Report { findings, errors, warnings })?,
+        Format::Text => {
+            let paint = Paint::of(&stdout());
+            let mut text: String = findings.iter().map(|finding| finding.show(paint)).collect();
+            for (file, looked) in looked_at {
+                if !findings.iter().any(|finding| finding.file == *file) {
+                    text += &format!("{file}: {} ({})\n", paint.text(Colour::Green, "ok"), what(looked));
+                }
+            }
+            if errors + warnings > 0 {
+                text += &format!("{}, {}\n", counted(errors, "error"), counted(warnings, "warning"));
+            }
+            print(&text)?;
+        }
+    }
+    Ok(if errors == 0 { Outcome::Success } else { Outcome::Findings })
+}
+
+fn what(looked: Looked) -> String {
+    match looked {
+        Looked::Pods(count) => counted(count, "pod"),
+        Looked::NodeFile => "the node's file".to_owned(),
+        Looked::ContainerdConfig => "containerd's configuration".to_owned(),
+    }
+}
+
+fn counted(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,171 @@
+//! `podshim plan`: what the annotations of each pod in some files make of it.
+
+use std::ffi::OsString;
+use std::io::stdout;
+use std::time::Duration;
+
+use pod_spec::{Node as NodeFile, Parsed as ParsedPlan};
+use serde::Serialize;
+
+use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
+use crate::check::pod::{annotation_line, findings_of_parser};
+use crate::explanation::{Explanation, Surroundings, explain, show::show};
+use crate::finding::Finding;
+use crate::manifest::{self, Template};
+use crate::output::{Colour, Format, Paint, print, print_json};
+use crate::source::Source;
+use crate::yaml::{self, Node};
+
+const NAME: &str = "plan";
+const HELP: &str = "\
+usage: podshim plan [--json] FILE...
+
+Explains the plan of each pod in FILE: what starts when and what it waits for, what stops when, and how long that
+takes at the worst. No shim and no cluster is needed.
+
+FILE is Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; many documents), or
+annotations alone: a YAML mapping of them, or lines of key=value as for `ctr run --annotation`. \"-\" is standard input.
+Objects without a pod, and pods without annotations of podshim, are passed over.
+
+  --json   for programs: docs/podshim-json.md
+  -h       this help
+
+Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or there is none; 2 a wrong call.
+";
+
+/// A pod of a file.
+#[derive(Serialize)]
+struct Explained {
+    file: String,
+    line: usize,
+    pod: String,
+    #[serde(flatten)]
+    explanation: Explanation,
+}
+
+#[derive(Default, Serialize)]
+struct Report {
+    pods: Vec<Explained>,
+    errors: Vec<Finding>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong call, or a file that cannot be read.
+pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let arguments = match file_arguments(NAME, arguments, &[])? {
+        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(arguments) => arguments,
+    };
+    let mut report = Report::default();
+    for file in &arguments.files {
+        read(&Source::read(file)?, &mut report)?;
+    }
+    if report.pods.is_empty() && report.errors.is_empty() {
+        let files = arguments.files.join(", ");
+        return Err(CommandError::Input(format!("{files}: no pod with annotations of podshim")));
+    }
+    match arguments.format {
+        Format::Json => print_json(&report)?,
+        Format::Text => {
+            let paint = Paint::of(&stdout());
+            let pods = report.pods.iter().map(|pod| {
+                let title = format!("{}:{}: {}", pod.file, pod.line, pod.pod);
+                format!("{}\n{}", paint.text(Colour::Bold, &title), show(&pod.explanation, paint))
+            });
+            print(&pods.collect::<Vec<_>>().join("\n"))?;
+            let paint = Paint::of(&std::io::stderr());
+            report.errors.iter().for_each(|error| eprint!("{}", error.show(paint)));
+        }
+    }
+    Ok(if report.errors.is_empty() { Outcome::Success } else { Outcome::Findings })
+}
+
+fn read(source: &Source, report: &mut Report) -> Result<(), CommandError> {
+    let wrong =
+        |line: usize, problem: &str| CommandError::Input(format!("{}:{line}: {problem}", source.name));
+    let lines = annotation_lines(&source.text);
+    if let Some(pairs) = lines {
+        let parsed = pod_spec::parse(pairs.iter().map(|(_, key, value)| (*key, *value)));
+        let line_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map_or(1, |(line, ..)| *line);
+        let value_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map(|(_, _, value)| *value);
+        let parsed = parsed.map_err(|invalid| findings_of_parser(&source.name, &invalid, line_of, value_of));
+        return take(report, source, 1, "annotations".to_owned(), parsed, &Surroundings::default());
+    }
+    for document in yaml::documents(&source.text).map_err(|error| wrong(error.line, &error.problem))? {
+        let root = &document.root;
+        let alone = root.entries().iter().any(|(key, _)| key.text().is_some_and(is_ours));
+        let alone =
+            if alone { Some(root) } else { root.get("annotations").filter(|_| root.get("kind").is_none()) };
+        if let Some(annotations) = alone {
+            let title = "annotations".to_owned();
+            explain_node(report, source, annotations, title, &Surroundings::default())?;
+        }
+        for template in manifest::templates(&document) {
+            if let Some(annotations) = template.annotations() {
+                explain_node(report, source, annotations, template.title(), &surroundings(&template))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn explain_node(
+    report: &mut Report,
+    source: &Source,
+    annotations: &Node,
+    title: String,
+    surroundings: &Surroundings,
+) -> Result<(), CommandError> {
+    let parsed = NodeFile::default().parse_pod(manifest::pairs(annotations)).map_err(|invalid| {
+        let line_of = |key: &str| annotation_line(annotations, key);
+        findings_of_parser(&source.name, &invalid, line_of, |key| annotations.text_of(key))
+    });
+    take(report, source, annotations.start.line, title, parsed, surroundings)
+}
+
+fn take(
+    report: &mut Report,
+    source: &Source,
+    line: usize,
+    pod: String,
+    parsed: Result<ParsedPlan, Vec<Finding>>,
+    surroundings: &Surroundings,
+) -> Result<(), CommandError> {
+    match parsed {
+        Ok(parsed) => report.pods.extend(parsed.plan.map(|plan| Explained {
+            file: source.name.clone(),
+            line,
+            pod,
+            explanation: explain(&plan, surroundings),
+        })),
+        Err(findings) => report.errors.extend(findings),
+    }
+    Ok(())
+}
+
+fn surroundings(template: &Template<'_>) -> Surroundings {
+    Surroundings {
+        kubelet_grace: template.spec.number_of("terminationGracePeriodSeconds").map(Duration::from_secs),
+        containers: template.containers().iter().map(|container| container.name.to_owned()).collect(),
+    }
+}
+
+fn is_ours(key: &str) -> bool {
+    key.starts_with(pod_spec::PREFIX)
+}
+
+/// `key=value` lines, as `ctr` takes them, with their line numbers; `None` if there is any other line.
+fn annotation_lines(text: &str) -> Option<Vec<(usize, &str, &str)>> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let pairs: Option<Vec<_>> = said
+        .map(|(index, line)| {
+            let line = line.strip_prefix("--annotation").map_or(line, str::trim_start);
+            let (key, value) = line.split_once('=')?;
+            (is_ours(key) && !key.contains([':', ' '])).then_some((index, key, value))
+        })
+        .collect();
+    pairs.filter(|pairs| !pairs.is_empty())
+}

@@ -1,0 +1,106 @@
+//! What is wrong, or unlikely to be meant, at one place of a file. Owns how that reads, for people and for programs.
+
+use serde::Serialize;
+
+use crate::output::{Colour, Paint};
+
+/// One thing found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    /// The file as it was given.
+    pub file: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The key it is about, if it is about one.
+    pub key: Option<String>,
+    /// What stands there.
+    pub value: Option<String>,
+    /// One line that says what is wrong.
+    pub message: String,
+    /// The valid word that was probably meant.
+    pub nearest: Option<String>,
+    /// What to do.
+    pub fix: Option<String>,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// It does not work.
+    Error,
+    /// It works, and is probably not what was meant.
+    Warning,
+}
+
+impl Finding {
+    /// A finding with neither value nor fix.
+    pub fn new(severity: Severity, file: &str, line: usize, message: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            line,
+            severity,
+            key: None,
+            value: None,
+            message: message.into(),
+            nearest: None,
+            fix: None,
+        }
+    }
+
+    /// With the key it is about.
+    pub fn key(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
+        self
+    }
+
+    /// With what stands there.
+    pub fn value(mut self, value: &str) -> Self {
+        self.value = Some(value.to_owned());
+        self
+    }
+
+    /// With what to do.
+    pub fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+
+    /// With the word that was probably meant.
+    pub fn nearest(mut self, word: &str) -> Self {
+        self.nearest = Some(word.to_owned());
+        self
+    }
+
+    /// Lines for people: `file:line: error: message`, then value and fix.
+    pub fn show(&self, paint: Paint) -> String {
+        let severity = match self.severity {
+            Severity::Error => paint.text(Colour::Red, "error"),
+            Severity::Warning => paint.text(Colour::Yellow, "warning"),
+        };
+        let mut text = format!("{}:{}: {severity}: ", self.file, self.line);
+        // Messages of the parser name the key already.
+        if let Some(key) = self.key.as_ref().filter(|key| !self.message.starts_with(key.as_str())) {
+            text += &format!("{key}: ");
+        }
+        text += &self.message;
+        text.push('\n');
+        if let Some(value) = &self.value {
+            text += &format!("    found: {}\n", one_line(value));
+        }
+        if let Some(fix) = &self.fix {
+            text += &format!("    fix:   {fix}\n");
+        }
+        text
+    }
+}
+
+/// Of a text whose author may have used any letters: one line, without control characters.
+fn one_line(text: &str) -> String {
+    text.chars()
+        .take(200)
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
+}

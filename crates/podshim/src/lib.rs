@@ -1,0 +1,17 @@
+//! The command `podshim`: for whoever writes pods or looks after a node.
+//!
+//! Owns reading manifests and configuration, and showing what it finds. It decides nothing about pods: what a plan
+//! means is `pod-spec`'s, what happens to a pod `pod-lifecycle`'s, inside the shims. A library so that tests reach its
+//! parts; nothing else uses it.
+
+#![forbid(unsafe_code)]
+
+pub mod arguments;
+pub mod check;
+pub mod commands;
+pub mod explanation;
+pub mod finding;
+pub mod manifest;
+pub mod output;
+pub mod source;
+pub mod yaml;

@@ -1,0 +1,62 @@
+//! The binary `podshim`: finds the command and turns how it ended into an exit code.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use podshim::arguments::{CommandError, Outcome};
+use podshim::commands::COMMANDS;
+use podshim::output::print;
+
+fn main() -> ExitCode {
+    match run(std::env::args_os().skip(1).collect()) {
+        Ok(Outcome::Success) => ExitCode::SUCCESS,
+        Ok(Outcome::Findings) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("podshim: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(mut arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    if arguments.is_empty() {
+        return Err(CommandError::Usage { message: format!("no command given: {}", names()), command: "" });
+    }
+    let first = arguments.remove(0);
+    match first.to_str() {
+        Some("-h" | "--help" | "help") => {
+            print(&help())?;
+            Ok(Outcome::Success)
+        }
+        Some("-V" | "--version") => {
+            print(concat!("podshim ", env!("CARGO_PKG_VERSION"), "\n"))?;
+            Ok(Outcome::Success)
+        }
+        word => match COMMANDS.iter().find(|command| Some(command.name) == word) {
+            Some(command) => (command.run)(arguments),
+            None => Err(unknown(&first.to_string_lossy())),
+        },
+    }
+}
+
+fn unknown(word: &str) -> CommandError {
+    let hint = match pod_spec::nearest_word(word, COMMANDS.iter().map(|command| command.name)) {
+        Some(nearest) => format!(" (did you mean {nearest:?}?)"),
+        None => format!(": {}", names()),
+    };
+    CommandError::Usage { message: format!("unknown command {word:?}{hint}"), command: "" }
+}
+
+fn names() -> String {
+    let names: Vec<_> = COMMANDS.iter().map(|command| command.name).collect();
+    format!("one of {}", names.join(", "))
+}
+
+fn help() -> String {
+    let mut text = "usage: podshim COMMAND ...\n\nCommands, each with a -h of its own:\n".to_owned();
+    for command in COMMANDS {
+        text += &format!("  {:<10} {}\n", command.name, command.summary);
+    }
+    text + "\nExit codes: 0 all is well, 1 something was found or failed, 2 a wrong call.\n\
+            NO_COLOR=1 switches colours off; without a terminal there are none.\n"
+}

@@ -1,0 +1,123 @@
+//! Where the pods are in Kubernetes manifests: the kinds that have a pod template, and what a template says that
+//! matters to podshim. Owns the paths; judges nothing.
+
+use crate::yaml::{Document, Node};
+
+/// The kinds with a pod template, and the path to it.
+const KINDS: [(&str, &[&str]); 9] = [
+    ("Pod", &[]),
+    ("PodTemplate", &["template"]),
+    ("Deployment", &["spec", "template"]),
+    ("StatefulSet", &["spec", "template"]),
+    ("DaemonSet", &["spec", "template"]),
+    ("ReplicaSet", &["spec", "template"]),
+    ("ReplicationController", &["spec", "template"]),
+    ("Job", &["spec", "template"]),
+    ("CronJob", &["spec", "jobTemplate", "spec", "template"]),
+];
+
+/// A pod of a manifest.
+#[derive(Clone, Copy, Debug)]
+pub struct Template<'a> {
+    /// `Deployment`, `Pod`, ...
+    pub kind: &'static str,
+    /// The object that has it.
+    pub object: &'a Node,
+    /// Metadata and spec.
+    pub pod: &'a Node,
+    /// Its spec.
+    pub spec: &'a Node,
+}
+
+/// How a kubelet starts a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// One of `initContainers`, to completion.
+    Init,
+    /// One of `initContainers` with `restartPolicy: Always` (KEP-753).
+    NativeSidecar,
+    /// One of `containers`.
+    Regular,
+}
+
+/// A container of a pod.
+#[derive(Clone, Copy, Debug)]
+pub struct Container<'a> {
+    /// Its name; empty where none is written.
+    pub name: &'a str,
+    /// All that is said of it.
+    pub node: &'a Node,
+    /// Where it stands.
+    pub list: List,
+}
+
+/// The pods of a document; a `List` may have many.
+pub fn templates(document: &Document) -> Vec<Template<'_>> {
+    let root = &document.root;
+    match root.text_of("kind") {
+        Some("List") => root.get("items").into_iter().flat_map(Node::items).filter_map(template).collect(),
+        _ => template(root).into_iter().collect(),
+    }
+}
+
+fn template(object: &Node) -> Option<Template<'_>> {
+    let kind = object.text_of("kind")?;
+    let (kind, path) = KINDS.iter().find(|(word, _)| *word == kind)?;
+    let pod = object.at(path)?;
+    Some(Template { kind, object, pod, spec: pod.get("spec")? })
+}
+
+impl<'a> Template<'a> {
+    /// `Deployment shop/web`, or what is known of that.
+    pub fn title(&self) -> String {
+        let metadata = |key| self.object.at(&["metadata", key]).and_then(Node::text);
+        let name = metadata("name").or_else(|| metadata("generateName")).unwrap_or("(no name)");
+        match metadata("namespace") {
+            Some(namespace) => format!("{} {namespace}/{name}", self.kind),
+            None => format!("{} {name}", self.kind),
+        }
+    }
+
+    /// The annotations that reach the pod.
+    pub fn annotations(&self) -> Option<&'a Node> {
+        self.pod.at(&["metadata", "annotations"]).filter(|node| !node.is_null())
+    }
+
+    /// The annotations of the object around the template, which never reach a pod.
+    pub fn outer_annotations(&self) -> Option<&'a Node> {
+        if std::ptr::eq(self.object, self.pod) {
+            return None;
+        }
+        self.object.at(&["metadata", "annotations"])
+    }
+
+    /// All containers in the order in which a kubelet creates them.
+    pub fn containers(&self) -> Vec<Container<'a>> {
+        let listed = |key: &str| self.spec.get(key).into_iter().flat_map(Node::items);
+        let inits = listed("initContainers").map(|node| Container {
+            name: node.text_of("name").unwrap_or_default(),
+            node,
+            list: if node.text_of("restartPolicy") == Some("Always") {
+                List::NativeSidecar
+            } else {
+                List::Init
+            },
+        });
+        let regular = listed("containers").map(|node| Container {
+            name: node.text_of("name").unwrap_or_default(),
+            node,
+            list: List::Regular,
+        });
+        inits.chain(regular).collect()
+    }
+
+    /// What the pod's restart policy is; a Deployment's pods have the default.
+    pub fn restart_policy(&self) -> &'a str {
+        self.spec.text_of("restartPolicy").unwrap_or("Always")
+    }
+}
+
+/// A pod's annotations as pairs of text, for the parser; what is no text is left out.
+pub fn pairs(annotations: &Node) -> impl Iterator<Item = (&str, &str)> {
+    annotations.entries().iter().filter_map(|(key, value)| Some((key.text()?, value.text()?)))
+}

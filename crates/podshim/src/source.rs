@@ -1,0 +1,53 @@
+//! The files a command is given. Owns reading them, with bounds, and what is said when that fails.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+/// Larger than any manifest or configuration.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A text and where it is from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The path as it was given; `-` is standard input.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+}
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The system says no.
+    #[error("{name}: {source}")]
+    Read {
+        /// The file.
+        name: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Not the kind of file that is meant.
+    #[error("{name}: larger than {} MiB", MAX_BYTES / 1024 / 1024)]
+    TooLarge {
+        /// The file.
+        name: String,
+    },
+}
+
+impl Source {
+    /// Reads a file, or standard input for `-`.
+    ///
+    /// # Errors
+    /// What the system says, or that it is too large.
+    pub fn read(name: &str) -> Result<Self, SourceError> {
+        let failed = |source| SourceError::Read { name: name.to_owned(), source };
+        let mut input: Box<dyn Read> =
+            if name == "-" { Box::new(io::stdin()) } else { Box::new(File::open(name).map_err(failed)?) };
+        let mut text = String::new();
+        let read = input.by_ref().take(MAX_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+        if read as u64 > MAX_BYTES {
+            return Err(SourceError::TooLarge { name: name.to_owned() });
+        }
+        Ok(Self { name: name.to_owned(), text })
+    }
+}

@@ -1,0 +1,241 @@
+//! YAML as a tree whose every node knows where in the text it stands.
+//!
+//! Owns reading (all documents of a text, aliases resolved, sizes bounded) and looking things up. What the nodes mean
+//! is `manifest`'s; writing YAML is `yaml::write`'s.
+
+mod read;
+pub mod write;
+
+pub use read::{YamlError, documents};
+
+/// A node of a document.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where it begins.
+    pub start: Position,
+    /// Where it ends. Of a block this is where the next thing begins: after comments and empty lines.
+    pub end: Position,
+    /// What it is.
+    pub value: Value,
+}
+
+/// A place in a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Counted from 1.
+    pub line: usize,
+    /// Letters before it in the line.
+    pub column: usize,
+}
+
+/// What a node is.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A string, a number, a word.
+    Scalar(Scalar),
+    /// Keys and values in their order.
+    Mapping(Style, Vec<(Node, Node)>),
+    /// A list.
+    Sequence(Style, Vec<Node>),
+}
+
+/// A scalar.
+#[derive(Clone, Debug)]
+pub struct Scalar {
+    /// Without quotes, escapes read.
+    pub text: String,
+    /// Whether YAML may take it for something other than a string.
+    pub quoting: Quoting,
+}
+
+/// How a scalar is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quoting {
+    /// As it is: `true` is a boolean.
+    Plain,
+    /// In quotes, or as a block: always a string.
+    Quoted,
+}
+
+/// How a mapping or list is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// One entry a line.
+    Block,
+    /// In brackets, as in JSON.
+    Flow,
+}
+
+/// A document of a text.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// Its outermost node.
+    pub root: Node,
+    /// Whether it has anchors or aliases: then text cannot be moved about freely.
+    pub sharing: Sharing,
+}
+
+/// Whether nodes are shared by `&anchor` and `*alias`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// There are none.
+    None,
+    /// There are some.
+    Some,
+}
+
+impl Node {
+    /// The value of a key, those merged in by `<<` included.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|(_, value)| value)
+    }
+
+    /// A key and its value.
+    pub fn entry(&self, key: &str) -> Option<(&Node, &Node)> {
+        let Value::Mapping(_, entries) = &self.value else { return None };
+        let own = entries.iter().find(|(name, _)| name.text() == Some(key));
+        own.map(|(name, value)| (name, value)).or_else(|| {
+            let merged = entries.iter().filter(|(name, _)| name.text() == Some("<<"));
+            merged
+                .flat_map(|(_, value)| match &value.value {
+                    Value::Sequence(_, items) => items.iter().collect(),
+                    _ => vec![value],
+                })
+                .find_map(|value| value.entry(key))
+        })
+    }
+
+    /// The value below several keys, one in the other.
+    pub fn at(&self, keys: &[&str]) -> Option<&Node> {
+        keys.iter().try_fold(self, |node, key| node.get(key))
+    }
+
+    /// The text of a scalar.
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(&scalar.text),
+            _ => None,
+        }
+    }
+
+    /// The text of the scalar that a key has.
+    pub fn text_of(&self, key: &str) -> Option<&str> {
+        self.get(key)?.text()
+    }
+
+    /// The whole number that a key has.
+    pub fn number_of(&self, key: &str) -> Option<u64> {
+        self.text_of(key)?.parse().ok()
+    }
+
+    /// The entries of a list; none of anything else.
+    pub fn items(&self) -> &[Node] {
+        match &self.value {
+            Value::Sequence(_, items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The entries of a mapping; none of anything else.
+    pub fn entries(&self) -> &[(Node, Node)] {
+        match &self.value {
+            Value::Mapping(_, entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// Whether it is what YAML takes for a string: what an annotation's value must be.
+    pub fn is_string(&self) -> bool {
+        match &self.value {
+            Value::Scalar(scalar) => scalar.quoting == Quoting::Quoted || !is_word_or_number(&scalar.text),
+            _ => false,
+        }
+    }
+
+    /// Whether there is nothing: `key:` or `key: null`.
+    pub fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar(Scalar { text, quoting: Quoting::Plain })
+            if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+    }
+}
+
+/// Whether a plain scalar is a boolean, a number or nothing for the YAML 1.1 that Kubernetes reads.
+pub(crate) fn is_word_or_number(text: &str) -> bool {
+    let words = ["", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.trim_start_matches(['+', '-']);
+    words.contains(&lower.as_str())
+        || digits.parse::<f64>().is_ok()
+        || matches!(digits, ".inf" | ".nan")
+        || digits.strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok())
+        || digits.strip_prefix("0o").is_some_and(|octal| u64::from_str_radix(octal, 8).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Node {
+        documents(text).expect("YAML").remove(0).root
+    }
+
+    #[test]
+    fn nodes_know_their_lines() {
+        let root = one("# a comment\nmetadata:\n  name: web # another\n  labels: {app: web}\n");
+        let (key, value) = root.get("metadata").and_then(|m| m.entry("name")).expect("a name");
+        assert_eq!(
+            (key.start, value.start),
+            (Position { line: 3, column: 2 }, Position { line: 3, column: 8 })
+        );
+        assert_eq!(value.text(), Some("web"));
+        assert!(matches!(
+            root.at(&["metadata", "labels"]).map(|it| &it.value),
+            Some(Value::Mapping(Style::Flow, _))
+        ));
+    }
+
+    #[test]
+    fn aliases_and_merges_are_followed() {
+        let root = one("base: &base {cpu: 1, memory: 2}\nown:\n  <<: *base\n  cpu: 3\nsame: *base\n");
+        let own = root.get("own").expect("own");
+        assert_eq!((own.text_of("cpu"), own.text_of("memory")), (Some("3"), Some("2")));
+        assert_eq!(root.at(&["same", "cpu"]).and_then(Node::text), Some("1"));
+    }
+
+    /// An alias of an alias of an alias is the oldest way to fill a memory.
+    #[test]
+    fn bounds_hold() {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..9 {
+            let before = format!("*a{}", level - 1);
+            text += &format!("a{level}: &a{level} [{}]\n", vec![before; 10].join(", "));
+        }
+        assert!(documents(&text).is_err_and(|error| error.to_string().contains("more than")));
+        let deep = "[".repeat(5000);
+        assert!(documents(&deep).is_err());
+    }
+
+    #[test]
+    fn what_kubernetes_takes_for_a_string() {
+        for (text, is_string) in [
+            ("Never", true),
+            ("\"true\"", true),
+            ("true", false),
+            ("10", false),
+            ("10s", true),
+            ("1e3", false),
+            ("no", false),
+            ("0x1f", false),
+        ] {
+            assert_eq!(one(&format!("a: {text}")).get("a").map(Node::is_string), Some(is_string), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_has_its_line() {
+        let error = documents("a: 1\nb: [1, 2\nc: 3\n").expect_err("no YAML");
+        assert!(error.line >= 2, "{error}");
+        let error = documents("a: *nothing\n").expect_err("no such anchor");
+        assert_eq!(error.line, 1);
+    }
+}
