@@ -165,7 +165,12 @@ impl Footprint {
     fn files_below(&self, directory: &Path, level: u8, found: &mut Vec<String>) {
         let Ok(entries) = std::fs::read_dir(directory) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
-            if path.file_name().is_some_and(|name| self.names(&name.to_string_lossy())) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // containerd renames a bundle before it removes it; killed in between, it never looks at that again.
+            if name.starts_with('.') {
+                continue;
+            }
+            if self.names(&name) {
                 found.push(format!("file: {}", path.display()));
             } else if level == 0 && path.is_dir() {
                 self.files_below(&path, level + 1, found);

@@ -1,6 +1,8 @@
 //! Pods through CRI: the builder, and a running pod whose containers are created and started in any order. Owns the
 //! pod's sandbox, its containers and its directory on the node; the checks are in [`crate::timeline`].
 
+mod faults;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,7 @@
 //! The control groups of a container: where they are, what they count, who is in them.
 //!
-//! Reads the files of the kernel directly, v1 (also hybrid) and v2. Making, limiting and removing the
-//! groups is the OCI runtime's work, never done here.
+//! Reads the files of the kernel directly, v1 (also hybrid) and v2. Making, limiting and removing the groups is the OCI
+//! runtime's work, done here only for what it left without a record (`abandoned`).
 
 use std::{
     collections::BTreeSet,
@@ -17,12 +17,14 @@ use tracing::{debug, warn};
 
 use crate::process::{Process, SignalNumber};
 
+mod abandoned;
 mod files;
 mod freezer;
 pub mod oom;
 pub mod v1;
 pub mod v2;
 
+pub use abandoned::remove_abandoned;
 pub use oom::OomWatch;
 
 #[cfg(test)]

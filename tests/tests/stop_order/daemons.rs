@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Signal, Starting, Term};
 use e2e::instance::signal;
 use e2e::pod::PidNamespace;
@@ -115,26 +115,11 @@ async fn n1_restarts_and_completion_go_on_without_containerd() -> Result<()> {
     pod.remove().await
 }
 
-/// The pid of a pod's shim.
-fn shim_pid(pod: &RunningPod<'_>) -> Result<libc::pid_t> {
-    let found = pod.leftovers()?;
-    let line = found
-        .iter()
-        .find(|line| line.starts_with("process: ") && line.contains("containerd-shim-podshim-v2"));
-    let pid =
-        line.and_then(|line| line.split(' ').nth(1)).with_context(|| format!("no shim in {found:#?}"))?;
-    Ok(pid.parse()?)
-}
-
 /// Waits until nothing of the pod runs, but what `besides` allows.
 async fn wait_no_process(pod: &RunningPod<'_>, besides: &str, within: Duration) -> Result<()> {
-    wait::until("no process of the pod to be left", within, async || {
-        let left = pod.leftovers()?;
-        let mut processes = left.iter().filter(|line| line.starts_with("process: "));
-        Ok((!processes.any(|line| besides.is_empty() || !line.contains(besides))).then_some(()))
-    })
-    .await
-    .with_context(|| format!("left: {:#?}", pod.leftovers()))
+    let unwanted =
+        |line: &str| line.starts_with("process: ") && (besides.is_empty() || !line.contains(besides));
+    pod.wait_rid_of("process", within, unwanted).await
 }
 
 /// DESIGN §4: SIGTERM to the shim is a stop of the pod in order, pause last, and never leaves anybody behind.
@@ -150,7 +135,7 @@ async fn sigterm_to_the_shim_stops_the_pod_in_order() -> Result<()> {
         .await?;
     pod.start_all(&["s1", "app", "guest"]).await?;
     wait_started(&pod, &["app", "guest"]).await?;
-    signal(shim_pid(&pod)?, libc::SIGTERM)?;
+    signal(pod.shim_pid()?, libc::SIGTERM)?;
     wait_no_process(&pod, "containerd-shim-podshim-v2", SOON).await?;
     ensure!(exit_codes(&pod, ["app", "s1", "guest"]).await? == [0; 3], "{}", pod.timeline()?);
     let timeline = pod.timeline()?;
@@ -172,7 +157,7 @@ async fn n3_n10_a_killed_shim_leaves_no_process() -> Result<()> {
         .await?;
     pod.start_all(&["s1", "app"]).await?;
     wait_started(&pod, &["app"]).await?;
-    let shim = shim_pid(&pod)?;
+    let shim = pod.shim_pid()?;
     signal(shim, libc::SIGKILL)?;
     wait_dead(shim, seconds(2)).await?;
     wait_no_process(&pod, "", seconds(5)).await?;
@@ -196,7 +181,7 @@ async fn n3_a_killed_shim_leaves_no_deaf_process() -> Result<()> {
         .await?;
     pod.start_all(&["s1", "app"]).await?;
     wait_started(&pod, &["app"]).await?;
-    signal(shim_pid(&pod)?, libc::SIGKILL)?;
+    signal(pod.shim_pid()?, libc::SIGKILL)?;
     wait_no_process(&pod, "", seconds(5)).await?;
     for name in ["app", "s1"] {
         pod.wait_exited(name, SOON).await?;
@@ -219,7 +204,7 @@ async fn n3_a_killed_shim_leaves_no_held_process() -> Result<()> {
         .await?;
     pod.start_all(&["app", "s1", "guest"]).await?;
     wait_started(&pod, &["s1", "guest"]).await?;
-    signal(shim_pid(&pod)?, libc::SIGKILL)?;
+    signal(pod.shim_pid()?, libc::SIGKILL)?;
     wait_no_process(&pod, "", seconds(5)).await?;
     for name in ["app", "s1", "guest"] {
         pod.wait_exited(name, SOON).await?;
@@ -241,7 +226,7 @@ async fn sigterm_to_the_shim_ends_deaf_containers_within_the_grace() -> Result<(
         .await?;
     pod.start_all(&["s1", "app"]).await?;
     wait_started(&pod, &["app"]).await?;
-    signal(shim_pid(&pod)?, libc::SIGTERM)?;
+    signal(pod.shim_pid()?, libc::SIGTERM)?;
     wait_no_process(&pod, "containerd-shim-podshim-v2", seconds(5)).await?;
     ensure!(exit_codes(&pod, ["app", "s1"]).await? == [137, 0], "{}", pod.timeline()?);
     let timeline = pod.timeline()?;
@@ -258,7 +243,7 @@ async fn sigterm_to_the_shim_of_a_pod_without_a_plan_leaves_nobody() -> Result<(
         Pod::new("shim-term-bare").container(Program::new("app")).run(&node, Runtime::Podshim).await?;
     pod.start("app").await?;
     wait_started(&pod, &["app"]).await?;
-    signal(shim_pid(&pod)?, libc::SIGTERM)?;
+    signal(pod.shim_pid()?, libc::SIGTERM)?;
     wait_no_process(&pod, "containerd-shim-podshim-v2", seconds(5)).await?;
     pod.wait_exited("app", SOON).await?;
     pod.timeline()?.before(("app", Term), ("app", Exiting))?;

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use oci_runtime::bundle::{Bundle, ExitRecord};
+use oci_runtime::cgroup::remove_abandoned;
 use oci_runtime::mount::unmount_rootfs;
 use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::Reaper;
@@ -110,6 +111,7 @@ impl Member {
 struct Target {
     member: Member,
     container: Container,
+    cgroups_path: Option<String>,
     /// Its init, while that lives. `None` as well when the runtime could not say.
     init: Option<Orphan>,
 }
@@ -156,12 +158,13 @@ async fn find_inits(
             let spec = member.bundle.read_spec().unwrap_or_default();
             let runtime = Rc::new(member.options.runtime(reaper.clone(), namespace, &spec));
             let container = runtime.container(&member.id, member.bundle.clone());
+            let cgroups_path = spec.linux.and_then(|linux| linux.cgroups_path);
             tokio::task::spawn_local(async move {
                 let init = match known {
                     true => timeout_at(deadline, live_init(&container)).await.ok().flatten(),
                     false => None,
                 };
-                Target { member, container, init }
+                Target { member, container, cgroups_path, init }
             })
         })
         .collect();
@@ -228,6 +231,11 @@ impl Target {
             Ok(Ok(())) => {}
             Ok(Err(error)) => note("delete", error.to_string()),
             Err(_) => note("delete", "took too long".to_owned()),
+        }
+        if let Some(path) = &self.cgroups_path
+            && let Err(error) = remove_abandoned(path, deadline).await
+        {
+            note("cgroup", error.to_string());
         }
         match timeout_at(deadline, unmount_rootfs(&self.member.bundle.rootfs())).await {
             Ok(Ok(())) => {}

@@ -1,0 +1,98 @@
+//! The groups of a create that was cut off: the runtime died before it noted the container, so its `delete` knows of
+//! none and leaves them. Owns their removal; a group that a runtime has on record is the runtime's to remove.
+
+use std::{fs, io, path::Path};
+
+use nix::unistd::getpid;
+use tokio::time::Instant;
+
+use super::{Cgroup, KillOutcome, files};
+
+/// Removes the groups that `cgroups_path` of an OCI spec names, with the processes in them. No group is no error, and
+/// neither is a path that a runtime does not take as it is: relative ones, and systemd's `slice:prefix:name`, where
+/// systemd removes the scope.
+///
+/// Ask the runtime for its own `delete` first. What is in the way at `deadline` stays.
+///
+/// # Errors
+///
+/// The system's answer for the first group that could not be removed.
+pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Result<()> {
+    if Path::new(cgroups_path).file_name().is_none() || !cgroups_path.starts_with('/') {
+        return Ok(());
+    }
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
+    let directories: Vec<_> = files::cgroup_mounts(&mountinfo)
+        .iter()
+        .map(|mount| mount.directory_of(cgroups_path))
+        .filter(|directory| directory.is_dir())
+        .collect();
+    if directories.is_empty() {
+        return Ok(());
+    }
+    let own = fs::read_to_string(format!("/proc/{}/cgroup", getpid()))?;
+    if let Some(cgroup) = Cgroup::locate(&membership_of(cgroups_path, &own), &mountinfo)
+        && let KillOutcome::Remaining(pids) = cgroup.kill_remaining(deadline).await
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            format!("cgroup {cgroups_path}: processes {pids:?} are still in it"),
+        ));
+    }
+    for directory in directories {
+        match fs::remove_dir(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(io::Error::new(error.kind(), format!("{}: {error}", directory.display())));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A `/proc/<pid>/cgroup` of a process that is in `path` everywhere.
+fn membership_of(path: &str, own: &str) -> String {
+    own.lines()
+        .filter_map(|line| line.rsplit_once(':'))
+        .map(|(hierarchy, _)| format!("{hierarchy}:{path}\n"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// N3: a killed `runc create` leaves groups with its half-made init in them.
+    #[tokio::test]
+    async fn n3_the_groups_of_a_create_that_was_cut_off_are_removed_with_their_processes() {
+        let path = format!("/podshim-abandoned-{}", std::process::id());
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let directories: Vec<_> = files::cgroup_mounts(&mountinfo)
+            .iter()
+            .map(|mount| mount.directory_of(&path))
+            .filter(|directory| fs::create_dir(directory).is_ok())
+            .collect();
+        assert!(!directories.is_empty(), "no cgroup can be made here");
+        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        for directory in &directories {
+            // cpuset takes nobody before it has processors of its own.
+            let _ = fs::write(directory.join("cgroup.procs"), child.id().to_string());
+        }
+        remove_abandoned(&path, Instant::now() + Duration::from_secs(10)).await.unwrap();
+        assert!(!child.wait().unwrap().success());
+        for directory in directories {
+            assert!(!directory.exists(), "{}", directory.display());
+        }
+    }
+
+    /// Nothing that the path of a container cannot mean is touched.
+    #[tokio::test]
+    async fn a_path_that_names_no_group_of_its_own_is_left_alone() {
+        for path in ["", "/", "system.slice:podshim:id", "relative/id", "/podshim-never-made", "/.."] {
+            remove_abandoned(path, Instant::now()).await.unwrap();
+        }
+    }
+}

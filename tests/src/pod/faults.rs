@@ -1,0 +1,84 @@
+//! What tests of faults do to a running pod and ask of it: its shim, what is left of it, and going on as a kubelet does
+//! when containerd is back. Kills nobody itself.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_cri::v1::ContainerState;
+
+use super::{Created, RunningPod};
+use crate::wait;
+
+impl RunningPod<'_> {
+    /// The pid of the pod's shim.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn shim_pid(&self) -> Result<libc::pid_t> {
+        let found = self.leftovers()?;
+        let line = found
+            .iter()
+            .find(|line| line.starts_with("process: ") && line.contains("containerd-shim-podshim-v2"));
+        let pid =
+            line.and_then(|line| line.split(' ').nth(1)).with_context(|| format!("no shim in {found:#?}"))?;
+        Ok(pid.parse()?)
+    }
+
+    /// Waits until none of the pod's [`leftovers`](Self::leftovers) is one that `unwanted` accepts.
+    ///
+    /// # Errors
+    /// If one is there after that time; the error lists all.
+    pub async fn wait_rid_of(
+        &self,
+        what: &str,
+        within: Duration,
+        unwanted: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        wait::until(&format!("no {what} of the pod to be left"), within, async || {
+            let left = self.leftovers()?;
+            Ok((!left.iter().any(|line| unwanted(line))).then_some(()))
+        })
+        .await
+        .with_context(|| format!("left: {:#?}", self.leftovers()))
+    }
+
+    /// Whether the OCI runtime still has the newest container of that name: until containerd has asked for its delete.
+    ///
+    /// # Errors
+    /// If there is none of that name, or the instance is not up.
+    pub fn is_known_to_its_runtime(&self, name: &str) -> Result<bool> {
+        let state = self.node.root()?.join("run/containerd/runc/k8s.io").join(self.id(name)?);
+        Ok(state.exists())
+    }
+
+    /// What a kubelet does for these containers, in this order, once it has its runtime back: what runs is left alone,
+    /// anything else is removed, created again and started.
+    ///
+    /// # Errors
+    /// What containerd answers.
+    pub async fn sync(&mut self, names: &[&str]) -> Result<()> {
+        let listed = self.cri.list_containers(&self.sandbox).await?;
+        let mut running = Vec::new();
+        for container in listed {
+            let name = container.metadata.clone().context("a container without a name")?.name;
+            // One whose create was cut off before its answer.
+            if !self.containers.iter().any(|created| created.id == container.id) {
+                self.footprint.add_container(&container.id);
+                self.containers.push(Created { name: name.clone(), id: container.id.clone() });
+            }
+            if container.state() == ContainerState::ContainerRunning {
+                running.push(name);
+            } else {
+                self.cri.stop_container(&container.id, Duration::ZERO).await?;
+                self.cri.remove_container(&container.id).await?;
+                self.containers.retain(|created| created.id != container.id);
+            }
+        }
+        for name in names {
+            if !running.iter().any(|running| running == name) {
+                self.start(name).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! containerd is killed and started again; the pod's shim and its processes live on.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::Event::Term;
+use e2e::durations::{AMPLE, SOON, TOLERANCE, milliseconds, seconds};
+use e2e::{Containerd, RunningPod, wait};
+use k8s_cri::v1::ContainerState;
+
+use crate::life::{self, CALLERS_ORDER, Main};
+
+/// N1, N2, F11, R6: at every step of create, start, hold, gate and restart. What containerd had started is still there
+/// as it was, what is held is let go in order, and the pod comes up, stops and leaves nothing.
+#[tokio::test]
+async fn n1_n2_containerd_is_killed_while_a_pod_starts() -> Result<()> {
+    let node = Containerd::start().await?;
+    let span = life::measure(&node, Main::Ends).await?.start;
+    for point in life::points(span)? {
+        hit_start(&node, point).await.with_context(|| format!("killed after {point:?} of {span:?}"))?;
+    }
+    Ok(())
+}
+
+async fn hit_start(node: &Containerd, point: Duration) -> Result<()> {
+    let mut pod = life::run(node, "kill-start", Main::Ends).await?;
+    let (started, killed) = tokio::join!(life::start_until_failure(&mut pod), kill_after(node, point));
+    killed?;
+    node.start_again().await?;
+    for name in &started {
+        let status = pod.status(name).await?;
+        ensure!(status.state() == ContainerState::ContainerRunning, "{name} is lost: {status:?}");
+    }
+    pod.sync(&CALLERS_ORDER).await?;
+    life::started_in_order(&life::wait_up(&pod).await?)?;
+    pod.stop_all_at_once(AMPLE).await?;
+    ended_well(&pod, Main::Ends, &[]).await?;
+    pod.remove().await
+}
+
+/// N1, N2, K15: at every step of a stop. It goes on meanwhile; the new containerd learns every exit, and its caller's
+/// second stop is the same one.
+#[tokio::test]
+async fn n1_n2_containerd_is_killed_while_a_pod_stops() -> Result<()> {
+    stop_is_hit(Main::Ends).await
+}
+
+/// T5, T6: the budget runs on without containerd.
+#[tokio::test]
+async fn n1_t5_containerd_is_killed_while_a_budget_runs_out() -> Result<()> {
+    stop_is_hit(Main::Deaf).await
+}
+
+async fn stop_is_hit(main: Main) -> Result<()> {
+    let node = Containerd::start().await?;
+    let span = life::measure(&node, main).await?.stop;
+    for point in life::points(span)? {
+        hit_stop(&node, main, point).await.with_context(|| format!("killed after {point:?} of {span:?}"))?;
+    }
+    Ok(())
+}
+
+async fn hit_stop(node: &Containerd, main: Main, point: Duration) -> Result<()> {
+    let mut pod = life::run(node, "kill-stop", main).await?;
+    pod.start_all(&CALLERS_ORDER).await?;
+    life::wait_up(&pod).await?;
+    // An error is what the caller of a killed containerd gets; at the last points all may have been answered.
+    let (_, killed) = tokio::join!(pod.stop_all_at_once(AMPLE), kill_after(node, point));
+    killed?;
+    // Its last requests are on their way in the shim.
+    wait::quiet_time(milliseconds(300)).await;
+    let mut deleted = Vec::new();
+    for name in CALLERS_ORDER {
+        if !pod.is_known_to_its_runtime(name)? {
+            deleted.push(name);
+        }
+    }
+    node.start_again().await?;
+    pod.stop_all_at_once(AMPLE).await?;
+    ended_well(&pod, main, &deleted).await?;
+    pod.remove().await
+}
+
+async fn kill_after(node: &Containerd, point: Duration) -> Result<()> {
+    wait::quiet_time(point).await;
+    node.kill().await
+}
+
+/// What containerd says of a container whose task it deleted and whose exit it had not written down when it was killed.
+const LOST_BY_CONTAINERD: i32 = 255;
+
+/// The order of the stop, its length and everybody's exit code. The exits of those in `deleted` were told.
+async fn ended_well(pod: &RunningPod<'_>, main: Main, deleted: &[&str]) -> Result<()> {
+    let timeline = pod.timeline()?;
+    life::stopped_in_order(&timeline, main)?;
+    let of_app = match main {
+        Main::Ends => 4,
+        Main::Deaf => {
+            // The last call comes when the grace is over, whoever is there to hear of it.
+            timeline.distance(("app", Term), ("s1", Term), seconds(1), TOLERANCE)?;
+            137
+        }
+    };
+    for (name, code) in [("app", of_app), ("s2", 0), ("s1", 0), ("i1", 0)] {
+        let status = pod.wait_exited(name, SOON).await?;
+        let lost = status.exit_code == LOST_BY_CONTAINERD && deleted.contains(&name);
+        ensure!(lost || status.exit_code == code, "{name}: {status:?}\n{timeline}");
+    }
+    Ok(())
+}
