@@ -67,6 +67,7 @@ mod tests {
 
     /// N3: a killed `runc create` leaves groups with its half-made init in them.
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "this process is no container's, and no reaper runs here")]
     async fn n3_the_groups_of_a_create_that_was_cut_off_are_removed_with_their_processes() {
         let path = format!("/podshim-abandoned-{}", std::process::id());
         let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
