@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
+use e2e::durations::pace;
 use e2e::instance::signal;
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
@@ -22,7 +23,8 @@ async fn r2_r3_a_sidecar_killed_while_its_main_drains_comes_back() -> Result<()>
         .annotate("exit-codes", "real")
         .annotate("restart-policy", "Never")
         .container(Program::new("s1").term_exit_code(9))
-        .container(Program::new("app").term_delay(seconds(5)))
+        // Time for a new process of s1.
+        .container(Program::new("app").term_delay(seconds(4) + seconds(1) * pace()))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app"]).await?;

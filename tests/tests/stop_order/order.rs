@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
+use e2e::durations::pace;
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 
@@ -197,7 +198,8 @@ async fn r2_a_sidecar_killed_while_the_main_drains_comes_back() -> Result<()> {
     let mut pod = Pod::new("r2")
         .annotate("plan", "s1=sidecar, app=main")
         .container(Program::new("s1").term_exit_code(9))
-        .container(Program::new("app").term_delay(seconds(4)))
+        // Time for a new process of s1.
+        .container(Program::new("app").term_delay(seconds(3) + seconds(1) * pace()))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app"]).await?;
