@@ -65,14 +65,18 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
     let hook = || select(vec!["", "", "", "exec:hook"]);
     let settings = prop::collection::vec((gate, own_grace), 8);
     let hooks = prop::collection::vec((hook(), hook()), 8);
-    let codes = (select(vec!["masked", "real"]), select(vec!["obey", "obey", "order"]));
+    let codes = (
+        select(vec!["masked", "real"]),
+        select(vec!["obey", "obey", "order"]),
+        select(vec!["own", "protect"]),
+    );
     let after = (select(vec![Direction::Backwards, Direction::Forwards]), prop::collection::vec(after(), 8));
     let restarts = vec!["", "", "", "never", "visible", "on-failure", "on-failure;limit=1;base=500ms"];
     let ends = prop::collection::vec((select(restarts), select(vec!["", "", "", "failure", "exit"])), 8);
     let orders = (codes, after, ends);
     (entries, policy, grace, gate_timeout, settings, hooks, orders).prop_map(
         |(mut entries, policy, grace, gate_timeout, settings, hooks, orders)| {
-            let ((codes, zero_grace), (direction, after), ends) = orders;
+            let ((codes, zero_grace, oom_score), (direction, after), ends) = orders;
             if !entries.iter().any(|(role, _)| *role == "main") {
                 entries.push(("main", 1));
             }
@@ -86,6 +90,7 @@ fn pod() -> impl Strategy<Value = (Vec<(String, String)>, Vec<String>)> {
                 entries.iter().flat_map(|(role, size)| vec![*role; size_of(role, *size)]).collect();
             let mut keys = vec![("plan".to_owned(), plan), ("restart-policy".to_owned(), policy.to_owned())];
             keys.push(("exit-codes".to_owned(), codes.to_owned()));
+            keys.push(("oom-score".to_owned(), oom_score.to_owned()));
             if !sidecars.is_empty() {
                 keys.push(("zero-grace".to_owned(), zero_grace.to_owned()));
             }
@@ -198,6 +203,11 @@ fn write_plan(entries: &[Entry]) -> (String, Vec<String>, Vec<String>) {
     (words.join(", "), sidecars, names)
 }
 
+/// What a container's spec says to the kernel's OOM killer.
+fn oom_score() -> impl Strategy<Value = Option<i32>> {
+    select(vec![None, Some(-998), Some(2), Some(500), Some(1000)])
+}
+
 /// What happens to the pod once it is there.
 fn command(names: &[String]) -> BoxedStrategy<Command> {
     let mut known = names.to_vec();
@@ -228,10 +238,16 @@ fn command(names: &[String]) -> BoxedStrategy<Command> {
         OperationKind::Check,
         OperationKind::RunHook,
     ]);
-    let new =
-        (name.clone(), prop::bool::weighted(0.3), prop::bool::weighted(0.2), select(vec![0, 0, 0, 1, 2]));
-    let new = new.prop_map(|(name, second, shared, kubelet)| {
+    let new = (
+        name.clone(),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.2),
+        select(vec![0, 0, 0, 1, 2]),
+        oom_score(),
+    );
+    let new = new.prop_map(|(name, second, shared, kubelet, oom_score)| {
         let mut new = NewContainer::named(&name);
+        new.oom_score_adj = oom_score;
         if second {
             new.id = format!("{name}-2").as_str().into();
         }
@@ -273,10 +289,11 @@ fn scenario() -> impl Strategy<Value = Scenario> {
         let programs = prop::collection::vec(program(), names.len());
         let hooks = prop::collection::vec((program(), program()), names.len());
         let start = Just(names.clone()).prop_shuffle();
+        let scores = prop::collection::vec(oom_score(), names.len());
         let head = Command::Pod { caller, detail: Detail::Usual, annotations };
         let commands = prop::collection::vec(command(&names), 0..30);
-        (Just(head), programs, hooks, start, 0..=names.len(), commands).prop_map(
-            move |(head, programs, hooks, start, started, commands)| {
+        (Just(head), programs, hooks, (start, scores), 0..=names.len(), commands).prop_map(
+            move |(head, programs, hooks, (start, scores), started, commands)| {
                 let mut all = vec![head];
                 all.extend(
                     names.iter().zip(programs).map(|(name, program)| Command::Program(name.clone(), program)),
@@ -285,7 +302,12 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                     all.push(Command::Program(format!("{name}/on-terminate"), on_terminate));
                     all.push(Command::Program(format!("{name}/pre-stop"), pre_stop));
                 }
-                all.extend(start.into_iter().take(started).map(|name| Command::Up(vec![name])));
+                for (name, oom_score_adj) in start.into_iter().zip(scores).take(started) {
+                    let new = NewContainer { oom_score_adj, ..NewContainer::named(&name) };
+                    all.push(Command::Create(new));
+                    all.push(Command::Advance(Duration::ZERO));
+                    all.push(Command::Start(Target::init(name.as_str().into())));
+                }
                 all.extend(commands);
                 Scenario(all)
             },

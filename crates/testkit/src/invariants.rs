@@ -3,6 +3,7 @@
 //! Owns its own small picture of the pod, drawn from events and actions alone: what the core's tables say is
 //! never asked, except through `view`, which is one of the things to check.
 
+mod oom_score;
 mod order;
 mod picture;
 
@@ -254,6 +255,7 @@ impl Invariants {
             Action::Reply { request, result } => self.replied(*request, result.as_ref().ok()),
             Action::Publish(notice) => self.published(notice),
             Action::Finish { container, shown, real } => self.finished(container, *shown, *real),
+            Action::LimitOomScore { container, highest } => self.limited(container, *highest),
             _ => Ok(()),
         }
     }
@@ -392,6 +394,7 @@ impl Invariants {
             self.check_view(id, pod)?;
             self.check_held(id)?;
         }
+        self.check_oom_scores()?;
         self.check_budget()
     }
 

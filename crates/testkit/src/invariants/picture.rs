@@ -13,6 +13,9 @@ pub(super) struct Container {
     pub(super) kind: TaskKind,
     pub(super) caller: Caller,
     pub(super) kubelet_grace: Option<Duration>,
+    /// Of its spec, and what its process has.
+    pub(super) own_oom_score: Option<i32>,
+    pub(super) oom_score: Option<i32>,
     /// `None` = passthrough or sandbox.
     pub(super) role: Option<Role>,
     pub(super) process: Process,
@@ -69,6 +72,8 @@ impl Container {
             kind: spec.kind,
             caller: spec.caller,
             kubelet_grace: spec.kubelet_grace,
+            own_oom_score: spec.oom_score_adj,
+            oom_score: None,
             role,
             process: Process::None,
             incarnation: 0,
@@ -95,6 +100,7 @@ impl Container {
     pub(super) fn new_incarnation(&mut self, pid: u32) {
         self.process = Process::RuntimeInit { pid };
         self.incarnation += 1;
+        self.oom_score = self.own_oom_score;
         self.begun = false;
         self.stop_signals = 0;
         self.killed = false;
