@@ -12,6 +12,9 @@ pub const AMPLE: Duration = Duration::from_secs(60);
 /// How far a duration may be off: the machine may be busy.
 pub const TOLERANCE: Duration = Duration::from_secs(1);
 
+/// How late a program may come back that is restarted: its process has to be made anew, on a machine that may be busy.
+pub const REMAKING: Duration = Duration::from_secs(4);
+
 /// That many seconds.
 pub const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)

@@ -17,7 +17,7 @@ use k8s_cri::v1::{
 };
 use tokio::task::JoinSet;
 
-use crate::durations::pace;
+use crate::durations::{SOON, pace};
 use crate::program::{LOG, SHARED_DIRECTORY};
 use crate::{Containerd, Cri, Event, ExecOutput, Footprint, Program, Runtime, Timeline, wait};
 
@@ -412,6 +412,20 @@ impl RunningPod<'_> {
         }
         let path = self.directory.join("output").join(format!("{name}.{}.log", attempt - 1));
         std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Waits until a container's log holds `text`, and gives the log. What it wrote is in the log a moment after all else
+    /// that can be seen of it.
+    ///
+    /// # Errors
+    /// If it does not in time; the error shows the log.
+    pub async fn wait_for_output(&self, name: &str, text: &str) -> Result<String> {
+        wait::until(&format!("{text:?} in the log of {name}"), SOON, async || {
+            let log = self.output(name)?;
+            Ok(log.contains(text).then_some(log))
+        })
+        .await
+        .with_context(|| format!("the log so far:\n{}", self.output(name).unwrap_or_default()))
     }
 
     /// What the pod has on the node now, one line each.

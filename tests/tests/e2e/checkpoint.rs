@@ -13,6 +13,9 @@ const IMAGE: &str = "podshim.test/busybox:1";
 
 on_both_runtimes!(a_container_is_restored_from_its_checkpoint, the_runtimes_own_error_reaches_the_user,);
 
+/// It does not end at once: a `ctr` that hears of the end before it has got round to reading drops what is there.
+const LINGERING: &str = "echo in it; sleep 0.5";
+
 /// A checkpoint is the file `state`; a restore is a create and a start.
 const RUNTIME: &str = r#"#!/bin/sh
 globals=
@@ -130,7 +133,8 @@ async fn a_container_is_restored_from_its_checkpoint(runtime: Runtime) -> Result
     node.ctr().run(&["task", "rm", "-f", &first]).await?;
     let output = case.restore(&second, &image).await?;
     ensure!(output.exit_code == Some(0) && case.status(&second).await? == "RUNNING", "{output:?}");
-    let output = node.ctr().run(&["task", "exec", "--exec-id", "look", &second, "echo", "in it"]).await?;
+    let output =
+        node.ctr().run(&["task", "exec", "--exec-id", "look", &second, "sh", "-c", LINGERING]).await?;
     ensure!(output.trim() == "in it", "{output}");
     node.ctr().run(&["task", "kill", "-s", "KILL", &second]).await?;
     wait::until("its end", SOON, async || Ok((case.status(&second).await? == "STOPPED").then_some(())))

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::durations::SOON;
+use e2e::durations::{SOON, TOLERANCE};
 use e2e::instance::signal;
 use e2e::pod::PidNamespace;
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
@@ -47,15 +47,18 @@ async fn exit_codes_reach_the_caller(runtime: Runtime) -> Result<()> {
 async fn stop_signals_reach_every_container_at_once(runtime: Runtime) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("stop")
-        .container(Program::new("one").term_delay(Duration::from_millis(500)).term_exit_code(7))
+        .container(Program::new("one").term_delay(Duration::from_secs(2)).term_exit_code(7))
         .container(Program::new("two"))
         .run(&node, runtime)
         .await?;
     pod.start_all(&["one", "two"]).await?;
-    pod.wait_for("two", Event::Started, 1, SOON).await?;
+    for name in ["one", "two"] {
+        pod.wait_for(name, Event::Started, 1, SOON).await?;
+    }
     pod.stop_all_at_once(Duration::from_secs(30)).await?;
     let timeline = pod.timeline()?;
-    timeline.within(Duration::from_millis(400), ("one", Event::Term), ("two", Event::Term))?;
+    // One after the other they would be 2 s apart.
+    timeline.within(TOLERANCE, ("one", Event::Term), ("two", Event::Term))?;
     timeline.exits_before("two", "one")?;
     ensure!(pod.status("one").await?.exit_code == 7, "{timeline}");
     ensure!(pod.status("two").await?.exit_code == 0, "{timeline}");
@@ -107,7 +110,7 @@ async fn output_goes_to_the_log(runtime: Runtime) -> Result<()> {
         .await?;
     pod.start("app").await?;
     pod.wait_exited("app", SOON).await?;
-    let output = pod.output("app")?;
+    let output = pod.wait_for_output("app", " app Exiting ").await?;
     let ours = output.lines().filter(|line| line.ends_with(" stdout F a line of ours")).count();
     // All of it, nothing added: Starting, Started, the line, Exiting.
     ensure!(ours == 1 && output.lines().count() == 4, "{output}");

@@ -58,7 +58,7 @@ async fn ctr_runs_a_container_and_its_footprint_goes() -> Result<()> {
         "4",
     ];
     let output = node.ctr().output(&run).await?;
-    ensure!(output.exit_code == Some(4) && output.stdout.contains(" x Exiting 4"), "{output:?}");
+    ensure!(output.exit_code == Some(4) && output.stdout.contains(" x Started 0"), "{output:?}");
     Footprint::of_containers(&[&id]).wait_gone(&node, SOON).await
 }
 

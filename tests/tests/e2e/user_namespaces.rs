@@ -10,9 +10,10 @@ use e2e::{Containerd, Event, Footprint, Pod, Program, Runtime};
 /// The node's first id of these namespaces.
 const FIRST: u32 = 200_000;
 
-/// What a shell in the container sees: its own id, the owner of the image's files, the map of its namespace.
-const LOOK: &str =
-    "id -u; stat -c %u /bin/busybox; awk '{print $2}' /proc/self/uid_map; touch /new && stat -c %u /new";
+/// What a shell in the container sees: its own id, the owner of the image's files, the map of its namespace. It does not
+/// end at once: a `ctr` that hears of the end before it has got round to reading drops what is there.
+const LOOK: &str = "id -u; stat -c %u /bin/busybox; awk '{print $2}' /proc/self/uid_map; touch /new && stat -c %u /new; \
+                    sleep 0.5";
 
 /// What containerd itself says where it starts no such container, whatever the shim: 1.7 cannot map volumes; 2.x takes
 /// an options table, which another OCI runtime needs, with runc's type alone (trap 6, CONTRACT §1.7).

@@ -5,7 +5,7 @@ use e2e::Event::{Exiting, Starting, Term};
 use e2e::{Containerd, Pod, Program, Runtime};
 
 use crate::support::{
-    AMPLE, SOON, are_running, exit_with, lines_of_podshim, milliseconds, ready_in_run, seconds, wait_started,
+    AMPLE, SOON, are_running, exit_with, milliseconds, ready_in_run, seconds, wait_started,
 };
 
 /// S2, T1: `c` and `b` start side by side when `a` is ready, though the list has `b` before `c`; the main waits for the
@@ -16,11 +16,11 @@ async fn s2_t1_after_lets_two_sidecars_start_and_stop_side_by_side() -> Result<(
     let mut pod = Pod::new("after")
         .annotate("plan", "a=sidecar, b=sidecar, c=sidecar, app=main")
         .annotate("ready.a", &ready_in_run("a", 1, "period=100ms"))
-        .annotate("ready.b", "exec:test -e /tmp/ready;period=100ms")
+        .annotate("ready.b", "exec:test -e /tmp/ready;period=100ms;fail=1000")
         .annotate("after.c", "a=ready")
         .container(Program::new("a"))
-        .container(Program::new("b").ready_file("/tmp/ready", seconds(2)).term_delay(seconds(1)))
-        .container(Program::new("c").term_delay(seconds(1)))
+        .container(Program::new("b").ready_file("/tmp/ready", seconds(4)).term_delay(seconds(2)))
+        .container(Program::new("c").term_delay(seconds(2)))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
@@ -28,8 +28,8 @@ async fn s2_t1_after_lets_two_sidecars_start_and_stop_side_by_side() -> Result<(
     let timeline = wait_started(&pod, &["app", "c"]).await?;
     timeline.in_order(&[("a", Starting), ("b", Starting), ("app", Starting)])?;
     timeline.in_order(&[("a", Starting), ("c", Starting), ("app", Starting)])?;
-    // By the list `c` would wait 2 s for the gate of `b`.
-    timeline.within(seconds(1), ("b", Starting), ("c", Starting))?;
+    // By the list `c` would wait 4 s for the gate of `b`.
+    timeline.within(seconds(2), ("b", Starting), ("c", Starting))?;
     pod.stop_all_at_once(AMPLE).await?;
     let timeline = pod.timeline()?;
     timeline.in_order(&[("app", Exiting), ("b", Term), ("c", Exiting), ("a", Term)])?;
@@ -82,9 +82,7 @@ async fn j9_j1_nothing_comes_after_a_failed_main_under_never() -> Result<()> {
     pod.start_all(&["proxy", "web", "seed"]).await?;
     exit_with(&pod, &[("seed", 3), ("web", 125), ("proxy", 0)]).await?;
     pod.timeline()?.doesnt_start("web")?;
-    let output = pod.output("web")?;
-    let lines = lines_of_podshim(&output);
-    ensure!(lines.contains(&"not started: main \"seed\" failed with 3"), "{output}");
+    pod.wait_for_output("web", "podshim: not started: main \"seed\" failed with 3\n").await?;
     pod.remove().await
 }
 
@@ -102,7 +100,7 @@ async fn t1_a_sidecar_after_a_main_outlives_it() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["late", "early", "app"]).await?;
-    wait_started(&pod, &["late"]).await?.starts_before("app", "late")?;
+    wait_started(&pod, &["late"]).await?.before(("app", Starting), ("late", Starting))?;
     pod.stop_all_at_once(AMPLE).await?;
     pod.timeline()?.in_order(&[("app", Exiting), ("late", Term), ("late", Exiting), ("early", Term)])?;
     pod.remove().await

@@ -71,7 +71,7 @@ async fn u2_an_endless_answer_is_a_failure() -> Result<()> {
     pod.start_all(&["app", "s1"]).await?;
     let timeline = pod.wait_for("s1", Starting, 2, SOON).await?;
     timeline.doesnt_start("app")?;
-    let output = pod.output("s1")?;
+    let output = pod.wait_for_output("s1", "podshim: did not get ready: ").await?;
     let failures = ["no HTTP answer", "timed out after 500ms"];
     let told = lines_of_podshim(&output).iter().any(|line| {
         failures.iter().any(|why| *line == format!("did not get ready: http:8080/: {why}; restarting"))

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::Event::{Starting, Term};
 use e2e::{Containerd, Pod, Program, Runtime, wait};
 
-use crate::support::{SOON, held_for, message, milliseconds, seconds, wait_started};
+use crate::support::{SOON, TOLERANCE, held_for, message, milliseconds, seconds, wait_started};
 
 /// Where podshim puts the socket of a `notify` gate. An exec has its environment from containerd, which does not know
 /// NOTIFY_SOCKET.
@@ -35,10 +35,7 @@ async fn u2_a_log_gate_opens_with_a_line() -> Result<()> {
         for other in [format!("printf '{line}'"), "echo ': almost'".to_owned()] {
             pod.exec(name, &["sh", "-c", &format!("{other} > /proc/1/fd/{stream}")]).await?;
         }
-        wait::until("the line in the log", SOON, async || {
-            Ok(pod.output(name)?.contains(&format!("F {line}: almost\n")).then_some(()))
-        })
-        .await?;
+        pod.wait_for_output(name, &format!("F {line}: almost\n")).await?;
         if name == "s1" {
             pod.timeline()?.doesnt_start(next)?;
         }
@@ -46,10 +43,8 @@ async fn u2_a_log_gate_opens_with_a_line() -> Result<()> {
         wait_started(&pod, &[next]).await?;
         pod.timeline()?.has_not_restarted(name)?;
     }
-    let output = pod.output("s1")?;
-    ensure!(output.contains("stdout F listening on :8080\n"), "{output}");
-    let output = pod.output("s2")?;
-    ensure!(output.contains("stderr F s2 is ready to work\n"), "{output}");
+    pod.wait_for_output("s1", "stdout F listening on :8080\n").await?;
+    pod.wait_for_output("s2", "stderr F s2 is ready to work\n").await?;
     pod.remove().await
 }
 
@@ -69,13 +64,10 @@ async fn u4_a_log_gate_is_armed_again_for_the_next_run() -> Result<()> {
     pod.start_all(&["app", "s1"]).await?;
     let timeline = wait_started(&pod, &["app"]).await?;
     timeline.in_order(&[("s1", Starting), ("s1", Term), ("app", Starting)])?;
-    timeline.distance(("s1", Starting), ("s1", Term), seconds(2), milliseconds(700))?;
+    timeline.distance(("s1", Starting), ("s1", Term), seconds(2), TOLERANCE)?;
     ensure!(timeline.count("s1", Starting) == 2, "{timeline}");
-    let output = pod.output("s1")?;
-    ensure!(
-        output.contains("podshim: did not get ready: log:^ready$: no such line yet; restarting"),
-        "{output}"
-    );
+    pod.wait_for_output("s1", "podshim: did not get ready: log:^ready$: no such line yet; restarting")
+        .await?;
     pod.remove().await
 }
 
@@ -96,7 +88,10 @@ async fn u2_a_log_gate_stands_a_flood() -> Result<()> {
     pod.start_all(&["app", "s1"]).await?;
     let timeline = wait_started(&pod, &["app"]).await?;
     timeline.has_not_restarted("s1")?;
-    pod.exec("s1", &["test", "-e", "/tmp/written"]).await?;
+    wait::until("the flood to have passed", SOON, async || {
+        Ok((pod.exec("s1", &["test", "-e", "/tmp/written"]).await?.exit_code == 0).then_some(()))
+    })
+    .await?;
     let shim = node.cri()?.container_pid(pod.id("s1")?).await?;
     let status = std::fs::read_to_string(format!("/proc/{shim}/status"))?;
     let parent =
@@ -123,7 +118,7 @@ async fn u2_a_notify_gate_opens_with_ready() -> Result<()> {
         .await?;
     pod.start_all(&["s1", "s2"]).await?;
     let timeline = wait_started(&pod, &["s2"]).await?;
-    timeline.distance(("s1", Starting), ("s2", Starting), milliseconds(2200), milliseconds(500))?;
+    timeline.distance(("s1", Starting), ("s2", Starting), milliseconds(2900), TOLERANCE)?;
     pod.start("app").await?;
     let held = held_for(&pod, "app").await?;
     ensure!(
@@ -167,7 +162,7 @@ async fn u4_a_notify_gate_is_armed_again_for_the_next_run() -> Result<()> {
     pod.start_all(&["app", "s1"]).await?;
     let timeline = wait_started(&pod, &["app"]).await?;
     timeline.in_order(&[("s1", Starting), ("s1", Term), ("app", Starting)])?;
-    timeline.distance(("s1", Starting), ("s1", Term), seconds(2), milliseconds(700))?;
+    timeline.distance(("s1", Starting), ("s1", Term), seconds(2), TOLERANCE)?;
     ensure!(timeline.count("s1", Starting) == 2, "{timeline}");
     pod.remove().await
 }
@@ -188,8 +183,10 @@ async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
         .await?;
     pod.start_all(&["s1"]).await?;
     wait_started(&pod, &["s1"]).await?;
-    pod.start_all(&["hostile", "app"]).await?;
+    // Its message first: the hold's line comes once, a second after app's start.
+    pod.start("hostile").await?;
     wait_started(&pod, &["hostile"]).await?;
+    pod.start("app").await?;
     let held = held_for(&pod, "app").await?;
     ensure!(
         held.ends_with("notify: a message was not taken, for its sender is no process of the container"),

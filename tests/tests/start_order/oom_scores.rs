@@ -1,11 +1,23 @@
 //! Who the kernel kills first when memory is short (N8).
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 use e2e::Event::Started;
 use e2e::instance::signal;
-use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 
 use crate::support::{SOON, wait_started};
+
+/// Waits until a container's processes, its program first, have these values. Its child may not have been exec'd yet, and
+/// a correction comes after the answer to the create that asks for it.
+async fn wait_scores(pod: &RunningPod<'_>, name: &str, expected: &[i64]) -> Result<()> {
+    let mut seen = Vec::new();
+    let waited = wait::until("the scores", SOON, async || {
+        seen = scores(pod, name).await?;
+        Ok((seen == expected).then_some(()))
+    })
+    .await;
+    waited.with_context(|| format!("{name} has {seen:?}, not {expected:?}"))
+}
 
 /// `oom_score_adj` of a container's program and of the child it has.
 async fn scores(pod: &RunningPod<'_>, name: &str) -> Result<Vec<i64>> {
@@ -30,18 +42,17 @@ async fn n8_a_sidecar_is_not_killed_before_its_mains() -> Result<()> {
         .await?;
     pod.start_all(&["s1", "s2"]).await?;
     wait_started(&pod, &["s1", "s2"]).await?;
-    ensure!(scores(&pod, "s1").await? == [999, 999]);
+    wait_scores(&pod, "s1", &[999, 999]).await?;
     for (main, expected) in [("web", 950), ("app", 900)] {
         pod.start(main).await?;
-        let seen = scores(&pod, "s1").await?;
-        ensure!(seen == [expected, expected], "after {main}: {seen:?}");
+        wait_scores(&pod, "s1", &[expected, expected]).await.with_context(|| format!("after {main}"))?;
     }
-    ensure!(scores(&pod, "s2").await? == [500, 500]);
-    ensure!(scores(&pod, "web").await? == [950] && scores(&pod, "app").await? == [900]);
+    wait_scores(&pod, "s2", &[500, 500]).await?;
+    wait_scores(&pod, "web", &[950]).await?;
+    wait_scores(&pod, "app", &[900]).await?;
     signal(node.cri()?.container_pid(pod.id("s1")?).await?, libc::SIGKILL)?;
     pod.wait_for("s1", Started, 2, SOON).await?;
-    let seen = scores(&pod, "s1").await?;
-    ensure!(seen == [900, 900], "after its restart: {seen:?}");
+    wait_scores(&pod, "s1", &[900, 900]).await.context("after its restart")?;
     pod.remove().await
 }
 
@@ -57,6 +68,6 @@ async fn n8_without_the_key_scores_are_the_containers_own() -> Result<()> {
         .await?;
     pod.start_all(&["app", "s1"]).await?;
     wait_started(&pod, &["s1", "app"]).await?;
-    ensure!(scores(&pod, "s1").await? == [999, 999]);
+    wait_scores(&pod, "s1", &[999, 999]).await?;
     pod.remove().await
 }

@@ -63,7 +63,7 @@ async fn r6_a_child_left_in_a_shared_pid_namespace_goes_first() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app"]).await?;
-    wait_started(&pod, &["app"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
     let processes = async || {
         let list = pod.exec("app", &["ps", "-o", "pid,args"]).await?.stdout;
         let of_sidecar = list.lines().filter(|line| line.contains("--name s1"));
@@ -100,6 +100,7 @@ async fn r6_changed_limits_hold_for_the_next_process() -> Result<()> {
     node.cri()?.update_memory_limit(pod.id("s1")?, 128 * MIB).await?;
     ensure!(limit().await? == 128 * MIB, "{}", limit().await?);
     crash(&node, &pod, 2).await?;
+    // Before the program runs.
     ensure!(limit().await? == 128 * MIB, "{}", limit().await?);
     pod.remove().await
 }
@@ -111,15 +112,15 @@ async fn r6_a_sidecar_in_backoff_answers() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("r6-backoff")
         .annotate("plan", "s1=sidecar, app=main")
-        .container(Program::new("s1").runs_for_each(&[seconds(1), seconds(0)]).exits(1))
+        .annotate("restart.s1", "always;first=5m;max=5m")
+        .container(Program::new("s1").runs_for(seconds(1)).exits(1))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app"]).await?;
-    // After its fourth exit it waits for 4 s (R4).
-    pod.wait_for("s1", Exiting, 4, SOON).await?;
+    pod.wait_for("s1", Exiting, 1, SOON).await?;
     let (id, sandbox) = (pod.id("s1")?.to_owned(), task(&node, pod.sandbox()).await?);
-    wait::until("the backoff", seconds(2), async || {
+    wait::until("the backoff", SOON, async || {
         let shown = task(&node, &id).await?;
         ensure!(shown.status == "RUNNING", "{shown:?}");
         Ok((shown == sandbox).then_some(()))
@@ -128,7 +129,7 @@ async fn r6_a_sidecar_in_backoff_answers() -> Result<()> {
     are_running(&pod, &["s1"]).await?;
     let stats = node.cri()?.container_stats(&id).await?;
     ensure!(stats.cpu.is_some() && stats.memory.is_some(), "{stats:?}");
-    ensure!(pod.timeline()?.count("s1", Starting) == 4, "the backoff is over:\n{}", pod.timeline()?);
+    ensure!(pod.timeline()?.count("s1", Starting) == 1, "the backoff is over:\n{}", pod.timeline()?);
     pod.remove().await
 }
 

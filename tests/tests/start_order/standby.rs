@@ -4,9 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
 
-use crate::support::{
-    AMPLE, SOON, are_running, exit_with, held_for, lines_of_podshim, ready_in_run, seconds, wait_started,
-};
+use crate::support::{AMPLE, SOON, are_running, exit_with, held_for, ready_in_run, seconds, wait_started};
 
 fn pair(name: &str) -> Pod {
     Pod::new(name)
@@ -28,7 +26,7 @@ async fn v1_v2_a_standby_is_held_and_ends_with_its_pair() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = pair("standby").container(Program::new("next")).run(&node, Runtime::Podshim).await?;
     pod.start_all(&["next", "app", "proxy"]).await?;
-    wait_started(&pod, &["app"]).await?.starts_before("proxy", "app")?;
+    wait_started(&pod, &["app"]).await?.before(("proxy", Starting), ("app", Starting))?;
     are_running(&pod, &["next", "proxy", "app"]).await?;
     let held = held_for(&pod, "next").await?;
     ensure!(held == "held: waiting for its turn, it is the standby of sidecar \"proxy\"", "{held}");
@@ -58,12 +56,13 @@ async fn v3_v4_a_replaced_standby_takes_over() -> Result<()> {
     // A second until it is ready, and another for the migration; the record has whole milliseconds.
     let overlap = timeline.time_of("proxy", Term)? - timeline.time_of("next", Starting)?;
     ensure!(overlap >= seconds(2) - e2e::durations::milliseconds(1), "{overlap:?} in\n{timeline}");
-    pod.exec("app", &["test", "-e", "/pod/migrated"]).await?;
+    ensure!(pod.exec("app", &["test", "-e", "/pod/migrated"]).await?.exit_code == 0, "no migration");
+    pod.wait_for_output("proxy", "podshim: held: waiting for its turn").await?;
     are_running(&pod, &["proxy", "next", "app"]).await?;
 
     replace(&mut pod, "proxy").await?;
-    let timeline = pod.wait_for("next", Exiting, 1, SOON).await?;
-    ensure!(timeline.count("proxy", Starting) == 2, "{timeline}");
+    pod.wait_for("next", Exiting, 1, SOON).await?;
+    let timeline = pod.wait_for("proxy", Starting, 2, SOON).await?;
     timeline.has_not_restarted("app")?;
     are_running(&pod, &["proxy", "next", "app"]).await?;
 
@@ -112,13 +111,9 @@ async fn v5_a_standby_that_fails_leaves_the_active_one_alone() -> Result<()> {
     ensure!(timeline.count("proxy", Term) == 0, "{timeline}");
     timeline.has_not_restarted("proxy")?;
     are_running(&pod, &["proxy", "next", "app"]).await?;
-    let output = pod.output("next")?;
-    let told = lines_of_podshim(&output);
-    ensure!(
-        told.iter()
-            .any(|line| line.starts_with("sidecar \"next\" did not take over: its migrate hook failed")),
-        "{output}"
-    );
+    let told = "podshim: sidecar \"next\" did not take over: its migrate hook failed";
+    pod.wait_for_output("next", told).await?;
+    pod.wait_for_output("next", "podshim: held: waiting for its turn").await?;
     pod.stop("next", seconds(10)).await?;
     exit_with(&pod, &[("next", 143)]).await?;
     pod.remove().await

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, at_most, milliseconds, near, seconds};
+pub(crate) use e2e::durations::{AMPLE, REMAKING, SOON, TOLERANCE, at_most, milliseconds, near, seconds};
 use e2e::{Containerd, Event, RunningPod, Timeline, wait};
 use k8s_cri::v1::ContainerState;
 

@@ -54,7 +54,9 @@ async fn k7_without_cri_only_stop_signals_are_held() -> Result<()> {
     let mut pod = CtrPod::new(&node, "s1=sidecar, app=main", vec![s1, Program::new("app")])?;
     pod.run("s1").await?;
     pod.run("app").await?;
-    pod.wait_for("app", Started, 1).await?;
+    for name in ["s1", "app"] {
+        pod.wait_for(name, Started, 1).await?;
+    }
     pod.task(&["kill", "-s", "QUIT"], "s1").await?;
     pod.task(&["kill", "-s", "USR1"], "s1").await?;
     let timeline = pod.wait_for("s1", Signal, 1).await?;
@@ -77,7 +79,8 @@ async fn exec_pause_resume_and_metrics_work() -> Result<()> {
     pod.run("app").await?;
     pod.wait_for("app", Started, 1).await?;
     for name in ["s1", "app"] {
-        let script = "echo out; echo err >&2; exit 6";
+        // It does not end at once: a `ctr` that hears of the end before it has got round to reading drops what is there.
+        let script = "echo out; echo err >&2; sleep 0.5; exit 6";
         let output = pod.exec(&["--exec-id", "e1"], name, &["sh", "-c", script]).await?;
         ensure!((output.stdout.trim(), output.exit_code) == ("out", Some(6)), "{output:?}");
         ensure!(output.stderr.contains("err"), "{output:?}");
@@ -101,7 +104,7 @@ async fn terminals_work() -> Result<()> {
     pod.wait_for("app", Started, 1).await?;
     let id = pod.id("app");
     // `ctr` sets the size when the process runs already.
-    let inside = r#"sh -c "tty; until stty size 2>/dev/null | grep 33; do sleep 0.1; done""#;
+    let inside = r#"sh -c "tty; until stty size 2>/dev/null | grep 33; do sleep 0.1; done; sleep 0.5""#;
     let output = on_a_terminal(&id, &node, &format!("ctr task exec -t --exec-id tty {id} {inside}")).await?;
     ensure!(output.stdout.contains("/dev/pts/0") && output.stdout.contains("33 77"), "{output:?}");
     pod.remove().await?;
@@ -141,8 +144,9 @@ async fn stdin_arrives_and_ends() -> Result<()> {
     pod.wait_for("app", Started, 1).await?;
     let id = pod.id("app");
     let fed = Feed::new(&node, &id).await?;
-    let script = format!("exec ctr task exec --exec-id count {id} wc -c <{}", fed.path.display());
-    let (output, fed) = tokio::join!(pod.shell(&script), fed.until_processes("12345", 2));
+    let script =
+        format!("exec ctr task exec --exec-id count {id} sh -c 'wc -c; sleep 0.5' <{}", fed.path.display());
+    let (output, fed) = tokio::join!(pod.shell(&script), fed.until_processes("12345", 3));
     let (output, ()) = (output?, fed?);
     ensure!((output.stdout.trim(), output.exit_code) == ("5", Some(0)), "{output:?}");
     pod.remove().await

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
-use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 
 use crate::support::{SOON, TOLERANCE, exit_codes, logged_real_code, milliseconds, seconds, wait_started};
 
@@ -28,7 +28,7 @@ async fn r9_j4_a_fatal_failure_stops_the_pod_in_order() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "s2", "s3", "app"]).await?;
-    wait_started(&pod, &["app"]).await?;
+    wait_started(&pod, &["s1", "s2", "s3", "app"]).await?;
     end_from_inside(&pod, "s2").await?;
     ensure!(exit_codes(&pod, ["s1", "s2", "s3", "app"]).await? == [0, 7, 0, 4], "{}", pod.timeline()?);
     let timeline = pod.timeline()?;
@@ -42,7 +42,9 @@ async fn r9_j4_a_fatal_failure_stops_the_pod_in_order() -> Result<()> {
     ])?;
     timeline.within(TOLERANCE, ("s2", Exiting), ("app", Term))?;
     timeline.has_not_restarted("s2")?;
-    ensure!(logged_real_code(&node, pod.id("s1")?)? == Some(9), "its real code is in the log");
+    let id = pod.id("s1")?;
+    let code = wait::until("its real code in the log", SOON, async || logged_real_code(&node, id)).await?;
+    ensure!(code == 9, "{code} in the log");
     pod.remove().await
 }
 
@@ -59,6 +61,7 @@ async fn r9_the_end_of_one_main_may_end_the_others() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "helper", "app"]).await?;
+    wait_started(&pod, &["s1", "helper"]).await?;
     ensure!(exit_codes(&pod, ["app", "helper", "s1"]).await? == [0, 3, 0], "{}", pod.timeline()?);
     pod.timeline()?.in_order(&[("app", Exiting), ("helper", Term), ("helper", Exiting), ("s1", Term)])?;
     pod.remove().await
@@ -79,7 +82,7 @@ async fn r9_t14_a_new_round_may_follow_a_fatal_end() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "s2", "app"]).await?;
-    wait_started(&pod, &["app"]).await?;
+    wait_started(&pod, &["s1", "s2", "app"]).await?;
     end_from_inside(&pod, "s2").await?;
     pod.wait_exited("app", SOON).await?;
     pod.start_all(&["app", "s2"]).await?;

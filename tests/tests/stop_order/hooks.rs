@@ -22,18 +22,19 @@ async fn h1_l6_on_terminate_hooks_start_together() -> Result<()> {
     let mut pod = Pod::new("h1")
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
         .annotate("on-terminate.s1", &hook("drain1", "--run 0.5"))
-        .annotate("on-terminate.s2", &hook("drain2", "--run 4"))
+        .annotate("on-terminate.s2", &hook("drain2", "--run 6"))
         .container(Program::new("s1"))
         .container(Program::new("s2"))
-        .container(Program::new("app").term_delay(seconds(2)))
+        .container(Program::new("app").term_delay(seconds(4)))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "s1", "s2"]).await?;
-    wait_started(&pod, &["app"]).await?;
+    wait_started(&pod, &["app", "s1", "s2"]).await?;
     pod.stop_all_at_once(AMPLE).await?;
     let timeline = pod.timeline()?;
     for drain in ["drain1", "drain2"] {
-        timeline.within(TOLERANCE, (drain, Starting), ("app", Term))?;
+        // What an exec takes here; app and its 4 s are not waited for.
+        timeline.within(seconds(2), (drain, Starting), ("app", Term))?;
         ensure!(timeline.count(drain, Starting) == 1, "{timeline}");
     }
     timeline.in_order(&[("drain1", Exiting), ("app", Exiting), ("drain2", Exiting), ("s2", Term)])?;
@@ -41,7 +42,7 @@ async fn h1_l6_on_terminate_hooks_start_together() -> Result<()> {
     pod.remove().await
 }
 
-/// H2: just before the container's signal, in its turn, once; a main's own signal is kept until its hook has ended.
+/// H2, H3, e2e L10: just before the container's signal, in its turn, once; a main's own signal is kept until its hook has ended.
 #[tokio::test]
 async fn h2_pre_stop_hooks_run_in_their_turn() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -57,7 +58,7 @@ async fn h2_pre_stop_hooks_run_in_their_turn() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "s1", "s2"]).await?;
-    wait_started(&pod, &["app"]).await?;
+    wait_started(&pod, &["app", "s1", "s2"]).await?;
     pod.stop_all_at_once(AMPLE).await?;
     let timeline = pod.timeline()?;
     timeline.in_order(&[
@@ -80,8 +81,7 @@ async fn h2_pre_stop_hooks_run_in_their_turn() -> Result<()> {
     }
     // H3, L10: a hook's result is nobody's exit code.
     ensure!(exit_codes(&pod, ["app", "s1", "s2"]).await? == [0, 0, 0], "{timeline}");
-    let log = pod.output("s2")?;
-    ensure!(log.contains("podshim: pre-stop hook: exit status 3"), "{log}");
+    pod.wait_for_output("s2", "podshim: pre-stop hook: exit status 3").await?;
     pod.remove().await
 }
 
@@ -101,13 +101,12 @@ async fn h1_a_hook_is_a_part_of_its_container() -> Result<()> {
     wait_started(&pod, &["app", "s1"]).await?;
     let id = pod.id("s1")?.to_owned();
     pod.stop_all_at_once(AMPLE).await?;
-    let log = pod.output("s1")?;
+    let log = pod.wait_for_output("s1", "stderr F to stderr").await?;
     let said = |word: &str| {
         let line = log.lines().find(|line| line.contains(&format!("stdout F {word} ")));
         line.and_then(|line| Some(line.split_once(word)?.1.to_owned()))
     };
     ensure!(said("hook").is_some() && said("hook") == said("program"), "{log}");
-    ensure!(log.contains("stderr F to stderr"), "{log}");
     let daemon = std::fs::read_to_string(node.directory().join("containerd.log"))?;
     ensure!(
         !daemon.lines().any(|line| line.contains("exec-added") && line.contains(&id)),
@@ -132,7 +131,7 @@ async fn h3_l5_hooks_that_hang_end_together_after_the_budget() -> Result<()> {
     }
     let mut pod = pod.container(Program::new("app")).run(&node, Runtime::Podshim).await?;
     pod.start_all(&["app", "s1", "s2", "s3"]).await?;
-    wait_started(&pod, &["app"]).await?;
+    wait_started(&pod, &["app", "s1", "s2", "s3"]).await?;
     pod.stop_all_at_once(AMPLE).await?;
     let timeline = pod.timeline()?;
     let mut ends = Vec::new();
@@ -164,7 +163,7 @@ async fn l13_l14(key: &str, app: Program, s2: Program, expected: [i32; 4]) -> Re
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "s1", "s2", "s3"]).await?;
-    wait_started(&pod, &["app"]).await?;
+    wait_started(&pod, &["app", "s1", "s2", "s3"]).await?;
     pod.stop_all_at_once(AMPLE).await?;
     let codes = exit_codes(&pod, ["app", "s1", "s2", "s3"]).await?;
     ensure!(codes == expected, "{codes:?} and not {expected:?}\n{}", pod.timeline()?);
@@ -196,7 +195,7 @@ async fn h3_t7_a_callers_kill_does_not_wait_for_hooks() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "s1"]).await?;
-    wait_started(&pod, &["app"]).await?;
+    wait_started(&pod, &["app", "s1"]).await?;
     pod.stop_all_at_once(seconds(2)).await?;
     let timeline = pod.timeline()?;
     timeline.distance(("hang1", Starting), ("s1", Term), seconds(2), TOLERANCE)?;
@@ -269,7 +268,7 @@ async fn h6_a_hook_that_ends_its_container_is_told() -> Result<()> {
     pod.start_all(&["s1", "app"]).await?;
     wait_started(&pod, &["app", "s1"]).await?;
     pod.stop_all_at_once(AMPLE).await?;
-    let log = pod.output("s1")?;
+    let log = pod.wait_for_output("s1", "exited 3 times while the pod stops").await?;
     ensure!(log.matches("exited 3 times while the pod stops").count() == 1, "{log}");
     ensure!(exit_codes(&pod, ["app", "s1"]).await? == [0, 0], "{log}");
     pod.remove().await

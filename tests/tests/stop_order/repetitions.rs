@@ -9,7 +9,7 @@ use e2e::pod::PidNamespace;
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 use tokio::time::Instant;
 
-use crate::support::{AMPLE, SOON, at_most, exit_codes, milliseconds, seconds};
+use crate::support::{AMPLE, SOON, at_most, exit_codes, milliseconds};
 
 /// T1, S2, S3: mains created first, as a manifest lists them; all stopped at the same moment by a caller that knows no
 /// sidecars. Half of the twenty; the other half is a test of its own, so that they run side by side.
@@ -88,7 +88,7 @@ async fn one_pod_stopped_in_its_start(node: &Containerd, after: Duration) -> Res
     let begin = Instant::now();
     pod.stop_all_at_once(AMPLE).await?;
     let (took, timeline) = (begin.elapsed(), pod.timeline()?);
-    ensure!(at_most(took, seconds(5)), "a signal was lost: the stop took {took:?}\n{timeline}");
+    ensure!(at_most(took, SOON), "a signal was lost: the stop took {took:?}\n{timeline}");
     let mut started: Vec<_> = ["s1", "s2", "app"].into_iter().collect();
     started.retain(|name| timeline.count(name, Starting) > 0);
     ensure!(started == ["s1", "s2", "app"][..started.len()], "{timeline}");
@@ -100,7 +100,9 @@ async fn one_pod_stopped_in_its_start(node: &Containerd, after: Duration) -> Res
         timeline.has_not_restarted(name)?;
     }
     let codes = exit_codes(&pod, ["app", "s2", "s1"]).await?;
-    ensure!(matches!(codes, [0 | 143, 0, 0]), "{codes:?}\n{timeline}");
+    // s2 if it was held still and its own request came first: stopped alone, it says so (J2).
+    let alone = timeline.count("s2", Starting) == 0;
+    ensure!(matches!(codes, [0 | 143, 0, 0]) || alone && codes == [143, 143, 0], "{codes:?}\n{timeline}");
     pod.remove().await
 }
 

@@ -8,7 +8,8 @@ pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, at_most, milliseconds, n
 use e2e::{Containerd, Event, RunningPod, wait};
 use k8s_cri::v1::ContainerStatus;
 
-/// Waits until each of these containers has recorded that its program has started.
+/// Waits until each of these containers has recorded that its program has started. Name each that is to get a signal soon:
+/// a gate opens at the exec (U1), and what reaches the first process of a pid namespace before it listens is lost.
 pub(crate) async fn wait_started(pod: &RunningPod<'_>, names: &[&str]) -> Result<()> {
     for name in names {
         pod.wait_for(name, Event::Started, 1, SOON).await?;

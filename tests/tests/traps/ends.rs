@@ -21,6 +21,10 @@ async fn live_and_die(node: &Containerd) -> Result<()> {
         .run(node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "proxy"]).await?;
+    // A first process of a pid namespace ignores what comes before it listens.
+    for name in ["app", "proxy"] {
+        pod.wait_for(name, Event::Started, 1, SOON).await?;
+    }
     let shim = shim_pid(&pod.leftovers()?)?;
     pod.stop_all_at_once(Duration::from_secs(30)).await?;
     pod.remove().await?;
@@ -101,7 +105,9 @@ async fn trap_23_a_planned_pod_ends_with_its_pause() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["proxy", "app"]).await?;
-    pod.wait_for("app", Event::Started, 1, SOON).await?;
+    for name in ["proxy", "app"] {
+        pod.wait_for(name, Event::Started, 1, SOON).await?;
+    }
     node.ctr().run(&["-n", "k8s.io", "task", "kill", "-s", "KILL", pod.sandbox()]).await?;
     for name in ["app", "proxy"] {
         pod.wait_exited(name, SOON).await?;

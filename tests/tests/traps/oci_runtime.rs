@@ -100,7 +100,7 @@ async fn trap_28_state_is_answered_while_a_hundred_kills_are_under_way() -> Resu
         asked += 1;
     }
     ensure!(asked > 0, "nobody asked for State meanwhile");
-    let counted = target.exec(&[], &["sh", "-c", "wc -l </count"]).await?;
+    let counted = target.look("wc -l </count").await?;
     // Signals of one number that are pending at the same time are one.
     ensure!(counted.stdout.trim().parse::<u32>()? > 0, "{counted:?}");
     target.remove().await?;

@@ -19,7 +19,7 @@ async fn trap_11_a_background_child_holds_up_no_exit_and_no_delete() -> Result<(
     let exec = async {
         shell(
             &node,
-            &format!("ctr task exec --exec-id holder {id} sh -c 'sleep 600 & echo said; exit 5'; echo $?"),
+            &format!("ctr task exec --exec-id holder {id} sh -c 'sleep 600 & echo said; sleep 0.5; exit 5'; echo $?"),
         )
         .await
     };
@@ -32,7 +32,7 @@ async fn trap_11_a_background_child_holds_up_no_exit_and_no_delete() -> Result<(
             "{events:#?}"
         );
         // The holder lives on, as under containerd's own shim.
-        let ps = task.exec(&[], &["ps"]).await?;
+        let ps = task.look("ps").await?;
         ensure!(ps.stdout.contains("sleep 600"), "{ps:?}");
         let killed = task.task(&["kill", "-s", "KILL"]).await?;
         ensure!(killed.exit_code == Some(0), "{killed:?}");

@@ -105,6 +105,12 @@ impl<'node> Task<'node> {
         self.node.ctr().output(&words).await
     }
 
+    /// A shell's view of the container. It does not end at once: a `ctr` that hears of the end before it has got round to
+    /// reading drops what is there.
+    pub(crate) async fn look(&self, script: &str) -> Result<Output> {
+        self.exec(&[], &["sh", "-c", &format!("{script}; sleep 0.5")]).await
+    }
+
     /// The task's status and pid, as `ctr task ls` has them; `None` without a task.
     pub(crate) async fn status(&self) -> Result<Option<(String, libc::pid_t)>> {
         let list = self.node.ctr().run(&["task", "ls"]).await?;
