@@ -1,11 +1,11 @@
 //! The start of a pod: hooks of the kubelet beside it, containers that never come, sidecars that are replaced during it
-//! (B, F, G, H, I, J).
+//! (B, C, F, G, H, I, J).
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::Event::{Exiting, Starting};
-use e2e::durations::{SOON, milliseconds, seconds};
+use e2e::Event::{Exiting, Starting, Term};
+use e2e::durations::{AMPLE, SOON, milliseconds, seconds};
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 
 /// B3: the inits have completed before a regular container's postStart hook runs, which is an exec right after its
@@ -17,7 +17,7 @@ async fn b3_inits_complete_before_a_post_start_hook() -> Result<()> {
         .annotate("plan", "init=init, regular=main")
         .annotate("restart-policy", "Never")
         .container(Program::new("init").exits(0))
-        .container(Program::new("regular").runs_for(seconds(3)).exits(0))
+        .container(Program::new("regular").runs_for(seconds(6)).exits(0))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["init", "regular"]).await?;
@@ -44,8 +44,8 @@ async fn a_container_that_never_comes(policy: &str, missing: &str) -> Result<()>
     pod.start("regular").await?;
     wait::quiet_time(milliseconds(1500)).await;
     pod.timeline()?.doesnt_start("regular")?;
-    let log = pod.output("regular")?;
-    ensure!(log.contains("podshim: held: waiting for") && log.contains("not created yet"), "{log}");
+    let log = pod.wait_for_output("regular", "podshim: held: waiting for").await?;
+    ensure!(log.contains("not created yet"), "{log}");
     pod.remove().await
 }
 
@@ -59,13 +59,13 @@ async fn g5_g7_a_sidecar_with_a_bad_image_under_never() -> Result<()> {
     a_container_that_never_comes("Never", "s1=sidecar").await
 }
 
-/// e2e H5, e2e H7.
+/// e2e H5 to H7.
 #[tokio::test]
 async fn h5_h7_a_sidecar_with_a_bad_image_on_failure() -> Result<()> {
     a_container_that_never_comes("OnFailure", "s1=sidecar").await
 }
 
-/// e2e I5, e2e I7.
+/// e2e I5 to I7.
 #[tokio::test]
 async fn i5_i7_a_sidecar_with_a_bad_image_always() -> Result<()> {
     a_container_that_never_comes("Always", "s1=sidecar").await
@@ -105,6 +105,59 @@ async fn f1_a_sidecar_is_replaced_during_initialization_always() -> Result<()> {
 #[tokio::test]
 async fn f2_a_sidecar_is_replaced_during_initialization_on_failure() -> Result<()> {
     a_sidecar_replaced_during_initialization("OnFailure").await
+}
+
+/// B12, H2: a regular container whose start probe fails is stopped by the kubelet, which asks the probe (here the test, by
+/// an exec): its pre-stop hook runs beside it, and then it ends.
+#[tokio::test]
+async fn b12_a_hook_runs_before_a_container_whose_start_probe_failed_ends() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("b12")
+        .annotate("plan", "regular=main")
+        .annotate("restart-policy", "Never")
+        .annotate("pre-stop.regular", "exec:/bin/pod-member --name PreStop --log /pod/timeline.log --run 1")
+        .container(Program::new("regular").ready_file("/tmp/ready", seconds(600)).term_exit_code(3))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("regular").await?;
+    pod.wait_for("regular", Event::Started, 1, SOON).await?;
+    ensure!(pod.exec("regular", &["test", "-e", "/tmp/ready"]).await?.exit_code != 0, "its probe is to fail");
+    pod.stop("regular", AMPLE).await?;
+    let timeline = pod.timeline()?;
+    timeline.run_together("regular", "PreStop")?;
+    timeline.in_order(&[
+        ("PreStop", Starting),
+        ("PreStop", Exiting),
+        ("regular", Term),
+        ("regular", Exiting),
+    ])?;
+    timeline.has_not_restarted("regular")?;
+    ensure!(pod.status("regular").await?.exit_code == 3, "{timeline}");
+    pod.remove().await
+}
+
+/// C1, I4: an init that is updated after it has completed, which to a shim is another container of its name, does not run
+/// again, and the regular one does not notice.
+#[tokio::test]
+async fn c1_an_init_updated_after_it_has_completed_does_not_run() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("c1")
+        .annotate("plan", "init=init, regular=main")
+        .container(Program::new("init").exits(0))
+        .container(Program::new("regular"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("init").await?;
+    pod.wait_exited("init", SOON).await?;
+    pod.start("regular").await?;
+    pod.wait_for("regular", Event::Started, 1, SOON).await?;
+    pod.start("init").await?;
+    wait::quiet_time(seconds(1)).await;
+    let timeline = pod.timeline()?;
+    timeline.has_not_restarted("init")?;
+    timeline.has_not_restarted("regular")?;
+    ensure!(timeline.count("regular", Term) == 0, "{timeline}");
+    pod.remove().await
 }
 
 /// J2 to J4: a sidecar whose probe fails is replaced by the caller: the one before it is not restarted, the main never

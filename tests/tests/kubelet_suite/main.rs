@@ -2,5 +2,6 @@
 //! docs/rules.md, as far as no other test replays them. The test plays the kubelet: it creates, stops and replaces
 //! containers as that would. Where our result is meant to differ, the test says why.
 
+mod daemons;
 mod initialization;
 mod termination;

@@ -47,11 +47,12 @@ async fn b11_the_grace_period_is_respected_with_a_long_pre_stop_hook() -> Result
 
 /// A11 to A13, C3, T11: an update of a container while the pod terminates: it is created again, and does not start
 /// before the stop is over.
-#[tokio::test]
-async fn a11_a13_c3_an_update_during_termination_starts_nothing() -> Result<()> {
+async fn an_update_during_termination_starts_nothing(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("a11")
         .annotate("plan", "init=init, s1=sidecar, regular=main")
+        .annotate("restart-policy", policy)
+        .annotate("ready.s1", "exec:true;period=1s")
         .container(Program::new("init").exits(0))
         .container(Program::new("s1").term_delay(seconds(3)))
         .container(Program::new("regular"))
@@ -77,6 +78,21 @@ async fn a11_a13_c3_an_update_during_termination_starts_nothing() -> Result<()> 
     pod.remove().await
 }
 
+#[tokio::test]
+async fn a11_c3_an_update_during_termination_starts_nothing_always() -> Result<()> {
+    an_update_during_termination_starts_nothing("Always").await
+}
+
+#[tokio::test]
+async fn a12_an_update_during_termination_starts_nothing_on_failure() -> Result<()> {
+    an_update_during_termination_starts_nothing("OnFailure").await
+}
+
+#[tokio::test]
+async fn a13_an_update_during_termination_starts_nothing_under_never() -> Result<()> {
+    an_update_during_termination_starts_nothing("Never").await
+}
+
 /// ± B15, L2 to L4: the suite notes that no sidecar is restarted while the pod terminates, with a FIXME (KEP-4438).
 /// podshim restarts it for as long as a main needs it (R2), also while that main's hook runs, and ends it in its turn
 /// with its signal (R3).
@@ -85,8 +101,8 @@ async fn a_sidecar_that_dies_during_termination(policy: &str) -> Result<()> {
     let mut pod = Pod::new("b15")
         .annotate("plan", "s1=sidecar, regular=main")
         .annotate("restart-policy", policy)
-        .annotate("pre-stop.regular", "exec:/bin/pod-member --name PreStop --log /pod/timeline.log --run 10")
-        .container(Program::new("s1").runs_for_each(&[seconds(6), seconds(1000)]).exits(1))
+        .annotate("pre-stop.regular", "exec:/bin/pod-member --name PreStop --log /pod/timeline.log --run 14")
+        .container(Program::new("s1").runs_for_each(&[seconds(8), seconds(1000)]).exits(1))
         .container(Program::new("regular"))
         .run(&node, Runtime::Podshim)
         .await?;

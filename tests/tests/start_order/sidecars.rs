@@ -1,4 +1,4 @@
-//! Sidecars beside a job or a service (G- and H-cases of the kubelet's suite, R1, R11, J1): they never restart a pod's
+//! Sidecars beside a job or a service (G-, H- and I-cases of the kubelet's suite, R1, R11, J1): they never restart a pod's
 //! mains, come back on every exit, and end with the last main.
 
 use anyhow::{Result, ensure};
@@ -24,7 +24,7 @@ async fn a_sidecar_ends_with_the_last_main(policy: &str) -> Result<()> {
     exit_with(&pod, &[("regular", 0), ("s1", 0)]).await?;
     let timeline = pod.timeline()?;
     timeline.in_order(&[("s1", Starting), ("regular", Starting), ("regular", Exiting), ("s1", Term)])?;
-    timeline.within(milliseconds(500), ("regular", Exiting), ("s1", Term))?;
+    timeline.within(TOLERANCE, ("regular", Exiting), ("s1", Term))?;
     timeline.has_not_restarted("s1")?;
     timeline.has_not_restarted("regular")?;
     pod.remove().await
@@ -35,20 +35,42 @@ async fn g1_g3_a_sidecar_ends_with_the_last_main_under_never() -> Result<()> {
     a_sidecar_ends_with_the_last_main("Never").await
 }
 
-/// e2e H1, e2e H3.
+/// e2e H1 to H3.
 #[tokio::test]
 async fn h1_h3_a_sidecar_ends_with_the_last_main_on_failure() -> Result<()> {
     a_sidecar_ends_with_the_last_main("OnFailure").await
 }
 
-/// G4, R11, T7: a sidecar that its caller replaces keeps its role; its gate is not armed again and the main does not
-/// notice. A stop of it alone shows its real code (J2).
+/// e2e I1 to I3, R7: under Always the main comes back again and again, its caller's doing; the sidecar runs on.
 #[tokio::test]
-async fn g4_r11_a_sidecar_is_replaced_beside_its_main() -> Result<()> {
+async fn r7_a_sidecar_runs_on_beside_a_main_that_is_restarted() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("i1")
+        .annotate("plan", "s1=sidecar, regular=main")
+        .annotate("restart-policy", "Always")
+        .container(Program::new("s1"))
+        .container(Program::new("regular").runs_for(milliseconds(500)).exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "regular"]).await?;
+    for _ in 0..2 {
+        exit_with(&pod, &[("regular", 0)]).await?;
+        pod.start("regular").await?;
+    }
+    let timeline = pod.wait_for("regular", Starting, 3, SOON).await?;
+    timeline.has_not_restarted("s1")?;
+    ensure!(timeline.count("s1", Term) == 0, "{timeline}");
+    are_running(&pod, &["s1"]).await?;
+    pod.remove().await
+}
+
+/// R11, T7: a sidecar that its caller replaces keeps its role; its gate is not armed again and the main does not
+/// notice. A stop of it alone shows its real code (J2).
+async fn a_sidecar_is_replaced_beside_its_main(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("g4")
         .annotate("plan", "s1=sidecar, regular=main, late=main")
-        .annotate("restart-policy", "Never")
+        .annotate("restart-policy", policy)
         .annotate("ready.s1", "exec:test ! -e /pod/unready;period=100ms")
         .container(Program::new("s1").term_exit_code(5))
         .container(Program::new("regular"))
@@ -61,11 +83,28 @@ async fn g4_r11_a_sidecar_is_replaced_beside_its_main() -> Result<()> {
     pod.stop("s1", seconds(1)).await?;
     exit_with(&pod, &[("s1", 5)]).await?;
     pod.start_all(&["s1", "late"]).await?;
-    let timeline = pod.wait_for("late", Starting, 1, SOON).await?;
-    ensure!(timeline.count("s1", Starting) == 2, "{timeline}");
+    pod.wait_for("late", Starting, 1, SOON).await?;
+    let timeline = pod.wait_for("s1", Starting, 2, SOON).await?;
     timeline.has_not_restarted("regular")?;
     are_running(&pod, &["s1", "regular", "late"]).await?;
     pod.remove().await
+}
+
+#[tokio::test]
+async fn g4_r11_a_sidecar_is_replaced_beside_its_main_under_never() -> Result<()> {
+    a_sidecar_is_replaced_beside_its_main("Never").await
+}
+
+/// e2e H4.
+#[tokio::test]
+async fn r11_a_sidecar_is_replaced_beside_its_main_on_failure() -> Result<()> {
+    a_sidecar_is_replaced_beside_its_main("OnFailure").await
+}
+
+/// e2e I4.
+#[tokio::test]
+async fn r11_a_sidecar_is_replaced_beside_its_main_always() -> Result<()> {
+    a_sidecar_is_replaced_beside_its_main("Always").await
 }
 
 /// G8 to G15, e2e H8 to H15, R1, R8: a sidecar that exits again and again comes back, with 0 as with 1, before the main
@@ -76,7 +115,7 @@ async fn a_sidecar_that_keeps_exiting_comes_back(policy: &str, code: u8) -> Resu
         .annotate("plan", "s1=sidecar, i1=init, regular=main")
         .annotate("restart-policy", policy)
         .container(Program::new("s1").runs_for(milliseconds(200)).exits(code))
-        .container(Program::new("i1").runs_for(seconds(3)).exits(0))
+        .container(Program::new("i1").runs_for(seconds(5)).exits(0))
         .container(Program::new("regular").runs_for(seconds(6)).exits(0))
         .run(&node, Runtime::Podshim)
         .await?;
@@ -89,7 +128,8 @@ async fn a_sidecar_that_keeps_exiting_comes_back(policy: &str, code: u8) -> Resu
     if policy == "Always" {
         are_running(&pod, &["s1"]).await?;
     } else {
-        let ended = pod.wait_exited("s1", TOLERANCE).await?;
+        // Sooner than its next restart, 8 s after the one before.
+        let ended = pod.wait_exited("s1", seconds(5)).await?;
         ensure!((ended.exit_code, ended.reason.as_str()) == (0, "Completed"), "{ended:?}");
     }
     let timeline = pod.timeline()?;
@@ -119,13 +159,20 @@ async fn h8_h11_a_sidecar_that_keeps_exiting_0_on_failure() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("OnFailure", 0).await
 }
 
+/// e2e H12 to H15.
 #[tokio::test]
 async fn h12_h15_a_sidecar_that_keeps_exiting_1_on_failure() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("OnFailure", 1).await
 }
 
-/// e2e I8 to I15.
+/// e2e I8 to I11.
 #[tokio::test]
-async fn r1_a_sidecar_that_keeps_exiting_always() -> Result<()> {
+async fn r1_a_sidecar_that_keeps_exiting_0_always() -> Result<()> {
+    a_sidecar_that_keeps_exiting_comes_back("Always", 0).await
+}
+
+/// e2e I12 to I15.
+#[tokio::test]
+async fn r1_a_sidecar_that_keeps_exiting_1_always() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("Always", 1).await
 }

@@ -48,6 +48,41 @@ async fn t14_a_stopped_pod_starts_again_in_order() -> Result<()> {
     pod.remove().await
 }
 
+/// T14 after a failed init (I2): its caller creates it again, which takes back the failure, and then the others: the init
+/// runs again, for it has not completed, in its place.
+#[tokio::test]
+async fn t14_a_failed_init_may_be_followed_by_another_round() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("round-init")
+        .annotate("plan", "s1=sidecar, i1=init, app=main")
+        .annotate("restart-policy", "Never")
+        .annotate("ready.s1", "exec:test -e /tmp/ready;period=100ms")
+        .container(Program::new("s1").ready_file("/tmp/ready", milliseconds(300)))
+        .container(Program::new("i1").runs_for(milliseconds(300)).exits_each(&[1, 0]))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    for (round, codes) in [(1, [1, 0, 125]), (2, [0, 0, 0])] {
+        pod.start_all(&["i1", "app", "s1"]).await?;
+        if round == 2 {
+            pod.wait_for("app", Event::Started, 1, SOON).await?;
+            pod.stop_all_at_once(AMPLE).await?;
+        }
+        for (name, code) in ["i1", "s1", "app"].into_iter().zip(codes) {
+            let status = pod.wait_exited(name, SOON).await?;
+            ensure!(status.exit_code == code, "round {round}: {status:?}\n{}", pod.timeline()?);
+        }
+        let timeline = pod.timeline()?;
+        let counts = ["i1", "s1", "app"].map(|name| timeline.count(name, Starting));
+        ensure!(counts == [round, round, round - 1], "round {round}: {counts:?}\n{timeline}");
+    }
+    let timeline = pod.timeline()?;
+    let last = |name, event| timeline.of(name, event).last().map(|entry| entry.at);
+    ensure!(last("s1", Starting) < last("i1", Starting), "{timeline}");
+    ensure!(last("i1", Exiting) <= last("app", Starting), "{timeline}");
+    pod.remove().await
+}
+
 /// T14, S6: a member that did not end in the stop keeps its gate open: only what ended is waited for again.
 #[tokio::test]
 async fn t14_completion_may_be_followed_by_another_round() -> Result<()> {
@@ -55,7 +90,8 @@ async fn t14_completion_may_be_followed_by_another_round() -> Result<()> {
     let mut pod = Pod::new("round-job")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("restart-policy", "Never")
-        .container(Program::new("s1"))
+        .annotate("ready.s1", "exec:test -e /tmp/ready;period=100ms")
+        .container(Program::new("s1").ready_file("/tmp/ready", milliseconds(0)))
         .container(Program::new("app").exits(0))
         .run(&node, Runtime::Podshim)
         .await?;
