@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod plan;
+pub mod translate;
 
 use std::ffi::OsString;
 
@@ -21,4 +22,9 @@ pub struct Command {
 pub const COMMANDS: &[Command] = &[
     Command { name: "check", summary: "find what is wrong in manifests and configuration", run: check::run },
     Command { name: "plan", summary: "explain what a pod's plan makes of it", run: plan::run },
+    Command {
+        name: "translate",
+        summary: "native sidecars for a kubelet that knows none",
+        run: translate::run,
+    },
 ];

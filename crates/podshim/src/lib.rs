@@ -14,4 +14,5 @@ pub mod finding;
 pub mod manifest;
 pub mod output;
 pub mod source;
+pub mod translate;
 pub mod yaml;

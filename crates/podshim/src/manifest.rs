@@ -60,6 +60,11 @@ pub fn templates(document: &Document) -> Vec<Template<'_>> {
     }
 }
 
+/// From an object of that kind to its pod.
+pub fn path_of(kind: &str) -> Option<&'static [&'static str]> {
+    KINDS.iter().find(|(word, _)| *word == kind).map(|(_, path)| *path)
+}
+
 fn template(object: &Node) -> Option<Template<'_>> {
     let kind = object.text_of("kind")?;
     let (kind, path) = KINDS.iter().find(|(word, _)| *word == kind)?;

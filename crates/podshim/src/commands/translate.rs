@@ -1,0 +1,78 @@
+//! `podshim translate`: manifests with native sidecars for a kubelet that does not know them.
+
+use std::ffi::OsString;
+use std::io::stderr;
+
+use serde::Serialize;
+
+use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
+use crate::finding::{Finding, Severity};
+use crate::output::{Format, Paint, print, print_json};
+use crate::source::Source;
+use crate::translate::translate;
+
+const NAME: &str = "translate";
+const HELP: &str = "\
+usage: podshim translate [--json] [--runtime-class NAME] FILE...
+
+Reads Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; many documents) whose
+pods use native sidecars (KEP-753: initContainers with restartPolicy: Always), and writes what runs in the same order on a
+kubelet that does not know them, with podshim as the runtime:
+  * the first sidecar and all initContainers after it move to the front of containers, in their order;
+  * annotations: the plan, ready from startup probes, pre-stop from preStop hooks, grace and restart-policy from the pod;
+  * runtimeClassName.
+What needs no translation is written as it is. Comments and the order of keys stay, but for those beside a key that goes,
+and in a document with anchors or in braces, which is written anew. The result goes to standard output and passes `podshim check`; what could not be carried
+over, or is not quite the same, is said on standard error, field by field. FILE is not changed; \"-\" is standard input.
+
+  --runtime-class NAME   of the RuntimeClass for podshim (podshim)
+  --json                 for programs: docs/podshim-json.md
+  -h                     this help
+
+Exit codes: 0; 1 a pod could not be translated and was left as it is, or a file cannot be read; 2 a wrong call.
+";
+
+#[derive(Default, Serialize)]
+struct Report {
+    manifests: String,
+    pods: usize,
+    remarks: Vec<Finding>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong call, a file that cannot be read, or one that is no YAML.
+pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let arguments = match file_arguments(NAME, arguments, &["runtime-class"])? {
+        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(arguments) => arguments,
+    };
+    let runtime_class = arguments.option("runtime-class").unwrap_or("podshim");
+    if runtime_class.is_empty() {
+        return Err(CommandError::usage(NAME, "--runtime-class needs a name"));
+    }
+    let mut report = Report::default();
+    for file in &arguments.files {
+        let source = Source::read(file)?;
+        let translated = translate(&source, runtime_class).map_err(|error| {
+            CommandError::Input(format!("{file}:{}: no YAML: {}", error.line, error.problem))
+        })?;
+        if !report.manifests.is_empty() && !translated.text.starts_with("---") {
+            report.manifests += "---\n";
+        }
+        report.manifests += &translated.text;
+        report.pods += translated.pods;
+        report.remarks.extend(translated.remarks);
+    }
+    let failed = report.remarks.iter().any(|remark| remark.severity == Severity::Error);
+    match arguments.format {
+        Format::Json => print_json(&report)?,
+        Format::Text => {
+            print(&report.manifests)?;
+            let paint = Paint::of(&stderr());
+            report.remarks.iter().for_each(|remark| eprint!("{}", remark.show(paint)));
+        }
+    }
+    Ok(if failed { Outcome::Findings } else { Outcome::Success })
+}

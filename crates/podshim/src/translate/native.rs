@@ -1,0 +1,258 @@
+//! What a pod with native sidecars becomes. Owns the mapping, field by field, and the remark for each that has no
+//! counterpart below the CRI.
+//!
+//! The first sidecar and everything after it move to `containers`, in front: a kubelet creates these in order and waits
+//! for none, so podshim keeps the order. Inits before it stay: any kubelet runs them first.
+
+use std::time::Duration;
+
+use pod_spec::{Defaults, ExitCodes, Gate, Member, OomScore, Others, Plan, RestartPolicy, Role, ZeroGrace};
+
+use super::probe;
+use crate::finding::{Finding, Severity};
+use crate::manifest::{Container, List, Template};
+use crate::yaml::Node;
+
+/// Kubernetes' bound on an annotation's name.
+const MAX_KEY_NAME: usize = 63;
+
+/// What is to be done to a pod.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// How many of `initContainers` stay; all after these move to the front of `containers`.
+    pub stay: usize,
+    /// Of each that moves, the fields that go: each a path of keys.
+    pub removed: Vec<Vec<Vec<&'static str>>>,
+    /// What the pod gets.
+    pub annotations: Vec<(String, String)>,
+    /// What the pod gets, if it has none.
+    pub runtime_class: Option<String>,
+}
+
+struct Remarks<'a> {
+    file: &'a str,
+    list: &'a mut Vec<Finding>,
+}
+
+impl Remarks<'_> {
+    fn say(&mut self, severity: Severity, node: &Node, field: String, what: impl Into<String>) {
+        self.list.push(Finding::new(severity, self.file, node.start.line, what).key(&field));
+    }
+}
+
+/// What is to be done to a pod; `None` if it has no native sidecar, or cannot be translated: then a remark says why.
+pub fn change(
+    file: &str,
+    template: &Template<'_>,
+    runtime_class: &str,
+    remarks: &mut Vec<Finding>,
+) -> Option<Change> {
+    let mut remarks = Remarks { file, list: remarks };
+    let containers = template.containers();
+    let stay = containers.iter().position(|container| container.list == List::NativeSidecar)?;
+    if let Some((key, _)) = template.annotations().and_then(|own| own.entry("podshim.io/plan")) {
+        let what = "the pod has a plan already: left as it is";
+        remarks.say(Severity::Error, key, "podshim.io/plan".to_owned(), what);
+        return None;
+    }
+    let own_class = template.spec.entry("runtimeClassName");
+    if let Some((key, value)) = own_class.filter(|(_, value)| value.text() != Some(runtime_class)) {
+        let own = value.text().unwrap_or_default();
+        let what = format!(
+            "is {own:?}, so podshim would not run it: left as it is (if that is podshim, name it with --runtime-class)"
+        );
+        remarks.say(Severity::Error, key, "runtimeClassName".to_owned(), what);
+        return None;
+    }
+    let (moved, mains): (Vec<&Container<'_>>, Vec<&Container<'_>>) =
+        containers[stay..].iter().partition(|container| container.list != List::Regular);
+    let mut plan = plan(template);
+    if let Some((key, _)) =
+        template.spec.entry("terminationGracePeriodSeconds").filter(|_| plan.grace.is_some())
+    {
+        let what = "enforced by podshim too: a delete with a longer --grace-period has no more time";
+        remarks.say(Severity::Warning, key, "terminationGracePeriodSeconds".to_owned(), what);
+    }
+    let mut removed = Vec::new();
+    for (place, container) in moved.iter().enumerate() {
+        let mut member = member(container.name, plan.members.len());
+        if container.list == List::NativeSidecar {
+            removed.push(sidecar(container, place, &mut member, &mut remarks)?);
+        } else {
+            member.role = Role::Init;
+            removed.push(Vec::new());
+            init(container, plan.restart_policy, &mut remarks);
+        }
+        plan.members.push(member);
+    }
+    for container in &mains {
+        let mut member = member(container.name, plan.members.len());
+        member.role = Role::Main;
+        plan.members.push(member);
+        main(container, &mut remarks);
+    }
+    give_aliases(&mut plan);
+    let annotations: Vec<_> = plan.to_annotations().into_iter().collect();
+    let pairs = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    if let Err(invalid) = pod_spec::parse(pairs) {
+        let node = containers[stay].node;
+        remarks.say(Severity::Error, node, "initContainers".to_owned(), format!("left as it is: {invalid}"));
+        return None;
+    }
+    let runtime_class = own_class.is_none().then(|| runtime_class.to_owned());
+    Some(Change { stay, removed, annotations, runtime_class })
+}
+
+fn plan(template: &Template<'_>) -> Plan {
+    let grace = template.spec.number_of("terminationGracePeriodSeconds").filter(|seconds| *seconds > 0);
+    Plan {
+        members: Vec::new(),
+        others: Others::Passthrough,
+        restart_policy: match template.restart_policy() {
+            "Never" => RestartPolicy::Never,
+            "OnFailure" => RestartPolicy::OnFailure,
+            _ => RestartPolicy::Always,
+        },
+        grace: grace.map(Duration::from_secs),
+        gate_timeout: None,
+        zero_grace: ZeroGrace::default(),
+        exit_codes: ExitCodes::default(),
+        oom_score: OomScore::default(),
+        defaults: Defaults::default(),
+    }
+}
+
+fn member(name: &str, entry: usize) -> Member {
+    Member {
+        name: name.to_owned(),
+        alias: None,
+        role: Role::Sidecar,
+        entry,
+        after: None,
+        pair: None,
+        gate: Gate::Running,
+        restart: None,
+        fatal: None,
+        grace: None,
+        stop_signal: None,
+        on_terminate: None,
+        pre_stop: None,
+        migrate: None,
+    }
+}
+
+/// Returns the fields that podshim takes over; `None` if the pod cannot be translated.
+fn sidecar(
+    container: &Container<'_>,
+    place: usize,
+    member: &mut Member,
+    remarks: &mut Remarks<'_>,
+) -> Option<Vec<Vec<&'static str>>> {
+    let (node, name) = (container.node, container.name);
+    let field = |path: &str| format!("initContainers[{name}].{path}");
+    let mut removed = vec![vec!["restartPolicy"]];
+    if let Some((key, probe)) = node.entry("startupProbe") {
+        let translated = probe::gate(node, probe);
+        for (part, what) in translated.remarks {
+            remarks.say(Severity::Warning, key, field(&format!("startupProbe.{part}")), what);
+        }
+        let Some(gate) = translated.gate else {
+            let what =
+                "nothing of it can be asked, so a kubelet would never start what follows: left as it is";
+            remarks.say(Severity::Error, key, field("startupProbe"), what);
+            return None;
+        };
+        member.gate = gate;
+        // R8: one owner of its restarts. The kubelet's would count the time it is held, too (U9).
+        removed.push(vec!["startupProbe"]);
+    }
+    if let Some((key, hook)) = node.at(&["lifecycle"]).and_then(|lifecycle| lifecycle.entry("preStop")) {
+        if let Some(command) = hook.at(&["exec", "command"]) {
+            member.pre_stop =
+                Some(command.items().iter().filter_map(Node::text).map(str::to_owned).collect());
+            let alone = node.get("lifecycle").is_some_and(|lifecycle| lifecycle.entries().len() == 1);
+            removed.push(if alone { vec!["lifecycle"] } else { vec!["lifecycle", "preStop"] });
+            remarks.say(
+                Severity::Warning,
+                key,
+                field("lifecycle.preStop"),
+                "runs just before its stop signal, when the mains are gone; a kubelet runs it when the stop \
+                 begins (podshim.io/on-terminate does that)",
+            );
+        } else {
+            let what = "stays with the kubelet, which runs it when the stop begins";
+            remarks.say(Severity::Warning, key, field("lifecycle.preStop"), what);
+        }
+    }
+    if let Some((key, _)) = node.get("lifecycle").and_then(|lifecycle| lifecycle.entry("stopSignal")) {
+        let what = "a kubelet that does not know sidecars sends the image's STOPSIGNAL instead";
+        remarks.say(Severity::Warning, key, field("lifecycle.stopSignal"), what);
+    }
+    if let Some((key, _)) = node.entry("restartPolicyRules") {
+        remarks.say(
+            Severity::Warning,
+            key,
+            field("restartPolicyRules"),
+            "not carried over: it is always restarted",
+        );
+    }
+    if let Some((key, _)) = node.entry("livenessProbe").filter(|_| place > 0 || member.gate != Gate::Running)
+    {
+        let what = "the kubelet asks before it is ready too, and while it is held: allow for that in \
+                    initialDelaySeconds";
+        remarks.say(Severity::Warning, key, field("livenessProbe"), what);
+    }
+    if let Some((key, _)) = node.get("lifecycle").filter(|_| place > 0).and_then(|it| it.entry("postStart")) {
+        let what = "the kubelet runs it while the sidecar may still be held, and creates nothing after it until it ends";
+        remarks.say(Severity::Warning, key, field("lifecycle.postStart"), what);
+    }
+    Some(removed)
+}
+
+fn init(container: &Container<'_>, policy: RestartPolicy, remarks: &mut Remarks<'_>) {
+    let (node, name) = (container.node, container.name);
+    if let Some((key, _)) = node.get("resources").and_then(|resources| resources.entry("requests")) {
+        let what = "requested for as long as the pod lives, beside those of the mains";
+        remarks.say(Severity::Warning, key, format!("initContainers[{name}].resources.requests"), what);
+    }
+    if policy == RestartPolicy::OnFailure {
+        let what = "its failures are retried by podshim, unseen: a Job's backoffLimit does not count them";
+        remarks.say(Severity::Warning, node, format!("initContainers[{name}]"), what);
+    }
+    if policy != RestartPolicy::Always {
+        let what = "once it has ended the pod's condition Ready stays false";
+        remarks.say(Severity::Warning, node, format!("initContainers[{name}]"), what);
+    }
+}
+
+fn main(container: &Container<'_>, remarks: &mut Remarks<'_>) {
+    let (node, name) = (container.node, container.name);
+    if let Some((key, _)) = node.entry("livenessProbe").filter(|_| node.get("startupProbe").is_none()) {
+        let what =
+            "the kubelet asks while it is held, and kills it if that takes too long: give it a startupProbe";
+        remarks.say(Severity::Warning, key, format!("containers[{name}].livenessProbe"), what);
+    }
+    if node.get("readinessProbe").is_none() && node.get("ports").is_some() {
+        let what =
+            "none: the kubelet takes it for ready while it is held, so give it one if it is in a Service";
+        remarks.say(Severity::Warning, node, format!("containers[{name}].readinessProbe"), what);
+    }
+}
+
+/// 11.3: a name that is too long for a key gets a short one.
+fn give_aliases(plan: &mut Plan) {
+    let names: Vec<String> = plan.members.iter().map(|member| member.name.clone()).collect();
+    for (index, member) in plan.members.iter_mut().enumerate() {
+        let longest = if member.pre_stop.is_some() {
+            "pre-stop."
+        } else if member.gate != Gate::Running {
+            "ready."
+        } else {
+            continue;
+        };
+        if longest.len() + member.name.len() > MAX_KEY_NAME {
+            let mut alias = (index + 1..).map(|number| format!("c{number}"));
+            member.alias = alias.find(|alias| !names.contains(alias));
+        }
+    }
+}

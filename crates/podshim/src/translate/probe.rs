@@ -1,0 +1,83 @@
+//! A startup probe as a gate. Owns what of a probe has no gate of its own, and says so.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use pod_spec::{Gate, GateAction, ProbeTiming};
+
+use crate::yaml::Node;
+
+/// What podshim asks instead, and what is not the same.
+pub struct Translated {
+    /// `None`: nothing of it can be asked.
+    pub gate: Option<Gate>,
+    /// The field below the probe, and what becomes of it.
+    pub remarks: Vec<(&'static str, String)>,
+}
+
+/// Translates the startup probe of a container.
+pub fn gate(container: &Node, probe: &Node) -> Translated {
+    let mut remarks = Vec::new();
+    let action = action(container, probe, &mut remarks);
+    if probe.get("terminationGracePeriodSeconds").is_some() {
+        let what = "not carried over: a sidecar that does not get ready is stopped within its grace";
+        remarks.push(("terminationGracePeriodSeconds", what.to_owned()));
+    }
+    let seconds = |key, usual| Duration::from_secs(probe.number_of(key).unwrap_or(usual));
+    // The defaults of the Kubernetes API.
+    let timing = ProbeTiming {
+        delay: seconds("initialDelaySeconds", 0),
+        period: seconds("periodSeconds", 10),
+        timeout: seconds("timeoutSeconds", 1),
+        failures: probe
+            .number_of("failureThreshold")
+            .and_then(|count| u32::try_from(count).ok())
+            .unwrap_or(3),
+        successes: 1,
+    };
+    Translated { gate: action.map(|action| Gate::Probe { action, timing }), remarks }
+}
+
+fn action(container: &Node, probe: &Node, remarks: &mut Vec<(&'static str, String)>) -> Option<GateAction> {
+    let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    if let Some(command) = probe.at(&["exec", "command"]) {
+        return Some(GateAction::Exec(
+            command.items().iter().filter_map(Node::text).map(str::to_owned).collect(),
+        ));
+    }
+    let (field, node) =
+        ["httpGet", "tcpSocket", "grpc"].iter().find_map(|key| Some((*key, probe.get(key)?)))?;
+    let Some(port) = node.get("port").and_then(|port| port_of(container, port)) else {
+        remarks.push((field, "its port is none of the container's".to_owned()));
+        return None;
+    };
+    if node.get("host").is_some() {
+        remarks.push((field, "host: not carried over, podshim asks at 127.0.0.1 in the pod".to_owned()));
+    }
+    let is_https = node.text_of("scheme").is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
+    if field == "grpc" || is_https {
+        let what = if is_https { "HTTPS" } else { "grpc" };
+        remarks.push((field, format!("{what} cannot be asked: ready when the port takes connections")));
+        return Some(GateAction::Tcp { host, port });
+    }
+    if field == "tcpSocket" {
+        return Some(GateAction::Tcp { host, port });
+    }
+    if node.get("httpHeaders").is_some_and(|headers| !headers.items().is_empty()) {
+        remarks.push((field, "httpHeaders: not carried over".to_owned()));
+    }
+    let path = node.text_of("path").filter(|path| !path.is_empty()).unwrap_or("/");
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    Some(GateAction::Http { host, port, path })
+}
+
+/// A number, or the name of one of the container's ports.
+fn port_of(container: &Node, port: &Node) -> Option<u16> {
+    let text = port.text()?;
+    let number = text.parse().ok().or_else(|| {
+        let ports = container.get("ports")?.items();
+        let named = ports.iter().find(|port| port.text_of("name") == Some(text))?;
+        u16::try_from(named.number_of("containerPort")?).ok()
+    })?;
+    (number > 0).then_some(number)
+}

@@ -1,0 +1,189 @@
+//! The same change as edits of the text, so that comments, quotes and the order of keys stay as their author has them.
+//!
+//! Owns what can be edited so: block style without anchors. Anything else is refused here and written anew.
+
+use super::edit::{Edit, begin_of_comments, end_of_block, indent, is_comment, shifted};
+use super::native::Change;
+use crate::manifest::{self, Template};
+use crate::yaml::write::string;
+use crate::yaml::{Document, Node, Sharing, Style, Value};
+
+type Refused = &'static str;
+
+/// The edits that carry out the changes.
+///
+/// # Errors
+/// Why the text cannot be edited.
+pub fn edits(text: &str, document: &Document, changes: &[Option<Change>]) -> Result<Vec<Edit>, Refused> {
+    if document.sharing == Sharing::Some {
+        return Err("it has anchors");
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.iter().any(|line| line.starts_with('\t')) {
+        return Err("it has tabs");
+    }
+    let mut edits = Vec::new();
+    for (template, change) in manifest::templates(document).iter().zip(changes) {
+        if let Some(change) = change {
+            Pod { lines: &lines, template, change }.edit(&mut edits)?;
+        }
+    }
+    Ok(edits)
+}
+
+struct Pod<'a> {
+    lines: &'a [&'a str],
+    template: &'a Template<'a>,
+    change: &'a Change,
+}
+
+/// The lines of an item of a list, its comments included.
+struct Item {
+    from: usize,
+    to: usize,
+    /// The column of its dash.
+    dash: usize,
+}
+
+impl Pod<'_> {
+    fn edit(&self, edits: &mut Vec<Edit>) -> Result<(), Refused> {
+        block(self.template.pod)?;
+        block(self.template.spec)?;
+        self.add_annotations(edits)?;
+        self.add_runtime_class(edits);
+        self.move_containers(edits)
+    }
+
+    fn add_annotations(&self, edits: &mut Vec<Edit>) -> Result<(), Refused> {
+        let new = |column: usize| {
+            let entries = self.change.annotations.iter();
+            entries.map(move |(key, value)| format!("{}{key}: {}", " ".repeat(column), string(value)))
+        };
+        let pad = |column: usize, word: &str| format!("{}{word}:", " ".repeat(column));
+        let insert = |at: usize, lines: Vec<String>| Edit { from: at, to: at, lines };
+        let pod = self.template.pod;
+        let Some((key, metadata)) = pod.entry("metadata") else {
+            let (spec, _) = pod.entry("spec").ok_or("it has no spec")?;
+            let column = spec.start.column;
+            let head = [pad(column, "metadata"), pad(column + 2, "annotations")];
+            let at = begin_of_comments(self.lines, spec.start.line - 1, column);
+            edits.push(insert(at, head.into_iter().chain(new(column + 4)).collect()));
+            return Ok(());
+        };
+        let first = block(metadata)?.first().ok_or("its metadata is empty")?;
+        let column = first.0.start.column;
+        match metadata.entry("annotations") {
+            Some((own, annotations)) if !annotations.entries().is_empty() => {
+                let first = block(annotations)?.first().ok_or("its annotations are empty")?;
+                let end = end_of_block(self.lines, own.start.line - 1, own.start.column);
+                edits.push(insert(end, new(first.0.start.column).collect()));
+            }
+            Some((own, _)) => {
+                let line = own.start.line - 1;
+                let lines = [pad(column, "annotations")].into_iter().chain(new(column + 2)).collect();
+                edits.push(Edit { from: line, to: line + 1, lines });
+            }
+            None => {
+                let end = end_of_block(self.lines, key.start.line - 1, key.start.column);
+                let lines = [pad(column, "annotations")].into_iter().chain(new(column + 2)).collect();
+                edits.push(insert(end, lines));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_runtime_class(&self, edits: &mut Vec<Edit>) {
+        let (Some(class), Some((key, _)), Some(first)) = (
+            &self.change.runtime_class,
+            self.template.pod.entry("spec"),
+            self.template.spec.entries().first(),
+        ) else {
+            return;
+        };
+        let pad = " ".repeat(first.0.start.column);
+        let lines = vec![format!("{pad}runtimeClassName: {}", string(class))];
+        edits.push(Edit { from: key.start.line, to: key.start.line, lines });
+    }
+
+    fn move_containers(&self, edits: &mut Vec<Edit>) -> Result<(), Refused> {
+        let spec = self.template.spec;
+        let (inits_key, inits) = spec.entry("initContainers").ok_or("it has no initContainers")?;
+        let (_, containers) = spec.entry("containers").ok_or("it has no containers")?;
+        let target = self.item(containers.items().first().ok_or("it has no containers")?)?;
+        let mut moved = Vec::new();
+        let mut range: Option<(usize, usize)> = None;
+        for (container, removed) in inits.items()[self.change.stay..].iter().zip(&self.change.removed) {
+            let item = self.item(container)?;
+            let kept = self.without(container, &item, removed)?;
+            moved.extend(shifted(&kept, item.dash, target.dash));
+            range = Some((range.map_or(item.from, |(from, _)| from), item.to));
+        }
+        let (mut from, to) = range.ok_or("nothing is to be moved")?;
+        if self.change.stay == 0 {
+            // The key goes too; what stands between it and its first item has gone with that.
+            from = inits_key.start.line - 1;
+        }
+        edits.push(Edit { from, to, lines: Vec::new() });
+        edits.push(Edit { from: target.from, to: target.from, lines: moved });
+        Ok(())
+    }
+
+    fn item(&self, container: &Node) -> Result<Item, Refused> {
+        block(container)?;
+        let line = container.start.line - 1;
+        let text = self.lines.get(line).ok_or("it has odd line ends")?;
+        if !text.trim_start().starts_with("- ") {
+            return Err("a container does not begin beside its dash");
+        }
+        let dash = indent(text);
+        Ok(Item {
+            from: begin_of_comments(self.lines, line, dash),
+            to: end_of_block(self.lines, line, dash),
+            dash,
+        })
+    }
+
+    /// An item's lines without some of its fields.
+    fn without(
+        &self,
+        container: &Node,
+        item: &Item,
+        removed: &[Vec<&'static str>],
+    ) -> Result<Vec<String>, Refused> {
+        let mut lines: Vec<Option<String>> =
+            self.lines[item.from..item.to].iter().map(|line| Some((*line).to_owned())).collect();
+        let first = container.start.line - 1;
+        let mut needs_dash = false;
+        for path in removed {
+            let (last, above) = path.split_last().ok_or("a field without a name")?;
+            let Some(parent) = container.at(above) else { continue };
+            block(parent)?;
+            let Some((key, _)) = parent.entry(last) else { continue };
+            let line = key.start.line - 1;
+            let end = end_of_block(self.lines, line, key.start.column).min(item.to);
+            needs_dash |= line == first;
+            for index in line..end {
+                lines[index - item.from] = None;
+            }
+        }
+        if needs_dash {
+            // The field stood beside the dash: the next one takes its place.
+            let column = container.start.column;
+            let next = lines[first - item.from..].iter_mut().flatten();
+            let line = next.into_iter().find(|line| indent(line) == column && !is_comment(line));
+            let line = line.ok_or("a container has nothing else")?;
+            let rest = line.trim_start().to_owned();
+            let gap = " ".repeat(column - item.dash - 1);
+            *line = format!("{}-{gap}{rest}", " ".repeat(item.dash));
+        }
+        Ok(lines.into_iter().flatten().collect())
+    }
+}
+
+/// The entries of a mapping in block style.
+fn block(node: &Node) -> Result<&[(Node, Node)], Refused> {
+    match &node.value {
+        Value::Mapping(Style::Block, entries) => Ok(entries),
+        _ => Err("it is written in braces"),
+    }
+}
