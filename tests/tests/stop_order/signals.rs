@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Signal, Starting, Term};
+use e2e::durations::pace;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 use tokio::time::Instant;
@@ -251,9 +252,10 @@ async fn k12_the_kill_of_the_last_main_begins_the_sidecars_turn() -> Result<()> 
 #[tokio::test]
 async fn k14_all_processes_get_the_signal_in_the_containers_turn() -> Result<()> {
     let node = Containerd::connect().await?;
+    // Time to look at both while a program still has its signal to answer.
+    let delay = seconds(7) + seconds(1) * pace();
     let pod =
-        pair(&node, Program::new("s1").term_delay(seconds(8)), Program::new("app").term_delay(seconds(8)))
-            .await?;
+        pair(&node, Program::new("s1").term_delay(delay), Program::new("app").term_delay(delay)).await?;
     for name in ["s1", "app"] {
         let id = pod.id(name)?;
         node.ctr()
@@ -265,7 +267,7 @@ async fn k14_all_processes_get_the_signal_in_the_containers_turn() -> Result<()>
     kill_task(&node, pod.id("app")?, &["--all"]).await?;
     for name in ["app", "s1"] {
         pod.wait_for(name, Term, 1, SOON).await?;
-        // Its program takes 8 s more: whoever is gone before got a signal of his own.
+        // Its program takes that delay more: whoever is gone before got a signal of his own.
         wait::until("the exec to have got the signal", seconds(4), async || {
             Ok((processes(&node, pod.id(name)?).await? == 1).then_some(()))
         })
