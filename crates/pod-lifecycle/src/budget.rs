@@ -10,8 +10,8 @@ use crate::time::PodTime;
 pub(crate) enum Budget {
     /// The caller does; its SIGKILL ends it (T7).
     Callers,
-    /// We do.
-    Until(PodTime),
+    /// We do: the last call is due then, and SIGKILL at `kill_at`, which may be the same moment.
+    Until { at: PodTime, kill_at: PodTime },
     /// T6: everybody has had a stop signal; SIGKILL is due then.
     LastCall { kill_at: PodTime },
     /// Everything has been killed.
@@ -21,18 +21,17 @@ pub(crate) enum Budget {
 impl Budget {
     /// T9: a new limit shortens and never extends.
     pub(crate) fn tightened(self, cause: StopCause, limit: Option<PodTime>) -> Self {
-        match (self, limit) {
-            (budget, None) | (budget @ Self::Spent, _) => budget,
-            (Self::Callers, Some(limit)) => Self::Until(limit),
-            (Self::Until(until), Some(limit)) => Self::Until(until.min(limit)),
-            (Self::LastCall { kill_at }, Some(limit)) => {
-                let floor = if matches!(cause, StopCause::Sandbox(_) | StopCause::ZeroGrace) {
-                    Duration::ZERO
-                } else {
-                    FLOOR
-                };
-                Self::LastCall { kill_at: kill_at.min(limit + floor) }
-            }
+        let Some(limit) = limit else { return self };
+        let floor = match cause {
+            StopCause::Sandbox(_) | StopCause::ZeroGrace => Duration::ZERO,
+            _ => FLOOR,
+        };
+        let own = limit + floor;
+        match self {
+            Self::Callers => Self::Until { at: limit, kill_at: own },
+            Self::Until { at, kill_at } => Self::Until { at: at.min(limit), kill_at: kill_at.min(own) },
+            Self::LastCall { kill_at } => Self::LastCall { kill_at: kill_at.min(own) },
+            Self::Spent => Self::Spent,
         }
     }
 }

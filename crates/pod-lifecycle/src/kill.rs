@@ -13,7 +13,8 @@ use crate::event::{Caller, ContainerId, Exit, RequestId, Target};
 use crate::exec::ExecPhase;
 use crate::pod::Pod;
 use crate::restart::code_of_signal;
-use crate::shutdown::{FLOOR, SandboxEnd, StopCause};
+use crate::sandbox::SandboxEnd;
+use crate::shutdown::{FLOOR, StopCause};
 
 /// K9, K10: what a sidecar gets between its stop signal and a caller's SIGKILL. crictl gives up 2 s after its
 /// kill (F5).
@@ -81,6 +82,10 @@ impl Pod {
         }
         let meaning = self.meaning(container, signal);
         let result = match (container.part, meaning) {
+            (Part::Sandbox, Meaning::Stop | Meaning::Kill) if self.sandbox_is_signalled() => {
+                self.signal_sandbox(&id, signal, reach);
+                Ok(Reply::Ok)
+            }
             (Part::Sandbox, Meaning::Stop | Meaning::Kill) if self.plan.is_some() => {
                 self.begin_stop(StopCause::Sandbox(SandboxEnd::Killed(signal)));
                 Ok(Reply::Ok)

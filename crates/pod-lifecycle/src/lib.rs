@@ -16,6 +16,7 @@
 //!
 //! * `now` never goes backwards.
 //! * Each [`Action::Run`] is answered by exactly one [`Event::Done`] with its id.
+//! * What failed to make a process has left none, and after a failed Start the program does not run.
 //! * [`Event::Exited`] of a process comes after the `Done` that announced the process, and exactly once.
 //! * Each [`Event::Request`] gets exactly one [`Action::Reply`]; `Wait` may take as long as the container.
 
@@ -35,6 +36,7 @@ mod oom_score;
 mod pod;
 mod requests;
 mod restart;
+mod sandbox;
 mod shutdown;
 mod standby;
 mod startup;

@@ -1,6 +1,6 @@
 //! The stop of the pod: when it begins, whose turn it is, how long it may take, when it is over.
 //!
-//! Owns the T-rules, K13, K16 and completion (J1, J6, J7). A stop's order is the start order reversed: the
+//! Owns the T-rules and completion (J1, J6, J7). A stop's order is the start order reversed: the
 //! same `needs` relation decides both.
 
 use std::time::Duration;
@@ -14,6 +14,7 @@ use crate::event::{ContainerId, Exit};
 use crate::member::{GateState, Release};
 use crate::pod::Pod;
 use crate::restart::code_of_signal;
+use crate::sandbox::SandboxEnd;
 use crate::standby::Started;
 use crate::time::PodTime;
 use crate::zero_grace::ZERO_GRACE;
@@ -27,7 +28,7 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// A stop of the pod (T12).
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
-    cause: StopCause,
+    pub(crate) cause: StopCause,
     budget: Budget,
 }
 
@@ -50,17 +51,6 @@ pub(crate) enum StopCause {
     Fatal,
 }
 
-/// How the sandbox came into it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SandboxEnd {
-    /// K13: the signal waits until nothing else is left.
-    Killed(Signal),
-    /// K13, done.
-    Signalled,
-    /// K16.
-    Died,
-}
-
 impl Stop {
     /// T11: whether nothing may be created any more.
     pub(crate) fn is_for_good(&self) -> bool {
@@ -74,7 +64,7 @@ impl Stop {
     /// When its time is over, as long as some is left.
     pub(crate) fn until(&self) -> Option<PodTime> {
         match self.budget {
-            Budget::Until(at) => Some(at),
+            Budget::Until { at, .. } => Some(at),
             Budget::Callers | Budget::LastCall { .. } | Budget::Spent => None,
         }
     }
@@ -141,6 +131,11 @@ impl Pod {
         if let Some(stop) = &mut self.stop {
             let outranks = match (stop.cause, cause) {
                 (StopCause::Sandbox(_), StopCause::Sandbox(SandboxEnd::Died)) => true,
+                // What pause gets in the end: a TERM that it would ignore must not keep a KILL from it.
+                (
+                    StopCause::Sandbox(SandboxEnd::Killed(_)),
+                    StopCause::Sandbox(SandboxEnd::Killed(Signal::KILL)),
+                ) => true,
                 (StopCause::Sandbox(_), _) => false,
                 (_, StopCause::Sandbox(_)) => true,
                 (was, StopCause::Requested) => was != StopCause::Requested,
@@ -277,7 +272,8 @@ impl Pod {
     /// H3: whether a hook may still begin: not once the budget is spent, and not where a caller gave no time at all,
     /// for which a kubelet runs none either.
     pub(crate) fn stop_has_time_for_hooks(&self) -> bool {
-        !self.budget_is_over() && !self.stop.as_ref().is_some_and(Stop::is_zero_grace)
+        let out_of_time = |stop: &Stop| stop.is_zero_grace() || stop.until().is_some_and(|at| self.now >= at);
+        !self.budget_is_over() && !self.stop.as_ref().is_some_and(out_of_time)
     }
 
     /// T6: from the last call on.
@@ -313,11 +309,10 @@ impl Pod {
     pub(crate) fn apply_stop(&mut self) {
         let Some(stop) = &self.stop else { return };
         match stop.budget {
-            Budget::Until(until) if self.now >= until => match stop.cause {
-                StopCause::Sandbox(_) | StopCause::ZeroGrace => self.kill_everything(),
-                _ => self.last_call(until + FLOOR),
-            },
-            Budget::LastCall { kill_at } if self.now >= kill_at => self.kill_everything(),
+            Budget::Until { kill_at, .. } | Budget::LastCall { kill_at } if self.now >= kill_at => {
+                self.kill_everything();
+            }
+            Budget::Until { at, kill_at } if self.now >= at => self.last_call(kill_at),
             _ => {}
         }
         self.end_sandbox();
@@ -362,43 +357,6 @@ impl Pod {
             })
             .map(|container| container.id.clone())
             .collect()
-    }
-
-    /// K13: pause goes when everything else has gone, or could not be made to.
-    fn end_sandbox(&mut self) {
-        let Some(stop) = &self.stop else { return };
-        let Some(id) = self.sandbox.clone() else { return };
-        let alone = self
-            .containers
-            .values()
-            .all(|container| container.part == Part::Sandbox || !container.is_ending());
-        if !alone {
-            return;
-        }
-        match stop.cause {
-            StopCause::Sandbox(SandboxEnd::Killed(signal)) => {
-                if let Some(stop) = &mut self.stop {
-                    stop.cause = StopCause::Sandbox(SandboxEnd::Signalled);
-                }
-                self.signal_init(&id, signal, Reach::Process);
-            }
-            StopCause::Requested => {
-                let Some(container) = self.containers.get_mut(&id) else { return };
-                if container.has_process() && container.stop.term_at.is_none() {
-                    container.stop.kill_by(self.now + FLOOR);
-                    self.deliver_stop(&id, None);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// K16: its exit has been reported; now the rest.
-    pub(crate) fn sandbox_ended(&mut self) {
-        self.sandbox_gone = true;
-        if self.plan.is_some() {
-            self.begin_stop(StopCause::Sandbox(SandboxEnd::Died));
-        }
     }
 
     /// T14: a stop is over when everything it covers is final. What ended is armed again, what lives goes on;
@@ -482,7 +440,7 @@ impl Pod {
     /// When the stop next needs the clock.
     pub(crate) fn stop_deadlines(&self) -> [Option<PodTime>; 1] {
         [self.stop.as_ref().and_then(|stop| match stop.budget {
-            Budget::Until(at) | Budget::LastCall { kill_at: at } => Some(at),
+            Budget::Until { at, .. } | Budget::LastCall { kill_at: at } => Some(at),
             Budget::Callers | Budget::Spent => None,
         })]
     }
@@ -490,7 +448,7 @@ impl Pod {
 
 impl Container {
     /// Whether something of it is still to end.
-    fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         self.is_alive()
             || matches!(self.phase, Phase::Ending { .. } | Phase::Draining { .. } | Phase::Starting { .. })
             || matches!(self.phase, Phase::Removing { before: Deletable::Created { early_exit: None }, .. })

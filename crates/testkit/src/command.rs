@@ -9,9 +9,9 @@ use std::time::Duration;
 use pod_lifecycle::{AfterCheckpoint, ContainerId, ExecId, KubeletType, Origin, PidNamespace, Reach, Target};
 use pod_spec::Signal;
 
+use crate::operation_kind::OperationKind;
 use crate::program::Program;
 use crate::text::{parse_duration, parse_signal, show_duration, show_signal};
-use crate::world::OperationKind;
 
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub enum Command {
     Slow(String, OperationKind, Duration),
     /// The next such operation fails.
     Fail(String, OperationKind),
+    /// The next such operation does its work, and is said to have failed.
+    Lose(String, OperationKind),
     /// Create a container.
     Create(NewContainer),
     /// Create and start, one after another, as CRI does.
@@ -67,6 +69,8 @@ pub enum Command {
     Advance(Duration),
     /// Let time pass until nothing is left to happen.
     Idle,
+    /// A caller that means it: TERM, then KILL until everything has ended, then every Delete. Nothing may be left.
+    End,
     /// Show what callers see.
     View(Target),
 }
@@ -192,6 +196,10 @@ fn parse_command(line: &str) -> Result<Command, String> {
         }
         "slow" => Command::Slow(word(0)?.to_owned(), OperationKind::parse(word(1)?)?, duration(2)?),
         "fail" => Command::Fail(word(0)?.to_owned(), OperationKind::parse(word(1)?)?),
+        "lose" => match OperationKind::parse(word(1)?)? {
+            kind if kind.can_be_lost() => Command::Lose(word(0)?.to_owned(), kind),
+            kind => return Err(format!("the driver never loses a {kind}")),
+        },
         "create" => Command::Create(parse_create(&rest)?),
         "up" => Command::Up(rest.iter().map(|name| (*name).to_owned()).collect()),
         "start" => Command::Start(parse_target(word(0)?)),
@@ -228,6 +236,7 @@ fn parse_command(line: &str) -> Result<Command, String> {
         "stop-pod" => Command::StopPod(Some(duration(0)?)),
         "advance" => Command::Advance(duration(0)?),
         "idle" => Command::Idle,
+        "end" => Command::End,
         "view" => Command::View(parse_target(word(0)?)),
         _ => return Err("unknown verb".to_owned()),
     })
@@ -301,6 +310,7 @@ impl fmt::Display for Command {
             Self::Program(name, program) => write!(f, "program {name}: {program}"),
             Self::Slow(name, kind, time) => write!(f, "slow {name} {kind} {}", show_duration(*time)),
             Self::Fail(name, kind) => write!(f, "fail {name} {kind}"),
+            Self::Lose(name, kind) => write!(f, "lose {name} {kind}"),
             Self::Create(new) => write!(f, "create {new}"),
             Self::Up(names) => write!(f, "up {}", names.join(" ")),
             Self::Start(target) => write!(f, "start {}", show_target(target)),
@@ -327,6 +337,7 @@ impl fmt::Display for Command {
             Self::StopPod(Some(grace)) => write!(f, "stop-pod {}", show_duration(*grace)),
             Self::Advance(time) => write!(f, "advance {}", show_duration(*time)),
             Self::Idle => write!(f, "idle"),
+            Self::End => write!(f, "end"),
             Self::View(target) => write!(f, "view {}", show_target(target)),
         }
     }

@@ -45,14 +45,15 @@ pub(crate) struct Invariants {
     deleted: BTreeMap<ContainerId, Exit>,
     operations: BTreeMap<OpId, (ContainerId, Operation, u32)>,
     last_op: u64,
+    /// Whom a Create is for that has not been answered.
+    creating: BTreeMap<RequestId, ContainerId>,
     /// The request being handled.
     asking: Option<Request>,
-    /// K11: a stop signal was accepted in this round.
-    stop_asked: bool,
+    /// K11: whose newest container has accepted a stop signal in this round.
+    stop_asked: BTreeSet<String>,
     sandbox_gone: bool,
-    was_stopping: bool,
-    /// T11: programs begun for the first time in this step.
-    begun: Vec<ContainerId>,
+    /// A stop is under way. It may begin and be over in one event.
+    stopping: bool,
     /// T5: when every planned program must have been killed.
     kill_by: Option<PodTime>,
     /// T5: when the budget of a stop that is the pod's own (J1, I2) can be over at the earliest.
@@ -72,11 +73,11 @@ impl Invariants {
             deleted: BTreeMap::new(),
             operations: BTreeMap::new(),
             last_op: 0,
+            creating: BTreeMap::new(),
             asking: None,
-            stop_asked: false,
+            stop_asked: BTreeSet::new(),
             sandbox_gone: false,
-            was_stopping: false,
-            begun: Vec::new(),
+            stopping: false,
             kill_by: None,
             own_budget: None,
             now: PodTime::ZERO,
@@ -91,12 +92,11 @@ impl Invariants {
     pub(crate) fn event(&mut self, now: PodTime, event: &Event) -> Verdict {
         self.now = now;
         self.asking = None;
-        self.begun.clear();
         match event {
             Event::Request { id, request } => {
                 self.requests.insert(*id, request.clone());
                 self.asking = Some(request.clone());
-                self.asked(request);
+                self.asked(*id, request);
             }
             Event::Done { op, outcome, .. } => self.done(*op, outcome),
             Event::Exited { target, exit } => self.exited(target, *exit),
@@ -108,15 +108,18 @@ impl Invariants {
         Ok(())
     }
 
-    fn asked(&mut self, request: &Request) {
+    fn asked(&mut self, id: RequestId, request: &Request) {
         match request {
             Request::Create { container, spec } if !self.containers.contains_key(container) => {
                 let role = self.role_of(spec);
                 self.deleted.remove(container);
-                if let Some(picture) = self.members.get_mut(&spec.name) {
-                    picture.done = false;
+                if role.is_some() {
+                    // Those of `*=main` have no name before.
+                    self.members.entry(spec.name.clone()).or_default().done = false;
                 }
+                self.stop_asked.remove(&spec.name);
                 self.containers.insert(container.clone(), Container::new(spec, role));
+                self.creating.insert(id, container.clone());
             }
             Request::Kill { target: Target { container, exec: None }, signal, .. } => {
                 let is_sandbox = self.containers.get(container).is_some_and(|c| c.kind == TaskKind::Sandbox);
@@ -252,6 +255,10 @@ impl Invariants {
             Action::Signal { target, signal, .. } if target.exec.is_none() => {
                 self.may_signal(&target.container, *signal)
             }
+            Action::Note(line) => {
+                self.noted(line);
+                Ok(())
+            }
             Action::Reply { request, result } => self.replied(*request, result.as_ref().ok()),
             Action::Publish(notice) => self.published(notice),
             Action::Finish { container, shown, real } => self.finished(container, *shown, *real),
@@ -267,7 +274,15 @@ impl Invariants {
         let Some(request) = self.requests.remove(&id) else {
             return self.violated(format!("request {} was never made", id.0));
         };
+        let created = self.creating.remove(&id);
         match (&request, reply) {
+            // Refused, or failed: it was never there.
+            (Request::Create { .. }, None) => {
+                if let Some(container) = created {
+                    self.containers.remove(&container);
+                }
+                Ok(())
+            }
             (Request::Wait(target), Some(Reply::Exit(exit))) => self.agrees(target, *exit, "Wait"),
             (Request::Delete(target), Some(Reply::Deleted(deleted))) => {
                 self.agrees(target, deleted.exit, "Delete")
@@ -371,7 +386,7 @@ impl Invariants {
         // R4: under Never the pod goes on without one that is not restarted.
         let given_up = sidecar.filter(|container| {
             let asked = container.caller_killed || container.held.is_some();
-            self.policy() == Some(RestartPolicy::Never) && !self.was_stopping && !asked
+            self.policy() == Some(RestartPolicy::Never) && !self.stopping && !asked
         });
         let given_up = given_up.map(|container| container.name.clone());
         let sidecar = sidecar.is_some();
@@ -387,9 +402,9 @@ impl Invariants {
     /// Everything that must hold between two events.
     pub(crate) fn check(&mut self, now: PodTime, pod: &Pod) -> Verdict {
         self.now = now;
-        let stopping = pod.is_stopping();
-        self.check_stop(stopping)?;
-        self.was_stopping = stopping;
+        if pod.is_stopping() != self.stopping {
+            return self.violated("a stop began or ended and was not told");
+        }
         for id in self.containers.keys() {
             self.check_view(id, pod)?;
             self.check_held(id)?;

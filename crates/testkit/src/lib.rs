@@ -3,7 +3,7 @@
 //!
 //! Owns the fake world (processes, operations, callers) and nothing of the core's decisions: the invariants
 //! are stated from what goes in and what comes out, never from the core's own tables. Dev-only; no clock, no
-//! IO, no randomness.
+//! IO, and no randomness but of a seed. The program `simulate` runs it by the million (`hack/simulate`).
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,10 @@ mod canonical;
 mod command;
 mod explorer;
 mod invariants;
+mod operation_kind;
 mod program;
+mod random;
+mod shrink;
 mod simulator;
 mod text;
 mod trace;
@@ -20,6 +23,8 @@ mod world;
 pub use command::{Command, CommandError, Detail, NewContainer, PodCaller, Scenario};
 pub use explorer::{Exploration, Explorer, Limits, Report};
 pub use invariants::Violation;
+pub use operation_kind::OperationKind;
 pub use program::{OnStop, Program, Run, RunEnd};
+pub use random::scenario as random_scenario;
+pub use shrink::{Failure, check, shrink};
 pub use simulator::{RunError, Simulator};
-pub use world::OperationKind;

@@ -68,6 +68,11 @@ impl Program {
         if runs.is_empty() { Self::default() } else { Self { runs } }
     }
 
+    /// Its runs; never none.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
     /// The run that comes after that many others.
     pub fn run(&self, before: usize) -> Run {
         self.runs.get(before).or(self.runs.last()).cloned().unwrap_or_default()

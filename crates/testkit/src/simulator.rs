@@ -17,6 +17,8 @@ use crate::invariants::{Invariants, Violation};
 use crate::trace::{Trace, show_request};
 use crate::world::World;
 
+mod ending;
+
 /// The pause container of every pod that has one.
 const PAUSE: &str = "pause";
 /// More steps than any scenario needs.
@@ -43,6 +45,16 @@ pub enum RunError {
         now: PodTime,
         /// The deadline.
         deadline: PodTime,
+    },
+    /// Everything was killed, or deleted, and something is still there.
+    #[error("at {now}: {containers:?} are left although everything was {done}")]
+    Left {
+        /// The moment.
+        now: PodTime,
+        /// What was done to everything.
+        done: &'static str,
+        /// What is there.
+        containers: Vec<String>,
     },
     /// A request that must be answered by now was not.
     #[error("at {now}: {request} is never answered")]
@@ -127,6 +139,7 @@ impl Simulator {
             Command::Program(name, program) => self.world.set_program(name.clone(), program.clone()),
             Command::Slow(name, kind, time) => self.world.slow_down(name.clone(), *kind, *time),
             Command::Fail(name, kind) => self.world.fail_next(name.clone(), *kind),
+            Command::Lose(name, kind) => self.world.lose_next(name.clone(), *kind),
             Command::Create(new) => drop(self.create(new)?),
             Command::Up(names) => {
                 for name in names {
@@ -166,6 +179,7 @@ impl Simulator {
             Command::StopPod(grace) => self.handle(Event::StopPod { grace: *grace })?,
             Command::Advance(time) => return self.run_until(Some(self.now + *time)),
             Command::Idle => return self.run_until(None),
+            Command::End => return self.end(),
             Command::View(target) => self.view(target),
         }
         self.run_until(Some(self.now))
@@ -391,33 +405,9 @@ impl Simulator {
         }
     }
 
-    /// Whether the pod has containers whose end has not been shown.
-    pub fn has_live_containers(&self) -> bool {
-        self.pod.containers().any(|id| !self.exited.contains(id))
-    }
-
     /// Whether the pod has a plan.
     pub fn has_plan(&self) -> bool {
         self.plan.is_some()
-    }
-
-    /// The ids the pod knows.
-    pub fn containers(&self) -> Vec<ContainerId> {
-        self.pod.containers().cloned().collect()
-    }
-
-    /// Checks what must hold when nobody asks anything more and nothing is left to happen.
-    ///
-    /// # Errors
-    /// A request that no event can answer any more.
-    pub fn check_idle(&self) -> Result<(), RunError> {
-        for request in self.requests.values() {
-            let waits = matches!(request, Request::Wait(target) if self.pod.view(target).is_ok_and(|view| view.exit.is_none()));
-            if !waits {
-                return Err(RunError::Unanswered { now: self.now, request: show_request(request) });
-            }
-        }
-        Ok(())
     }
 
     /// Time since the pod's epoch.

@@ -4,7 +4,6 @@
 //! one queue ordered by time, so that a run is the same each time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
 use pod_lifecycle::{
@@ -13,90 +12,11 @@ use pod_lifecycle::{
 };
 use pod_spec::{GateAction, Signal};
 
+use crate::operation_kind::OperationKind;
 use crate::program::{OnStop, Program, Run};
 
 /// No real process has a pid this high.
 const FIRST_PID: u32 = 0x4000_0000;
-
-/// What an operation is, for scripts that slow it down or make it fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OperationKind {
-    /// Create, also of a spent init.
-    Create,
-    /// Start.
-    Start,
-    /// Restart in place.
-    Recreate,
-    /// The end of leftovers.
-    KillRemaining,
-    /// The final delete.
-    Remove,
-    /// Freeze.
-    Pause,
-    /// Thaw.
-    Resume,
-    /// Start of an exec.
-    StartExec,
-    /// A checkpoint.
-    Checkpoint,
-    /// A restore from one.
-    Restore,
-    /// Removal of an exec.
-    RemoveExec,
-    /// A gate's check.
-    Check,
-    /// A hook.
-    RunHook,
-}
-
-const KINDS: [(&str, OperationKind); 13] = [
-    ("checkpoint", OperationKind::Checkpoint),
-    ("restore", OperationKind::Restore),
-    ("create", OperationKind::Create),
-    ("start", OperationKind::Start),
-    ("recreate", OperationKind::Recreate),
-    ("kill-remaining", OperationKind::KillRemaining),
-    ("remove", OperationKind::Remove),
-    ("pause", OperationKind::Pause),
-    ("resume", OperationKind::Resume),
-    ("start-exec", OperationKind::StartExec),
-    ("remove-exec", OperationKind::RemoveExec),
-    ("check", OperationKind::Check),
-    ("run-hook", OperationKind::RunHook),
-];
-
-impl OperationKind {
-    /// The kind of an operation.
-    pub fn of(operation: &Operation) -> Self {
-        match operation {
-            Operation::Create | Operation::CreateSpent | Operation::PrepareRestore => Self::Create,
-            Operation::Checkpoint(_) => Self::Checkpoint,
-            Operation::Restore => Self::Restore,
-            Operation::Start => Self::Start,
-            Operation::Recreate => Self::Recreate,
-            Operation::KillRemaining => Self::KillRemaining,
-            Operation::Remove => Self::Remove,
-            Operation::Pause => Self::Pause,
-            Operation::Resume => Self::Resume,
-            Operation::StartExec(_) => Self::StartExec,
-            Operation::RemoveExec(_) => Self::RemoveExec,
-            Operation::Check(_) => Self::Check,
-            Operation::RunHook { .. } => Self::RunHook,
-        }
-    }
-
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let known = KINDS.iter().find(|(word, _)| *word == text).map(|(_, kind)| *kind);
-        known.ok_or_else(|| format!("{text:?} is no operation"))
-    }
-}
-
-impl fmt::Display for OperationKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = KINDS.iter().find(|(_, kind)| kind == self).map_or("", |(word, _)| *word);
-        f.write_str(word)
-    }
-}
 
 /// The fake node.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +30,7 @@ pub(crate) struct World {
     frozen: BTreeSet<ContainerId>,
     slow: BTreeMap<(String, OperationKind), Duration>,
     failures: Vec<(String, OperationKind)>,
+    losses: Vec<(String, OperationKind)>,
     queue: BTreeMap<(PodTime, u64), Happening>,
     queued: u64,
     pids: u32,
@@ -146,8 +67,16 @@ enum Blow {
 /// Something that will happen.
 #[derive(Clone, Debug)]
 enum Happening {
-    Done { op: OpId, container: ContainerId, operation: Operation, fails: Option<String> },
+    Done { op: OpId, container: ContainerId, operation: Operation, fails: Option<String>, answer: Answer },
     Death { target: Target, pid: u32, code: u32 },
+}
+
+/// What is said of an operation that has done its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    True,
+    /// It failed, as a runtime says that is killed after its work.
+    Lost,
 }
 
 /// What the world shows of itself.
@@ -172,6 +101,17 @@ impl World {
 
     pub(crate) fn fail_next(&mut self, name: String, kind: OperationKind) {
         self.failures.push((name, kind));
+    }
+
+    pub(crate) fn lose_next(&mut self, name: String, kind: OperationKind) {
+        self.losses.push((name, kind));
+    }
+
+    /// From now on operations are quick and succeed.
+    pub(crate) fn heal(&mut self) {
+        self.slow.clear();
+        self.failures.clear();
+        self.losses.clear();
     }
 
     pub(crate) fn name(&mut self, id: ContainerId, name: String, pid_namespace: PidNamespace) {
@@ -212,8 +152,8 @@ impl World {
         operation: Operation,
     ) -> Vec<Sight> {
         let (name, kind) = (self.name_of(&container), OperationKind::of(&operation));
-        let fault = self.failures.iter().position(|(who, what)| *who == name && *what == kind);
-        let mut fails = fault.map(|index| self.failures.remove(index)).map(|_| format!("{kind} failed"));
+        let mut fails = take(&mut self.failures, &name, kind).map(|_| format!("{kind} failed"));
+        let answer = take(&mut self.losses, &name, kind).map_or(Answer::True, |_| Answer::Lost);
         let mut ends = now + self.slow.get(&(name.clone(), kind)).copied().unwrap_or_default();
         let mut sights = Vec::new();
         let init = Target::init(container.clone());
@@ -247,7 +187,7 @@ impl World {
             }
             _ => {}
         }
-        self.push(ends, Happening::Done { op, container, operation, fails });
+        self.push(ends, Happening::Done { op, container, operation, fails, answer });
         sights
     }
 
@@ -377,11 +317,16 @@ impl World {
         let mut sights = Vec::new();
         let events = match happening {
             Happening::Death { target, pid, code } => self.died(now, target, pid, code, &mut sights),
-            Happening::Done { op, container, operation, fails } => {
+            Happening::Done { op, container, operation, fails, answer } => {
                 let mut events = Vec::new();
+                let kind = OperationKind::of(&operation);
                 let outcome = match fails {
                     Some(message) => failed(message),
                     None => self.completed(now, &container, &operation, &mut sights, &mut events),
+                };
+                let outcome = match (outcome, answer) {
+                    (outcome, Answer::True) => outcome,
+                    (_, Answer::Lost) => failed(format!("{kind} took too long")),
                 };
                 events.push(Event::Done { op, outcome, at: wall(now) });
                 events
@@ -501,6 +446,13 @@ impl World {
         self.processes.insert(target, process);
         Outcome::Process { pid }
     }
+}
+
+/// The next fault of an operation, if one is due.
+fn take(faults: &mut Vec<(String, OperationKind)>, name: &str, kind: OperationKind) -> Option<()> {
+    let index = faults.iter().position(|(who, what)| who == name && *what == kind)?;
+    faults.remove(index);
+    Some(())
 }
 
 fn failed(message: String) -> Outcome {

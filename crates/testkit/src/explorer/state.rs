@@ -17,9 +17,9 @@ use super::exploration::{Exploration, Limits, spec_of};
 use crate::canonical::canonical;
 use crate::command::show_target;
 use crate::invariants::Invariants;
+use crate::operation_kind::OperationKind;
 use crate::text::show_signal;
 use crate::trace::show_request;
-use crate::world::OperationKind;
 
 /// The pause container.
 const PAUSE: &str = "pause";

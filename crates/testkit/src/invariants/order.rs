@@ -30,7 +30,11 @@ impl Invariants {
         match later.role {
             None => false,
             Some(Role::Main) => true,
-            Some(_) => self.waits_for(&later.name, &sidecar.name),
+            // V2: whoever waits for one of a pair waits for both.
+            Some(_) => {
+                let pair = [Some(&*sidecar.name), self.partner(&sidecar.name)];
+                pair.into_iter().flatten().any(|name| self.waits_for(&later.name, name))
+            }
         }
     }
 
@@ -97,9 +101,6 @@ impl Invariants {
                 self.may_begin(id)?;
                 if let Some(container) = self.containers.get_mut(id) {
                     container.process = Process::Program { pid };
-                    if !container.has_run {
-                        self.begun.push(id.clone());
-                    }
                     container.has_run = true;
                     if let Some(picture) = self.members.get_mut(&container.name) {
                         picture.released = true;
@@ -122,11 +123,17 @@ impl Invariants {
         if container.stop_signals > 0 || container.killed {
             return self.violated(format!("the {hook} hook of {id} runs after its stop signal (H2)"));
         }
+        let sidecar = container.role == Some(Role::Sidecar);
+        if hook == Hook::PreStop && sidecar && !self.may_end(id, Signal::TERM) {
+            return self
+                .violated(format!("the {hook} hook of {id} runs while a member that needs it runs (H2)"));
+        }
         if container.hook.is_some() || container.hooks_run.contains(&hook) {
             return self.violated(format!("the {hook} hook of {id} runs twice (H1, H2)"));
         }
         if let Some(container) = self.containers.get_mut(id) {
             container.hook = Some(hook);
+            container.hook_since = self.now;
             container.hooks_run.push(hook);
         }
         Ok(())
@@ -136,7 +143,8 @@ impl Invariants {
     fn may_overtake_hook(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
         let budget_over = self.budget_is_over();
-        let own_grace = self.member(&container.name).is_some_and(|member| member.grace.is_some());
+        let own_grace = self.member(&container.name).is_some_and(|member| member.grace.is_some())
+            || self.now >= container.hook_since + self.pod_grace();
         let hurried = container.caller_killed || self.is_asked_to_kill(id);
         match container.hook {
             Some(hook)
@@ -165,7 +173,7 @@ impl Invariants {
         };
         let restart = member.and_then(|member| member.restart);
         // One of a group is started again with the others, one that did not get ready because of that (I7, U4).
-        let ended_by_us = container.stop_signals > 0;
+        let ended_by_us = container.stop_signals > 0 || container.gate_failed;
         let allowed = match restart.map_or(usual, |restart| restart.mode) {
             RestartMode::Always => true,
             RestartMode::OnFailure => ended_by_us || container.last_exit.is_none_or(|exit| exit.code != 0),
@@ -185,6 +193,9 @@ impl Invariants {
     fn may_begin(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
         let Some(role) = container.role else { return Ok(()) };
+        if self.stopping && !container.has_run {
+            return self.violated(format!("{id} starts its program during a stop (T11)"));
+        }
         let picture = self.members.get(&container.name).cloned().unwrap_or_default();
         if role == Role::Init && picture.completed {
             return self.violated(format!("init {id} runs again (I4)"));
@@ -236,30 +247,38 @@ impl Invariants {
         Ok(())
     }
 
-    /// T1, T3, T6, T7, K15.
-    fn may_stop_sidecar(&self, id: &ContainerId, signal: Signal) -> Verdict {
+    /// T1, T6, T7: whether the end of a sidecar may begin.
+    fn may_end(&self, id: &ContainerId, signal: Signal) -> bool {
         let container = &self.containers[id];
-        let asked_kill = self.is_asked_to_kill(id);
-        let budget_over = self.budget_is_over();
         let turn =
             !self.containers.values().any(|other| other.runs_program() && self.needs(other, container));
         // V4, V5: while the other one of its pair is there for everybody.
         let replaced = self.partner(&container.name).and_then(|name| self.members.get(name));
-        let allowed = container.caller_killed
+        container.caller_killed
             || replaced.is_some_and(|other| other.open)
-            || asked_kill
-            || budget_over
+            || self.is_asked_to_kill(id)
+            || self.budget_is_over()
             || turn
             || container.gate_failed
-            || (signal == Signal::KILL && container.stop_signals > 0);
+            || (signal == Signal::KILL && container.stop_signals > 0)
+    }
+
+    /// T1, T3, K15.
+    fn may_stop_sidecar(&self, id: &ContainerId, signal: Signal) -> Verdict {
+        let container = &self.containers[id];
+        // U3: whoever started while its hook ran found its gate open still.
+        let allowed = container.hooks_run.contains(&Hook::PreStop) || self.may_end(id, signal);
         if !allowed {
             return self.violated(format!("sidecar {id} is stopped while a member that needs it runs (T1)"));
         }
         if signal != Signal::KILL && container.stop_signals > 0 {
             return self.violated(format!("sidecar {id} gets a second stop signal (T3, K15)"));
         }
+        // K15: the stop's own may have been on its way when the caller's came.
+        let own = self.member(&container.name).and_then(|member| member.stop_signal).unwrap_or(Signal::TERM);
+        let expected = container.gate_failed || (self.stopping && signal == own);
         match container.held {
-            Some(held) if signal != Signal::KILL && held != signal && !container.gate_failed => {
+            Some(held) if signal != Signal::KILL && held != signal && !expected => {
                 self.violated(format!("sidecar {id} gets another signal than the one held (K7)"))
             }
             _ => Ok(()),
@@ -284,7 +303,9 @@ impl Invariants {
     pub(super) fn kill_accepted(&mut self, id: &ContainerId, signal: Signal) {
         let stops = self.means_stop(id, signal);
         let Some(container) = self.containers.get_mut(id) else { return };
-        self.stop_asked |= stops && signal != Signal::KILL && container.role.is_some();
+        if stops && signal != Signal::KILL && container.role.is_some() {
+            self.stop_asked.insert(container.name.clone());
+        }
         if signal == Signal::KILL {
             container.caller_killed = true;
         } else if stops
@@ -300,17 +321,20 @@ impl Invariants {
     /// T3: a held signal is delivered when nothing needs the sidecar any more.
     pub(super) fn check_held(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
-        let needed = self.containers.values().any(|other| {
+        if container.held.is_none() {
+            return Ok(());
+        }
+        let needed = self.containers.iter().any(|(other_id, other)| {
             other.has_run
                 && other.shown.is_none()
-                // A completed init is gone when its hook is (H4).
+                // A completed init is gone when its hook is (H4), and what it left behind (CONTRACT §6).
                 && !(other.role == Some(Role::Init)
                     && other.hook.is_none()
+                    && !self.is_being_cleared(other_id)
                     && self.members.get(&other.name).is_some_and(|picture| picture.completed))
                 && self.needs(other, container)
         });
-        let lost = container.held.is_some()
-            && !needed
+        let lost = !needed
             && container.runs_program()
             && container.begun
             && container.hook.is_none()
@@ -319,62 +343,70 @@ impl Invariants {
         if lost { self.violated(format!("the signal held for {id} is lost (T3)")) } else { Ok(()) }
     }
 
-    /// T5, T11, T14: what the beginning, the time and the end of a stop mean.
-    pub(super) fn check_stop(&mut self, stopping: bool) -> Verdict {
-        if self.was_stopping && stopping && !self.begun.is_empty() {
-            let planned = self.begun.iter().find(|id| self.containers[*id].role.is_some());
-            if let Some(id) = planned {
-                return self.violated(format!("{id} starts its program during a stop (T11)"));
-            }
+    fn is_being_cleared(&self, id: &ContainerId) -> bool {
+        self.operations.values().any(|(of, operation, _)| of == id && *operation == Operation::KillRemaining)
+    }
+
+    /// T5, T14: what the beginning and the end of a stop mean. Only what the core notes of them says when, among its
+    /// other actions, they were.
+    pub(super) fn noted(&mut self, line: &str) {
+        if line.starts_with("pod stop begins") && !self.stopping {
+            self.stopping = true;
+            self.stop_begins();
+        } else if line == "pod stop is over" {
+            self.stopping = false;
+            self.round_ends();
         }
-        match (self.was_stopping, stopping) {
-            (false, true) => {
-                // Only a pod that can complete or fail begins a stop by itself (J7, R9, I2).
-                let ends_itself = |plan: &&Plan| {
-                    plan.restart_policy != RestartPolicy::Always
-                        || plan.members.iter().any(|member| {
-                            member.fatal.is_some()
-                                || member.restart.is_some_and(|it| {
-                                    member.role == Role::Init && it.mode == RestartMode::Never
-                                })
-                        })
-                };
-                let own = self.plan.as_ref().filter(ends_itself);
-                self.own_budget = own.map(|_| self.now + self.pod_grace());
-                let ordered = self.plan.as_ref().is_some_and(|plan| plan.zero_grace == ZeroGrace::Order);
-                let killed = matches!(&self.asking, Some(Request::Kill { signal: Signal::KILL, .. }));
-                if ordered && killed && !self.stop_asked {
-                    self.must_end_within(ZERO_GRACE);
-                }
-                if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.grace) {
-                    self.must_end_within(grace + FLOOR);
-                }
+    }
+
+    fn stop_begins(&mut self) {
+        // Only a pod that can complete or fail begins a stop by itself (J7, R9, I2).
+        let ends_itself = |plan: &&Plan| {
+            plan.restart_policy != RestartPolicy::Always
+                || plan.members.iter().any(|member| {
+                    let never = member.restart.is_some_and(|it| it.mode == RestartMode::Never);
+                    member.fatal.is_some() || (member.role == Role::Init && never)
+                })
+        };
+        let own = self.plan.as_ref().filter(ends_itself);
+        self.own_budget = own.map(|_| self.now + self.pod_grace());
+        let ordered = self.plan.as_ref().is_some_and(|plan| plan.zero_grace == ZeroGrace::Order);
+        let killed = match &self.asking {
+            Some(Request::Kill { target, signal: Signal::KILL, .. }) => {
+                // K13 is another stop.
+                self.containers.get(&target.container).is_some_and(|c| c.kind != TaskKind::Sandbox)
             }
-            (true, false) => {
-                self.stop_asked = false;
-                self.kill_by = None;
-                self.own_budget = None;
-                let living: Vec<_> = self
-                    .containers
-                    .values()
-                    .filter(|container| container.has_run && container.shown.is_none())
-                    .map(|container| container.name.clone())
-                    .collect();
-                for container in self.containers.values_mut() {
-                    container.hooks_run.retain(|hook| *hook != Hook::OnTerminate);
-                }
-                for (name, picture) in &mut self.members {
-                    picture.new_round(living.contains(name));
-                }
-            }
-            _ => {}
+            _ => false,
+        };
+        if ordered && killed && self.stop_asked.is_empty() {
+            self.must_end_within(ZERO_GRACE);
         }
-        Ok(())
+        if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.grace) {
+            self.must_end_within(grace + FLOOR);
+        }
+    }
+
+    fn round_ends(&mut self) {
+        self.stop_asked.clear();
+        self.kill_by = None;
+        self.own_budget = None;
+        let living: Vec<_> = self
+            .containers
+            .values()
+            .filter(|container| container.has_run && container.shown.is_none())
+            .map(|container| container.name.clone())
+            .collect();
+        for container in self.containers.values_mut() {
+            container.hooks_run.retain(|hook| *hook != Hook::OnTerminate);
+        }
+        for (name, picture) in &mut self.members {
+            picture.new_round(living.contains(name));
+        }
     }
 
     /// T5: whatever containers do.
     pub(super) fn check_budget(&self) -> Verdict {
-        if self.kill_by.is_none_or(|by| self.now < by) || !self.was_stopping {
+        if self.kill_by.is_none_or(|by| self.now < by) || !self.stopping {
             return Ok(());
         }
         let left = self

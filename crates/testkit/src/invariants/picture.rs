@@ -46,6 +46,8 @@ pub(super) struct Container {
     pub(super) gate_failed: bool,
     /// The hook that runs.
     pub(super) hook: Option<Hook>,
+    /// Since when.
+    pub(super) hook_since: PodTime,
     /// Those that were run, each once (H1, H2).
     pub(super) hooks_run: Vec<Hook>,
     pub(super) execs: BTreeMap<ExecId, Exec>,
@@ -92,6 +94,7 @@ impl Container {
             held: None,
             gate_failed: false,
             hook: None,
+            hook_since: PodTime::ZERO,
             hooks_run: Vec::new(),
             execs: BTreeMap::new(),
         }

@@ -1,0 +1,204 @@
+//! A random pod: its plan and every annotation that can be said of it.
+//!
+//! Owns which values are tried. Which of them fit together is asked of `pod-spec`: a key that does not fit is left out.
+
+use super::Random;
+use crate::command::{Command, Detail, PodCaller};
+
+/// The largest pod.
+const MOST_MEMBERS: usize = 12;
+
+/// A pod, and the names its containers may have.
+pub(super) struct RandomPod {
+    pub(super) head: Command,
+    pub(super) names: Vec<String>,
+}
+
+/// A container of the plan, by the name its keys use.
+struct Planned {
+    key: String,
+    role: Role,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Init,
+    Sidecar,
+    /// The second of a pair.
+    Standby,
+    Main,
+}
+
+const GATES: [&str; 12] = [
+    "none",
+    "tcp::80;period=1s;fail=2",
+    "tcp::80;fail=1",
+    "exec:ready;period=500ms;fail=3;ok=2;delay=1s",
+    "http::80/;period=700ms;fail=2",
+    "log:ready;period=300ms;fail=4;delay=400ms",
+    "notify;fail=2",
+    "file:/ready;period=100ms;delay=500ms",
+    "tcp::80;period=100ms;timeout=3s",
+    "exec:ready;ok=3;fail=1",
+    "notify;delay=2s;period=5s",
+    "log:ready",
+];
+const RESTARTS: [&str; 8] = [
+    "never",
+    "visible",
+    "on-failure",
+    "always",
+    "on-failure;limit=1;base=500ms",
+    "always;limit=2",
+    "always;first=1s;base=2s;max=3s",
+    "on-failure;max=60s;limit=1",
+];
+const SIGNALS: [&str; 5] = ["USR1", "HUP", "WINCH", "QUIT", "RTMIN+3"];
+
+pub(super) fn pod(random: &mut Random) -> RandomPod {
+    let caller = *random.pick(&[PodCaller::Cri, PodCaller::Cri, PodCaller::CriWithCleanup, PodCaller::Ctr]);
+    let head = |annotations| Command::Pod { caller, detail: Detail::Usual, annotations };
+    // S1: a pod without a plan.
+    if random.percent(3) {
+        return RandomPod { head: head(Vec::new()), names: vec!["c0".to_owned(), "c1".to_owned()] };
+    }
+    let (plan, planned, names) = plan(random);
+    let mut annotations = vec![("plan".to_owned(), plan)];
+    for key in keys(random, &planned) {
+        annotations.push(key);
+        if !is_valid(&annotations) {
+            annotations.pop();
+        }
+    }
+    RandomPod { head: head(annotations), names }
+}
+
+fn is_valid(annotations: &[(String, String)]) -> bool {
+    let full: Vec<_> =
+        annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
+    pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str()))).is_ok()
+}
+
+/// The list, what it names, and all names that may come.
+fn plan(random: &mut Random) -> (String, Vec<Planned>, Vec<String>) {
+    // Small pods find most; large ones what needs many.
+    let size = if random.percent(70) { 2 + random.below(4) } else { 2 + random.below(MOST_MEMBERS - 1) };
+    let (mut words, mut planned, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    while names.len() + 1 < size {
+        let left = size - 1 - names.len();
+        let (word, role, separator, most) = *random.pick(&[
+            ("init", Role::Init, "+", 3),
+            ("sidecar", Role::Sidecar, "+", 3),
+            ("sidecar", Role::Sidecar, "+", 1),
+            ("sidecar", Role::Standby, "|", 2),
+            ("main", Role::Main, "", 1),
+        ]);
+        let count = match role {
+            Role::Standby => 2,
+            _ if random.percent(75) => 1,
+            _ => 1 + random.below(most),
+        };
+        if count > left {
+            continue_with_single(&mut words, &mut planned, &mut names, word, role);
+            continue;
+        }
+        let mut group = Vec::new();
+        for index in 0..count {
+            let name = format!("c{}", names.len());
+            // 11.3: a long name has a short one for its keys.
+            let alias = random.percent(8).then(|| format!("x{}", names.len()));
+            let role = if role == Role::Standby && index == 0 { Role::Sidecar } else { role };
+            planned.push(Planned { key: alias.clone().unwrap_or_else(|| name.clone()), role });
+            group.push(alias.map_or(name.clone(), |alias| format!("{name}@{alias}")));
+            names.push(name);
+        }
+        words.push(format!("{}={word}", group.join(separator)));
+    }
+    if random.percent(8) {
+        words.push("*=main".to_owned());
+        names.extend(["any0".to_owned(), "any1".to_owned()]);
+    } else {
+        continue_with_single(&mut words, &mut planned, &mut names, "main", Role::Main);
+    }
+    (words.join(", "), planned, names)
+}
+
+fn continue_with_single(
+    words: &mut Vec<String>,
+    planned: &mut Vec<Planned>,
+    names: &mut Vec<String>,
+    word: &str,
+    role: Role,
+) {
+    let name = format!("c{}", names.len());
+    let role = if role == Role::Standby { Role::Sidecar } else { role };
+    words.push(format!("{name}={word}"));
+    planned.push(Planned { key: name.clone(), role });
+    names.push(name);
+}
+
+/// Keys in an order in which earlier ones keep out later ones that do not fit.
+fn keys(random: &mut Random, planned: &[Planned]) -> Vec<(String, String)> {
+    let mut keys = Vec::new();
+    let mut pod_key = |random: &mut Random, chance, key: &str, values: &[&str]| {
+        if random.percent(chance) {
+            keys.push((key.to_owned(), (*random.pick(values)).to_owned()));
+        }
+    };
+    pod_key(random, 75, "restart-policy", &["Always", "OnFailure", "OnFailure", "Never", "Never"]);
+    pod_key(random, 35, "grace", &["0s", "1s", "3s", "8s", "40s"]);
+    pod_key(random, 15, "gate-timeout", &["1s", "2s", "5s"]);
+    pod_key(random, 35, "zero-grace", &["order", "order", "obey"]);
+    pod_key(random, 35, "exit-codes", &["real", "masked"]);
+    pod_key(random, 20, "oom-score", &["protect", "own"]);
+    // Bare pods and crowded ones find different things.
+    let density = *random.pick(&[0, 10, 25, 60]);
+    let mut container_keys = Vec::new();
+    for (index, container) in planned.iter().enumerate() {
+        let mut key = |random: &mut Random, key: &str, value: String| {
+            if random.percent(density) {
+                container_keys.push((format!("{key}.{}", container.key), value));
+            }
+        };
+        let is_sidecar = matches!(container.role, Role::Sidecar | Role::Standby);
+        if is_sidecar || random.percent(20) {
+            let gate = (*random.pick(&GATES)).to_owned();
+            key(random, "ready", gate);
+        }
+        let restart = (*random.pick(&RESTARTS)).to_owned();
+        key(random, "restart", restart);
+        let grace = (*random.pick(&["0s", "1s", "3s"])).to_owned();
+        key(random, "grace", grace);
+        key(random, "on-terminate", "exec:drain".to_owned());
+        key(random, "pre-stop", "exec:flush".to_owned());
+        let signal = (*random.pick(&SIGNALS)).to_owned();
+        key(random, "stop-signal", signal);
+        let fatal = (*random.pick(&["failure", "exit"])).to_owned();
+        key(random, "fatal", fatal);
+        if container.role == Role::Standby {
+            key(random, "migrate", "exec:migrate".to_owned());
+        }
+        if let Some(after) = after(random, index, planned) {
+            key(random, "after", after);
+        }
+    }
+    keys.extend(container_keys);
+    keys
+}
+
+/// One or two others and what must be true of them; circles are refused like everything that does not fit.
+fn after(random: &mut Random, own: usize, planned: &[Planned]) -> Option<String> {
+    let mut entries: Vec<String> = Vec::new();
+    for _ in 0..1 + random.below(2) {
+        let other = random.below(planned.len());
+        let Planned { key, role } = &planned[other];
+        let condition = match role {
+            Role::Sidecar | Role::Standby => *random.pick(&["started", "ready"]),
+            Role::Init | Role::Main => *random.pick(&["started", "done", "ready"]),
+        };
+        if other != own && !entries.iter().any(|entry| entry.starts_with(&format!("{key}="))) {
+            entries.push(format!("{key}={condition}"));
+        }
+    }
+    (!entries.is_empty()).then(|| entries.join(", "))
+}

@@ -1,0 +1,223 @@
+//! Whether a scenario keeps every promise, and the least of it that breaks the same one.
+//!
+//! Owns the judgement of a whole run and its reduction; a panic of the core is a failure like any other.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::command::{Command, PodCaller, Scenario};
+use crate::program::Program;
+use crate::simulator::Simulator;
+
+/// More tries than any scenario needs; each is a run.
+const MAX_TRIES: usize = 20_000;
+
+/// A broken promise and the run that broke it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What was broken.
+    pub error: String,
+    /// What was seen until then.
+    pub trace: Vec<String>,
+}
+
+impl Failure {
+    /// The promise without the times and names of this run: two failures of one kind have the same cause, mostly.
+    pub fn kind(&self) -> String {
+        let digit = |word: &&str| word.contains(|c: char| c.is_ascii_digit());
+        self.error
+            .split_whitespace()
+            .filter(|word| !digit(word) || word.starts_with('('))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// Runs a scenario to its end. A plan that is none, or a pod without its pause container, is nothing to judge.
+pub fn check(scenario: &Scenario) -> Option<Failure> {
+    let mut simulator = Simulator::default();
+    let run = catch_unwind(AssertUnwindSafe(|| {
+        let result = simulator.run(scenario);
+        result.err().map(|error| error.to_string())
+    }));
+    let error = run.unwrap_or_else(|_| Some("the core panicked".to_owned()))?;
+    (simulator.has_plan() || !has_annotations(scenario))
+        .then(|| Failure { error, trace: simulator.take_trace() })
+}
+
+fn has_annotations(scenario: &Scenario) -> bool {
+    scenario
+        .0
+        .iter()
+        .any(|command| matches!(command, Command::Pod { annotations, .. } if !annotations.is_empty()))
+}
+
+/// The least scenario found that fails in the same way: without commands, annotations, containers and numbers that do
+/// not matter.
+pub fn shrink(scenario: Scenario, failure: Failure) -> (Scenario, Failure) {
+    let kind = failure.kind();
+    let mut shrinker = Shrinker { best: scenario, failure, kind, tries: 0 };
+    loop {
+        let before = shrinker.best.clone();
+        shrinker.drop_commands();
+        shrinker.replace_one_by_one();
+        if shrinker.best == before || shrinker.tries >= MAX_TRIES {
+            return (shrinker.best, shrinker.failure);
+        }
+    }
+}
+
+struct Shrinker {
+    best: Scenario,
+    failure: Failure,
+    kind: String,
+    tries: usize,
+}
+
+impl Shrinker {
+    fn accepts(&mut self, candidate: Scenario) -> bool {
+        self.tries += 1;
+        if self.tries > MAX_TRIES {
+            return false;
+        }
+        match check(&candidate).filter(|failure| failure.kind() == self.kind) {
+            Some(failure) => {
+                (self.best, self.failure) = (candidate, failure);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// All but the pod itself, in halves, quarters, and so on.
+    fn drop_commands(&mut self) {
+        let mut size = self.best.0.len().max(2) / 2;
+        while size > 0 {
+            let mut at = 1;
+            while at < self.best.0.len() {
+                let mut commands = self.best.0.clone();
+                commands.drain(at..(at + size).min(self.best.0.len()));
+                if !self.accepts(Scenario(commands)) {
+                    at += size;
+                }
+            }
+            size /= 2;
+        }
+    }
+
+    fn replace_one_by_one(&mut self) {
+        let mut at = 0;
+        while at < self.best.0.len() {
+            for simpler in simpler(&self.best.0[at]) {
+                let mut commands = self.best.0.clone();
+                commands[at] = simpler;
+                if self.accepts(Scenario(commands)) {
+                    break;
+                }
+            }
+            at += 1;
+        }
+    }
+}
+
+/// What may do in the place of a command, the simplest first.
+fn simpler(command: &Command) -> Vec<Command> {
+    match command {
+        Command::Pod { caller, detail, annotations } => {
+            let mut pods = Vec::new();
+            let mut pod =
+                |caller, annotations| pods.push(Command::Pod { caller, detail: *detail, annotations });
+            if *caller != PodCaller::Cri {
+                pod(PodCaller::Cri, annotations.clone());
+            }
+            for index in 1..annotations.len() {
+                let mut fewer = annotations.clone();
+                fewer.remove(index);
+                pod(*caller, fewer);
+            }
+            for plan in annotations.first().map(|(_, plan)| smaller_plans(plan)).unwrap_or_default() {
+                let mut fewer = annotations.clone();
+                fewer[0].1 = plan;
+                pod(*caller, fewer);
+            }
+            pods
+        }
+        Command::Program(name, program) => simpler_programs(program)
+            .into_iter()
+            .map(|program| Command::Program(name.clone(), program))
+            .collect(),
+        Command::Create(new) => {
+            let plain = crate::NewContainer { id: new.id.clone(), ..crate::NewContainer::named(&new.name) };
+            if plain == *new { Vec::new() } else { vec![Command::Create(plain)] }
+        }
+        Command::Advance(time) => shorter(*time).into_iter().map(Command::Advance).collect(),
+        Command::Slow(name, kind, time) => {
+            shorter(*time).into_iter().map(|time| Command::Slow(name.clone(), *kind, time)).collect()
+        }
+        Command::StopContainer(id, time) => {
+            shorter(*time).into_iter().map(|time| Command::StopContainer(id.clone(), time)).collect()
+        }
+        Command::StopSandbox(ids) => (0..ids.len())
+            .map(|index| {
+                let mut fewer = ids.clone();
+                fewer.remove(index);
+                Command::StopSandbox(fewer)
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Plans with one container, or one entry, less.
+fn smaller_plans(plan: &str) -> Vec<String> {
+    let entries: Vec<&str> = plan.split(", ").collect();
+    let mut plans = Vec::new();
+    for index in 0..entries.len() {
+        let mut fewer = entries.clone();
+        let removed = fewer.remove(index);
+        plans.push(fewer.join(", "));
+        for separator in ["+", "|"] {
+            let Some((group, role)) = removed.split_once('=').filter(|(group, _)| group.contains(separator))
+            else {
+                continue;
+            };
+            let names: Vec<_> = group.split(separator).collect();
+            for name in 0..names.len() {
+                let mut names = names.clone();
+                names.remove(name);
+                let entry = format!("{}={role}", names.join(separator));
+                let mut smaller = entries.clone();
+                smaller[index] = &entry;
+                plans.push(smaller.join(", "));
+            }
+        }
+    }
+    plans
+}
+
+fn simpler_programs(program: &Program) -> Vec<Program> {
+    let runs = program.runs();
+    let mut programs: Vec<_> = runs.iter().map(|run| Program::new(vec![run.clone()])).collect();
+    if runs.len() == 1 {
+        programs.clear();
+    }
+    let default = crate::Run::default();
+    for index in 0..runs.len() {
+        let mut with = |change: &dyn Fn(&mut crate::Run)| {
+            let mut changed = runs.to_vec();
+            change(&mut changed[index]);
+            if changed != runs {
+                programs.push(Program::new(changed));
+            }
+        };
+        with(&|run| run.exec_after = default.exec_after);
+        with(&|run| run.ready_after = default.ready_after);
+        with(&|run| run.on_stop = default.on_stop);
+        with(&|run| run.ends = default.ends);
+    }
+    programs
+}
+
+fn shorter(time: Duration) -> Vec<Duration> {
+    [0, 1000, 3000].map(Duration::from_millis).into_iter().filter(|shorter| *shorter < time).collect()
+}
