@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use pod_spec::{Condition, Fatal, Gate, Link, Member, Plan, RestartPolicy, Role};
+use pod_spec::{Condition, Fatal, Link, Member, Plan, RestartPolicy, Role};
 
 use crate::container::{Ask, Container};
 use crate::event::{ContainerId, Exit};
@@ -99,22 +99,7 @@ impl MemberState {
 
     /// A planned main that only `*=main` names (S8).
     pub(crate) fn unnamed_main(plan: &Plan, name: &str) -> Self {
-        let member = Member {
-            name: name.to_owned(),
-            alias: None,
-            role: Role::Main,
-            entry: usize::MAX,
-            after: None,
-            pair: None,
-            gate: Gate::Running,
-            restart: None,
-            fatal: None,
-            grace: None,
-            stop_signal: None,
-            on_terminate: None,
-            pre_stop: None,
-            migrate: None,
-        };
+        let member = Member::new(name, Role::Main, usize::MAX);
         Self::new(member, plan.links_of_unnamed_main(), Awaited::ByNobody)
     }
 

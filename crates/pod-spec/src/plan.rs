@@ -351,6 +351,26 @@ impl Signal {
 }
 
 impl Member {
+    /// A member of which nothing but its name, role and place is said.
+    pub fn new(name: &str, role: Role, entry: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            alias: None,
+            role,
+            entry,
+            after: None,
+            pair: None,
+            gate: Gate::Running,
+            restart: None,
+            fatal: None,
+            grace: None,
+            stop_signal: None,
+            on_terminate: None,
+            pre_stop: None,
+            migrate: None,
+        }
+    }
+
     /// Whether it is the second of a standby pair: held at first, its order said on the first (V1).
     pub fn is_second_of_pair(&self, own: usize) -> bool {
         self.pair.is_some_and(|first| first < own)

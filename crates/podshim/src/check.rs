@@ -88,10 +88,26 @@ fn kind_of(source: &Source) -> Kind {
     }
 }
 
-/// The node's file has neither tables nor a version.
+/// Keys and tables that only containerd's configuration has. The node's file has no tables at all; one that its author
+/// made up is told as a mistake in that file.
+const CONTAINERD_KEYS: [&str; 9] = [
+    "version",
+    "imports",
+    "root",
+    "state",
+    "temp",
+    "disabled_plugins",
+    "required_plugins",
+    "oom_score",
+    "plugins",
+];
+const CONTAINERD_TABLES: [&str; 7] =
+    ["[plugins", "[grpc", "[ttrpc", "[debug", "[metrics", "[cgroup", "[stream_processors"];
+
 fn is_containerd_config(text: &str) -> bool {
     text.lines().map(str::trim).any(|line| {
         let key = line.split_once('=').map(|(key, _)| key.trim());
-        line.starts_with('[') || matches!(key, Some("version" | "imports" | "root" | "state" | "plugins"))
+        let is_table = CONTAINERD_TABLES.iter().any(|table| line.starts_with(table));
+        is_table || key.is_some_and(|key| CONTAINERD_KEYS.contains(&key))
     })
 }

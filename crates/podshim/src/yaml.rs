@@ -165,7 +165,8 @@ pub(crate) fn is_word_or_number(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let digits = lower.trim_start_matches(['+', '-']);
     words.contains(&lower.as_str())
-        || digits.parse::<f64>().is_ok()
+        // Rust also reads `inf` and `nan`, which are strings.
+        || (digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') && digits.parse::<f64>().is_ok())
         || matches!(digits, ".inf" | ".nan")
         || digits.strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok())
         || digits.strip_prefix("0o").is_some_and(|octal| u64::from_str_radix(octal, 8).is_ok())
@@ -226,6 +227,10 @@ mod tests {
             ("1e3", false),
             ("no", false),
             ("0x1f", false),
+            (".5", false),
+            (".inf", false),
+            ("nan", true),
+            ("infinity", true),
         ] {
             assert_eq!(one(&format!("a: {text}")).get("a").map(Node::is_string), Some(is_string), "{text}");
         }

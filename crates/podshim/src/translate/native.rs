@@ -75,20 +75,19 @@ pub fn change(
     }
     let mut removed = Vec::new();
     for (place, container) in moved.iter().enumerate() {
-        let mut member = member(container.name, plan.members.len());
-        if container.list == List::NativeSidecar {
+        let is_sidecar = container.list == List::NativeSidecar;
+        let role = if is_sidecar { Role::Sidecar } else { Role::Init };
+        let mut member = Member::new(container.name, role, plan.members.len());
+        if is_sidecar {
             removed.push(sidecar(container, place, &mut member, &mut remarks)?);
         } else {
-            member.role = Role::Init;
             removed.push(Vec::new());
             init(container, plan.restart_policy, &mut remarks);
         }
         plan.members.push(member);
     }
     for container in &mains {
-        let mut member = member(container.name, plan.members.len());
-        member.role = Role::Main;
-        plan.members.push(member);
+        plan.members.push(Member::new(container.name, Role::Main, plan.members.len()));
         main(container, &mut remarks);
     }
     give_aliases(&mut plan);
@@ -119,25 +118,6 @@ fn plan(template: &Template<'_>) -> Plan {
         exit_codes: ExitCodes::default(),
         oom_score: OomScore::default(),
         defaults: Defaults::default(),
-    }
-}
-
-fn member(name: &str, entry: usize) -> Member {
-    Member {
-        name: name.to_owned(),
-        alias: None,
-        role: Role::Sidecar,
-        entry,
-        after: None,
-        pair: None,
-        gate: Gate::Running,
-        restart: None,
-        fatal: None,
-        grace: None,
-        stop_signal: None,
-        on_terminate: None,
-        pre_stop: None,
-        migrate: None,
     }
 }
 
