@@ -90,7 +90,7 @@ fn start_lines(part: &Part) -> Vec<String> {
             ("running", _) => "ready when its program runs".to_owned(),
             ("none", _) => "what follows does not wait for it".to_owned(),
             (gate, Some(bound)) => {
-                format!("ready by {gate}; not ready within {}, it is restarted", show_ms(bound))
+                format!("ready by {gate}; if not, restarted after {} at the latest", show_ms(bound))
             }
             (gate, None) => format!("ready by {gate}"),
         });
