@@ -48,8 +48,8 @@ pub enum ServiceError {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// The pod's owner has ended: the shim is about to exit.
-    #[error("the pod's shim is shutting down")]
+    /// The pod's owner has ended, with the last of its containers: the shim is about to exit.
+    #[error("the pod's shim is shutting down, its containers are gone")]
     ShuttingDown,
 }
 
@@ -70,7 +70,9 @@ impl ServiceError {
             Self::Invalid { .. } | Self::Options { .. } => Code::INVALID_ARGUMENT,
             Self::Unsupported { .. } => Code::UNIMPLEMENTED,
             Self::System { .. } => Code::UNKNOWN,
-            Self::ShuttingDown => Code::UNAVAILABLE,
+            // As containerd reads the closed connection it would find a moment later. Its CRI takes it for "stopped
+            // already", and fails StopPodSandbox for any other code (trap 23).
+            Self::ShuttingDown => Code::NOT_FOUND,
         }
     }
 }
@@ -104,6 +106,12 @@ mod tests {
         assert_eq!(refused(RefusalKind::FailedPrecondition), Code::FAILED_PRECONDITION);
         assert_eq!(refused(RefusalKind::AlreadyExists), Code::ALREADY_EXISTS);
         assert_eq!(refused(RefusalKind::Internal), Code::UNKNOWN);
+    }
+
+    /// Trap 23: a caller that is a moment late finds nothing to kill, and that is no failure.
+    #[test]
+    fn trap_23_a_pod_that_has_ended_has_no_containers() {
+        assert_eq!(status(ServiceError::ShuttingDown).0, Code::NOT_FOUND);
     }
 
     /// CONTRACT §9: Unimplemented from Create makes containerd 2.x fall back to task v2, so options the shim
