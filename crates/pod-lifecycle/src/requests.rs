@@ -206,13 +206,19 @@ impl Pod {
         let (early_exit, pid) = (*early_exit, container.pid);
         match outcome {
             Outcome::Ok | Outcome::Process { .. } => {
-                container.phase = Phase::Running { since: now };
+                // V4: whoever is gone already takes nothing over, though its gate may open.
+                if early_exit.is_none() {
+                    container.phase = Phase::Running { since: now };
+                }
                 container.program = Program::HasRun;
                 if !announce.is_empty() {
                     self.announce_start(&id, pid, announce);
                 }
                 // U11: also for a program that is gone by now.
                 self.program_started(&id);
+                if let (Some(_), Some(container)) = (early_exit, self.containers.get_mut(&id)) {
+                    container.phase = Phase::Running { since: now };
+                }
                 self.catch_up(&id, early_exit, signals);
             }
             Outcome::Failed(failure) if announce.is_empty() => self.release_failed(&id, early_exit, &failure),

@@ -117,7 +117,6 @@ impl Invariants {
                     // Those of `*=main` have no name before.
                     self.members.entry(spec.name.clone()).or_default().done = false;
                 }
-                self.stop_asked.remove(&spec.name);
                 self.containers.insert(container.clone(), Container::new(spec, role));
                 self.creating.insert(id, container.clone());
             }

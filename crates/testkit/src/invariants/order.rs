@@ -79,7 +79,11 @@ impl Invariants {
         let Some(container) = self.containers.get(id) else {
             return self.violated(format!("{operation:?} of {id}, which is not there"));
         };
-        let process = container.process;
+        let (name, process) = (container.name.clone(), container.process);
+        if matches!(operation, Operation::Create | Operation::CreateSpent) {
+            // T12: what its predecessor was asked says nothing of this one.
+            self.stop_asked.remove(&name);
+        }
         match operation {
             Operation::Create | Operation::Recreate if self.sandbox_gone => {
                 self.violated(format!("{operation:?} of {id} after the sandbox's end (K16)"))
@@ -312,7 +316,7 @@ impl Invariants {
             && container.role == Some(Role::Sidecar)
             && container.has_run
             && container.shown.is_none()
-            && container.stop_signals == 0
+            && (container.stop_signals == 0 || container.process == Process::None)
         {
             container.held.get_or_insert(signal);
         }
