@@ -233,7 +233,21 @@ impl Container {
     }
 
     /// `delete`: removes a stopped container, or kills and removes it.
+    ///
+    /// By force also without a bundle: containerd 1.7 may remove that of a dead shim's container beside us, and the
+    /// runtime's log with it, even during the first try (N3).
     pub async fn delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
+        match self.try_delete(mode).await {
+            Err(_) if mode == DeleteMode::Force && !self.has_bundle() => self.try_delete(mode).await,
+            result => result,
+        }
+    }
+
+    fn has_bundle(&self) -> bool {
+        self.bundle.path().is_dir()
+    }
+
+    async fn try_delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
         let mut arguments = Arguments::new("delete");
         if mode == DeleteMode::Force {
             arguments.push("--force");
@@ -363,14 +377,16 @@ impl Container {
         let binary = &self.runtime.binary;
         let spawn_error =
             |source| RuntimeError::Spawn { operation, id: id(), binary: binary.clone(), source };
-        let log = LogPosition::remember(self.bundle.log_path());
+        let log = self.has_bundle().then(|| LogPosition::remember(self.bundle.log_path()));
         let (child, mut captured) = {
             let mut command = Command::new(binary);
             for variable in SERVICE_MANAGER_VARIABLES {
                 command.env_remove(variable);
             }
             command.arg("--root").arg(&self.runtime.root);
-            command.arg("--log").arg(&log.path).args(["--log-format", "json"]);
+            if let Some(log) = &log {
+                command.arg("--log").arg(&log.path).args(["--log-format", "json"]);
+            }
             if self.runtime.cgroup_driver == CgroupDriver::Systemd {
                 command.arg("--systemd-cgroup");
             }
@@ -388,7 +404,7 @@ impl Container {
             return Ok(captured.as_mut().map(Captured::stdout).unwrap_or_default());
         }
         let message = log
-            .last_error()
+            .and_then(|log| log.last_error())
             .or_else(|| captured.as_mut().and_then(Captured::last_error_line))
             .unwrap_or_else(|| match exit.signal {
                 Some(signal) => format!("{} was killed by signal {signal}", binary.display()),

@@ -291,6 +291,18 @@ fn delete_by_force_is_idempotent() {
     });
 }
 
+/// N3: containerd 1.7 removes a dead shim's bundles while its containers are being ended.
+#[test]
+fn n3_delete_by_force_needs_no_bundle() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = create(&test).await;
+        std::fs::remove_dir_all(test.container.bundle().path()).unwrap();
+        test.container.delete(DeleteMode::Force).await.unwrap();
+        assert_eq!(within(created.exit).await.signal, Some(9));
+    });
+}
+
 #[test]
 fn early_exits_are_never_lost_over_many_short_containers() {
     run(async {
