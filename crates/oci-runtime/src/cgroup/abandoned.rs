@@ -3,7 +3,6 @@
 
 use std::{fs, io, path::Path};
 
-use nix::unistd::getpid;
 use tokio::time::Instant;
 
 use super::{Cgroup, KillOutcome, files};
@@ -30,7 +29,7 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
     if directories.is_empty() {
         return Ok(());
     }
-    let own = fs::read_to_string(format!("/proc/{}/cgroup", getpid()))?;
+    let own = fs::read_to_string("/proc/self/cgroup")?;
     if let Some(cgroup) = Cgroup::locate(&membership_of(cgroups_path, &own), &mountinfo)
         && let KillOutcome::Remaining(pids) = cgroup.kill_remaining(deadline).await
     {
