@@ -40,6 +40,7 @@ wait_until() {
 # An instance (hack/containerd-up) is a directory; these files in it name its processes.
 holder_pid() { cat "$1/holder.pid" 2>/dev/null; }
 containerd_pid() { cat "$1/containerd.pid" 2>/dev/null; }
+kubelet_pid() { cat "$1/kubelet.pid" 2>/dev/null; }
 
 # instance_path DIR: the search path of an instance: the shim under test, its release's own programs, the machine's.
 instance_path() {

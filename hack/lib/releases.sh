@@ -72,23 +72,35 @@ suite_sources() {
     }
 }
 
-# download_release SUITE DIRECTORY: the packages and all they need, in DIRECTORY/root.
-download_release() {
-    local suite=$1 directory=$2 package options
+# private_apt SUITE DIRECTORY: sets `options`, with which apt-get fetches packages of that release into
+# DIRECTORY/archives. With an empty list of installed packages it finds every library that they need, libc too. The
+# machine's own lists, cache and installed packages are neither read nor changed.
+private_apt() {
+    local suite=$1 directory=$2
     mkdir -p "$directory"/{lists/partial,cache,archives/partial,sources,root}
     suite_sources "$suite" "$directory/sources" || return
-    # With an empty list of installed packages apt finds every library that they need, libc too. The machine's own
-    # lists, cache and installed packages are neither read nor changed.
     : >"$directory/status"
     options=(-o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$directory/sources"
         -o "Dir::State::Lists=$directory/lists" -o "Dir::State::Status=$directory/status"
         -o "Dir::Cache=$directory/cache" -o "Dir::Cache::Archives=$directory/archives"
         -o APT::Sandbox::User=root -o APT::Update::Post-Invoke-Success= -o DPkg::Post-Invoke=)
+}
+
+# extract_archives DIRECTORY: the fetched packages, in DIRECTORY/root.
+extract_archives() {
+    local package
+    for package in "$1"/archives/*.deb; do
+        dpkg-deb --extract "$package" "$1/root" || return
+    done
+}
+
+# download_release SUITE DIRECTORY: the packages and all they need, in DIRECTORY/root.
+download_release() {
+    local suite=$1 directory=$2 options
+    private_apt "$suite" "$directory" || return
     apt-get "${options[@]}" update &&
         apt-get "${options[@]}" --no-install-recommends --download-only --yes install containerd runc crun || return
-    for package in "$directory"/archives/*.deb; do
-        dpkg-deb --extract "$package" "$directory/root" || return
-    done
+    extract_archives "$directory" || return
     # Programs and libraries are all that is wanted.
     rm -rf "$directory/root"/{etc,usr/share}
 }
