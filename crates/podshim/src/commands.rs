@@ -14,17 +14,30 @@ pub struct Command {
     pub name: &'static str,
     /// What it does, in half a line.
     pub summary: &'static str,
+    /// What its `-h` says: `usage:` lines, text, and a line for each option. Completions and man pages are made of it.
+    pub help: &'static str,
     /// What it is called with.
     pub run: fn(Vec<OsString>) -> Result<Outcome, CommandError>,
 }
 
 /// All of them, in the order of the help.
 pub const COMMANDS: &[Command] = &[
-    Command { name: "check", summary: "find what is wrong in manifests and configuration", run: check::run },
-    Command { name: "plan", summary: "explain what a pod's plan makes of it", run: plan::run },
+    Command {
+        name: "check",
+        summary: "find what is wrong in manifests and configuration",
+        help: check::HELP,
+        run: check::run,
+    },
+    Command {
+        name: "plan",
+        summary: "explain what a pod's plan makes of it",
+        help: plan::HELP,
+        run: plan::run,
+    },
     Command {
         name: "translate",
         summary: "native sidecars for a kubelet that knows none",
+        help: translate::HELP,
         run: translate::run,
     },
 ];

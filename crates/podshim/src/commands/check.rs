@@ -13,7 +13,8 @@ use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::source::Source;
 
 const NAME: &str = "check";
-const HELP: &str = "\
+/// What `-h` says.
+pub const HELP: &str = "\
 usage: podshim check [--json] [--node-file FILE] FILE...
 
 Finds what is wrong with FILE, with line, value, the nearest valid word, and what to write instead. FILE is

@@ -17,7 +17,8 @@ use crate::source::Source;
 use crate::yaml::{self, Node};
 
 const NAME: &str = "plan";
-const HELP: &str = "\
+/// What `-h` says.
+pub const HELP: &str = "\
 usage: podshim plan [--json] FILE...
 
 Explains the plan of each pod in FILE: what starts when and what it waits for, what stops when, and how long that

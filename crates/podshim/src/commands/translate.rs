@@ -12,7 +12,8 @@ use crate::source::Source;
 use crate::translate::translate;
 
 const NAME: &str = "translate";
-const HELP: &str = "\
+/// What `-h` says.
+pub const HELP: &str = "\
 usage: podshim translate [--json] [--runtime-class NAME] FILE...
 
 Reads Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; many documents) whose
