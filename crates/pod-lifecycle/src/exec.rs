@@ -1,7 +1,8 @@
 //! Execs: extra processes of a container, never held (K1, U8).
 
-use crate::action::Deleted;
-use crate::action::{Action, Notice, OpId, Operation, Refusal, RefusalKind, Reply};
+use pod_spec::Signal;
+
+use crate::action::{Action, Deleted, Notice, OpId, Operation, Reach, Refusal, RefusalKind, Reply};
 use crate::container::{Freezer, Phase, Status, View};
 use crate::event::{ContainerId, ExecId, Exit, Failure, Outcome, RequestId, Target};
 use crate::pod::Pod;
@@ -113,8 +114,12 @@ impl Pod {
             Outcome::Process { pid } => {
                 record.pid = pid;
                 record.phase = ExecPhase::Running;
-                self.act(Action::Publish(Notice::ExecStarted { container: id, exec, pid }));
+                self.act(Action::Publish(Notice::ExecStarted { container: id.clone(), exec, pid }));
                 self.reply(request, Ok(Reply::Pid(pid)));
+                // Its init is gone, and what killed the remaining processes may have come before this one.
+                if self.containers.get(&id).is_some_and(|it| matches!(it.phase, Phase::Draining { .. })) {
+                    self.kill_execs(&id);
+                }
             }
             Outcome::Failed(Failure { message, kind }) => {
                 record.phase = ExecPhase::Failed;
@@ -144,6 +149,18 @@ impl Pod {
             self.reply(waiter, Ok(Reply::Exit(exit)));
         }
         self.drained(&id);
+    }
+
+    /// R6: what a container waits for before its own exit is shown must end. Each by its own process, which works where
+    /// the cgroup as a whole could not be emptied.
+    pub(crate) fn kill_execs(&mut self, id: &ContainerId) {
+        let Some(container) = self.containers.get(id) else { return };
+        let running = container.execs.iter().filter(|(_, record)| matches!(record.phase, ExecPhase::Running));
+        let targets: Vec<_> =
+            running.map(|(exec, _)| Target { container: id.clone(), exec: Some(exec.clone()) }).collect();
+        for target in targets {
+            self.act(Action::Signal { target, signal: Signal::KILL, reach: Reach::Process });
+        }
     }
 
     pub(crate) fn delete_exec(&mut self, request: RequestId, id: ContainerId, exec: ExecId) {

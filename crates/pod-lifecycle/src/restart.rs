@@ -98,6 +98,7 @@ impl Pod {
         if let Outcome::Failed(failure) = outcome {
             container.hooks.give_up();
             self.act(Action::Warn(format!("container {id}: processes may be left: {}", failure.message)));
+            self.kill_execs(&id);
         }
         self.drained(&id);
     }

@@ -182,6 +182,9 @@ impl World {
                 let ready_at = self.ready_at(&init).filter(|at| *at <= now + *timeout);
                 ends = ends.max(ready_at.unwrap_or(now + *timeout));
             }
+            Operation::StartExec(_) if !self.processes.contains_key(&init) => {
+                fails = Some("the container has no process".to_owned());
+            }
             Operation::Remove if self.processes.contains_key(&init) => {
                 self.strike(now, &init, Blow::Death(137));
             }
@@ -358,14 +361,17 @@ impl World {
         if matches!(process.stage, Stage::Program { .. }) {
             sights.push(Sight::Ended(target.clone(), code));
         }
-        let private = self.names.get(&target.container).is_none_or(|(_, ns)| *ns == PidNamespace::Private);
-        if target.exec.is_none() && private {
+        if target.exec.is_none() && self.has_own_pids(&target.container) {
             // The kernel ends everything in a PID namespace with its init.
             for exec in self.execs_of(&target.container) {
                 self.die_at(now, &exec, 137);
             }
         }
         vec![self.end_of(now, target, code)]
+    }
+
+    fn has_own_pids(&self, container: &ContainerId) -> bool {
+        self.names.get(container).is_none_or(|(_, namespace)| *namespace == PidNamespace::Private)
     }
 
     fn completed(
@@ -380,7 +386,8 @@ impl World {
         match operation {
             Operation::Create | Operation::Recreate => self.new_process(init),
             Operation::StartExec(exec) => {
-                if !self.processes.contains_key(&init) {
+                // Under way when the init ended: only a PID namespace that ended with it keeps it from coming.
+                if !self.processes.contains_key(&init) && self.has_own_pids(container) {
                     return failed("the container has no process".to_owned());
                 }
                 let target = Target { container: container.clone(), exec: Some(exec.clone()) };
