@@ -98,6 +98,15 @@ cri_runtimes() {
   [plugins."$plugin".containerd.runtimes.runc.options]
 $(oci_runtime_option "$dir")
     SystemdCgroup = $([ "$(cat "$dir/cgroup-driver")" = systemd ] && echo true || echo false)
+CONFIG
+    # Then podshim itself writes its own.
+    [ -e "$dir/installed" ] || podshim_runtimes "$plugin" "$dir"
+}
+
+# podshim_runtimes PLUGIN DIR
+podshim_runtimes() {
+    local plugin=$1 dir=$2
+    cat <<CONFIG
 
 [plugins."$plugin".containerd.runtimes.podshim]
   runtime_type = "io.containerd.podshim.v2"

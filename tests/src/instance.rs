@@ -94,8 +94,22 @@ impl Containerd {
     /// # Errors
     /// If `hack/containerd-up` fails; the error carries what it said.
     pub async fn start() -> Result<Self> {
+        Self::start_with(own_arguments()).await
+    }
+
+    /// One whose podshim was installed by `podshim install`, and has no other configuration.
+    ///
+    /// # Errors
+    /// If `hack/containerd-up` fails; the error carries what it said.
+    pub async fn start_installed() -> Result<Self> {
+        let mut arguments = own_arguments();
+        arguments.push("--installed".into());
+        Self::start_with(arguments).await
+    }
+
+    async fn start_with(arguments: Vec<OsString>) -> Result<Self> {
         let script = command::script("containerd-up");
-        let socket = command::run(&script, own_arguments()).await?.success(&script)?;
+        let socket = command::run(&script, arguments).await?.success(&script)?;
         let directory = Path::new(socket.trim()).parent().context("no socket path was printed")?.to_owned();
         let instance = Self { directory, ownership: Ownership::Own };
         instance.wait_serving().await?;

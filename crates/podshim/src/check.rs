@@ -5,7 +5,7 @@
 
 pub mod containerd_config;
 mod fit;
-mod glob;
+pub(crate) mod glob;
 pub mod node_file;
 pub mod pod;
 

@@ -1,6 +1,7 @@
 //! The commands, one a file: what each is called, what its `-h` says, and how it is run.
 
 pub mod check;
+pub mod install;
 pub mod plan;
 pub mod translate;
 
@@ -29,6 +30,12 @@ pub const COMMANDS: &[Command] = &[
         run: check::run,
     },
     Command {
+        name: "install",
+        summary: "make this node run pods with podshim",
+        help: install::INSTALL_HELP,
+        run: install::install,
+    },
+    Command {
         name: "plan",
         summary: "explain what a pod's plan makes of it",
         help: plan::HELP,
@@ -39,5 +46,11 @@ pub const COMMANDS: &[Command] = &[
         summary: "native sidecars for a kubelet that knows none",
         help: translate::HELP,
         run: translate::run,
+    },
+    Command {
+        name: "uninstall",
+        summary: "undo what install did",
+        help: install::UNINSTALL_HELP,
+        run: install::uninstall,
     },
 ];

@@ -19,6 +19,7 @@ mod configurations;
 mod drop_in;
 mod exits;
 mod harness;
+mod installed;
 mod logging;
 mod pid_namespaces;
 mod runtime_errors;

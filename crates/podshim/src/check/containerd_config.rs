@@ -232,7 +232,8 @@ fn runtimes<'a>(plugins: &'a dyn TableLike, plugin: &str) -> Option<&'a dyn Tabl
     plugins.get(plugin)?.get("containerd")?.get("runtimes")?.as_table_like()
 }
 
-fn is_podshim(runtime: &dyn TableLike) -> bool {
+/// Whether a runtime is podshim's, by any of the ways to name a shim.
+pub(crate) fn is_podshim(runtime: &dyn TableLike) -> bool {
     text(runtime, "runtime_type") == Some(TYPE)
         || text(runtime, "runtime_path").is_some_and(|path| path.rsplit('/').next() == Some(BINARY))
 }

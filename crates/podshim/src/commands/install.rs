@@ -1,0 +1,237 @@
+//! `podshim install` and `podshim uninstall`: what they are called with, what they show and ask.
+
+use std::ffi::OsString;
+use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
+use std::path::{Path, PathBuf};
+
+use lexopt::Arg;
+
+use crate::arguments::{CommandError, Outcome, Parsed};
+use crate::install::containerd::FileVersion;
+use crate::install::files::{self, Change};
+use crate::install::{self, Layout, Programs, diff};
+use crate::node::Release;
+use crate::output::{Colour, Paint, print};
+
+const INSTALL: &str = "install";
+const UNINSTALL: &str = "uninstall";
+
+/// What `podshim install -h` says.
+pub const INSTALL_HELP: &str = "\
+usage: podshim install [options]
+
+Makes this node run pods with podshim: puts the shim and this command where containerd finds them, and adds the runtime
+\"podshim\" to containerd's configuration. Shows each change, asks, and makes all of them or none. What is as it should be
+is left alone, so a second install changes nothing. Nothing is restarted: what to do next is said at the end.
+
+In a configuration of version 2 (containerd 1.6, 1.7) the runtime is written at the file's end: there an imported file
+would replace the whole section of the CRI, with its mirrors and its cgroup driver. One of version 3 (2.x) gets an import
+of conf.d/podshim.toml beside it. Every other byte stays; the file as it was is kept as config.toml.before-podshim.
+A file that k3s or rke2 write anew at each start is refused: use --no-config, and append containerd-version-2.toml or
+containerd-version-3.toml of /usr/local/share/podshim to their template.
+
+  --dry-run              show the changes, make none
+  --yes                  do not ask
+  --config FILE          containerd's configuration (/etc/containerd/config.toml)
+  --no-config            leave that alone
+  --bin-dir DIR          where the programs go (where this one is, if that is /usr/bin; else /usr/local/bin)
+  --shim FILE            the shim's program (containerd-shim-podshim-v2 beside this one)
+  --containerd VERSION   for a configuration that does not say its version (that of the containerd in the PATH)
+  --root DIR             install into a file system mounted there; paths in files are without it
+  -h                     this help
+
+Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 a wrong call.
+";
+
+/// What `podshim uninstall -h` says.
+pub const UNINSTALL_HELP: &str = "\
+usage: podshim uninstall [options]
+
+Takes out what podshim install put in: the programs, their files, and podshim's lines in containerd's configuration, which
+is then byte for byte what it was, but for what others have changed since. Shows each change and asks. What a package
+brought stays: remove the package. End the pods that run on podshim first (podshim drain): containerd needs the shim's
+program to clean up after them.
+
+  --dry-run       show the changes, make none
+  --yes           do not ask
+  --config FILE   containerd's configuration (/etc/containerd/config.toml)
+  --bin-dir DIR   where the programs are (where this one is, if that is /usr/bin; else /usr/local/bin)
+  --root DIR      uninstall from a file system mounted there
+  -h              this help
+
+Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 a wrong call.
+";
+
+/// What to do with the changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Consent {
+    Ask,
+    Given,
+    ShowOnly,
+}
+
+/// What becomes of containerd's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Config {
+    Changed,
+    LeftAlone,
+}
+
+struct Options {
+    consent: Consent,
+    config: Config,
+    layout: Layout,
+    shim: Option<PathBuf>,
+    release: Option<Release>,
+}
+
+/// Runs `podshim install`.
+///
+/// # Errors
+/// A wrong call, or what stands in the way.
+pub fn install(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let options = match options(INSTALL, arguments)? {
+        Parsed::Help => return Ok(print(INSTALL_HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(options) => options,
+    };
+    let layout = &options.layout;
+    let failed = |error: install::InstallError| CommandError::Input(error.to_string());
+    let version = match options.config {
+        Config::LeftAlone => None,
+        Config::Changed => Some(match install::file_version(layout).map_err(failed)? {
+            Some(version) => version,
+            None => FileVersion::of_release(release(&options)?.major),
+        }),
+    };
+    let command = std::env::current_exe()?;
+    let shim = options.shim.clone().unwrap_or_else(|| command.with_file_name("containerd-shim-podshim-v2"));
+    let changes = install::install(layout, &Programs { shim, command }, version).map_err(failed)?;
+    carry_out(&changes, options.consent, INSTALL, "installed already", &next(layout))
+}
+
+/// Runs `podshim uninstall`.
+///
+/// # Errors
+/// A wrong call, or what stands in the way.
+pub fn uninstall(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let options = match options(UNINSTALL, arguments)? {
+        Parsed::Help => return Ok(print(UNINSTALL_HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(options) => options,
+    };
+    let changes =
+        install::uninstall(&options.layout).map_err(|error| CommandError::Input(error.to_string()))?;
+    carry_out(
+        &changes,
+        options.consent,
+        UNINSTALL,
+        "nothing is installed",
+        "Next: systemctl restart containerd\n",
+    )
+}
+
+fn next(layout: &Layout) -> String {
+    format!(
+        "Next: systemctl restart containerd (pods run on), and once for the cluster:\n      kubectl apply -f {}\n",
+        layout.runtime_class().display()
+    )
+}
+
+/// For a configuration that does not say its version.
+fn release(options: &Options) -> Result<Release, CommandError> {
+    let installed = || if options.layout.root == Path::new("/") { Release::installed() } else { None };
+    options.release.or_else(installed).ok_or_else(|| {
+        let config = options.layout.config.display();
+        CommandError::Input(format!(
+            "{config}: says no version, nor does a containerd: give --containerd VERSION"
+        ))
+    })
+}
+
+fn carry_out(
+    changes: &[Change],
+    consent: Consent,
+    command: &'static str,
+    nothing: &str,
+    next: &str,
+) -> Result<Outcome, CommandError> {
+    if changes.is_empty() {
+        print(&format!("Nothing to do: {nothing}.\n"))?;
+        return Ok(Outcome::Success);
+    }
+    let paint = Paint::of(&stdout());
+    print(&changes.iter().map(|change| diff::show(change, paint)).collect::<String>())?;
+    match consent {
+        Consent::ShowOnly => return Ok(Outcome::Success),
+        Consent::Given => {}
+        Consent::Ask if !stdin().is_terminal() => {
+            return Err(CommandError::usage(command, "no terminal to ask on: give --yes or --dry-run"));
+        }
+        Consent::Ask => {
+            print(&format!("Make these {} changes? [y/N] ", changes.len()))?;
+            stdout().flush()?;
+            let mut answer = String::new();
+            stdin().lock().read_line(&mut answer)?;
+            if !matches!(answer.trim(), "y" | "Y" | "yes") {
+                print("Nothing was changed.\n")?;
+                return Ok(Outcome::Findings);
+            }
+        }
+    }
+    files::apply(changes).map_err(|error| CommandError::Input(format!("{error}; nothing was changed")))?;
+    print(&format!("{}\n{next}", paint.text(Colour::Green, "Done.")))?;
+    Ok(Outcome::Success)
+}
+
+fn options(command: &'static str, arguments: Vec<OsString>) -> Result<Parsed<Options>, CommandError> {
+    let wrong = |error: lexopt::Error| CommandError::usage(command, error);
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let (mut consent, mut shim, mut release, mut bin_dir) = (Consent::Ask, None, None, None);
+    let (mut root, mut config) = (PathBuf::from("/"), PathBuf::from("/etc/containerd/config.toml"));
+    let (is_install, mut change) = (command == INSTALL, Config::Changed);
+    while let Some(argument) = parser.next().map_err(wrong)? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help),
+            Arg::Long("dry-run") => consent = Consent::ShowOnly,
+            Arg::Long("yes") if consent == Consent::ShowOnly => {}
+            Arg::Long("yes") => consent = Consent::Given,
+            Arg::Long("config") => config = absolute(command, "config", parser.value().map_err(wrong)?)?,
+            Arg::Long("no-config") if is_install => change = Config::LeftAlone,
+            Arg::Long("bin-dir") => {
+                bin_dir = Some(absolute(command, "bin-dir", parser.value().map_err(wrong)?)?)
+            }
+            Arg::Long("root") => root = absolute(command, "root", parser.value().map_err(wrong)?)?,
+            Arg::Long("shim") if is_install => shim = Some(parser.value().map_err(wrong)?.into()),
+            Arg::Long("containerd") if is_install => {
+                let version = parser.value().map_err(wrong)?;
+                release = Some(Release::parse(&version.to_string_lossy()).ok_or_else(|| {
+                    let version = version.to_string_lossy();
+                    CommandError::usage(
+                        command,
+                        format!("--containerd {version}: not a version such as 1.7 or 2.1"),
+                    )
+                })?);
+            }
+            other => return Err(wrong(other.unexpected())),
+        }
+    }
+    let bin_dir = bin_dir.unwrap_or_else(default_bin_dir);
+    Ok(Parsed::Run(Options {
+        consent,
+        config: change,
+        layout: Layout { root, bin_dir, config },
+        shim,
+        release,
+    }))
+}
+
+/// Files will name it, whatever the directory they are read in.
+fn absolute(command: &'static str, option: &str, path: OsString) -> Result<PathBuf, CommandError> {
+    let path = PathBuf::from(path);
+    let message = || format!("--{option} {}: not an absolute path", path.display());
+    if path.is_absolute() { Ok(path) } else { Err(CommandError::usage(command, message())) }
+}
+
+fn default_bin_dir() -> PathBuf {
+    let own = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
+    own.filter(|dir| dir == Path::new("/usr/bin")).unwrap_or_else(|| "/usr/local/bin".into())
+}

@@ -1,0 +1,227 @@
+//! What installing podshim on a node is: which files, with what in them, and what of that is taken out again.
+//!
+//! Owns the list of changes. Computing it writes nothing; [`files`] carries it out. No process is started, restarted or
+//! signalled: that is for whoever looks after the node, who is told what comes next.
+
+pub mod containerd;
+pub mod diff;
+pub mod files;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use self::containerd::{ConfigError, FileVersion};
+use self::files::{Change, Content, FileError};
+
+const SHIM: &str = "containerd-shim-podshim-v2";
+const COMMAND: &str = "podshim";
+/// What the files in `dist` have for the directory of the programs.
+const DIST_BIN_DIR: &str = "/usr/local/bin";
+/// Programs there are a package's, which removes them itself.
+const PACKAGE_BIN_DIR: &str = "/usr/bin";
+const RUNTIME_CLASS: &str = include_str!("../../../dist/runtimeclass.yaml");
+
+/// Where everything goes. Paths are those of the running node; `root` is put before them.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// `/`, or the root of a file system that is made for another machine.
+    pub root: PathBuf,
+    /// The directory of the programs, in the PATH of containerd.
+    pub bin_dir: PathBuf,
+    /// containerd's main configuration file.
+    pub config: PathBuf,
+}
+
+/// Where the programs are now.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The shim.
+    pub shim: PathBuf,
+    /// This command.
+    pub command: PathBuf,
+}
+
+/// Why nothing can be installed or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// containerd's configuration cannot be changed by a program.
+    #[error("{path}: {source}")]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What stands in the way.
+        source: ConfigError,
+    },
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl Layout {
+    /// A path as this process reaches it.
+    pub fn at(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// The file that containerd 2.x imports.
+    pub fn drop_in(&self) -> PathBuf {
+        self.config.parent().unwrap_or(Path::new("/")).join("conf.d/podshim.toml")
+    }
+
+    /// containerd's configuration as it was before the first change.
+    pub fn backup(&self) -> PathBuf {
+        let mut name = self.config.clone().into_os_string();
+        name.push(".before-podshim");
+        name.into()
+    }
+
+    /// The shim's program.
+    pub fn shim(&self) -> PathBuf {
+        self.bin_dir.join(SHIM)
+    }
+
+    /// The RuntimeClass, for `kubectl apply`.
+    pub fn runtime_class(&self) -> PathBuf {
+        self.share().join("runtimeclass.yaml")
+    }
+
+    fn share(&self) -> PathBuf {
+        self.bin_dir.parent().unwrap_or(Path::new("/")).join("share/podshim")
+    }
+
+    /// A file of `dist` for these directories.
+    fn adapted(&self, text: &str) -> String {
+        text.replace(DIST_BIN_DIR, &self.bin_dir.to_string_lossy())
+    }
+
+    /// What is neither program nor containerd's configuration.
+    fn texts(&self) -> Vec<(PathBuf, String)> {
+        let share = self.share();
+        vec![
+            (self.runtime_class(), RUNTIME_CLASS.to_owned()),
+            (share.join("containerd-version-2.toml"), self.adapted(containerd::VERSION_2)),
+            (share.join("containerd-version-3.toml"), self.adapted(containerd::VERSION_3)),
+        ]
+    }
+
+    fn config_error(&self, source: ConfigError) -> InstallError {
+        InstallError::Config { path: self.config.clone(), source }
+    }
+}
+
+/// The version of containerd's configuration, if the file says it; `None` for a file that is missing or says nothing.
+///
+/// # Errors
+/// It cannot be read, or is of a version that podshim is not known to work with.
+pub fn file_version(layout: &Layout) -> Result<Option<FileVersion>, InstallError> {
+    match files::read_text(&layout.at(&layout.config))? {
+        Some(text) => containerd::version(&text).map_err(|error| layout.config_error(error)),
+        None => Ok(None),
+    }
+}
+
+/// What installing changes; what is as it should be is not among it. `version` is for a configuration that says none;
+/// without any, containerd's configuration is left alone.
+///
+/// # Errors
+/// A file cannot be read, or containerd's configuration not be changed by a program.
+pub fn install(
+    layout: &Layout,
+    programs: &Programs,
+    version: Option<FileVersion>,
+) -> Result<Vec<Change>, InstallError> {
+    let mut changes = Vec::new();
+    for (from, to) in [(&programs.shim, layout.shim()), (&programs.command, layout.bin_dir.join(COMMAND))] {
+        let program = fs::read(from).map_err(|error| FileError::read(from, error))?;
+        changes.push(Change::new(layout.at(&to), Content::Program(program))?);
+    }
+    for (path, text) in layout.texts() {
+        changes.push(Change::new(layout.at(&path), Content::Text(text))?);
+    }
+    if let Some(version) = version {
+        changes.extend(config_changes(layout, version)?);
+    }
+    changes.retain(|change| !change.is_nothing());
+    Ok(changes)
+}
+
+fn config_changes(layout: &Layout, version: FileVersion) -> Result<Vec<Change>, InstallError> {
+    let old = files::read_text(&layout.at(&layout.config))?;
+    let imported = old.as_ref().map_or(Ok(Vec::new()), |text| imported(layout, text))?;
+    let runtime = layout.adapted(containerd::VERSION_3);
+    let edited = containerd::add(old.as_deref(), version, &runtime, &layout.drop_in(), &imported)
+        .map_err(|error| layout.config_error(error))?;
+    let mut changes = Vec::new();
+    // Before the file that imports it: containerd does not start on an import that is missing.
+    if let Some(drop_in) = edited.drop_in {
+        changes.push(Change::new(layout.at(&layout.drop_in()), Content::Text(drop_in))?);
+    }
+    let Some(main) = edited.main else { return Ok(changes) };
+    if let Some(old) = old.filter(|old| containerd::remove(old, &layout.drop_in()).is_none()) {
+        // Of a file that has podshim in it already, the backup is there.
+        let copy = Content::Copy { of: layout.at(&layout.config), text: old };
+        changes.push(Change::new(layout.at(&layout.backup()), copy)?);
+    }
+    changes.push(Change::new(layout.at(&layout.config), Content::Text(main))?);
+    Ok(changes)
+}
+
+/// What removing changes.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn uninstall(layout: &Layout) -> Result<Vec<Change>, InstallError> {
+    let mut changes = Vec::new();
+    if let Some(text) = files::read_text(&layout.at(&layout.config))?
+        && let Some(main) = containerd::remove(&text, &layout.drop_in())
+    {
+        let path = layout.at(&layout.config);
+        let restored = files::read_text(&layout.at(&layout.backup()))?.is_some_and(|old| old == main);
+        let content = match containerd::is_ours_alone(&text) {
+            true => Content::Absent,
+            false => Content::Text(main),
+        };
+        changes.push(Change::new(path, content)?);
+        // One that differs is somebody's only copy of what others have changed since.
+        if restored {
+            changes.push(Change::new(layout.at(&layout.backup()), Content::Absent)?);
+        }
+    }
+    changes.push(Change::new(layout.at(&layout.drop_in()), Content::Absent)?);
+    if layout.bin_dir != Path::new(PACKAGE_BIN_DIR) {
+        for (path, _) in layout.texts() {
+            changes.push(Change::new(layout.at(&path), Content::Absent)?);
+        }
+        for path in [layout.shim(), layout.bin_dir.join(COMMAND)] {
+            changes.push(Change::new(layout.at(&path), Content::Absent)?);
+        }
+    }
+    changes.retain(|change| !change.is_nothing());
+    Ok(changes)
+}
+
+/// The files that a configuration imports, with their texts.
+fn imported(layout: &Layout, text: &str) -> Result<Vec<(PathBuf, String)>, InstallError> {
+    let mut found = Vec::new();
+    let directory = layout.config.parent().unwrap_or(Path::new("/"));
+    for pattern in containerd::imports(text) {
+        let pattern = directory.join(pattern);
+        let (Some(parent), Some(name)) = (pattern.parent(), pattern.file_name()) else { continue };
+        let entries = match fs::read_dir(layout.at(parent)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(FileError::read(&layout.at(parent), error).into()),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| FileError::read(&layout.at(parent), error))?;
+            let matches =
+                crate::check::glob::matches(&name.to_string_lossy(), &entry.file_name().to_string_lossy());
+            if matches && let Some(text) = files::read_text(&entry.path())? {
+                found.push((parent.join(entry.file_name()), text));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

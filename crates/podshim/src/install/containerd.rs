@@ -1,0 +1,288 @@
+//! podshim's runtime in the text of containerd's configuration: put in, taken out, every other byte kept.
+//!
+//! Owns what each version needs. In a file of version 2 (containerd 1.6 and 1.7) the runtime is added at the end: there
+//! an imported file replaces the whole section of a plugin. In one of version 3 (2.x), which merges, a file of its own
+//! is imported. Reads and writes no file.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml_edit::{Document, Item, Table, TableLike, Value};
+
+use crate::check::{containerd_config, glob};
+
+/// A runtime's name in containerd's configuration, and the RuntimeClass's handler.
+pub const HANDLER: &str = "podshim";
+const BEGIN: &str = "# podshim: begin (written by podshim install; podshim uninstall takes it out)";
+const END: &str = "# podshim: end";
+/// The runtime in a file of version 2.
+pub const VERSION_2: &str = include_str!("../../../../dist/containerd/version-2.toml");
+/// In one of version 3.
+pub const VERSION_3: &str = include_str!("../../../../dist/containerd/version-3.toml");
+/// Without any runtime in the file, 1.x has one of this name; with one, only those in the file.
+const RUNC: &str = "\
+# As containerd has it without a configuration: it forgets it when a file names any other runtime.
+[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]
+  runtime_type = \"io.containerd.runc.v2\"
+";
+const OWN_FILE: &str = "# Written by podshim install; podshim uninstall removes it.\n";
+
+/// The form of a configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileVersion {
+    /// Of containerd 1.6 and 1.7; 2.x reads it too.
+    Two,
+    /// Of containerd 2.x.
+    Three,
+}
+
+impl FileVersion {
+    /// What a containerd writes itself.
+    pub fn of_release(major: u32) -> Self {
+        if major < 2 { Self::Two } else { Self::Three }
+    }
+
+    /// The plugin that has the runtimes.
+    fn plugin(self) -> &'static str {
+        match self {
+            Self::Two => "io.containerd.grpc.v1.cri",
+            Self::Three => "io.containerd.cri.v1.runtime",
+        }
+    }
+
+    fn line(self) -> &'static str {
+        match self {
+            Self::Two => "version = 2",
+            Self::Three => "version = 3",
+        }
+    }
+}
+
+/// Why a program cannot change it.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It is no TOML.
+    #[error("line {line}: no TOML: {problem}")]
+    Syntax {
+        /// Counted from 1.
+        line: usize,
+        /// What the parser says.
+        problem: String,
+    },
+    /// Neither version 2 nor 3.
+    #[error(
+        "version {version}: only 2 (containerd 1.6, 1.7) and 3 (2.x) are known here; `containerd config migrate` writes a newer one"
+    )]
+    Version {
+        /// 1 if it says none.
+        version: i64,
+    },
+    /// Another program writes it anew at each start.
+    #[error("it says {comment:?}: put the runtime into what it is made from (see podshim install -h)")]
+    Generated {
+        /// The line that says so.
+        comment: String,
+    },
+    /// A runtime of that name is something else.
+    #[error("it has a runtime {HANDLER:?} that is not podshim's: rename that")]
+    Taken,
+    /// On 1.x what is added here would count for nothing.
+    #[error("it imports {}, which replaces the whole section {plugin:?}: give that as --config", .path.display())]
+    Replaced {
+        /// The imported file.
+        path: PathBuf,
+        /// The section.
+        plugin: &'static str,
+    },
+    /// Inline tables, which nothing can be added to at another place.
+    #[error("a table cannot be added to it ({problem}): write its runtimes as [tables]")]
+    Form {
+        /// What the parser says of the result.
+        problem: String,
+    },
+}
+
+/// What becomes of the files; `None` if nothing.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Edited {
+    /// The main file.
+    pub main: Option<String>,
+    /// The imported one.
+    pub drop_in: Option<String>,
+}
+
+/// The version that a file says; `None` if it has no key at all.
+///
+/// # Errors
+/// It is no TOML, or of another version.
+pub fn version(text: &str) -> Result<Option<FileVersion>, ConfigError> {
+    let document = parse(text)?;
+    let root = document.as_table();
+    if root.is_empty() {
+        return Ok(None);
+    }
+    match root.get("version").and_then(Item::as_integer).unwrap_or(1) {
+        2 => Ok(Some(FileVersion::Two)),
+        3 => Ok(Some(FileVersion::Three)),
+        version => Err(ConfigError::Version { version }),
+    }
+}
+
+/// What it imports, as written.
+pub fn imports(text: &str) -> Vec<String> {
+    let Ok(document) = parse(text) else { return Vec::new() };
+    let values = document.as_table().get("imports").and_then(Item::as_array).into_iter().flatten();
+    values.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Adds podshim's runtime. `default` is the version of a file that says none; `runtime` what one of version 3 gets, in the
+/// file `drop_in` that it shall import; `imported` what the file imports already.
+///
+/// # Errors
+/// Why only a person can do it. A file that has the runtime already, by whatever hand, is no error.
+pub fn add(
+    text: Option<&str>,
+    default: FileVersion,
+    runtime: &str,
+    drop_in: &Path,
+    imported: &[(PathBuf, String)],
+) -> Result<Edited, ConfigError> {
+    let present = text.unwrap_or_default();
+    let without = remove(present, drop_in).unwrap_or_else(|| present.to_owned());
+    let version = version(&without)?.unwrap_or(default);
+    if let Some(comment) = generated(&without) {
+        return Err(ConfigError::Generated { comment });
+    }
+    let document = parse(&without)?;
+    let root = document.as_table();
+    let runtimes = section(root, version.plugin()).and_then(runtimes);
+    match runtimes.and_then(|runtimes| runtimes.get(HANDLER)).and_then(Item::as_table_like) {
+        // By hand: `podshim check` says what is wrong with it.
+        Some(runtime) if containerd_config::is_podshim(runtime) => return Ok(Edited::default()),
+        Some(_) => return Err(ConfigError::Taken),
+        None => {}
+    }
+    let own_version = if root.is_empty() { format!("{}\n", version.line()) } else { String::new() };
+    let (main, own_file) = match version {
+        FileVersion::Two => {
+            let replaces = |text: &str| {
+                parse(text).is_ok_and(|file| section(file.as_table(), version.plugin()).is_some())
+            };
+            if let Some((path, _)) = imported.iter().find(|(_, text)| replaces(text)) {
+                return Err(ConfigError::Replaced { path: path.clone(), plugin: version.plugin() });
+            }
+            let forgotten = if runtimes.is_none_or(TableLike::is_empty) { RUNC } else { "" };
+            (with_block(text, &format!("{own_version}{forgotten}{VERSION_2}")), None)
+        }
+        FileVersion::Three => {
+            let main = match root.is_empty() {
+                true => with_block(text, &format!("{own_version}imports = [\"{}\"]\n", drop_in.display())),
+                false => importing(present, drop_in)?,
+            };
+            (main, Some(format!("{OWN_FILE}{}\n\n{runtime}", version.line())))
+        }
+    };
+    parse(&main).map_err(|error| ConfigError::Form { problem: error.to_string() })?;
+    Ok(Edited { main: (text != Some(&main)).then_some(main), drop_in: own_file })
+}
+
+/// The text without what [`add`] put in; `None` if there is nothing of it.
+pub fn remove(text: &str, drop_in: &Path) -> Option<String> {
+    let without = |range: Range<usize>| Some(text[..range.start].to_owned() + &text[range.end..]);
+    if let Some(block) = block(text) {
+        return without(block);
+    }
+    let line = format!("\n{}", import_line(drop_in));
+    if let Some(at) = text.find(&line) {
+        return without(at..at + line.len());
+    }
+    let document = parse(text).ok()?;
+    let values = document.as_table().get("imports")?.as_array()?;
+    let is_ours = |value: &Value| value.as_str().is_some_and(|value| Path::new(value) == drop_in);
+    let index = values.iter().position(is_ours)?;
+    let mut range = values.get(index)?.span()?;
+    if index > 0 {
+        range.start = values.get(index - 1)?.span()?.end;
+    }
+    without(range)
+}
+
+/// Whether a file is nobody's but [`add`]'s: there was none before.
+pub fn is_ours_alone(text: &str) -> bool {
+    block(text) == Some(0..text.len()) && text.starts_with(BEGIN)
+}
+
+/// Where the block is that [`add`] wrote, with the line end before it.
+fn block(text: &str) -> Option<Range<usize>> {
+    let begin = text.find(BEGIN)?;
+    let end = begin + text[begin..].find(END)? + END.len();
+    let end = end + usize::from(text[end..].starts_with('\n'));
+    Some(begin - usize::from(text[..begin].ends_with('\n'))..end)
+}
+
+/// At the end of the file; one that is there already stays at its place. The line end before it is always one's own, so
+/// that a file whose last line has none gets it back that way.
+fn with_block(text: Option<&str>, body: &str) -> String {
+    let new = format!("{BEGIN}\n{body}{END}\n");
+    let Some(text) = text else { return new };
+    let old = block(text).unwrap_or(text.len()..text.len());
+    let line_end = if old.start == 0 && text.starts_with(BEGIN) { "" } else { "\n" };
+    format!("{}{line_end}{new}{}", &text[..old.start], &text[old.end..])
+}
+
+fn import_line(drop_in: &Path) -> String {
+    format!("imports = [\"{}\"] # podshim install", drop_in.display())
+}
+
+/// The text with the file among its imports.
+fn importing(text: &str, drop_in: &Path) -> Result<String, ConfigError> {
+    let document = parse(text)?;
+    let root = document.as_table();
+    let directory = drop_in.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let matches = |pattern: &String| {
+        glob::matches(&directory.join(pattern).to_string_lossy(), &drop_in.to_string_lossy())
+    };
+    if imports(text).iter().any(matches) {
+        return Ok(text.to_owned());
+    }
+    let insert = |at: usize, new: &str| Ok(format!("{}{new}{}", &text[..at], &text[at..]));
+    let path = drop_in.display();
+    match root.get("imports").map(Item::as_array) {
+        Some(Some(values)) => {
+            if let Some(last) = values.iter().last().and_then(Value::span) {
+                return insert(last.end, &format!(", \"{path}\""));
+            }
+            // An empty one: right after its bracket.
+            let begin = values.span().map_or(0, |span| span.start + 1);
+            insert(begin, &format!("\"{path}\""))
+        }
+        Some(None) => Err(ConfigError::Form { problem: "imports is no list".to_owned() }),
+        // Beside the version: what stands at the end would be in the last table.
+        None => {
+            let version = root.get("version").and_then(Item::span).map_or(0, |span| span.end);
+            let line_end = text[version..].find('\n').map_or(text.len(), |length| version + length);
+            insert(line_end, &format!("\n{}", import_line(drop_in)))
+        }
+    }
+}
+
+/// The comment in which a program says that it owns the file, as k3s and rke2 do.
+fn generated(text: &str) -> Option<String> {
+    let comments = text.lines().take_while(|line| line.trim().is_empty() || line.starts_with('#'));
+    comments.map(str::trim).find(|line| line.to_ascii_uppercase().contains("DO NOT EDIT")).map(str::to_owned)
+}
+
+fn parse(text: &str) -> Result<Document<&str>, ConfigError> {
+    Document::parse(text).map_err(|error| ConfigError::Syntax {
+        line: 1 + text[..error.span().map_or(0, |span| span.start).min(text.len())].matches('\n').count(),
+        problem: error.message().lines().next().unwrap_or_default().to_owned(),
+    })
+}
+
+fn section<'a>(root: &'a Table, plugin: &str) -> Option<&'a dyn TableLike> {
+    root.get("plugins")?.get(plugin)?.as_table_like()
+}
+
+fn runtimes(section: &dyn TableLike) -> Option<&dyn TableLike> {
+    section.get("containerd")?.get("runtimes")?.as_table_like()
+}

@@ -1,0 +1,59 @@
+//! The node this runs on, as far as no file tells it. Owns running the few programs that do.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+/// What a program wrote, if it could be run and said that all is well.
+#[allow(clippy::disallowed_methods, reason = "the reaper is the shim's; this command has no other children")]
+pub fn output(program: &OsStr, arguments: &[&str]) -> Option<String> {
+    let output =
+        Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A release of containerd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    /// The first number.
+    pub major: u32,
+    /// The second.
+    pub minor: u32,
+}
+
+impl Release {
+    /// Of a version as people write it: `1.7`, `v2.1.4`, `1.6.20~ds1`.
+    pub fn parse(version: &str) -> Option<Self> {
+        let mut numbers = version.strip_prefix('v').unwrap_or(version).split(|c: char| !c.is_ascii_digit());
+        Some(Self { major: numbers.next()?.parse().ok()?, minor: numbers.next()?.parse().ok()? })
+    }
+
+    /// Of what `containerd --version` writes: the program, where it is from, its version.
+    pub fn of_output(output: &str) -> Option<Self> {
+        Self::parse(output.split_whitespace().nth(2)?)
+    }
+
+    /// Of the containerd in the PATH.
+    pub fn installed() -> Option<Self> {
+        Self::of_output(&output(OsStr::new("containerd"), &["--version"])?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_read_as_each_builder_writes_them() {
+        for (output, wanted) in [
+            ("containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3", Some((1, 6))),
+            ("containerd containerd.io 1.7.27 05044ec0a9a75232cad458027ca83437aae3f4da", Some((1, 7))),
+            ("containerd github.com/containerd/containerd/v2 v2.1.4 75cb2b7193e4", Some((2, 1))),
+            ("containerd github.com/containerd/containerd/v2 2.1.9+unknown ", Some((2, 1))),
+            ("containerd", None),
+            ("containerd of unknown version", None),
+        ] {
+            let release = Release::of_output(output).map(|release| (release.major, release.minor));
+            assert_eq!(release, wanted, "{output}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! `podshim install` and `podshim uninstall` on file systems made for it: containerd configurations as their releases and
+//! installers write them (`install/*.toml`; `default-*` are those of `containerd config default`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A node's file system, below a temporary directory.
+struct Node {
+    root: tempfile::TempDir,
+}
+
+impl Node {
+    fn new() -> Self {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::create_dir_all(root.path().join("etc/containerd")).expect("a directory");
+        Self { root }
+    }
+
+    fn with_config(text: &str) -> Self {
+        let node = Self::new();
+        fs::write(node.config(), text).expect("a configuration");
+        node
+    }
+
+    fn config(&self) -> PathBuf {
+        self.root.path().join("etc/containerd/config.toml")
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    fn run(&self, command: &str, more: &[&str]) -> Output {
+        let output = Command::new(env!("CARGO_BIN_EXE_podshim"))
+            .args([command, "--root"])
+            .arg(self.root.path())
+            .args(more)
+            .stdin(std::process::Stdio::null())
+            .output();
+        output.expect("podshim runs")
+    }
+
+    /// Any file does for a shim.
+    fn install(&self, more: &[&str]) -> Output {
+        let shim = fixtures().join("gke.toml");
+        let own = ["--yes", "--shim", shim.to_str().expect("UTF-8")];
+        self.run("install", &[&own, more].concat())
+    }
+
+    /// Every file, with its content.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let mut directories = vec![self.root.path().to_owned()];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).expect("a directory") {
+                let path = entry.expect("an entry").path();
+                match path.is_dir() {
+                    true => directories.push(path),
+                    false => drop(files.insert(path.clone(), fs::read(&path).expect("a file"))),
+                }
+            }
+        }
+        files
+    }
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/install")
+}
+
+fn fixture(name: &str) -> String {
+    fs::read_to_string(fixtures().join(name)).expect("a fixture")
+}
+
+fn said(output: &Output) -> String {
+    format!(
+        "{}{}{:?}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+        output.status.code()
+    )
+}
+
+fn succeeds(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", said(output));
+    said(output)
+}
+
+/// `old` with one insertion is `new`: every byte of it is still there, in its order.
+fn only_added(old: &str, new: &str) -> bool {
+    let same = old.bytes().zip(new.bytes()).take_while(|(a, b)| a == b).count();
+    let same_end = old.bytes().rev().zip(new.bytes().rev()).take_while(|(a, b)| a == b).count();
+    new.len() > old.len() && same + same_end >= old.len()
+}
+
+#[test]
+fn every_byte_of_a_configuration_survives_and_uninstall_restores_the_node() {
+    let mut seen = 0;
+    for entry in fs::read_dir(fixtures()).expect("fixtures") {
+        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
+        if name == "k3s.toml" {
+            continue;
+        }
+        seen += 1;
+        let text = fixture(&name);
+        // What a file says of its version counts, whatever the containerd.
+        let says_nothing = !text.lines().any(|line| line.starts_with("version = "));
+        for release in if says_nothing { &["1.7", "2.1"][..] } else { &["1.7"] } {
+            let node = Node::with_config(&text);
+            let before = node.files();
+            let containerd = ["--containerd", release];
+            succeeds(&node.install(&containerd));
+
+            let installed = fs::read_to_string(node.config()).expect("a configuration");
+            let imports = name == "imports-conf.d-2.x.toml";
+            assert!(only_added(&text, &installed) != imports, "{name}:\n{installed}");
+            assert!((text == installed) == imports, "{name}:\n{installed}");
+            let drop_in = fs::read_to_string(node.root.path().join("etc/containerd/conf.d/podshim.toml"));
+            let whole = installed.clone() + &drop_in.unwrap_or_default();
+            assert_eq!(whole.matches("pod_annotations = [\"podshim.io/*\"]").count(), 1, "{name}:\n{whole}");
+
+            let files = node.files();
+            assert!(succeeds(&node.install(&containerd)).starts_with("Nothing to do"), "{name}");
+            assert_eq!(node.files(), files, "{name}");
+
+            succeeds(&node.run("uninstall", &["--yes"]));
+            assert_eq!(node.files(), before, "{name} of {release}");
+            assert!(succeeds(&node.run("uninstall", &["--yes"])).starts_with("Nothing to do"), "{name}");
+        }
+    }
+    assert!(seen >= 13, "{seen} fixtures");
+}
+
+/// `podshim check` finds nothing in what is written, and containerd reads it (tests/tests/e2e/installed.rs).
+#[test]
+fn what_is_written_passes_check() {
+    for (name, release, file) in
+        [("gke.toml", "1.7", "config.toml"), ("kubeadm-2.x.toml", "2.1", "conf.d/podshim.toml")]
+    {
+        let node = Node::with_config(&fixture(name));
+        succeeds(&node.install(&["--containerd", release]));
+        let file = node.config().with_file_name("x").parent().expect("a directory").join(file);
+        #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_podshim")).arg("check").arg(&file).output().expect("runs");
+        assert!(succeeds(&output).contains(": ok (containerd's configuration)"), "{}", said(&output));
+    }
+}
+
+#[test]
+fn without_a_configuration_one_is_written_for_the_release_and_goes_again() {
+    for (release, version, runc) in [("1.6", "version = 2", true), ("v2.1.4", "version = 3", false)] {
+        let node = Node::new();
+        succeeds(&node.install(&["--containerd", release]));
+        let text = fs::read_to_string(node.config()).expect("a configuration");
+        assert!(text.contains(version), "{text}");
+        // containerd 1.x forgets its own runc as soon as a file names a runtime.
+        assert_eq!(text.contains("runtimes.runc]"), runc, "{text}");
+        assert!(succeeds(&node.install(&["--containerd", release])).starts_with("Nothing to do"));
+        succeeds(&node.run("uninstall", &["--yes"]));
+        assert_eq!(node.files(), BTreeMap::new());
+    }
+}
+
+#[test]
+fn the_programs_directory_reaches_every_file() {
+    let node = Node::with_config("version = 3\n");
+    succeeds(&node.install(&["--bin-dir", "/opt/podshim/bin"]));
+    let drop_in =
+        fs::read_to_string(node.root.path().join("etc/containerd/conf.d/podshim.toml")).expect("a file");
+    assert!(drop_in.contains("runtime_path = \"/opt/podshim/bin/containerd-shim-podshim-v2\""), "{drop_in}");
+    let shim = node.root.path().join("opt/podshim/bin/containerd-shim-podshim-v2");
+    assert_eq!(fs::metadata(shim).expect("the shim").permissions().mode() & 0o777, 0o755);
+    for (path, content) in node.files() {
+        let is_program = path.ends_with("bin/podshim");
+        assert!(
+            is_program || !String::from_utf8_lossy(&content).contains("/usr/local"),
+            "{}",
+            path.display()
+        );
+    }
+}
+
+/// A configuration may hold passwords of registries, and be a link into somebody's own directory.
+#[test]
+fn modes_and_links_stay() {
+    let node = Node::new();
+    let target = node.root.path().join("etc/containerd/managed.toml");
+    fs::write(&target, fixture("gke.toml")).expect("a file");
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).expect("permissions");
+    symlink("managed.toml", node.config()).expect("a link");
+    succeeds(&node.install(&[]));
+    assert_eq!(fs::read_link(node.config()).expect("still a link"), Path::new("managed.toml"));
+    let backup = node.root.path().join("etc/containerd/config.toml.before-podshim");
+    for path in [&target, &backup] {
+        assert_eq!(
+            fs::metadata(path).expect("a file").permissions().mode() & 0o777,
+            0o640,
+            "{}",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn what_others_changed_since_stays() {
+    let node = Node::with_config(&fixture("gke.toml"));
+    succeeds(&node.install(&[]));
+    let added = "\n[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = false\n";
+    let text = fs::read_to_string(node.config()).expect("a configuration") + added;
+    fs::write(node.config(), &text).expect("a configuration");
+    assert!(succeeds(&node.install(&[])).starts_with("Nothing to do"));
+    succeeds(&node.run("uninstall", &["--yes"]));
+    assert_eq!(fs::read_to_string(node.config()).expect("a configuration"), fixture("gke.toml") + added);
+    // The only copy of what was.
+    assert!(node.root.path().join("etc/containerd/config.toml.before-podshim").exists());
+}
+
+#[test]
+fn what_a_program_cannot_change_is_refused_and_nothing_is_changed() {
+    let runtimes = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.podshim]\n";
+    for (text, words) in [
+        (fixture("k3s.toml"), "it says \"# File generated by k3s."),
+        ("root = \"/var/lib/containerd\"\n".to_owned(), "version 1: only 2"),
+        ("version = 4\n".to_owned(), "version 4: only 2"),
+        ("version = \n".to_owned(), "line 1: no TOML"),
+        (format!("version = 2\n{runtimes}runtime_type = \"io.containerd.runsc.v1\"\n"), "not podshim's"),
+        (
+            "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\ncontainerd = { snapshotter = \"native\" }\n".to_owned(),
+            "write its runtimes as [tables]",
+        ),
+        ("version = 3\nimports = \"all\"\n".to_owned(), "imports is no list"),
+    ] {
+        let node = Node::with_config(&text);
+        let before = node.files();
+        let output = node.install(&[]);
+        assert_eq!(output.status.code(), Some(1), "{text}\n{}", said(&output));
+        assert!(said(&output).contains(words) && said(&output).contains("config.toml: "), "{}", said(&output));
+        assert_eq!(node.files(), before);
+    }
+}
+
+/// On 1.x an imported file with a section of the CRI is all there is of it.
+#[test]
+fn a_section_that_another_file_replaces_is_not_added_to() {
+    let node = Node::with_config("version = 2\nimports = [\"extra/*.toml\"]\n");
+    let extra = node.root.path().join("etc/containerd/extra");
+    fs::create_dir(&extra).expect("a directory");
+    fs::write(extra.join("cri.toml"), fixture("gke.toml")).expect("a file");
+    let before = node.files();
+    let output = node.install(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains("it imports /etc/containerd/extra/cri.toml, which replaces"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(node.files(), before);
+    // Another plugin's section is nothing to podshim.
+    fs::write(extra.join("cri.toml"), "version = 2\n[plugins.\"io.containerd.nri.v1.nri\"]\n")
+        .expect("a file");
+    succeeds(&node.install(&[]));
+}
+
+#[test]
+fn a_runtime_written_by_hand_is_left_alone() {
+    let text = fixture("gke.toml") + &fs::read_to_string(dist("containerd/version-2.toml")).expect("a file");
+    let node = Node::with_config(&text);
+    succeeds(&node.install(&[]));
+    assert_eq!(fs::read_to_string(node.config()).expect("a configuration"), text);
+}
+
+fn dist(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist").join(name)
+}
+
+/// All or nothing: the last file cannot be written, so those before it go again.
+#[test]
+fn a_failure_takes_back_what_was_done_before_it() {
+    let node = Node::with_config(&fixture("kubeadm-2.x.toml"));
+    // In the way of the file that is to replace it.
+    fs::create_dir(node.config().with_file_name(".config.toml.podshim-new")).expect("a directory");
+    let before = node.files();
+    let output = node.install(&[]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("config.toml: cannot be written: Is a directory"), "{}", said(&output));
+    assert_eq!(node.files(), before);
+}
+
+#[test]
+fn without_a_terminal_it_does_not_go_on_unasked() {
+    let node = Node::with_config(&fixture("gke.toml"));
+    let before = node.files();
+    let shim = fixtures().join("gke.toml");
+    let shim = ["--shim", shim.to_str().expect("UTF-8")];
+    assert_eq!(node.run("install", &shim).status.code(), Some(2));
+    assert_eq!(node.files(), before);
+    let output = node.run("install", &[&shim[..], &["--dry-run"]].concat());
+    assert!(succeeds(&output).contains("+ # podshim: begin"));
+    assert_eq!(node.files(), before);
+}
