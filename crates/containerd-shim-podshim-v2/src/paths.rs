@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// What the node's administrator says of all pods.
 pub const NODE_FILE: &str = "/etc/podshim/config.toml";
+/// `podshim drain` makes it and `--undo` removes it (N7); a reboot does, too.
+pub const DRAINING_FILE: &str = "/run/podshim/draining";
 /// The directory of all pods' state. Not persistent: pods do not survive a reboot either.
 const STATE_ROOT: &str = "/run/podshim";
 /// The file by which containerd 1.6 and 1.7 find a shim again after a restart (CONTRACT §1.4).

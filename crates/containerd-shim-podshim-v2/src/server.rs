@@ -18,7 +18,7 @@ use tokio::task::LocalSet;
 use crate::args::Arguments;
 use crate::lock::FileLock;
 use crate::logging;
-use crate::paths::{NODE_FILE, SocketAddress, StateDir};
+use crate::paths::{DRAINING_FILE, NODE_FILE, SocketAddress, StateDir};
 use crate::server_process::{Inheritance, TTRPC_ADDRESS, stop_signals};
 use crate::start::remove_pod_files;
 
@@ -85,6 +85,7 @@ fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<(), ServerErro
         containerd_ttrpc_address: Some(ttrpc_address(arguments)),
         listener: inherited.listener,
         node_file: NODE_FILE.into(),
+        draining_file: DRAINING_FILE.into(),
         lock: inherited.lock,
     };
     let service = async {

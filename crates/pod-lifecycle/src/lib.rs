@@ -40,6 +40,7 @@ mod sandbox;
 mod shutdown;
 mod standby;
 mod startup;
+mod stop_order;
 mod time;
 mod zero_grace;
 
@@ -53,4 +54,5 @@ pub use event::{
 };
 pub use pod::Pod;
 pub use shutdown::FLOOR;
+pub use stop_order::StopOrder;
 pub use time::{PodTime, WallTime};

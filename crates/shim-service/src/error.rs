@@ -48,6 +48,14 @@ pub enum ServiceError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// The node is being drained (N7): nothing new is begun on it.
+    #[error("container {container}: node is draining ({file} is there; podshim drain --undo removes it)")]
+    Draining {
+        /// The container's id.
+        container: String,
+        /// The file that says so.
+        file: String,
+    },
     /// The pod's owner has ended, with the last of its containers: the shim is about to exit.
     #[error("the pod's shim is shutting down, its containers are gone")]
     ShuttingDown,
@@ -70,6 +78,7 @@ impl ServiceError {
             Self::Invalid { .. } | Self::Options { .. } => Code::INVALID_ARGUMENT,
             Self::Unsupported { .. } => Code::UNIMPLEMENTED,
             Self::System { .. } => Code::UNKNOWN,
+            Self::Draining { .. } => Code::UNAVAILABLE,
             // As containerd reads the closed connection it would find a moment later. Its CRI takes it for "stopped
             // already", and fails StopPodSandbox for any other code (trap 23).
             Self::ShuttingDown => Code::NOT_FOUND,

@@ -14,6 +14,7 @@ mod gate;
 mod incarnation;
 mod metrics;
 mod node;
+mod node_shutdown;
 mod notice;
 mod operations;
 pub mod options;

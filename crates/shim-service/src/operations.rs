@@ -19,6 +19,7 @@ use tracing::info;
 use crate::checkpoint;
 use crate::gate;
 use crate::incarnation::{self, IncarnationStreams, NewExec, NewIncarnation, failure, runtime_failure};
+use crate::node_shutdown;
 use crate::owner::{Local, Owner};
 use crate::readiness;
 use crate::resources::Resources;
@@ -68,6 +69,10 @@ impl Owner {
             _ => None,
         };
         let done = Finisher { op, container: id.clone(), local: self.local.clone() };
+        let scope = match &operation {
+            Operation::Create => self.prepare_scope(&id),
+            _ => Ok(()),
+        };
         let Some(resources) = self.containers.get_mut(&id) else {
             return done.fail(Failure {
                 message: format!("container {id}: nothing is known of it"),
@@ -78,7 +83,7 @@ impl Owner {
             Operation::Create => {
                 let prepared =
                     self.pod.closed_gate(&id).map_or(Ok(()), |gate| readiness::prepare(resources, gate));
-                match prepared {
+                match prepared.and(scope) {
                     Ok(()) => create(resources, done),
                     Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
                 }
@@ -104,6 +109,14 @@ impl Owner {
                 done.spawn(async move { runtime.resume().await.map_err(runtime_failure) });
             }
         }
+    }
+
+    /// N5, once: a restart in place keeps the spec.
+    fn prepare_scope(&self, id: &ContainerId) -> Result<(), Failure> {
+        let Some(resources) = self.containers.get(id) else { return Ok(()) };
+        node_shutdown::prepare(&self.pod, &self.containers, id, resources.bundle()).map_err(|error| {
+            failure(format!("cannot write its place in the pod's stop into config.json: {error}"))
+        })
     }
 }
 

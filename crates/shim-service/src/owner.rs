@@ -23,6 +23,7 @@ use crate::details::{self, CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
 use crate::incarnation::{NewIncarnation, failure};
 use crate::node;
+use crate::node_shutdown;
 use crate::notice::wall_time;
 use crate::operations::{Completion, Product};
 use crate::publisher::Publisher;
@@ -200,6 +201,11 @@ impl Owner {
                 message: format!("container {id} already exists"),
             };
             return drop(answer.send(Err(refusal.into())));
+        }
+        let file = &self.surroundings.draining_file;
+        if node_shutdown::is_draining(file) {
+            let (container, file) = (id.to_string(), file.display().to_string());
+            return drop(answer.send(Err(ServiceError::Draining { container, file })));
         }
         if self.shutdown == Shutdown::WhenEmpty {
             self.shutdown = Shutdown::NotAsked;

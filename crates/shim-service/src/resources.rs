@@ -18,6 +18,7 @@ use pod_lifecycle::{ExecId, RequestId};
 
 use crate::details::{CreateDetails, ExecDetails};
 use crate::incarnation::Blueprint;
+use crate::node_shutdown;
 use crate::readiness::{Heard, Mailbox};
 
 /// The kubelet's name for the file in which a container leaves its last words.
@@ -54,6 +55,8 @@ pub(crate) struct Surroundings {
     pub(crate) namespace: Rc<str>,
     /// The node's configuration of podshim.
     pub(crate) node_file: Rc<Path>,
+    /// While it is there, the node is being drained (N7).
+    pub(crate) draining_file: Rc<Path>,
     /// Where console sockets are made.
     pub(crate) console_directory: Rc<Path>,
 }
@@ -64,6 +67,8 @@ pub(crate) struct Resources {
     pub(crate) runtime: Container,
     pub(crate) surroundings: Surroundings,
     pub(crate) details: Rc<CreateDetails>,
+    /// The unit that systemd knows it by, under its cgroup driver (N5).
+    pub(crate) scope: Option<String>,
     /// The host file behind the termination message, if there is one (J9).
     pub(crate) termination_message: Option<PathBuf>,
     /// Open from the create to the delete, over all incarnations (R6).
@@ -136,6 +141,7 @@ impl Resources {
         Self {
             runtime,
             surroundings,
+            scope: node_shutdown::scope_of(spec),
             termination_message: message.and_then(|path| spec.bind_source(&path).map(Into::into)),
             details: Rc::new(details),
             stdio: None,

@@ -44,6 +44,8 @@ pub struct ServeConfig {
     pub listener: UnixListener,
     /// What the node's administrator says of all pods (`/etc/podshim/config.toml`). It need not exist.
     pub node_file: PathBuf,
+    /// The file that says, by being there, that the node is being drained (N7).
+    pub draining_file: PathBuf,
     /// The lock on the pod's state, held for as long as the server lives (N3).
     pub lock: File,
 }
@@ -69,7 +71,8 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`], before anything is served.
 pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
-    let ServeConfig { namespace, id, containerd_ttrpc_address, listener, node_file, lock } = config;
+    let ServeConfig { namespace, id, containerd_ttrpc_address, listener, node_file, draining_file, lock } =
+        config;
     let setup = |what| move |source| ServeError::Setup { what, source };
     let reaper = Reaper::start().map_err(setup("reap processes"))?;
     let publisher =
@@ -80,6 +83,7 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
     let surroundings = Surroundings {
         namespace: namespace.into(),
         node_file: node_file.into(),
+        draining_file: draining_file.into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
     };
     let (owner, inbox) = Owner::new(surroundings, reaper, publisher);

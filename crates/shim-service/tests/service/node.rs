@@ -1,7 +1,9 @@
 //! The node's configuration file, where it meets pods.
 
 use std::fs;
+use std::path::Path;
 
+use serde_json::Value;
 use ttrpc::Code;
 
 use crate::PLAN;
@@ -35,4 +37,88 @@ fn s5_a_mistake_in_the_nodes_file_refuses_planned_pods_only() {
             pod.delete(id).await.unwrap();
         }
     });
+}
+
+/// N7: a kubelet would create again what a drain stops. What is there goes on, and after the drain so does the node.
+#[test]
+fn n7_a_node_that_is_draining_takes_nothing_new() {
+    with_pod(async |pod| {
+        let file = pod.directory.path().join("draining");
+        pod.run("old", "exec sleep 60", &[]).await;
+        fs::write(&file, "").unwrap();
+        let bundle = pod.bundle("new", "exec sleep 60", &[]);
+        let (code, text) = refusal(pod.create("new").await);
+        assert_eq!(code, Code::UNAVAILABLE);
+        assert!(text.contains("container new: node is draining ("), "{text}");
+        assert!(!bundle.join("calls").exists(), "the runtime was called");
+        fs::remove_file(&file).unwrap();
+        pod.create("new").await.unwrap();
+        for id in ["old", "new"] {
+            pod.kill(id, 9).await.unwrap();
+            pod.wait(id).await.unwrap();
+            pod.delete(id).await.unwrap();
+        }
+    });
+}
+
+/// N5: in whichever order they are created, a main's scope is stopped before its sidecar's; the runtime reads it from the
+/// spec.
+#[test]
+fn n5_systemd_is_told_the_order_of_a_stop() {
+    with_pod(async |pod| {
+        for (id, annotations) in [("app", vec![PLAN]), ("proxy", vec![PLAN]), ("plain", vec![])] {
+            in_scope(&pod.bundle(id, "exec sleep 60", &annotations), id);
+            pod.create(id).await.unwrap();
+        }
+        let property = |id: &str, name: &str| {
+            let spec = spec_of(&pod.directory.path().join(id));
+            spec["annotations"][format!("org.systemd.property.{name}")].as_str().map(str::to_owned)
+        };
+        let before = |id| property(id, "Before").unwrap();
+        assert_eq!(before("app"), "['podshim-drain.service', 'shutdown.target']");
+        assert_eq!(before("proxy"), "['podshim-drain.service', 'shutdown.target', 'test-app.scope']");
+        assert_eq!(property("proxy", "TimeoutStopUSec").unwrap(), "uint64 32000000");
+        // Not in the plan (S8): it is no one's to wait for, but the drain comes before it.
+        assert_eq!(before("plain"), "['podshim-drain.service', 'shutdown.target']");
+        assert_eq!(property("plain", "After"), None);
+        // Created anew, it finds its sidecar there already.
+        pod.kill("app", 9).await.unwrap();
+        pod.wait("app").await.unwrap();
+        pod.delete("app").await.unwrap();
+        fs::remove_dir_all(pod.directory.path().join("app")).unwrap();
+        in_scope(&pod.bundle("app", "exec sleep 60", &[PLAN]), "app");
+        pod.create("app").await.unwrap();
+        assert_eq!(property("app", "After").unwrap(), "['test-proxy.scope']");
+        for id in ["app", "proxy", "plain"] {
+            pod.kill(id, 9).await.unwrap();
+            pod.wait(id).await.unwrap();
+            pod.delete(id).await.unwrap();
+        }
+    });
+}
+
+/// S1: what containerd wrote is what the runtime gets.
+#[test]
+fn s1_n5_without_a_plan_the_spec_is_not_touched() {
+    with_pod(async |pod| {
+        let bundle = pod.bundle("plain", "exec sleep 60", &[]);
+        in_scope(&bundle, "plain");
+        let before = fs::read(bundle.join("config.json")).unwrap();
+        pod.create("plain").await.unwrap();
+        assert_eq!(fs::read(bundle.join("config.json")).unwrap(), before);
+        pod.kill("plain", 9).await.unwrap();
+        pod.wait("plain").await.unwrap();
+        pod.delete("plain").await.unwrap();
+    });
+}
+
+fn spec_of(bundle: &Path) -> Value {
+    serde_json::from_slice(&fs::read(bundle.join("config.json")).unwrap()).unwrap()
+}
+
+/// As CRI writes it for the systemd driver.
+fn in_scope(bundle: &Path, id: &str) {
+    let mut spec = spec_of(bundle);
+    spec["linux"]["cgroupsPath"] = format!("pods.slice:test:{id}").into();
+    fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
 }

@@ -94,6 +94,7 @@ impl Pod {
             containerd_ttrpc_address: Some(directory.path().join("events").display().to_string()),
             listener: UnixListener::bind(&path).unwrap(),
             node_file: directory.path().join("config.toml"),
+            draining_file: directory.path().join("draining"),
             lock: tempfile::tempfile().unwrap(),
         };
         let served =

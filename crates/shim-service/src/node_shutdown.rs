@@ -1,0 +1,144 @@
+//! The node's shutdown: what systemd is told of a container's scope, so that it keeps the pod's order where nobody else
+//! does, and whether the node is being drained.
+//!
+//! Owns the words for systemd; the order itself is `pod-lifecycle`'s. Under the cgroupfs driver there are no scopes, and
+//! `podshim drain` alone keeps the order (N6).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use oci_runtime::bundle::Bundle;
+use oci_runtime::spec::Spec;
+use pod_lifecycle::{ContainerId, Pod, StopOrder};
+use serde_json::{Value, json};
+
+use crate::resources::Resources;
+use crate::spec_file;
+
+/// runc and crun set these of a scope when they make it. Nothing else can: of a live scope systemd changes no order.
+const PROPERTY: &str = "org.systemd.property.";
+/// The unit whose stop is `podshim drain`. Whatever starts before it is stopped after it: the pods have ended by then.
+const DRAIN_UNIT: &str = "podshim-drain.service";
+/// systemd's last target. A scope in no pod's slice (ctr) has no other tie to it.
+const SHUTDOWN: &str = "shutdown.target";
+
+/// N7: while this file is there, nothing new is begun on the node. A directory is the state of a namespace of that name.
+pub(crate) fn is_draining(file: &Path) -> bool {
+    file.is_file()
+}
+
+/// The scope that an OCI runtime makes for a spec under the systemd driver: `slice:prefix:name`.
+pub(crate) fn scope_of(spec: &Spec) -> Option<String> {
+    let path = spec.linux.as_ref()?.cgroups_path.as_deref()?;
+    let mut parts = path.splitn(3, ':');
+    let (_slice, prefix, name) = (parts.next()?, parts.next()?, parts.next()?);
+    // A name that says its type is no scope.
+    (!name.is_empty() && !name.ends_with(".slice")).then(|| format!("{prefix}-{name}.scope"))
+}
+
+/// N5: writes a new container's place in its pod's stop into its spec, for systemd. A pod without a plan is left alone.
+///
+/// # Errors
+/// The spec cannot be read or written.
+pub(crate) fn prepare(
+    pod: &Pod,
+    containers: &BTreeMap<ContainerId, Resources>,
+    id: &ContainerId,
+    bundle: &Bundle,
+) -> std::io::Result<()> {
+    let scope = |id: &ContainerId| containers.get(id).and_then(|resources| resources.scope.clone());
+    let (Some(order), Some(_)) = (pod.stop_order(id), scope(id)) else { return Ok(()) };
+    let properties = properties(&order, scope);
+    spec_file::edit(bundle, |spec| add(spec, properties))
+}
+
+/// What starts before another unit is stopped after it.
+fn properties(
+    order: &StopOrder,
+    scope: impl Fn(&ContainerId) -> Option<String>,
+) -> Vec<(&'static str, String)> {
+    let fixed = [DRAIN_UNIT, SHUTDOWN].map(str::to_owned);
+    let before = fixed.into_iter().chain(order.outlives.iter().filter_map(&scope));
+    let after: Vec<_> = order.outlived_by.iter().filter_map(&scope).collect();
+    let mut properties = vec![
+        ("Before", list(before)),
+        ("Conflicts", list([SHUTDOWN.to_owned()])),
+        ("TimeoutStopUSec", format!("uint64 {}", order.grace.as_micros())),
+    ];
+    // An empty list is an error to runc.
+    if !after.is_empty() {
+        properties.push(("After", list(after)));
+    }
+    properties
+}
+
+/// The one form that runc and crun both take.
+fn list(units: impl IntoIterator<Item = String>) -> String {
+    let units: Vec<_> = units.into_iter().map(|unit| format!("'{unit}'")).collect();
+    format!("[{}]", units.join(", "))
+}
+
+/// What a container says itself stays.
+fn add(spec: &mut Value, properties: Vec<(&'static str, String)>) {
+    if spec.get("annotations").is_none_or(Value::is_null) {
+        spec["annotations"] = json!({});
+    }
+    let Some(annotations) = spec["annotations"].as_object_mut() else { return };
+    for (name, value) in properties {
+        annotations.entry(format!("{PROPERTY}{name}")).or_insert(value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn spec(cgroups_path: &str) -> Spec {
+        serde_json::from_value(json!({"linux": {"cgroupsPath": cgroups_path}})).unwrap()
+    }
+
+    #[test]
+    fn n5_only_the_systemd_driver_makes_scopes() {
+        for (path, scope) in [
+            ("kubepods-pod1.slice:cri-containerd:abc", Some("cri-containerd-abc.scope")),
+            ("system.slice:ctr:web", Some("ctr-web.scope")),
+            (":ctr:web", Some("ctr-web.scope")),
+            ("a.slice:b:c.slice", None),
+            ("/kubepods/pod1/abc", None),
+            ("pods:abc", None),
+        ] {
+            assert_eq!(scope_of(&spec(path)).as_deref(), scope, "{path}");
+        }
+        assert_eq!(scope_of(&Spec::default()), None);
+    }
+
+    /// The order, as systemd reads it; a container without a scope is nobody to wait for.
+    #[test]
+    fn n5_a_container_is_after_what_outlives_it_and_before_what_it_outlives() {
+        let order = StopOrder {
+            outlived_by: vec!["pause".into(), "early".into()],
+            outlives: vec!["app".into(), "cgroupfs".into()],
+            grace: Duration::from_secs(32),
+        };
+        let scope = |id: &ContainerId| (id.as_str() != "cgroupfs").then(|| format!("c-{id}.scope"));
+        let mut changed =
+            json!({"annotations": {"org.systemd.property.Conflicts": "['x.target']", "a": "b"}});
+        add(&mut changed, properties(&order, scope));
+        assert_eq!(
+            changed["annotations"],
+            json!({
+                "a": "b",
+                "org.systemd.property.Before": "['podshim-drain.service', 'shutdown.target', 'c-app.scope']",
+                "org.systemd.property.After": "['c-pause.scope', 'c-early.scope']",
+                "org.systemd.property.Conflicts": "['x.target']",
+                "org.systemd.property.TimeoutStopUSec": "uint64 32000000",
+            })
+        );
+        let first = StopOrder { outlived_by: Vec::new(), ..order };
+        let mut changed = json!({"annotations": null});
+        add(&mut changed, properties(&first, scope));
+        assert_eq!(changed["annotations"].get("org.systemd.property.After"), None);
+    }
+}
