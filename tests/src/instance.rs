@@ -89,6 +89,11 @@ impl Containerd {
         Ok(instance)
     }
 
+    /// The instance in `directory`, which ends when the handle is dropped.
+    pub(crate) fn own(directory: PathBuf) -> Self {
+        Self { directory, ownership: Ownership::Own }
+    }
+
     /// An instance of its own, for tests that kill containerd. It ends when the handle is dropped.
     ///
     /// # Errors
@@ -111,7 +116,7 @@ impl Containerd {
         let script = command::script("containerd-up");
         let socket = command::run(&script, arguments).await?.success(&script)?;
         let directory = Path::new(socket.trim()).parent().context("no socket path was printed")?.to_owned();
-        let instance = Self { directory, ownership: Ownership::Own };
+        let instance = Self::own(directory);
         instance.wait_serving().await?;
         Ok(instance)
     }
@@ -164,6 +169,14 @@ impl Containerd {
     #[must_use]
     pub fn ctr(&self) -> Ctr {
         Ctr::new(&self.directory)
+    }
+
+    /// The file of one of the instance's namespaces (`net`, `mnt`).
+    ///
+    /// # Errors
+    /// If the instance is not up.
+    pub(crate) fn namespace(&self, kind: &str) -> Result<PathBuf> {
+        Ok(PathBuf::from(format!("/proc/{}/ns/{kind}", self.pid("holder.pid")?)))
     }
 
     /// The instance's root file system as seen from here: it has a `/run` of its own.
@@ -250,7 +263,7 @@ impl Containerd {
         Ok(address.with_context(|| format!("{}: no address", file.display()))?.to_owned())
     }
 
-    fn pid(&self, file: &str) -> Result<libc::pid_t> {
+    pub(crate) fn pid(&self, file: &str) -> Result<libc::pid_t> {
         let path = self.directory.join(file);
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("{}: no containerd is up in this directory", path.display()))?;
@@ -271,7 +284,7 @@ impl Drop for Containerd {
 
 /// Beside the shared instance, so that `hack/test` finds it if this process is killed and never drops its handle; and
 /// like it, so that one run never tests two builds or two versions.
-fn own_arguments() -> Vec<OsString> {
+pub(crate) fn own_arguments() -> Vec<OsString> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let Some(shared) = std::env::var_os(SHARED_INSTANCE) else { return Vec::new() };
     let mut directory = shared.clone();

@@ -393,12 +393,7 @@ impl RunningPod<'_> {
     /// # Errors
     /// If the log has a line of another form.
     pub fn timeline(&self) -> Result<Timeline> {
-        match std::fs::read_to_string(self.directory.join(LOG)) {
-            Ok(log) => Timeline::parse(&log),
-            // No container has started yet.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Timeline::default()),
-            Err(error) => Err(error.into()),
-        }
+        Timeline::read(&self.directory.join(LOG))
     }
 
     /// A container's output as the CRI logged it: lines of `<time> <stdout|stderr> <F|P> <text>`, newest attempt.

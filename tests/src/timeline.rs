@@ -1,7 +1,8 @@
 //! The record of a pod's life: parses the shared log that its containers append to, and checks orders in it.
-//! The order of lines is the order of events; times are used for distances only. Reads no file.
+//! The order of lines is the order of events; times are used for distances only.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -66,6 +67,19 @@ impl Timeline {
             .map(|line| parse_line(line).with_context(|| format!("not a timeline entry: {line:?}")))
             .collect::<Result<_>>()?;
         Ok(Self { entries })
+    }
+
+    /// Reads a log file; the timeline is empty as long as there is none.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), or if the file cannot be read.
+    pub fn read(file: &Path) -> Result<Self> {
+        match std::fs::read_to_string(file) {
+            Ok(log) => Self::parse(&log),
+            // No container has started yet.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// All entries, oldest first.

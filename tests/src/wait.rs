@@ -15,6 +15,16 @@ const INTERVAL: Duration = Duration::from_millis(10);
 pub async fn until<T>(
     what: &str,
     within: Duration,
+    condition: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    until_seen_every(INTERVAL, what, within, condition).await
+}
+
+/// The same for a condition that is costly to look at.
+pub async fn until_seen_every<T>(
+    interval: Duration,
+    what: &str,
+    within: Duration,
     mut condition: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let within = within * pace();
@@ -26,7 +36,7 @@ pub async fn until<T>(
         if Instant::now() >= deadline {
             bail!("waited {within:?} for {what}");
         }
-        sleep(INTERVAL).await;
+        sleep(interval).await;
     }
 }
 

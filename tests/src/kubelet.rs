@@ -1,0 +1,142 @@
+//! A kubelet of `hack/kubelet`: Kubernetes 1.20, which knows no sidecars, standalone, on a private containerd with one of
+//! the two shims as its default runtime. Owns the kubelet's process; what it runs is in [`crate::static_pod`].
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::instance::{SHARED_INSTANCE, is_alive, own_arguments, signal};
+use crate::{Containerd, Runtime, command, wait};
+
+/// The read-only port, on the loopback of the instance's network namespace.
+const PORT: u16 = 10255;
+
+/// How long the kubelet may take to answer.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// A running kubelet and its containerd.
+#[derive(Debug)]
+pub struct Kubelet {
+    node: Containerd,
+    runtime: Runtime,
+}
+
+impl Kubelet {
+    /// The one of this test run with that default runtime: the shared instance's, or that of the instance beside it,
+    /// whose name ends in `-runc`. Without a shared instance, one of its own.
+    ///
+    /// # Errors
+    /// If none is up there, or none can be started.
+    pub async fn connect(runtime: Runtime) -> Result<Self> {
+        let Some(mut directory) = std::env::var_os(SHARED_INSTANCE) else {
+            return Self::start(runtime).await;
+        };
+        if runtime == Runtime::Runc {
+            directory.push("-runc");
+        }
+        let kubelet = Self { node: Containerd::attach(Path::new(&directory))?, runtime };
+        kubelet.pid().context("start it with hack/kubelet")?;
+        Ok(kubelet)
+    }
+
+    /// One of its own, for tests that kill the kubelet. It ends when the handle is dropped.
+    ///
+    /// # Errors
+    /// If `hack/kubelet` fails; the error carries what it said.
+    pub async fn start(runtime: Runtime) -> Result<Self> {
+        let script = command::script("kubelet");
+        let mut arguments = own_arguments();
+        arguments.extend([OsString::from("--default-runtime"), runtime.handler().into()]);
+        let directory = command::run(&script, arguments).await?.success(&script)?;
+        Ok(Self { node: Containerd::own(PathBuf::from(directory.trim())), runtime })
+    }
+
+    /// The shim it runs pods with.
+    #[must_use]
+    pub fn runtime(&self) -> Runtime {
+        self.runtime
+    }
+
+    /// The containerd below it.
+    #[must_use]
+    pub fn node(&self) -> &Containerd {
+        &self.node
+    }
+
+    /// The directory of manifests: who puts one there has it run.
+    #[must_use]
+    pub fn manifests(&self) -> PathBuf {
+        self.node.directory().join("manifests")
+    }
+
+    /// Kills the kubelet with SIGKILL and returns when it is gone. containerd and all pods live on.
+    ///
+    /// # Errors
+    /// If it does not go within 10 s.
+    pub async fn kill(&self) -> Result<()> {
+        let pid = self.pid()?;
+        signal(pid, libc::SIGKILL)?;
+        wait::until("the kubelet to be gone", Duration::from_secs(10), async || {
+            Ok((!is_alive(pid)).then_some(()))
+        })
+        .await
+    }
+
+    /// Starts the kubelet again after [`kill`](Self::kill), and returns when it answers.
+    ///
+    /// # Errors
+    /// If `hack/kubelet` fails.
+    pub async fn start_again(&self) -> Result<()> {
+        let script = command::script("kubelet");
+        command::run(&script, [Path::new("--dir"), self.node.directory()]).await?.success(&script)?;
+        Ok(())
+    }
+
+    /// The kubelet's own word on a pod, as its API gives it; `None` if it knows none of that name.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn pod(&self, name: &str) -> Result<Option<Value>> {
+        let mut list: Value = serde_json::from_str(&self.get("/pods")?)?;
+        // Nothing instead of an empty list.
+        let Some(items) = list["items"].as_array_mut() else { return Ok(None) };
+        Ok(items.iter_mut().find(|pod| pod["metadata"]["name"] == name).map(Value::take))
+    }
+
+    /// GET of a page of the read-only port, from inside the instance's network namespace.
+    fn get(&self, path: &str) -> Result<String> {
+        let namespace = File::open(self.node.namespace("net")?)?;
+        let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+        // A thread that ends with the request: it never leaves the namespace it enters.
+        let asking = std::thread::spawn(move || -> Result<String> {
+            // SAFETY: setns takes no pointers, and the descriptor is open for as long as the call.
+            if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
+                return Err(std::io::Error::last_os_error()).context("setns");
+            }
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT))?;
+            stream.set_read_timeout(Some(ANSWER))?;
+            stream.write_all(request.as_bytes())?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        });
+        let Ok(answer) = asking.join() else { bail!("the thread that asks the kubelet panicked") };
+        let answer = answer.context("the kubelet does not answer")?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no answer of HTTP")?;
+        if !head.starts_with("HTTP/1.0 200") {
+            bail!("the kubelet answers {head}");
+        }
+        Ok(body.to_owned())
+    }
+
+    fn pid(&self) -> Result<libc::pid_t> {
+        self.node.pid("kubelet.pid")
+    }
+}

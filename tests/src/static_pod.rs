@@ -1,0 +1,407 @@
+//! Pods that a [`Kubelet`] runs from manifests: the builder, a running pod, and the kubelet's own word on it. Talks to
+//! containerd only to look: whatever happens to the pod the kubelet does.
+
+mod status;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_cri::v1::{Container, ContainerState as CriState, PodSandbox, PodSandboxState};
+use serde_json::{Map, Value, json};
+
+pub use self::status::{ContainerState, ContainerStatus, Phase, PodStatus};
+use crate::program::{LOG, SHARED_DIRECTORY};
+use crate::{Cri, Event, Footprint, Kubelet, Program, Timeline, wait};
+
+/// How often the kubelet is asked: it looks at its containers once a second itself.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// A deletion goes by a list of containers that may be two seconds old (pkg/kubelet/container, defaultCachePeriod), and
+/// nothing shows how old it is.
+const CACHE_PERIOD: Duration = Duration::from_millis(2500);
+
+/// Makes the names of pods unique among the tests that run at the same time (one process each).
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// `spec.restartPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// The kubelet's default.
+    #[default]
+    Always,
+    /// A job whose failures are retried.
+    OnFailure,
+    /// A job.
+    Never,
+}
+
+impl RestartPolicy {
+    /// As manifests and `podshim.io/restart-policy` spell it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            RestartPolicy::Always => "Always",
+            RestartPolicy::OnFailure => "OnFailure",
+            RestartPolicy::Never => "Never",
+        }
+    }
+}
+
+/// A volume of a pod, in all its containers.
+#[derive(Clone, Copy, Debug)]
+enum Volume {
+    /// The directory with the shared log.
+    Shared,
+    /// A tmpfs.
+    Memory,
+}
+
+impl Volume {
+    fn definition(self, directory: &Path) -> Value {
+        match self {
+            Volume::Shared => json!({ "name": "pod", "hostPath": { "path": directory } }),
+            Volume::Memory => json!({ "name": "memory", "emptyDir": { "medium": "Memory" } }),
+        }
+    }
+
+    fn mount(self) -> Value {
+        match self {
+            Volume::Shared => json!({ "name": "pod", "mountPath": SHARED_DIRECTORY }),
+            Volume::Memory => json!({ "name": "memory", "mountPath": "/memory" }),
+        }
+    }
+}
+
+/// A manifest to be run.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    name: String,
+    annotations: Map<String, Value>,
+    policy: RestartPolicy,
+    grace: Duration,
+    volumes: Vec<Volume>,
+    inits: Vec<(Program, Value)>,
+    containers: Vec<(Program, Value)>,
+}
+
+impl Manifest {
+    /// A pod without annotations and containers, with 30 s of grace. The name is made unique.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: unique(name),
+            annotations: Map::new(),
+            policy: RestartPolicy::default(),
+            grace: Duration::from_secs(30),
+            volumes: vec![Volume::Shared],
+            inits: Vec::new(),
+            containers: Vec::new(),
+        }
+    }
+
+    /// The annotation `podshim.io/<key>`.
+    #[must_use]
+    pub fn annotate(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(format!("podshim.io/{key}"), value.into());
+        self
+    }
+
+    /// `restartPolicy`, and the annotation that tells podshim of it.
+    #[must_use]
+    pub fn policy(mut self, policy: RestartPolicy) -> Self {
+        self.policy = policy;
+        self.annotate("restart-policy", policy.word())
+    }
+
+    /// `terminationGracePeriodSeconds` (whole seconds).
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Adds a volume that is a mount on the node, as the token of a service account is, which every pod of a cluster has. A
+    /// kubelet that is restarted does not touch the cgroup of a pod that has one.
+    #[must_use]
+    pub fn memory_volume(mut self) -> Self {
+        self.volumes.push(Volume::Memory);
+        self
+    }
+
+    /// Adds a container to `containers`.
+    #[must_use]
+    pub fn container(self, program: Program) -> Self {
+        self.container_with(program, json!({}))
+    }
+
+    /// The same with more fields of a container: probes, hooks.
+    #[must_use]
+    pub fn container_with(mut self, program: Program, fields: Value) -> Self {
+        self.containers.push((program, fields));
+        self
+    }
+
+    /// Adds a container to `initContainers`, which this kubelet knows and runs one after another before the others.
+    #[must_use]
+    pub fn init_container(mut self, program: Program) -> Self {
+        self.inits.push((program, json!({})));
+        self
+    }
+
+    /// Gives it to the kubelet.
+    ///
+    /// # Errors
+    /// If its directory or file cannot be made.
+    pub fn run(self, kubelet: &Kubelet) -> Result<StaticPod<'_>> {
+        StaticPod::begin(kubelet, self.name.clone(), |directory| self.text(directory))
+    }
+
+    fn text(&self, directory: &Path) -> String {
+        let all = |list: &[(Program, Value)]| -> Vec<Value> {
+            list.iter().map(|(program, fields)| container(program, fields, &self.volumes)).collect()
+        };
+        let volumes: Vec<Value> = self.volumes.iter().map(|volume| volume.definition(directory)).collect();
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": { "name": self.name, "annotations": self.annotations },
+            "spec": {
+                "restartPolicy": self.policy.word(),
+                "terminationGracePeriodSeconds": self.grace.as_secs(),
+                "volumes": volumes,
+                "initContainers": all(&self.inits),
+                "containers": all(&self.containers),
+            },
+        })
+        .to_string()
+    }
+}
+
+fn unique(name: &str) -> String {
+    format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn container(program: &Program, fields: &Value, volumes: &[Volume]) -> Value {
+    let mut value = json!({
+        "name": program.name(),
+        "image": "podshim.test/busybox:1",
+        "command": program.command(&format!("{SHARED_DIRECTORY}/{LOG}")),
+        "volumeMounts": volumes.iter().map(|volume| volume.mount()).collect::<Vec<_>>(),
+    });
+    if let Some(bytes) = program.memory_limit_bytes() {
+        value["resources"] = json!({ "limits": { "memory": bytes } });
+    }
+    for (key, field) in fields.as_object().into_iter().flatten() {
+        value[key] = field.clone();
+    }
+    value
+}
+
+/// A pod whose manifest the kubelet has. When it is dropped the manifest goes, and with it the pod.
+#[derive(Debug)]
+pub struct StaticPod<'kubelet> {
+    kubelet: &'kubelet Kubelet,
+    cri: Cri,
+    /// As the kubelet calls it: with the name of the node behind it.
+    name: String,
+    manifest: PathBuf,
+    directory: PathBuf,
+}
+
+impl<'kubelet> StaticPod<'kubelet> {
+    /// Gives the kubelet a manifest of the test's own, in which POD_NAME and POD_DIRECTORY stand for the pod's name and
+    /// for the directory that its containers share.
+    ///
+    /// # Errors
+    /// If its directory or file cannot be made.
+    pub fn run(kubelet: &'kubelet Kubelet, name: &str, text: &str) -> Result<Self> {
+        let name = unique(name);
+        let text = text.replace("POD_NAME", &name);
+        Self::begin(kubelet, name, |directory| text.replace("POD_DIRECTORY", &directory.to_string_lossy()))
+    }
+
+    fn begin(kubelet: &'kubelet Kubelet, name: String, text: impl FnOnce(&Path) -> String) -> Result<Self> {
+        let directory = kubelet.node().directory().join("pods").join(&name);
+        std::fs::create_dir_all(&directory)?;
+        // The kubelet reads what is moved there as a whole.
+        let written = directory.join("manifest");
+        std::fs::write(&written, text(&directory))?;
+        let manifest = kubelet.manifests().join(&name);
+        std::fs::rename(&written, &manifest)?;
+        let cri = kubelet.node().cri()?;
+        Ok(Self { kubelet, cri, name: format!("{name}-podshim"), manifest, directory })
+    }
+
+    /// The directory that its containers share.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What happened so far.
+    ///
+    /// # Errors
+    /// If the log has a line of another form.
+    pub fn timeline(&self) -> Result<Timeline> {
+        Timeline::read(&self.directory.join(LOG))
+    }
+
+    /// Waits until a container has recorded an event `count` times.
+    ///
+    /// # Errors
+    /// If it has not within that time; the error shows the timeline.
+    pub async fn wait_for(
+        &self,
+        name: &str,
+        event: Event,
+        count: usize,
+        within: Duration,
+    ) -> Result<Timeline> {
+        wait::until(&format!("{name} {event:?} ({count})"), within, async || {
+            let timeline = self.timeline()?;
+            Ok((timeline.count(name, event) >= count).then_some(timeline))
+        })
+        .await
+        .with_context(|| self.so_far())
+    }
+
+    /// The kubelet's word on the pod.
+    ///
+    /// # Errors
+    /// If it does not answer, or knows no such pod.
+    pub fn status(&self) -> Result<PodStatus> {
+        PodStatus::parse(&self.kubelet.pod(&self.name)?.context("the kubelet knows no such pod")?)
+    }
+
+    /// Waits until the kubelet says of the pod what is expected.
+    ///
+    /// # Errors
+    /// If it does not within that time; the error shows what it says, and the timeline.
+    pub async fn wait_status(
+        &self,
+        what: &str,
+        within: Duration,
+        expected: impl Fn(&PodStatus) -> bool,
+    ) -> Result<PodStatus> {
+        wait::until_seen_every(INTERVAL, &format!("the kubelet to say {what}"), within, async || {
+            let Some(pod) = self.kubelet.pod(&self.name)? else { return Ok(None) };
+            let status = PodStatus::parse(&pod)?;
+            Ok(expected(&status).then_some(status))
+        })
+        .await
+        .with_context(|| self.so_far())
+    }
+
+    /// Waits until the kubelet would stop every container of the pod if its manifest went: it has seen all of them run, or
+    /// end well. What it has not seen yet gets no stop signal, but SIGKILL with the sandbox.
+    ///
+    /// # Errors
+    /// As [`wait_status`](Self::wait_status).
+    pub async fn wait_seen(&self, within: Duration) -> Result<PodStatus> {
+        let seen = |status: &PodStatus| {
+            let mut states = status.containers.iter().map(|container| &container.state);
+            !status.containers.is_empty() && states.all(|state| state.is_running() || state.code() == Some(0))
+        };
+        let status = self.wait_status("that all containers run", within, seen).await?;
+        wait::quiet_time(CACHE_PERIOD).await;
+        Ok(status)
+    }
+
+    /// Takes the manifest away: the kubelet deletes the pod with its grace period.
+    ///
+    /// # Errors
+    /// If it was taken away before.
+    pub fn delete(&self) -> Result<()> {
+        std::fs::remove_file(&self.manifest)
+            .with_context(|| format!("cannot remove {}", self.manifest.display()))
+    }
+
+    /// Waits until the pod has ended: no container runs, its sandbox is stopped, and no process of it is left, its shim
+    /// included. Gives its timeline.
+    ///
+    /// # Errors
+    /// If it has not within that time; the error shows what is left.
+    pub async fn wait_ended(&self, within: Duration) -> Result<Timeline> {
+        let mut left = Vec::new();
+        let waited = wait::until_seen_every(INTERVAL, "the pod to have ended", within, async || {
+            left = self.what_runs().await?;
+            Ok(left.is_empty().then_some(()))
+        })
+        .await;
+        waited.with_context(|| format!("left: {left:#?}")).with_context(|| self.so_far())?;
+        self.timeline()
+    }
+
+    /// The pid of a container's process, by its newest container.
+    ///
+    /// # Errors
+    /// If none of that name runs.
+    pub async fn pid(&self, name: &str) -> Result<libc::pid_t> {
+        let running = self.containers().await?.into_iter().filter(|container| {
+            container.state() == CriState::ContainerRunning
+                && container.metadata.as_ref().is_some_and(|metadata| metadata.name == name)
+        });
+        let newest = running.max_by_key(|container| container.created_at);
+        self.cri.container_pid(&newest.with_context(|| format!("no {name} runs"))?.id).await
+    }
+
+    /// All that the node has of the pod, by the ids of its sandboxes and containers.
+    ///
+    /// # Errors
+    /// What containerd answers.
+    pub async fn footprint(&self) -> Result<Footprint> {
+        let mut ids = Vec::new();
+        for sandbox in self.sandboxes().await? {
+            ids.extend(self.cri.list_containers(&sandbox.id).await?.into_iter().map(|found| found.id));
+            ids.push(sandbox.id);
+        }
+        Ok(Footprint::of_containers(&ids.iter().map(String::as_str).collect::<Vec<_>>()))
+    }
+
+    /// Its containers, those that have ended included, as far as the kubelet has not removed them.
+    ///
+    /// # Errors
+    /// What containerd answers.
+    pub async fn containers(&self) -> Result<Vec<Container>> {
+        let mut containers = Vec::new();
+        for sandbox in self.sandboxes().await? {
+            containers.extend(self.cri.list_containers(&sandbox.id).await?);
+        }
+        Ok(containers)
+    }
+
+    async fn sandboxes(&self) -> Result<Vec<PodSandbox>> {
+        let mut sandboxes = self.cri.list_pod_sandboxes().await?;
+        sandboxes
+            .retain(|sandbox| sandbox.metadata.as_ref().is_some_and(|metadata| metadata.name == self.name));
+        Ok(sandboxes)
+    }
+
+    async fn what_runs(&self) -> Result<Vec<String>> {
+        let running =
+            self.containers().await?.into_iter().filter(|it| it.state() == CriState::ContainerRunning);
+        let mut left: Vec<String> = running.map(|it| format!("container: {}", it.id)).collect();
+        let ready = self.sandboxes().await?.into_iter();
+        let ready = ready.filter(|sandbox| sandbox.state() == PodSandboxState::SandboxReady);
+        left.extend(ready.map(|sandbox| format!("sandbox: {}", sandbox.id)));
+        if left.is_empty() {
+            left = self.footprint().await?.find(self.kubelet.node())?;
+            left.retain(|line| line.starts_with("process: "));
+        }
+        Ok(left)
+    }
+
+    fn so_far(&self) -> String {
+        let timeline = self.timeline().unwrap_or_default();
+        format!("the kubelet says {:#?}; the timeline so far:\n{timeline}", self.status())
+    }
+}
+
+impl Drop for StaticPod<'_> {
+    fn drop(&mut self) {
+        // It may have been taken away by the test.
+        let _ = std::fs::remove_file(&self.manifest);
+    }
+}

@@ -1,0 +1,129 @@
+//! What a kubelet says of a pod: the fields of its status that tests look at. Asks nobody.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// `status.phase`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not all containers have been started yet.
+    Pending,
+    /// At least one runs, or will again.
+    Running,
+    /// All have ended with 0.
+    Succeeded,
+    /// All have ended, one of them with another code.
+    Failed,
+}
+
+/// `state` of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContainerState {
+    /// It is to be started, or started again.
+    Waiting {
+        /// `ContainerCreating`, `CrashLoopBackOff`.
+        reason: String,
+    },
+    /// It runs, for the kubelet.
+    Running,
+    /// It has ended.
+    Terminated {
+        /// Its exit code.
+        code: i64,
+        /// `Completed`, `Error`, `OOMKilled`.
+        reason: String,
+        /// What its termination log says.
+        message: String,
+    },
+}
+
+impl ContainerState {
+    fn parse(state: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if state.get("running").is_some() {
+            return ContainerState::Running;
+        }
+        match state.get("terminated") {
+            Some(end) => ContainerState::Terminated {
+                code: end["exitCode"].as_i64().unwrap_or_default(),
+                reason: text(&end["reason"]),
+                message: text(&end["message"]),
+            },
+            None => ContainerState::Waiting { reason: text(&state["waiting"]["reason"]) },
+        }
+    }
+
+    /// Whether it runs, for the kubelet.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        *self == ContainerState::Running
+    }
+
+    /// The exit code of one that has ended.
+    #[must_use]
+    pub fn code(&self) -> Option<i64> {
+        match self {
+            ContainerState::Terminated { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}
+
+/// A container of `status.containerStatuses` or `initContainerStatuses`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerStatus {
+    /// Its name.
+    pub name: String,
+    /// What it is now.
+    pub state: ContainerState,
+    /// `restartCount`.
+    pub restarts: u64,
+    /// `ready`.
+    pub ready: bool,
+}
+
+/// The kubelet's word on a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodStatus {
+    /// `status.phase`.
+    pub phase: Phase,
+    /// Init containers, then the others.
+    pub containers: Vec<ContainerStatus>,
+}
+
+impl PodStatus {
+    pub(super) fn parse(pod: &Value) -> Result<Self> {
+        let status = &pod["status"];
+        let phase = match status["phase"].as_str() {
+            Some("Pending") => Phase::Pending,
+            Some("Running") => Phase::Running,
+            Some("Succeeded") => Phase::Succeeded,
+            Some("Failed") => Phase::Failed,
+            other => bail!("not a phase: {other:?}"),
+        };
+        let lists = ["initContainerStatuses", "containerStatuses"];
+        let containers = lists.iter().filter_map(|list| status[list].as_array()).flatten();
+        let containers = containers.map(|container| ContainerStatus {
+            name: container["name"].as_str().unwrap_or_default().to_owned(),
+            state: ContainerState::parse(&container["state"]),
+            restarts: container["restartCount"].as_u64().unwrap_or_default(),
+            ready: container["ready"] == true,
+        });
+        Ok(Self { phase, containers: containers.collect() })
+    }
+
+    /// One container.
+    ///
+    /// # Errors
+    /// If the kubelet has not said anything of it.
+    pub fn of(&self, name: &str) -> Result<&ContainerStatus> {
+        let found = self.containers.iter().find(|container| container.name == name);
+        found.with_context(|| format!("no container {name} in {self:?}"))
+    }
+
+    /// The exit code of a container that has ended.
+    #[must_use]
+    pub fn code(&self, name: &str) -> Option<i64> {
+        self.of(name).ok()?.state.code()
+    }
+}

@@ -1,0 +1,167 @@
+//! Pods that are to end by themselves, and what the kubelet says of them then: it counts every container of
+//! `containers`, sidecars too.
+
+use anyhow::{Result, ensure};
+use e2e::Event::{Exiting, Started, Starting, Term};
+use e2e::durations::seconds;
+use e2e::static_pod::RestartPolicy;
+use e2e::{ContainerState, Kubelet, Manifest, Phase, PodStatus, Program, Runtime, Timeline, wait};
+
+use crate::support::{SOON, on_both};
+
+/// Longer than a kubelet takes to see an exit and to say so.
+const LOOKS: std::time::Duration = seconds(5);
+
+/// A job beside a proxy that ends only when it is told to, and not with 0.
+fn job(policy: RestartPolicy, main: Program) -> Manifest {
+    Manifest::new("job")
+        .policy(policy)
+        .annotate("plan", "proxy=sidecar, job=main")
+        .container(Program::new("proxy").term_exit_code(143))
+        .container(main)
+}
+
+/// What the kubelet says once the pod has ended; with containerd's own shim, which never ends it, once `runs` of the job
+/// are over.
+async fn outcome(kubelet: &Kubelet, manifest: Manifest, runs: usize) -> Result<(PodStatus, Timeline)> {
+    let pod = manifest.run(kubelet)?;
+    pod.wait_for("job", Exiting, runs, SOON).await?;
+    let status = match kubelet.runtime() {
+        Runtime::Runc => {
+            wait::quiet_time(LOOKS).await;
+            pod.status()?
+        }
+        Runtime::Podshim => {
+            let ended = |status: &PodStatus| matches!(status.phase, Phase::Succeeded | Phase::Failed);
+            pod.wait_status("that the pod has ended", SOON, ended).await?
+        }
+    };
+    pod.delete()?;
+    Ok((status, pod.wait_ended(SOON).await?))
+}
+
+/// A job that never ends because its sidecar does not (kubernetes issue 25908).
+fn hangs(status: &PodStatus) -> Result<()> {
+    ensure!(status.phase == Phase::Running && status.of("proxy")?.state.is_running(), "{status:#?}");
+    Ok(())
+}
+
+/// J1, J2, J8: all went well.
+#[tokio::test]
+async fn j1_j2_j8_never_succeeded() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let main = Program::new("job").runs_for(seconds(1));
+        outcome(kubelet, job(RestartPolicy::Never, main), 1).await
+    });
+    let lives = lives.await?;
+    hangs(&lives.stock.0)?;
+
+    let (status, timeline) = lives.podshim;
+    timeline.in_order(&[("job", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
+    ensure!(status.phase == Phase::Succeeded, "{status:#?}");
+    ensure!((status.code("job"), status.code("proxy")) == (Some(0), Some(0)), "{status:#?}");
+    timeline.has_not_restarted("job")?;
+    timeline.has_not_restarted("proxy")
+}
+
+/// J1, J2, J3: the job failed, and its sidecar has nothing to do with that.
+#[tokio::test]
+async fn j1_j3_j8_never_failed() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let main = Program::new("job").runs_for(seconds(1)).exits(3);
+        outcome(kubelet, job(RestartPolicy::Never, main), 1).await
+    });
+    let lives = lives.await?;
+    hangs(&lives.stock.0)?;
+
+    let (status, timeline) = lives.podshim;
+    timeline.in_order(&[("job", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
+    ensure!(status.phase == Phase::Failed, "{status:#?}");
+    ensure!((status.code("job"), status.code("proxy")) == (Some(3), Some(0)), "{status:#?}");
+    timeline.has_not_restarted("job")
+}
+
+/// J5, R8: the kubelet starts the job again, while its sidecar lives on; then it ends.
+#[tokio::test]
+async fn j5_j1_r8_on_failure_succeeded_at_the_second_try() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let main = Program::new("job").runs_for(seconds(1)).exits_each(&[1, 0]);
+        outcome(kubelet, job(RestartPolicy::OnFailure, main), 2).await
+    });
+    let lives = lives.await?;
+    hangs(&lives.stock.0)?;
+
+    let (status, timeline) = lives.podshim;
+    ensure!(status.phase == Phase::Succeeded && status.of("job")?.restarts == 1, "{status:#?}");
+    ensure!((status.code("job"), status.code("proxy")) == (Some(0), Some(0)), "{status:#?}");
+    ensure!(timeline.count("job", Starting) == 2, "{timeline}");
+    timeline.has_not_restarted("proxy")?;
+    timeline.run_together("proxy", "job")
+}
+
+/// I2, J9: an init failed under Never. What follows it never runs, and the kubelet has the reason where `kubectl describe`
+/// shows it.
+#[tokio::test]
+async fn i2_j9_never_failed_by_an_init() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let pod = Manifest::new("bad-init")
+            .policy(RestartPolicy::Never)
+            .annotate("plan", "proxy=sidecar, fetch=init, job=main")
+            .container(Program::new("proxy"))
+            .container(Program::new("fetch").runs_for(seconds(1)).exits(4))
+            .container(Program::new("job").runs_for(seconds(1)))
+            .run(kubelet)?;
+        pod.wait_for("fetch", Exiting, 1, SOON).await?;
+        let status = match kubelet.runtime() {
+            Runtime::Runc => {
+                pod.wait_for("job", Started, 1, SOON).await?;
+                pod.status()?
+            }
+            Runtime::Podshim => {
+                pod.wait_status("Failed", SOON, |status| {
+                    status.phase == Phase::Failed && status.code("proxy").is_some()
+                })
+                .await?
+            }
+        };
+        pod.delete()?;
+        Ok((status, pod.wait_ended(SOON).await?))
+    });
+    let lives = lives.await?;
+    lives.stock.1.run_together("fetch", "job")?;
+
+    let (status, timeline) = lives.podshim;
+    timeline.doesnt_start("job")?;
+    timeline.in_order(&[("fetch", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
+    ensure!((status.code("fetch"), status.code("proxy")) == (Some(4), Some(0)), "{status:#?}");
+    let ContainerState::Terminated { code: 125, message, .. } = &status.of("job")?.state else {
+        anyhow::bail!("{status:#?}");
+    };
+    ensure!(message.contains("not started: init \"fetch\" failed with 4"), "{message}");
+    Ok(())
+}
+
+/// T5, J1: a sidecar that ignores its signal when the job is over has the pod's grace to end. podshim knows it only from
+/// the kubelet's annotation on the containers (`container_annotations`): it is 30 s otherwise.
+#[tokio::test]
+async fn t5_j1_the_kubelets_grace_bounds_the_end_of_a_job() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let manifest = Manifest::new("job-grace")
+            .policy(RestartPolicy::Never)
+            .grace(seconds(4))
+            .annotate("plan", "proxy=sidecar, job=main")
+            .container(Program::new("proxy").ignores_term())
+            .container(Program::new("job").runs_for(seconds(1)));
+        let begin = tokio::time::Instant::now();
+        Ok((outcome(kubelet, manifest, 1).await?, begin.elapsed()))
+    });
+    let lives = lives.await?;
+    hangs(&lives.stock.0.0)?;
+
+    let ((status, timeline), took) = lives.podshim;
+    timeline.in_order(&[("job", Exiting), ("proxy", Term)])?;
+    ensure!(timeline.count("proxy", Exiting) == 0, "it was to be killed\n{timeline}");
+    ensure!(status.phase == Phase::Succeeded && status.code("proxy") == Some(0), "{status:#?}");
+    ensure!(took < seconds(30), "it took {took:?}\n{timeline}");
+    Ok(())
+}

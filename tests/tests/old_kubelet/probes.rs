@@ -1,0 +1,264 @@
+//! The kubelet's own probes and postStart hooks. For the kubelet a held container runs: it asks, and it kills.
+
+use std::fs::File;
+
+use anyhow::{Result, ensure};
+use e2e::Event::{Exiting, Started, Starting, Term};
+use e2e::durations::{TOLERANCE, seconds};
+use e2e::{ContainerState, Kubelet, Manifest, PodStatus, Program, Runtime, StaticPod, wait};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::support::{SOON, last, on_both};
+
+/// A probe that runs a command in its container each second, and is believed at the `failures`th failure.
+fn probe(command: &[&str], failures: u32) -> Value {
+    json!({ "exec": { "command": command }, "periodSeconds": 1, "failureThreshold": failures })
+}
+
+/// A liveness probe that fails from when [`wedge`] is called until [`heal`].
+fn wedges() -> Value {
+    json!({ "livenessProbe": probe(&["test", "!", "-e", "/pod/wedged"], 1) })
+}
+
+fn wedge(pod: &StaticPod<'_>) -> Result<()> {
+    Ok(File::create(pod.directory().join("wedged")).map(drop)?)
+}
+
+fn heal(pod: &StaticPod<'_>) -> Result<()> {
+    Ok(std::fs::remove_file(pod.directory().join("wedged"))?)
+}
+
+/// T12, S6, J5: a main that is wedged. The kubelet kills it alone and starts it again; its sidecar does not notice, and its
+/// gate is not asked again.
+#[tokio::test]
+async fn t12_s6_a_liveness_kill_of_a_main() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let pod = Manifest::new("wedged-main")
+            .annotate("plan", "proxy=sidecar, app=main")
+            .container(Program::new("proxy"))
+            .container_with(Program::new("app"), wedges())
+            .run(kubelet)?;
+        for name in ["proxy", "app"] {
+            pod.wait_for(name, Started, 1, SOON).await?;
+        }
+        wedge(&pod)?;
+        pod.wait_for("app", Term, 1, SOON).await?;
+        heal(&pod)?;
+        let again = pod.wait_for("app", Started, 2, SOON).await?;
+        let status =
+            pod.wait_status("a restart", SOON, |status| status.of("app").is_ok_and(|it| it.restarts == 1));
+        let status = status.await?;
+        pod.wait_seen(SOON).await?;
+        pod.delete()?;
+        Ok((again, status, pod.wait_ended(SOON).await?))
+    });
+    let lives = lives.await?;
+    for (again, status, timeline) in [&lives.stock, &lives.podshim] {
+        ensure!(again.count("proxy", Term) == 0, "the sidecar was stopped\n{again}");
+        ensure!(status.of("proxy")?.restarts == 0, "{status:#?}");
+        timeline.has_not_restarted("proxy")?;
+    }
+    let (.., timeline) = &lives.podshim;
+    let (app, proxy) = (last(timeline, "app", Exiting)?, last(timeline, "proxy", Term)?);
+    ensure!(app <= proxy, "the sidecar was stopped first\n{timeline}");
+    Ok(())
+}
+
+/// T12, T3, T7: a sidecar that is wedged. A kill of it alone looks like the beginning of the pod's stop, so its signal is
+/// kept until the kubelet loses its patience: this is what it costs. Then the kubelet starts it again; the main lives
+/// through it.
+#[tokio::test]
+async fn t12_t7_a_liveness_kill_of_a_sidecar_takes_its_grace() -> Result<()> {
+    let grace = seconds(5);
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let pod = Manifest::new("wedged-sidecar")
+            .grace(grace)
+            .annotate("plan", "proxy=sidecar, app=main")
+            .container_with(Program::new("proxy"), wedges())
+            .container(Program::new("app"))
+            .run(kubelet)?;
+        for name in ["proxy", "app"] {
+            pod.wait_for(name, Started, 1, SOON).await?;
+        }
+        wedge(&pod)?;
+        let begin = Instant::now();
+        pod.wait_for("proxy", Term, 1, SOON).await?;
+        let took = begin.elapsed();
+        heal(&pod)?;
+        pod.wait_for("proxy", Started, 2, SOON).await?;
+        let status =
+            pod.wait_status("a restart", SOON, |status| status.of("proxy").is_ok_and(|it| it.restarts == 1));
+        let status = status.await?;
+        pod.wait_seen(SOON).await?;
+        pod.delete()?;
+        Ok((took, status, pod.wait_ended(SOON).await?))
+    });
+    let lives = lives.await?;
+    let (took, ..) = lives.stock;
+    ensure!(took < grace, "its signal came after {took:?}");
+
+    let (took, status, timeline) = lives.podshim;
+    ensure!(took >= grace && took <= grace + seconds(3) + TOLERANCE, "its signal came after {took:?}");
+    ensure!(status.of("app")?.restarts == 0, "{status:#?}");
+    timeline.has_not_restarted("app")?;
+    let (app, proxy) = (last(&timeline, "app", Exiting)?, last(&timeline, "proxy", Term)?);
+    ensure!(app <= proxy, "the sidecar was stopped first\n{timeline}");
+    Ok(())
+}
+
+/// A main that is not alive before its program runs, and not ready either, behind a gate that opens with [`open`].
+fn behind_a_gate(name: &str, probes: Value) -> Manifest {
+    Manifest::new(name)
+        .annotate("plan", "proxy=sidecar, app=main")
+        .annotate("ready.proxy", "exec:test -e /pod/open;period=100ms;fail=10000")
+        .container(Program::new("proxy"))
+        .container_with(Program::new("app").ready_file("/tmp/ready", seconds(0)), probes)
+}
+
+fn open(pod: &StaticPod<'_>) -> Result<()> {
+    Ok(File::create(pod.directory().join("open")).map(drop)?)
+}
+
+/// U9, K3, S6: a liveness probe alone, and a gate that takes longer. The kubelet kills the held main and makes another, a few times,
+/// and then waits ten seconds and more before the next: the main starts only after that, however early the gate opens. With
+/// containerd's own shim there is no gate.
+#[tokio::test]
+async fn u9_k3_a_liveness_probe_during_a_hold() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let alive = json!({ "livenessProbe": probe(&["test", "-e", "/tmp/ready"], 2) });
+        let pod = behind_a_gate("u9", alive).run(kubelet)?;
+        if kubelet.runtime() == Runtime::Runc {
+            pod.wait_for("app", Started, 1, SOON).await?;
+            pod.wait_seen(SOON).await?;
+            pod.delete()?;
+            return pod.wait_ended(SOON).await;
+        }
+        let backs_off = |status: &PodStatus| {
+            status.of("app").is_ok_and(|app| {
+                matches!(&app.state, ContainerState::Waiting { reason } if reason == "CrashLoopBackOff")
+            })
+        };
+        let status = pod.wait_status("that it backs off", SOON, backs_off).await?;
+        ensure!(status.of("app")?.restarts > 0, "{status:#?}");
+        pod.timeline()?.doesnt_start("app")?;
+        open(&pod)?;
+        let begin = Instant::now();
+        pod.wait_for("app", Started, 1, SOON).await?;
+        let took = begin.elapsed();
+        ensure!(took > seconds(4), "it started {took:?} after its gate had opened");
+        pod.wait_seen(SOON).await?;
+        pod.delete()?;
+        pod.wait_ended(SOON).await
+    });
+    let lives = lives.await?;
+    lives.stock.has_not_restarted("app")?;
+    let timeline = lives.podshim;
+    timeline.has_not_restarted("app")?;
+    timeline.has_not_restarted("proxy")?;
+    timeline.in_order(&[("app", Exiting), ("proxy", Term)])
+}
+
+/// U9, H7: with a startupProbe the kubelet asks that until the program is there, and the others only after it: the main is
+/// started when its gate opens, and is not ready before.
+#[tokio::test]
+async fn u9_h7_a_startup_probe_during_a_hold() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let ready = ["test", "-e", "/tmp/ready"];
+        let probes = json!({
+            "startupProbe": probe(&ready, 600),
+            "livenessProbe": probe(&ready, 1),
+            "readinessProbe": probe(&ready, 1),
+        });
+        let pod = behind_a_gate("u9-startup", probes).run(kubelet)?;
+        pod.wait_for("proxy", Started, 1, SOON).await?;
+        // Ample for a kubelet that asks once a second to lose its patience.
+        wait::quiet_time(seconds(5)).await;
+        let (held, before) = (pod.timeline()?, pod.status()?);
+        open(&pod)?;
+        let status =
+            pod.wait_status("ready", SOON, |status| status.of("app").is_ok_and(|app| app.ready)).await?;
+        pod.wait_seen(SOON).await?;
+        pod.delete()?;
+        Ok((held, before, status, pod.wait_ended(SOON).await?))
+    });
+    let lives = lives.await?;
+    let (held, ..) = lives.stock;
+    ensure!(held.count("app", Started) == 1, "the app waited for its proxy\n{held}");
+
+    let (held, before, status, timeline) = lives.podshim;
+    held.doesnt_start("app")?;
+    let app = before.of("app")?;
+    ensure!(app.state.is_running() && !app.ready, "{before:#?}");
+    ensure!(status.of("app")?.restarts == 0, "{status:#?}");
+    timeline.has_not_restarted("app")
+}
+
+/// A main whose postStart hook waits for its own program.
+fn with_hook(name: &str) -> Manifest {
+    Manifest::new(name).annotate("plan", "proxy=sidecar, app=main")
+}
+
+fn hook() -> Value {
+    let command = ["sh", "-c", "until test -e /tmp/ready; do sleep 0.2; done"];
+    json!({ "lifecycle": { "postStart": { "exec": { "command": command } } } })
+}
+
+fn hooked() -> Program {
+    Program::new("app").ready_file("/tmp/ready", seconds(0))
+}
+
+/// U12, T4: listed before its sidecar such a main keeps the kubelet, which makes nothing more until the hook ends: neither
+/// of the two ever starts. The pod can still be deleted.
+#[tokio::test]
+async fn u12_a_post_start_hook_before_the_sidecar() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let pod = with_hook("hook-first")
+            .grace(seconds(5))
+            .container_with(hooked(), hook())
+            .container(Program::new("proxy"))
+            .run(kubelet)?;
+        if kubelet.runtime() == Runtime::Runc {
+            pod.wait_for("proxy", Started, 1, SOON).await?;
+        } else {
+            let made = |status: &PodStatus| status.of("app").is_ok_and(|app| app.state.is_running());
+            // Its own word comes after the hook: containerd's is that it runs.
+            wait::until("app to be made", SOON, async || Ok(pod.pid("app").await.ok())).await?;
+            wait::quiet_time(seconds(5)).await;
+            ensure!(!made(&pod.status()?), "the kubelet is done with it: {:#?}", pod.status()?);
+        }
+        let timeline = pod.timeline()?;
+        pod.delete()?;
+        pod.wait_ended(SOON).await?;
+        Ok(timeline)
+    });
+    let lives = lives.await?;
+    ensure!(lives.stock.count("app", Started) == 1, "{}", lives.stock);
+    lives.podshim.doesnt_start("app")?;
+    lives.podshim.doesnt_start("proxy")
+}
+
+/// U8, U12: listed after its sidecar it is no trouble: the hook waits, and its program comes.
+#[tokio::test]
+async fn u8_u12_a_post_start_hook_after_the_sidecar() -> Result<()> {
+    let lives = on_both(async |kubelet: &Kubelet| {
+        let pod = with_hook("hook-last")
+            .annotate("ready.proxy", "tcp::8080;period=100ms;fail=600")
+            .container(Program::new("proxy").listens(8080, seconds(3)))
+            .container_with(hooked(), hook())
+            .run(kubelet)?;
+        pod.wait_for("app", Started, 1, SOON).await?;
+        let runs = |status: &PodStatus| status.of("app").is_ok_and(|app| app.state.is_running());
+        let status = pod.wait_status("that it runs", SOON, runs).await?;
+        ensure!(status.of("app")?.restarts == 0, "{status:#?}");
+        pod.wait_seen(SOON).await?;
+        pod.delete()?;
+        pod.wait_ended(SOON).await
+    });
+    let lives = lives.await?;
+    for timeline in [lives.stock, lives.podshim] {
+        timeline.before(("proxy", Starting), ("app", Starting))?;
+        timeline.has_not_restarted("app")?;
+    }
+    Ok(())
+}
