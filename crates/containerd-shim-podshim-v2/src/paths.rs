@@ -8,12 +8,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use control_api::entry::STATE_ROOT;
+
 /// What the node's administrator says of all pods.
 pub const NODE_FILE: &str = "/etc/podshim/config.toml";
 /// `podshim drain` makes it and `--undo` removes it (N7); a reboot does, too.
 pub const DRAINING_FILE: &str = "/run/podshim/draining";
-/// The directory of all pods' state. Not persistent: pods do not survive a reboot either.
-const STATE_ROOT: &str = "/run/podshim";
 /// The file by which containerd 1.6 and 1.7 find a shim again after a restart (CONTRACT §1.4).
 const ADDRESS_FILE: &str = "address";
 
@@ -98,6 +98,11 @@ impl StateDir {
     /// Held by the server for its life (DESIGN §5): free means that the shim is dead.
     pub fn server_lock(&self) -> PathBuf {
         self.dir.join("server.lock")
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.dir
     }
 
     /// Removes the directory, and the namespace's when this was its last pod.

@@ -13,6 +13,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
+use control_api::entry::Entry;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use oci_runtime::bundle::{Bundle, BundleError};
@@ -194,7 +195,7 @@ impl Request<'_> {
                 return Err(error);
             }
         };
-        match self.make_server(&address, &claim.server) {
+        match self.make_server(&address, &claim.server, &claim.state) {
             Ok(process) => Ok(Started { address, server: Some(NewServer { process, claim }) }),
             Err(error) => {
                 claim.abandon();
@@ -218,7 +219,12 @@ impl Request<'_> {
         })
     }
 
-    fn make_server(&self, address: &SocketAddress, lock: &FileLock) -> Result<ServerProcess, StartError> {
+    fn make_server(
+        &self,
+        address: &SocketAddress,
+        lock: &FileLock,
+        state: &StateDir,
+    ) -> Result<ServerProcess, StartError> {
         let listener = listen(address.path())?;
         // Inherited by the server: nothing has to be undone in a process that already serves.
         if let Some(cgroup) = &self.input.options.shim_cgroup {
@@ -241,12 +247,27 @@ impl Request<'_> {
             lock: lock.file(),
         })
         .map_err(step("server process"))?;
-        // For people and for the message about a shim that does not listen.
-        if let Err(source) = record_pid(lock.file(), process.pid()) {
+        // For people: for the message about a shim that does not listen, and for podshim ps.
+        let left =
+            record_pid(lock.file(), process.pid()).and_then(|()| self.entry(address).write_to(state.path()));
+        if let Err(source) = left {
             process.kill();
-            return Err(step("lock of the pod's server")(source));
+            return Err(step("state of the pod's server")(source));
         }
         Ok(process)
+    }
+
+    /// What `podshim` finds the shim by, and knows of the pod when the shim is dead.
+    fn entry(&self, address: &SocketAddress) -> Entry {
+        let annotation = |key: &str| self.annotations.get(key).cloned().unwrap_or_default();
+        Entry {
+            version: control_api::VERSION,
+            id: self.group.to_owned(),
+            namespace: self.arguments.namespace.clone(),
+            socket: address.path().to_owned(),
+            pod_name: annotation("io.kubernetes.cri.sandbox-name"),
+            pod_namespace: annotation("io.kubernetes.cri.sandbox-namespace"),
+        }
     }
 }
 
@@ -296,6 +317,7 @@ pub fn remove_pod_files(socket: &Path, server: FileLock, bootstrap: Option<FileL
     let _ = fs::remove_dir_all(shim_service::console_directory(socket));
     // Only with the bootstrap lock: a `start` that waits for the server's would otherwise hold a removed file.
     let Some(bootstrap) = bootstrap else { return };
+    Entry::remove_from(state.path());
     server.remove();
     bootstrap.remove();
     state.remove();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pod_spec::{GateAction, Signal};
 
 use crate::event::{ContainerId, ExecId, Exit, RequestId, Target};
+use crate::history::{Milestone, SignalCause};
 
 /// Something to do, now and in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum Action {
         signal: Signal,
         /// Init only, or every process of the container.
         reach: Reach,
+        /// Why.
+        cause: SignalCause,
     },
     /// Answer a request. Sent exactly once for each.
     Reply {
@@ -63,6 +66,13 @@ pub enum Action {
         shown: Exit,
         /// What it was.
         real: Exit,
+    },
+    /// Something for the pod's history.
+    Record {
+        /// Whose; the pod's own without.
+        container: Option<ContainerId>,
+        /// What happened.
+        milestone: Milestone,
     },
     /// A line for the shim's own log.
     Warn(String),

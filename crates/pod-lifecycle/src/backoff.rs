@@ -29,6 +29,11 @@ impl Restarts {
         limit.is_some_and(|limit| self.count >= limit)
     }
 
+    /// How many there were since the last good run.
+    pub(crate) fn count(self) -> u32 {
+        self.count
+    }
+
     /// Notes that the program is to be started again.
     pub(crate) fn counted(&mut self) {
         self.count = self.count.saturating_add(1);

@@ -9,6 +9,7 @@ use pod_spec::Role;
 use crate::action::{OpId, Operation, Reach, Refusal, Reply};
 use crate::container::{Container, Freezer, Part, Phase, Program};
 use crate::event::{AfterCheckpoint, ContainerId, ContainerSpec, Failure, Origin, Outcome, RequestId};
+use crate::history::{Milestone, SignalCause};
 use crate::pod::Pod;
 use crate::restart::KILLED;
 
@@ -112,10 +113,11 @@ impl Pod {
                 container.phase = Phase::Running { since: now };
                 container.program = Program::HasRun;
                 container.pid = pid;
+                self.record(&id, Milestone::Running { pid });
                 self.announce_start(&id, pid, announce);
                 // Its stop came before there was anything to stop.
                 if self.stop.as_ref().is_some_and(|stop| stop.is_for_good()) {
-                    self.kill_now(&id, Reach::All);
+                    self.kill_now(&id, Reach::All, SignalCause::Turn);
                 }
             }
             Outcome::Failed(Failure { message, kind }) => {

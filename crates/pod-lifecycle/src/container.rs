@@ -13,6 +13,7 @@ use crate::backoff::Restarts;
 use crate::checkpoint::Checkpoint;
 use crate::event::{ContainerId, ContainerSpec, ExecId, Exit, RequestId};
 use crate::exec::Exec;
+use crate::history::SignalCause;
 use crate::hooks::Hooks;
 use crate::standby::TakeOver;
 use crate::startup::GateProbe;
@@ -97,7 +98,7 @@ pub(crate) enum Phase {
     /// `runtime start` is under way. `announce`: Start requests still to be answered; none after a hold or an
     /// in-place restart. An exit seen meanwhile is parked so that TaskStart comes first; `signals` are parked too,
     /// since the process is still the runtime's init, which dies of them as if there were no program.
-    Starting { op: OpId, announce: Vec<RequestId>, early_exit: Option<Exit>, signals: Vec<(Signal, Reach)> },
+    Starting { op: OpId, announce: Vec<RequestId>, early_exit: Option<Exit>, signals: Vec<Parked> },
     /// The program runs.
     Running { since: PodTime },
     /// It is being ended without ever having run (again): the runtime's init has been killed and its exit is
@@ -116,6 +117,9 @@ pub(crate) enum Phase {
     /// The final delete is under way, for all these requests; one that fails goes back to `before`.
     Removing { op: OpId, requests: Vec<RequestId>, exit: Exit, before: Deletable },
 }
+
+/// A signal that waits for the end of a start.
+pub(crate) type Parked = (Signal, Reach, SignalCause);
 
 /// A hold (U7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use pod_spec::Signal;
 use crate::action::{Action, Deleted, Notice, OpId, Operation, Reach, Refusal, RefusalKind, Reply};
 use crate::container::{Freezer, Phase, Status, View};
 use crate::event::{ContainerId, ExecId, Exit, Failure, Outcome, RequestId, Target};
+use crate::history::SignalCause;
 use crate::pod::Pod;
 
 /// One exec of a container.
@@ -159,7 +160,8 @@ impl Pod {
         let targets: Vec<_> =
             running.map(|(exec, _)| Target { container: id.clone(), exec: Some(exec.clone()) }).collect();
         for target in targets {
-            self.act(Action::Signal { target, signal: Signal::KILL, reach: Reach::Process });
+            let (signal, reach, cause) = (Signal::KILL, Reach::Process, SignalCause::NotRun);
+            self.act(Action::Signal { target, signal, reach, cause });
         }
     }
 

@@ -11,6 +11,7 @@ use pod_spec::{Role, Signal};
 use crate::action::{Action, Hook, OpId, Operation, Reach, Tell};
 use crate::container::{Container, Intent, Phase};
 use crate::event::{ContainerId, Failure, Outcome};
+use crate::history::Milestone;
 use crate::pod::Pod;
 use crate::standby::Duty;
 use crate::time::PodTime;
@@ -230,6 +231,11 @@ impl Pod {
         }
         let Some((_, hook)) = container.hooks.running.take() else { return };
         let ended_with_it = matches!(container.phase, Phase::Draining { .. });
+        let failure = match &outcome {
+            Outcome::Failed(failure) => Some(failure.message.clone()),
+            _ => None,
+        };
+        self.record(id, Milestone::HookEnded { hook, failure });
         self.changed();
         match outcome {
             outcome if hook == Hook::Migrate => self.migrated(id, &outcome),

@@ -8,9 +8,10 @@ use std::time::Duration;
 use pod_spec::{Role, Signal};
 
 use crate::action::{Action, Operation, Reach, Refusal, Reply};
-use crate::container::{Ask, Container, Freezer, FreezerChange, Intent, Part, Phase, Program, Was};
+use crate::container::{Ask, Container, Freezer, FreezerChange, Intent, Parked, Part, Phase, Program, Was};
 use crate::event::{Caller, ContainerId, Exit, RequestId, Target};
 use crate::exec::ExecPhase;
+use crate::history::{Milestone, SignalCause};
 use crate::pod::Pod;
 use crate::restart::code_of_signal;
 use crate::sandbox::SandboxEnd;
@@ -38,7 +39,8 @@ impl Pod {
         };
         match exec.phase {
             ExecPhase::Running => {
-                self.act(Action::Signal { target, signal, reach: Reach::Process });
+                let (reach, cause) = (Reach::Process, SignalCause::Caller);
+                self.act(Action::Signal { target, signal, reach, cause });
                 self.reply(request, Ok(Reply::Ok));
             }
             ExecPhase::Added | ExecPhase::Failed | ExecPhase::Starting { .. } => {
@@ -83,7 +85,7 @@ impl Pod {
         let meaning = self.meaning(container, signal);
         let result = match (container.part, meaning) {
             (Part::Sandbox, Meaning::Stop | Meaning::Kill) if self.sandbox_is_signalled() => {
-                self.signal_sandbox(&id, signal, reach);
+                self.signal_sandbox(&id, signal, reach, SignalCause::Caller);
                 Ok(Reply::Ok)
             }
             (Part::Sandbox, Meaning::Stop | Meaning::Kill) if self.plan.is_some() => {
@@ -92,11 +94,11 @@ impl Pod {
             }
             // K17 holds for whoever is frozen.
             (Part::Sandbox | Part::Passthrough, Meaning::Kill) => {
-                self.kill_now(&id, reach);
+                self.kill_now(&id, reach, SignalCause::Caller);
                 Ok(Reply::Ok)
             }
             (Part::Sandbox | Part::Passthrough, _) => {
-                self.signal_init(&id, signal, reach);
+                self.signal_init(&id, signal, reach, SignalCause::Caller);
                 Ok(Reply::Ok)
             }
             (Part::Member(_), meaning) => self.kill_member(&id, signal, reach, meaning),
@@ -147,7 +149,8 @@ impl Pod {
             // Trap 21: a created container must die, else its sandbox cannot.
             Phase::Created => {
                 container.stop.intent = Intent::End;
-                self.act(Action::Signal { target: Target::init(id.clone()), signal, reach });
+                let (target, cause) = (Target::init(id.clone()), SignalCause::Caller);
+                self.act(Action::Signal { target, signal, reach, cause });
             }
             // K3.
             Phase::Held(_) if never_ran => self.end_without_running(id, code, None),
@@ -168,7 +171,7 @@ impl Pod {
                 }
                 (Some(Role::Sidecar), Meaning::Kill) => self.hurry(id),
                 (Some(Role::Sidecar), _) => self.hold_signal(id, signal, reach),
-                (_, Meaning::Kill) => self.kill_now(id, reach),
+                (_, Meaning::Kill) => self.kill_now(id, reach, SignalCause::Caller),
                 _ => {
                     self.stop_after_hooks(id, Some((signal, reach)), None);
                     // I7: the caller's word outweighs a retry of the group.
@@ -191,7 +194,7 @@ impl Pod {
         let Some(container) = self.containers.get(id) else { return Ok(Reply::Ok) };
         let refusal = match container.phase {
             Phase::Created | Phase::Starting { .. } | Phase::Running { .. } => {
-                self.signal_init(id, signal, reach);
+                self.signal_init(id, signal, reach, SignalCause::Caller);
                 return Ok(Reply::Ok);
             }
             // K3: SIGHUP would kill the runtime's init.
@@ -209,8 +212,10 @@ impl Pod {
     /// K7, K8, K15: kept until the sidecar's turn, which may be now; the first one counts.
     fn hold_signal(&mut self, id: &ContainerId, signal: Signal, reach: Reach) {
         let Some(container) = self.containers.get_mut(id) else { return };
-        if container.stop.term_at.is_none() || container.stop.intent == Intent::Restart {
-            container.stop.held_signal.get_or_insert((signal, reach));
+        let due = container.stop.term_at.is_none() || container.stop.intent == Intent::Restart;
+        if due && container.stop.held_signal.is_none() {
+            container.stop.held_signal = Some((signal, reach));
+            self.record(id, Milestone::SignalHeld { signal });
         }
         self.changed();
     }
@@ -220,7 +225,7 @@ impl Pod {
         if let Some(container) = self.containers.get_mut(id) {
             container.stop.obeyed = true;
         }
-        self.kill_now(id, Reach::All);
+        self.kill_now(id, Reach::All, SignalCause::Caller);
     }
 
     /// K9, K10, T7: the stop signal at once if it is still due, SIGKILL 1.5 s after it.
@@ -229,7 +234,7 @@ impl Pod {
         let Some(container) = self.containers.get(id) else { return };
         // Once more, should a thaw have failed (K17).
         if container.stop.killed {
-            return self.kill_now(id, Reach::All);
+            return self.kill_now(id, Reach::All, SignalCause::Caller);
         }
         if container.stop.term_at.is_none() {
             self.deliver_stop(id, None);
@@ -245,6 +250,8 @@ impl Pod {
     /// exit is final, unless it is ended to be started again.
     pub(crate) fn deliver_stop(&mut self, id: &ContainerId, given: Option<(Signal, Reach)>) {
         let now = self.now;
+        let Some(container) = self.containers.get(id) else { return };
+        let cause = self.cause_of_stop(container, given);
         let Some(container) = self.containers.get_mut(id) else { return };
         let waited = container.hooks.stop_waiting();
         let member = container.member().map(|index| &self.members[index].member);
@@ -263,32 +270,32 @@ impl Pod {
             container.stop.kill_by((begun + grace).max(now + grace.min(FLOOR)));
         }
         if container.has_process() {
-            self.signal_init(id, signal, reach);
+            self.signal_init(id, signal, reach, cause);
         }
         self.changed();
     }
 
     /// Sends a signal that the program is to get; so not before there is one. A caller that had its answer to
     /// Start from a hold cannot know that the start is only now under way.
-    pub(crate) fn signal_init(&mut self, id: &ContainerId, signal: Signal, reach: Reach) {
+    pub(crate) fn signal_init(&mut self, id: &ContainerId, signal: Signal, reach: Reach, cause: SignalCause) {
         if let Some(Container { phase: Phase::Starting { signals, .. }, .. }) = self.containers.get_mut(id)
             && signal != Signal::KILL
         {
-            signals.push((signal, reach));
+            signals.push((signal, reach, cause));
             return self.changed();
         }
-        self.act(Action::Signal { target: Target::init(id.clone()), signal, reach });
+        self.act(Action::Signal { target: Target::init(id.clone()), signal, reach, cause });
     }
 
     /// What `signal_init` kept back.
-    pub(crate) fn send_parked(&mut self, id: &ContainerId, signals: Vec<(Signal, Reach)>) {
-        for (signal, reach) in signals {
-            self.signal_init(id, signal, reach);
+    pub(crate) fn send_parked(&mut self, id: &ContainerId, signals: Vec<Parked>) {
+        for (signal, reach, cause) in signals {
+            self.signal_init(id, signal, reach, cause);
         }
     }
 
     /// SIGKILL, which a frozen container acts on only when it is thawed (K17).
-    pub(crate) fn kill_now(&mut self, id: &ContainerId, reach: Reach) {
+    pub(crate) fn kill_now(&mut self, id: &ContainerId, reach: Reach, cause: SignalCause) {
         let Some(container) = self.containers.get_mut(id) else { return };
         container.stop.intent = Intent::End;
         container.stop.killed = true;
@@ -305,7 +312,7 @@ impl Pod {
         }
         if container.has_process() {
             let target = Target::init(id.clone());
-            self.act(Action::Signal { target, signal: Signal::KILL, reach });
+            self.act(Action::Signal { target, signal: Signal::KILL, reach, cause });
             self.thaw(id);
         }
         self.changed();

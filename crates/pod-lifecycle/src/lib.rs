@@ -29,7 +29,9 @@ mod checkpoint;
 mod container;
 mod event;
 mod exec;
+mod history;
 mod hooks;
+mod inspection;
 mod kill;
 mod member;
 mod oom_score;
@@ -51,6 +53,11 @@ pub use container::{Status, View};
 pub use event::{
     AfterCheckpoint, Caller, ContainerId, ContainerSpec, Event, ExecId, Exit, Failure, KubeletType, Origin,
     Outcome, PidNamespace, Request, RequestId, Target, TaskKind,
+};
+pub use history::{Milestone, SignalCause};
+pub use inspection::{
+    BudgetLeft, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop, Inspection,
+    StopReason,
 };
 pub use pod::Pod;
 pub use shutdown::FLOOR;

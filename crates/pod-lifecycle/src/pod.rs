@@ -244,6 +244,11 @@ impl Pod {
         self.actions.push_back(action);
     }
 
+    /// Queues an action that no change comes with.
+    pub(crate) fn queue(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
     pub(crate) fn changed(&mut self) {
         self.changes += 1;
     }

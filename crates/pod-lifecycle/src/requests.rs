@@ -3,14 +3,13 @@
 //! Owns the order of replies and events around them (CONTRACT §6: TaskStart is queued before Start is
 //! answered, and before any TaskExit). Kill has its own table in `kill`.
 
-use pod_spec::Signal;
-
-use crate::action::{Action, Deleted, Notice, Operation, Reach, Refusal, RefusalKind, Reply};
-use crate::container::{Container, Deletable, Freezer, FreezerChange, Intent, Part, Phase, Program};
+use crate::action::{Action, Deleted, Notice, Operation, Refusal, RefusalKind, Reply};
+use crate::container::{Container, Deletable, Freezer, FreezerChange, Intent, Parked, Part, Phase, Program};
 use crate::event::{
     ContainerId, ContainerSpec, Exit, Failure, KubeletType, Origin, Outcome, RequestId, Target, TaskKind,
 };
 use crate::exec::ExecPhase;
+use crate::history::Milestone;
 use crate::pod::Pod;
 use crate::time::WallTime;
 
@@ -204,6 +203,11 @@ impl Pod {
         let Phase::Starting { announce, early_exit, signals, .. } = &mut container.phase else { return };
         let (announce, signals) = (std::mem::take(announce), std::mem::take(signals));
         let (early_exit, pid) = (*early_exit, container.pid);
+        if let Outcome::Failed(failure) = &outcome {
+            let reason = failure.message.clone();
+            self.record(&id, Milestone::StartFailed { reason });
+        }
+        let Some(container) = self.containers.get_mut(&id) else { return };
         match outcome {
             Outcome::Ok | Outcome::Process { .. } => {
                 // V4: whoever is gone already takes nothing over, though its gate may open.
@@ -211,6 +215,7 @@ impl Pod {
                     container.phase = Phase::Running { since: now };
                 }
                 container.program = Program::HasRun;
+                self.record(&id, Milestone::Running { pid });
                 if !announce.is_empty() {
                     self.announce_start(&id, pid, announce);
                 }
@@ -240,7 +245,7 @@ impl Pod {
     }
 
     /// What waited for the end of a start: an exit, or signals, or a stop with hooks.
-    fn catch_up(&mut self, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<(Signal, Reach)>) {
+    fn catch_up(&mut self, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<Parked>) {
         if let Some(exit) = early_exit {
             return self.exited(id.clone(), exit);
         }

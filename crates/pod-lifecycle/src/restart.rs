@@ -12,6 +12,7 @@ use crate::container::{
 };
 use crate::event::{ContainerId, Exit, KubeletType, Outcome, PidNamespace, Target};
 use crate::exec::Exec;
+use crate::history::Milestone;
 use crate::pod::Pod;
 use crate::shutdown::StopCause;
 use crate::standby::Held;
@@ -52,6 +53,7 @@ impl Pod {
         };
         // Nobody is left to signal.
         container.hooks.stop_waiting();
+        let ran = matches!(was, Was::Running { .. });
         let unseen = container.probe.take().filter(|probe| exit.code == 0 && probe.awaits_exec());
         let interrupted = match container.freezer {
             Freezer::Changing(op, request, change) => {
@@ -70,6 +72,9 @@ impl Pod {
         let op = leftovers.then(|| self.run(&id, Operation::KillRemaining));
         if let Some(container) = self.containers.get_mut(&id) {
             container.phase = Phase::Draining { exit, was, op };
+        }
+        if ran {
+            self.record(&id, Milestone::Exited { exit });
         }
         self.changed();
         if unseen.is_some() {
@@ -309,6 +314,7 @@ impl Pod {
         let delay = container.restarts.next_delay(&own.map_or(node, |restart| restart.backoff));
         container.phase = Phase::BackingOff { last, until: now + delay };
         let name = container.spec.name.clone();
+        self.record(id, Milestone::RestartDue { delay });
         self.act(Action::Note(format!("{name:?} exited with {}, restart in {delay:?}", last.code)));
     }
 
@@ -356,6 +362,7 @@ impl Pod {
             Outcome::Failed(_) if unwanted => self.finish(&id, last),
             Outcome::Failed(failure) => {
                 self.act(Action::Warn(format!("container {id} could not be restarted: {}", failure.message)));
+                self.record(&id, Milestone::StartFailed { reason: failure.message });
                 let failed = Exit { code: START_FAILED, at: ended.at };
                 let Some(container) = self.containers.get(&id) else { return };
                 match container.program {
@@ -444,6 +451,7 @@ impl Pod {
 
     /// R10: an OOM kill is told only of containers whose exits are shown, else CRI calls a live one OOMKilled.
     pub(crate) fn out_of_memory(&mut self, id: ContainerId) {
+        self.record(&id, Milestone::OutOfMemory);
         let Some(container) = self.containers.get(&id) else { return };
         if self.restarts_after(container, KILLED) {
             let text = format!(

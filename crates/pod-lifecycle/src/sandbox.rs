@@ -7,6 +7,7 @@ use pod_spec::Signal;
 use crate::action::Reach;
 use crate::container::Part;
 use crate::event::ContainerId;
+use crate::history::SignalCause;
 use crate::pod::Pod;
 use crate::shutdown::{FLOOR, StopCause};
 
@@ -38,7 +39,7 @@ impl Pod {
                 if let Some(stop) = &mut self.stop {
                     stop.cause = StopCause::Sandbox(SandboxEnd::Signalled);
                 }
-                self.signal_sandbox(&id, signal, Reach::Process);
+                self.signal_sandbox(&id, signal, Reach::Process, SignalCause::Turn);
             }
             StopCause::Requested => {
                 let Some(container) = self.containers.get_mut(&id) else { return };
@@ -52,11 +53,17 @@ impl Pod {
     }
 
     /// K17 holds for pause too.
-    pub(crate) fn signal_sandbox(&mut self, id: &ContainerId, signal: Signal, reach: Reach) {
+    pub(crate) fn signal_sandbox(
+        &mut self,
+        id: &ContainerId,
+        signal: Signal,
+        reach: Reach,
+        cause: SignalCause,
+    ) {
         if signal == Signal::KILL {
-            return self.kill_now(id, reach);
+            return self.kill_now(id, reach, cause);
         }
-        self.signal_init(id, signal, reach);
+        self.signal_init(id, signal, reach, cause);
         self.thaw(id);
     }
 

@@ -11,6 +11,7 @@ use crate::action::{Action, Reach};
 use crate::budget::Budget;
 use crate::container::{Container, Deletable, Intent, Part, Phase, Program, Was};
 use crate::event::{ContainerId, Exit};
+use crate::history::{Milestone, SignalCause};
 use crate::member::{GateState, Release};
 use crate::pod::Pod;
 use crate::restart::code_of_signal;
@@ -29,7 +30,7 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     pub(crate) cause: StopCause,
-    budget: Budget,
+    pub(crate) budget: Budget,
 }
 
 /// Who asked.
@@ -142,19 +143,32 @@ impl Pod {
                 _ => false,
             };
             // T9: the same again with less time.
+            let before = stop.budget;
             if cause == StopCause::Requested {
-                stop.budget = stop.budget.tightened(cause, limit);
+                stop.budget = before.tightened(cause, limit);
+            }
+            let shortened = stop.budget != before;
+            if cause == StopCause::Requested {
                 self.changed();
             }
             if !outranks {
+                if shortened {
+                    self.record_stop();
+                }
                 return;
             }
         }
         let budget = self.stop.as_ref().map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit);
         self.stop = Some(Stop { cause, budget });
+        self.record_stop();
         self.act(Action::Note(format!("pod stop begins: {cause:?}")));
         self.close_gates();
         self.tell_mains();
+    }
+
+    fn record_stop(&mut self) {
+        let Some(stop) = &self.stop else { return };
+        self.record_of_pod(Milestone::StopBegan(stop.inspect(self.now)));
     }
 
     /// When a stop of that cause must be over, if it is for us to say (T5).
@@ -328,6 +342,7 @@ impl Pod {
     /// T6: everyone left gets a stop signal at the same moment, if it had none.
     fn last_call(&mut self, kill_at: PodTime) {
         self.set_budget(Budget::LastCall { kill_at });
+        self.record_of_pod(Milestone::LastCall);
         for id in self.left() {
             if self.containers.get(&id).is_some_and(|container| container.stop.term_at.is_none()) {
                 self.deliver_stop(&id, None);
@@ -339,8 +354,9 @@ impl Pod {
 
     fn kill_everything(&mut self) {
         self.set_budget(Budget::Spent);
+        self.record_of_pod(Milestone::BudgetSpent);
         for id in self.left() {
-            self.kill_now(&id, Reach::All);
+            self.kill_now(&id, Reach::All, SignalCause::Budget);
         }
     }
 
@@ -396,6 +412,7 @@ impl Pod {
                 state.was_started = Started::Before;
             }
         }
+        self.record_of_pod(Milestone::StopEnded);
         self.act(Action::Note("pod stop is over".to_owned()));
     }
 
@@ -410,7 +427,7 @@ impl Pod {
             return;
         }
         let intent = container.stop.intent;
-        self.kill_now(id, Reach::All);
+        self.kill_now(id, Reach::All, SignalCause::Grace);
         // U4: still only a restart.
         if let Some(container) = self.containers.get_mut(id) {
             container.stop.intent = intent;

@@ -6,6 +6,7 @@
 use crate::action::{Action, Hook, Refusal, RefusalKind, Reply, Tell};
 use crate::container::{Container, Intent, Phase, Program};
 use crate::event::{ContainerId, Exit, Outcome, RequestId};
+use crate::history::Milestone;
 use crate::member::GateState;
 use crate::pod::Pod;
 use crate::time::PodTime;
@@ -112,6 +113,7 @@ impl Pod {
         let Some(index) = container.member() else { return };
         let line = format!("{} is to take over", self.members[index]);
         self.members[index].gate = GateState::Closed;
+        self.record(id, Milestone::SwitchBegan);
         self.act(Action::Note(line));
     }
 
@@ -152,6 +154,7 @@ impl Pod {
         self.set_stage(id, Stage::Retire);
         self.members[index].duty = Duty::Active;
         self.members[other].duty = Duty::Standby;
+        self.record(id, Milestone::Switched);
         self.act(Action::Note(format!("{} takes over from {}", self.members[index], self.members[other])));
         let Some(old) = self.members[other].current.clone() else { return };
         self.end_to_be_held(&old);
@@ -180,6 +183,7 @@ impl Pod {
         let takeover = container.takeover.take();
         let Some(index) = container.member() else { return };
         let line = format!("{} did not take over: {reason}", self.members[index]);
+        self.record(id, Milestone::SwitchFailed { reason: reason.to_owned() });
         self.act(Action::Tell { container: id.clone(), line: line.clone(), to: Tell::Log });
         if let Some(request) = takeover.and_then(|takeover| takeover.request) {
             self.reply(request, Err(Refusal::precondition(line)));

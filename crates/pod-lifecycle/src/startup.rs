@@ -9,6 +9,7 @@ use pod_spec::{Gate, GateAction, ProbeTiming, Role, Signal};
 use crate::action::{Action, Check, OpId, Operation, Reach, Refusal, Tell};
 use crate::container::{Container, Hold, HoldLine, Intent, Phase, Program};
 use crate::event::{ContainerId, Exit, Failure, Outcome, RequestId, Target};
+use crate::history::{Milestone, SignalCause};
 use crate::member::{Awaited, GateState, Release};
 use crate::pod::Pod;
 use crate::restart::{KILLED, START_FAILED};
@@ -91,6 +92,9 @@ impl Pod {
         let hold = Hold { since: self.now, line: HoldLine::Due };
         let Some(container) = self.containers.get_mut(&id) else { return };
         container.phase = Phase::Held(hold);
+        let reason = self.hold_reason(&id).unwrap_or_default();
+        self.record(&id, Milestone::Held { reason });
+        let Some(container) = self.containers.get(&id) else { return };
         let pid = container.pid;
         self.announce_start(&id, pid, vec![request]);
     }
@@ -188,7 +192,8 @@ impl Pod {
         container.phase = Phase::Ending { code };
         container.stop.intent = Intent::End;
         let target = Target::init(id.clone());
-        self.act(Action::Signal { target, signal: Signal::KILL, reach: Reach::Process });
+        let (signal, reach, cause) = (Signal::KILL, Reach::Process, SignalCause::NotRun);
+        self.act(Action::Signal { target, signal, reach, cause });
     }
 
     /// The program of a container has been started: a closed gate now has something to ask (U1, U2, U11).
@@ -242,6 +247,7 @@ impl Pod {
             && let Some(container) = self.containers.get_mut(&id)
         {
             container.probe = None;
+            self.record(&id, Milestone::GateOpened);
             self.act(Action::Note(line));
             return self.successor_is_ready(&id);
         }
@@ -298,6 +304,8 @@ impl Pod {
     fn gate_failed(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get_mut(id) else { return };
         let reason = container.probe.take().and_then(|probe| probe.last_failure).unwrap_or_default();
+        self.record(id, Milestone::GateFailed { reason: reason.clone() });
+        let Some(container) = self.containers.get_mut(id) else { return };
         if container.takeover.is_some() {
             return self.takeover_failed(id, &format!("it did not get ready: {reason}"));
         }
@@ -416,7 +424,8 @@ impl Pod {
             container.phase = Phase::Running { since: now };
             container.stop.killed = true;
             let target = Target::init(id.clone());
-            self.act(Action::Signal { target, signal: Signal::KILL, reach: Reach::Process });
+            let (signal, reach, cause) = (Signal::KILL, Reach::Process, SignalCause::NotRun);
+            self.act(Action::Signal { target, signal, reach, cause });
         } else {
             let member = container.member();
             self.end_without_running(id, START_FAILED, None);

@@ -22,7 +22,7 @@ impl Owner {
     pub(crate) fn execute(&mut self, action: Action) {
         match action {
             Action::Run { op, container, operation } => self.run(op, container, operation),
-            Action::Signal { target, signal, reach } => self.signal(&target, signal, reach),
+            Action::Signal { target, signal, reach, .. } => self.signal(&target, signal, reach),
             Action::Reply { request, result } => {
                 self.checkpoints.remove(&request);
                 if let Some(answer) = self.requests.remove(&request) {
@@ -37,6 +37,8 @@ impl Owner {
             Action::LimitOomScore { container, highest } => self.limit_oom_score(&container, highest),
             Action::Tell { container, line, to } => self.tell(&container, &line, to),
             Action::Finish { container, shown, real } => self.finish(&container, shown, real),
+            // The history has it already.
+            Action::Record { .. } => {}
             Action::Warn(line) => warn!("{line}"),
             Action::Note(line) => info!("{line}"),
         }

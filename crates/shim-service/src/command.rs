@@ -8,6 +8,7 @@ use pod_lifecycle::{ContainerId, Refusal, Reply, Request, Target, View};
 use protobuf::well_known_types::any::Any;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::control::ControlCommand;
 use crate::details::{CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
 use crate::resources::StreamAddresses;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Resize { target: Target, size: TerminalSize, answer: Answer<()> },
     /// No more input.
     CloseStdin { target: Target, answer: Answer<()> },
+    /// What only operators ask.
+    Control(ControlCommand),
     /// End the shim if it has nothing left to serve.
     Shutdown { answer: Answer<()> },
 }

@@ -8,6 +8,7 @@
 mod actions;
 mod checkpoint;
 mod command;
+mod control;
 mod details;
 pub mod error;
 mod gate;
@@ -19,6 +20,7 @@ mod notice;
 mod operations;
 pub mod options;
 mod owner;
+mod peers;
 pub mod publisher;
 mod readiness;
 mod reads;

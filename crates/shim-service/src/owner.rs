@@ -19,6 +19,8 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::command::{Answer, Command};
+use crate::control::Identity;
+use crate::control::history::History;
 use crate::details::{self, CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
 use crate::incarnation::{NewIncarnation, failure};
@@ -51,6 +53,8 @@ pub(crate) struct Owner {
     pub(crate) containers: BTreeMap<ContainerId, Resources>,
     pub(crate) local: mpsc::UnboundedSender<Local>,
     pub(crate) history: PidHistory,
+    pub(crate) identity: Identity,
+    pub(crate) events: History,
     surroundings: Surroundings,
     reaper: Reaper,
     pub(crate) publisher: Publisher,
@@ -78,17 +82,21 @@ enum Shutdown {
 
 impl Owner {
     pub(crate) fn new(
+        mut identity: Identity,
         surroundings: Surroundings,
         reaper: Reaper,
         publisher: Publisher,
     ) -> (Self, mpsc::UnboundedReceiver<Local>) {
         // Unbounded: each message answers something the owner itself began.
         let (local, inbox) = mpsc::unbounded_channel();
+        identity.started_at_ms = i64::try_from(wall_time(wall_clock()).0.as_millis()).unwrap_or_default();
         let owner = Self {
             pod: Pod::new(),
             containers: BTreeMap::new(),
             local,
             history: PidHistory::default(),
+            identity,
+            events: History::default(),
             surroundings,
             reaper,
             publisher,
@@ -181,6 +189,7 @@ impl Owner {
             Command::Update { container, resources, answer } => self.update(container, resources, answer),
             Command::Resize { target, size, answer } => drop(answer.send(self.resize(&target, size))),
             Command::CloseStdin { target, answer } => drop(answer.send(self.close_stdin(&target))),
+            Command::Control(command) => self.on_control(command),
             Command::Shutdown { answer } => {
                 // CONTRACT §1.8: sent after every delete; only the last one means it.
                 if self.pod.is_empty() {
@@ -250,6 +259,7 @@ impl Owner {
         let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
         let bundle = Bundle::new(&details.bundle);
         let spec = bundle.read_spec().map_err(|error| invalid(error.to_string()))?;
+        self.identity.learn(&spec.annotations);
         let plan = match self.read_annotations(&spec.annotations) {
             Ok(parsed) => {
                 for warning in &parsed.warnings {
@@ -445,14 +455,20 @@ impl Owner {
     }
 
     /// Hands an event to the pod and does everything it wants.
-    fn feed(&mut self, event: Event) {
+    pub(crate) fn feed(&mut self, event: Event) {
         debug!(?event, "event");
-        let now = PodTime::after_epoch(self.epoch.elapsed());
-        self.pod.handle(now, event);
+        self.pod.handle(self.now(), event);
         while let Some(action) = self.pod.next_action() {
             debug!(?action, "action");
+            let at = (self.now(), wall_time(wall_clock()));
+            self.events.remember(&action, at, |id| self.pod.name_of(id));
             self.execute(action);
         }
+        self.events.tell();
+    }
+
+    pub(crate) fn now(&self) -> PodTime {
+        PodTime::after_epoch(self.epoch.elapsed())
     }
 }
 

@@ -8,16 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use containerd_shim_protos::shim_async::create_task;
+use control_api::create_pod;
 use oci_runtime::reaper::Reaper;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use ttrpc::asynchronous::Server;
-use ttrpc::asynchronous::transport::Listener;
 
 use crate::command::OwnerHandle;
+use crate::control::{ControlService, Identity};
 use crate::incarnation::console_directory;
 use crate::owner::Owner;
+use crate::peers;
 use crate::publisher::Publisher;
 use crate::resources::Surroundings;
 use crate::task::TaskService;
@@ -81,19 +83,20 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
     let (handle, commands) = OwnerHandle::channel();
     let socket = listener.local_addr().ok().and_then(|address| address.as_pathname().map(Path::to_owned));
     let surroundings = Surroundings {
-        namespace: namespace.into(),
+        namespace: namespace.as_str().into(),
         node_file: node_file.into(),
         draining_file: draining_file.into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
     };
-    let (owner, inbox) = Owner::new(surroundings, reaper, publisher);
+    let identity = Identity { id: id.clone(), namespace, ..Identity::default() };
+    let (owner, inbox) = Owner::new(identity, surroundings, reaper, publisher);
 
-    listener.set_nonblocking(true).map_err(setup("use the inherited socket"))?;
-    let listener = Listener::try_from(listener).map_err(setup("use the inherited socket"))?;
+    let listener = peers::listener(listener).map_err(setup("use the inherited socket"))?;
     let mut server = Server::new().add_listener(listener);
-    for service in task_services(handle) {
+    for service in task_services(handle.clone()) {
         server = server.register_service(service);
     }
+    server = server.register_service(create_pod(Arc::new(ControlService::new(handle))));
     server.start().await?;
     tracing::info!(pod = id, "serving");
 

@@ -284,7 +284,7 @@ impl Simulator {
                     self.trace.sight(self.now, &sight);
                 }
             }
-            Action::Signal { target, signal, reach } => {
+            Action::Signal { target, signal, reach, .. } => {
                 for sight in self.world.signal(self.now, &target, signal, reach) {
                     self.trace.sight(self.now, &sight);
                 }

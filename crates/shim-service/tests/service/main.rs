@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's harness fails by panicking")]
 
 mod checkpoint;
+mod control;
 mod node;
 mod options;
 mod support;

@@ -329,7 +329,7 @@ impl State {
                 }
                 self.world.operations.push((op, container, operation));
             }
-            Action::Signal { target, signal, reach } => {
+            Action::Signal { target, signal, reach, .. } => {
                 self.note(format!("  {} gets {}", show_target(&target), show_signal(signal)));
                 for (other, process) in &mut self.world.processes {
                     let hit =

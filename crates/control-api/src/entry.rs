@@ -1,0 +1,111 @@
+//! How a pod's shim is found: one directory a pod under `/run/podshim`, with one small file that says who serves what.
+//!
+//! Owns the file and where it is. Whoever makes a shim writes it, whoever removes a shim's lock removes it; whoever reads
+//! it must expect that the shim is gone.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The directory of all pods' state. Not persistent: pods do not survive a reboot either.
+pub const STATE_ROOT: &str = "/run/podshim";
+/// The file's name in a pod's directory.
+const FILE: &str = "pod.json";
+
+/// Who serves what. Fields are only ever added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Entry {
+    /// The version of whoever wrote it.
+    pub version: u32,
+    /// The group the shim serves: the sandbox's id under CRI.
+    pub id: String,
+    /// containerd's namespace.
+    pub namespace: String,
+    /// The path of the shim's socket.
+    pub socket: PathBuf,
+    /// The pod's name in Kubernetes; empty without CRI.
+    pub pod_name: String,
+    /// The pod's namespace in Kubernetes; empty without CRI.
+    pub pod_namespace: String,
+}
+
+impl Entry {
+    /// Leaves the entry in a pod's directory, whole or not at all.
+    ///
+    /// # Errors
+    /// The system's answer; nothing is left behind then.
+    pub fn write_to(&self, directory: &Path) -> io::Result<()> {
+        let temporary = directory.join(".pod.json");
+        let written = serde_json::to_vec(self)
+            .map_err(io::Error::from)
+            .and_then(|text| fs::write(&temporary, text))
+            .and_then(|()| fs::rename(&temporary, directory.join(FILE)));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    /// Removes the entry of a pod, if there is one.
+    pub fn remove_from(directory: &Path) {
+        let _ = fs::remove_file(directory.join(FILE));
+    }
+
+    /// The entries under a root, in the order of their namespaces and ids. What cannot be read is no entry: pods come
+    /// and go while this looks.
+    ///
+    /// # Errors
+    /// The root is there and cannot be read.
+    pub fn list(root: &Path) -> io::Result<Vec<Self>> {
+        let namespaces = match fs::read_dir(root) {
+            Ok(namespaces) => namespaces,
+            // No pod has been here since the node was started.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let pods = namespaces.flatten().filter_map(|namespace| fs::read_dir(namespace.path()).ok());
+        let files = pods.flat_map(|pods| pods.flatten()).map(|pod| pod.path().join(FILE));
+        let read = |path: PathBuf| serde_json::from_slice(&fs::read(path).ok()?).ok();
+        let mut entries: Vec<Self> = files.filter_map(read).collect();
+        entries.sort_by(|a, b| (&a.namespace, &a.id).cmp(&(&b.namespace, &b.id)));
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stale or broken entry never breaks a listing, and a newer release's fields do not.
+    #[test]
+    fn a_listing_survives_whatever_is_there() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(Entry::list(&root.path().join("none")).unwrap(), []);
+        let pod = |namespace: &str, id: &str| {
+            let directory = root.path().join(namespace).join(format!("socket-of-{id}"));
+            fs::create_dir_all(&directory).unwrap();
+            directory
+        };
+        let entry = |namespace: &str, id: &str| Entry {
+            namespace: namespace.to_owned(),
+            id: id.to_owned(),
+            ..Entry::default()
+        };
+        for (namespace, id) in [("k8s.io", "b"), ("k8s.io", "a"), ("default", "c")] {
+            entry(namespace, id).write_to(&pod(namespace, id)).unwrap();
+        }
+        fs::write(pod("k8s.io", "broken").join(FILE), "{\"id\":").unwrap();
+        fs::create_dir(pod("k8s.io", "directory").join(FILE)).unwrap();
+        pod("k8s.io", "starting");
+        fs::write(root.path().join("draining"), "").unwrap();
+        fs::write(pod("k8s.io", "newer").join(FILE), r#"{"version":2,"id":"d","colour":"red"}"#).unwrap();
+        let listed = Entry::list(root.path()).unwrap();
+        let ids: Vec<_> = listed.iter().map(|entry| entry.id.as_str()).collect();
+        assert_eq!(ids, ["d", "c", "a", "b"]);
+        Entry::remove_from(&pod("default", "c"));
+        assert_eq!(Entry::list(root.path()).unwrap().len(), 3);
+    }
+}

@@ -1,0 +1,41 @@
+//! podshim's own API on a shim's socket: messages, service and client, and where the shims of a node are found.
+//!
+//! Owns the wire and the files under `/run/podshim` that lead to it, and nothing of what they mean: the shim answers,
+//! the command asks. Messages and service are generated from `proto/podshim/v1/pod.proto`.
+
+pub mod client;
+pub mod entry;
+
+/// The version that messages of this release carry.
+pub const VERSION: u32 = 1;
+
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::disallowed_methods,
+    nonstandard_style,
+    rust_2018_idioms,
+    unused_imports,
+    reason = "generated"
+)]
+mod pod {
+    include!(concat!(env!("OUT_DIR"), "/pod.rs"));
+}
+
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::disallowed_methods,
+    nonstandard_style,
+    rust_2018_idioms,
+    unused_imports,
+    reason = "generated"
+)]
+mod pod_ttrpc {
+    use super::pod;
+
+    include!(concat!(env!("OUT_DIR"), "/pod_ttrpc.rs"));
+}
+
+pub use pod::*;
+pub use pod_ttrpc::*;

@@ -1,0 +1,274 @@
+//! The pod as an operator is shown it: a copy of what is known, taken at one moment. Owns the projection of the tables to
+//! public words; decides and changes nothing.
+
+use std::time::Duration;
+
+use pod_spec::{Gate, Role, Signal};
+
+use crate::budget::Budget;
+use crate::container::{Container, Freezer, Part, Phase};
+use crate::event::{ContainerId, Exit};
+use crate::member::{Awaited, GateState, MemberState};
+use crate::pod::Pod;
+use crate::shutdown::{Stop, StopCause};
+use crate::standby::Duty;
+use crate::time::PodTime;
+
+/// What there is to know of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// The stop under way, if one is.
+    pub stop: Option<InspectedStop>,
+    /// The pause container, then the plan in its order, then all others.
+    pub containers: Vec<InspectedContainer>,
+}
+
+/// A stop under way (T12).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InspectedStop {
+    /// Why it began.
+    pub reason: StopReason,
+    /// What is left of its time.
+    pub budget: BudgetLeft,
+}
+
+/// Why a stop began (T12, K11, J1, I2, R9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// A caller stops the containers.
+    Caller,
+    /// The sandbox is stopped, or died.
+    Sandbox,
+    /// An operator, or a signal to the shim.
+    Requested,
+    /// A SIGKILL where `zero-grace=order`.
+    ZeroGrace,
+    /// The mains are done.
+    Completed,
+    /// An init failed under Never.
+    InitFailed,
+    /// A fatal container ended.
+    Fatal,
+}
+
+/// What is left of a stop's budget (T5, T6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetLeft {
+    /// The caller counts.
+    Callers,
+    /// So long, then everybody left gets a stop signal.
+    Until(Duration),
+    /// Everybody has one; so long, then SIGKILL.
+    LastCall(Duration),
+    /// Everything has been killed.
+    Spent,
+}
+
+/// One container, or a member of the plan that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InspectedContainer {
+    /// containerd's id; `None` where there is no such container.
+    pub id: Option<ContainerId>,
+    /// Its name in the plan.
+    pub name: String,
+    /// What it is to the pod.
+    pub part: InspectedPart,
+    /// Where it is in its life.
+    pub state: InspectedState,
+    /// Its process, if it has one of its own.
+    pub pid: Option<u32>,
+    /// What opens its gate, if anything waits for that, and whether it is open.
+    pub gate: Option<(Gate, GateProgress)>,
+    /// Why it is held.
+    pub held_for: Option<String>,
+    /// Its restarts by podshim since its last good run (R4).
+    pub restarts: u32,
+    /// How its last run really ended.
+    pub real_exit: Option<Exit>,
+    /// What callers are shown of that (J2).
+    pub shown_exit: Option<Exit>,
+    /// A stop signal that waits for its turn (T3), or for its hooks.
+    pub pending_signal: Option<Signal>,
+    /// Until SIGKILL is due (T7, T8).
+    pub kill_in: Option<Duration>,
+    /// Until its next restart (R4).
+    pub restart_in: Option<Duration>,
+}
+
+/// What a container is to its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InspectedPart {
+    /// The pause container.
+    Sandbox,
+    /// Not in the plan (S8).
+    Passthrough,
+    /// In the plan.
+    Planned(Role),
+    /// The one of a standby pair that is not active (V1).
+    Standby,
+}
+
+/// Where a container is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InspectedState {
+    /// In the plan, and no caller has created it (U10).
+    NotCreated,
+    /// Being created.
+    Creating,
+    /// Created, and not started by its caller.
+    Created,
+    /// Started by its caller; its program waits (U7).
+    Held,
+    /// Its program is being started.
+    Starting,
+    /// Its program runs.
+    Running,
+    /// Frozen.
+    Paused,
+    /// It waits for its next restart (R4).
+    BackingOff,
+    /// It is being made anew (R6).
+    Restarting,
+    /// A completed init whose exit its caller does not see yet, or which was created again (I4, I5).
+    Completed,
+    /// It is ending.
+    Ending,
+    /// It has ended for its caller too.
+    Stopped,
+}
+
+/// How far a gate is (U1, U2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateProgress {
+    /// Its program has not been seen to run.
+    Closed,
+    /// Its program runs, and is not ready.
+    Started,
+    /// Open.
+    Open,
+}
+
+impl Pod {
+    /// The pod as it is; `now` for the times that are left.
+    pub fn inspect(&self, now: PodTime) -> Inspection {
+        let planned = self.members.iter().enumerate().map(|(index, state)| match self.current(index) {
+            Some(container) => self.inspect_container(container, now),
+            None => self.inspect_missing(state),
+        });
+        let of_part = |part: Part| {
+            let containers = self.containers.values().filter(move |container| container.part == part);
+            containers.map(move |container| self.inspect_container(container, now))
+        };
+        let containers = of_part(Part::Sandbox).chain(planned).chain(of_part(Part::Passthrough)).collect();
+        Inspection { stop: self.stop.as_ref().map(|stop| stop.inspect(now)), containers }
+    }
+
+    fn inspect_container(&self, container: &Container, now: PodTime) -> InspectedContainer {
+        let state = container.member().map(|index| &self.members[index]);
+        let shown_exit = container.view(self.anchor_pid()).and_then(|view| view.exit);
+        let real_exit = match &container.phase {
+            Phase::BackingOff { last, .. } | Phase::Recreating { last, .. } => Some(*last),
+            Phase::Draining { exit, .. } | Phase::Hidden { exit } | Phase::Spent { exit } => Some(*exit),
+            _ => shown_exit.and_then(|shown| state.and_then(|state| state.ended).or(Some(shown))),
+        };
+        let restart_in = match container.phase {
+            Phase::BackingOff { until, .. } => Some(until.since(now)),
+            _ => None,
+        };
+        InspectedContainer {
+            id: Some(container.id.clone()),
+            name: container.spec.name.clone(),
+            part: match (container.part, state) {
+                (Part::Sandbox, _) => InspectedPart::Sandbox,
+                (_, Some(state)) => state.inspected_part(),
+                (_, None) => InspectedPart::Passthrough,
+            },
+            state: container.inspected_state(),
+            pid: container.has_process().then_some(container.pid),
+            gate: state.and_then(MemberState::inspected_gate),
+            held_for: self.hold_reason(&container.id),
+            restarts: container.restarts.count(),
+            real_exit,
+            shown_exit,
+            pending_signal: container.stop.held_signal.map(|(signal, _)| signal),
+            kill_in: container.stop.kill_at.filter(|_| container.has_process()).map(|at| at.since(now)),
+            restart_in,
+        }
+    }
+
+    fn inspect_missing(&self, state: &MemberState) -> InspectedContainer {
+        InspectedContainer {
+            id: None,
+            name: state.member.name.clone(),
+            part: state.inspected_part(),
+            state: InspectedState::NotCreated,
+            pid: None,
+            gate: state.inspected_gate(),
+            held_for: None,
+            restarts: 0,
+            real_exit: state.ended.or(state.completed),
+            shown_exit: None,
+            pending_signal: None,
+            kill_in: None,
+            restart_in: None,
+        }
+    }
+}
+
+impl MemberState {
+    fn inspected_part(&self) -> InspectedPart {
+        match self.duty {
+            Duty::Active => InspectedPart::Planned(self.member.role),
+            Duty::Standby => InspectedPart::Standby,
+        }
+    }
+
+    fn inspected_gate(&self) -> Option<(Gate, GateProgress)> {
+        let progress = match self.gate {
+            GateState::Closed => GateProgress::Closed,
+            GateState::Started => GateProgress::Started,
+            GateState::Open => GateProgress::Open,
+        };
+        (self.is_awaited == Awaited::BySomebody).then(|| (self.member.gate.clone(), progress))
+    }
+}
+
+impl Container {
+    fn inspected_state(&self) -> InspectedState {
+        match &self.phase {
+            Phase::Creating { .. } => InspectedState::Creating,
+            Phase::Created | Phase::Prepared => InspectedState::Created,
+            Phase::Held(_) => InspectedState::Held,
+            Phase::Starting { .. } | Phase::Restoring { .. } => InspectedState::Starting,
+            Phase::Running { .. } if self.freezer == Freezer::Paused => InspectedState::Paused,
+            Phase::Running { .. } => InspectedState::Running,
+            Phase::BackingOff { .. } => InspectedState::BackingOff,
+            Phase::Recreating { .. } => InspectedState::Restarting,
+            Phase::Hidden { .. } | Phase::Spent { .. } => InspectedState::Completed,
+            Phase::Ending { .. } | Phase::Draining { .. } => InspectedState::Ending,
+            Phase::Stopped { .. } | Phase::Removing { .. } => InspectedState::Stopped,
+        }
+    }
+}
+
+impl Stop {
+    pub(crate) fn inspect(&self, now: PodTime) -> InspectedStop {
+        InspectedStop {
+            reason: match self.cause {
+                StopCause::Caller => StopReason::Caller,
+                StopCause::Sandbox(_) => StopReason::Sandbox,
+                StopCause::Requested => StopReason::Requested,
+                StopCause::ZeroGrace => StopReason::ZeroGrace,
+                StopCause::Completed => StopReason::Completed,
+                StopCause::InitFailed => StopReason::InitFailed,
+                StopCause::Fatal => StopReason::Fatal,
+            },
+            budget: match self.budget {
+                Budget::Callers => BudgetLeft::Callers,
+                Budget::Until { at, .. } => BudgetLeft::Until(at.since(now)),
+                Budget::LastCall { kill_at } => BudgetLeft::LastCall(kill_at.since(now)),
+                Budget::Spent => BudgetLeft::Spent,
+            },
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The pod's history: the last things that happened, and who waits for the next.
+//!
+//! Owns the bound on what is kept. What is worth keeping is what the core's actions say; times are stamped here, when an
+//! action is carried out.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use control_api::event::{Cause, Kind};
+use control_api::{Event, EventsResponse, VERSION};
+use pod_lifecycle::{
+    Action, ContainerId, Hook, Milestone, Notice, Operation, PodTime, SignalCause, WallTime,
+};
+use pod_spec::Signal;
+
+use super::Patience;
+use super::inspection::{milliseconds, stop};
+use crate::command::Answer;
+
+/// So many events are kept, and so much of what is said in each: a pod that restarts for months costs no more than one
+/// of an hour. At most 100 kB; 30 kB as a rule, which the start and the stop of four containers do not fill.
+const KEPT: usize = 256;
+const LONGEST_TEXT: usize = 200;
+
+/// The history.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    records: VecDeque<Record>,
+    /// The number of the newest one.
+    last: u64,
+    waiting: Vec<Waiting>,
+}
+
+/// One thing that happened.
+#[derive(Debug)]
+struct Record {
+    wall_ms: i64,
+    monotonic_ms: u64,
+    container: Option<ContainerId>,
+    name: Rc<str>,
+    fact: Fact,
+}
+
+/// What it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fact {
+    Milestone(Milestone),
+    Created { pid: u32 },
+    Starting,
+    Stopped { shown: u32, real: u32 },
+    Deleted,
+    Signalled { signal: Signal, cause: SignalCause },
+    HookStarted(Hook),
+    Paused,
+    Resumed,
+}
+
+/// Somebody who waits for what comes after an event.
+#[derive(Debug)]
+struct Waiting {
+    after: u64,
+    answer: Answer<EventsResponse>,
+}
+
+impl History {
+    /// Keeps what an action says of the pod's life, if it says something. `name` is that of its container, as long as
+    /// the pod knows one.
+    pub(crate) fn remember<'a>(
+        &mut self,
+        action: &Action,
+        (now, wall): (PodTime, WallTime),
+        name: impl FnOnce(&ContainerId) -> Option<&'a str>,
+    ) {
+        let Some((container, mut fact)) = fact_of(action) else { return };
+        shorten(&mut fact);
+        let known = |id: &ContainerId| {
+            let same = |record: &&Record| record.container.as_ref() == Some(id);
+            self.records.iter().rev().find(same).map(|record| record.name.clone())
+        };
+        let name = container
+            .as_ref()
+            .and_then(|id| known(id).or_else(|| name(id).map(Rc::from)))
+            .unwrap_or_default();
+        if self.records.len() == KEPT {
+            self.records.pop_front();
+        }
+        self.last += 1;
+        self.records.push_back(Record {
+            wall_ms: i64::try_from(wall.0.as_millis()).unwrap_or(i64::MAX),
+            monotonic_ms: milliseconds(now.since_epoch()),
+            container,
+            name,
+            fact,
+        });
+    }
+
+    /// Tells whoever waits what has come.
+    pub(crate) fn tell(&mut self) {
+        let last = self.last;
+        for waiting in self.waiting.extract_if(.., |waiting| waiting.after < last).collect::<Vec<_>>() {
+            let _ = waiting.answer.send(Ok(self.after(waiting.after)));
+        }
+    }
+
+    /// Answers with what came after an event, now or when there is something.
+    pub(crate) fn ask(&mut self, after: u64, patience: Patience, answer: Answer<EventsResponse>) {
+        // Of those who have waited long enough.
+        self.waiting.retain(|waiting| !waiting.answer.is_closed());
+        if after >= self.last && patience == Patience::Wait {
+            return self.waiting.push(Waiting { after, answer });
+        }
+        let _ = answer.send(Ok(self.after(after)));
+    }
+
+    fn after(&self, after: u64) -> EventsResponse {
+        let first = self.last + 1 - self.records.len() as u64;
+        let numbered = self.records.iter().zip(first..);
+        EventsResponse {
+            version: VERSION,
+            events: numbered.filter(|(_, sequence)| *sequence > after).map(event).collect(),
+            lost: first.saturating_sub(after.saturating_add(1)),
+            ..Default::default()
+        }
+    }
+}
+
+fn fact_of(action: &Action) -> Option<(Option<ContainerId>, Fact)> {
+    let (container, fact) = match action {
+        Action::Record { container, milestone } => {
+            return Some((container.clone(), Fact::Milestone(milestone.clone())));
+        }
+        Action::Publish(Notice::Created { container, pid }) => (container, Fact::Created { pid: *pid }),
+        Action::Publish(Notice::Deleted { container, .. }) => (container, Fact::Deleted),
+        Action::Publish(Notice::Paused { container }) => (container, Fact::Paused),
+        Action::Publish(Notice::Resumed { container }) => (container, Fact::Resumed),
+        Action::Finish { container, shown, real } => {
+            (container, Fact::Stopped { shown: shown.code, real: real.code })
+        }
+        // A kubelet's exec probes would leave room for nothing else.
+        Action::Signal { target, signal, cause, .. } if target.exec.is_none() => {
+            (&target.container, Fact::Signalled { signal: *signal, cause: *cause })
+        }
+        Action::Run { container, operation: Operation::Start | Operation::Restore, .. } => {
+            (container, Fact::Starting)
+        }
+        Action::Run { container, operation: Operation::RunHook { hook, .. }, .. } => {
+            (container, Fact::HookStarted(*hook))
+        }
+        _ => return None,
+    };
+    Some((Some(container.clone()), fact))
+}
+
+/// Keeps to the bound.
+fn shorten(fact: &mut Fact) {
+    let Fact::Milestone(milestone) = fact else { return };
+    let text = match milestone {
+        Milestone::Held { reason }
+        | Milestone::StartFailed { reason }
+        | Milestone::GateFailed { reason }
+        | Milestone::SwitchFailed { reason }
+        | Milestone::HookEnded { failure: Some(reason), .. } => reason,
+        _ => return,
+    };
+    let end = (0..=LONGEST_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or_default());
+    text.shrink_to_fit();
+}
+
+fn event((record, sequence): (&Record, u64)) -> Event {
+    let mut event = Event {
+        sequence,
+        wall_ms: record.wall_ms,
+        monotonic_ms: record.monotonic_ms,
+        id: record.container.as_ref().map(ToString::to_string).unwrap_or_default(),
+        name: record.name.to_string(),
+        ..Default::default()
+    };
+    event.kind = match &record.fact {
+        Fact::Milestone(milestone) => milestone_in(milestone, &mut event),
+        Fact::Created { pid } => {
+            event.pid = *pid;
+            Kind::CREATED
+        }
+        Fact::Starting => Kind::STARTING,
+        Fact::Stopped { shown, real } => {
+            (event.code, event.shown_code) = (Some(*real), Some(*shown));
+            Kind::STOPPED
+        }
+        Fact::Deleted => Kind::DELETED,
+        Fact::Signalled { signal, cause } => {
+            event.signal = signal.number().into();
+            event.cause = cause_of(*cause).into();
+            Kind::SIGNALLED
+        }
+        Fact::HookStarted(hook) => {
+            event.text = hook.to_string();
+            Kind::HOOK_STARTED
+        }
+        Fact::Paused => Kind::PAUSED,
+        Fact::Resumed => Kind::RESUMED,
+    }
+    .into();
+    event
+}
+
+fn milestone_in(milestone: &Milestone, event: &mut Event) -> Kind {
+    match milestone {
+        Milestone::Held { reason } => with_text(event, reason, Kind::HELD),
+        Milestone::Running { pid } => {
+            event.pid = *pid;
+            Kind::RUNNING
+        }
+        Milestone::StartFailed { reason } => with_text(event, reason, Kind::START_FAILED),
+        Milestone::GateOpened => Kind::GATE_OPENED,
+        Milestone::GateFailed { reason } => with_text(event, reason, Kind::GATE_FAILED),
+        Milestone::Exited { exit } => {
+            event.code = Some(exit.code);
+            Kind::EXITED
+        }
+        Milestone::RestartDue { delay } => with_duration(event, *delay, Kind::RESTART_DUE),
+        Milestone::OutOfMemory => Kind::OUT_OF_MEMORY,
+        Milestone::SignalHeld { signal } => {
+            event.signal = signal.number().into();
+            Kind::SIGNAL_HELD
+        }
+        Milestone::HookEnded { hook, failure } => {
+            event.failure = failure.clone().unwrap_or_default();
+            with_text(event, &hook.to_string(), Kind::HOOK_ENDED)
+        }
+        Milestone::SwitchBegan => Kind::SWITCH_BEGAN,
+        Milestone::Switched => Kind::SWITCHED,
+        Milestone::SwitchFailed { reason } => with_text(event, reason, Kind::SWITCH_FAILED),
+        Milestone::StopBegan(began) => {
+            let (reason, budget, left) = stop(began.clone());
+            (event.stop_reason, event.budget) = (reason.into(), budget.into());
+            if left.is_zero() { Kind::STOP_BEGAN } else { with_duration(event, left, Kind::STOP_BEGAN) }
+        }
+        Milestone::LastCall => Kind::LAST_CALL,
+        Milestone::BudgetSpent => Kind::BUDGET_SPENT,
+        Milestone::StopEnded => Kind::STOP_ENDED,
+    }
+}
+
+fn with_text(event: &mut Event, text: &str, kind: Kind) -> Kind {
+    text.clone_into(&mut event.text);
+    kind
+}
+
+fn with_duration(event: &mut Event, duration: Duration, kind: Kind) -> Kind {
+    event.duration_ms = Some(milliseconds(duration));
+    kind
+}
+
+fn cause_of(cause: SignalCause) -> Cause {
+    match cause {
+        SignalCause::Caller => Cause::BY_CALLER,
+        SignalCause::Turn => Cause::TURN,
+        SignalCause::Budget => Cause::BUDGET,
+        SignalCause::Grace => Cause::GRACE,
+        SignalCause::Restart => Cause::RESTART,
+        SignalCause::NotRun => Cause::NOT_RUN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn remember(history: &mut History, reason: &str) {
+        let container = Some(ContainerId::from("c"));
+        let milestone = Milestone::Held { reason: reason.to_owned() };
+        let at = (PodTime::ZERO, WallTime::default());
+        history.remember(&Action::Record { container, milestone }, at, |_| Some("app"));
+    }
+
+    fn numbers(answer: &EventsResponse) -> Vec<u64> {
+        answer.events.iter().map(|event| event.sequence).collect()
+    }
+
+    /// A pod that goes on for months costs no more than its bound, and who was away learns what is missing.
+    #[test]
+    fn the_history_is_bounded_and_counts_what_it_has_lost() {
+        let mut history = History::default();
+        assert_eq!((numbers(&history.after(0)), history.after(0).lost), (vec![], 0));
+        for _ in 0..KEPT + 10 {
+            remember(&mut history, &"x\u{e4}".repeat(LONGEST_TEXT));
+        }
+        let all = history.after(0);
+        assert_eq!((all.events.len(), all.lost), (KEPT, 10));
+        assert_eq!((all.events[0].sequence, all.events[0].name.as_str()), (11, "app"));
+        assert!(all.events.iter().all(|event| event.text.len() <= LONGEST_TEXT));
+        let newest = KEPT as u64 + 10;
+        assert_eq!(numbers(&history.after(newest - 2)), [newest - 1, newest]);
+        assert_eq!(history.after(newest - 2).lost, 0);
+        // Of another shim's counting.
+        for after in [newest, newest + 5, u64::MAX] {
+            assert_eq!((numbers(&history.after(after)), history.after(after).lost), (vec![], 0));
+        }
+    }
+
+    /// Who waits is told once, of what came after the last thing known; who has gone is forgotten.
+    #[test]
+    fn whoever_waits_is_told() {
+        let mut history = History::default();
+        remember(&mut history, "one");
+        let (answer, mut early) = oneshot::channel();
+        history.ask(0, Patience::Wait, answer);
+        assert_eq!(numbers(&early.try_recv().unwrap().unwrap()), [1]);
+        let (answer, mut waits) = oneshot::channel();
+        history.ask(1, Patience::Wait, answer);
+        let (answer, gone) = oneshot::channel();
+        history.ask(1, Patience::Wait, answer);
+        drop(gone);
+        history.tell();
+        assert!(waits.try_recv().is_err());
+        let (answer, mut at_once) = oneshot::channel();
+        history.ask(1, Patience::None, answer);
+        assert!(numbers(&at_once.try_recv().unwrap().unwrap()).is_empty());
+        assert_eq!(history.waiting.len(), 1, "who has gone is forgotten");
+        remember(&mut history, "two");
+        history.tell();
+        assert_eq!(numbers(&waits.try_recv().unwrap().unwrap()), [2]);
+        assert!(history.waiting.is_empty());
+    }
+}

@@ -1,0 +1,116 @@
+//! An inspection in the control API's words. Translation only.
+
+use std::time::Duration;
+
+use control_api::container::{GateState, Role as WireRole, State as WireState};
+use control_api::{Budget, Container, InspectResponse, StopReason as WireReason, VERSION};
+use pod_lifecycle::{
+    BudgetLeft, Exit, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop,
+    Inspection, StopReason,
+};
+use pod_spec::Role;
+
+use crate::control::Identity;
+
+/// The answer to Inspect.
+pub(crate) fn response(identity: Identity, inspection: Inspection) -> InspectResponse {
+    let (stop_reason, budget, left) = inspection.stop.map_or_else(Default::default, stop);
+    InspectResponse {
+        version: VERSION,
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at_ms: identity.started_at_ms,
+        id: identity.id,
+        namespace: identity.namespace,
+        pod_name: identity.pod_name,
+        pod_namespace: identity.pod_namespace,
+        pod_uid: identity.pod_uid,
+        stop_reason: stop_reason.into(),
+        budget: budget.into(),
+        budget_left_ms: milliseconds(left),
+        containers: inspection.containers.into_iter().map(container).collect(),
+        ..Default::default()
+    }
+}
+
+/// Why a stop began, who counts its time, and what is left of that.
+pub(crate) fn stop(stop: InspectedStop) -> (WireReason, Budget, Duration) {
+    let reason = match stop.reason {
+        StopReason::Caller => WireReason::CALLER,
+        StopReason::Sandbox => WireReason::SANDBOX_ENDED,
+        StopReason::Requested => WireReason::REQUESTED,
+        StopReason::ZeroGrace => WireReason::ZERO_GRACE,
+        StopReason::Completed => WireReason::MAINS_DONE,
+        StopReason::InitFailed => WireReason::INIT_FAILED,
+        StopReason::Fatal => WireReason::FATAL,
+    };
+    let (budget, left) = match stop.budget {
+        BudgetLeft::Callers => (Budget::CALLERS, Duration::ZERO),
+        BudgetLeft::Until(left) => (Budget::ENFORCED, left),
+        BudgetLeft::LastCall(left) => (Budget::LAST_CALL, left),
+        BudgetLeft::Spent => (Budget::SPENT, Duration::ZERO),
+    };
+    (reason, budget, left)
+}
+
+fn container(container: InspectedContainer) -> Container {
+    let code = |exit: Option<Exit>| exit.map(|exit| exit.code);
+    let (gate, gate_state) = match container.gate {
+        Some((gate, progress)) => (gate.to_string(), progress),
+        None => (String::new(), GateProgress::Closed),
+    };
+    Container {
+        id: container.id.map(|id| id.to_string()).unwrap_or_default(),
+        name: container.name,
+        role: role(container.part).into(),
+        state: state(container.state).into(),
+        pid: container.pid.unwrap_or_default(),
+        gate,
+        gate_state: match gate_state {
+            GateProgress::Closed => GateState::CLOSED,
+            GateProgress::Started => GateState::STARTED,
+            GateProgress::Open => GateState::OPEN,
+        }
+        .into(),
+        held_for: container.held_for.unwrap_or_default(),
+        restarts: container.restarts,
+        real_exit_code: code(container.real_exit),
+        shown_exit_code: code(container.shown_exit),
+        pending_signal: container.pending_signal.map_or(0, |signal| signal.number().into()),
+        kill_in_ms: container.kill_in.map(milliseconds),
+        restart_in_ms: container.restart_in.map(milliseconds),
+        ..Default::default()
+    }
+}
+
+fn role(part: InspectedPart) -> WireRole {
+    match part {
+        InspectedPart::Sandbox => WireRole::SANDBOX,
+        InspectedPart::Passthrough => WireRole::PASSTHROUGH,
+        InspectedPart::Planned(Role::Init) => WireRole::INIT,
+        InspectedPart::Planned(Role::Sidecar) => WireRole::SIDECAR,
+        InspectedPart::Planned(Role::Main) => WireRole::MAIN,
+        InspectedPart::Standby => WireRole::STANDBY,
+    }
+}
+
+fn state(state: InspectedState) -> WireState {
+    match state {
+        InspectedState::NotCreated => WireState::NOT_CREATED,
+        InspectedState::Creating => WireState::CREATING,
+        InspectedState::Created => WireState::CREATED,
+        InspectedState::Held => WireState::HELD,
+        InspectedState::Starting => WireState::STARTING,
+        InspectedState::Running => WireState::RUNNING,
+        InspectedState::Paused => WireState::PAUSED,
+        InspectedState::BackingOff => WireState::BACKING_OFF,
+        InspectedState::Restarting => WireState::RESTARTING,
+        InspectedState::Completed => WireState::COMPLETED,
+        InspectedState::Ending => WireState::ENDING,
+        InspectedState::Stopped => WireState::STOPPED,
+    }
+}
+
+/// Whole milliseconds.
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

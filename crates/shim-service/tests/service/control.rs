@@ -1,0 +1,209 @@
+//! The control API: what operators are told and may do, over the same socket as containerd.
+
+use std::time::Duration;
+
+use control_api::client::{Client, ClientError};
+use control_api::container::{GateState, Role, State};
+use control_api::event::{Cause, Kind};
+use control_api::{Budget, Container, Event, InspectResponse, StopReason};
+use ttrpc::Code;
+
+use crate::PLAN;
+use crate::support::{Pod, with_pod};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const POD: [(&str, &str); 3] = [
+    ("io.kubernetes.cri.sandbox-name", "shop"),
+    ("io.kubernetes.cri.sandbox-namespace", "prod"),
+    ("io.kubernetes.cri.sandbox-uid", "1-2-3"),
+];
+
+/// Asks as the command does: from a thread that waits.
+async fn ask<T: Send + 'static>(pod: &Pod, what: impl FnOnce(&Client) -> T + Send + 'static) -> T {
+    let socket = pod.directory.path().join("shim");
+    tokio::task::spawn_blocking(move || what(&Client::connect(&socket, LIMIT).unwrap())).await.unwrap()
+}
+
+async fn inspect(pod: &Pod) -> InspectResponse {
+    ask(pod, Client::inspect).await.unwrap()
+}
+
+fn find<'a>(answer: &'a InspectResponse, name: &str) -> &'a Container {
+    answer.containers.iter().find(|container| container.name == name).unwrap()
+}
+
+/// The pod's events until one satisfies a condition, by way of the live stream.
+async fn events_until(pod: &Pod, last: impl Fn(&Event) -> bool + Send + 'static) -> Vec<Event> {
+    ask(pod, move |client| {
+        let mut events: Vec<Event> = Vec::new();
+        while !events.iter().any(&last) {
+            let after = events.last().map_or(0, |event| event.sequence);
+            let answer = client.events(after, LIMIT).unwrap();
+            assert!(!answer.events.is_empty(), "no such event after {events:?}");
+            assert_eq!(answer.lost, 0);
+            events.extend(answer.events);
+        }
+        events
+    })
+    .await
+}
+
+fn kinds(events: &[Event], name: &str) -> Vec<Kind> {
+    events.iter().filter(|event| event.name == name).map(|event| event.kind.unwrap()).collect()
+}
+
+/// U7, U10: what is held says why, what is not there yet is told too, and people find their names.
+#[test]
+fn a_held_pod_says_what_it_waits_for() {
+    with_pod(async |pod| {
+        let annotations = [&[PLAN], POD.as_slice()].concat();
+        pod.run("c-app", "exec sleep 60", &annotations_named(&annotations, "app")).await;
+        let answer = inspect(&pod).await;
+        assert_eq!((answer.version, answer.id.as_str(), answer.namespace.as_str()), (1, "pod", "test"));
+        assert_eq!(
+            (answer.pod_name.as_str(), answer.pod_namespace.as_str(), answer.pod_uid.as_str()),
+            ("shop", "prod", "1-2-3")
+        );
+        assert!(answer.started_at_ms > 1_600_000_000_000);
+        assert_eq!(answer.stop_reason.unwrap(), StopReason::NOT_STOPPING);
+        let names: Vec<_> = answer.containers.iter().map(|container| container.name.as_str()).collect();
+        assert_eq!(names, ["proxy", "app"], "in the plan's order");
+        let (proxy, app) = (find(&answer, "proxy"), find(&answer, "app"));
+        assert_eq!(
+            (proxy.id.as_str(), proxy.state.unwrap(), proxy.role.unwrap()),
+            ("", State::NOT_CREATED, Role::SIDECAR)
+        );
+        assert_eq!((proxy.gate.as_str(), proxy.gate_state.unwrap()), ("running", GateState::CLOSED));
+        assert_eq!(
+            (app.id.as_str(), app.state.unwrap(), app.role.unwrap()),
+            ("c-app", State::HELD, Role::MAIN)
+        );
+        assert_eq!(app.held_for, "sidecar \"proxy\": not created yet");
+        assert_ne!(app.pid, 0);
+
+        pod.run("c-proxy", "exec sleep 60", &[("io.kubernetes.cri.container-name", "proxy")]).await;
+        let events =
+            events_until(&pod, |event| event.name == "app" && event.kind.unwrap() == Kind::RUNNING).await;
+        assert_eq!(kinds(&events, "app"), [Kind::CREATED, Kind::HELD, Kind::STARTING, Kind::RUNNING]);
+        assert_eq!(
+            kinds(&events, "proxy"),
+            [Kind::CREATED, Kind::STARTING, Kind::RUNNING, Kind::GATE_OPENED]
+        );
+        assert_eq!(events[1].text, "sidecar \"proxy\": not created yet");
+        let sequences: Vec<_> = events.iter().map(|event| event.sequence).collect();
+        assert!(sequences.iter().copied().eq(1..=sequences.len() as u64), "{sequences:?}");
+        assert!(events.windows(2).all(|pair| pair[0].monotonic_ms <= pair[1].monotonic_ms));
+        let answer = inspect(&pod).await;
+        assert_eq!(find(&answer, "proxy").gate_state.unwrap(), GateState::OPEN);
+        assert_eq!(find(&answer, "app").state.unwrap(), State::RUNNING);
+    });
+}
+
+fn annotations_named<'a>(annotations: &[(&'a str, &'a str)], name: &'a str) -> Vec<(&'a str, &'a str)> {
+    [annotations, &[("io.kubernetes.cri.container-name", name)]].concat()
+}
+
+/// T12c, T1, J2: an operator's stop is in order and within its budget; the code that is masked for the caller stays
+/// visible, and each signal has its reason.
+#[test]
+fn an_operators_stop_keeps_the_order_and_shows_real_codes() {
+    with_pod(async |pod| {
+        pod.run("proxy", "trap 'exit 3' TERM; while :; do sleep 0.02; done", &[PLAN]).await;
+        pod.run("app", "trap 'exit 4' TERM; while :; do sleep 0.02; done", &[PLAN]).await;
+        events_until(&pod, |event| event.name == "app" && event.kind.unwrap() == Kind::RUNNING).await;
+        // The shell has its trap when it has run for a moment; until then TERM would end it all the same, with 143.
+        let grace = Some(Duration::from_secs(15));
+        ask(&pod, move |client| client.stop(grace)).await.unwrap();
+        let events =
+            events_until(&pod, |event| event.name == "proxy" && event.kind.unwrap() == Kind::STOPPED).await;
+
+        let began = events.iter().find(|event| event.kind.unwrap() == Kind::STOP_BEGAN).unwrap();
+        assert_eq!(
+            (began.stop_reason.unwrap(), began.budget.unwrap()),
+            (StopReason::REQUESTED, Budget::ENFORCED)
+        );
+        assert_eq!((began.duration_ms, began.id.as_str()), (Some(15_000), ""));
+        let end = |name: &str| {
+            let of =
+                |kind| events.iter().find(|event| event.name == name && event.kind.unwrap() == kind).unwrap();
+            (of(Kind::SIGNALLED), of(Kind::EXITED), of(Kind::STOPPED))
+        };
+        let ((_, app_exit, app_stop), (signal, exit, stop)) = (end("app"), end("proxy"));
+        assert!(app_exit.sequence < signal.sequence && signal.sequence < exit.sequence, "T1: {events:?}");
+        assert_eq!((signal.signal, signal.cause.unwrap()), (15, Cause::TURN));
+        assert_eq!((app_stop.code, app_stop.shown_code), (app_exit.code, app_exit.code), "J3");
+        assert_eq!((stop.code, stop.shown_code), (exit.code, Some(0)), "J2");
+        assert_ne!(exit.code, Some(0));
+
+        let answer = inspect(&pod).await;
+        assert_eq!(answer.stop_reason.unwrap(), StopReason::REQUESTED);
+        let proxy = find(&answer, "proxy");
+        assert_eq!(proxy.state.unwrap(), State::STOPPED);
+        assert_eq!((proxy.real_exit_code, proxy.shown_exit_code), (exit.code, Some(0)));
+        assert_eq!(pod.wait("proxy").await.unwrap().exit_status, 0);
+        // The caller forgets it; its real code does not go with it.
+        pod.delete("proxy").await.unwrap();
+        assert_eq!(find(&inspect(&pod).await, "proxy").real_exit_code, exit.code);
+    });
+}
+
+/// T3: a signal that waits for its turn is visible, and so is a restart that is due (R4).
+#[test]
+fn what_is_pending_is_shown() {
+    with_pod(async |pod| {
+        let annotations =
+            [("podshim.io/plan", "proxy=sidecar, app=main"), ("podshim.io/restart.proxy", "always;first=1h")];
+        pod.run("proxy", "trap : TERM; while [ ! -e end ]; do sleep 0.02; done; exit 9", &annotations).await;
+        pod.run("app", "exec sleep 60", &annotations).await;
+        events_until(&pod, |event| event.name == "app" && event.kind.unwrap() == Kind::RUNNING).await;
+        pod.kill("proxy", 15).await.unwrap();
+        let answer = inspect(&pod).await;
+        assert_eq!(find(&answer, "proxy").pending_signal, 15);
+        assert_eq!(find(&answer, "proxy").state.unwrap(), State::RUNNING);
+        assert_eq!(
+            answer.stop_reason.unwrap(),
+            StopReason::NOT_STOPPING,
+            "T12: it alone is no stop of the pod"
+        );
+    });
+    with_pod(async |pod| {
+        let annotations =
+            [("podshim.io/plan", "proxy=sidecar, app=main"), ("podshim.io/restart.proxy", "always;first=1h")];
+        pod.run("proxy", "exit 9", &annotations).await;
+        let events = events_until(&pod, |event| event.kind.unwrap() == Kind::RESTART_DUE).await;
+        assert_eq!(events.last().unwrap().duration_ms, Some(3_600_000));
+        let answer = inspect(&pod).await;
+        let proxy = find(&answer, "proxy");
+        assert_eq!((proxy.state.unwrap(), proxy.restarts, proxy.pid), (State::BACKING_OFF, 1, 0));
+        assert_eq!((proxy.real_exit_code, proxy.shown_exit_code), (Some(9), None));
+        let due = proxy.restart_in_ms.unwrap();
+        assert!((3_500_000..=3_600_000).contains(&due), "{due}");
+    });
+}
+
+/// Bad requests have clear answers, and change nothing.
+#[test]
+fn a_switch_that_cannot_be_is_refused() {
+    with_pod(async |pod| {
+        pod.run("proxy", "exec sleep 60", &[PLAN]).await;
+        for (name, expected) in [("ghost", Code::NOT_FOUND), ("proxy", Code::INVALID_ARGUMENT)] {
+            match ask(&pod, move |client| client.switch(name, LIMIT)).await.unwrap_err() {
+                ClientError::Refused { code, message } => {
+                    assert_eq!(code, expected);
+                    assert!(message.contains(name), "{message}");
+                }
+                other => panic!("{other}"),
+            }
+        }
+        assert_eq!(find(&inspect(&pod).await, "proxy").state.unwrap(), State::RUNNING);
+    });
+}
+
+/// Whoever waits for events in vain is told so in time.
+#[test]
+fn a_wait_for_events_ends() {
+    with_pod(async |pod| {
+        let answer = ask(&pod, |client| client.events(0, Duration::from_millis(50))).await.unwrap();
+        assert_eq!((answer.version, answer.events.len()), (1, 0));
+    });
+}
