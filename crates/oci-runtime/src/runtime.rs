@@ -5,6 +5,7 @@
 
 use std::{
     fs, io,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
     rc::Rc,
@@ -15,7 +16,8 @@ use tracing::warn;
 
 use crate::{
     bundle::{self, Bundle, BundleError},
-    process::{ExecutableIdentity, Process, SignalNumber},
+    cgroup::{Cgroup, FreezeState},
+    process::{ExecutableIdentity, Process},
     reaper::{Child, Exit, ExitWatch, Reaper},
     stdio::ChildStdio,
 };
@@ -26,11 +28,13 @@ mod error;
 mod features;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 pub use checkpoint::{AfterCheckpoint, CheckpointOptions, RestoreOptions};
 use command::{Arguments, Captured, LogPosition, Streams, TemporaryFile};
 pub use error::{Operation, RuntimeError};
 pub use features::features;
+use undo::DEATH_LIMIT;
 
 /// What containerd's systemd unit (`Type=notify`) puts into the environment that every shim inherits.
 ///
@@ -216,11 +220,8 @@ impl Container {
         }
         arguments.push(&*self.id);
         let launched = self.launch(Operation::Create, arguments, Streams::Container(stdio), &pid_file).await;
-        if let Err(error) = &launched
-            && error.may_have_left_a_container()
-            && let Err(delete_error) = self.delete(DeleteMode::Force).await
-        {
-            warn!(container = %self.id, %delete_error, "cannot remove a container that failed to be created");
+        if let Err(error) = &launched {
+            self.undo_create(error, &pid_file).await;
         }
         launched
     }
@@ -291,18 +292,31 @@ impl Container {
         launched
     }
 
-    /// `pause`: freezes every process of the container.
-    pub async fn pause(&self) -> Result<(), RuntimeError> {
+    /// `pause`: freezes every process of the container. After a failure they run, as far as `cgroup` tells.
+    pub async fn pause(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
+        let before = cgroup.map(Cgroup::freeze_state);
         let mut arguments = Arguments::new("pause");
         arguments.push(&*self.id);
-        self.run(Operation::Pause, arguments, None).await.map(drop)
+        let paused = self.run(Operation::Pause, arguments, None).await.map(drop);
+        if let (Err(_), Some(cgroup), Some(FreezeState::Thawed)) = (&paused, cgroup, before) {
+            self.thaw(cgroup);
+        }
+        paused
     }
 
-    /// `resume`: thaws a paused container.
-    pub async fn resume(&self) -> Result<(), RuntimeError> {
+    /// `resume`: thaws a paused container; where the runtime fails to, `cgroup` is thawed itself (K17).
+    pub async fn resume(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
+        let before = cgroup.map(Cgroup::freeze_state);
         let mut arguments = Arguments::new("resume");
         arguments.push(&*self.id);
-        self.run(Operation::Resume, arguments, None).await.map(drop)
+        let resumed = self.run(Operation::Resume, arguments, None).await.map(drop);
+        match (resumed, cgroup, before) {
+            (Err(error), Some(cgroup), Some(FreezeState::Frozen | FreezeState::Freezing)) => {
+                warn!(container = %self.id, %error, "thawed without the runtime");
+                if self.thaw(cgroup) == FreezeState::Thawed { Ok(()) } else { Err(error) }
+            }
+            (resumed, ..) => resumed,
+        }
     }
 
     /// `update`: applies an OCI `LinuxResources` document given as JSON.
@@ -335,7 +349,10 @@ impl Container {
     ) -> Result<Launched, RuntimeError> {
         // Before the spawn: the new process may end before its pid is read.
         let ticket = self.runtime.reaper.ticket();
-        self.call(operation, arguments, streams).await?;
+        if let Err(error) = self.call(operation, arguments, streams).await {
+            self.end_unannounced(&ticket, pid_file);
+            return Err(error);
+        }
         let id = || self.id.to_string();
         let pid = bundle::read_pid(pid_file).map_err(|source| RuntimeError::Bundle {
             operation,
@@ -394,6 +411,8 @@ impl Container {
                 command.arg("--criu").arg(criu);
             }
             command.args(&arguments.0);
+            // With a hook that hangs it is the hook that must be ended; what becomes the container leaves the group.
+            command.process_group(0);
             let captured = streams.attach(&mut command).map_err(spawn_error)?;
             // The command is dropped with this block: its copies of the container's streams must not
             // outlive the spawn, or containerd would never see EOF.
@@ -410,7 +429,10 @@ impl Container {
                 Some(signal) => format!("{} was killed by signal {signal}", binary.display()),
                 None => format!("{} ended with exit status {}", binary.display(), exit.code),
             });
-        Err(RuntimeError::Failed { operation, id: id(), message })
+        Err(match exit.signal {
+            Some(_) => RuntimeError::Killed { operation, id: id(), message },
+            None => RuntimeError::Failed { operation, id: id(), message },
+        })
     }
 
     async fn wait(&self, operation: Operation, child: Child) -> Result<Exit, RuntimeError> {
@@ -419,9 +441,9 @@ impl Container {
         if let Ok(exit) = tokio::time::timeout(limit, &mut exit).await {
             return Ok(exit);
         }
-        if let Err(error) = process.signal(SignalNumber::KILL) {
-            warn!(container = %self.id, %operation, %error, "cannot kill a runtime that takes too long");
-        }
+        self.kill_group(operation, &process);
+        // So that what undoes its work does not meet it at work; one in uninterruptible sleep is not waited for.
+        let _ = tokio::time::timeout(DEATH_LIMIT, &mut exit).await;
         Err(RuntimeError::TimedOut { operation, id: self.id.to_string(), limit })
     }
 

@@ -30,8 +30,13 @@ pub(crate) fn runtime_binary() -> String {
 
 /// Runs a test on the kind of runtime the shim has.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    run_for_any_time(async { within(test).await })
+}
+
+/// The same for a test that moves the clock itself.
+pub(crate) fn run_for_any_time<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, async { within(test).await })
+    tokio::task::LocalSet::new().block_on(&runtime, test)
 }
 
 /// Fails instead of waiting for ever.

@@ -9,12 +9,13 @@ use std::time::Duration;
 use oci_runtime::cgroup::KillOutcome;
 use oci_runtime::console::Console;
 use oci_runtime::hook;
+use oci_runtime::process::{ExecOutcome, SignalNumber};
 use oci_runtime::runtime::DeleteMode;
 use oci_runtime::stdio::Stdio;
 use pod_lifecycle::{ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
 use serde_json::Value;
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::checkpoint;
 use crate::gate;
@@ -26,6 +27,8 @@ use crate::resources::Resources;
 
 /// A program is there a millisecond after its start; on no machine is it worth more than this to wait for it.
 const EXECUTED_LIMIT: Duration = Duration::from_secs(2);
+/// The same after a start that failed: as a rule nothing was started, and the caller waits for the error.
+const EXECUTED_ANYWAY_LIMIT: Duration = Duration::from_millis(200);
 /// What is left in a cgroup gets this long to die (R6: bounded).
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// What output may take to be read, and a logging program to end, before their process is deleted (CONTRACT §7: 10 s
@@ -101,12 +104,12 @@ impl Owner {
             Operation::RunHook { hook, command } => run_hook(resources, hook, &command, done),
             Operation::Start => start(resources, done),
             Operation::Pause => {
-                let runtime = resources.runtime.clone();
-                done.spawn(async move { runtime.pause().await.map_err(runtime_failure) });
+                let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
+                done.spawn(async move { runtime.pause(cgroup.as_deref()).await.map_err(runtime_failure) });
             }
             Operation::Resume => {
-                let runtime = resources.runtime.clone();
-                done.spawn(async move { runtime.resume().await.map_err(runtime_failure) });
+                let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
+                done.spawn(async move { runtime.resume(cgroup.as_deref()).await.map_err(runtime_failure) });
             }
         }
     }
@@ -185,11 +188,19 @@ fn start(resources: &Resources, done: Finisher) {
     let init = resources.incarnation.as_ref();
     let init = init.and_then(|incarnation| Some((incarnation.process.clone(), incarnation.runtime_init?)));
     done.spawn(async move {
-        runtime.start().await.map_err(runtime_failure)?;
-        if let Some((process, runtime_init)) = init {
-            process.wait_for_exec(runtime_init, Instant::now() + EXECUTED_LIMIT).await;
-        }
-        Ok(())
+        let started = runtime.start().await;
+        let Some((process, runtime_init)) = init else { return started.map_err(runtime_failure) };
+        let limit = if started.is_ok() { EXECUTED_LIMIT } else { EXECUTED_ANYWAY_LIMIT };
+        let executed = process.wait_for_exec(runtime_init, Instant::now() + limit).await;
+        started.map_err(|error| {
+            // A runtime that failed after its work: nobody would know of the program, nor wait for its gate or its end.
+            if executed == ExecOutcome::Executed
+                && let Err(error) = process.signal(SignalNumber::KILL)
+            {
+                warn!(container = runtime.id(), %error, "cannot end a program whose start failed");
+            }
+            runtime_failure(error)
+        })
     });
 }
 

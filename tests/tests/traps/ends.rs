@@ -7,7 +7,8 @@ use e2e::Event::{Exiting, Term};
 use e2e::instance::signal;
 use e2e::{Containerd, Event, Footprint, Pod, Program, Runtime, wait};
 
-use crate::support::{SOON, Task, shim_pid, unique};
+use e2e::durations::SOON;
+use e2e::task::{Task, shim_pid, unique};
 
 /// Pods of the churn, five of them at a time.
 const PODS: usize = 50;

@@ -5,7 +5,8 @@ use e2e::instance::signal;
 use e2e::pod::PidNamespace;
 use e2e::{Containerd, EventLog, Pod, Program, Runtime, TaskEvent};
 
-use crate::support::{SOON, Task, shell, shim_pid, unique};
+use e2e::durations::SOON;
+use e2e::task::{Task, shell, shim_pid, unique};
 
 /// Rounds and execs of the race between the exits of an init and of its execs.
 const ROUNDS: usize = 20;

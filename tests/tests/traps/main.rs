@@ -6,5 +6,4 @@ mod ends;
 mod events;
 mod oci_runtime;
 mod streams;
-mod support;
 mod table;

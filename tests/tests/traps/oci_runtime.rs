@@ -1,13 +1,12 @@
 //! Traps about the OCI runtime: one that hangs holds up nobody else, containerd may die while it works, and crun's
 //! words mean the same as runc's.
 
-use std::fmt::Write;
-
 use anyhow::{Context, Result, ensure};
-use e2e::{Containerd, Pod, Program, Runtime, wait};
+use e2e::{Containerd, FaultyRuntime, Pod, Program, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 
-use crate::support::{HeldRuntime, SOON, Task, shell, unique};
+use e2e::durations::SOON;
+use e2e::task::{Task, shell, unique};
 
 /// containerd itself gives State 2 s; a task whose State takes longer is UNKNOWN or missing. Not measured from here: on a
 /// busy machine `ctr` alone may take as long.
@@ -21,7 +20,7 @@ async fn ensure_state_is_answered(task: &Task<'_>) -> Result<()> {
 #[tokio::test]
 async fn trap_10_state_is_answered_while_the_runtime_hangs() -> Result<()> {
     let node = Containerd::connect().await?;
-    let runtime = HeldRuntime::around("runc", node.directory())?;
+    let runtime = FaultyRuntime::around("runc", node.directory())?;
     let config = runtime.config().display().to_string();
     // One shim for both, else nothing could be in the way.
     let group = unique("trap10");
@@ -137,7 +136,7 @@ async fn trap_21_a_created_container_can_be_killed() -> Result<()> {
 async fn trap_24_cruns_words_mean_the_same() -> Result<()> {
     let node = Containerd::connect().await?;
     for real in ["runc", "crun"] {
-        let runtime = HeldRuntime::around(real, node.directory())?;
+        let runtime = FaultyRuntime::around(real, node.directory())?;
         let config = runtime.config().display().to_string();
         let options = ["--runtime-config-path", config.as_str()];
 
@@ -176,7 +175,7 @@ async fn trap_24_cruns_words_mean_the_same() -> Result<()> {
 /// task in CREATED, ends it, and the pod can be used and removed as any other.
 #[tokio::test]
 async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
-    let (runtime, node) = node_with_held_runtime().await?;
+    let (runtime, node) = FaultyRuntime::of_a_node().await?;
     let mut pod = Pod::new("trap15").container(Program::new("app")).run(&node, Runtime::Podshim).await?;
     runtime.hold("create")?;
     let (started, killed) = tokio::join!(pod.start("app"), async {
@@ -197,7 +196,7 @@ async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
 /// Trap 15, the first container of a shim: whatever the next containerd makes of it, its removal leaves nothing.
 #[tokio::test]
 async fn trap_15_containerd_may_die_during_a_shims_first_create() -> Result<()> {
-    let (runtime, node) = node_with_held_runtime().await?;
+    let (runtime, node) = FaultyRuntime::of_a_node().await?;
     let task = Task::named(&node, "trap15-first");
     let config = runtime.config().display().to_string();
     let options = ["--runtime-config-path", config.as_str()];
@@ -212,25 +211,4 @@ async fn trap_15_containerd_may_die_during_a_shims_first_create() -> Result<()> 
     runtime.release("create")?;
     node.start_again().await?;
     task.remove().await
-}
-
-/// A containerd of its own whose podshim pods have a runtime that can be held.
-async fn node_with_held_runtime() -> Result<(HeldRuntime, Containerd)> {
-    let node = Containerd::start().await?;
-    let runtime = HeldRuntime::around("runc", node.directory())?;
-    let path = node.directory().join("config.toml");
-    let mut config = std::fs::read_to_string(&path)?;
-    // With crun the runtime has its options already; they are in a file that this one takes the place of.
-    let options = node.directory().join("podshim-options.toml");
-    std::fs::copy(runtime.config(), &options)?;
-    if !config.contains(".runtimes.podshim.options]") {
-        let table = config.lines().find(|line| line.ends_with(".runtimes.podshim]"));
-        let table =
-            table.context("no runtime podshim in the configuration")?.replace("podshim]", "podshim.options]");
-        writeln!(config, "\n{table}\n  ConfigPath = {options:?}")?;
-    }
-    std::fs::write(&path, config)?;
-    node.kill().await?;
-    node.start_again().await?;
-    Ok((runtime, node))
 }

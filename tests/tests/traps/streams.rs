@@ -6,7 +6,8 @@ use anyhow::{Result, ensure};
 use e2e::pod::PidNamespace;
 use e2e::{Containerd, Event, EventLog, Pod, Program, Runtime};
 
-use crate::support::{SOON, Task, shell, shim_pid};
+use e2e::durations::SOON;
+use e2e::task::{Task, shell, shim_pid};
 
 /// Trap 11: a process that an exec leaves behind holds its stdout. The exec's exit is told at once, its Delete ends the
 /// stream, and the container's end is not held up either.

@@ -27,6 +27,11 @@ use crate::paths::SocketAddress;
 
 /// How long mains may take to end by themselves.
 const MAINS_LIMIT: Duration = Duration::from_millis(1500);
+/// How long the runtime may take to say which process is a container's init: it takes milliseconds, and one that hangs
+/// must not have the time that the killing needs.
+const STATE_LIMIT: Duration = Duration::from_secs(1);
+/// What is kept for doing without the runtime what its delete did not do.
+const DELETE_RESERVE: Duration = Duration::from_millis(500);
 /// What is kept for killing, deleting and unmounting after the last container was asked.
 const CLEANUP_RESERVE: Duration = Duration::from_millis(1200);
 
@@ -161,7 +166,10 @@ async fn find_inits(
             let cgroups_path = spec.linux.and_then(|linux| linux.cgroups_path);
             tokio::task::spawn_local(async move {
                 let init = match known {
-                    true => timeout_at(deadline, live_init(&container)).await.ok().flatten(),
+                    true => timeout_at(deadline.min(Instant::now() + STATE_LIMIT), live_init(&container))
+                        .await
+                        .ok()
+                        .flatten(),
                     false => None,
                 };
                 Target { member, container, cgroups_path, init }
@@ -227,7 +235,7 @@ impl Target {
         let mut note = |what: &str, error: String| {
             problems.push(format!("container {}: {what}: {error}", self.member.id))
         };
-        match timeout_at(deadline, self.container.delete(DeleteMode::Force)).await {
+        match timeout_at(deadline - DELETE_RESERVE, self.container.delete(DeleteMode::Force)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => note("delete", error.to_string()),
             Err(_) => note("delete", "took too long".to_owned()),

@@ -30,13 +30,16 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
         return Ok(());
     }
     let own = fs::read_to_string("/proc/self/cgroup")?;
-    if let Some(cgroup) = Cgroup::locate(&membership_of(cgroups_path, &own), &mountinfo)
-        && let KillOutcome::Remaining(pids) = cgroup.kill_remaining(deadline).await
-    {
-        return Err(io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            format!("cgroup {cgroups_path}: processes {pids:?} are still in it"),
-        ));
+    let whole = Cgroup::locate(&membership_of(cgroups_path, &own), &mountinfo);
+    // And each by itself: a runtime puts its process into one after another.
+    let parts = directories.iter().cloned().map(Cgroup::V2);
+    for cgroup in whole.into_iter().chain(parts) {
+        if let KillOutcome::Remaining(pids) = cgroup.kill_remaining(deadline).await {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                format!("cgroup {cgroups_path}: processes {pids:?} are still in it"),
+            ));
+        }
     }
     for directory in directories {
         match fs::remove_dir(&directory) {

@@ -1,9 +1,9 @@
 //! A group that stands still while its members are being signalled.
 //!
 //! Owns the thaw: a group this module has frozen never stays frozen. Pausing a container for its user is the OCI
-//! runtime's work.
+//! runtime's work, and thawing it where that fails.
 
-use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fs, io, path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -22,22 +22,33 @@ pub(super) struct FrozenGroup {
 }
 
 impl Cgroup {
+    /// The file that says whether the group stands still, and its words for yes and no.
+    fn freezer(&self) -> Option<(PathBuf, &'static str, &'static str)> {
+        match self {
+            Self::V1(hierarchies) => {
+                Some((hierarchies.freezer.as_ref()?.join("freezer.state"), "FROZEN", "THAWED"))
+            }
+            Self::V2(directory) => Some((directory.join("cgroup.freeze"), "1", "0")),
+        }
+    }
+
+    /// Lets every member run, whoever froze them. No freezer is no error.
+    pub(crate) fn thaw(&self) -> io::Result<()> {
+        self.freezer().map_or(Ok(()), |(state, _, thawed)| fs::write(state, thawed))
+    }
+
     /// Keeps the members from forking, so that a list of them is complete. `None` where there is no freezer of the
     /// container's own.
     ///
     /// Waits, within limits, until the last member stands still: one in the middle of a fork still makes its child.
     pub(super) async fn freeze(&self) -> Option<FrozenGroup> {
-        let (directory, file, frozen, thawed) = match self {
-            Self::V1(hierarchies) => (hierarchies.freezer.as_ref()?, "freezer.state", "FROZEN", "THAWED"),
-            Self::V2(directory) => (directory, "cgroup.freeze", "1", "0"),
-        };
+        let (state, frozen, thawed) = self.freezer()?;
         let mut members = BTreeSet::new();
-        collect_pids(directory, &mut members);
+        collect_pids(state.parent()?, &mut members);
         // Never the shim itself: it would not come back to thaw.
         if members.contains(&nix::unistd::getpid()) {
             return None;
         }
-        let state = directory.join(file);
         let deadline = Instant::now() + FREEZE_LIMIT;
         let mut guard = None;
         loop {

@@ -159,11 +159,11 @@ fn k14_a_signal_to_all_of_a_paused_container_waits_for_its_resume() {
     run(async {
         let test = TestContainer::new(&["sleep", "1000"], share_pid_namespace);
         let (created, cgroup) = start(&test).await;
-        test.container.pause().await.unwrap();
+        test.container.pause(None).await.unwrap();
         cgroup.signal_members(SignalNumber::TERM).await.unwrap();
         assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
         assert!(created.process.is_running());
-        test.container.resume().await.unwrap();
+        test.container.resume(None).await.unwrap();
         assert_eq!(within(created.exit).await.signal, Some(15));
     });
 }
@@ -191,7 +191,7 @@ fn r6_what_is_left_in_a_paused_container_is_killed_too() {
         let test = TestContainer::new(&["sh", "-c", "sleep 1000 & exec sleep 1000"], share_pid_namespace);
         let (created, cgroup) = start(&test).await;
         crate::test_support::until(|| cgroup.pids().len() == 2).await;
-        test.container.pause().await.unwrap();
+        test.container.pause(None).await.unwrap();
         assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
         assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
         assert_eq!(within(created.exit).await.signal, Some(9));

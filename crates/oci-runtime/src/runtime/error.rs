@@ -95,6 +95,16 @@ pub enum RuntimeError {
         /// The runtime's last error message.
         message: String,
     },
+    /// The runtime was killed by somebody else, in the middle of its work or after it.
+    #[error("OCI runtime {operation} failed: {message}")]
+    Killed {
+        /// The command.
+        operation: Operation,
+        /// The container.
+        id: String,
+        /// The runtime's last error message, or the signal.
+        message: String,
+    },
     /// The runtime did not finish in time and was killed.
     #[error("OCI runtime {operation} of container {id:?} took more than {} s and was killed", limit.as_secs())]
     TimedOut {
@@ -168,7 +178,11 @@ impl RuntimeError {
             // A runtime that fails in order removes what it made; and if the message is that the id is
             // taken, the container is not ours to delete.
             Self::Failed { .. } | Self::Spawn { .. } => false,
-            Self::TimedOut { .. } | Self::Output { .. } | Self::Bundle { .. } | Self::Adopt { .. } => true,
+            Self::Killed { .. }
+            | Self::TimedOut { .. }
+            | Self::Output { .. }
+            | Self::Bundle { .. }
+            | Self::Adopt { .. } => true,
         }
     }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     cgroup::{Cgroup, FreezeState},
-    process::{ExecOutcome, SignalDelivery},
+    process::{ExecOutcome, SignalDelivery, SignalNumber},
     reaper::Exit,
     stdio::{Attempt, Stdio, StdioPaths, StreamOwner},
     test_support::{
@@ -220,10 +220,10 @@ fn pause_resume_and_update_reach_the_container() {
         let cgroup = Cgroup::of_pid(created.process.pid()).unwrap();
         test.container.update(br#"{"pids":{"limit":77}}"#).await.unwrap();
         test.container.start().await.unwrap();
-        test.container.pause().await.unwrap();
+        test.container.pause(None).await.unwrap();
         assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
         assert_eq!(test.container.state().await.unwrap().status, RuntimeStatus::Paused);
-        test.container.resume().await.unwrap();
+        test.container.resume(None).await.unwrap();
         assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
         let crate::cgroup::Stats::V1(stats) = cgroup.stats() else {
             panic!("this test knows cgroup v1 only");

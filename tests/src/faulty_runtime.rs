@@ -1,0 +1,202 @@
+//! An OCI runtime in front of a real one: it can be held in the middle of a command, and a command can go wrong in every
+//! way a runtime has. Which command and how, a test says while its pod lives.
+
+use std::fmt::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::durations::SOON;
+use crate::task::unique;
+use crate::{Containerd, wait};
+
+/// What its log says of a fault that has words.
+pub const WORDS: &str = "injected fault";
+
+/// How a command goes wrong, each time it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Does nothing, and says why.
+    Fails,
+    /// Does nothing, and is killed.
+    IsKilled,
+    /// Does nothing; what it writes to its log, its stdout and its pid file makes no sense.
+    WritesGarbage,
+    /// Does nothing and never ends, nor does the child it waits for.
+    Hangs,
+    /// Does its work, and says that it failed.
+    FailsAfterwards,
+    /// Does its work, and is killed.
+    IsKilledAfterwards,
+}
+
+impl Fault {
+    /// All that end by themselves.
+    pub const QUICK: [Self; 5] =
+        [Self::Fails, Self::IsKilled, Self::WritesGarbage, Self::FailsAfterwards, Self::IsKilledAfterwards];
+
+    /// What the user must be told.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Fails | Self::FailsAfterwards => WORDS,
+            Self::IsKilled | Self::IsKilledAfterwards => "was killed by signal 9",
+            Self::WritesGarbage => "ended with exit status 1",
+            Self::Hangs => "took more than",
+        }
+    }
+
+    /// Whether the command's work is done all the same.
+    #[must_use]
+    pub fn works(self) -> bool {
+        matches!(self, Self::FailsAfterwards | Self::IsKilledAfterwards)
+    }
+
+    fn script(self) -> &'static str {
+        match self {
+            Self::Fails => "say",
+            Self::IsKilled => "kill -KILL $$",
+            Self::WritesGarbage => {
+                "echo '}{ \"level\": ' >>\"$log\"; [ -z \"$pid_file\" ] || echo '-7 x' >\"$pid_file\"; exit 1"
+            }
+            Self::Hangs => "sleep 1000 & wait",
+            Self::FailsAfterwards => "\"$real\" \"$@\" || exit; say",
+            Self::IsKilledAfterwards => "\"$real\" \"$@\" || exit; kill -KILL $$",
+        }
+    }
+}
+
+/// The runtime.
+#[derive(Debug)]
+pub struct FaultyRuntime {
+    directory: PathBuf,
+}
+
+impl FaultyRuntime {
+    /// A wrapper around `real`, called `runc`, in a directory of its own below `parent`.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn around(real: &str, parent: &Path) -> Result<Self> {
+        let directory = parent.join(unique("runtime"));
+        std::fs::create_dir_all(&directory)?;
+        // The command is the first word that is one; the options before it have other values.
+        let script = format!(
+            r#"#!/bin/sh
+directory={directory}
+real={real}
+before= command= log=/dev/null pid_file=
+for word; do
+    case $before in --log) log=$word ;; --pid-file) pid_file=$word ;; esac
+    before=$word
+    case $command$word in
+    create | start | exec | kill | delete | pause | resume | update | state | checkpoint | restore | features) command=$word ;;
+    esac
+done
+say() {{
+    printf '{{"level":"error","msg":"{WORDS}"}}\n' >>"$log"
+    exit 1
+}}
+if [ -e $directory/hold.$command ]; then
+    touch $directory/held.$command
+    while [ -e $directory/hold.$command ]; do sleep 0.02; done
+fi
+[ ! -e $directory/fault.$command ] || . $directory/fault.$command
+exec $real "$@"
+"#,
+            directory = directory.display(),
+        );
+        let runtime = Self { directory };
+        std::fs::write(runtime.binary(), script)?;
+        std::fs::set_permissions(runtime.binary(), PermissionsExt::from_mode(0o755))?;
+        // What a custom runtime type's options are: TOML, here by ConfigPath, as 1.6 can say them (CONTRACT §1.7).
+        std::fs::write(runtime.config(), format!("BinaryName = {:?}\n", runtime.binary()))?;
+        Ok(runtime)
+    }
+
+    /// A containerd of its own whose podshim pods have this runtime.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn of_a_node() -> Result<(Self, Containerd)> {
+        let node = Containerd::start().await?;
+        let runtime = Self::around("runc", node.directory())?;
+        let path = node.directory().join("config.toml");
+        let mut config = std::fs::read_to_string(&path)?;
+        // With crun the runtime has its options already; they are in a file that this one takes the place of.
+        let options = node.directory().join("podshim-options.toml");
+        std::fs::copy(runtime.config(), &options)?;
+        if !config.contains(".runtimes.podshim.options]") {
+            let table = config.lines().find(|line| line.ends_with(".runtimes.podshim]"));
+            let table = table
+                .context("no runtime podshim in the configuration")?
+                .replace("podshim]", "podshim.options]");
+            writeln!(config, "\n{table}\n  ConfigPath = {options:?}")?;
+        }
+        std::fs::write(&path, config)?;
+        node.kill().await?;
+        node.start_again().await?;
+        Ok((runtime, node))
+    }
+
+    /// The wrapper.
+    #[must_use]
+    pub fn binary(&self) -> PathBuf {
+        self.directory.join("runc")
+    }
+
+    /// The file for `ctr run --runtime-config-path`.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.directory.join("options.toml")
+    }
+
+    /// From now on this command waits.
+    ///
+    /// # Errors
+    /// If that cannot be written down.
+    pub fn hold(&self, command: &str) -> Result<()> {
+        Ok(std::fs::write(self.directory.join(format!("hold.{command}")), "")?)
+    }
+
+    /// Waits until the command has come.
+    ///
+    /// # Errors
+    /// If it does not come soon.
+    pub async fn wait_held(&self, command: &str) -> Result<()> {
+        let held = self.directory.join(format!("held.{command}"));
+        wait::until(&format!("the runtime's {command}"), SOON, async || Ok(held.exists().then_some(()))).await
+    }
+
+    /// Lets the command go on, and later ones pass.
+    ///
+    /// # Errors
+    /// If it was not held.
+    pub fn release(&self, command: &str) -> Result<()> {
+        Ok(std::fs::remove_file(self.directory.join(format!("hold.{command}")))?)
+    }
+
+    /// From now on this command goes wrong.
+    ///
+    /// # Errors
+    /// If that cannot be written down.
+    pub fn break_command(&self, command: &str, fault: Fault) -> Result<()> {
+        // Whole at once: the runtime may be reading it.
+        let (path, new) = (self.fault(command), self.directory.join("fault.new"));
+        std::fs::write(&new, format!("{}\n", fault.script()))?;
+        Ok(std::fs::rename(new, path)?)
+    }
+
+    /// And now it works again.
+    ///
+    /// # Errors
+    /// If it did not go wrong.
+    pub fn mend(&self, command: &str) -> Result<()> {
+        Ok(std::fs::remove_file(self.fault(command))?)
+    }
+
+    fn fault(&self, command: &str) -> PathBuf {
+        self.directory.join(format!("fault.{command}"))
+    }
+}
