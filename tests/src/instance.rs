@@ -216,6 +216,16 @@ impl Containerd {
         })
     }
 
+    /// Runs the `podshim` command that lies beside the shim, and gives its stdout.
+    ///
+    /// # Errors
+    /// If it was not built, or finds fault.
+    pub async fn podshim(&self, arguments: &[&str]) -> Result<String> {
+        let directory = std::fs::read_to_string(self.directory.join("bin"))?;
+        let program = Path::new(directory.trim()).join("podshim");
+        command::run(&program, arguments).await?.success(arguments)
+    }
+
     /// What makes the cgroups of its containers.
     ///
     /// # Errors

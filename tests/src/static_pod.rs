@@ -294,6 +294,21 @@ impl<'kubelet> StaticPod<'kubelet> {
         .with_context(|| self.so_far())
     }
 
+    /// Waits until the kubelet has refused the manifest, and gives what its log says.
+    ///
+    /// # Errors
+    /// If it does not within that time.
+    pub async fn wait_refused(&self, within: Duration) -> Result<String> {
+        let log = self.kubelet.node().directory().join("kubelet.log");
+        let start = format!("Can't process manifest file {:?}", self.manifest);
+        wait::until_seen_every(INTERVAL, "the kubelet to refuse the manifest", within, async || {
+            let log = std::fs::read_to_string(&log)?;
+            Ok(log.lines().find(|line| line.contains(&start)).map(str::to_owned))
+        })
+        .await
+        .with_context(|| self.so_far())
+    }
+
     /// Waits until the kubelet would stop every container of the pod if its manifest went: it has seen all of them run, or
     /// end well. What it has not seen yet gets no stop signal, but SIGKILL with the sandbox.
     ///

@@ -9,3 +9,4 @@ mod probes;
 mod removal;
 mod sidecar_ends;
 mod support;
+mod translated;
