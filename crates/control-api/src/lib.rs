@@ -37,5 +37,7 @@ mod pod_ttrpc {
     include!(concat!(env!("OUT_DIR"), "/pod_ttrpc.rs"));
 }
 
+pub use ttrpc::Code;
+
 pub use pod::*;
 pub use pod_ttrpc::*;

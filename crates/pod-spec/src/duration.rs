@@ -60,7 +60,7 @@ pub enum DurationError {
 }
 
 /// Reads a duration. Like Go, fractions of a nanosecond are dropped; unlike Go, a plain `0` needs a unit too.
-pub(crate) fn parse(text: &str) -> Result<Duration, DurationError> {
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let value = || excerpt(text);
     if let Some(rest) = text.strip_prefix('-') {
         // `-x` is no duration at all; saying "negative" would send its author the wrong way.

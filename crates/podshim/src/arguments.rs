@@ -2,10 +2,14 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
 
+use control_api::client::ClientError;
 use lexopt::Arg;
 
 use crate::output::Format;
+use crate::shims::{self, FindError};
 use crate::source::SourceError;
 
 /// How a command ended.
@@ -31,6 +35,17 @@ pub enum CommandError {
     /// A file cannot be used.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// There is no such pod.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// Its shim did not do it.
+    #[error("pod {pod}: {source}")]
+    Shim {
+        /// The pod, as it was called.
+        pod: String,
+        /// What its shim said, or did not.
+        source: ClientError,
+    },
     /// A file does not hold what it should.
     #[error("{0}")]
     Input(String),
@@ -58,6 +73,19 @@ pub struct FileArguments {
     pub files: Vec<String>,
     /// How to show the result.
     pub format: Format,
+    /// The options that are its own, with their values.
+    pub own: Vec<(&'static str, String)>,
+}
+
+/// What a command about running pods was given.
+#[derive(Debug)]
+pub struct PodArguments {
+    /// What stands without an option.
+    pub words: Vec<String>,
+    /// How to show the result.
+    pub format: Format,
+    /// Where the shims are found.
+    pub root: PathBuf,
     /// The options that are its own, with their values.
     pub own: Vec<(&'static str, String)>,
 }
@@ -99,6 +127,59 @@ pub fn file_arguments(
         return Err(CommandError::usage(command, "no file given; \"-\" is standard input"));
     }
     Ok(Parsed::Run(found))
+}
+
+/// Reads `[options] WORD...`: one for each of `words`, which name them. `own` are options with a value.
+///
+/// # Errors
+/// An unknown option, a missing value, more or fewer words.
+pub fn pod_arguments(
+    command: &'static str,
+    arguments: impl IntoIterator<Item = OsString>,
+    words: &[&str],
+    own: &[&'static str],
+) -> Result<Parsed<PodArguments>, CommandError> {
+    let wrong = |error: lexopt::Error| CommandError::usage(command, error);
+    let mut found = PodArguments {
+        words: Vec::new(),
+        format: Format::Text,
+        root: shims::default_root(),
+        own: Vec::new(),
+    };
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(wrong)? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help),
+            Arg::Long("json") => found.format = Format::Json,
+            Arg::Long("run-dir") => found.root = parser.value().map_err(wrong)?.into(),
+            Arg::Long(option) if own.contains(&option) => {
+                let name = own.iter().find(|name| **name == option).copied().unwrap_or_default();
+                found.own.push((name, text(command, parser.value().map_err(wrong)?)?));
+            }
+            Arg::Value(word) if found.words.len() < words.len() => found.words.push(text(command, word)?),
+            other => return Err(wrong(other.unexpected())),
+        }
+    }
+    match words.get(found.words.len()) {
+        Some(missing) => Err(CommandError::usage(command, format!("no {missing} given"))),
+        None => Ok(Parsed::Run(found)),
+    }
+}
+
+impl PodArguments {
+    /// The value of an option of the command's own as a duration; the last one counts. A bare number is seconds, as
+    /// with crictl and kubectl.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn duration(&self, command: &'static str, name: &str) -> Result<Option<Duration>, CommandError> {
+        let Some((_, value)) = self.own.iter().rev().find(|(own, _)| *own == name) else { return Ok(None) };
+        let read = match value.parse() {
+            Ok(seconds) => Ok(Duration::from_secs(seconds)),
+            Err(_) => pod_spec::parse_duration(value),
+        };
+        read.map(Some).map_err(|error| CommandError::usage(command, format!("--{name} {value}: {error}")))
+    }
 }
 
 fn text(command: &'static str, value: OsString) -> Result<String, CommandError> {

@@ -1,8 +1,13 @@
 //! The commands, one a file: what each is called, what its `-h` says, and how it is run.
 
 pub mod check;
+pub mod inspect;
 pub mod install;
+pub mod metrics;
 pub mod plan;
+pub mod ps;
+pub mod stop;
+pub mod switch;
 pub mod translate;
 
 use std::ffi::OsString;
@@ -30,16 +35,41 @@ pub const COMMANDS: &[Command] = &[
         run: check::run,
     },
     Command {
+        name: "inspect",
+        summary: "show all there is to know of a pod",
+        help: inspect::HELP,
+        run: inspect::run,
+    },
+    Command {
         name: "install",
         summary: "make this node run pods with podshim",
         help: install::INSTALL_HELP,
         run: install::install,
     },
     Command {
+        name: "metrics",
+        summary: "the node's pods as Prometheus reads them",
+        help: metrics::HELP,
+        run: metrics::run,
+    },
+    Command {
         name: "plan",
         summary: "explain what a pod's plan makes of it",
         help: plan::HELP,
         run: plan::run,
+    },
+    Command {
+        name: "ps",
+        summary: "list the pods of this node with roles and states",
+        help: ps::HELP,
+        run: ps::run,
+    },
+    Command { name: "stop", summary: "stop a pod in order", help: stop::HELP, run: stop::run },
+    Command {
+        name: "switch",
+        summary: "let a sidecar's standby take over",
+        help: switch::HELP,
+        run: switch::run,
     },
     Command {
         name: "translate",

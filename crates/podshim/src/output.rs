@@ -80,3 +80,44 @@ pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
     print(&(text + "\n"))
 }
+
+/// A table whose columns are as wide as what they hold.
+#[derive(Debug)]
+pub struct Table {
+    rows: Vec<Vec<(String, Option<Colour>)>>,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub fn new(headings: &[&str]) -> Self {
+        let headings = headings.iter().map(|heading| ((*heading).to_owned(), Some(Colour::Bold))).collect();
+        Self { rows: vec![headings] }
+    }
+
+    /// Adds a row; each cell may have a colour.
+    pub fn row(&mut self, cells: Vec<(String, Option<Colour>)>) {
+        self.rows.push(cells);
+    }
+
+    /// The table as text, without blanks at the ends of lines.
+    pub fn show(&self, paint: Paint) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|(text, _)| text.chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<_> = (0..columns).map(width).collect();
+        let mut shown = String::new();
+        for row in &self.rows {
+            let last = row.iter().rposition(|(text, _)| !text.is_empty()).map_or(0, |last| last + 1);
+            for (column, (text, colour)) in row.iter().take(last).enumerate() {
+                shown += &colour.map_or_else(|| text.clone(), |colour| paint.text(colour, text));
+                if column + 1 < last {
+                    shown += &" ".repeat(widths[column] - text.chars().count() + 2);
+                }
+            }
+            shown.push('\n');
+        }
+        shown
+    }
+}

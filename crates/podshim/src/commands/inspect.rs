@@ -1,0 +1,140 @@
+//! `podshim inspect`: all there is to know of one pod.
+
+use std::ffi::OsString;
+use std::io::stdout;
+use std::time::Duration;
+
+use control_api::client::{Client, ClientError};
+use pod_spec::DurationText;
+
+use super::ps::{age, colour_of_container, now_ms};
+use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::output::{Colour, Format, Paint, Table, print, print_json};
+use crate::pods::{ContainerReport, PodReport, PodState};
+use crate::shims::{self, ANSWER_LIMIT, Shim};
+
+const NAME: &str = "inspect";
+/// What `-h` says.
+pub const HELP: &str = "\
+usage: podshim inspect [--json] [--run-dir DIR] POD
+
+Shows a pod: each container's role, state, gate and what it waits for, restarts, exit codes as they really were beside those
+that callers are told, signals that wait for their turn, and what is left of a stop's time.
+
+POD is a name, name/namespace, an id, or the beginning of one that no other pod has.
+
+  --json         for programs: docs/podshim-json.md
+  --run-dir DIR  where the shims are found (/run/podshim)
+  -h             this help
+
+Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2 a wrong call.
+";
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong call, or no such pod.
+pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[])? {
+        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(arguments) => arguments,
+    };
+    let entry = shims::find(&arguments.root, &arguments.words[0])?;
+    let answer = Client::connect(&entry.socket, ANSWER_LIMIT).and_then(|client| client.inspect());
+    let pod = PodReport::of(Shim { entry, answer });
+    match arguments.format {
+        Format::Json => print_json(&pod)?,
+        Format::Text => print(&show(&pod, now_ms(), Paint::of(&stdout())))?,
+    }
+    let known = !matches!(pod.state, PodState::ShimDead | PodState::ShimSilent);
+    Ok(if known { Outcome::Success } else { Outcome::Findings })
+}
+
+fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
+    let mut text = format!("{}\n", paint.text(Colour::Bold, &format!("Pod {}", pod.title())));
+    let mut line = |key: &str, value: String| text += &format!("  {key:<12} {value}\n");
+    line("id", pod.id.clone());
+    if let Some(uid) = &pod.uid {
+        line("uid", uid.clone());
+    }
+    line("containerd", format!("namespace {}", pod.namespace));
+    if let (Some(release), Some(at)) = (&pod.release, pod.started_at_ms) {
+        line("shim", format!("podshim {release}, started {} ago", age(now_ms - at)));
+    }
+    line("state", pod.state.words().to_owned());
+    if let Some(stop) = &pod.stop {
+        let left = stop.left_ms.map(|left| format!(", {} left", duration(left))).unwrap_or_default();
+        line("stop", format!("{}; budget {}{left}", stop.reason, stop.budget));
+    }
+    if let Some(error) = &pod.error {
+        line("error", paint.text(Colour::Red, error));
+    }
+    if pod.state == PodState::ShimDead {
+        text += "\nNobody restarts, orders or reaps its containers any more. containerd cleans up after a dead shim when it\n\
+                 notices, or when it is started again; if it is running, stop and remove the pod.\n";
+    }
+    if !pod.containers.is_empty() {
+        let mut table = Table::new(&["CONTAINER", "ROLE", "STATE", "PID", "GATE", "RESTARTS", "EXIT"]);
+        for container in &pod.containers {
+            table.row(row(container));
+        }
+        text += &format!("\n{}", table.show(paint));
+        let notes: String = pod.containers.iter().flat_map(notes).collect();
+        if !notes.is_empty() {
+            text += &format!("\n{notes}");
+        }
+    }
+    text
+}
+
+fn row(container: &ContainerReport) -> Vec<(String, Option<Colour>)> {
+    let dash = || "-".to_owned();
+    let gate = match (&container.gate, container.gate_state) {
+        (Some(gate), Some(state)) => format!("{gate} ({state})"),
+        _ => dash(),
+    };
+    let exit = match (container.real_exit_code, container.shown_exit_code) {
+        (Some(real), Some(shown)) if real != shown => format!("{real}, shown as {shown}"),
+        (Some(code), _) | (None, Some(code)) => code.to_string(),
+        (None, None) => dash(),
+    };
+    vec![
+        (container.name.clone(), None),
+        (container.role.to_owned(), None),
+        (container.state.to_owned(), colour_of_container(container.state)),
+        (container.pid.map_or_else(dash, |pid| pid.to_string()), None),
+        (gate, None),
+        (container.restarts.to_string(), None),
+        (exit, None),
+    ]
+}
+
+fn notes(container: &ContainerReport) -> Vec<String> {
+    let name = &container.name;
+    let held = container.held_for.as_ref().map(|reason| format!("{name}: held, waiting for {reason}\n"));
+    let signal = container.pending_signal.as_ref();
+    let signal = signal.map(|signal| format!("{name}: {signal} waits for its turn\n"));
+    let kill = container.kill_in_ms.map(|left| format!("{name}: SIGKILL in {}\n", duration(left)));
+    let restart =
+        container.restart_in_ms.map(|left| format!("{name}: started again in {}\n", duration(left)));
+    [held, signal, kill, restart].into_iter().flatten().collect()
+}
+
+/// Tenths of a second are enough for people.
+fn duration(milliseconds: u64) -> String {
+    DurationText(Duration::from_millis(milliseconds / 100 * 100)).to_string()
+}
+
+/// A pod by what it is called, with a connection to its shim.
+///
+/// # Errors
+/// No such pod, or nobody to talk to.
+pub(crate) fn connect(root: &std::path::Path, pod: &str) -> Result<Client, CommandError> {
+    let entry = shims::find(root, pod)?;
+    Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(pod, source))
+}
+
+/// A shim's refusal, with the pod it is about.
+pub(crate) fn failed(pod: &str, source: ClientError) -> CommandError {
+    CommandError::Shim { pod: pod.to_owned(), source }
+}

@@ -1,0 +1,129 @@
+//! `podshim ps`: the pods of the node, with what each container is and how it is.
+
+use std::ffi::OsString;
+use std::io::stdout;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::output::{Colour, Format, Paint, Table, print, print_json};
+use crate::pods::{PodReport, PodState};
+use crate::shims;
+
+const NAME: &str = "ps";
+/// What `-h` says.
+pub const HELP: &str = "\
+usage: podshim ps [--json] [--run-dir DIR]
+
+Lists the pods of this node that podshim runs: their containers in the order of the plan, with role and state. Shims are
+asked all at once and have two seconds; one that is dead or does not answer is listed as that.
+
+  --json         for programs: docs/podshim-json.md
+  --run-dir DIR  where the shims are found (/run/podshim)
+  -h             this help
+
+Exit codes: 0; 1 the directory cannot be read; 2 a wrong call.
+";
+
+/// Of an id, so much tells pods apart; crictl shows as much.
+const SHORT_ID: usize = 13;
+
+#[derive(Serialize)]
+struct Report {
+    pods: Vec<PodReport>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong call, or the directory cannot be read.
+pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let arguments = match pod_arguments(NAME, arguments, &[], &[])? {
+        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(arguments) => arguments,
+    };
+    let pods: Vec<_> = shims::all(&arguments.root)?.into_iter().map(PodReport::of).collect();
+    match arguments.format {
+        Format::Json => print_json(&Report { pods })?,
+        Format::Text => print(&show(&pods, now_ms(), Paint::of(&stdout())))?,
+    }
+    Ok(Outcome::Success)
+}
+
+fn show(pods: &[PodReport], now_ms: i64, paint: Paint) -> String {
+    let mut table =
+        Table::new(&["POD ID", "NAME", "NAMESPACE", "AGE", "POD", "CONTAINER", "ROLE", "STATE", "RESTARTS"]);
+    for pod in pods {
+        let id: String = pod.id.chars().take(SHORT_ID).collect();
+        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let age = pod.started_at_ms.map_or_else(|| "-".to_owned(), |at| age(now_ms - at));
+        let mut first =
+            vec![(id, None), (or_dash(&pod.name), None), (or_dash(&pod.pod_namespace), None), (age, None)];
+        first.push((pod.state.words().to_owned(), colour_of(pod.state)));
+        let mut containers = pod.containers.iter().filter(|container| container.role != "sandbox").peekable();
+        if containers.peek().is_none() {
+            first.extend(["-", "-", "-", "-"].map(|dash| (dash.to_owned(), None)));
+            table.row(first);
+            continue;
+        }
+        for container in containers {
+            let mut row =
+                if first.is_empty() { vec![(String::new(), None); 5] } else { std::mem::take(&mut first) };
+            row.push((container.name.clone(), None));
+            row.push((container.role.to_owned(), None));
+            row.push((container.state.to_owned(), colour_of_container(container.state)));
+            row.push((container.restarts.to_string(), None));
+            table.row(row);
+        }
+    }
+    table.show(paint)
+}
+
+fn colour_of(state: PodState) -> Option<Colour> {
+    match state {
+        PodState::Running => Some(Colour::Green),
+        PodState::Stopping => Some(Colour::Yellow),
+        PodState::Stopped => None,
+        PodState::ShimDead | PodState::ShimSilent => Some(Colour::Red),
+    }
+}
+
+/// How a container's state is coloured.
+pub(crate) fn colour_of_container(state: &str) -> Option<Colour> {
+    match state {
+        "running" | "completed" => Some(Colour::Green),
+        "stopped" => None,
+        _ => Some(Colour::Yellow),
+    }
+}
+
+/// A time as one number, the way kubectl and crictl show ages.
+pub(crate) fn age(milliseconds: i64) -> String {
+    let seconds = Duration::from_millis(u64::try_from(milliseconds).unwrap_or_default()).as_secs();
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::age;
+
+    #[test]
+    fn ages_are_one_number() {
+        let seconds = |seconds: i64| age(seconds * 1000);
+        assert_eq!([seconds(0), seconds(119), seconds(120), seconds(7199)], ["0s", "119s", "2m", "119m"]);
+        assert_eq!([seconds(7200), seconds(172_799), seconds(172_800)], ["2h", "47h", "2d"]);
+        assert_eq!(age(-5), "0s", "a clock that was set back");
+    }
+}

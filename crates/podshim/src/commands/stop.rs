@@ -1,0 +1,137 @@
+//! `podshim stop`: the ordered stop of one pod, to its end.
+
+use std::ffi::OsString;
+use std::io::stdout;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use control_api::Code;
+use control_api::client::{Client, ClientError};
+use control_api::entry::Entry;
+use serde::Serialize;
+
+use super::inspect::failed;
+use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::output::{Colour, Format, Paint, print, print_json};
+use crate::pods::{PodReport, PodState};
+use crate::shims::{self, ANSWER_LIMIT};
+
+const NAME: &str = "stop";
+/// What `-h` says.
+pub const HELP: &str = "\
+usage: podshim stop [--grace TIME] [--json] [--run-dir DIR] POD
+
+Stops a pod in order (mains, then sidecars in reverse, then the sandbox) within one budget, and waits for the end. Nothing of
+it is started again, and nothing new is created in it; whoever made the pod still has to remove it.
+
+POD is a name, name/namespace, an id, or the beginning of one that no other pod has.
+
+  --grace TIME   the budget; a bare number is seconds. It can shorten the pod's own (podshim.io/grace), not extend it
+  --json         for programs: docs/podshim-json.md
+  --run-dir DIR  where the shims are found (/run/podshim)
+  -h             this help
+
+Exit codes: 0 all of it has ended; 1 something has not, there is no such pod, or its shim does not answer; 2 a wrong call.
+";
+
+/// After its budget and two seconds everything of a pod has been killed (T6); what a kill takes is the kernel's.
+const AFTER_BUDGET: Duration = Duration::from_secs(2 + 5);
+/// Between two looks where nothing is told.
+const LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Serialize)]
+struct Report {
+    stopped: bool,
+    took_ms: u64,
+    pod: Option<PodReport>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong call, no such pod, a shim that does not answer.
+#[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
+pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let arguments = match pod_arguments(NAME, arguments, &["POD"], &["grace"])? {
+        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(arguments) => arguments,
+    };
+    let grace = arguments.duration(NAME, "grace")?;
+    let pod = &arguments.words[0];
+    let entry = shims::find(&arguments.root, pod)?;
+    let begun = Instant::now();
+    let wrong = |source| failed(pod, source);
+    let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(wrong)?;
+    client.stop(grace).map_err(wrong)?;
+    let left = wait(&client, begun).map_err(wrong)?;
+    if left.is_none() {
+        removed(&arguments.root, &entry).map_err(wrong)?;
+    }
+    let took = begun.elapsed();
+    let stopped = left.as_ref().is_none_or(|pod| pod.state == PodState::Stopped);
+    match arguments.format {
+        Format::Json => {
+            let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            print_json(&Report { stopped, took_ms, pod: left })?;
+        }
+        Format::Text => print(&show(pod, stopped, took, left.as_ref(), Paint::of(&stdout())))?,
+    }
+    Ok(if stopped { Outcome::Success } else { Outcome::Findings })
+}
+
+/// Waits until the pod has ended or its time is over by all means. `None`: its shim has gone.
+#[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
+fn wait(client: &Client, begun: Instant) -> Result<Option<PodReport>, ClientError> {
+    let mut seen = 0;
+    let mut until = None;
+    loop {
+        let Some(answer) = unless_gone(client.inspect())? else { return Ok(None) };
+        let budget = Duration::from_millis(answer.budget_left_ms) + AFTER_BUDGET;
+        let until = *until.get_or_insert(begun + budget);
+        let report = PodReport::of_answer(answer);
+        if report.state == PodState::Stopped || Instant::now() >= until {
+            return Ok(Some(report));
+        }
+        match unless_gone(client.events(seen, LOOK))? {
+            Some(answer) => seen = answer.events.last().map_or(seen, |event| event.sequence),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// A shim that has nothing left takes its entry with it; one that was killed leaves it.
+#[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
+fn removed(root: &Path, entry: &Entry) -> Result<(), ClientError> {
+    let until = Instant::now() + AFTER_BUDGET;
+    while Entry::list(root).unwrap_or_default().contains(entry) {
+        if Instant::now() >= until {
+            return Err(ClientError::Dead { socket: entry.socket.clone() });
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A shim whose pod has been removed ends, with the connection or with a word before.
+fn unless_gone<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(ClientError::Dead { .. } | ClientError::Protocol(_)) => Ok(None),
+        Err(ClientError::Refused { code: Code::NOT_FOUND, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn show(pod: &str, stopped: bool, took: Duration, left: Option<&PodReport>, paint: Paint) -> String {
+    let seconds = format!("{:.1}s", took.as_secs_f64());
+    if stopped {
+        return format!("pod {pod}: {} in {seconds}\n", paint.text(Colour::Green, "stopped"));
+    }
+    let containers = left.iter().flat_map(|pod| &pod.containers);
+    let left: Vec<_> = containers
+        .filter(|container| !matches!(container.state, "stopped" | "not-created"))
+        .map(|container| format!("{} is {}", container.name, container.state))
+        .collect();
+    format!("pod {pod}: {} after {seconds}: {}\n", paint.text(Colour::Red, "not stopped"), left.join(", "))
+}

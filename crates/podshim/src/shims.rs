@@ -1,0 +1,183 @@
+//! The shims of this node: found through their directory, asked all at once, each within its time.
+//!
+//! Owns the asking. A shim that is dead or does not answer is an answer too, and holds nobody up.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use control_api::InspectResponse;
+use control_api::client::{Client, ClientError};
+use control_api::entry::{Entry, STATE_ROOT};
+
+/// What a shim may take to answer: it does so from its tables, whatever its pod does.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// So many are asked at a time.
+const AT_ONCE: usize = 32;
+
+/// A pod of the node, as far as it can be known.
+#[derive(Debug)]
+pub struct Shim {
+    /// Where it was found.
+    pub entry: Entry,
+    /// What it says.
+    pub answer: Result<InspectResponse, ClientError>,
+}
+
+/// Why there is no pod to do something with.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// The directory is there and cannot be read.
+    #[error("cannot read {}: {source}", root.display())]
+    List {
+        /// The directory.
+        root: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Nothing bears that name.
+    #[error("no pod {pod:?}: `podshim ps` lists them")]
+    Unknown {
+        /// What was asked for.
+        pod: String,
+    },
+    /// More than one bears it.
+    #[error("{pod:?} can be any of: {}", candidates.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        pod: String,
+        /// What each of them can be called.
+        candidates: Vec<String>,
+    },
+}
+
+/// The default of `--run-dir`.
+pub fn default_root() -> PathBuf {
+    STATE_ROOT.into()
+}
+
+/// All pods under a directory, with what their shims say.
+///
+/// # Errors
+/// [`FindError::List`].
+pub fn all(root: &Path) -> Result<Vec<Shim>, FindError> {
+    let entries = list(root)?;
+    let next = AtomicUsize::new(0);
+    let (sender, answers) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE.min(entries.len()) {
+            let (sender, entries, next) = (sender.clone(), &entries, &next);
+            scope.spawn(move || {
+                while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let _ = sender.send(Shim { entry: entry.clone(), answer: ask(entry) });
+                }
+            });
+        }
+    });
+    drop(sender);
+    let mut shims: Vec<_> = answers.into_iter().collect();
+    shims.sort_by(|a, b| key(&a.entry).cmp(&key(&b.entry)));
+    Ok(shims)
+}
+
+fn key(entry: &Entry) -> (&str, &str, &str, &str) {
+    (&entry.pod_namespace, &entry.pod_name, &entry.namespace, &entry.id)
+}
+
+fn ask(entry: &Entry) -> Result<InspectResponse, ClientError> {
+    Client::connect(&entry.socket, ANSWER_LIMIT)?.inspect()
+}
+
+/// The one pod that is meant: by its name, `name/namespace`, id, or the beginning of an id or name that no other has.
+///
+/// # Errors
+/// None, several, or the directory cannot be read.
+pub fn find(root: &Path, pod: &str) -> Result<Entry, FindError> {
+    let entries = list(root)?;
+    let is_meant: [&dyn Fn(&Entry) -> bool; 4] = [
+        &|entry| entry.id == pod,
+        &|entry| entry.pod_name == pod && !pod.is_empty(),
+        &|entry| !entry.pod_name.is_empty() && format!("{}/{}", entry.pod_name, entry.pod_namespace) == pod,
+        &|entry| !pod.is_empty() && (entry.id.starts_with(pod) || entry.pod_name.starts_with(pod)),
+    ];
+    for is_meant in is_meant {
+        let meant: Vec<_> = entries.iter().filter(|entry| is_meant(entry)).collect();
+        match meant.as_slice() {
+            [] => {}
+            [entry] => return Ok((*entry).clone()),
+            several => {
+                let candidates = several.iter().map(|entry| name_for_sure(entry)).collect();
+                return Err(FindError::Ambiguous { pod: pod.to_owned(), candidates });
+            }
+        }
+    }
+    Err(FindError::Unknown { pod: pod.to_owned() })
+}
+
+fn list(root: &Path) -> Result<Vec<Entry>, FindError> {
+    Entry::list(root).map_err(|source| FindError::List { root: root.to_owned(), source })
+}
+
+/// What nobody else is called.
+fn name_for_sure(entry: &Entry) -> String {
+    match entry.pod_name.as_str() {
+        "" => entry.id.clone(),
+        name => format!("{} ({name}/{})", entry.id, entry.pod_namespace),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(pods: &[(&str, &str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (id, name, namespace) in pods {
+            let directory = root.path().join("k8s.io").join(id);
+            std::fs::create_dir_all(&directory).unwrap();
+            let entry = Entry {
+                id: (*id).to_owned(),
+                pod_name: (*name).to_owned(),
+                pod_namespace: (*namespace).to_owned(),
+                ..Entry::default()
+            };
+            entry.write_to(&directory).unwrap();
+        }
+        root
+    }
+
+    /// POD is what people know from crictl and kubectl; a whole name goes before another's beginning.
+    #[test]
+    fn a_pod_is_found_by_what_people_call_it() {
+        let root = root(&[
+            ("abc1", "shop", "prod"),
+            ("abc2", "shop", "test"),
+            ("def3", "shop-2", "prod"),
+            ("plain", "", ""),
+            ("plainer", "", ""),
+        ]);
+        let find =
+            |pod: &str| find(root.path(), pod).map(|entry| entry.id).map_err(|error| error.to_string());
+        for (pod, id) in [
+            ("abc1", "abc1"),
+            ("shop-2", "def3"),
+            ("shop/test", "abc2"),
+            ("d", "def3"),
+            ("shop-", "def3"),
+            ("plain", "plain"),
+            ("plaine", "plainer"),
+        ] {
+            assert_eq!(find(pod), Ok(id.to_owned()), "{pod}");
+        }
+        let several = "\"shop\" can be any of: abc1 (shop/prod), abc2 (shop/test)";
+        assert_eq!(find("shop"), Err(several.to_owned()));
+        assert_eq!(find("ab").unwrap_err(), several.replace("\"shop\"", "\"ab\""));
+        for nothing in ["", "/", "bc1", "prod/shop"] {
+            let error = format!("no pod {nothing:?}: `podshim ps` lists them");
+            assert_eq!(find(nothing), Err(error));
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The commands about running pods, against shims that answer as told: what is shown, and that a shim which is dead or
+//! hangs holds nobody up.
+
+#![expect(clippy::unwrap_used, reason = "a test's harness fails by panicking")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use control_api::container::{GateState, Role, State};
+use control_api::entry::Entry;
+use control_api::{
+    Budget, Container, EventsRequest, EventsResponse, InspectRequest, InspectResponse, StopReason,
+    StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION, create_pod,
+};
+use tempfile::TempDir;
+use ttrpc::asynchronous::{Server, TtrpcContext};
+use ttrpc::{Code, get_status};
+
+/// A shim of a pod `web` that is stopped when it has been told to and looked at.
+struct Fake {
+    answer: InspectResponse,
+    /// How often it was inspected since it was told to stop; 0 before.
+    stopping: AtomicU32,
+}
+
+#[async_trait]
+impl control_api::Pod for Fake {
+    async fn inspect(&self, _: &TtrpcContext, _: InspectRequest) -> ttrpc::Result<InspectResponse> {
+        let mut answer = self.answer.clone();
+        let looks = match self.stopping.load(Ordering::SeqCst) {
+            0 => return Ok(answer),
+            looks => {
+                self.stopping.store(looks + 1, Ordering::SeqCst);
+                looks
+            }
+        };
+        (answer.stop_reason, answer.budget) = (StopReason::REQUESTED.into(), Budget::ENFORCED.into());
+        answer.budget_left_ms = 7_000;
+        if looks > 2 {
+            answer.containers.iter_mut().for_each(|container| container.state = State::STOPPED.into());
+        }
+        Ok(answer)
+    }
+
+    async fn stop(&self, _: &TtrpcContext, request: StopRequest) -> ttrpc::Result<StopResponse> {
+        assert_eq!(request.grace_ms, Some(1_500));
+        self.stopping.store(1, Ordering::SeqCst);
+        Ok(StopResponse { version: VERSION, ..Default::default() })
+    }
+
+    async fn switch(&self, _: &TtrpcContext, request: SwitchRequest) -> ttrpc::Result<SwitchResponse> {
+        match request.container.as_str() {
+            "proxy" => Ok(SwitchResponse { version: VERSION, ..Default::default() }),
+            other => {
+                let text = format!("no container {other:?} in the plan");
+                Err(ttrpc::Error::RpcStatus(get_status(Code::NOT_FOUND, text)))
+            }
+        }
+    }
+
+    async fn events(&self, _: &TtrpcContext, _: EventsRequest) -> ttrpc::Result<EventsResponse> {
+        Ok(EventsResponse { version: VERSION, ..Default::default() })
+    }
+}
+
+fn milliseconds_ago(milliseconds: i64) -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "an age counts from the real now")]
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(now.as_millis()).unwrap() - milliseconds
+}
+
+fn web() -> InspectResponse {
+    let container = |name: &str, role: Role, state: State| Container {
+        id: format!("id-of-{name}"),
+        name: name.to_owned(),
+        role: role.into(),
+        state: state.into(),
+        pid: 42,
+        ..Default::default()
+    };
+    let proxy = Container {
+        gate: "tcp::15021".to_owned(),
+        gate_state: GateState::STARTED.into(),
+        restarts: 2,
+        real_exit_code: Some(7),
+        pending_signal: 15,
+        ..container("proxy", Role::SIDECAR, State::RUNNING)
+    };
+    let logs = Container {
+        pid: 0,
+        real_exit_code: Some(3),
+        restart_in_ms: Some(61_250),
+        ..container("logs", Role::SIDECAR, State::BACKING_OFF)
+    };
+    let app = Container {
+        held_for: "sidecar \"proxy\": tcp:15021 refused".to_owned(),
+        ..container("app", Role::MAIN, State::HELD)
+    };
+    let old = Container {
+        real_exit_code: Some(143),
+        shown_exit_code: Some(0),
+        ..container("old", Role::STANDBY, State::STOPPED)
+    };
+    InspectResponse {
+        version: VERSION,
+        id: "0123456789abcdef".to_owned(),
+        namespace: "k8s.io".to_owned(),
+        pod_name: "web".to_owned(),
+        pod_namespace: "prod".to_owned(),
+        pod_uid: "u-1".to_owned(),
+        started_at_ms: milliseconds_ago(301_000),
+        release: "0.1.0".to_owned(),
+        containers: vec![container("pause", Role::SANDBOX, State::RUNNING), proxy, logs, app, old],
+        ..Default::default()
+    }
+}
+
+/// Some pods of a node.
+struct Node {
+    root: TempDir,
+}
+
+impl Node {
+    fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap() }
+    }
+
+    /// A pod's entry; the path of its socket.
+    fn entry(&self, id: &str, name: &str) -> PathBuf {
+        let directory = self.root.path().join("k8s.io").join(id);
+        fs::create_dir_all(&directory).unwrap();
+        let socket = directory.join("socket");
+        let entry = Entry {
+            version: VERSION,
+            id: id.to_owned(),
+            namespace: "k8s.io".to_owned(),
+            socket: socket.clone(),
+            pod_name: name.to_owned(),
+            pod_namespace: "prod".to_owned(),
+        };
+        entry.write_to(&directory).unwrap();
+        socket
+    }
+
+    /// A pod whose shim answers.
+    fn pod(&self, answer: InspectResponse) {
+        let socket = self.entry(&answer.id, &answer.pod_name);
+        let (ready, is_ready) = mpsc::channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let service = create_pod(Arc::new(Fake { answer, stopping: AtomicU32::new(0) }));
+                let address = format!("unix://{}", socket.display());
+                let mut server = Server::new().bind(&address).unwrap().register_service(service);
+                server.start().await.unwrap();
+                ready.send(()).unwrap();
+                std::future::pending::<()>().await;
+            });
+        });
+        is_ready.recv().unwrap();
+    }
+
+    /// What `podshim` says and how it ends.
+    #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    fn podshim(&self, arguments: &[&str]) -> (i32, String, String) {
+        let output = command(arguments, self.root.path()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    }
+}
+
+fn command(arguments: &[&str], root: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_podshim"));
+    command.args(arguments).arg("--run-dir").arg(root).stdin(Stdio::null());
+    command
+}
+
+/// A dead shim's entry, one that hangs and one that answers: all are listed, each as what it is, in the time of one.
+#[test]
+fn a_listing_survives_dead_and_hanging_shims() {
+    let node = Node::new();
+    node.pod(web());
+    drop(UnixListener::bind(node.entry("dead", "batch")).unwrap());
+    let listeners: Vec<_> = (0..5)
+        .map(|number| UnixListener::bind(node.entry(&format!("hang-{number}"), "zz")).unwrap())
+        .collect();
+    #[expect(clippy::disallowed_methods, reason = "a test measures")]
+    let begun = std::time::Instant::now();
+    let (code, shown, errors) = node.podshim(&["ps"]);
+    // Five that hang are no slower than one: 2 s, and not 10.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    drop(listeners);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert_eq!(
+        shown,
+        "\
+POD ID         NAME   NAMESPACE  AGE  POD          CONTAINER  ROLE     STATE        RESTARTS
+dead           batch  prod       -    shim dead    -          -        -            -
+0123456789abc  web    prod       5m   running      proxy      sidecar  running      2
+                                                   logs       sidecar  backing-off  0
+                                                   app        main     held         0
+                                                   old        standby  stopped      0
+hang-0         zz     prod       -    shim silent  -          -        -            -
+hang-1         zz     prod       -    shim silent  -          -        -            -
+hang-2         zz     prod       -    shim silent  -          -        -            -
+hang-3         zz     prod       -    shim silent  -          -        -            -
+hang-4         zz     prod       -    shim silent  -          -        -            -
+"
+    );
+}
+
+/// J2, U7, T3, R4: real codes beside shown ones, reasons of holds, signals and restarts that are due.
+#[test]
+fn a_pod_is_shown_whole() {
+    let node = Node::new();
+    node.pod(web());
+    let (code, shown, errors) = node.podshim(&["inspect", "web/prod"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert_eq!(
+        shown,
+        "\
+Pod web/prod
+  id           0123456789abcdef
+  uid          u-1
+  containerd   namespace k8s.io
+  shim         podshim 0.1.0, started 5m ago
+  state        running
+
+CONTAINER  ROLE     STATE        PID  GATE                  RESTARTS  EXIT
+pause      sandbox  running      42   -                     0         -
+proxy      sidecar  running      42   tcp::15021 (started)  2         7
+logs       sidecar  backing-off  -    -                     0         3
+app        main     held         42   -                     0         -
+old        standby  stopped      42   -                     0         143, shown as 0
+
+proxy: SIGTERM waits for its turn
+logs: started again in 1m1.2s
+app: held, waiting for sidecar \"proxy\": tcp:15021 refused
+"
+    );
+    let (_, json, _) = node.podshim(&["inspect", "--json", "0123"]);
+    let pod: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&pod["state"], &pod["stop"], &pod["error"]), (&"running".into(), &().into(), &().into()));
+    let old = &pod["containers"][4];
+    assert_eq!((&old["real_exit_code"], &old["shown_exit_code"]), (&143.into(), &0.into()));
+    assert_eq!(pod["containers"][1]["pending_signal"], "SIGTERM");
+    let (_, json, _) = node.podshim(&["ps", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(listed["pods"][0], pod);
+}
+
+/// A pod whose shim is dead is found by its name all the same, and what that means is said.
+#[test]
+fn the_pod_of_a_dead_shim_is_told() {
+    let node = Node::new();
+    drop(UnixListener::bind(node.entry("dead", "batch")).unwrap());
+    let (code, shown, _) = node.podshim(&["inspect", "batch"]);
+    assert_eq!(code, 1);
+    assert!(
+        shown.contains("state        shim dead\n  error        its shim is dead: nobody listens at"),
+        "{shown}"
+    );
+    assert!(shown.contains("stop and remove the pod"), "{shown}");
+    for call in [&["stop", "batch"][..], &["switch", "batch", "proxy"]] {
+        let (code, shown, errors) = node.podshim(call);
+        assert_eq!((code, shown.as_str()), (1, ""));
+        assert!(errors.starts_with("podshim: pod batch: its shim is dead: nobody listens at /"), "{errors}");
+    }
+}
+
+#[test]
+fn a_pod_is_stopped_to_its_end() {
+    let node = Node::new();
+    node.pod(web());
+    let (code, shown, errors) = node.podshim(&["stop", "--grace", "1.5s", "web"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert!(shown.starts_with("pod web: stopped in "), "{shown}");
+}
+
+#[test]
+fn a_switch_tells_how_it_ended() {
+    let node = Node::new();
+    node.pod(web());
+    let (code, shown, _) = node.podshim(&["switch", "web", "proxy"]);
+    assert_eq!((code, shown.as_str()), (0, "pod web: the standby of proxy has taken over\n"));
+    let (code, _, errors) = node.podshim(&["switch", "web", "ghost"]);
+    assert_eq!((code, errors.as_str()), (1, "podshim: pod web: no container \"ghost\" in the plan\n"));
+}
+
+/// What Prometheus gets, once and over HTTP; what is no scrape is refused, and one that says nothing holds up none.
+#[test]
+fn metrics_are_written_and_served() {
+    let node = Node::new();
+    node.pod(InspectResponse { pod_name: "we\"b".to_owned(), ..web() });
+    drop(UnixListener::bind(node.entry("dead", "batch")).unwrap());
+    let (code, text, _) = node.podshim(&["metrics"]);
+    assert_eq!(code, 0);
+    let of_pod = r#"namespace="prod",pod="we\"b""#;
+    for line in [
+        r#"podshim_pods{state="running"} 1"#.to_owned(),
+        r#"podshim_pods{state="dead"} 1"#.to_owned(),
+        format!(r#"podshim_pod_info{{{of_pod},id="0123456789abcdef",release="0.1.0"}} 1"#),
+        format!(r#"podshim_container_state{{{of_pod},container="app",role="main",state="held"}} 1"#),
+        format!(r#"podshim_container_restarts{{{of_pod},container="proxy",role="sidecar"}} 2"#),
+        format!(r#"podshim_container_last_exit_code{{{of_pod},container="old",role="standby"}} 143"#),
+        format!(r#"podshim_container_restart_in_seconds{{{of_pod},container="logs",role="sidecar"}} 61.250"#),
+    ] {
+        assert!(text.lines().any(|own| own == line), "no {line} in\n{text}");
+    }
+    // Each family has its head, and each sample its family.
+    for sample in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = sample.split('{').next().unwrap();
+        assert!(text.contains(&format!("# TYPE {name} gauge\n")), "{sample}");
+    }
+
+    let mut served = command(&["metrics", "--listen", "127.0.0.1:0"], node.root.path());
+    #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    let mut served = served.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(served.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let address =
+        said.trim().strip_prefix("podshim: metrics on http://").unwrap().strip_suffix("/metrics").unwrap();
+    let ask = |request: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let silent = TcpStream::connect(address).unwrap();
+    let scraped = ask("GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n");
+    assert!(scraped.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{scraped}");
+    assert!(scraped.ends_with(&text), "{scraped}");
+    drop(silent);
+    assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+    served.kill().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    served.wait().unwrap();
+}
