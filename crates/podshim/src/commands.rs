@@ -1,6 +1,8 @@
 //! The commands, one a file: what each is called, what its `-h` says, and how it is run.
 
 pub mod check;
+pub mod doctor;
+pub mod drain;
 pub mod inspect;
 pub mod install;
 pub mod metrics;
@@ -33,6 +35,18 @@ pub const COMMANDS: &[Command] = &[
         summary: "find what is wrong in manifests and configuration",
         help: check::HELP,
         run: check::run,
+    },
+    Command {
+        name: "doctor",
+        summary: "find out whether this node is ready",
+        help: doctor::HELP,
+        run: doctor::run,
+    },
+    Command {
+        name: "drain",
+        summary: "end all pods of this node, each in its order",
+        help: drain::HELP,
+        run: drain::run,
     },
     Command {
         name: "inspect",

@@ -21,6 +21,14 @@ const DIST_BIN_DIR: &str = "/usr/local/bin";
 /// Programs there are a package's, which removes them itself.
 const PACKAGE_BIN_DIR: &str = "/usr/bin";
 const RUNTIME_CLASS: &str = include_str!("../../../dist/runtimeclass.yaml");
+const NODE_FILE: &str = include_str!("../../../dist/config.toml");
+const DRAIN_UNIT: &str = include_str!("../../../dist/systemd/podshim-drain.service");
+const SCOPE_DROP_IN: &str = include_str!("../../../dist/systemd/10-podshim.conf");
+/// Where an administrator's units are, and what is wanted at boot.
+const UNITS: &str = "/etc/systemd/system";
+/// A package's.
+const PACKAGE_UNITS: &str = "/usr/lib/systemd/system";
+const UNIT: &str = "podshim-drain.service";
 
 /// Where everything goes. Paths are those of the running node; `root` is put before them.
 #[derive(Clone, Debug)]
@@ -100,9 +108,26 @@ impl Layout {
         let share = self.share();
         vec![
             (self.runtime_class(), RUNTIME_CLASS.to_owned()),
+            (share.join("config.toml"), NODE_FILE.to_owned()),
             (share.join("containerd-version-2.toml"), self.adapted(containerd::VERSION_2)),
             (share.join("containerd-version-3.toml"), self.adapted(containerd::VERSION_3)),
+            (self.unit(), self.adapted(DRAIN_UNIT)),
+            // The prefix is CRI's: all its scopes, and no others.
+            (self.units().join("cri-containerd-.scope.d/10-podshim.conf"), SCOPE_DROP_IN.to_owned()),
         ]
+    }
+
+    fn units(&self) -> &'static Path {
+        Path::new(if self.bin_dir == Path::new(PACKAGE_BIN_DIR) { PACKAGE_UNITS } else { UNITS })
+    }
+
+    fn unit(&self) -> PathBuf {
+        self.units().join(UNIT)
+    }
+
+    /// What `systemctl enable` makes.
+    fn enabled(&self) -> PathBuf {
+        Path::new(UNITS).join("multi-user.target.wants").join(UNIT)
     }
 
     fn config_error(&self, source: ConfigError) -> InstallError {
@@ -139,6 +164,7 @@ pub fn install(
     for (path, text) in layout.texts() {
         changes.push(Change::new(layout.at(&path), Content::Text(text))?);
     }
+    changes.push(Change::new(layout.at(&layout.enabled()), Content::Link(layout.unit()))?);
     if let Some(version) = version {
         changes.extend(config_changes(layout, version)?);
     }
@@ -189,6 +215,7 @@ pub fn uninstall(layout: &Layout) -> Result<Vec<Change>, InstallError> {
         }
     }
     changes.push(Change::new(layout.at(&layout.drop_in()), Content::Absent)?);
+    changes.push(Change::new(layout.at(&layout.enabled()), Content::Absent)?);
     if layout.bin_dir != Path::new(PACKAGE_BIN_DIR) {
         for (path, _) in layout.texts() {
             changes.push(Change::new(layout.at(&path), Content::Absent)?);
@@ -202,7 +229,10 @@ pub fn uninstall(layout: &Layout) -> Result<Vec<Change>, InstallError> {
 }
 
 /// The files that a configuration imports, with their texts.
-fn imported(layout: &Layout, text: &str) -> Result<Vec<(PathBuf, String)>, InstallError> {
+///
+/// # Errors
+/// A directory or a file cannot be read.
+pub(crate) fn imported(layout: &Layout, text: &str) -> Result<Vec<(PathBuf, String)>, InstallError> {
     let mut found = Vec::new();
     let directory = layout.config.parent().unwrap_or(Path::new("/"));
     for pattern in containerd::imports(text) {

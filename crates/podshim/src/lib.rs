@@ -9,6 +9,8 @@
 pub mod arguments;
 pub mod check;
 pub mod commands;
+pub mod doctor;
+pub mod drain;
 pub mod explanation;
 pub mod finding;
 pub mod install;

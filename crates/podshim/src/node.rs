@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
+use crate::arguments::CommandError;
+
 /// What a program wrote, if it could be run and said that all is well.
 #[allow(clippy::disallowed_methods, reason = "the reaper is the shim's; this command has no other children")]
 pub fn output(program: &OsStr, arguments: &[&str]) -> Option<String> {
@@ -25,6 +27,16 @@ impl Release {
     pub fn parse(version: &str) -> Option<Self> {
         let mut numbers = version.strip_prefix('v').unwrap_or(version).split(|c: char| !c.is_ascii_digit());
         Some(Self { major: numbers.next()?.parse().ok()?, minor: numbers.next()?.parse().ok()? })
+    }
+
+    /// The value of a command's option `--containerd`.
+    ///
+    /// # Errors
+    /// It is no version.
+    pub fn argument(command: &'static str, value: &OsStr) -> Result<Self, CommandError> {
+        let value = value.to_string_lossy();
+        let message = || format!("--containerd {value}: not a version such as 1.7 or 2.1");
+        Self::parse(&value).ok_or_else(|| CommandError::usage(command, message()))
     }
 
     /// Of what `containerd --version` writes: the program, where it is from, its version.

@@ -54,9 +54,13 @@ impl Node {
         while let Some(directory) = directories.pop() {
             for entry in fs::read_dir(directory).expect("a directory") {
                 let path = entry.expect("an entry").path();
-                match path.is_dir() {
-                    true => directories.push(path),
-                    false => drop(files.insert(path.clone(), fs::read(&path).expect("a file"))),
+                if path.is_symlink() {
+                    let target = fs::read_link(&path).expect("a link").into_os_string().into_encoded_bytes();
+                    files.insert(path, target);
+                } else if path.is_dir() {
+                    directories.push(path);
+                } else {
+                    files.insert(path.clone(), fs::read(&path).expect("a file"));
                 }
             }
         }
@@ -200,6 +204,18 @@ fn modes_and_links_stay() {
             path.display()
         );
     }
+}
+
+/// N5: the unit calls the installed program, and is enabled as systemctl enables it.
+#[test]
+fn n5_the_drain_unit_is_enabled() {
+    let node = Node::with_config("version = 3\n");
+    succeeds(&node.install(&["--bin-dir", "/opt/bin"]));
+    let units = node.root.path().join("etc/systemd/system");
+    let unit = fs::read_to_string(units.join("podshim-drain.service")).expect("a unit");
+    assert!(unit.contains("ExecStop=/opt/bin/podshim drain --timeout 5m\n"), "{unit}");
+    let wanted = fs::read_link(units.join("multi-user.target.wants/podshim-drain.service")).expect("a link");
+    assert_eq!(wanted, Path::new("/etc/systemd/system/podshim-drain.service"));
 }
 
 #[test]

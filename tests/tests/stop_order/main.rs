@@ -7,6 +7,7 @@ mod completion;
 mod ctr_pod;
 mod ctr_pods;
 mod daemons;
+mod drain;
 mod fatal;
 mod held;
 mod hooks;

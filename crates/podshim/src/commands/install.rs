@@ -20,9 +20,9 @@ const UNINSTALL: &str = "uninstall";
 pub const INSTALL_HELP: &str = "\
 usage: podshim install [options]
 
-Makes this node run pods with podshim: puts the shim and this command where containerd finds them, and adds the runtime
-\"podshim\" to containerd's configuration. Shows each change, asks, and makes all of them or none. What is as it should be
-is left alone, so a second install changes nothing. Nothing is restarted: what to do next is said at the end.
+Makes this node run pods with podshim: puts the shim and this command where containerd finds them, adds the runtime
+\"podshim\" to containerd's configuration, and enables the unit that drains the node when it goes down. Shows each change,
+asks, and makes all of them or none. What is as it should be is left alone, so a second install changes nothing. Nothing is restarted: what to do next is said at the end.
 
 In a configuration of version 2 (containerd 1.6, 1.7) the runtime is written at the file's end: there an imported file
 would replace the whole section of the CRI, with its mirrors and its cgroup driver. One of version 3 (2.x) gets an import
@@ -125,13 +125,14 @@ pub fn uninstall(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         options.consent,
         UNINSTALL,
         "nothing is installed",
-        "Next: systemctl restart containerd\n",
+        "Next: systemctl daemon-reload && systemctl restart containerd\n",
     )
 }
 
 fn next(layout: &Layout) -> String {
     format!(
-        "Next: systemctl restart containerd (pods run on), and once for the cluster:\n      kubectl apply -f {}\n",
+        "Next: systemctl daemon-reload && systemctl restart containerd && systemctl start podshim-drain\n      (pods \
+         run on), and once for the cluster: kubectl apply -f {}\n",
         layout.runtime_class().display()
     )
 }
@@ -202,14 +203,7 @@ fn options(command: &'static str, arguments: Vec<OsString>) -> Result<Parsed<Opt
             Arg::Long("root") => root = absolute(command, "root", parser.value().map_err(wrong)?)?,
             Arg::Long("shim") if is_install => shim = Some(parser.value().map_err(wrong)?.into()),
             Arg::Long("containerd") if is_install => {
-                let version = parser.value().map_err(wrong)?;
-                release = Some(Release::parse(&version.to_string_lossy()).ok_or_else(|| {
-                    let version = version.to_string_lossy();
-                    CommandError::usage(
-                        command,
-                        format!("--containerd {version}: not a version such as 1.7 or 2.1"),
-                    )
-                })?);
+                release = Some(Release::argument(command, &parser.value().map_err(wrong)?)?);
             }
             other => return Err(wrong(other.unexpected())),
         }

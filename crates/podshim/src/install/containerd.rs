@@ -43,7 +43,7 @@ impl FileVersion {
     }
 
     /// The plugin that has the runtimes.
-    fn plugin(self) -> &'static str {
+    pub(crate) fn plugin(self) -> &'static str {
         match self {
             Self::Two => "io.containerd.grpc.v1.cri",
             Self::Three => "io.containerd.cri.v1.runtime",
@@ -279,7 +279,39 @@ fn parse(text: &str) -> Result<Document<&str>, ConfigError> {
     })
 }
 
-fn section<'a>(root: &'a Table, plugin: &str) -> Option<&'a dyn TableLike> {
+/// Whether podshim's runtime stands in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuntimePlace {
+    /// By whatever hand, in the section of either version.
+    Here,
+    /// Not in this one.
+    Elsewhere,
+}
+
+/// Where podshim's runtime is, by any name.
+pub fn runtime_place(text: &str) -> RuntimePlace {
+    let found = with_runtimes(text, |runtime| containerd_config::is_podshim(runtime).then_some(()));
+    if found.is_some() { RuntimePlace::Here } else { RuntimePlace::Elsewhere }
+}
+
+/// The shim's program as podshim's runtime names it, if it does.
+pub fn runtime_path(text: &str) -> Option<String> {
+    with_runtimes(text, |runtime| {
+        let path = runtime.get("runtime_path").and_then(Item::as_str).filter(|path| !path.is_empty());
+        path.filter(|_| containerd_config::is_podshim(runtime)).map(str::to_owned)
+    })
+}
+
+fn with_runtimes<T>(text: &str, look: impl Fn(&dyn TableLike) -> Option<T>) -> Option<T> {
+    let document = parse(text).ok()?;
+    let versions = [FileVersion::Two, FileVersion::Three].into_iter();
+    let sections =
+        versions.filter_map(|version| section(document.as_table(), version.plugin()).and_then(runtimes));
+    sections.flat_map(|runtimes| runtimes.iter()).find_map(|(_, item)| look(item.as_table_like()?))
+}
+
+/// The section of a plugin.
+pub(crate) fn section<'a>(root: &'a Table, plugin: &str) -> Option<&'a dyn TableLike> {
     root.get("plugins")?.get(plugin)?.as_table_like()
 }
 

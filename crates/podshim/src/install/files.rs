@@ -156,7 +156,8 @@ fn remove(path: &Path, directory: &Path) -> io::Result<()> {
         _ => {}
     }
     // A directory of podshim's own goes with its last file.
-    if directory.file_name().is_some_and(|name| name == "podshim") {
+    let own = ["podshim", "cri-containerd-.scope.d"];
+    if directory.file_name().is_some_and(|name| own.iter().any(|own| name == *own)) {
         let _ = fs::remove_dir(directory);
     }
     Ok(())

@@ -1,0 +1,151 @@
+//! podshim's runtime as containerd sees it: in which file it stands, what is wrong with it there, and whether the shim it
+//! names is on the node.
+
+use std::path::{Path, PathBuf};
+
+use toml_edit::{Document, Item, Table, TableLike, Value};
+
+use super::{Report, Status};
+use crate::check::containerd_config;
+use crate::install::containerd::{FileVersion, RuntimePlace, section};
+use crate::install::{self, Layout, containerd as config_text};
+use crate::node::Release;
+use crate::source::Source;
+
+const SUBJECT: &str = "configuration";
+const SHIM: &str = "containerd-shim-podshim-v2";
+const CRI_PLUGINS: [&str; 3] = ["cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
+
+/// containerd's configuration, its imports included.
+pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
+    let layout = Layout {
+        root: report.node.root.clone(),
+        bin_dir: "/usr/local/bin".into(),
+        config: report.node.config.clone(),
+    };
+    let shown = layout.config.display().to_string();
+    let Some(text) = report.read(&layout.config) else {
+        return report.fail(
+            SUBJECT,
+            format!("{shown}: there is none, or it cannot be read"),
+            "podshim install",
+        );
+    };
+    let version = match config_text::version(&text) {
+        Ok(Some(version)) => version,
+        Ok(None) => return report.fail(SUBJECT, format!("{shown}: says nothing"), "podshim install"),
+        Err(error) => return report.fail(SUBJECT, format!("{shown}: {error}"), "containerd config migrate"),
+    };
+    if version == FileVersion::Three && release.is_some_and(|release| release.major < 2) {
+        report.fail(
+            SUBJECT,
+            format!("{shown}: version 3 is for containerd 2.x"),
+            "write a file of version 2",
+        );
+    }
+    let mut files = vec![(layout.config.clone(), text)];
+    match install::imported(&layout, &files[0].1) {
+        Ok(imported) => files.extend(imported),
+        Err(error) => report.fail(SUBJECT, error.to_string(), "repair its imports"),
+    }
+    disabled_plugins(report, &files);
+    // What 1.x takes of a section is that of the last file that has it; 2.x puts all of them together.
+    let with_section: Vec<_> = files
+        .iter()
+        .filter(|(_, text)| {
+            Document::parse(text.as_str()).is_ok_and(|file| has_section(file.as_table(), version))
+        })
+        .collect();
+    let Some(counts) = place(&with_section, version) else {
+        let message = format!("{shown}: no runtime of podshim");
+        return report.fail(SUBJECT, message, "podshim install");
+    };
+    if version == FileVersion::Two {
+        forgotten_runc(report, counts);
+    }
+    examine_runtime(report, counts);
+}
+
+fn place<'a>(files: &[&'a (PathBuf, String)], version: FileVersion) -> Option<&'a (PathBuf, String)> {
+    let has_runtime = |file: &&&(PathBuf, String)| config_text::runtime_place(&file.1) == RuntimePlace::Here;
+    match version {
+        FileVersion::Two => files.last().filter(has_runtime).copied(),
+        FileVersion::Three => files.iter().rfind(has_runtime).copied(),
+    }
+}
+
+fn has_section(root: &Table, version: FileVersion) -> bool {
+    section(root, version.plugin()).is_some()
+}
+
+fn examine_runtime(report: &mut Report<'_>, (path, text): &(PathBuf, String)) {
+    let source = Source { name: path.display().to_string(), text: text.clone() };
+    let findings = containerd_config::check(&source);
+    let before = report.checks.len();
+    findings.into_iter().for_each(|finding| report.finding(SUBJECT, finding));
+    if report.checks[before..].iter().all(|check| check.status == Status::Ok) {
+        report.ok(SUBJECT, format!("{}: a runtime of podshim", path.display()));
+    }
+    shim(report, text);
+}
+
+/// Whether the program is there that the runtime names, or that containerd looks for by the runtime's type.
+fn shim(report: &mut Report<'_>, text: &str) {
+    let named = config_text::runtime_path(text).map(PathBuf::from);
+    let found = match &named {
+        Some(path) => Some(path.clone()).filter(|path| report.is_program(path)),
+        None => report.program(SHIM),
+    };
+    match found {
+        Some(path) => {
+            let version = super::programs::version_of(report, &path);
+            report.ok("shim", version);
+        }
+        None => {
+            let place = named.map_or(format!("no {SHIM} in containerd's PATH"), |path| {
+                format!("{}: no such program", path.display())
+            });
+            report.fail("shim", place, "podshim install");
+        }
+    }
+}
+
+/// CONTRACT §1.7: 1.x forgets its built-in runc when a file names any runtime.
+fn forgotten_runc(report: &mut Report<'_>, (path, text): &(PathBuf, String)) {
+    let Ok(document) = Document::parse(text.as_str()) else { return };
+    let containerd = section(document.as_table(), FileVersion::Two.plugin())
+        .and_then(|section| section.get("containerd"))
+        .and_then(Item::as_table_like);
+    let default = containerd.and_then(|table| table.get("default_runtime_name")).and_then(Item::as_str);
+    let default = default.unwrap_or("runc");
+    let runtimes = containerd.and_then(|table| table.get("runtimes")).and_then(Item::as_table_like);
+    if runtimes.is_some_and(|runtimes: &dyn TableLike| !runtimes.contains_key(default)) {
+        report.fail(
+            SUBJECT,
+            format!("{}: the default runtime {default:?} is not among the runtimes", path.display()),
+            format!("add [plugins.\"{}\".containerd.runtimes.{default}]", FileVersion::Two.plugin()),
+        );
+    }
+}
+
+fn disabled_plugins(report: &mut Report<'_>, files: &[(PathBuf, String)]) {
+    for (path, text) in files {
+        let Ok(document) = Document::parse(text.as_str()) else { continue };
+        let disabled = document.as_table().get("disabled_plugins").and_then(Item::as_array);
+        let mut disabled = disabled.into_iter().flatten().filter_map(Value::as_str);
+        if let Some(plugin) = disabled.find(|plugin| CRI_PLUGINS.contains(plugin)) {
+            let message =
+                format!("{}: the plugin {plugin:?} is disabled: no kubelet can run pods", path.display());
+            report.fail(SUBJECT, message, "remove it from disabled_plugins");
+        }
+    }
+}
+
+/// The file that a cluster is given; whether it was, no node can see.
+pub(super) fn runtime_class(report: &mut Report<'_>) {
+    let places = ["/usr/local/share/podshim/runtimeclass.yaml", "/usr/share/podshim/runtimeclass.yaml"];
+    match places.iter().find(|path| report.at(Path::new(path)).exists()) {
+        Some(path) => report.ok("RuntimeClass", format!("{path}: once for a cluster, kubectl apply -f it")),
+        None => report.warn("RuntimeClass", "its file is not installed", "podshim install"),
+    }
+}

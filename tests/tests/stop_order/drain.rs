@@ -1,0 +1,76 @@
+//! Draining a node (N7): every pod at the same time, each in its order, and nothing new meanwhile. Each on a containerd of
+//! its own, for nothing of it would live on.
+
+use anyhow::{Context, Result, ensure};
+use e2e::Event::{Exiting, Term};
+use e2e::durations::pace;
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
+
+use crate::support::{SOON, milliseconds, seconds, wait_started};
+
+/// A pod whose stop takes a second and a half.
+async fn pod_of_three<'node>(node: &'node Containerd, name: &str) -> Result<RunningPod<'node>> {
+    let mut pod = Pod::new(name).annotate("plan", "s1=sidecar, s2=sidecar, app=main");
+    for program in ["s1", "s2", "app"] {
+        pod = pod.container(Program::new(program).term_delay(milliseconds(500)));
+    }
+    let mut pod = pod.run(node, Runtime::Podshim).await?;
+    pod.start_all(&["app", "s1", "s2"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    Ok(pod)
+}
+
+fn in_order(pod: &RunningPod<'_>) -> Result<()> {
+    let order = ["app", "s2", "s1"].map(|container| [(container, Term), (container, Exiting)]);
+    pod.timeline()?.in_order(&order.concat())
+}
+
+/// N7, T1: five pods, one after the other, would take more than seven seconds.
+#[tokio::test]
+async fn n7_t1_a_drain_ends_all_pods_at_once_each_in_its_order() -> Result<()> {
+    let node = Containerd::start().await?;
+    let mut pods = Vec::new();
+    for number in 0..5 {
+        pods.push(pod_of_three(&node, &format!("n7-{number}")).await?);
+    }
+    let begin = tokio::time::Instant::now();
+    let said = node.ctr().run(&["--run", "podshim", "drain"]).await?;
+    let took = begin.elapsed();
+    ensure!(said.contains("5 pods ended in time."), "{said}");
+    for pod in &pods {
+        ensure!(said.contains(&format!("e2e/{}: ended after", pod.name())), "{said}");
+        in_order(pod)?;
+    }
+    ensure!(took < seconds(5) * pace(), "it took {took:?}: {said}");
+
+    let refused = pod_of_three(&node, "n7-new").await.err().context("a pod was run on a node that drains")?;
+    ensure!(format!("{refused:#}").contains("node is draining"), "{refused:#}");
+    node.ctr().run(&["--run", "podshim", "drain", "--undo"]).await?;
+    pod_of_three(&node, "n7-again").await?.remove().await
+}
+
+/// N7, T9: a main that does not end takes the drain's time, and then the pod's is cut short; exit code and words say so.
+#[tokio::test]
+async fn n7_t9_a_drain_has_its_own_limit() -> Result<()> {
+    let node = Containerd::start().await?;
+    let mut stubborn = Pod::new("n7-stubborn")
+        .annotate("plan", "s1=sidecar, app=main")
+        .kubelet_grace(seconds(600))
+        .container(Program::new("s1"))
+        .container(Program::new("app").ignores_term())
+        .run(&node, Runtime::Podshim)
+        .await?;
+    stubborn.start_all(&["app", "s1"]).await?;
+    wait_started(&stubborn, &["app"]).await?;
+    let drained = node.ctr().output(&["--run", "podshim", "drain", "--timeout", "1s"]).await?;
+    let said = format!("{drained:?}");
+    ensure!(
+        said.contains("its time cut short, after") && said.contains("1 of 1 pod did not end in time"),
+        "{said}"
+    );
+    for container in ["app", "s1"] {
+        stubborn.wait_exited(container, SOON).await?;
+    }
+    stubborn.timeline()?.before(("app", Term), ("s1", Term))?;
+    Ok(())
+}
