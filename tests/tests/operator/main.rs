@@ -1,0 +1,177 @@
+//! The commands for running pods, on real pods: what people are told, and that what they ask for is done in order.
+
+use anyhow::{Context, Result, ensure};
+use control_api::client::Client;
+use control_api::event::Kind;
+use e2e::Event::{Exiting, Started, Starting, Term};
+use e2e::durations::{AMPLE, SOON, seconds};
+use e2e::instance::signal;
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
+use serde_json::Value;
+
+/// Runs `podshim` where the shims' files are, with that exit code. Gives what it says.
+async fn podshim(node: &Containerd, arguments: &[&str], code: i32) -> Result<String> {
+    let output = node.ctr().output(&[&["--run", "podshim"], arguments].concat()).await?;
+    ensure!(output.exit_code == Some(code), "{arguments:?}: {output:?}");
+    Ok(output.stdout + &output.stderr)
+}
+
+async fn json(node: &Containerd, arguments: &[&str]) -> Result<Value> {
+    Ok(serde_json::from_str(&podshim(node, arguments, 0).await?)?)
+}
+
+/// What `podshim inspect` says of a pod.
+async fn inspect(node: &Containerd, pod: &RunningPod<'_>) -> Result<Value> {
+    json(node, &["inspect", "--json", pod.sandbox()]).await
+}
+
+fn container<'a>(pod: &'a Value, name: &str) -> Result<&'a Value> {
+    let containers = pod["containers"].as_array().context("no containers")?;
+    containers
+        .iter()
+        .find(|container| container["name"] == name)
+        .with_context(|| format!("no {name} in {pod}"))
+}
+
+/// The line of `podshim ps --json` about a pod; other tests have pods on the machine too.
+async fn listed(node: &Containerd, sandbox: &str) -> Result<Option<Value>> {
+    let listed: Value = json(node, &["ps", "--json"]).await?;
+    let pods = listed["pods"].as_array().context("no pods")?;
+    Ok(pods.iter().find(|pod| pod["id"] == sandbox).cloned())
+}
+
+/// U7, U10: a held container, what it waits for, and a pod by each of its names.
+#[tokio::test]
+async fn u7_u10_a_held_pod_is_explained() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("operator-held")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .container(Program::new("app"))
+        .container(Program::new("proxy"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("app").await?;
+    let told = inspect(&node, &pod).await?;
+    ensure!(told["state"] == "running" && told["id"] == pod.sandbox(), "{told}");
+    ensure!(container(&told, "app")?["state"] == "held", "{told}");
+    ensure!(container(&told, "app")?["held_for"] == "sidecar \"proxy\": not created yet", "{told}");
+    ensure!(container(&told, "proxy")?["state"] == "not-created", "{told}");
+    let name = told["name"].as_str().context("no name")?;
+    let whole = format!("{name}/{}", told["pod_namespace"].as_str().context("no namespace")?);
+    for called in [name, &whole, &pod.sandbox()[..20]] {
+        let by_name: Value = json(&node, &["inspect", "--json", called]).await?;
+        ensure!(by_name["id"] == pod.sandbox(), "{called} is {by_name}");
+    }
+    pod.start("proxy").await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    let line = listed(&node, pod.sandbox()).await?.context("the pod is not listed")?;
+    for name in ["proxy", "app"] {
+        ensure!(container(&line, name)?["state"] == "running", "{line}");
+    }
+    let sandbox = pod.sandbox().to_owned();
+    pod.remove().await?;
+    ensure!(listed(&node, &sandbox).await?.is_none(), "a pod that has gone is listed");
+    Ok(())
+}
+
+/// T12c, T1: `podshim stop` keeps the order within its budget, and comes back when all has ended.
+#[tokio::test]
+async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("operator-stop")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .container(Program::new("proxy"))
+        .container(Program::new("app").term_delay(seconds(1)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["proxy", "app"]).await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    pod.wait_for("proxy", Started, 1, SOON).await?;
+    let said = json(&node, &["stop", "--grace", "20s", "--json", pod.sandbox()]).await?;
+    ensure!(said["stopped"] == true, "{said}");
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
+    ensure!(timeline.count("proxy", Term) == 1, "{timeline}");
+    pod.remove().await
+}
+
+/// V3, V4: on request, as for a caller that replaces the standby; the pod's events tell it.
+#[tokio::test]
+async fn v3_v4_a_standby_takes_over_on_request() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("operator-switch")
+        .annotate("plan", "proxy|next=sidecar, app=main")
+        .annotate("migrate.next", "exec:touch /pod/migrated")
+        .container(Program::new("proxy"))
+        .container(Program::new("next"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["proxy", "next", "app"]).await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    pod.wait_for("proxy", Started, 1, SOON).await?;
+    podshim(&node, &["switch", pod.sandbox(), "next"], 0).await?;
+    // Answered when the other one has ended (V3).
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("next", Starting), ("proxy", Exiting)])?;
+    timeline.has_not_restarted("app")?;
+    ensure!(pod.exec("app", &["test", "-e", "/pod/migrated"]).await?.exit_code == 0, "no migration");
+    let told = inspect(&node, &pod).await?;
+    ensure!(container(&told, "next")?["role"] == "sidecar", "{told}");
+    ensure!(container(&told, "proxy")?["role"] == "standby", "{told}");
+
+    let address = node.shim_address("k8s.io", pod.sandbox())?;
+    let socket = node.root()?.join(address.trim_start_matches("unix:///"));
+    let events = tokio::task::spawn_blocking(move || {
+        Client::connect(&socket, SOON)?.events(0, std::time::Duration::ZERO)
+    });
+    let events = events.await??.events;
+    let wanted =
+        [Kind::HELD, Kind::SWITCH_BEGAN, Kind::RUNNING, Kind::GATE_OPENED, Kind::HOOK_ENDED, Kind::SWITCHED];
+    let kinds =
+        events.iter().filter(|event| event.name == "next").map(|event| event.kind.enum_value_or_default());
+    let seen: Vec<_> = kinds.filter(|kind| wanted.contains(kind)).collect();
+    ensure!(seen == wanted, "{events:#?}");
+
+    // Once more it is refused where it cannot be: neither of the two is left untold.
+    let refused = podshim(&node, &["switch", pod.sandbox(), "app"], 1).await?;
+    ensure!(refused.contains("main \"app\" has no standby"), "{refused}");
+    pod.stop_all_at_once(AMPLE).await?;
+    pod.remove().await
+}
+
+/// A shim that was killed while containerd is down leaves its entry, and one that hangs answers nobody: both are told as
+/// what they are, the listing has all others, and containerd's clean-up takes the entry with it.
+#[tokio::test]
+async fn n3_dead_and_hanging_shims_are_listed_as_that() -> Result<()> {
+    let node = Containerd::start().await?;
+    let pair = |name: &str| Pod::new(name).annotate("plan", "app=main").container(Program::new("app"));
+    let mut dead = pair("operator-dead").run(&node, Runtime::Podshim).await?;
+    let mut hanging = pair("operator-hanging").run(&node, Runtime::Podshim).await?;
+    dead.start("app").await?;
+    hanging.start("app").await?;
+    node.kill().await?;
+    let hanging_shim = hanging.shim_pid()?;
+    signal(dead.shim_pid()?, libc::SIGKILL)?;
+    signal(hanging_shim, libc::SIGSTOP)?;
+    let told = async {
+        let silent = listed(&node, hanging.sandbox()).await?.context("a hanging shim is not listed")?;
+        ensure!(silent["state"] == "shim-silent", "{silent}");
+        let told = podshim(&node, &["inspect", dead.sandbox()], 1).await?;
+        ensure!(told.contains("its shim is dead"), "{told}");
+        let line = listed(&node, dead.sandbox()).await?.context("a dead shim is not listed")?;
+        ensure!(line["state"] == "shim-dead" && !line["name"].is_null(), "{line}");
+        Ok(())
+    };
+    let told = told.await;
+    signal(hanging_shim, libc::SIGCONT)?;
+    told?;
+    node.start_again().await?;
+    wait::until("the dead shim's entry to go", AMPLE, async || {
+        Ok(listed(&node, dead.sandbox()).await?.is_none().then_some(()))
+    })
+    .await?;
+    ensure!(inspect(&node, &hanging).await?["state"] == "running", "a shim that goes on again answers");
+    dead.remove().await?;
+    hanging.remove().await
+}
