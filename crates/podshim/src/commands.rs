@@ -8,6 +8,7 @@ pub mod install;
 pub mod metrics;
 pub mod plan;
 pub mod ps;
+pub mod reference;
 pub mod stop;
 pub mod switch;
 pub mod translate;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use self::containerd::{ConfigError, FileVersion};
 use self::files::{Change, Content, FileError};
+use crate::reference::{Shell, completion, man_pages};
 
 const SHIM: &str = "containerd-shim-podshim-v2";
 const COMMAND: &str = "podshim";
@@ -106,15 +107,21 @@ impl Layout {
     /// What is neither program nor containerd's configuration.
     fn texts(&self) -> Vec<(PathBuf, String)> {
         let share = self.share();
-        vec![
+        let texts = vec![
             (self.runtime_class(), RUNTIME_CLASS.to_owned()),
             (share.join("config.toml"), NODE_FILE.to_owned()),
             (share.join("containerd-version-2.toml"), self.adapted(containerd::VERSION_2)),
             (share.join("containerd-version-3.toml"), self.adapted(containerd::VERSION_3)),
+            (share.with_file_name("bash-completion/completions/podshim"), completion(Shell::Bash)),
+            (share.with_file_name("zsh/site-functions/_podshim"), completion(Shell::Zsh)),
+            (share.with_file_name("fish/vendor_completions.d/podshim.fish"), completion(Shell::Fish)),
             (self.unit(), self.adapted(DRAIN_UNIT)),
             // The prefix is CRI's: all its scopes, and no others.
             (self.units().join("cri-containerd-.scope.d/10-podshim.conf"), SCOPE_DROP_IN.to_owned()),
-        ]
+        ];
+        let pages =
+            man_pages().into_iter().map(|(name, page)| (share.with_file_name("man/man1").join(name), page));
+        texts.into_iter().chain(pages).collect()
     }
 
     fn units(&self) -> &'static Path {

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod node;
 pub mod output;
 pub mod pods;
+pub mod reference;
 pub mod shims;
 pub mod source;
 pub mod translate;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use podshim::arguments::{CommandError, Outcome};
-use podshim::commands::COMMANDS;
+use podshim::commands::{COMMANDS, reference};
 use podshim::output::print;
 
 fn main() -> ExitCode {
@@ -32,6 +32,8 @@ fn run(mut arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
             print(concat!("podshim ", env!("CARGO_PKG_VERSION"), "\n"))?;
             Ok(Outcome::Success)
         }
+        Some("completion") => reference::completion(&arguments),
+        Some("man") => reference::man(&arguments),
         word => match COMMANDS.iter().find(|command| Some(command.name) == word) {
             Some(command) => (command.run)(arguments),
             None => Err(unknown(&first.to_string_lossy())),

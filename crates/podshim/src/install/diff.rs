@@ -3,6 +3,8 @@
 use super::files::{Change, Content};
 use crate::output::{Colour, Paint};
 
+/// New files of so many lines are podshim's own texts: their names say enough.
+const LONG: usize = 20;
 /// Lines around a difference.
 const CONTEXT: usize = 3;
 
@@ -14,14 +16,17 @@ pub fn show(change: &Change, paint: Paint) -> String {
         (_, Content::Link(target)) => format!("link to {}", target.display()),
         (Content::Absent, Content::Program(bytes)) => format!("new program, {} bytes", bytes.len()),
         (_, Content::Program(bytes)) => format!("replaced program, {} bytes", bytes.len()),
-        (Content::Absent, Content::Text(_)) => "new".to_owned(),
+        (Content::Absent, Content::Text(text)) => match text.lines().count() {
+            lines @ LONG.. => format!("new, {lines} lines"),
+            _ => "new".to_owned(),
+        },
         (_, Content::Text(_)) => "changed".to_owned(),
         (_, Content::Copy { of, .. }) => format!("a copy of {}", of.display()),
     };
     let mut shown = paint.text(Colour::Bold, &format!("{}: {what}", change.path.display())) + "\n";
     let (before, after) = match (&change.before, &change.after) {
         (Content::Text(before), Content::Text(after)) => (before.as_str(), after.as_str()),
-        (Content::Absent, Content::Text(after)) => ("", after.as_str()),
+        (Content::Absent, Content::Text(after)) if after.lines().count() < LONG => ("", after.as_str()),
         _ => return shown,
     };
     let (before, after): (Vec<_>, Vec<_>) =
