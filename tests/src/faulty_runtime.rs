@@ -102,7 +102,10 @@ if [ -e $directory/hold.$command ]; then
     touch $directory/held.$command
     while [ -e $directory/hold.$command ]; do sleep 0.02; done
 fi
-[ ! -e $directory/fault.$command ] || . $directory/fault.$command
+if [ -e $directory/fault.$command ]; then
+    touch $directory/came.$command
+    . $directory/fault.$command
+fi
 exec $real "$@"
 "#,
             directory = directory.display(),
@@ -184,8 +187,18 @@ exec $real "$@"
     pub fn break_command(&self, command: &str, fault: Fault) -> Result<()> {
         // Whole at once: the runtime may be reading it.
         let (path, new) = (self.fault(command), self.directory.join("fault.new"));
+        let _ = std::fs::remove_file(self.directory.join(format!("came.{command}")));
         std::fs::write(&new, format!("{}\n", fault.script()))?;
         Ok(std::fs::rename(new, path)?)
+    }
+
+    /// Waits until the command has come since it was broken.
+    ///
+    /// # Errors
+    /// If it does not come soon.
+    pub async fn wait_broken(&self, command: &str) -> Result<()> {
+        let came = self.directory.join(format!("came.{command}"));
+        wait::until(&format!("the runtime's {command}"), SOON, async || Ok(came.exists().then_some(()))).await
     }
 
     /// And now it works again.

@@ -197,4 +197,14 @@ mod tests {
         drop(writer);
         assert_eq!(read_bounded(&reader, TIME_LIMIT), b"");
     }
+
+    #[test]
+    fn fuzz_start_input() {
+        let known = [params().write_to_bytes().unwrap(), runc_options().write_to_bytes().unwrap()];
+        let known: Vec<&[u8]> = known.iter().map(Vec::as_slice).collect();
+        testkit::fuzz::fuzz(&known, |bytes| {
+            let input = parse(bytes);
+            assert!(input.socket_dir.is_none_or(|directory| directory.is_absolute()));
+        });
+    }
 }

@@ -68,8 +68,13 @@ impl PlanError {
 
 /// The whole key on one line: `ctr` passes any bytes as an annotation.
 pub(crate) fn printable_key(key: &str) -> String {
-    let mut printable = PREFIX.to_owned();
-    for letter in excerpt(key).chars() {
+    format!("{PREFIX}{}", printable(key))
+}
+
+/// An excerpt on one line, whatever is in it.
+pub(crate) fn printable(text: &str) -> String {
+    let mut printable = String::new();
+    for letter in excerpt(text).chars() {
         match letter {
             '"' | '\'' | '\\' => printable.push(letter),
             _ => printable.extend(letter.escape_debug()),

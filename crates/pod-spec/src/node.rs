@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::duration::{self, DurationError, DurationText};
-use crate::error::{InvalidPlan, PlanError, Problem, excerpt};
+use crate::error::{InvalidPlan, PlanError, Problem, excerpt, printable};
 use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
 use crate::limits::{MAX_CONTAINERS, MIN_BACKOFF, MIN_PROBE_PERIOD};
 use crate::nearest::{Hint, choose};
@@ -129,7 +129,7 @@ impl Node {
             let line = assignment.line;
             let key = choose(assignment.key, &KEYS).map_err(|hint| NodeError::UnknownKey {
                 line,
-                key: excerpt(assignment.key),
+                key: printable(assignment.key),
                 hint,
             })?;
             let word = KEYS.iter().find(|(word, _)| *word == assignment.key).map_or("", |(word, _)| *word);

@@ -3,6 +3,8 @@
 //!
 //! Owns that grammar, and knows no key. Everything beyond it is an error that names the line, never a guess.
 
+use crate::error::{excerpt, printable};
+
 /// What is no line of such a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TomlError {
@@ -83,12 +85,15 @@ pub fn assignments(text: &str) -> impl Iterator<Item = Result<Assignment<'_>, To
 
 fn assignment(line: usize, text: &str) -> Result<Assignment<'_>, TomlError> {
     let Some((key, value)) = text.split_once('=').filter(|_| !text.starts_with('[')) else {
-        return Err(TomlError::NotAnAssignment { line, text: text.to_owned() });
+        return Err(TomlError::NotAnAssignment { line, text: excerpt(text) });
     };
     let (key, value) = (key.trim().trim_matches('"'), value.trim());
     match read_value(value).filter(|(_, rest)| is_blank(rest)) {
         Some((value, _)) => Ok(Assignment { line, key, value }),
-        None => Err(TomlError::Unreadable { line, key: key.to_owned(), text: value.to_owned() }),
+        None => {
+            let [key, text] = [key, value].map(printable);
+            Err(TomlError::Unreadable { line, key, text })
+        }
     }
 }
 

@@ -37,6 +37,8 @@ use crate::shared_namespaces::PidHistory;
 const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
 /// containerd deletes what has ended within milliseconds, if it runs.
 const TIME_TO_DELETE: Duration = Duration::from_secs(2);
+/// containerd's Create follows its `start` at once, unless it was killed or failed in between: then it never does.
+const FIRST_CREATE: Duration = Duration::from_secs(120);
 /// What may take an exec's terminal to be read out after its process.
 const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 
@@ -69,6 +71,8 @@ pub(crate) struct Owner {
 /// Whether the shim may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shutdown {
+    /// No Create has come yet (trap 15).
+    Unused,
     NotAsked,
     /// As soon as the deletes under way have ended.
     WhenEmpty,
@@ -104,7 +108,7 @@ impl Owner {
             checkpoints: BTreeMap::new(),
             next_request: 0,
             epoch: Instant::now(),
-            shutdown: Shutdown::NotAsked,
+            shutdown: Shutdown::Unused,
         };
         (owner, inbox)
     }
@@ -139,10 +143,14 @@ impl Owner {
         self.publisher
     }
 
-    /// When to end after an ordered stop that nobody deletes the remains of.
+    /// When to end if nobody comes: to create, or after an ordered stop to delete the remains.
     fn leave_by(&mut self) -> Option<Instant> {
         let is_final = self.pod.is_final();
-        let Shutdown::WhenFinal { by } = &mut self.shutdown else { return None };
+        let by = match &mut self.shutdown {
+            Shutdown::Unused => return Some(self.epoch + FIRST_CREATE),
+            Shutdown::WhenFinal { by } => by,
+            _ => return None,
+        };
         if is_final {
             by.get_or_insert_with(|| Instant::now() + TIME_TO_DELETE);
         } else {
@@ -153,6 +161,7 @@ impl Owner {
 
     fn may_end(&self) -> bool {
         match self.shutdown {
+            Shutdown::Unused => Instant::now() >= self.epoch + FIRST_CREATE,
             Shutdown::NotAsked => false,
             Shutdown::WhenEmpty => self.pod.is_empty(),
             // Also trap 15: a shim whose first Create never came.
@@ -216,7 +225,7 @@ impl Owner {
             let (container, file) = (id.to_string(), file.display().to_string());
             return drop(answer.send(Err(ServiceError::Draining { container, file })));
         }
-        if self.shutdown == Shutdown::WhenEmpty {
+        if matches!(self.shutdown, Shutdown::Unused | Shutdown::WhenEmpty) {
             self.shutdown = Shutdown::NotAsked;
         }
         match self.prepare(&id, details) {

@@ -4,14 +4,22 @@ use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures_core::Stream;
 use nix::unistd::geteuid;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::time::Sleep;
 use ttrpc::asynchronous::transport::Listener;
 
+/// After a connection that could not be taken: out of descriptors it stays the next one, and would be tried for ever.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// The connections of those who may; others are closed without a word.
-struct Trusted(UnixListener);
+struct Trusted {
+    listener: UnixListener,
+    pause: Option<Pin<Box<Sleep>>>,
+}
 
 /// The listener for a ttrpc server.
 ///
@@ -19,15 +27,19 @@ struct Trusted(UnixListener);
 /// The system's answer.
 pub(crate) fn listener(listener: StdListener) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
-    Ok(Listener::new(Trusted(UnixListener::from_std(listener)?)))
+    Ok(Listener::new(Trusted { listener: UnixListener::from_std(listener)?, pause: None }))
 }
 
 impl Stream for Trusted {
     type Item = io::Result<UnixStream>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            match ready!(self.0.poll_accept(context)) {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(context));
+                self.pause = None;
+            }
+            match ready!(self.listener.poll_accept(context)) {
                 Ok((stream, _)) => match stream.peer_cred() {
                     Ok(peer) if is_trusted(peer.uid()) => return Poll::Ready(Some(Ok(stream))),
                     Ok(peer) => {
@@ -35,7 +47,10 @@ impl Stream for Trusted {
                     }
                     Err(error) => tracing::warn!(%error, "a connection is refused: its peer is unknown"),
                 },
-                Err(error) => return Poll::Ready(Some(Err(error))),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection cannot be taken yet");
+                    self.pause = Some(Box::pin(tokio::time::sleep(PAUSE)));
+                }
             }
         }
     }

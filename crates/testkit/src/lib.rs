@@ -3,13 +3,15 @@
 //!
 //! Owns the fake world (processes, operations, callers) and nothing of the core's decisions: the invariants
 //! are stated from what goes in and what comes out, never from the core's own tables. Dev-only; no clock, no
-//! IO, and no randomness but of a seed. The program `simulate` runs it by the million (`hack/simulate`).
+//! IO, and no randomness but of a seed. The program `simulate` runs it by the million (`hack/simulate`). Beside it, `fuzz`
+//! makes bad input for everything that reads some (`hack/fuzz`), as much of it as the environment says.
 
 #![forbid(unsafe_code)]
 
 mod canonical;
 mod command;
 mod explorer;
+pub mod fuzz;
 mod invariants;
 mod operation_kind;
 mod program;

@@ -89,4 +89,13 @@ mod tests {
             assert_eq!(status_of(answer), expected, "{}", answer.escape_ascii());
         }
     }
+
+    #[test]
+    fn fuzz_http_answers() {
+        testkit::fuzz::fuzz(&[b"HTTP/1.1 200 OK\r\nServer: x\r\n\r\n", b"HTTP/1.0 503\n"], |answer| {
+            if let Some(status) = status_of(answer) {
+                assert!(status <= 999 && answer.starts_with(b"HTTP/1."));
+            }
+        });
+    }
 }

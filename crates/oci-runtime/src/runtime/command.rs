@@ -116,19 +116,21 @@ impl LogPosition {
     }
 
     pub(super) fn last_error(&self) -> Option<String> {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Entry {
-            level: String,
-            msg: String,
-        }
-        let log = read_from(&mut File::open(&self.path).ok()?, self.length);
-        // Not a line each: crun 1.28 spreads an entry over several (trap 24).
-        let entries = serde_json::Deserializer::from_slice(&log).into_iter::<Entry>();
-        let errors =
-            entries.filter_map(Result::ok).filter(|entry| matches!(&*entry.level, "error" | "fatal"));
-        errors.last().map(|entry| entry.msg.trim().to_owned())
+        last_error_in(&read_from(&mut File::open(&self.path).ok()?, self.length))
     }
+}
+
+fn last_error_in(log: &[u8]) -> Option<String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Entry {
+        level: String,
+        msg: String,
+    }
+    // Not a line each: crun 1.28 spreads an entry over several (trap 24).
+    let entries = serde_json::Deserializer::from_slice(log).into_iter::<Entry>();
+    let errors = entries.filter_map(Result::ok).filter(|entry| matches!(&*entry.level, "error" | "fatal"));
+    errors.last().map(|entry| entry.msg.trim().to_owned())
 }
 
 /// A file for the duration of one call, readable by root only: an exec's environment may hold secrets.
@@ -182,5 +184,18 @@ mod tests {
             file.write_all(entries.as_bytes()).unwrap();
             assert_eq!(log.last_error().as_deref(), Some(message));
         }
+    }
+
+    /// What a runtime that crashes leaves in its log is no reason to do the same.
+    #[test]
+    fn fuzz_runtime_logs() {
+        let known = [
+            &b"{\"level\":\"error\",\"msg\":\"one\",\"time\":\"2026\"}\n{\"level\":\"warning\",\"msg\":\"two\"}\n"[..],
+            b"{\n  \"msg\": \"three \\u00e9\",\n  \"level\": \"fatal\"\n}\n",
+        ];
+        testkit::fuzz::fuzz(&known, |input| {
+            // A letter is written as six at most and read as three at most.
+            assert!(last_error_in(input).is_none_or(|message| message.len() <= 3 * input.len()));
+        });
     }
 }

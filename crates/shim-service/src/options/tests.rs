@@ -245,3 +245,30 @@ fn the_cgroup_path_names_the_driver() {
         assert_eq!(driver_of(&spec), driver, "{path}");
     }
 }
+
+/// All four messages that carry options (CONTRACT §1.7): what is wrong with one is an error for people.
+#[test]
+fn fuzz_runtime_options() {
+    let body = text_field(
+        3,
+        "BinaryName = \"/usr/bin/crun\" # x\nSystemdCgroup = true\nIoUid = 1_000\nRoot = '/run/x'",
+    );
+    let known = [
+        &b"\x08\x01\x1a\x06/shims\x32\x04crun\x3a\x06/run/x\x48\x01"[..],
+        &body,
+        b"\x08\x01\x4a\x02/s\x50\x05\x58\x06",
+    ];
+    let urls = [
+        "containerd.runc.v1.Options",
+        "runtimeoptions.v1.Options",
+        "containerd.linux.runc.CreateOptions",
+        "containerd.runc.v1.CheckpointOptions",
+    ];
+    testkit::fuzz::fuzz(&known, |value| {
+        for url in urls {
+            if let Err(error) = RuntimeOptions::from_any(Some(&any(url, value))) {
+                assert!(!error.to_string().is_empty());
+            }
+        }
+    });
+}

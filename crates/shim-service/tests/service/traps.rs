@@ -339,3 +339,27 @@ fn trap_28_hanging_kills_are_in_nobodys_way() {
         pod.wait("deaf").await.unwrap();
     });
 }
+
+/// Trap 15: a containerd that was killed, or failed, between its `start` and its Create never comes back to that shim.
+#[test]
+fn trap_15_a_shim_that_nobody_uses_ends() {
+    with_pod(async |pod| {
+        // It serves, so its time runs.
+        pod.state("c").await.unwrap_err();
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(119)).await;
+        tokio::time::resume();
+        assert!(!pod.served.is_finished(), "a slow containerd must find it");
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        tokio::time::resume();
+        timeout(SOON, pod.served).await.expect("the server ends").unwrap().unwrap();
+    });
+    with_pod(async |pod| {
+        pod.run("c", "exec sleep 60", &[]).await;
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(600)).await;
+        tokio::time::resume();
+        assert_eq!(pod.state("c").await.unwrap().status.enum_value(), Ok(Status::RUNNING));
+    });
+}

@@ -1,0 +1,119 @@
+//! Bad input by the thousand: known inputs, mixed and damaged at random, for whatever reads what a pod's author or its
+//! programs wrote. The same for the same seed.
+//!
+//! Owns the damage. What must hold for an input is the caller's to say; that nothing panics holds for all. There is no
+//! coverage to guide it: the known inputs must reach every corner, so one that found something is kept among them.
+
+use crate::random::Random;
+
+/// How many inputs are tried unless [`RUNS`] says otherwise: a second or so.
+const DEFAULT_RUNS: u64 = 20_000;
+/// The environment variable that says how many inputs are tried (`hack/fuzz`).
+pub const RUNS: &str = "PODSHIM_FUZZ_RUNS";
+/// Most damages of one input.
+const MOST_DAMAGES: usize = 8;
+/// An input grows to this many bytes at most, unless a known one is longer.
+const LONGEST: usize = 4096;
+
+/// Gives `check` inputs that are made of the known ones.
+///
+/// # Panics
+/// When `check` does; the input that it had is printed then.
+pub fn fuzz(known: &[&[u8]], check: impl Fn(&[u8])) {
+    let runs = std::env::var(RUNS).ok().and_then(|runs| runs.parse().ok()).unwrap_or(DEFAULT_RUNS);
+    for input in known {
+        tell_if_it_panics(input, &check);
+    }
+    for seed in 0..runs {
+        tell_if_it_panics(&damaged(&mut Random::new(seed), known), &check);
+    }
+}
+
+/// The same for text: inputs that are none are made so.
+///
+/// # Panics
+/// As [`fuzz`].
+pub fn fuzz_text(known: &[&str], check: impl Fn(&str)) {
+    let known: Vec<_> = known.iter().map(|text| text.as_bytes()).collect();
+    fuzz(&known, |input| check(&String::from_utf8_lossy(input)));
+}
+
+fn tell_if_it_panics(input: &[u8], check: impl Fn(&[u8])) {
+    struct Teller<'a>(&'a [u8]);
+    impl Drop for Teller<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("the input was b\"{}\"", self.0.escape_ascii());
+            }
+        }
+    }
+    let teller = Teller(input);
+    check(teller.0);
+}
+
+fn damaged(random: &mut Random, known: &[&[u8]]) -> Vec<u8> {
+    let mut input = random.pick::<&[u8]>(known).to_vec();
+    for _ in 0..=random.below(MOST_DAMAGES) {
+        damage(random, &mut input, known);
+    }
+    input
+}
+
+fn damage(random: &mut Random, input: &mut Vec<u8>, known: &[&[u8]]) {
+    const NUMBERS: [&str; 8] =
+        ["0", "-1", "255", "65536", "4294967296", "18446744073709551616", "1e999", "0.1"];
+    const BYTES: &[u8] = b"\0\n\r\t \"'\\{}[](),;:=+*.-/|%@#x0\x7f\x80\xc3\xff";
+    let (start, end) = range(random, input.len());
+    match random.below(8) {
+        0 => drop(input.drain(start..end)),
+        1 => input.insert(start, *random.pick(BYTES)),
+        2 if start < input.len() => input[start] ^= 1 << random.below(8),
+        3 => input.truncate(start),
+        // A piece of itself, many times: depth and length.
+        4 if input.len() < LONGEST => {
+            let piece = input[start..end].repeat(1 + random.below(40));
+            input.splice(start..start, piece.into_iter().take(LONGEST));
+        }
+        // A piece of another.
+        5 => {
+            let other = *random.pick::<&[u8]>(known);
+            let (from, to) = range(random, other.len());
+            input.splice(start..end, other[from..to].iter().copied());
+        }
+        6 => drop(input.splice(start..end, random.pick(&NUMBERS).bytes())),
+        _ => drop(
+            input.splice(start..end, (0..random.below(6)).map(|_| *random.pick(BYTES)).collect::<Vec<_>>()),
+        ),
+    }
+}
+
+fn range(random: &mut Random, length: usize) -> (usize, usize) {
+    let (one, other) = (random.below(length + 1), random.below(length + 1));
+    (one.min(other), one.max(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// It does find what is there to be found: a reader that fails at one wrong byte in the right place.
+    #[test]
+    fn a_fault_in_the_middle_of_an_input_is_reached() {
+        let (found, seen) = (Cell::new(false), Cell::new(0));
+        fuzz(&[b"key: value", b"other=1"], |input| {
+            seen.set(seen.get() + 1);
+            found.set(found.get() || (input.starts_with(b"key") && input.contains(&b'"')));
+        });
+        assert!(found.get() && seen.get() > 1000, "{}", seen.get());
+    }
+
+    #[test]
+    fn the_same_seed_damages_the_same() {
+        let known: [&[u8]; 2] = [b"{\"a\": [1, 2]}", b"plain"];
+        for seed in 0..100 {
+            assert_eq!(damaged(&mut Random::new(seed), &known), damaged(&mut Random::new(seed), &known));
+        }
+    }
+}
