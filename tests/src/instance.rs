@@ -126,12 +126,7 @@ impl Containerd {
     /// # Errors
     /// If it does not go within 10 s.
     pub async fn kill(&self) -> Result<()> {
-        let pid = self.pid("containerd.pid")?;
-        signal(pid, libc::SIGKILL)?;
-        wait::until("containerd to be gone", Duration::from_secs(10), async || {
-            Ok((!is_alive(pid)).then_some(()))
-        })
-        .await
+        kill(self.pid("containerd.pid")?, "containerd").await
     }
 
     /// Starts containerd again after [`kill`](Self::kill), in the same namespaces, and returns when it answers.
@@ -310,6 +305,15 @@ pub fn is_alive(pid: libc::pid_t) -> bool {
         // The state follows the command's closing parenthesis; the command itself may hold any character.
         .and_then(|stat| stat.rsplit_once(") ").map(|(_, rest)| !rest.starts_with(['Z', 'X'])))
         .unwrap_or(false)
+}
+
+/// Sends SIGKILL and returns when the process is gone, 10 s at most.
+pub(crate) async fn kill(pid: libc::pid_t, name: &str) -> Result<()> {
+    signal(pid, libc::SIGKILL)?;
+    wait::until(&format!("{name} to be gone"), Duration::from_secs(10), async || {
+        Ok((!is_alive(pid)).then_some(()))
+    })
+    .await
 }
 
 /// Sends a signal to a process of this instance.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::instance::{SHARED_INSTANCE, is_alive, own_arguments, signal};
-use crate::{Containerd, Runtime, command, wait};
+use crate::instance::{self, SHARED_INSTANCE, own_arguments};
+use crate::{Containerd, Runtime, command};
 
 /// The read-only port, on the loopback of the instance's network namespace.
 const PORT: u16 = 10255;
@@ -81,12 +81,7 @@ impl Kubelet {
     /// # Errors
     /// If it does not go within 10 s.
     pub async fn kill(&self) -> Result<()> {
-        let pid = self.pid()?;
-        signal(pid, libc::SIGKILL)?;
-        wait::until("the kubelet to be gone", Duration::from_secs(10), async || {
-            Ok((!is_alive(pid)).then_some(()))
-        })
-        .await
+        instance::kill(self.pid()?, "the kubelet").await
     }
 
     /// Starts the kubelet again after [`kill`](Self::kill), and returns when it answers.

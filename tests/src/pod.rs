@@ -27,8 +27,11 @@ const CLEANUP: Duration = Duration::from_secs(10);
 /// How long an exec of a test may take.
 const EXEC: Duration = Duration::from_secs(10);
 
-/// Makes the names of pods unique among the tests that run at the same time (one process each).
-static NEXT: AtomicU32 = AtomicU32::new(0);
+/// A pod's name, unique among the tests that run at the same time (one process each).
+pub(crate) fn unique(name: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
 
 /// Which pid namespace the containers of a pod have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,9 +60,8 @@ impl Pod {
     /// A pod without annotations and containers. The name is made unique.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Self {
-            name: format!("{name}-{}-{number}", std::process::id()),
+            name: unique(name),
             annotations: HashMap::new(),
             programs: Vec::new(),
             pid_namespace: PidNamespace::default(),

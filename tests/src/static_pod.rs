@@ -4,7 +4,6 @@
 mod status;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,6 +11,7 @@ use k8s_cri::v1::{Container, ContainerState as CriState, PodSandbox, PodSandboxS
 use serde_json::{Map, Value, json};
 
 pub use self::status::{ContainerState, ContainerStatus, Phase, PodStatus};
+use crate::pod::unique;
 use crate::program::{LOG, SHARED_DIRECTORY};
 use crate::{Cri, Event, Footprint, Kubelet, Program, Timeline, wait};
 
@@ -21,9 +21,6 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// A deletion goes by a list of containers that may be two seconds old (pkg/kubelet/container, defaultCachePeriod), and
 /// nothing shows how old it is.
 const CACHE_PERIOD: Duration = Duration::from_millis(2500);
-
-/// Makes the names of pods unique among the tests that run at the same time (one process each).
-static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// `spec.restartPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,10 +174,6 @@ impl Manifest {
         })
         .to_string()
     }
-}
-
-fn unique(name: &str) -> String {
-    format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn container(program: &Program, fields: &Value, volumes: &[Volume]) -> Value {

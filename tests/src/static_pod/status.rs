@@ -112,6 +112,12 @@ impl PodStatus {
         Ok(Self { phase, containers: containers.collect() })
     }
 
+    /// Whether all of it has ended, well or not.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
     /// One container.
     ///
     /// # Errors

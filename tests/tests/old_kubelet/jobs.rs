@@ -31,10 +31,7 @@ async fn outcome(kubelet: &Kubelet, manifest: Manifest, runs: usize) -> Result<(
             wait::quiet_time(LOOKS).await;
             pod.status()?
         }
-        Runtime::Podshim => {
-            let ended = |status: &PodStatus| matches!(status.phase, Phase::Succeeded | Phase::Failed);
-            pod.wait_status("that the pod has ended", SOON, ended).await?
-        }
+        Runtime::Podshim => pod.wait_status("that the pod has ended", SOON, PodStatus::has_ended).await?,
     };
     pod.delete()?;
     Ok((status, pod.wait_ended(SOON).await?))

@@ -7,7 +7,7 @@ use e2e::Event::{Exiting, Started, Starting, Term};
 use e2e::durations::seconds;
 use e2e::{Kubelet, Manifest, Program};
 
-use crate::support::{SOON, on_both_alone};
+use crate::support::{SOON, on_both_alone, started};
 
 /// N4, F11, U7: in the middle of a hold. The new kubelet finds the held main running, and leaves it alone: it starts when
 /// the gate opens, once.
@@ -50,16 +50,12 @@ async fn n4_u7_the_kubelet_is_killed_during_a_hold() -> Result<()> {
 #[tokio::test]
 async fn n2_k15_the_kubelet_is_killed_during_a_stop() -> Result<()> {
     let lives = on_both_alone(async |kubelet: &Kubelet| {
-        let pod = Manifest::new("stop")
+        let manifest = Manifest::new("stop")
             .memory_volume()
             .annotate("plan", "proxy=sidecar, app=main")
             .container(Program::new("app").term_delay(seconds(12)))
-            .container(Program::new("proxy"))
-            .run(kubelet)?;
-        for name in ["proxy", "app"] {
-            pod.wait_for(name, Started, 1, SOON).await?;
-        }
-        pod.wait_seen(SOON).await?;
+            .container(Program::new("proxy"));
+        let pod = started(kubelet, manifest, &["proxy", "app"]).await?;
         pod.delete()?;
         pod.wait_for("app", Term, 1, SOON).await?;
         kubelet.kill().await?;

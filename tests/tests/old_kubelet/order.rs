@@ -10,7 +10,7 @@ use e2e::{Kubelet, Manifest, Program, Timeline, wait};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::{Both, SOON, on_both, whole_life};
+use crate::support::{Both, SOON, on_both, started, whole_life};
 
 /// How long the proxy takes until it takes connections: longer than a kubelet takes to the next container.
 const WARM_UP: Duration = seconds(6);
@@ -173,16 +173,12 @@ async fn t4_t11_i6_a_manifest_removed_during_init() -> Result<()> {
 /// is there 2 s later.
 async fn a_deaf_main(grace: Duration) -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
-        let pod = Manifest::new("deaf")
+        let manifest = Manifest::new("deaf")
             .grace(grace)
             .annotate("plan", "proxy=sidecar, app=main")
             .container(Program::new("app").ignores_term())
-            .container(Program::new("proxy").term_delay(milliseconds(500)))
-            .run(kubelet)?;
-        for name in ["proxy", "app"] {
-            pod.wait_for(name, Started, 1, SOON).await?;
-        }
-        pod.wait_seen(SOON).await?;
+            .container(Program::new("proxy").term_delay(milliseconds(500)));
+        let pod = started(kubelet, manifest, &["proxy", "app"]).await?;
         let processes = [pod.pid("app").await?, pod.pid("proxy").await?];
         pod.delete()?;
         pod.wait_for("app", Term, 1, SOON).await?;

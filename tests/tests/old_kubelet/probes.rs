@@ -9,7 +9,7 @@ use e2e::{ContainerState, Kubelet, Manifest, PodStatus, Program, Runtime, Static
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::{SOON, last, on_both};
+use crate::support::{SOON, last, on_both, started};
 
 /// A probe that runs a command in its container each second, and is believed at the `failures`th failure.
 fn probe(command: &[&str], failures: u32) -> Value {
@@ -34,14 +34,11 @@ fn heal(pod: &StaticPod<'_>) -> Result<()> {
 #[tokio::test]
 async fn t12_s6_a_liveness_kill_of_a_main() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
-        let pod = Manifest::new("wedged-main")
+        let manifest = Manifest::new("wedged-main")
             .annotate("plan", "proxy=sidecar, app=main")
             .container(Program::new("proxy"))
-            .container_with(Program::new("app"), wedges())
-            .run(kubelet)?;
-        for name in ["proxy", "app"] {
-            pod.wait_for(name, Started, 1, SOON).await?;
-        }
+            .container_with(Program::new("app"), wedges());
+        let pod = started(kubelet, manifest, &["proxy", "app"]).await?;
         wedge(&pod)?;
         pod.wait_for("app", Term, 1, SOON).await?;
         heal(&pod)?;
@@ -72,15 +69,12 @@ async fn t12_s6_a_liveness_kill_of_a_main() -> Result<()> {
 async fn t12_t7_a_liveness_kill_of_a_sidecar_takes_its_grace() -> Result<()> {
     let grace = seconds(5);
     let lives = on_both(async |kubelet: &Kubelet| {
-        let pod = Manifest::new("wedged-sidecar")
+        let manifest = Manifest::new("wedged-sidecar")
             .grace(grace)
             .annotate("plan", "proxy=sidecar, app=main")
             .container_with(Program::new("proxy"), wedges())
-            .container(Program::new("app"))
-            .run(kubelet)?;
-        for name in ["proxy", "app"] {
-            pod.wait_for(name, Started, 1, SOON).await?;
-        }
+            .container(Program::new("app"));
+        let pod = started(kubelet, manifest, &["proxy", "app"]).await?;
         wedge(&pod)?;
         let begin = Instant::now();
         pod.wait_for("proxy", Term, 1, SOON).await?;

@@ -7,22 +7,18 @@ use e2e::instance::signal;
 use e2e::static_pod::RestartPolicy;
 use e2e::{ContainerState, Kubelet, Manifest, Phase, PodStatus, Program, Runtime};
 
-use crate::support::{SOON, on_both};
+use crate::support::{SOON, last, on_both, started};
 
 /// R2, R3, R8, T1: it crashes while the main drains. It is started again, and stopped in order in the end; the kubelet has
 /// no part in it. With containerd's own shim there is none to crash by then.
 #[tokio::test]
 async fn r2_r3_a_sidecar_crashes_while_the_main_drains() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
-        let pod = Manifest::new("crash")
+        let manifest = Manifest::new("crash")
             .annotate("plan", "proxy=sidecar, app=main")
             .container(Program::new("proxy"))
-            .container(Program::new("app").term_delay(seconds(10)))
-            .run(kubelet)?;
-        for name in ["proxy", "app"] {
-            pod.wait_for(name, Started, 1, SOON).await?;
-        }
-        pod.wait_seen(SOON).await?;
+            .container(Program::new("app").term_delay(seconds(10)));
+        let pod = started(kubelet, manifest, &["proxy", "app"]).await?;
         pod.delete()?;
         pod.wait_for("app", Term, 1, SOON).await?;
         if kubelet.runtime() == Runtime::Podshim {
@@ -36,7 +32,7 @@ async fn r2_r3_a_sidecar_crashes_while_the_main_drains() -> Result<()> {
 
     let timeline = lives.podshim;
     ensure!(timeline.count("proxy", Starting) == 2, "{timeline}");
-    let restarted = crate::support::last(&timeline, "proxy", Starting)?;
+    let restarted = last(&timeline, "proxy", Starting)?;
     ensure!(restarted < timeline.time_of("app", Exiting)?, "it came back too late\n{timeline}");
     timeline.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting)])
 }
@@ -61,8 +57,7 @@ async fn r10_j2_a_sidecar_out_of_memory_in_a_job() -> Result<()> {
                 status.of("job").is_ok_and(|job| job.state.is_running())
             })
             .await?;
-        let ended = |status: &PodStatus| matches!(status.phase, Phase::Succeeded | Phase::Failed);
-        let status = pod.wait_status("that the pod has ended", SOON, ended).await?;
+        let status = pod.wait_status("that the pod has ended", SOON, PodStatus::has_ended).await?;
         pod.delete()?;
         Ok((during, status, pod.wait_ended(SOON).await?))
     });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use e2e::durations::seconds;
-use e2e::{Event, Kubelet, Manifest, Runtime, Timeline};
+use e2e::{Event, Kubelet, Manifest, Runtime, StaticPod, Timeline};
 
 /// Ample for what takes a kubelet no time of its own. It looks at its containers once a second, and makes those of a pod one
 /// after another.
@@ -43,13 +43,23 @@ async fn live<T>(
     })
 }
 
-/// Runs a pod, waits until all of `up` have started, deletes it, and waits until it has ended.
-pub(crate) async fn whole_life(kubelet: &Kubelet, manifest: Manifest, up: &[&str]) -> Result<Timeline> {
+/// Runs a pod, and waits until all of `up` have started and the kubelet has seen it.
+pub(crate) async fn started<'kubelet>(
+    kubelet: &'kubelet Kubelet,
+    manifest: Manifest,
+    up: &[&str],
+) -> Result<StaticPod<'kubelet>> {
     let pod = manifest.run(kubelet)?;
     for name in up {
         pod.wait_for(name, Event::Started, 1, SOON).await?;
     }
     pod.wait_seen(SOON).await?;
+    Ok(pod)
+}
+
+/// Runs a pod, deletes it once all of `up` have started, and waits until it has ended.
+pub(crate) async fn whole_life(kubelet: &Kubelet, manifest: Manifest, up: &[&str]) -> Result<Timeline> {
+    let pod = started(kubelet, manifest, up).await?;
     pod.delete()?;
     pod.wait_ended(SOON).await
 }

@@ -110,7 +110,7 @@ async fn s2_i5_t1_a_vault_agent_before_an_init() -> Result<()> {
 async fn s2_t1_h2_three_sidecars() -> Result<()> {
     let timeline = life("three-sidecars.yaml", &["mesh", "backup", "metrics", "database"]).await?;
     not_before_ready(&timeline, "mesh", 1, ("backup", Starting))?;
-    timeline.starts_before("backup", "metrics")?;
+    not_before_ready(&timeline, "backup", 1, ("metrics", Starting))?;
     not_before_ready(&timeline, "metrics", 1, ("database", Starting))?;
     timeline.in_order(&[
         ("database", Term),
