@@ -20,6 +20,7 @@ pub mod chart;
 mod command;
 pub mod cri;
 pub mod ctr;
+pub mod direct;
 pub mod durations;
 pub mod events;
 pub mod faulty_runtime;

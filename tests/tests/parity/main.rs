@@ -4,7 +4,6 @@
 //!
 //! A scenario is a function of `scenarios`; a step is a method of [`run::Run`].
 
-mod bundle;
 mod differences;
 mod events;
 mod known;
@@ -12,8 +11,6 @@ mod machine;
 mod record;
 mod run;
 mod scenarios;
-mod shim;
-mod streams;
 
 use std::io::Write;
 use std::path::Path;

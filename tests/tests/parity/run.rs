@@ -18,12 +18,12 @@ use protobuf::well_known_types::any::Any;
 use protobuf::{Message, MessageFull};
 pub use requests::Exec;
 
-use crate::bundle::{Bundle, root_file_system};
 use crate::events::Received;
 use crate::machine::{Traces, entries};
 use crate::record::{Names, Record};
-use crate::shim::{Binary, Connection, Said};
-use crate::streams::Ends;
+use e2e::direct::bundle::{Bundle, root_file_system};
+use e2e::direct::shim::{Binary, Connection, Said};
+use e2e::direct::streams::Ends;
 
 /// What takes no time of its own has come by then (times the machine's pace), or never comes.
 const SOON: Duration = Duration::from_secs(10);

@@ -8,8 +8,8 @@ use protobuf::well_known_types::any::Any;
 use serde_json::Value;
 
 use super::{Run, split};
-use crate::bundle::process;
-use crate::streams::{Ends, Streams};
+use e2e::direct::bundle::process;
+use e2e::direct::streams::{Ends, Streams};
 
 /// An exec to be added.
 #[derive(Clone, Debug)]

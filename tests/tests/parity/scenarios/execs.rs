@@ -3,9 +3,9 @@
 use anyhow::Result;
 use serde_json::json;
 
-use crate::bundle::Bundle;
 use crate::run::{Exec, Run};
-use crate::streams::Streams;
+use e2e::direct::bundle::Bundle;
+use e2e::direct::streams::Streams;
 
 /// All its processes are there when it says so: Pids lists them.
 const LIVES: &str = "sleep 1000 & echo ready; wait";

@@ -6,9 +6,9 @@ use containerd_shim_protos::types::mount::Mount;
 use protobuf::well_known_types::any::Any;
 use serde_json::json;
 
-use crate::bundle::Bundle;
 use crate::run::Run;
-use crate::streams::Streams;
+use e2e::direct::bundle::Bundle;
+use e2e::direct::streams::Streams;
 
 /// Specs that the runtime refuses.
 pub async fn specs_that_cannot_run(run: &mut Run) -> Result<()> {

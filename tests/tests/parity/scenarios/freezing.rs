@@ -3,8 +3,8 @@
 use anyhow::Result;
 use serde_json::json;
 
-use crate::bundle::Bundle;
 use crate::run::{Exec, Run};
+use e2e::direct::bundle::Bundle;
 
 /// The states on the way, and each request while frozen.
 pub async fn pause_and_resume(run: &mut Run) -> Result<()> {

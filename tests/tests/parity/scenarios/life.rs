@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::bundle::Bundle;
 use crate::run::{Exec, Run};
+use e2e::direct::bundle::Bundle;
 
 /// The life of a container, looked at from everywhere in each of its states.
 pub async fn a_life(run: &mut Run) -> Result<()> {

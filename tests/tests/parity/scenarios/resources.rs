@@ -3,8 +3,8 @@
 use anyhow::Result;
 use serde_json::json;
 
-use crate::bundle::Bundle;
 use crate::run::Run;
+use e2e::direct::bundle::Bundle;
 
 const LIVES: &str = "echo ready; sleep 1000";
 
@@ -95,7 +95,7 @@ pub async fn stats_of_used_memory(run: &mut Run) -> Result<()> {
 /// The kernel kills a container's only process.
 pub async fn out_of_memory(run: &mut Run) -> Result<()> {
     let script = "echo ready; read line; exec tail /dev/zero";
-    let bundle = Bundle::shell(script).streams(crate::streams::Streams::All).spec(|spec| {
+    let bundle = Bundle::shell(script).streams(e2e::direct::streams::Streams::All).spec(|spec| {
         spec["linux"]["resources"]["memory"] = json!({"limit": 16 << 20, "swap": 16 << 20});
     });
     run.container("c", bundle).await?;

@@ -5,9 +5,9 @@ use containerd_shim_protos::shim::oci::Options;
 use protobuf::Message;
 use protobuf::well_known_types::any::Any;
 
-use crate::bundle::Bundle;
 use crate::run::{Exec, Run};
-use crate::streams::Streams;
+use e2e::direct::bundle::Bundle;
+use e2e::direct::streams::Streams;
 
 /// Each option of runc's shim, by what the container sees of it.
 pub async fn options(run: &mut Run) -> Result<()> {

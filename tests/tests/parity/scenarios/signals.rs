@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::bundle::Bundle;
 use crate::run::{Exec, Run};
+use e2e::direct::bundle::Bundle;
 
 /// Signals that a program can neither catch, nor libc lets it.
 const UNCATCHABLE: [u32; 4] = [9, 19, 32, 33];
@@ -132,7 +132,7 @@ pub async fn ends_of_programs(run: &mut Run) -> Result<()> {
 pub async fn children_in_the_hosts_pid_namespace(run: &mut Run) -> Result<()> {
     let script =
         "sh -c 'trap : TERM; sleep 1000 & echo child; while true; do wait; done' & read line; exit 3";
-    let bundle = Bundle::shell(script).host_pid_namespace().streams(crate::streams::Streams::All);
+    let bundle = Bundle::shell(script).host_pid_namespace().streams(e2e::direct::streams::Streams::All);
     run.container("c", bundle).await?;
     run.line("c").await;
     run.exec("c/e", Exec::shell("sleep 1000 & echo in; wait")).await?;
@@ -156,7 +156,7 @@ pub async fn a_shared_pid_namespace(run: &mut Run) -> Result<()> {
     run.line("first").await;
     let Some(pid) = run.names.pid_of("init of first") else { return Ok(()) };
     let script = "sh -c 'echo child; sleep 1000' & read line; exit 3";
-    let second = Bundle::shell(script).streams(crate::streams::Streams::All).spec(|spec| {
+    let second = Bundle::shell(script).streams(e2e::direct::streams::Streams::All).spec(|spec| {
         spec["linux"]["namespaces"][0]["path"] = format!("/proc/{pid}/ns/pid").into();
     });
     run.container("second", second).await?;

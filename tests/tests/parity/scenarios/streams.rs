@@ -3,9 +3,9 @@
 use anyhow::Result;
 use containerd_shim_protos::shim::shim::CreateTaskRequest;
 
-use crate::bundle::Bundle;
 use crate::run::{Exec, Run};
-use crate::streams::Streams;
+use e2e::direct::bundle::Bundle;
+use e2e::direct::streams::Streams;
 
 /// A container with a terminal: size, input, echo, the end of it.
 pub async fn a_terminal(run: &mut Run) -> Result<()> {

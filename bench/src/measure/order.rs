@@ -1,6 +1,5 @@
-//! The measurement of `hack/bench order`: how long after a gate opens the next program runs, and how long after the
-//! last main's exit its sidecar has its stop signal. Prints figures beside what is claimed and judges nothing: a busy
-//! machine is no failure. Must run inside the instance's namespaces, where the rootfs of its containers are mounted.
+//! How long after a gate opens the next program runs, how long after the last main's exit its sidecar has its stop
+//! signal, and how long a chain of containers takes, beside what the runtime's `start` takes by itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,53 +12,34 @@ use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, Timeline, wait};
 use serde_json::Value;
 use tokio::process::Command;
 
-const USAGE: &str = "usage: bench_order DIR ROUNDS (DIR of hack/containerd-up; ROUNDS from 1)";
+use super::Bench;
+use super::run::RUNTIME_ROOT;
+use crate::contender::Contender;
+use crate::figures::{Figures, Unit};
 
 /// The container started by the runtime alone, for comparison.
 const BARE: &str = "bare";
 
-/// Where the runtime alone keeps its state: not where shims do.
-const RUNTIME_ROOT: &str = "/run/podshim-bench";
+/// The chain: that many inits over two sidecars and a main.
+const INITS: u32 = 5;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let directory = PathBuf::from(arguments.next().context(USAGE)?);
-    let rounds: usize = arguments.next().context(USAGE)?.parse().context(USAGE)?;
-    ensure!(rounds > 0, USAGE);
-    let node = Containerd::attach(&directory)?;
-    let load = fs::read_to_string("/proc/loadavg")?;
-    let load = load.split(' ').next().unwrap_or_default();
-    println!("{rounds} rounds; the machine's load average at the start was {load}.\n");
-    // The first round fills caches; nobody's pod is the first one for long.
-    measure(&node).await.context("warm-up")?;
-    let mut figures = Vec::new();
-    for round in 1..=rounds {
-        figures.push(measure(&node).await.with_context(|| format!("round {round}"))?);
-    }
-    print!("{}", report(&figures));
-    Ok(())
-}
-
-/// One round's figures, in milliseconds. Negative is possible for what is the difference of two measured times.
-#[derive(Clone, Copy, Debug)]
-struct Figures {
-    /// An init's last line → the next init's first line.
-    next_program: f64,
-    /// The part of that which is podshim's: an init's last line → the shim wants the next one's `start` called.
-    start_called: f64,
-    /// The runtime's `start` called → the program's first line, without any shim.
-    runtime_start: f64,
-    /// An init's exit reaped → the shim wants the next one's `start` called.
-    reaction_to_init: f64,
-    /// The last main's last line → the sidecar's stop signal.
-    stop_signal: f64,
-    /// The last main's exit reaped → the shim has sent the sidecar its stop signal.
-    reaction_to_main: f64,
+pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
+    let rounds = bench.choose(20, 5);
+    bench
+        .alternate("order", rounds, &[Contender::Podshim], figures, async |_, figures| {
+            one_gate(bench.node, figures).await
+        })
+        .await?;
+    let rounds = bench.choose(10, 3);
+    bench
+        .alternate("chain", rounds, &[Contender::Podshim], figures, async |_, figures| {
+            chain(bench.node, figures).await
+        })
+        .await
 }
 
 /// One pod, from its start to its end. All members but the first exist and are held when that one starts.
-async fn measure(node: &Containerd) -> Result<Figures> {
+async fn one_gate(node: &Containerd, figures: &mut Figures) -> Result<()> {
     let log = ShimLog::from_now(node)?;
     let mut pod = Pod::new("bench")
         .annotate("plan", "first=init, second=init, proxy=sidecar, app=main")
@@ -90,16 +70,46 @@ async fn measure(node: &Containerd) -> Result<Figures> {
     let [second, proxy] = [pod.id("second")?, pod.id("proxy")?];
     let started = log.time_of(&["msg=\"action\"", second, "operation: Start "]).await?;
     let signalled = log.time_of(&["msg=\"signal\"", proxy, "signal=15"]).await?;
-    let figures = Figures {
-        next_program: between(&timeline, ("first", Event::Exiting), ("second", Event::Starting))?,
-        start_called: milliseconds(timeline.time_of("first", Event::Exiting)?, started),
-        runtime_start,
-        reaction_to_init: milliseconds(reaped(&pod, "first").await?, started),
-        stop_signal: between(&timeline, ("app", Event::Exiting), ("proxy", Event::Term))?,
-        reaction_to_main: milliseconds(reaped(&pod, "app").await?, signalled),
-    };
-    pod.remove().await?;
-    Ok(figures)
+    let next_program = between(&timeline, ("first", Event::Exiting), ("second", Event::Starting))?;
+    let start_called = milliseconds(timeline.time_of("first", Event::Exiting)?, started);
+    let mut add = |what: &str, contender, value| figures.add(what, Unit::Milliseconds, contender, value);
+    let whole = "an init's last line → the next program's first (1)";
+    add(whole, Contender::Podshim, next_program);
+    add(whole, Contender::Runtime, runtime_start);
+    add("  until the shim calls the runtime's start (1)(2)", Contender::Podshim, start_called);
+    add(
+        "  of that, from the reaped exit on (2)",
+        Contender::Podshim,
+        milliseconds(reaped(&pod, "first").await?, started),
+    );
+    add("  what is not the runtime's own start", Contender::Podshim, next_program - runtime_start);
+    let stopped = between(&timeline, ("app", Event::Exiting), ("proxy", Event::Term))?;
+    add("the last main's last line → sidecar has SIGTERM (1)", Contender::Podshim, stopped);
+    let reaction = milliseconds(reaped(&pod, "app").await?, signalled);
+    add("  of that, from the reaped exit on (2)  ", Contender::Podshim, reaction);
+    pod.remove().await
+}
+
+/// Five inits one after another, two sidecars, one main: from the first's first line to the last's. All are created
+/// beforehand, so that the floor is one `start` of the runtime for each that follows.
+async fn chain(node: &Containerd, figures: &mut Figures) -> Result<()> {
+    let inits: Vec<String> = (1..=INITS).map(|number| format!("init{number}")).collect();
+    let plan = format!("{}=init, log=sidecar, proxy=sidecar, app=main", inits.join("=init, "));
+    let pod = Pod::new("bench-chain").annotate("plan", &plan).annotate("restart-policy", "Never");
+    let pod = inits.iter().fold(pod, |pod, name| pod.container(Program::new(name).exits(0)));
+    let pod = ["log", "proxy", "app"].iter().fold(pod, |pod, name| pod.container(Program::new(name)));
+    let mut pod = pod.run(node, Runtime::Podshim).await?;
+    pod.start_all(&["app", "proxy", "log"]).await?;
+    for name in inits.iter().rev() {
+        pod.start(name).await?;
+    }
+    let timeline = pod.wait_for("app", Event::Starting, 1, SOON).await?;
+    let time = between(&timeline, ("init1", Event::Starting), ("app", Event::Starting))?;
+    let what = "5 inits, 2 sidecars, 1 main: first to last (1)";
+    figures.add(what, Unit::Milliseconds, Contender::Podshim, time);
+    let steps = f64::from(INITS + 2);
+    figures.add(what, Unit::Milliseconds, Contender::Runtime, steps * bare_start(node, &pod).await?);
+    pod.remove().await
 }
 
 /// When the shim reaped a container's program: the time of exit it reports.
@@ -217,50 +227,9 @@ fn wall_clock() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-fn report(figures: &[Figures]) -> String {
-    let row = |label: &str, claim: &str, value: fn(&Figures) -> f64| {
-        let [minimum, median, maximum] = spread(figures.iter().map(value).collect());
-        let row = format!("  {label:<58}{minimum:>8.2}{median:>8.2}{maximum:>8.2}  {claim}");
-        format!("{}\n", row.trim_end())
-    };
-    let head = |title: &str| format!("{title:<60}{:>8}{:>8}{:>8}  ms\n", "minimum", "median", "maximum");
-    [
-        head("A gate opens: an init exits, the next one starts"),
-        row("init's last line → next program's first line (1)", "", |f| f.next_program),
-        row("  of that, until the shim calls runc start (1) (2)", "claim: at most 5", |f| f.start_called),
-        row("  of that, init's exit reaped → runc start called (2)", "", |f| f.reaction_to_init),
-        row("  of that, runc start → next program's first line (2) (1)", "", |f| {
-            f.next_program - f.start_called
-        }),
-        row("runc start alone → its program's first line (1)", "", |f| f.runtime_start),
-        row("the first less the last, round by round", "claim: at most 5", |f| {
-            f.next_program - f.runtime_start
-        }),
-        "\n".to_owned(),
-        head("The last main exits: its sidecar is stopped"),
-        row("main's last line → sidecar has SIGTERM (1)", "claim: at most 5", |f| f.stop_signal),
-        row("  of that, main's exit reaped → SIGTERM sent (2)", "", |f| f.reaction_to_main),
-        "\n(1) by the programs' own clock, cut to whole milliseconds   (2) by the shim's log\n".to_owned(),
-    ]
-    .concat()
-}
-
-/// Minimum, median and maximum. There is at least one value.
-fn spread(mut values: Vec<f64>) -> [f64; 3] {
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    [values[0], f64::midpoint(low, high), values[values.len() - 1]]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_of_an_even_number_is_between_the_middle_two() {
-        assert_eq!(spread(vec![4.0, 1.0, 9.0, 2.0]), [1.0, 3.0, 9.0]);
-        assert_eq!(spread(vec![7.0]), [7.0, 7.0, 7.0]);
-    }
 
     #[test]
     fn a_log_line_and_a_status_are_on_the_same_clock() {

@@ -12,7 +12,7 @@ use protobuf::Message;
 use protobuf::well_known_types::any::Any;
 use serde_json::{Value, json};
 
-use crate::streams::Streams;
+use crate::direct::streams::Streams;
 
 /// The programs that scenarios use.
 const PROGRAMS: [&str; 25] = [
@@ -23,18 +23,23 @@ const PROGRAMS: [&str; 25] = [
 /// A container to be created.
 #[derive(Clone, Debug)]
 pub struct Bundle {
+    /// The OCI spec, but for the cgroup.
     pub spec: Value,
+    /// Which streams its container gets.
     pub streams: Streams,
+    /// What `start` and Create are told of the runtime.
     pub options: Option<Any>,
 }
 
 impl Bundle {
     /// A container that runs a shell script, with pipes for its output.
+    #[must_use]
     pub fn shell(script: &str) -> Self {
         Self::program(&["sh", "-c", script])
     }
 
     /// A container that runs a program.
+    #[must_use]
     pub fn program(args: &[&str]) -> Self {
         let spec = json!({
             "ociVersion": "1.0.2",
@@ -58,12 +63,14 @@ impl Bundle {
     }
 
     /// Changes the spec.
+    #[must_use]
     pub fn spec(mut self, change: impl FnOnce(&mut Value)) -> Self {
         change(&mut self.spec);
         self
     }
 
     /// Other streams than pipes for the output.
+    #[must_use]
     pub fn streams(mut self, streams: Streams) -> Self {
         self.streams = streams;
         self.spec["process"]["terminal"] = (streams == Streams::Terminal).into();
@@ -71,6 +78,9 @@ impl Bundle {
     }
 
     /// Options of runc's shim, with Create and on standard input of `start`.
+    ///
+    /// # Errors
+    /// If they cannot be written as a message.
     pub fn options(mut self, options: &Options) -> Result<Self> {
         let value = options.write_to_bytes()?;
         self.options =
@@ -79,6 +89,7 @@ impl Bundle {
     }
 
     /// A pid namespace of the host instead of its own.
+    #[must_use]
     pub fn host_pid_namespace(self) -> Self {
         self.spec(|spec| {
             if let Some(namespaces) = spec["linux"]["namespaces"].as_array_mut() {
@@ -88,6 +99,9 @@ impl Bundle {
     }
 
     /// Writes the bundle as containerd does (CONTRACT §1.4), in the cgroup `cgroup`.
+    ///
+    /// # Errors
+    /// If one of its files cannot be made.
     pub fn write(&self, path: &Path, cgroup: &str) -> Result<()> {
         std::fs::create_dir_all(path.join("rootfs"))?;
         // A link to a directory for it, there.
@@ -102,6 +116,7 @@ impl Bundle {
 }
 
 /// An OCI process of the default user.
+#[must_use]
 pub fn process(args: &[&str]) -> Value {
     let capabilities =
         ["CAP_CHOWN", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_DAC_OVERRIDE", "CAP_NET_BIND_SERVICE"];
@@ -117,6 +132,9 @@ pub fn process(args: &[&str]) -> Value {
 }
 
 /// Makes the root file system, and the mount of it that Create asks for.
+///
+/// # Errors
+/// If busybox is missing, or the file system cannot be written.
 pub fn root_file_system(directory: &Path) -> Result<Mount> {
     let root = directory.join("root");
     for name in ["bin", "proc", "dev", "tmp", "etc"] {

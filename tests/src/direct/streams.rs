@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::durations::pace;
 use anyhow::{Context, Result};
-use e2e::durations::pace;
 use nix::sys::stat::Mode;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -29,8 +29,11 @@ pub enum Streams {
 
 /// The addresses of a process's streams, as a request carries them, and our ends.
 pub struct Ends {
+    /// Empty for none, as the others.
     pub stdin: String,
+    /// Of a terminal, its only output.
     pub stdout: String,
+    /// Empty for a terminal.
     pub stderr: String,
     input: Option<std::sync::mpsc::Sender<Vec<u8>>>,
     output: mpsc::UnboundedReceiver<Vec<u8>>,
@@ -41,6 +44,9 @@ pub struct Ends {
 
 impl Ends {
     /// Makes the pipes in `directory`, their names beginning with `name`.
+    ///
+    /// # Errors
+    /// If a pipe cannot be made.
     pub fn make(directory: &Path, name: &str, streams: Streams) -> Result<Self> {
         let (closed, receiver) = mpsc::unbounded_channel();
         drop(closed);
@@ -116,6 +122,9 @@ impl Ends {
     }
 
     /// What is left of stdout and stderr up to their ends.
+    ///
+    /// # Errors
+    /// If its file cannot be read.
     pub async fn rest(&mut self, within: Duration) -> Result<(String, String)> {
         if let Some(path) = &self.file {
             let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;

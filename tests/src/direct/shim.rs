@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::durations::pace;
+use crate::{Containerd, Runtime};
 use anyhow::{Context, Result, bail, ensure};
 use containerd_shim_protos::bootstrap_api::BootstrapResult;
 use containerd_shim_protos::ttrpc::asynchronous::Client;
-use e2e::durations::pace;
-use e2e::{Containerd, Runtime};
 use protobuf::Message;
 use protobuf::well_known_types::any::Any;
 use tokio::io::AsyncWriteExt;
@@ -21,8 +21,11 @@ const CALL_LIMIT: Duration = Duration::from_secs(20);
 /// What an action of the binary said.
 #[derive(Debug)]
 pub struct Said {
+    /// `None` if a signal ended it.
     pub exit_code: Option<i32>,
+    /// For containerd.
     pub stdout: Vec<u8>,
+    /// For containerd's log.
     pub stderr: String,
 }
 
@@ -31,6 +34,7 @@ pub struct Said {
 pub struct Binary {
     path: PathBuf,
     search_path: String,
+    /// containerd's namespace.
     pub namespace: String,
     /// Added to its environment.
     pub variables: Vec<(String, String)>,
@@ -42,6 +46,9 @@ pub struct Binary {
 
 impl Binary {
     /// The shim that this containerd would run: first its `$PATH`, then beside it (CONTRACT §1.6).
+    ///
+    /// # Errors
+    /// If containerd does not run or there is no such shim.
     pub fn find(node: &Containerd, runtime: Runtime, namespace: String, directory: &Path) -> Result<Self> {
         let pid = std::fs::read_to_string(node.directory().join("containerd.pid"))?;
         let process = Path::new("/proc").join(pid.trim());
@@ -75,6 +82,9 @@ impl Binary {
 
     /// Runs an action as containerd does: in the bundle, with its environment (CONTRACT §1.1). `options` go to standard
     /// input, as containerd 1.6 to 2.2 give them.
+    ///
+    /// # Errors
+    /// If it cannot be run or does not end; another exit code than 0 is an answer.
     pub async fn act(&self, action: &str, id: &str, bundle: &Path, options: Option<&Any>) -> Result<Said> {
         let mut command = tokio::process::Command::new(&self.path);
         command.args(["-namespace", &self.namespace, "-id", id, "-publish-binary", "/bin/false", "-address"]);
@@ -119,6 +129,9 @@ pub struct Connection {
 
 impl Connection {
     /// Connects to what `start` printed: a plain address, JSON or a protobuf message (CONTRACT §1.3).
+    ///
+    /// # Errors
+    /// If that is none of these, or nobody listens there.
     pub async fn open(printed: &[u8]) -> Result<(Self, String)> {
         let text = String::from_utf8_lossy(printed).trim().to_owned();
         let (address, version) = if text.starts_with("unix://") {
@@ -144,6 +157,9 @@ impl Connection {
     }
 
     /// One call of the Task service.
+    ///
+    /// # Errors
+    /// What the shim answers, or that it does not.
     pub async fn call<Q: Message, R: Message>(&self, method: &str, request: &Q) -> Result<R, ttrpc::Error> {
         let payload = request.write_to_bytes().map_err(|error| ttrpc::Error::Others(error.to_string()))?;
         let request = ttrpc::Request {

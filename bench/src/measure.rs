@@ -1,0 +1,155 @@
+//! The questions, and what they have in common: who is asked in which order, and how often.
+
+mod exec;
+mod idle;
+mod memory;
+mod order;
+mod own_shim;
+mod rpc;
+mod run;
+mod scale;
+mod start;
+mod stdio;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use e2e::Containerd;
+use tokio::time::Instant;
+
+use crate::contender::Contender;
+use crate::figures::Figures;
+
+/// How much is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Enough rounds for figures to be quoted.
+    Full,
+    /// All questions within a few minutes.
+    Quick,
+}
+
+/// What is asked, each a file of this folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    Memory,
+    Run,
+    Rpc,
+    Order,
+    Exec,
+    Stdio,
+    Scale,
+    Idle,
+    Start,
+}
+
+impl Question {
+    /// All, in the order of `all`.
+    pub const ALL: [Question; 9] = [
+        Question::Memory,
+        Question::Run,
+        Question::Start,
+        Question::Rpc,
+        Question::Order,
+        Question::Exec,
+        Question::Stdio,
+        Question::Idle,
+        Question::Scale,
+    ];
+
+    /// As the command line names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Question::Memory => "memory",
+            Question::Run => "run",
+            Question::Rpc => "rpc",
+            Question::Order => "order",
+            Question::Exec => "exec",
+            Question::Stdio => "stdio",
+            Question::Scale => "scale",
+            Question::Idle => "idle",
+            Question::Start => "start",
+        }
+    }
+
+    /// The title of its table.
+    pub fn title(self) -> &'static str {
+        match self {
+            Question::Memory => "What the shim of a pod holds",
+            Question::Run => "A container's and a pod's start and stop",
+            Question::Rpc => "Answers of the Task service",
+            Question::Order => "From one container to the next",
+            Question::Exec => "Short commands in a container",
+            Question::Stdio => "A container's output",
+            Question::Scale => "Many pods at once",
+            Question::Idle => "Pods in which nothing happens",
+            Question::Start => "The shim's start action",
+        }
+    }
+
+    /// Asks it.
+    pub async fn measure(self, bench: &Bench, figures: &mut Figures) -> Result<()> {
+        match self {
+            Question::Memory => memory::measure(bench, figures).await,
+            Question::Run => run::measure(bench, figures).await,
+            Question::Rpc => rpc::measure(bench, figures).await,
+            Question::Order => order::measure(bench, figures).await,
+            Question::Exec => exec::measure(bench, figures).await,
+            Question::Stdio => stdio::measure(bench, figures).await,
+            Question::Scale => scale::measure(bench, figures).await,
+            Question::Idle => idle::measure(bench, figures).await,
+            Question::Start => start::measure(bench, figures).await,
+        }
+    }
+}
+
+/// Where and how much is measured.
+pub struct Bench {
+    pub node: &'static Containerd,
+    pub effort: Effort,
+}
+
+impl Bench {
+    /// One of two numbers.
+    pub fn choose(&self, full: usize, quick: usize) -> usize {
+        match self.effort {
+            Effort::Full => full,
+            Effort::Quick => quick,
+        }
+    }
+
+    /// Asks each contender once for nothing, as the first fills caches and nobody's pod is the first for long, and then
+    /// all of them in each round, each round beginning with the next: whoever else uses the machine disturbs all alike.
+    pub async fn alternate(
+        &self,
+        what: &str,
+        rounds: usize,
+        contenders: &[Contender],
+        figures: &mut Figures,
+        mut ask: impl AsyncFnMut(Contender, &mut Figures) -> Result<()>,
+    ) -> Result<()> {
+        let mut warm_up = Figures::default();
+        for contender in contenders {
+            ask(*contender, &mut warm_up)
+                .await
+                .with_context(|| format!("warm-up of {}", contender.label()))?;
+        }
+        for round in 0..rounds {
+            eprintln!("bench: {what}: round {} of {rounds}", round + 1);
+            for turn in 0..contenders.len() {
+                let contender = contenders[(round + turn) % contenders.len()];
+                ask(contender, figures)
+                    .await
+                    .with_context(|| format!("round {} of {}", round + 1, contender.label()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `future` gives, and how long it took.
+pub async fn timed<T>(future: impl Future<Output = Result<T>>) -> Result<(T, Duration)> {
+    let begin = Instant::now();
+    let value = future.await?;
+    Ok((value, begin.elapsed()))
+}

@@ -1,0 +1,101 @@
+//! What the shim of a pod holds: at rest, with more containers, after work.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use e2e::durations::SOON;
+use e2e::{Event, Pod, Program};
+
+use super::Bench;
+use crate::contender::{Contender, SHIMS};
+use crate::figures::{Figures, Unit};
+use crate::process::Shim;
+
+/// Sizes of pods, the pause container not counted.
+const CONTAINERS: [usize; 3] = [1, 3, 10];
+
+pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
+    for containers in CONTAINERS {
+        let what = format!("memory of {containers} containers");
+        let rounds = bench.choose(5, 2);
+        bench
+            .alternate(&what, rounds, &SHIMS, figures, async |contender, figures| {
+                at_rest(bench, contender, containers, figures).await
+            })
+            .await?;
+    }
+    let execs = bench.choose(360, 60);
+    bench
+        .alternate("memory after execs", bench.choose(2, 1), &SHIMS, figures, async |contender, figures| {
+            after_execs(bench, contender, execs, figures).await
+        })
+        .await?;
+    let restarts = bench.choose(100, 10);
+    after_restarts(bench, restarts, figures).await
+}
+
+async fn at_rest(
+    bench: &Bench,
+    contender: Contender,
+    containers: usize,
+    figures: &mut Figures,
+) -> Result<()> {
+    let Some(runtime) = contender.handler() else { return Ok(()) };
+    let names: Vec<String> = (1..=containers).map(|number| format!("c{number}")).collect();
+    let pod = names.iter().fold(Pod::new("bench-memory"), |pod, name| pod.container(Program::new(name)));
+    let mut pod = pod.run(bench.node, runtime).await?;
+    for name in &names {
+        pod.start(name).await?;
+    }
+    let shim = Shim::of(pod.sandbox())?;
+    shim.settle().await?;
+    add(figures, &format!("pause + {containers}"), contender, &shim)?;
+    pod.remove().await
+}
+
+/// An hour of an exec probe every ten seconds are 360.
+async fn after_execs(bench: &Bench, contender: Contender, execs: usize, figures: &mut Figures) -> Result<()> {
+    let Some(runtime) = contender.handler() else { return Ok(()) };
+    let mut pod = Pod::new("bench-memory").container(Program::new("app")).run(bench.node, runtime).await?;
+    pod.start("app").await?;
+    for _ in 0..execs {
+        pod.exec("app", &["/bin/true"]).await?;
+    }
+    let shim = Shim::of(pod.sandbox())?;
+    shim.settle().await?;
+    add(figures, &format!("pause + 1 after {execs} execs"), contender, &shim)?;
+    pod.remove().await
+}
+
+/// Only podshim restarts containers by itself.
+async fn after_restarts(bench: &Bench, restarts: usize, figures: &mut Figures) -> Result<()> {
+    eprintln!("bench: memory after {restarts} restarts");
+    let Some(runtime) = Contender::Podshim.handler() else { return Ok(()) };
+    let mut pod = Pod::new("bench-memory")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .annotate("restart.proxy", "always;first=100ms;base=100ms;max=100ms")
+        .container(Program::new("proxy").runs_for(Duration::from_millis(50)))
+        .container(Program::new("app"))
+        .run(bench.node, runtime)
+        .await?;
+    pod.start_all(&["app", "proxy"]).await?;
+    let within = SOON + Duration::from_secs(1) * u32::try_from(restarts)?;
+    pod.wait_for("proxy", Event::Started, restarts + 1, within).await?;
+    let shim = Shim::of(pod.sandbox())?;
+    add(figures, &format!("pause + 2 after {restarts} restarts"), Contender::Podshim, &shim)?;
+    pod.remove().await
+}
+
+fn add(figures: &mut Figures, what: &str, contender: Contender, shim: &Shim) -> Result<()> {
+    let held = shim.holdings()?;
+    for (name, unit, value) in [
+        ("resident", Unit::Kilobytes, held.resident),
+        ("proportional", Unit::Kilobytes, held.proportional),
+        ("private dirty", Unit::Kilobytes, held.private_dirty),
+        ("threads", Unit::Count, held.threads),
+        ("open files", Unit::Count, held.open_files),
+    ] {
+        figures.add(&format!("{what}: {name}"), unit, contender, value);
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! A shim of our own, without containerd: for what is asked of the binary and of its Task service directly. Owns its
+//! directory, its bundles and the socket that stands for containerd's.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use containerd_shim_protos::api::{
+    CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse, Empty, KillRequest,
+    ShutdownRequest, StartRequest, StartResponse, WaitRequest, WaitResponse,
+};
+use e2e::direct::bundle::{Bundle, root_file_system};
+use e2e::direct::shim::{Binary, Connection};
+use e2e::{Containerd, Runtime};
+use nix::mount::{MntFlags, umount2};
+use protobuf::Message;
+use tempfile::TempDir;
+
+use super::timed;
+
+/// Paths of a container's streams; empty ones are none.
+#[derive(Clone, Debug, Default)]
+pub struct Addresses {
+    pub stdin: String,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// One shim and its containers.
+pub struct OwnShim {
+    binary: Binary,
+    directory: TempDir,
+    cgroup: String,
+    connection: Option<Connection>,
+    logs: Vec<std::fs::File>,
+    bundles: Vec<String>,
+}
+
+impl OwnShim {
+    /// Prepares the shim that this containerd would run. Nothing is started.
+    pub fn prepare(node: &Containerd, runtime: Runtime) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("podshim-bench").tempdir()?;
+        let namespace =
+            format!("bench-{}", directory.path().file_name().unwrap_or_default().to_string_lossy());
+        let binary = Binary::find(node, runtime, namespace.clone(), directory.path())?;
+        Ok(Self {
+            binary,
+            cgroup: format!("{}/{namespace}", node.cgroup()),
+            directory,
+            connection: None,
+            logs: Vec::new(),
+            bundles: Vec::new(),
+        })
+    }
+
+    /// Where its files are.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The namespace, which no other shim has.
+    pub fn namespace(&self) -> &str {
+        &self.binary.namespace
+    }
+
+    fn bundle_path(&self, id: &str) -> PathBuf {
+        self.directory().join("bundles").join(id)
+    }
+
+    /// Writes a bundle and runs the `start` action for it, the time of which it gives; connects to what it printed.
+    pub async fn start_action(&mut self, id: &str, bundle: &Bundle) -> Result<Duration> {
+        let path = self.bundle_path(id);
+        bundle.write(&path, &format!("{}/{id}", self.cgroup))?;
+        // containerd holds the other end of the log.
+        self.logs.push(std::fs::OpenOptions::new().read(true).write(true).open(path.join("log"))?);
+        self.bundles.push(id.to_owned());
+        let (said, time) = timed(self.binary.act("start", id, &path, None)).await?;
+        ensure!(said.exit_code == Some(0), "start: {:?}: {}", said.exit_code, said.stderr);
+        let (connection, _) = Connection::open(&said.stdout).await?;
+        self.connection = Some(connection);
+        Ok(time)
+    }
+
+    /// Create, and how long it took.
+    pub async fn create(&self, id: &str, streams: &Addresses, terminal: Terminal) -> Result<Duration> {
+        let request = CreateTaskRequest {
+            id: id.to_owned(),
+            bundle: self.bundle_path(id).to_string_lossy().into_owned(),
+            rootfs: vec![self.root()?],
+            terminal: terminal == Terminal::Yes,
+            stdin: streams.stdin.clone(),
+            stdout: streams.stdout.clone(),
+            stderr: streams.stderr.clone(),
+            ..Default::default()
+        };
+        Ok(self.call::<CreateTaskResponse>("Create", &request).await?.1)
+    }
+
+    fn root(&self) -> Result<containerd_shim_protos::types::mount::Mount> {
+        let mut mount = containerd_shim_protos::types::mount::Mount::new();
+        let root = self.directory().join("root");
+        if !root.exists() {
+            return root_file_system(self.directory());
+        }
+        mount.type_ = "bind".to_owned();
+        mount.source = root.to_string_lossy().into_owned();
+        mount.options = vec!["rbind".to_owned(), "rw".to_owned()];
+        Ok(mount)
+    }
+
+    /// Start of a container or (with an exec id) of an exec.
+    pub async fn start(&self, id: &str, exec_id: &str) -> Result<(StartResponse, Duration)> {
+        let request = StartRequest { id: id.to_owned(), exec_id: exec_id.to_owned(), ..Default::default() };
+        self.call("Start", &request).await
+    }
+
+    /// Kill, and how long the answer took.
+    pub async fn kill(&self, id: &str, signal: i32) -> Result<Duration> {
+        let request = KillRequest { id: id.to_owned(), signal: signal.try_into()?, ..Default::default() };
+        Ok(self.call::<Empty>("Kill", &request).await?.1)
+    }
+
+    /// Wait: how long until the end was told.
+    pub async fn wait(&self, id: &str, exec_id: &str) -> Result<Duration> {
+        let request = WaitRequest { id: id.to_owned(), exec_id: exec_id.to_owned(), ..Default::default() };
+        Ok(self.call::<WaitResponse>("Wait", &request).await?.1)
+    }
+
+    /// Delete, and how long it took.
+    pub async fn delete(&self, id: &str, exec_id: &str) -> Result<Duration> {
+        let request = DeleteRequest { id: id.to_owned(), exec_id: exec_id.to_owned(), ..Default::default() };
+        Ok(self.call::<DeleteResponse>("Delete", &request).await?.1)
+    }
+
+    /// Any request, and how long its answer took.
+    pub async fn call<R: Message>(&self, method: &str, request: &impl Message) -> Result<(R, Duration)> {
+        let connection = self.connection()?;
+        timed(async { connection.call(method, request).await.with_context(|| method.to_owned()) }).await
+    }
+
+    /// Its connection, to be shared by many requests at once.
+    pub fn connection(&self) -> Result<&Connection> {
+        self.connection.as_ref().context("no shim was started")
+    }
+
+    /// Ends the shim, whose containers must be deleted, as containerd does: Shutdown, then the `delete` action.
+    pub async fn end(mut self) -> Result<()> {
+        let id = self.bundles.first().cloned().unwrap_or_default();
+        let request = ShutdownRequest { id, ..Default::default() };
+        // The shim ends and the connection with it: an answer need not come.
+        let _ = self.call::<Empty>("Shutdown", &request).await;
+        for id in std::mem::take(&mut self.bundles) {
+            let path = self.bundle_path(&id);
+            self.binary.act("delete", &id, &path, None).await?;
+            // Where the shim left it to containerd: a mount would keep the directory.
+            let _ = umount2(&path.join("rootfs"), MntFlags::MNT_DETACH);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a container has a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terminal {
+    No,
+    Yes,
+}

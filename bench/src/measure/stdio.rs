@@ -1,0 +1,91 @@
+//! How fast a container's output gets out, and what that costs the shim.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::direct::bundle::Bundle;
+use e2e::direct::streams::Streams;
+use nix::sys::stat::Mode;
+use tokio::time::Instant;
+
+use super::Bench;
+use super::own_shim::{Addresses, OwnShim, Terminal};
+use crate::contender::{Contender, SHIMS};
+use crate::figures::{Figures, Unit};
+use crate::process::Shim;
+
+/// What the reader at the far end takes at once: as much as a pipe holds.
+const CHUNK: usize = 65536;
+
+pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
+    let megabytes = bench.choose(1000, 100);
+    let rounds = bench.choose(5, 2);
+    bench
+        .alternate("stdio", rounds, &SHIMS, figures, async |contender, figures| {
+            output(bench, contender, Terminal::No, megabytes, figures).await?;
+            output(bench, contender, Terminal::Yes, megabytes / 10, figures).await
+        })
+        .await
+}
+
+async fn output(
+    bench: &Bench,
+    contender: Contender,
+    terminal: Terminal,
+    megabytes: usize,
+    figures: &mut Figures,
+) -> Result<()> {
+    let Some(runtime) = contender.handler() else { return Ok(()) };
+    let mut shim = OwnShim::prepare(bench.node, runtime)?;
+    let count = format!("count={megabytes}");
+    let mut bundle = Bundle::program(&["dd", "if=/dev/zero", "bs=1000000", &count]);
+    if terminal == Terminal::Yes {
+        bundle = bundle.streams(Streams::Terminal);
+    }
+    shim.start_action("app", &bundle).await?;
+    let fifo = shim.directory().join("stdout");
+    nix::unistd::mkfifo(&fifo, Mode::from_bits_truncate(0o700))?;
+    let addresses = Addresses { stdout: fifo.to_string_lossy().into_owned(), ..Addresses::default() };
+    let reader = tokio::task::spawn_blocking(move || read_all(&fifo));
+    shim.create("app", &addresses, terminal).await?;
+    let process = Shim::of(shim.namespace())?;
+    let before = process.processor_time()?;
+    shim.start("app", "").await?;
+    let (bytes, time) = reader.await??;
+    let used = process.processor_time()? - before;
+    ensure!(bytes >= megabytes * 1_000_000, "{bytes} of {megabytes} MB came");
+    let through = match terminal {
+        Terminal::No => "through a pipe",
+        Terminal::Yes => "through a terminal",
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a billion bytes at most")]
+    let megabytes = bytes as f64 / 1e6;
+    figures.add(through, Unit::MegabytesPerSecond, contender, megabytes / time.as_secs_f64());
+    let per_gigabyte = used.as_secs_f64() * 1000.0 / megabytes;
+    figures.add(
+        &format!("{through}: the shim's processor time per GB"),
+        Unit::Seconds,
+        contender,
+        per_gigabyte,
+    );
+    shim.wait("app", "").await?;
+    shim.delete("app", "").await?;
+    shim.end().await
+}
+
+/// How much came, and how long it took from the first byte on.
+fn read_all(fifo: &Path) -> Result<(usize, Duration)> {
+    let mut file = File::open(fifo).with_context(|| format!("cannot open {}", fifo.display()))?;
+    let mut buffer = vec![0; CHUNK];
+    let mut bytes = file.read(&mut buffer)?;
+    let begin = Instant::now();
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok((bytes, begin.elapsed())),
+            length => bytes += length,
+        }
+    }
+}
