@@ -6,14 +6,18 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use control_api::entry::STATE_ROOT;
+use sha2::{Digest, Sha256};
 
 /// What the node's administrator says of all pods.
 pub const NODE_FILE: &str = "/etc/podshim/config.toml";
 /// `podshim drain` makes it and `--undo` removes it (N7); a reboot does, too.
 pub const DRAINING_FILE: &str = "/run/podshim/draining";
+/// Where shims' sockets are unless containerd says otherwise (CONTRACT §1.5).
+const SOCKETS: &str = "/run/containerd/s";
 /// The file by which containerd 1.6 and 1.7 find a shim again after a restart (CONTRACT §1.4).
 const ADDRESS_FILE: &str = "address";
 
@@ -29,12 +33,10 @@ impl SocketAddress {
     pub fn of_pod(daemon: &str, namespace: &str, group: &str, socket_dir: Option<&Path>) -> Self {
         // Go's path join makes an absolute group relative; Rust's would let it replace everything before it,
         // and pods of two namespaces would meet in one shim.
-        let address = containerd_shim::socket_address(daemon, namespace, group.trim_start_matches('/'));
-        let path = PathBuf::from(address.trim_start_matches("unix://"));
-        match (socket_dir, path.file_name()) {
-            (Some(dir), Some(name)) => Self { path: dir.join(name) },
-            _ => Self { path },
-        }
+        let hashed = Path::new(daemon).join(namespace).join(group.trim_start_matches('/'));
+        let digest = Sha256::digest(hashed.as_os_str().as_bytes());
+        let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { path: socket_dir.unwrap_or(Path::new(SOCKETS)).join(name) }
     }
 
     /// The address of a socket at `path`, which must be absolute and name a file.
