@@ -11,7 +11,7 @@ use crate::measure::Question;
 /// The table of one question.
 pub fn render(title: &str, figures: &Figures) -> String {
     let mut text = format!(
-        "{title:<46}{:>19}{:>10}{:>10}{:>10}  {:>8}  {:>8}\n",
+        "{title:<60}{:>19}{:>10}{:>10}{:>10}  {:>8}  {:>8}\n",
         "", "minimum", "median", "maximum", "of Go's", "of floor"
     );
     for row in &figures.rows {
@@ -24,7 +24,7 @@ pub fn render(title: &str, figures: &Figures) -> String {
                 ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default()
             });
             let line = format!(
-                "  {what:<44}{:>19}{:>10}{:>10}{:>10}  {of_go:>8}  {of_floor:>8}",
+                "  {what:<58}{:>19}{:>10}{:>10}{:>10}  {of_go:>8}  {of_floor:>8}",
                 contender.label(),
                 values[0],
                 values[1],

@@ -86,7 +86,7 @@ async fn one_gate(node: &Containerd, figures: &mut Figures) -> Result<()> {
     let stopped = between(&timeline, ("app", Event::Exiting), ("proxy", Event::Term))?;
     add("the last main's last line → sidecar has SIGTERM (1)", Contender::Podshim, stopped);
     let reaction = milliseconds(reaped(&pod, "app").await?, signalled);
-    add("  of that, from the reaped exit on (2)  ", Contender::Podshim, reaction);
+    add("  of that, from its reaped exit on (2)", Contender::Podshim, reaction);
     pod.remove().await
 }
 

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::direct::bundle::Bundle;
 use e2e::direct::streams::Streams;
 use nix::sys::stat::Mode;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Bench;
@@ -19,6 +20,9 @@ use crate::process::Shim;
 
 /// What the reader at the far end takes at once: as much as a pipe holds.
 const CHUNK: usize = 65536;
+
+/// Longer than a gigabyte takes on any machine.
+const LIMIT: Duration = Duration::from_secs(300);
 
 pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let megabytes = bench.choose(1000, 100);
@@ -46,15 +50,18 @@ async fn output(
         bundle = bundle.streams(Streams::Terminal);
     }
     shim.start_action("app", &bundle).await?;
-    let fifo = shim.directory().join("stdout");
-    nix::unistd::mkfifo(&fifo, Mode::from_bits_truncate(0o700))?;
-    let addresses = Addresses { stdout: fifo.to_string_lossy().into_owned(), ..Addresses::default() };
-    let reader = tokio::task::spawn_blocking(move || read_all(&fifo));
+    let (stdout, output) = fifo(&shim, "stdout")?;
+    // containerd gives a container without a terminal both, and what is read of one must not wait for the other.
+    let (stderr, _errors) = fifo(&shim, "stderr")?;
+    let addresses = match terminal {
+        Terminal::No => Addresses { stdout, stderr, ..Addresses::default() },
+        Terminal::Yes => Addresses { stdout, ..Addresses::default() },
+    };
     shim.create("app", &addresses, terminal).await?;
     let process = Shim::of(shim.namespace())?;
     let before = process.processor_time()?;
     shim.start("app", "").await?;
-    let (bytes, time) = reader.await??;
+    let (bytes, time) = tokio::time::timeout(LIMIT, output).await.context("the output does not end")???;
     let used = process.processor_time()? - before;
     ensure!(bytes >= megabytes * 1_000_000, "{bytes} of {megabytes} MB came");
     let through = match terminal {
@@ -74,6 +81,22 @@ async fn output(
     shim.wait("app", "").await?;
     shim.delete("app", "").await?;
     shim.end().await
+}
+
+type Output = oneshot::Receiver<Result<(usize, Duration)>>;
+
+/// A named pipe that is read to its end.
+fn fifo(shim: &OwnShim, name: &str) -> Result<(String, Output)> {
+    let path = shim.directory().join(name);
+    nix::unistd::mkfifo(&path, Mode::from_bits_truncate(0o700))?;
+    let address = path.to_string_lossy().into_owned();
+    let (sender, output) = oneshot::channel();
+    // A thread nobody waits for: opening a pipe waits for its other end, which after a failure never comes.
+    std::thread::spawn(move || {
+        // Nobody waits for stderr.
+        let _ = sender.send(read_all(&path));
+    });
+    Ok((address, output))
 }
 
 /// How much came, and how long it took from the first byte on.
