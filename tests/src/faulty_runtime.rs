@@ -98,6 +98,7 @@ say() {{
     printf '{{"level":"error","msg":"{WORDS}"}}\n' >>"$log"
     exit 1
 }}
+echo $command >>$directory/calls
 if [ -e $directory/hold.$command ]; then
     touch $directory/held.$command
     while [ -e $directory/hold.$command ]; do sleep 0.02; done
@@ -153,6 +154,15 @@ exec $real "$@"
     #[must_use]
     pub fn config(&self) -> PathBuf {
         self.directory.join("options.toml")
+    }
+
+    /// Every command it was called with so far, in order.
+    ///
+    /// # Errors
+    /// If it was not called yet.
+    pub fn calls(&self) -> Result<Vec<String>> {
+        let calls = std::fs::read_to_string(self.directory.join("calls")).context("no calls")?;
+        Ok(calls.lines().map(str::to_owned).collect())
     }
 
     /// From now on this command waits.

@@ -70,7 +70,7 @@ impl OwnShim {
     /// Writes a bundle and runs the `start` action for it, the time of which it gives; connects to what it printed.
     pub async fn start_action(&mut self, id: &str, bundle: &Bundle) -> Result<Duration> {
         let path = self.bundle_path(id);
-        bundle.write(&path, &format!("{}/{id}", self.cgroup))?;
+        bundle.write(&path, &format!("{}-{id}", self.cgroup))?;
         // containerd holds the other end of the log.
         self.logs.push(std::fs::OpenOptions::new().read(true).write(true).open(path.join("log"))?);
         self.bundles.push(id.to_owned());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::durations::SOON;
-use e2e::{Containerd, Pod, Program, Runtime, wait};
+use e2e::{Containerd, FaultyRuntime, Pod, Program, Runtime, wait};
 
 /// Bytes of the binary: 2 MiB.
 const BINARY: u64 = 2 << 20;
@@ -18,6 +18,9 @@ const RESIDENT: u64 = 4_500;
 const PRIVATE_DIRTY: u64 = 600;
 /// Threads when idle.
 const THREADS: u64 = 2;
+/// Open files of a pod of pause and three containers: 14 for a container (its pipes and fifos, both ends of each, its
+/// pidfd, what tells of its memory), and those of the server.
+const OPEN_FILES: usize = 60;
 
 #[tokio::test]
 async fn a_shim_of_three_containers_stays_within_its_budgets() -> Result<()> {
@@ -54,7 +57,35 @@ async fn a_shim_of_three_containers_stays_within_its_budgets() -> Result<()> {
         println!("{key} {value}");
         ensure!(value <= limit, "{key} {value}, more than {limit}");
     }
+    let open_files = fs::read_dir(shim.join("fd"))?.count();
+    ensure!(open_files <= OPEN_FILES, "{open_files} open files, more than {OPEN_FILES}");
     pod.remove().await
+}
+
+/// A process that is started costs more than all else in a shim: signals, states, statistics and exits need none.
+#[tokio::test]
+async fn no_operation_starts_the_runtime_more_often_than_it_must() -> Result<()> {
+    let (oci_runtime, node) = FaultyRuntime::of_a_node().await?;
+    let mut pod = Pod::new("processes")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .container(Program::new("proxy").runs_for_each(&[Duration::from_millis(300), 1000 * SOON]))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "proxy"]).await?;
+    pod.wait_for("proxy", e2e::Event::Started, 2, SOON).await?;
+    pod.exec("app", &["/bin/true"]).await?;
+    node.cri()?.container_stats(pod.id("app")?).await?;
+    pod.stop_all_at_once(SOON).await?;
+    pod.remove().await?;
+    let calls = oci_runtime.calls()?;
+    // The sandbox, the sidecar, the main; and the sidecar once more in its place, R6.
+    for (command, times) in [("create", 4), ("start", 4), ("delete", 4), ("exec", 1)] {
+        let found = calls.iter().filter(|call| *call == command).count();
+        ensure!(found == times, "{command}: {found} times, not {times}: {calls:?}");
+    }
+    ensure!(calls.len() == 13, "{calls:?}");
+    Ok(())
 }
 
 /// The `/proc` directory of a pod's shim.
