@@ -55,14 +55,14 @@ download_kubelet() {
         dpkg-source --no-check --extract "$directory"/archives/kubernetes_*.dsc "$directory/go/src/k8s.io/kubernetes"
 }
 
-# compile_kubelet DIRECTORY: DIRECTORY/kubelet. Without cloud providers and docker, which are half of the work, and without
-# cgo, which it needs for nothing here.
+# compile_kubelet DIRECTORY: DIRECTORY/kubelet, in five minutes of one processor. Without cloud providers, docker and cgo,
+# which nobody here needs.
 compile_kubelet() (
     local directory=$1 version goroot
     version=$(sed -nE 's/^Version: (.*really)?([0-9.]+)-.*/v\2/p' "$directory"/archives/kubernetes_*.dsc)
     goroot=$directory/root/usr/lib/go-$KUBELET_COMPILER
     cd "$directory/go/src/k8s.io/kubernetes" || return
-    # More memory for less collection of garbage, which is a sixth of the compiler's time.
+    # GOGC: the compiler takes more memory, and less time to collect its garbage.
     nice env -i "PATH=$PATH" "HOME=$directory" "GOROOT=$goroot" "GOPATH=$directory/go" "GOCACHE=$directory/gocache" "GOTMPDIR=$directory" \
         GO111MODULE=off CGO_ENABLED=0 GOGC=400 "$goroot/bin/go" build -tags 'providerless dockerless' \
         -ldflags "-s -w -X k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion=$version" \
