@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use containerd_shim_protos::api::DeleteResponse;
 use containerd_shim_protos::protobuf::Message;
+use nix::unistd::Pid;
 use oci_runtime::bundle::{Bundle, ExitRecord};
 use thiserror::Error;
 use tokio::runtime;
@@ -153,7 +154,7 @@ fn response(bundle: &Bundle) -> DeleteResponse {
     let exit = match bundle.read_exit() {
         Ok(Some(exit)) => exit,
         Ok(None) | Err(_) => match bundle.read_init_pid() {
-            Ok(pid) => ExitRecord { pid, exit_status: UNSEEN_EXIT, exited_at: now() },
+            Ok(pid) => unseen_exit(pid),
             Err(_) => return DeleteResponse::default(),
         },
     };
@@ -163,6 +164,11 @@ fn response(bundle: &Bundle) -> DeleteResponse {
         exited_at: Some(exit.exited_at.into()).into(),
         ..DeleteResponse::default()
     }
+}
+
+/// That of a container whose exit nobody has seen.
+fn unseen_exit(pid: Pid) -> ExitRecord {
+    ExitRecord { pid, exit_status: UNSEEN_EXIT, real_exit_status: UNSEEN_EXIT, exited_at: now() }
 }
 
 #[expect(clippy::disallowed_methods, reason = "an exit nobody saw happened now, as far as anyone knows")]

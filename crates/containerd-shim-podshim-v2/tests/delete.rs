@@ -41,7 +41,9 @@ fn the_recorded_exit_is_reported() {
     assert!(unseen.exited_at.seconds > 0);
 
     let exited_at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    bundle.write_exit(&ExitRecord { pid: Pid::from_raw(42), exit_status: 3, exited_at }).unwrap();
+    bundle
+        .write_exit(&ExitRecord { pid: Pid::from_raw(42), exit_status: 3, real_exit_status: 3, exited_at })
+        .unwrap();
     let seen = answer(node.delete("c1"));
     assert_eq!((seen.pid, seen.exit_status, seen.exited_at.seconds), (42, 3, 1_700_000_000));
     assert_eq!(node.leftovers(), Vec::<String>::new());

@@ -210,7 +210,7 @@ fn trap_16_delete_reports_what_the_server_recorded() {
     node.started("c1");
     let exited_at = std::time::UNIX_EPOCH + std::time::Duration::new(1_700_000_000, 5);
     let pid = nix::unistd::Pid::from_raw(4_194_304);
-    bundle.write_exit(&ExitRecord { pid, exit_status: 3, exited_at }).unwrap();
+    bundle.write_exit(&ExitRecord { pid, exit_status: 3, real_exit_status: 3, exited_at }).unwrap();
     end(node.server(), Signal::SIGKILL);
     // containerd may ask again.
     for _ in 0..2 {

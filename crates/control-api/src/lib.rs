@@ -18,26 +18,17 @@ pub const VERSION: u32 = 1;
     unused_imports,
     reason = "generated"
 )]
-mod pod {
-    include!(concat!(env!("OUT_DIR"), "/pod.rs"));
+mod generated {
+    pub mod pod {
+        include!(concat!(env!("OUT_DIR"), "/pod.rs"));
+    }
+    pub mod pod_ttrpc {
+        use super::pod;
+
+        include!(concat!(env!("OUT_DIR"), "/pod_ttrpc.rs"));
+    }
 }
 
-#[allow(
-    missing_docs,
-    clippy::all,
-    clippy::disallowed_methods,
-    nonstandard_style,
-    rust_2018_idioms,
-    unused_imports,
-    reason = "generated"
-)]
-mod pod_ttrpc {
-    use super::pod;
-
-    include!(concat!(env!("OUT_DIR"), "/pod_ttrpc.rs"));
-}
-
+pub use generated::pod::*;
+pub use generated::pod_ttrpc::*;
 pub use ttrpc::Code;
-
-pub use pod::*;
-pub use pod_ttrpc::*;

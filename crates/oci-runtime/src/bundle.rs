@@ -60,6 +60,8 @@ pub struct ExitRecord {
     pub pid: Pid,
     /// Exit status as reported to containerd.
     pub exit_status: u32,
+    /// What it was (J2).
+    pub real_exit_status: u32,
     /// When it ended.
     pub exited_at: SystemTime,
 }
@@ -68,6 +70,8 @@ pub struct ExitRecord {
 struct StoredExit {
     pid: i32,
     exit_status: u32,
+    /// Missing in what an earlier release wrote.
+    real_exit_status: Option<u32>,
     exited_at_seconds: u64,
     exited_at_nanoseconds: u32,
 }
@@ -152,6 +156,7 @@ impl Bundle {
         let stored = StoredExit {
             pid: exit.pid.as_raw(),
             exit_status: exit.exit_status,
+            real_exit_status: Some(exit.real_exit_status),
             exited_at_seconds: since_epoch.as_secs(),
             exited_at_nanoseconds: since_epoch.subsec_nanos(),
         };
@@ -178,6 +183,7 @@ impl Bundle {
         Ok(Some(ExitRecord {
             pid: Pid::from_raw(stored.pid),
             exit_status: stored.exit_status,
+            real_exit_status: stored.real_exit_status.unwrap_or(stored.exit_status),
             exited_at: UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH),
         }))
     }
@@ -208,12 +214,23 @@ mod tests {
         let bundle = Bundle::new(directory.path());
         assert_eq!(bundle.read_exit().unwrap(), None);
         let exited_at = UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789);
-        let record = ExitRecord { pid: Pid::from_raw(42), exit_status: 137, exited_at };
+        let record = ExitRecord { pid: Pid::from_raw(42), exit_status: 0, real_exit_status: 137, exited_at };
         bundle.write_exit(&record).unwrap();
         assert_eq!(bundle.read_exit().unwrap(), Some(record));
         let files: Vec<_> =
             fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
         assert_eq!(files, ["exit.json"]);
+    }
+
+    /// Packages are upgraded under live pods: what an earlier release left is read.
+    #[test]
+    fn the_exit_record_of_an_earlier_release_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = Bundle::new(directory.path());
+        let earlier = r#"{"pid":42,"exit_status":3,"exited_at_seconds":1,"exited_at_nanoseconds":0}"#;
+        fs::write(bundle.exit_path(), earlier).unwrap();
+        let record = bundle.read_exit().unwrap().unwrap();
+        assert_eq!((record.exit_status, record.real_exit_status), (3, 3));
     }
 
     #[test]

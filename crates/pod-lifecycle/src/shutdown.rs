@@ -147,13 +147,10 @@ impl Pod {
             if cause == StopCause::Requested {
                 stop.budget = before.tightened(cause, limit);
             }
-            let shortened = stop.budget != before;
-            if cause == StopCause::Requested {
-                self.changed();
-            }
             if !outranks {
-                if shortened {
+                if stop.budget != before {
                     self.record_stop();
+                    self.changed();
                 }
                 return;
             }

@@ -106,6 +106,7 @@ impl Owner {
         let record = ExitRecord {
             pid: last.pid,
             exit_status: shown.code,
+            real_exit_status: real.code,
             exited_at: SystemTime::UNIX_EPOCH + shown.at.0,
         };
         if let Err(error) = resources.bundle().write_exit(&record) {

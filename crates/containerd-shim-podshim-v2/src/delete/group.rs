@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use oci_runtime::bundle::{Bundle, ExitRecord};
+use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::remove_abandoned;
 use oci_runtime::mount::unmount_rootfs;
 use oci_runtime::process::SignalNumber;
@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::orphan::Orphan;
-use super::{UNSEEN_EXIT, now};
+use super::unseen_exit;
 use crate::paths::SocketAddress;
 
 /// How long mains may take to end by themselves.
@@ -251,7 +251,7 @@ impl Target {
             Err(_) => note("unmount", "took too long".to_owned()),
         }
         if let (Ok(None), Ok(pid)) = (self.member.bundle.read_exit(), self.member.bundle.read_init_pid()) {
-            let exit = ExitRecord { pid, exit_status: UNSEEN_EXIT, exited_at: now() };
+            let exit = unseen_exit(pid);
             if let Err(error) = self.member.bundle.write_exit(&exit) {
                 note("exit record", error.to_string());
             }

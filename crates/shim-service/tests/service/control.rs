@@ -1,11 +1,14 @@
 //! The control API: what operators are told and may do, over the same socket as containerd.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use control_api::client::{Client, ClientError};
 use control_api::container::{GateState, Role, State};
 use control_api::event::{Cause, Kind};
 use control_api::{Budget, Container, Event, InspectResponse, StopReason};
+use nix::libc;
 use ttrpc::Code;
 
 use crate::PLAN;
@@ -205,5 +208,28 @@ fn a_wait_for_events_ends() {
     with_pod(async |pod| {
         let answer = ask(&pod, |client| client.events(0, Duration::from_millis(50))).await.unwrap();
         assert_eq!((answer.version, answer.events.len()), (1, 0));
+    });
+}
+
+/// DESIGN §6: nobody but root gets an answer, not even one whom the files would let in.
+#[test]
+fn a_peer_that_is_not_root_gets_no_answer() {
+    with_pod(async |pod| {
+        let socket = pod.directory.path().join("shim");
+        for (path, mode) in [(pod.directory.path(), 0o755), (&socket, 0o777)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let ask_as_nobody = move || {
+            let nobody = 65_534;
+            // SAFETY: changes this thread's ids and touches no memory. Without the C library's wrapper it changes those
+            // of no other thread.
+            let changed = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
+            assert_eq!(changed, 0, "the test must be run by root");
+            Client::connect(&socket, LIMIT).and_then(|client| client.inspect())
+        };
+        let asked = tokio::task::spawn_blocking(|| std::thread::spawn(ask_as_nobody).join().unwrap());
+        let refused = asked.await.unwrap().unwrap_err();
+        assert!(matches!(refused, ClientError::Protocol(_)), "{refused}");
+        assert_eq!(inspect(&pod).await.version, 1);
     });
 }
