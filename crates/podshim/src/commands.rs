@@ -11,7 +11,9 @@ pub mod ps;
 pub mod reference;
 pub mod stop;
 pub mod switch;
+pub mod timeline;
 pub mod translate;
+pub mod watch;
 
 use std::ffi::OsString;
 
@@ -86,6 +88,7 @@ pub const COMMANDS: &[Command] = &[
         help: switch::HELP,
         run: switch::run,
     },
+    Command { name: "timeline", summary: "draw a pod's life", help: timeline::HELP, run: timeline::run },
     Command {
         name: "translate",
         summary: "native sidecars for a kubelet that knows none",
@@ -97,5 +100,11 @@ pub const COMMANDS: &[Command] = &[
         summary: "undo what install did",
         help: install::UNINSTALL_HELP,
         run: install::uninstall,
+    },
+    Command {
+        name: "watch",
+        summary: "tell what happens to a pod, as it happens",
+        help: watch::HELP,
+        run: watch::run,
     },
 ];

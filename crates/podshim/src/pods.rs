@@ -200,7 +200,19 @@ impl ContainerReport {
 }
 
 fn stop_of(answer: &InspectResponse) -> Option<StopReport> {
-    let reason = match answer.stop_reason.enum_value_or_default() {
+    let reason = stop_reason(answer.stop_reason.enum_value_or_default())?;
+    let budget = answer.budget.enum_value_or_default();
+    let counted = matches!(budget, Budget::ENFORCED | Budget::LAST_CALL);
+    Some(StopReport {
+        reason,
+        budget: budget_words(budget),
+        left_ms: counted.then_some(answer.budget_left_ms),
+    })
+}
+
+/// Why a pod is stopped; `None` if it is not.
+pub(crate) fn stop_reason(reason: StopReason) -> Option<&'static str> {
+    Some(match reason {
         StopReason::NOT_STOPPING => return None,
         StopReason::CALLER => "caller",
         StopReason::SANDBOX_ENDED => "sandbox",
@@ -209,14 +221,17 @@ fn stop_of(answer: &InspectResponse) -> Option<StopReport> {
         StopReason::MAINS_DONE => "completed",
         StopReason::INIT_FAILED => "init-failed",
         StopReason::FATAL => "fatal",
-    };
-    let (budget, counted) = match answer.budget.enum_value_or_default() {
-        Budget::NONE | Budget::CALLERS => ("caller", false),
-        Budget::ENFORCED => ("enforced", true),
-        Budget::LAST_CALL => ("last-call", true),
-        Budget::SPENT => ("spent", false),
-    };
-    Some(StopReport { reason, budget, left_ms: counted.then_some(answer.budget_left_ms) })
+    })
+}
+
+/// Who counts the time of a stop.
+pub(crate) fn budget_words(budget: Budget) -> &'static str {
+    match budget {
+        Budget::NONE | Budget::CALLERS => "caller",
+        Budget::ENFORCED => "enforced",
+        Budget::LAST_CALL => "last-call",
+        Budget::SPENT => "spent",
+    }
 }
 
 fn role(role: Role) -> &'static str {
@@ -247,10 +262,12 @@ fn state(state: State) -> &'static str {
     }
 }
 
-fn signal(number: u32) -> String {
+/// A signal's name.
+pub(crate) fn signal(number: u32) -> String {
     Signal::parse(&number.to_string()).map_or_else(|_| number.to_string(), |signal| signal.to_string())
 }
 
-fn said(text: String) -> Option<String> {
+/// A text that says something.
+pub(crate) fn said(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }

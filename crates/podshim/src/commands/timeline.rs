@@ -1,0 +1,92 @@
+//! `podshim timeline`: a pod's life as bars, on the terminal or as a picture.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::stdout;
+use std::time::Duration;
+
+use control_api::client::Client;
+use serde::Serialize;
+
+use super::inspect::failed;
+use super::ps::now_ms;
+use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::history::EventReport;
+use crate::output::{Format, Paint, print, print_json};
+use crate::pods::PodReport;
+use crate::shims::{self, ANSWER_LIMIT};
+use crate::timeline::{Timeline, html, svg, text};
+
+const NAME: &str = "timeline";
+/// What `-h` says.
+pub const HELP: &str = "\
+usage: podshim timeline [--width COLUMNS] [--svg FILE] [--html FILE] [--json] [--run-dir DIR] POD
+
+Draws a pod's life: when each container was created, held, started, ready, restarted and stopped, its gates, signals and
+hooks, and the stop's budget; below it all that happened. A shim keeps the last 256 events of its pod, and ends with it.
+
+POD is a name, name/namespace, an id, or the beginning of one that no other pod has.
+
+  --width COLUMNS  how wide the terminal is (100)
+  --svg FILE       writes a picture instead
+  --html FILE      writes a page with the picture and a table of all that happened instead
+  --json           for programs: the events, docs/podshim-json.md
+  --run-dir DIR    where the shims are found (/run/podshim)
+  -h               this help
+
+Exit codes: 0; 1 there is no such pod, its shim does not answer, or the file cannot be written; 2 a wrong call.
+";
+
+const DEFAULT_WIDTH: usize = 100;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    pod: &'a PodReport,
+    lost: u64,
+    events: &'a [EventReport],
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong call, no such pod, a file that cannot be written.
+pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let own = ["width", "svg", "html"];
+    let arguments = match pod_arguments(NAME, arguments, &["POD"], &own)? {
+        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(arguments) => arguments,
+    };
+    let option = |name: &str| {
+        arguments.own.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
+    };
+    let width = match option("width") {
+        Some(value) => value
+            .parse()
+            .map_err(|_| CommandError::usage(NAME, format!("--width {value}: not a number of columns")))?,
+        None => DEFAULT_WIDTH,
+    };
+    let called = &arguments.words[0];
+    let entry = shims::find(&arguments.root, called)?;
+    let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(called, source))?;
+    let pod = client.inspect().map_err(|source| failed(called, source))?;
+    let answer = client.events(0, Duration::ZERO).map_err(|source| failed(called, source))?;
+    let events: Vec<_> = answer.events.into_iter().map(EventReport::of).collect();
+    let pod = PodReport::of_answer(pod);
+    if arguments.format == Format::Json {
+        print_json(&Report { pod: &pod, lost: answer.lost, events: &events })?;
+        return Ok(Outcome::Success);
+    }
+    let timeline = Timeline::of(&pod, events, answer.lost, now_ms());
+    let mut written = false;
+    for (name, draw) in [("svg", svg::draw as fn(&Timeline) -> String), ("html", html::page)] {
+        if let Some(path) = option(name) {
+            fs::write(path, draw(&timeline))
+                .map_err(|error| CommandError::Input(format!("cannot write {path}: {error}")))?;
+            written = true;
+        }
+    }
+    if !written {
+        print(&text::show(&timeline, width, Paint::of(&stdout())))?;
+    }
+    Ok(Outcome::Success)
+}

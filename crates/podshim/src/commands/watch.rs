@@ -1,0 +1,107 @@
+//! `podshim watch`: what happens to a pod, a line an event, as it happens.
+
+use std::ffi::OsString;
+use std::io::{self, Write, stdout};
+use std::time::Duration;
+
+use control_api::client::ClientError;
+
+use super::inspect::{connect, failed};
+use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::history::{EventKind, EventReport, time_of_day};
+use crate::output::{Colour, Format, Paint, print};
+
+const NAME: &str = "watch";
+/// What `-h` says.
+pub const HELP: &str = "\
+usage: podshim watch [--json] [--run-dir DIR] POD
+
+Tells what has happened to a pod (of the last 256 events) and goes on as things happen, a line each, until the pod and its
+shim have ended or you interrupt it.
+
+POD is a name, name/namespace, an id, or the beginning of one that no other pod has.
+
+  --json         for programs: an object a line, docs/podshim-json.md
+  --run-dir DIR  where the shims are found (/run/podshim)
+  -h             this help
+
+Exit codes: 0 the pod has ended; 1 there is no such pod, or its shim does not answer; 2 a wrong call.
+";
+
+/// How long a call waits for something to happen: a shim that hangs is noticed soon after.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong call, no such pod, a shim that stops answering.
+pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[])? {
+        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(arguments) => arguments,
+    };
+    let called = &arguments.words[0];
+    let client = connect(&arguments.root, called)?;
+    let paint = Paint::of(&stdout());
+    let mut after = 0;
+    loop {
+        let answer = match client.events(after, WAIT) {
+            Ok(answer) => answer,
+            // The shim has ended with its pod.
+            Err(ClientError::Protocol(_) | ClientError::Dead { .. }) if after > 0 => {
+                return Ok(Outcome::Success);
+            }
+            Err(source) => return Err(failed(called, source)),
+        };
+        if answer.lost > 0 && arguments.format == Format::Text {
+            print(&format!("({} events are not kept any more)\n", answer.lost))?;
+        }
+        for event in answer.events {
+            after = event.sequence;
+            let event = EventReport::of(event);
+            let line = match arguments.format {
+                Format::Text => line(&event, paint),
+                Format::Json => serde_json::to_string(&event).map_err(io::Error::other)? + "\n",
+            };
+            if write(&line)? == Reader::Gone {
+                return Ok(Outcome::Success);
+            }
+        }
+    }
+}
+
+fn line(event: &EventReport, paint: Paint) -> String {
+    let colour = match event.kind {
+        EventKind::GateOpened | EventKind::Switched => Some(Colour::Green),
+        EventKind::GateFailed | EventKind::StartFailed | EventKind::OutOfMemory | EventKind::SwitchFailed => {
+            Some(Colour::Red)
+        }
+        EventKind::Exited if event.code != Some(0) => Some(Colour::Red),
+        EventKind::Signalled | EventKind::StopBegan | EventKind::LastCall | EventKind::BudgetSpent => {
+            Some(Colour::Yellow)
+        }
+        _ => None,
+    };
+    let name = event.container.as_deref().unwrap_or("(pod)");
+    let sentence = event.sentence();
+    let sentence = colour.map_or_else(|| sentence.clone(), |colour| paint.text(colour, &sentence));
+    format!("{}  {name:<16} {sentence}\n", paint.text(Colour::Dim, &time_of_day(event.wall_ms)))
+}
+
+/// Who reads what is written.
+#[derive(PartialEq, Eq)]
+enum Reader {
+    Reads,
+    /// It has seen enough.
+    Gone,
+}
+
+/// At once, also into a pipe: whoever reads it waits for it.
+fn write(text: &str) -> io::Result<Reader> {
+    let mut out = stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Reader::Reads),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,270 @@
+//! What has happened to a pod, as the commands show it: the control API's events in the words of
+//! `docs/podshim-json.md`, and each as a sentence.
+//!
+//! Owns those words. They are what scripts rely on: new ones may come, none changes its meaning.
+
+use std::time::Duration;
+
+use control_api::Event;
+use control_api::event::{Cause, Kind};
+use pod_spec::DurationText;
+use serde::Serialize;
+
+use crate::pods::{budget_words, said, signal, stop_reason};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EventReport {
+    /// Counted from 1 in each shim.
+    pub sequence: u64,
+    /// Since 1970.
+    pub wall_ms: i64,
+    /// Since the shim's start.
+    pub monotonic_ms: u64,
+    /// What happened.
+    pub kind: EventKind,
+    /// To which container; `None`: to the pod.
+    pub container: Option<String>,
+    /// Its id.
+    pub id: Option<String>,
+    /// What it waits for, what a probe or the runtime said, which hook.
+    pub text: Option<String>,
+    /// Why a hook has failed.
+    pub failure: Option<String>,
+    /// Of its process.
+    pub pid: Option<u32>,
+    /// How its program ended.
+    pub code: Option<u32>,
+    /// What callers are told of that.
+    pub shown_code: Option<u32>,
+    /// Which signal.
+    pub signal: Option<String>,
+    /// Why it was sent.
+    pub cause: Option<&'static str>,
+    /// Until the next start; of a stop, its budget.
+    pub duration_ms: Option<u64>,
+    /// Why the pod is stopped.
+    pub reason: Option<&'static str>,
+    /// Who counts the time of that.
+    pub budget: Option<&'static str>,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "proto/podshim/v1/pod.proto says what each is")]
+pub enum EventKind {
+    /// Of a newer shim.
+    Unknown,
+    Created,
+    Held,
+    Starting,
+    Running,
+    StartFailed,
+    GateOpened,
+    GateFailed,
+    Exited,
+    RestartDue,
+    Stopped,
+    Deleted,
+    SignalHeld,
+    Signalled,
+    HookStarted,
+    HookEnded,
+    OutOfMemory,
+    Paused,
+    Resumed,
+    SwitchBegan,
+    Switched,
+    SwitchFailed,
+    StopBegan,
+    LastCall,
+    BudgetSpent,
+    StopEnded,
+}
+
+impl EventReport {
+    /// Of an event as the shim tells it.
+    pub fn of(event: Event) -> Self {
+        let kind = EventKind::of(event.kind.enum_value_or_default());
+        Self {
+            sequence: event.sequence,
+            wall_ms: event.wall_ms,
+            monotonic_ms: event.monotonic_ms,
+            kind,
+            container: said(event.name),
+            id: said(event.id),
+            text: said(event.text),
+            failure: said(event.failure),
+            pid: (event.pid != 0).then_some(event.pid),
+            code: event.code,
+            shown_code: event.shown_code,
+            signal: (event.signal != 0).then(|| signal(event.signal)),
+            cause: cause(event.cause.enum_value_or_default()),
+            duration_ms: event.duration_ms,
+            reason: stop_reason(event.stop_reason.enum_value_or_default()),
+            budget: (kind == EventKind::StopBegan)
+                .then(|| budget_words(event.budget.enum_value_or_default())),
+        }
+    }
+
+    /// What happened, in a few words.
+    pub fn sentence(&self) -> String {
+        let with = |words: &str, text: &Option<String>| match text {
+            Some(text) => format!("{words}: {text}"),
+            None => words.to_owned(),
+        };
+        let after = |words: &str| match self.duration_ms {
+            Some(time) => format!("{words} {}", duration(time)),
+            None => words.to_owned(),
+        };
+        let signal = self.signal.as_deref().unwrap_or("a signal");
+        match self.kind {
+            EventKind::Unknown => "something this release does not know".to_owned(),
+            EventKind::Created => "created".to_owned(),
+            EventKind::Held => match &self.text {
+                Some(text) => format!("held, waiting for {text}"),
+                None => "held".to_owned(),
+            },
+            EventKind::Starting => "starting".to_owned(),
+            EventKind::Running => match self.pid {
+                Some(pid) => format!("running, pid {pid}"),
+                None => "running".to_owned(),
+            },
+            EventKind::StartFailed => with("cannot be started", &self.text),
+            EventKind::GateOpened => "gate open".to_owned(),
+            EventKind::GateFailed => with("gate failed", &self.text),
+            EventKind::Exited => format!("exited with {}", self.code.unwrap_or_default()),
+            EventKind::RestartDue => after("to be started again in"),
+            EventKind::Stopped => match (self.code, self.shown_code) {
+                (Some(code), Some(shown)) if code != shown => format!("ended with {code}, shown as {shown}"),
+                (Some(code), _) | (None, Some(code)) => format!("ended with {code}"),
+                (None, None) => "ended".to_owned(),
+            },
+            EventKind::Deleted => "deleted".to_owned(),
+            EventKind::SignalHeld => format!("{signal} waits for its turn"),
+            EventKind::Signalled => match self.cause {
+                Some(cause) => format!("{signal}: {}", because(cause)),
+                None => signal.to_owned(),
+            },
+            EventKind::HookStarted => with("hook", &self.text),
+            EventKind::HookEnded => {
+                let hook = self.text.as_deref().unwrap_or("hook");
+                match &self.failure {
+                    Some(failure) => format!("{hook} failed: {failure}"),
+                    None => format!("{hook} done"),
+                }
+            }
+            EventKind::OutOfMemory => "out of memory".to_owned(),
+            EventKind::Paused => "paused".to_owned(),
+            EventKind::Resumed => "resumed".to_owned(),
+            EventKind::SwitchBegan => "its standby is to take over".to_owned(),
+            EventKind::Switched => "has taken over".to_owned(),
+            EventKind::SwitchFailed => with("does not take over", &self.text),
+            EventKind::StopBegan => {
+                let begins = format!("the stop begins ({})", self.reason.unwrap_or("caller"));
+                match self.duration_ms {
+                    Some(_) => after(&format!("{begins}, within")),
+                    None => format!("{begins}, its caller counts the time"),
+                }
+            }
+            EventKind::LastCall => "last call: whoever is left gets its stop signal".to_owned(),
+            EventKind::BudgetSpent => "the budget is spent: whoever is left is killed".to_owned(),
+            EventKind::StopEnded => "the stop has ended".to_owned(),
+        }
+    }
+}
+
+impl EventKind {
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::UNKNOWN => Self::Unknown,
+            Kind::CREATED => Self::Created,
+            Kind::HELD => Self::Held,
+            Kind::STARTING => Self::Starting,
+            Kind::RUNNING => Self::Running,
+            Kind::START_FAILED => Self::StartFailed,
+            Kind::GATE_OPENED => Self::GateOpened,
+            Kind::GATE_FAILED => Self::GateFailed,
+            Kind::EXITED => Self::Exited,
+            Kind::RESTART_DUE => Self::RestartDue,
+            Kind::STOPPED => Self::Stopped,
+            Kind::DELETED => Self::Deleted,
+            Kind::SIGNAL_HELD => Self::SignalHeld,
+            Kind::SIGNALLED => Self::Signalled,
+            Kind::HOOK_STARTED => Self::HookStarted,
+            Kind::HOOK_ENDED => Self::HookEnded,
+            Kind::OUT_OF_MEMORY => Self::OutOfMemory,
+            Kind::PAUSED => Self::Paused,
+            Kind::RESUMED => Self::Resumed,
+            Kind::SWITCH_BEGAN => Self::SwitchBegan,
+            Kind::SWITCHED => Self::Switched,
+            Kind::SWITCH_FAILED => Self::SwitchFailed,
+            Kind::STOP_BEGAN => Self::StopBegan,
+            Kind::LAST_CALL => Self::LastCall,
+            Kind::BUDGET_SPENT => Self::BudgetSpent,
+            Kind::STOP_ENDED => Self::StopEnded,
+        }
+    }
+}
+
+fn cause(cause: Cause) -> Option<&'static str> {
+    Some(match cause {
+        Cause::NO_CAUSE => return None,
+        Cause::BY_CALLER => "caller",
+        Cause::TURN => "turn",
+        Cause::BUDGET => "budget",
+        Cause::GRACE => "grace",
+        Cause::RESTART => "restart",
+        Cause::NOT_RUN => "not-run",
+    })
+}
+
+fn because(cause: &str) -> &str {
+    match cause {
+        "caller" => "from its caller",
+        "turn" => "its turn in the stop",
+        "budget" => "the pod's time is over",
+        "grace" => "its own time is over",
+        "restart" => "it is to be started again",
+        "not-run" => "its program is not to run",
+        other => other,
+    }
+}
+
+/// A time for people.
+pub fn duration(milliseconds: u64) -> String {
+    DurationText(Duration::from_millis(milliseconds)).to_string()
+}
+
+/// The time of day of an event, in UTC: `HH:MM:SS.mmm`.
+pub fn time_of_day(wall_ms: i64) -> String {
+    let milliseconds = wall_ms.rem_euclid(86_400_000);
+    let seconds = milliseconds / 1000;
+    format!("{:02}:{:02}:{:02}.{:03}", seconds / 3600, seconds / 60 % 60, seconds % 60, milliseconds % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_masked_code_is_told_with_the_real_one() {
+        let event = |code, shown_code| {
+            EventReport::of(Event { kind: Kind::STOPPED.into(), code, shown_code, ..Default::default() })
+        };
+        assert_eq!(event(Some(143), Some(0)).sentence(), "ended with 143, shown as 0");
+        assert_eq!(event(Some(0), Some(0)).sentence(), "ended with 0");
+    }
+
+    /// A shim of the next release may tell what this command has never heard of.
+    #[test]
+    fn an_unknown_kind_is_not_an_error() {
+        assert_eq!(EventReport::of(Event::default()).kind, EventKind::Unknown);
+    }
+
+    #[test]
+    fn a_time_of_day_is_that_of_utc() {
+        assert_eq!(time_of_day(1_700_000_000_123), "22:13:20.123");
+    }
+}

@@ -1,0 +1,55 @@
+//! A timeline as one page: the picture, and all that happened as a table. Needs nothing from elsewhere.
+
+use std::fmt::Write;
+
+use super::Timeline;
+use super::svg::{draw, escaped};
+use crate::history::{duration, time_of_day};
+
+/// The page.
+pub fn page(timeline: &Timeline) -> String {
+    let title = escaped(&format!("Pod {}", timeline.title));
+    let mut rows = String::new();
+    for event in &timeline.events {
+        let after = duration(event.monotonic_ms.saturating_sub(timeline.begin_ms));
+        let name = event.container.as_deref().unwrap_or("(pod)");
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            rows,
+            "<tr><td>{}</td><td>{after}</td><td>{}</td><td>{}</td></tr>",
+            time_of_day(event.wall_ms),
+            escaped(name),
+            escaped(&event.sentence())
+        );
+    }
+    let lost = match timeline.lost {
+        0 => String::new(),
+        lost => format!("<p>{lost} events before these are not kept any more.</p>\n"),
+    };
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>\n\
+         body {{ font: 14px sans-serif; margin: 2em; color: #24292f; background: #ffffff }}\n\
+         table {{ border-collapse: collapse }}\n\
+         td, th {{ text-align: left; padding: 2px 14px 2px 0; vertical-align: top }}\n\
+         th {{ border-bottom: 1px solid #d0d7de }}\n\
+         td:nth-child(-n+2) {{ color: #57606a; white-space: nowrap }}\n\
+         svg {{ max-width: 100%; height: auto }}\n</style>\n</head>\n<body>\n{}{lost}<table>\n\
+         <tr><th>UTC</th><th>after</th><th>container</th><th>what happened</th></tr>\n{rows}</table>\n</body>\n</html>\n",
+        draw(timeline)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::tests::life;
+
+    #[test]
+    fn a_page_has_the_picture_and_every_event() {
+        let life = life();
+        let page = page(&life);
+        assert_eq!(page.matches("<tr><td>").count(), life.events.len());
+        assert!(page.contains("<svg"), "{page}");
+        assert!(page.contains("<td>00:16:40.100</td><td>0s</td><td>app</td><td>created</td>"), "{page}");
+    }
+}

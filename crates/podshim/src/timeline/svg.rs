@@ -1,0 +1,195 @@
+//! A timeline as a picture: an SVG that stands by itself, on a white and on a dark page.
+
+use std::fmt::Write;
+
+use super::{Lane, Mark, MarkKind, Phase, Timeline};
+use crate::history::{duration, time_of_day};
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 150.0;
+const RIGHT: f64 = 20.0;
+const TOP: f64 = 70.0;
+const LANE: f64 = 34.0;
+const BAR: f64 = 16.0;
+
+/// The picture.
+pub fn draw(timeline: &Timeline) -> String {
+    let lanes = f64::from(u32::try_from(timeline.lanes.len()).unwrap_or_default());
+    let bottom = TOP + lanes * LANE + 8.0;
+    let height = bottom + 74.0;
+    let begin = i64::try_from(timeline.begin_ms).unwrap_or_default() + timeline.wall_offset_ms;
+    let mut body = String::new();
+    text(&mut body, (16.0, 26.0), "title", &format!("Pod {}", timeline.title));
+    let since = format!("{} from {} UTC on", duration(timeline.length_ms()), time_of_day(begin));
+    text(&mut body, (16.0, 44.0), "small", &since);
+    budget(&mut body, timeline, bottom);
+    axis(&mut body, timeline, bottom);
+    for (number, lane) in timeline.lanes.iter().enumerate() {
+        let y = TOP + f64::from(u32::try_from(number).unwrap_or_default()) * LANE;
+        draw_lane(&mut body, timeline, lane, y);
+    }
+    for mark in &timeline.marks {
+        let x = x_of(timeline, mark.at_ms);
+        line(&mut body, (x, TOP - 6.0), (x, bottom), "#8250df", &mark.text);
+    }
+    legend(&mut body, bottom + 34.0);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<style>text {{ font: 12px sans-serif; fill: #24292f }} \
+         .title {{ font-weight: bold; font-size: 15px }} .small {{ font-size: 11px; fill: #57606a }}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{body}</svg>\n"
+    )
+}
+
+fn x_of(timeline: &Timeline, at_ms: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a picture has a thousand columns")]
+    let share = at_ms.saturating_sub(timeline.begin_ms) as f64 / timeline.length_ms() as f64;
+    LEFT + share.min(1.0) * (WIDTH - LEFT - RIGHT)
+}
+
+fn draw_lane(body: &mut String, timeline: &Timeline, lane: &Lane, y: f64) {
+    text(body, (16.0, y + BAR - 3.0), "", &lane.name);
+    if let Some(role) = lane.role {
+        text(body, (16.0, y + BAR + 9.0), "small", role);
+    }
+    for span in &lane.spans {
+        let (from, to) = (x_of(timeline, span.from_ms), x_of(timeline, span.to_ms));
+        let length = duration(span.to_ms.saturating_sub(span.from_ms));
+        let title = format!("{}: {} for {length}", lane.name, span.phase.words());
+        rectangle(body, (from, y), (to - from).max(1.0), span.phase, &title);
+    }
+    for mark in &lane.marks {
+        draw_mark(body, x_of(timeline, mark.at_ms), y, mark);
+    }
+}
+
+fn draw_mark(body: &mut String, x: f64, y: f64, mark: &Mark) {
+    let middle = y + BAR / 2.0;
+    let (shape, colour) = match mark.kind {
+        MarkKind::Gate => (format!("M{x:.1} {y:.1}v{BAR}"), "#0969da"),
+        MarkKind::Signal => (format!("M{x:.1} {y:.1}l-5 -7h10z"), "#bc4c00"),
+        MarkKind::Done => (format!("M{:.1} {middle:.1}l3 4l6 -8", x - 5.0), "#1a7f37"),
+        MarkKind::Failure => (format!("M{:.1} {:.1}l8 8m0 -8l-8 8", x - 4.0, middle - 4.0), "#cf222e"),
+        MarkKind::Hook => (format!("M{x:.1} {:.1}l4 4l-4 4l-4 -4z", y + BAR), "#8250df"),
+        MarkKind::Budget => return,
+    };
+    let fill = if matches!(mark.kind, MarkKind::Signal | MarkKind::Hook) { colour } else { "none" };
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(
+        body,
+        "<path d=\"{shape}\" stroke=\"{colour}\" stroke-width=\"2.5\" fill=\"{fill}\"><title>{}</title></path>",
+        escaped(&mark.text)
+    );
+}
+
+fn budget(body: &mut String, timeline: &Timeline, bottom: f64) {
+    let Some((from, until)) = timeline.budget else { return };
+    let (x, end) = (x_of(timeline, from), x_of(timeline, until.min(timeline.end_ms)));
+    let title = format!("the stop's budget: {}", duration(until - from));
+    let _ = writeln!(
+        body,
+        "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#8250df\" fill-opacity=\"0.08\">\
+         <title>{title}</title></rect>",
+        TOP - 6.0,
+        (end - x).max(1.0),
+        bottom - TOP + 6.0
+    );
+    text(body, (x + 3.0, TOP - 10.0), "small", &title);
+}
+
+fn axis(body: &mut String, timeline: &Timeline, bottom: f64) {
+    for tick in timeline.ticks(10) {
+        let x = x_of(timeline, timeline.begin_ms + tick);
+        line(body, (x, TOP - 4.0), (x, bottom), "#d0d7de", "");
+        text(body, (x, bottom + 13.0), "small", &duration(tick));
+    }
+}
+
+fn legend(body: &mut String, y: f64) {
+    let mut x = 16.0;
+    for phase in Phase::ALL {
+        rectangle(body, (x, y - 11.0), 14.0, phase, "");
+        text(body, (x + 19.0, y + 1.0), "", phase.words());
+        x += 112.0;
+    }
+    let mut x = 20.0;
+    for (kind, words) in [
+        (MarkKind::Gate, "gate open"),
+        (MarkKind::Signal, "signal"),
+        (MarkKind::Done, "ended well"),
+        (MarkKind::Failure, "failed"),
+        (MarkKind::Hook, "hook"),
+    ] {
+        draw_mark(body, x, y + 16.0, &Mark { at_ms: 0, kind, text: words.to_owned() });
+        text(body, (x + 15.0, y + 28.0), "", words);
+        x += 112.0;
+    }
+}
+
+fn rectangle(body: &mut String, (x, y): (f64, f64), width: f64, phase: Phase, title: &str) {
+    let (fill, opacity) = match phase {
+        Phase::Created => ("#d0d7de", 1.0),
+        Phase::Held => ("#f2cc60", 0.55),
+        Phase::Starting => ("#9be9a8", 1.0),
+        Phase::Running => ("#f2cc60", 1.0),
+        Phase::Ready => ("#2da44e", 1.0),
+        Phase::Stopping => ("#e8892f", 1.0),
+        Phase::BackingOff => ("#ff8182", 0.6),
+        Phase::Paused => ("#8c959f", 1.0),
+    };
+    let _ = writeln!(
+        body,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAR}\" fill=\"{fill}\" \
+         fill-opacity=\"{opacity}\"><title>{}</title></rect>",
+        escaped(title)
+    );
+}
+
+fn line(body: &mut String, from: (f64, f64), to: (f64, f64), colour: &str, title: &str) {
+    let _ = writeln!(
+        body,
+        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\"><title>{}</title></line>",
+        from.0,
+        from.1,
+        to.0,
+        to.1,
+        escaped(title)
+    );
+}
+
+fn text(body: &mut String, (x, y): (f64, f64), class: &str, words: &str) {
+    let _ = writeln!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>", escaped(words));
+}
+
+/// Text that a document of marks can hold: names and reasons are written by pods' authors.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::tests::life;
+
+    #[test]
+    fn a_picture_has_a_bar_for_each_phase_and_its_budget() {
+        let picture = draw(&life());
+        assert!(picture.contains("<title>proxy: backing off for 600ms</title>"), "{picture}");
+        assert!(
+            picture.contains("the stop&apos;s budget: 10s") || picture.contains("the stop's budget: 10s")
+        );
+        assert_eq!(picture.matches("<svg").count(), 1);
+        assert_eq!(picture.matches("<rect").count(), picture.matches("</rect>").count() + 1);
+    }
+
+    /// A container's name or a probe's words are no markup.
+    #[test]
+    fn what_pods_say_cannot_be_markup() {
+        let mut life = life();
+        life.lanes[0].name = "<script>".to_owned();
+        life.title = "\"&\"".to_owned();
+        let picture = draw(&life);
+        assert!(!picture.contains("<script>"), "{picture}");
+        assert!(picture.contains("&quot;&amp;&quot;"), "{picture}");
+    }
+}

@@ -1,0 +1,123 @@
+//! A pod of a sidecar and a main, from its creation to its end: what is drawn of it.
+
+use control_api::event::{Cause, Kind};
+use control_api::{Budget, Container, Event, InspectResponse, StopReason, container};
+
+use super::*;
+
+/// The events of a small life; the shim started at 1,000,000 since 1970.
+pub fn life() -> Timeline {
+    let mut events = Vec::new();
+    let mut happens = |at: u64, name: &str, kind: Kind, change: &dyn Fn(&mut Event)| {
+        let mut event = Event {
+            sequence: events.len() as u64 + 1,
+            wall_ms: 1_000_000 + i64::try_from(at).expect("small"),
+            monotonic_ms: at,
+            kind: kind.into(),
+            name: name.to_owned(),
+            ..Default::default()
+        };
+        change(&mut event);
+        events.push(EventReport::of(event));
+    };
+    happens(100, "app", Kind::CREATED, &|_| {});
+    happens(200, "app", Kind::HELD, &|event| event.text = "sidecar \"proxy\"".to_owned());
+    happens(300, "proxy", Kind::CREATED, &|_| {});
+    happens(400, "proxy", Kind::STARTING, &|_| {});
+    happens(500, "proxy", Kind::RUNNING, &|event| event.pid = 7);
+    happens(900, "proxy", Kind::EXITED, &|event| event.code = Some(3));
+    happens(900, "proxy", Kind::RESTART_DUE, &|event| event.duration_ms = Some(600));
+    happens(1500, "proxy", Kind::STARTING, &|_| {});
+    happens(1600, "proxy", Kind::RUNNING, &|event| event.pid = 8);
+    happens(2000, "proxy", Kind::GATE_OPENED, &|_| {});
+    happens(2000, "app", Kind::STARTING, &|_| {});
+    happens(2100, "app", Kind::RUNNING, &|event| event.pid = 9);
+    happens(5000, "", Kind::STOP_BEGAN, &|event| {
+        event.stop_reason = StopReason::REQUESTED.into();
+        event.budget = Budget::ENFORCED.into();
+        event.duration_ms = Some(10_000);
+    });
+    for (at, name, code) in [(5000, "app", 0), (6000, "proxy", 143)] {
+        happens(at, name, Kind::SIGNALLED, &|event| {
+            (event.signal, event.cause) = (15, Cause::TURN.into());
+        });
+        happens(at + 1000, name, Kind::EXITED, &|event| event.code = Some(code));
+    }
+    happens(7000, "", Kind::STOP_ENDED, &|_| {});
+    Timeline::of(&pod(), events, 0, 1_060_000)
+}
+
+fn pod() -> PodReport {
+    let container = |name: &str, role: container::Role, gate: &str| Container {
+        name: name.to_owned(),
+        role: role.into(),
+        gate: gate.to_owned(),
+        ..Default::default()
+    };
+    PodReport::of_answer(InspectResponse {
+        pod_name: "web".to_owned(),
+        pod_namespace: "prod".to_owned(),
+        containers: vec![
+            container("pause", container::Role::SANDBOX, ""),
+            container("proxy", container::Role::SIDECAR, "tcp::1"),
+            container("app", container::Role::MAIN, ""),
+        ],
+        ..Default::default()
+    })
+}
+
+fn span(from_ms: u64, to_ms: u64, phase: Phase) -> Span {
+    Span { from_ms, to_ms, phase }
+}
+
+#[test]
+fn a_sidecar_is_drawn_with_its_restart_its_gate_and_its_stop() {
+    let life = life();
+    assert_eq!(
+        life.lanes[0].spans,
+        [
+            span(300, 400, Phase::Created),
+            span(400, 500, Phase::Starting),
+            span(500, 900, Phase::Running),
+            span(900, 1500, Phase::BackingOff),
+            span(1500, 1600, Phase::Starting),
+            span(1600, 2000, Phase::Running),
+            span(2000, 6000, Phase::Ready),
+            span(6000, 7000, Phase::Stopping),
+        ]
+    );
+    assert_eq!((life.begin_ms, life.end_ms, life.budget), (100, 7000, Some((5000, 15000))));
+}
+
+/// A main has no gate: it is not drawn as if something were missing.
+#[test]
+fn a_main_runs_as_soon_as_it_runs() {
+    let life = life();
+    let phases: Vec<_> = life.lanes[1].spans.iter().map(|span| span.phase).collect();
+    assert_eq!(phases, [Phase::Created, Phase::Held, Phase::Starting, Phase::Ready, Phase::Stopping]);
+}
+
+/// What still goes on goes on until now.
+#[test]
+fn a_pod_that_lives_is_drawn_up_to_now() {
+    let mut events = life().events;
+    events.truncate(12);
+    let lives = Timeline::of(&pod(), events, 4, 1_060_000);
+    assert_eq!((lives.end_ms, lives.lost), (60_000, 4));
+    assert_eq!(lives.lanes[1].spans.last(), Some(&span(2100, 60_000, Phase::Ready)));
+}
+
+#[test]
+fn ticks_are_round_and_few() {
+    let life = life();
+    assert_eq!(life.ticks(8), [0, 1000, 2000, 3000, 4000, 5000, 6000]);
+    assert_eq!(life.ticks(3), [0, 5000]);
+}
+
+/// A pod of which nothing is told is a picture of nothing, not an error.
+#[test]
+fn nothing_is_drawn_of_nothing() {
+    let nothing = Timeline::of(&pod(), Vec::new(), 0, 5);
+    assert!(nothing.lanes.iter().all(|lane| lane.spans.is_empty()));
+    assert_eq!(nothing.length_ms(), 1);
+}
