@@ -63,6 +63,15 @@ pub enum ClientError {
     Protocol(String),
 }
 
+impl ClientError {
+    /// Whether it can be that the shim is just ending, as its pod was removed: with the connection, or with a word before.
+    /// Connecting once more tells.
+    #[must_use]
+    pub fn may_be_its_end(&self) -> bool {
+        matches!(self, Self::Protocol(_) | Self::Refused { code: Code::NOT_FOUND, .. })
+    }
+}
+
 /// A connection to a pod's shim.
 pub struct Client {
     connection: ttrpc::Client,

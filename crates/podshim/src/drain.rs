@@ -21,6 +21,9 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// From the end of all patience to SIGKILL, and the kernel's and the OCI runtime's time after that (T6).
 const LAST_CALL: Duration = Duration::from_secs(5);
 
+/// How often a shim that goes may be met on its way out.
+const LAST_LOOKS: usize = 20;
+
 /// What became of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
@@ -95,11 +98,12 @@ fn end_pod(socket: &Path, begin: Instant, timeout: Option<Duration>) -> Option<E
         Err(ClientError::Dead { .. }) => return None,
         Err(error) => return failed(error),
     }
-    let mut end = End::InTime;
+    let (mut end, mut last_looks) = (End::InTime, 0);
     loop {
         match Client::connect(socket, CALL_LIMIT).and_then(|shim| shim.inspect()) {
             // containerd has seen its end, and told it to go.
             Err(ClientError::Dead { .. }) => return Some(end),
+            Err(error) if error.may_be_its_end() && last_looks < LAST_LOOKS => last_looks += 1,
             Err(error) => return failed(error),
             Ok(pod) if pod.containers.iter().all(has_ended) => return Some(end),
             Ok(pod) => match timeout {
@@ -109,6 +113,7 @@ fn end_pod(socket: &Path, begin: Instant, timeout: Option<Duration>) -> Option<E
                         Client::connect(socket, CALL_LIMIT).and_then(|shim| shim.stop(Some(Duration::ZERO)));
                     match shorter {
                         Err(ClientError::Dead { .. }) => return Some(end),
+                        Err(error) if error.may_be_its_end() => {}
                         Err(error) => return failed(error),
                         Ok(()) => {}
                     }

@@ -140,7 +140,26 @@ struct Drawn {
     lane: Lane,
     doing: Option<(u64, Phase)>,
     before_pause: Option<Phase>,
-    has_gate: bool,
+    gate: Gate,
+}
+
+/// Whether somebody waits for a container's gate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    None,
+    Closed,
+    /// Once is for ever: those who waited run.
+    Opened,
+}
+
+impl Gate {
+    /// What a container does whose program runs.
+    fn running(self) -> Phase {
+        match self {
+            Self::None | Self::Closed => Phase::Running,
+            Self::Opened => Phase::Ready,
+        }
+    }
 }
 
 impl Timeline {
@@ -153,7 +172,8 @@ impl Timeline {
         let mut indices: BTreeMap<String, usize> = BTreeMap::new();
         for container in pod.containers.iter().filter(|container| container.role != "sandbox") {
             indices.insert(container.name.clone(), lanes.len());
-            let mut drawn = Drawn::new(&container.name, container.gate.is_some());
+            let gate = if container.gate.is_some() { Gate::Closed } else { Gate::None };
+            let mut drawn = Drawn::new(&container.name, gate);
             drawn.lane.role = Some(container.role);
             lanes.push(drawn);
         }
@@ -173,7 +193,7 @@ impl Timeline {
                 continue;
             };
             let index = *indices.entry(name.to_owned()).or_insert_with(|| {
-                lanes.push(Drawn::new(name, false));
+                lanes.push(Drawn::new(name, Gate::None));
                 lanes.len() - 1
             });
             lanes[index].happens(event);
@@ -203,9 +223,9 @@ impl Timeline {
 }
 
 impl Drawn {
-    fn new(name: &str, has_gate: bool) -> Self {
+    fn new(name: &str, gate: Gate) -> Self {
         let lane = Lane { name: name.to_owned(), ..Lane::default() };
-        Self { lane, doing: None, before_pause: None, has_gate }
+        Self { lane, doing: None, before_pause: None, gate }
     }
 
     fn happens(&mut self, event: &EventReport) {
@@ -215,12 +235,12 @@ impl Drawn {
             EventKind::Created => self.does(at, Some(Phase::Created)),
             EventKind::Held => self.does(at, Some(Phase::Held)),
             EventKind::Starting => self.does(at, Some(Phase::Starting)),
-            EventKind::Running => self.does(at, Some(Phase::Running)),
+            EventKind::Running => self.does(at, Some(self.gate.running())),
             EventKind::GateOpened => {
-                self.has_gate = true;
+                self.gate = Gate::Opened;
                 self.does(at, Some(Phase::Ready));
             }
-            EventKind::GateFailed => self.has_gate = true,
+            EventKind::GateFailed if self.gate == Gate::None => self.gate = Gate::Closed,
             EventKind::RestartDue => self.does(at, Some(Phase::BackingOff)),
             EventKind::Exited | EventKind::Stopped | EventKind::Deleted => self.does(at, None),
             EventKind::Paused => {
@@ -255,7 +275,7 @@ impl Drawn {
 
     fn done(mut self, end_ms: u64) -> Lane {
         self.does(end_ms, None);
-        if !self.has_gate {
+        if self.gate == Gate::None {
             // Nothing is to be waited for where there is no gate.
             let running = self.lane.spans.iter_mut().filter(|span| span.phase == Phase::Running);
             running.for_each(|span| span.phase = Phase::Ready);

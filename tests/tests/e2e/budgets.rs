@@ -79,12 +79,15 @@ async fn no_operation_starts_the_runtime_more_often_than_it_must() -> Result<()>
     pod.stop_all_at_once(SOON).await?;
     pod.remove().await?;
     let calls = oci_runtime.calls()?;
-    // The sandbox, the sidecar, the main; and the sidecar once more in its place, R6.
-    for (command, times) in [("create", 4), ("start", 4), ("delete", 4), ("exec", 1)] {
+    // The sandbox, the sidecar, the main; and the sidecar once more in its place, R6. The last `delete` is that of the
+    // shim's `delete` action: containerd runs it when it finds the connection to the pod's shim closed (CONTRACT §1.8).
+    for (command, times) in [("create", 4..=4), ("start", 4..=4), ("delete", 4..=5), ("exec", 1..=1)] {
         let found = calls.iter().filter(|call| *call == command).count();
-        ensure!(found == times, "{command}: {found} times, not {times}: {calls:?}");
+        ensure!(times.contains(&found), "{command}: {found} times, not {times:?}: {calls:?}");
     }
-    ensure!(calls.len() == 13, "{calls:?}");
+    let others: Vec<_> =
+        calls.iter().filter(|call| !["create", "start", "delete", "exec"].contains(&call.as_str())).collect();
+    ensure!(others.is_empty(), "{others:?}");
     Ok(())
 }
 

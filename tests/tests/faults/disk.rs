@@ -49,7 +49,8 @@ async fn a_full_disk_under_the_bundles_fails_a_create_and_leaves_nothing() -> Re
         let told =
             ["no space left", "No space left", "OCI runtime create failed: runc ended with exit status 1"];
         ensure!(told.iter().any(|text| output.stderr.contains(text)), "{output:?}");
-        if output.stderr.contains("shim-binary-path") {
+        let forgotten = ["shim-binary-path", "bootstrap.json"];
+        if forgotten.iter().any(|file| output.stderr.contains(file)) {
             // containerd itself fails, and forgets the shim that it has just started. That ends after two minutes
             // (trap 15); here it is told to.
             signal(task.shim()?, libc::SIGTERM)?;

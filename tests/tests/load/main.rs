@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::Event::Started;
+use e2e::Event::{Started, Starting};
 use e2e::durations::{AMPLE, SOON, pace};
 use e2e::task::{Task, shell, unique};
 use e2e::{Containerd, Pod, Program, Runtime};
@@ -98,7 +98,9 @@ async fn pods_that_start_and_stop_at_once_all_do() -> Result<()> {
     let live = async || {
         let mut pod = Pod::new("load")
             .annotate("plan", "s1=sidecar, a=main, b=main, c=main")
-            .container(Program::new("s1"))
+            // Without a gate the mains may write their first line before it does (U1).
+            .annotate("ready.s1", "exec:test -e /tmp/ready;period=100ms;fail=1000")
+            .container(Program::new("s1").ready_file("/tmp/ready", Duration::ZERO))
             .container(Program::new("a"))
             .container(Program::new("b"))
             .container(Program::new("c"))
@@ -108,7 +110,7 @@ async fn pods_that_start_and_stop_at_once_all_do() -> Result<()> {
         for name in ["a", "b", "c", "s1"] {
             pod.wait_for(name, Started, 1, 10 * AMPLE).await?;
         }
-        pod.timeline()?.starts_before("s1", "a")?;
+        pod.timeline()?.in_order(&[("s1", Starting), ("a", Starting)])?;
         pod.stop_all_at_once(10 * AMPLE).await?;
         pod.timeline()?.exits_before("a", "s1")?;
         pod.remove().await

@@ -92,6 +92,10 @@ async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
     let timeline = pod.timeline()?;
     timeline.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
     ensure!(timeline.count("proxy", Term) == 1, "{timeline}");
+    // The CRI hears of it in its own time, and removes nothing of which it has not.
+    for name in ["app", "proxy"] {
+        pod.wait_exited(name, SOON).await?;
+    }
     pod.remove().await
 }
 
@@ -174,4 +178,53 @@ async fn n3_dead_and_hanging_shims_are_listed_as_that() -> Result<()> {
     ensure!(inspect(&node, &hanging).await?["state"] == "running", "a shim that goes on again answers");
     dead.remove().await?;
     hanging.remove().await
+}
+
+/// U1, T1: `podshim timeline` draws what happened in the order in which it did, and `podshim watch` tells it and ends with
+/// the pod.
+#[tokio::test]
+async fn u1_t1_a_pods_life_is_drawn_and_told() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("operator-timeline")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .container(Program::new("proxy"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "proxy"]).await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    let sandbox = pod.sandbox().to_owned();
+    let words = ["watch", "--json", &sandbox];
+    let life = async {
+        pod.stop_all_at_once(SOON).await?;
+        let told = json(&node, &["timeline", "--json", &sandbox]).await?;
+        let drawn = podshim(&node, &["timeline", "--width", "80", &sandbox], 0).await?;
+        let picture = node.directory().join(format!("{sandbox}.svg"));
+        podshim(&node, &["timeline", "--svg", &picture.to_string_lossy(), &sandbox], 0).await?;
+        let svg = std::fs::read_to_string(&picture)?;
+        std::fs::remove_file(picture)?;
+        pod.remove().await?;
+        anyhow::Ok((told, drawn, svg))
+    };
+    let (watched, life) = tokio::join!(podshim(&node, &words, 0), life);
+    let ((told, drawn, svg), watched) = (life?, watched?);
+    let happened = |name: &str, kind: &str| {
+        let events = told["events"].as_array().context("no events")?;
+        let found = events.iter().position(|event| event["container"] == name && event["kind"] == kind);
+        found.with_context(|| format!("{name}: no {kind} in {told}"))
+    };
+    let order = [
+        happened("app", "held")?,
+        happened("proxy", "running")?,
+        happened("app", "running")?,
+        happened("app", "exited")?,
+        happened("proxy", "signalled")?,
+        happened("proxy", "exited")?,
+    ];
+    ensure!(order.is_sorted(), "{order:?} of {told}");
+    ensure!(drawn.contains("proxy  ") && drawn.contains("SIGTERM: its turn in the stop"), "{drawn}");
+    ensure!(svg.contains("<title>app: held for "), "{svg}");
+    let last: Value = serde_json::from_str(watched.lines().last().context("nothing was watched")?)?;
+    ensure!(watched.contains("\"kind\":\"held\"") && last["sequence"].as_u64() > Some(10), "{watched}");
+    Ok(())
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control_api::Code;
 use control_api::client::{Client, ClientError};
 use control_api::entry::Entry;
 use serde::Serialize;
@@ -117,8 +116,8 @@ fn removed(root: &Path, entry: &Entry) -> Result<(), ClientError> {
 fn unless_gone<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(ClientError::Dead { .. } | ClientError::Protocol(_)) => Ok(None),
-        Err(ClientError::Refused { code: Code::NOT_FOUND, .. }) => Ok(None),
+        Err(ClientError::Dead { .. }) => Ok(None),
+        Err(error) if error.may_be_its_end() => Ok(None),
         Err(error) => Err(error),
     }
 }

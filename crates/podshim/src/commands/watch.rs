@@ -48,7 +48,9 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         let answer = match client.events(after, WAIT) {
             Ok(answer) => answer,
             // The shim has ended with its pod.
-            Err(ClientError::Protocol(_) | ClientError::Dead { .. }) if after > 0 => {
+            Err(error)
+                if after > 0 && (error.may_be_its_end() || matches!(error, ClientError::Dead { .. })) =>
+            {
                 return Ok(Outcome::Success);
             }
             Err(source) => return Err(failed(called, source)),
