@@ -120,7 +120,13 @@ fn legend(body: &mut String, y: f64) {
         (MarkKind::Failure, "failed"),
         (MarkKind::Hook, "hook"),
     ] {
-        draw_mark(body, x, y + 16.0, &Mark { at_ms: 0, kind, text: words.to_owned() });
+        // In a lane a signal is above the bar and a hook below it.
+        let shift = match kind {
+            MarkKind::Signal => 12.0,
+            MarkKind::Hook => -11.0,
+            _ => 0.0,
+        };
+        draw_mark(body, x, y + 16.0 + shift, &Mark { at_ms: 0, kind, text: words.to_owned() });
         text(body, (x + 15.0, y + 28.0), "", words);
         x += 112.0;
     }
