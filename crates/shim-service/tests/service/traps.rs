@@ -129,7 +129,8 @@ fn trap_10_state_is_answered_while_any_call_of_the_runtime_hangs() {
             }
         };
         let slow = pod.bundle("slow", "exec sleep 60", &[]);
-        fs::write(slow.join("exec.sh"), "exit 0").unwrap();
+        // Outlives the fake runtime: a shell may reap its own child, which no real runtime does.
+        fs::write(slow.join("exec.sh"), "exec sleep 1").unwrap();
         for command in ["create", "start", "exec", "pause", "resume", "update", "delete"] {
             fs::write(slow.join(format!("slow.{command}")), "2.5").unwrap();
         }
