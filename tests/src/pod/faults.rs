@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use k8s_cri::v1::ContainerState;
 
 use super::{Created, RunningPod};
+use crate::durations::SOON;
 use crate::wait;
 
 impl RunningPod<'_> {
@@ -75,9 +76,18 @@ impl RunningPod<'_> {
             }
         }
         for name in names {
-            if !running.iter().any(|running| running == name) {
-                self.start(name).await?;
+            if running.iter().any(|running| running == name) {
+                continue;
             }
+            // As at a kubelet's next sync: what the killed containerd had begun may still be being removed by the new one.
+            wait::until(&format!("{name} to be started again"), SOON, async || {
+                match self.start(name).await {
+                    Ok(()) => Ok(Some(())),
+                    Err(error) if format!("{error:#}").contains("which has not ended") => Ok(None),
+                    Err(error) => Err(error),
+                }
+            })
+            .await?;
         }
         Ok(())
     }
