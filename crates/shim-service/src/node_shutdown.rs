@@ -1,5 +1,5 @@
-//! The node's shutdown: what systemd is told of a container's scope, so that it keeps the pod's order where nobody else
-//! does, and whether the node is being drained.
+//! The node's shutdown: what systemd is told of a container's scope, so that it leaves the pod's order to the drain, and
+//! whether the node is being drained.
 //!
 //! Owns the words for systemd; the order itself is `pod-lifecycle`'s. Under the cgroupfs driver there are no scopes, and
 //! `podshim drain` alone keeps the order (N6).
@@ -52,22 +52,20 @@ pub(crate) fn prepare(
     spec_file::edit(bundle, |spec| add(spec, properties))
 }
 
-/// What starts before another unit is stopped after it.
+/// What starts before another unit is stopped after it. No scope is named that can be made anew under a live pod: systemd
+/// keeps a unit that another one names, and a restart in place (R6) then finds its scope taken (seen with runc 1.1 and 1.3).
 fn properties(
     order: &StopOrder,
     scope: impl Fn(&ContainerId) -> Option<String>,
 ) -> Vec<(&'static str, String)> {
-    let fixed = [DRAIN_UNIT, SHUTDOWN].map(str::to_owned);
-    let before = fixed.into_iter().chain(order.outlives.iter().filter_map(&scope));
-    let after: Vec<_> = order.outlived_by.iter().filter_map(&scope).collect();
     let mut properties = vec![
-        ("Before", list(before)),
+        ("Before", list([DRAIN_UNIT.to_owned(), SHUTDOWN.to_owned()])),
         ("Conflicts", list([SHUTDOWN.to_owned()])),
         ("TimeoutStopUSec", format!("uint64 {}", order.grace.as_micros())),
     ];
     // An empty list is an error to runc.
-    if !after.is_empty() {
-        properties.push(("After", list(after)));
+    if let Some(sandbox) = order.outlived_by.as_ref().and_then(scope) {
+        properties.push(("After", list([sandbox])));
     }
     properties
 }
@@ -114,15 +112,11 @@ mod tests {
         assert_eq!(scope_of(&Spec::default()), None);
     }
 
-    /// The order, as systemd reads it; a container without a scope is nobody to wait for.
+    /// N5, R6: the drain and the sandbox, and no scope that may be made anew.
     #[test]
-    fn n5_a_container_is_after_what_outlives_it_and_before_what_it_outlives() {
-        let order = StopOrder {
-            outlived_by: vec!["pause".into(), "early".into()],
-            outlives: vec!["app".into(), "cgroupfs".into()],
-            grace: Duration::from_secs(32),
-        };
-        let scope = |id: &ContainerId| (id.as_str() != "cgroupfs").then(|| format!("c-{id}.scope"));
+    fn n5_r6_a_container_is_after_the_sandbox_and_before_the_drain() {
+        let order = StopOrder { outlived_by: Some("pause".into()), grace: Duration::from_secs(32) };
+        let scope = |id: &ContainerId| Some(format!("c-{id}.scope"));
         let mut changed =
             json!({"annotations": {"org.systemd.property.Conflicts": "['x.target']", "a": "b"}});
         add(&mut changed, properties(&order, scope));
@@ -130,13 +124,13 @@ mod tests {
             changed["annotations"],
             json!({
                 "a": "b",
-                "org.systemd.property.Before": "['podshim-drain.service', 'shutdown.target', 'c-app.scope']",
-                "org.systemd.property.After": "['c-pause.scope', 'c-early.scope']",
+                "org.systemd.property.Before": "['podshim-drain.service', 'shutdown.target']",
+                "org.systemd.property.After": "['c-pause.scope']",
                 "org.systemd.property.Conflicts": "['x.target']",
                 "org.systemd.property.TimeoutStopUSec": "uint64 32000000",
             })
         );
-        let first = StopOrder { outlived_by: Vec::new(), ..order };
+        let first = StopOrder { outlived_by: None, ..order };
         let mut changed = json!({"annotations": null});
         add(&mut changed, properties(&first, scope));
         assert_eq!(changed["annotations"].get("org.systemd.property.After"), None);
