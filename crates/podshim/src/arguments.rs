@@ -167,13 +167,18 @@ pub fn pod_arguments(
 }
 
 impl PodArguments {
+    /// The value of an option of the command's own; the last one counts.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        last_of(&self.own, name)
+    }
+
     /// The value of an option of the command's own as a duration; the last one counts. A bare number is seconds, as
     /// with crictl and kubectl.
     ///
     /// # Errors
     /// It is none.
     pub fn duration(&self, command: &'static str, name: &str) -> Result<Option<Duration>, CommandError> {
-        let Some((_, value)) = self.own.iter().rev().find(|(own, _)| *own == name) else { return Ok(None) };
+        let Some(value) = self.option(name) else { return Ok(None) };
         let read = match value.parse() {
             Ok(seconds) => Ok(Duration::from_secs(seconds)),
             Err(_) => pod_spec::parse_duration(value),
@@ -191,6 +196,10 @@ fn text(command: &'static str, value: OsString) -> Result<String, CommandError> 
 impl FileArguments {
     /// The value of an option of the command's own; the last one counts.
     pub fn option(&self, name: &str) -> Option<&str> {
-        self.own.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
+        last_of(&self.own, name)
     }
+}
+
+fn last_of<'a>(own: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
+    own.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
 }

@@ -56,10 +56,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };
-    let option = |name: &str| {
-        arguments.own.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
-    };
-    let width = match option("width") {
+    let width = match arguments.option("width") {
         Some(value) => value
             .parse()
             .map_err(|_| CommandError::usage(NAME, format!("--width {value}: not a number of columns")))?,
@@ -79,7 +76,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     let timeline = Timeline::of(&pod, events, answer.lost, now_ms());
     let mut written = false;
     for (name, draw) in [("svg", svg::draw as fn(&Timeline) -> String), ("html", html::page)] {
-        if let Some(path) = option(name) {
+        if let Some(path) = arguments.option(name) {
             fs::write(path, draw(&timeline))
                 .map_err(|error| CommandError::Input(format!("cannot write {path}: {error}")))?;
             written = true;
