@@ -382,12 +382,9 @@ impl RunningPod<'_> {
         count: usize,
         within: Duration,
     ) -> Result<Timeline> {
-        wait::until(&format!("{name} {event:?} ({count})"), within, async || {
-            let timeline = self.timeline()?;
-            Ok((timeline.count(name, event) >= count).then_some(timeline))
-        })
-        .await
-        .with_context(|| format!("the timeline so far:\n{}", self.timeline().unwrap_or_default()))
+        Timeline::wait_for(&self.directory.join(LOG), name, event, count, within)
+            .await
+            .with_context(|| format!("the timeline so far:\n{}", self.timeline().unwrap_or_default()))
     }
 
     /// What happened so far.

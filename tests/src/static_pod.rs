@@ -252,12 +252,9 @@ impl<'kubelet> StaticPod<'kubelet> {
         count: usize,
         within: Duration,
     ) -> Result<Timeline> {
-        wait::until(&format!("{name} {event:?} ({count})"), within, async || {
-            let timeline = self.timeline()?;
-            Ok((timeline.count(name, event) >= count).then_some(timeline))
-        })
-        .await
-        .with_context(|| self.so_far())
+        Timeline::wait_for(&self.directory.join(LOG), name, event, count, within)
+            .await
+            .with_context(|| self.so_far())
     }
 
     /// The kubelet's word on the pod.

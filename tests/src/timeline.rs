@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::durations::{at_most, near};
+use crate::wait;
 
 /// What a container wrote down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,24 @@ impl Timeline {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Reads the log of a pod until a container has recorded an event `count` times.
+    ///
+    /// # Errors
+    /// If it has not within that time, or the log has a line of another form.
+    pub(crate) async fn wait_for(
+        file: &Path,
+        name: &str,
+        event: Event,
+        count: usize,
+        within: Duration,
+    ) -> Result<Self> {
+        wait::until(&format!("{name} {event:?} ({count})"), within, async || {
+            let timeline = Self::read(file)?;
+            Ok((timeline.count(name, event) >= count).then_some(timeline))
+        })
+        .await
     }
 
     /// All entries, oldest first.
