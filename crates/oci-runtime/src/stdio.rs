@@ -25,12 +25,10 @@
 use std::{
     fs::File,
     io::{self, Write},
-    path::PathBuf,
     time::Duration,
 };
 
 use nix::{fcntl::OFlag, unistd::pipe2};
-use thiserror::Error;
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -38,6 +36,7 @@ use crate::reaper::Reaper;
 
 mod attempt;
 mod endpoint;
+mod error;
 mod lines;
 mod logger;
 mod mover;
@@ -47,6 +46,7 @@ mod uri;
 
 pub use attempt::{Attempt, ChildStdio, HeldBack};
 use endpoint::{Address, Addresses, FarEnd, Fifo, OutputAddresses, ReaderWait};
+pub use error::{StdioError, StreamName};
 pub(crate) use lines::Lines;
 pub use lines::{LINE_LONGEST, LineWatch, Watching};
 use logger::Logger;
@@ -55,93 +55,6 @@ use mover::Movement;
 
 /// How long containerd gets to open its side of a fifo (containerd's runc shim: process/init.go, 30 s).
 pub const READER_LIMIT: Duration = Duration::from_secs(30);
-
-/// Why the standard streams cannot be opened.
-#[derive(Debug, Error)]
-pub enum StdioError {
-    /// The path does not exist, is not a fifo or file, or cannot be opened.
-    #[error("cannot open {stream} at {}: {source}", path.display())]
-    Open {
-        /// Which stream.
-        stream: StreamName,
-        /// The path containerd gave.
-        path: PathBuf,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// Nobody opened the read side of an output fifo.
-    #[error("no reader opened {stream} at {} within {} s", path.display(), limit.as_secs())]
-    NoReader {
-        /// Which stream.
-        stream: StreamName,
-        /// The path containerd gave.
-        path: PathBuf,
-        /// How long we waited.
-        limit: Duration,
-    },
-    /// `file://` names something one cannot simply append to.
-    #[error(
-        "cannot open {stream} at file://{}: it is not a regular file (a fifo is named by its bare path)",
-        path.display()
-    )]
-    NotAFile {
-        /// Which stream.
-        stream: StreamName,
-        /// The path containerd gave.
-        path: PathBuf,
-    },
-    /// The process's end cannot be made or given to its owner.
-    #[error("cannot set up {stream} for the process: {source}")]
-    ProcessEnd {
-        /// Which stream.
-        stream: StreamName,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// The logging program does not serve.
-    #[error(transparent)]
-    Logger(#[from] LoggerError),
-    /// An address whose path cannot be read.
-    #[error("{stream} {address:?}: the path has to be absolute, with special characters written as %XX")]
-    Address {
-        /// Which stream.
-        stream: StreamName,
-        /// The whole string containerd gave.
-        address: String,
-    },
-    /// A scheme that is not served for this stream.
-    #[error(
-        "{stream} {address:?}: not supported: stdin is a fifo; stdout is a fifo, file:// or binary://, and stderr \
-         goes where stdout goes or to a fifo or file:// of its own"
-    )]
-    Unsupported {
-        /// Which stream.
-        stream: StreamName,
-        /// The whole string containerd gave.
-        address: String,
-    },
-}
-
-/// Name of a standard stream, for messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamName {
-    /// Standard input.
-    Stdin,
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-impl std::fmt::Display for StreamName {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Stdin => "stdin",
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-        })
-    }
-}
 
 /// Whether the process has a terminal or plain streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

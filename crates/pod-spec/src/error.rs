@@ -2,17 +2,21 @@
 //! value, the nearest valid word. Owns the wording; finding the errors is `parse`'s.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use crate::command::CommandError;
 use crate::duration::DurationError;
 use crate::keys::PREFIX;
-use crate::limits::{
-    MAX_CONTAINERS, MAX_EXCERPT_BYTES, MAX_KEYS, MAX_LISTED_ERRORS, MAX_NAME_BYTES, MAX_VALUE_BYTES,
-};
+use crate::limits::{MAX_CONTAINERS, MAX_EXCERPT_BYTES, MAX_KEYS, MAX_LISTED_ERRORS, MAX_VALUE_BYTES};
 use crate::nearest::Hint;
-use crate::pattern::PatternError;
 use crate::signal::SignalError;
+
+mod gate;
+mod list;
+mod option;
+
+pub use gate::GateError;
+pub use list::ListError;
+pub use option::OptionError;
 
 /// All that is wrong with a pod's annotations. The message is one line, problems separated by `"; "`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -307,229 +311,5 @@ pub enum Problem {
     BeyondNode {
         /// The bound, in words.
         bound: String,
-    },
-}
-
-/// What can be wrong with the list in `podshim.io/plan`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ListError {
-    /// Nothing in it.
-    #[error("empty: write name=role entries in start order, such as \"proxy=sidecar, app=main\"")]
-    Empty,
-    /// Nothing between two commas, or before or after one.
-    #[error("an entry is empty: remove the extra comma")]
-    EmptyEntry,
-    /// An entry without `=`.
-    #[error("{entry:?} has no role: write name=role with init, sidecar or main")]
-    NoRole {
-        /// The entry.
-        entry: String,
-    },
-    /// A role that is none.
-    #[error("unknown role {role:?} in {entry:?}{hint}")]
-    UnknownRole {
-        /// The role.
-        role: String,
-        /// The entry.
-        entry: String,
-        /// The valid ones.
-        hint: Hint,
-    },
-    /// A name that no container can have.
-    #[error(
-        "{name:?} is no name in {entry:?}: letters, digits, \"-\", \"_\" and \".\", \
-         beginning and ending with a letter or digit, at most {MAX_NAME_BYTES}"
-    )]
-    InvalidName {
-        /// The name.
-        name: String,
-        /// The entry.
-        entry: String,
-    },
-    /// A name or an alias that is there already.
-    #[error("duplicate name {name:?}")]
-    DuplicateName {
-        /// The name.
-        name: String,
-    },
-    /// More containers than [`MAX_CONTAINERS`].
-    #[error("more than {MAX_CONTAINERS} containers")]
-    TooManyContainers,
-    /// No main and no `*=main` (S4).
-    #[error("no main container: a plan needs one, such as \"app=main\", or \"*=main\"")]
-    NoMain,
-    /// `*` before another entry.
-    #[error("\"*\" must be the last entry")]
-    OthersNotLast,
-    /// `*` with a role other than main.
-    #[error("\"*\" can only be main, not {role:?}")]
-    OthersNotMain {
-        /// The role that was written.
-        role: String,
-    },
-    /// `*` in a group, a pair, or with an alias.
-    #[error("\"*\" stands alone, not as in {entry:?}")]
-    OthersNotAlone {
-        /// The entry.
-        entry: String,
-    },
-    /// A group of mains: mains always start together (S3).
-    #[error("{entry:?}: mains start together anyway, give each its own entry")]
-    GroupOfMains {
-        /// The entry.
-        entry: String,
-    },
-    /// A standby whose role is not sidecar (11.6).
-    #[error("{entry:?}: only a sidecar can have a standby")]
-    StandbyNotSidecar {
-        /// The entry.
-        entry: String,
-    },
-    /// More than one standby (11.6).
-    #[error("{entry:?}: a sidecar has one standby at most")]
-    TooManyStandbys {
-        /// The entry.
-        entry: String,
-    },
-    /// `*=main` in a job: creation is serial, the first main could complete it before the second exists.
-    #[error("\"*=main\" cannot be combined with {PREFIX}restart-policy={policy}: name each main")]
-    OthersInJob {
-        /// The restart policy.
-        policy: &'static str,
-    },
-}
-
-/// What can be wrong with the value of `ready.<c>`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GateError {
-    /// No such gate.
-    #[error("unknown gate {gate:?}{hint}")]
-    Unknown {
-        /// What was written.
-        gate: String,
-        /// The valid ones.
-        hint: Hint,
-    },
-    /// A gate that is one word, with something after it.
-    #[error("{gate:?} stands alone: nothing may follow it")]
-    StandsAlone {
-        /// The gate.
-        gate: &'static str,
-    },
-    /// A gate that is not one word, alone.
-    #[error("{gate:?} needs more: write {form:?}")]
-    Incomplete {
-        /// The gate.
-        gate: &'static str,
-        /// Its form.
-        form: &'static str,
-    },
-    /// `exec:` with a command that is none.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// An option that is wrong.
-    #[error(transparent)]
-    Option(#[from] OptionError),
-    /// An address without `:port`, or with more colons than it can have.
-    #[error("{address:?} is no address: write {form:?}, with an IPv6 host in brackets")]
-    Address {
-        /// What was written.
-        address: String,
-        /// The form it has.
-        form: &'static str,
-    },
-    /// A host that is not a literal IP: names are not resolved, in whose view of the network would they be?
-    #[error("host {host:?} is no literal IP address (leave it out for 127.0.0.1)")]
-    HostNotLiteral {
-        /// The host.
-        host: String,
-    },
-    /// A literal IP that no container listens on at an address of its own.
-    #[error("host {host} is not an address of one container (leave it out for 127.0.0.1)")]
-    HostNotUnicast {
-        /// The host.
-        host: IpAddr,
-    },
-    /// A port that is none.
-    #[error("port {port:?} is not a number from 1 to 65535")]
-    Port {
-        /// What was written.
-        port: String,
-    },
-    /// A URL path that cannot be sent as it is.
-    #[error("path {path:?} is no URL path: it begins with \"/\" and has no spaces or control characters")]
-    UrlPath {
-        /// The path.
-        path: String,
-    },
-    /// A file path that is not absolute, or that no file can have.
-    #[error("path {path:?} is not absolute")]
-    FilePath {
-        /// The path.
-        path: String,
-    },
-    /// `log:` with a regular expression that is none.
-    #[error(transparent)]
-    Pattern(#[from] PatternError),
-    /// An option of a probe, for a gate that asks nothing.
-    #[error(
-        "option {option:?}: nobody is asked, podshim waits delay + fail * period for the container to tell"
-    )]
-    NothingAsked {
-        /// The option.
-        option: &'static str,
-    },
-}
-
-/// What can be wrong with one `;option=value`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OptionError {
-    /// No such option.
-    #[error("unknown option {option:?}{hint}")]
-    Unknown {
-        /// The option.
-        option: String,
-        /// The valid ones.
-        hint: Hint,
-    },
-    /// An option without `=value`.
-    #[error("option {option:?} has no value: write option=value")]
-    NoValue {
-        /// The option.
-        option: String,
-    },
-    /// An option given twice.
-    #[error("option {option:?} is given twice")]
-    Twice {
-        /// The option.
-        option: &'static str,
-    },
-    /// An option's duration that is none.
-    #[error("{option}: {source}")]
-    Duration {
-        /// The option.
-        option: &'static str,
-        /// What is wrong.
-        source: DurationError,
-    },
-    /// A duration below what the option allows.
-    #[error("{option}: {value} is too short, at least {least}")]
-    TooShort {
-        /// The option.
-        option: &'static str,
-        /// What was written.
-        value: String,
-        /// The shortest allowed.
-        least: String,
-    },
-    /// A count that is none.
-    #[error("{option}: {value:?} is not a number of at least {least}")]
-    Count {
-        /// The option.
-        option: &'static str,
-        /// What was written.
-        value: String,
-        /// The smallest allowed.
-        least: u32,
     },
 }

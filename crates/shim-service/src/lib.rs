@@ -8,6 +8,7 @@
 mod actions;
 mod checkpoint;
 mod command;
+mod completions;
 mod control;
 mod details;
 pub mod error;

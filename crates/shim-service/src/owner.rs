@@ -8,10 +8,9 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use oci_runtime::bundle::Bundle;
-use oci_runtime::cgroup::OomWatch;
-use oci_runtime::reaper::{ExitWatch, Reaper};
+use oci_runtime::reaper::Reaper;
 use pod_lifecycle::{
-    ContainerId, Event, ExecId, Exit, Outcome, Pod, PodTime, Refusal, Reply, Request, RequestId, Target,
+    ContainerId, Event, ExecId, Exit, Pod, PodTime, Refusal, Reply, Request, RequestId, Target,
 };
 use pod_spec::{Node, Parsed};
 use tokio::sync::mpsc;
@@ -23,14 +22,12 @@ use crate::control::Identity;
 use crate::control::history::History;
 use crate::details::{self, CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
-use crate::incarnation::{NewIncarnation, failure};
 use crate::node;
 use crate::node_shutdown;
 use crate::notice::wall_time;
-use crate::operations::{Completion, Product};
+use crate::operations::Completion;
 use crate::publisher::Publisher;
-use crate::readiness;
-use crate::resources::{ExecResources, LastIncarnation, Resources, Surroundings};
+use crate::resources::{ExecResources, Resources, Surroundings};
 use crate::shared_namespaces::PidHistory;
 
 /// The CRI plugin's name for the pod's first container.
@@ -361,108 +358,6 @@ impl Owner {
         }
     }
 
-    fn complete(&mut self, completion: Completion) {
-        let Completion { op, container, mut outcome, product } = completion;
-        let mut born = None;
-        match product {
-            Product::Nothing => {}
-            Product::Stdio(stdio) => {
-                if let Some(resources) = self.containers.get_mut(&container) {
-                    resources.stdio = Some(*stdio);
-                }
-            }
-            Product::Created(created) => {
-                let (stdio, new) = *created;
-                if let Some(resources) = self.containers.get_mut(&container) {
-                    resources.stdio = Some(stdio);
-                }
-                born = Some((Target::init(container.clone()), self.adopt(&container, new)));
-            }
-            Product::Recreated(new) => {
-                born = Some((Target::init(container.clone()), self.adopt(&container, *new)));
-            }
-            Product::Exec(exec, new) => {
-                if let Some(record) = self.containers.get_mut(&container).and_then(|r| r.execs.get_mut(&exec))
-                {
-                    record.stdio = Some(new.stdio);
-                    record.console = new.console;
-                    if let (Some(console), Some(size)) = (&record.console, record.size)
-                        && let Err(error) = console.resize(size)
-                    {
-                        warn!(container = %container, %exec, %error, "cannot resize its terminal");
-                    }
-                    record.process = Some(new.process);
-                }
-                let life = Life { exit: new.exit, oom: None };
-                born = Some((Target { container: container.clone(), exec: Some(exec) }, life));
-            }
-            Product::Removed if self.delete_is_heard(&container) => {
-                self.containers.remove(&container);
-                self.history.forget(&container);
-            }
-            // Trap 12: containerd gave up waiting. Were it forgotten now, the next Delete would get NotFound,
-            // no Shutdown would follow, and the shim would stay for ever.
-            Product::Removed => outcome = Outcome::Failed(failure("nobody waited for the end of its delete")),
-            Product::CreateFailed => drop(self.containers.remove(&container)),
-            Product::RemovedExec(exec) => {
-                if let Some(resources) = self.containers.get_mut(&container) {
-                    resources.execs.remove(&exec);
-                }
-            }
-        }
-        self.feed(Event::Done { op, outcome, at: wall_time(wall_clock()) });
-        // After the Done, so that the pod knows the process whose exit it hears of.
-        if let Some((target, life)) = born {
-            self.watch(target, life);
-        }
-    }
-
-    /// Whether a Delete's end reaches its caller, or containerd has forgotten the container anyway: it removes
-    /// the bundle then.
-    fn delete_is_heard(&self, id: &ContainerId) -> bool {
-        let Some(resources) = self.containers.get(id) else { return true };
-        let answers = resources.deletes.iter().filter_map(|request| self.requests.get(request));
-        answers.into_iter().any(|answer| !answer.is_closed()) || !resources.details.bundle.exists()
-    }
-
-    /// Takes a container's new process over.
-    fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> Life {
-        let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom } = new;
-        let pid = incarnation.process.pid();
-        self.history.remember(pid, id);
-        if let Some(resources) = self.containers.get_mut(id) {
-            readiness::listen(resources, &mut incarnation, self.pod.closed_gate(id), cgroup.as_ref());
-            resources.incarnation = Some(incarnation);
-            if let Some(stdio) = &mut resources.stdio {
-                stdio.accept(held_back);
-            }
-            resources.last = Some(LastIncarnation { pid, cgroup });
-        }
-        Life { exit, oom }
-    }
-
-    /// Reports a process's OOM kills and its exit, in that order: CRI asks why a container died only once.
-    fn watch(&self, target: Target, life: Life) {
-        let local = self.local.clone();
-        let Life { mut exit, mut oom } = life;
-        tokio::task::spawn_local(async move {
-            let exit = loop {
-                tokio::select! {
-                    biased;
-                    exit = &mut exit => break exit,
-                    Some(_) = next_oom(&mut oom) => {
-                        let _ = local.send(Local::OutOfMemory { container: target.container.clone() });
-                    }
-                }
-            };
-            // The kernel counts a kill after it has told of it (v1): look once more.
-            if oom.is_some_and(|mut oom| oom.new_kills() > 0) {
-                let _ = local.send(Local::OutOfMemory { container: target.container.clone() });
-            }
-            let _ = local.send(Local::Exited { target, exit });
-        });
-    }
-
     /// Hands an event to the pod and does everything it wants.
     pub(crate) fn feed(&mut self, event: Event) {
         debug!(?event, "event");
@@ -481,27 +376,7 @@ impl Owner {
     }
 }
 
-/// What is to be heard of a process after its birth.
-struct Life {
-    exit: ExitWatch,
-    oom: Option<OomWatch>,
-}
-
-/// The next OOM kill; never, once there is nothing to watch.
-async fn next_oom(watch: &mut Option<OomWatch>) -> Option<u64> {
-    match watch {
-        Some(oom) => match oom.next().await {
-            Some(kills) => Some(kills),
-            None => {
-                *watch = None;
-                std::future::pending().await
-            }
-        },
-        None => std::future::pending().await,
-    }
-}
-
 #[expect(clippy::disallowed_methods, reason = "the driver is where the core's wall times come from")]
-fn wall_clock() -> SystemTime {
+pub(crate) fn wall_clock() -> SystemTime {
     SystemTime::now()
 }

@@ -1,6 +1,6 @@
 //! `binary://` logging (CONTRACT §7): how the program is called, its readiness, and its end. Shell scripts play it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::*;
 

@@ -1,0 +1,90 @@
+//! What can be wrong with a gate: its kind, address, path and pattern. Owns the wording; `parse` finds them.
+
+use std::net::IpAddr;
+
+use super::OptionError;
+use crate::command::CommandError;
+use crate::nearest::Hint;
+use crate::pattern::PatternError;
+
+/// What can be wrong with the value of `ready.<c>`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    /// No such gate.
+    #[error("unknown gate {gate:?}{hint}")]
+    Unknown {
+        /// What was written.
+        gate: String,
+        /// The valid ones.
+        hint: Hint,
+    },
+    /// A gate that is one word, with something after it.
+    #[error("{gate:?} stands alone: nothing may follow it")]
+    StandsAlone {
+        /// The gate.
+        gate: &'static str,
+    },
+    /// A gate that is not one word, alone.
+    #[error("{gate:?} needs more: write {form:?}")]
+    Incomplete {
+        /// The gate.
+        gate: &'static str,
+        /// Its form.
+        form: &'static str,
+    },
+    /// `exec:` with a command that is none.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// An option that is wrong.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// An address without `:port`, or with more colons than it can have.
+    #[error("{address:?} is no address: write {form:?}, with an IPv6 host in brackets")]
+    Address {
+        /// What was written.
+        address: String,
+        /// The form it has.
+        form: &'static str,
+    },
+    /// A host that is not a literal IP: names are not resolved, in whose view of the network would they be?
+    #[error("host {host:?} is no literal IP address (leave it out for 127.0.0.1)")]
+    HostNotLiteral {
+        /// The host.
+        host: String,
+    },
+    /// A literal IP that no container listens on at an address of its own.
+    #[error("host {host} is not an address of one container (leave it out for 127.0.0.1)")]
+    HostNotUnicast {
+        /// The host.
+        host: IpAddr,
+    },
+    /// A port that is none.
+    #[error("port {port:?} is not a number from 1 to 65535")]
+    Port {
+        /// What was written.
+        port: String,
+    },
+    /// A URL path that cannot be sent as it is.
+    #[error("path {path:?} is no URL path: it begins with \"/\" and has no spaces or control characters")]
+    UrlPath {
+        /// The path.
+        path: String,
+    },
+    /// A file path that is not absolute, or that no file can have.
+    #[error("path {path:?} is not absolute")]
+    FilePath {
+        /// The path.
+        path: String,
+    },
+    /// `log:` with a regular expression that is none.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// An option of a probe, for a gate that asks nothing.
+    #[error(
+        "option {option:?}: nobody is asked, podshim waits delay + fail * period for the container to tell"
+    )]
+    NothingAsked {
+        /// The option.
+        option: &'static str,
+    },
+}
