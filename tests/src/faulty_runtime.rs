@@ -29,12 +29,24 @@ pub enum Fault {
     FailsAfterwards,
     /// Does its work, and is killed.
     IsKilledAfterwards,
+    /// Does its work and ends well, but the pid that it notes is none. Of commands that make a process.
+    NamesNobody,
 }
 
 impl Fault {
     /// All that end by themselves.
     pub const QUICK: [Self; 5] =
         [Self::Fails, Self::IsKilled, Self::WritesGarbage, Self::FailsAfterwards, Self::IsKilledAfterwards];
+
+    /// The same, of a command that makes a process.
+    pub const QUICK_IN_MAKING: [Self; 6] = [
+        Self::Fails,
+        Self::IsKilled,
+        Self::WritesGarbage,
+        Self::FailsAfterwards,
+        Self::IsKilledAfterwards,
+        Self::NamesNobody,
+    ];
 
     /// What the user must be told.
     #[must_use]
@@ -43,6 +55,7 @@ impl Fault {
             Self::Fails | Self::FailsAfterwards => WORDS,
             Self::IsKilled | Self::IsKilledAfterwards => "was killed by signal 9",
             Self::WritesGarbage => "ended with exit status 1",
+            Self::NamesNobody => "is not a pid",
             Self::Hangs => "took more than",
         }
     }
@@ -50,7 +63,7 @@ impl Fault {
     /// Whether the command's work is done all the same.
     #[must_use]
     pub fn works(self) -> bool {
-        matches!(self, Self::FailsAfterwards | Self::IsKilledAfterwards)
+        matches!(self, Self::FailsAfterwards | Self::IsKilledAfterwards | Self::NamesNobody)
     }
 
     fn script(self) -> &'static str {
@@ -63,6 +76,7 @@ impl Fault {
             Self::Hangs => "sleep 1000 & wait",
             Self::FailsAfterwards => "\"$real\" \"$@\" || exit; say",
             Self::IsKilledAfterwards => "\"$real\" \"$@\" || exit; kill -KILL $$",
+            Self::NamesNobody => "\"$real\" \"$@\" || exit; echo '-7 x' >\"$pid_file\"; exit",
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     io,
     os::unix::process::CommandExt,
@@ -14,7 +14,7 @@ use std::{
     process::Command,
     rc::Rc,
     task::{Context, Poll},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use nix::{
@@ -31,6 +31,9 @@ use crate::process::Process;
 
 #[cfg(test)]
 mod tests;
+
+/// How often those who wait for the tickets of others look: nothing but the undoing of a failed call does.
+const TICKET_POLL: Duration = Duration::from_millis(20);
 
 /// How and when a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +81,8 @@ pub struct Reaper {
 struct Table {
     watched: BTreeMap<Pid, oneshot::Sender<Exit>>,
     parked: BTreeMap<Pid, Exit>,
-    tickets: usize,
+    tickets: BTreeSet<u64>,
+    last_ticket: u64,
 }
 
 /// While one of these lives, exits of processes nobody watches are kept for [`Reaper::adopt`].
@@ -88,13 +92,14 @@ struct Table {
 #[derive(Debug)]
 pub struct Ticket {
     table: Rc<RefCell<Table>>,
+    number: u64,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut table = self.table.borrow_mut();
-        table.tickets -= 1;
-        if table.tickets == 0 {
+        table.tickets.remove(&self.number);
+        if table.tickets.is_empty() {
             table.parked.clear();
         }
     }
@@ -141,8 +146,28 @@ impl Reaper {
 
     /// Keeps exits of unknown processes until the ticket is dropped.
     pub fn ticket(&self) -> Ticket {
-        self.table.borrow_mut().tickets += 1;
-        Ticket { table: self.table.clone() }
+        let mut table = self.table.borrow_mut();
+        table.last_ticket += 1;
+        let number = table.last_ticket;
+        table.tickets.insert(number);
+        Ticket { table: self.table.clone(), number }
+    }
+
+    /// Of these processes, pinned, those that are the shim's own children and that nobody has adopted.
+    pub(crate) fn unclaimed(&self, pids: BTreeSet<Pid>) -> Vec<Process> {
+        let watched = |pid: &Pid| self.table.borrow().watched.contains_key(pid);
+        let ours = pids.into_iter().filter(|pid| !watched(pid) && is_our_child(*pid));
+        ours.filter_map(|pid| Process::open(pid).ok()).collect()
+    }
+
+    /// Waits until every ticket but `ticket` that is out now has been dropped. What their holders' commands have left
+    /// behind until now is adopted then, or nobody's.
+    pub(crate) async fn wait_for_other_tickets(&self, ticket: &Ticket) {
+        let last = self.table.borrow().last_ticket;
+        let is_out = |number: &u64| *number <= last && *number != ticket.number;
+        while self.table.borrow().tickets.iter().any(is_out) {
+            tokio::time::sleep(TICKET_POLL).await;
+        }
     }
 
     /// Takes charge of a descendant whose pid a runtime reported, even if it has exited since `ticket` was taken.
@@ -223,7 +248,7 @@ impl Reaper {
         match table.watched.remove(&pid) {
             // The watcher may have lost interest: that is its right.
             Some(watcher) => drop(watcher.send(exit)),
-            None if table.tickets > 0 => drop(table.parked.insert(pid, exit)),
+            None if !table.tickets.is_empty() => drop(table.parked.insert(pid, exit)),
             None => debug!(%pid, code = exit.code, "reaped an orphan"),
         }
     }

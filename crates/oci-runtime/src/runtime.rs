@@ -18,7 +18,7 @@ use crate::{
     bundle::{self, Bundle, BundleError},
     cgroup::{Cgroup, FreezeState},
     process::{ExecutableIdentity, Process},
-    reaper::{Child, Exit, ExitWatch, Reaper},
+    reaper::{Child, Exit, ExitWatch, Reaper, Ticket},
     stdio::ChildStdio,
 };
 
@@ -298,8 +298,8 @@ impl Container {
         let mut arguments = Arguments::new("pause");
         arguments.push(&*self.id);
         let paused = self.run(Operation::Pause, arguments, None).await.map(drop);
-        if let (Err(_), Some(cgroup), Some(FreezeState::Thawed)) = (&paused, cgroup, before) {
-            self.thaw(cgroup);
+        if paused.is_err() {
+            self.thaw_again(cgroup, before);
         }
         paused
     }
@@ -349,10 +349,23 @@ impl Container {
     ) -> Result<Launched, RuntimeError> {
         // Before the spawn: the new process may end before its pid is read.
         let ticket = self.runtime.reaper.ticket();
-        if let Err(error) = self.call(operation, arguments, streams).await {
-            self.end_unannounced(&ticket, pid_file);
-            return Err(error);
+        let launched = match self.call(operation, arguments, streams).await {
+            Ok(_) => self.adopt(operation, &ticket, pid_file),
+            Err(error) => Err(error),
+        };
+        if launched.is_err() {
+            self.end_unannounced(operation, ticket, pid_file);
         }
+        launched
+    }
+
+    /// Takes the process over that a runtime has written down.
+    fn adopt(
+        &self,
+        operation: Operation,
+        ticket: &Ticket,
+        pid_file: &Path,
+    ) -> Result<Launched, RuntimeError> {
         let id = || self.id.to_string();
         let pid = bundle::read_pid(pid_file).map_err(|source| RuntimeError::Bundle {
             operation,
@@ -362,7 +375,7 @@ impl Container {
         let (process, exit) = self
             .runtime
             .reaper
-            .adopt(&ticket, pid)
+            .adopt(ticket, pid)
             .map_err(|source| RuntimeError::Adopt { operation, id: id(), pid, source })?;
         let runtime_init = process.executable().ok();
         Ok(Launched { process, exit, runtime_init })

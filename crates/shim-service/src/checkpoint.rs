@@ -40,10 +40,11 @@ pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>
     let Some(details) = details else {
         return done.fail(failure("nobody asks for this checkpoint any more"));
     };
-    let runtime = resources.runtime.clone();
-    done.spawn(
-        async move { runtime.checkpoint(&details.path, &details.options).await.map_err(runtime_failure) },
-    );
+    let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
+    done.spawn(async move {
+        let written = runtime.checkpoint(&details.path, &details.options, cgroup.as_deref()).await;
+        written.map_err(runtime_failure)
+    });
 }
 
 /// Everything of a create but its process.

@@ -37,7 +37,7 @@ async fn ensure_usable(task: &Task<'_>) -> Result<()> {
 async fn a_create_that_goes_wrong_leaves_nothing_and_can_be_tried_again() -> Result<()> {
     let node = Containerd::connect().await?;
     let group = Group::new(&node, "create").await?;
-    for fault in Fault::QUICK {
+    for fault in Fault::QUICK_IN_MAKING {
         group.runtime.break_command("create", fault)?;
         let (task, output) = group.attempt("create").await?;
         ensure_told(&output, "create", fault)?;
@@ -79,7 +79,7 @@ async fn an_exec_that_goes_wrong_leaves_no_process() -> Result<()> {
     let node = Containerd::connect().await?;
     let group = Group::new(&node, "exec").await?;
     let task = group.run("exec").await?;
-    for fault in Fault::QUICK {
+    for fault in Fault::QUICK_IN_MAKING {
         group.runtime.break_command("exec", fault)?;
         let output = task.exec(&[], &["sleep", "600"]).await?;
         ensure_told(&output, "exec", fault)?;

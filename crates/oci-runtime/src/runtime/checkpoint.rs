@@ -10,10 +10,8 @@ use std::{
 
 use tracing::warn;
 
-use super::{
-    Arguments, Container, CreateOptions, DeleteMode, Launched, Operation, RootSwitch, RuntimeError, Streams,
-};
-use crate::stdio::ChildStdio;
+use super::{Arguments, Container, CreateOptions, Launched, Operation, RootSwitch, RuntimeError, Streams};
+use crate::{cgroup::Cgroup, stdio::ChildStdio};
 
 /// criu's working directory in a bundle, for the time of a call.
 const WORK_DIRECTORY: &str = "criu-work";
@@ -66,12 +64,15 @@ pub struct RestoreOptions<'a> {
 impl Container {
     /// `checkpoint` into the directory `image_path`.
     ///
-    /// A failed one leaves criu's log in the bundle and names it in its error.
+    /// A failed one leaves criu's log in the bundle and names it in its error. After it the processes run, as far as
+    /// `cgroup` tells: criu freezes them for its work, and one that was killed does not thaw them (K17).
     pub async fn checkpoint(
         &self,
         image_path: &Path,
         options: &CheckpointOptions,
+        cgroup: Option<&Cgroup>,
     ) -> Result<(), RuntimeError> {
+        let before = cgroup.map(Cgroup::freeze_state);
         let own = self.bundle.path().join(WORK_DIRECTORY);
         let work_path = options.work_path.as_deref().unwrap_or(&own);
         let mut arguments = with_criu(options.criu_path.as_deref(), "checkpoint");
@@ -92,6 +93,9 @@ impl Container {
         arguments.push(&*self.id);
         let result = self.run(Operation::Checkpoint, arguments, None).await.map(drop);
         let result = result.map_err(|error| self.with_dump_log(error, work_path));
+        if result.is_err() {
+            self.thaw_again(cgroup, before);
+        }
         if options.work_path.is_none() {
             remove_directory(&own);
         }
@@ -131,11 +135,9 @@ impl Container {
         if options.work_path.is_none() {
             remove_directory(&own);
         }
-        // A runtime that failed in the middle of it may have the container, and a retry would be refused the id.
-        if restored.is_err()
-            && let Err(delete_error) = self.delete(DeleteMode::Force).await
-        {
-            warn!(container = %self.id, %delete_error, "cannot remove a container that failed to be restored");
+        if restored.is_err() {
+            // A runtime that failed in the middle of it may have the container, and a retry would be refused the id.
+            self.remove_half_made(Operation::Restore).await;
         }
         restored
     }

@@ -4,7 +4,9 @@ use std::{os::unix::fs::PermissionsExt, rc::Rc};
 
 use super::*;
 use crate::{
-    runtime::{CgroupDriver, CreateOptions, Launched, Runtime},
+    runtime::{
+        AfterCheckpoint, CgroupDriver, CheckpointOptions, CreateOptions, Launched, RestoreOptions, Runtime,
+    },
     stdio::ChildStdio,
     test_support::{TestContainer, process, run, run_for_any_time, runtime_binary, until, within},
 };
@@ -13,12 +15,34 @@ use crate::{
 const LATE_ENDS: [(&str, &str); 2] =
     [("exit 1", "ended with exit status 1"), ("kill -KILL $$", "was killed by signal 9")];
 
+/// What a runtime that has done its work can say of the process it made: nonsense, nothing, another's pid.
+const WRONG_PIDS: [&str; 4] =
+    ["echo '-7 x' >$pid_file", "rm $pid_file", "cat $bundle/init.pid >$pid_file", "echo 1 >$pid_file"];
+
+/// A restore for machines without criu: a create and a start.
+const RESTORE: &str = "
+if [ $command = restore ]; then
+    globals= options=
+    while [ $1 != restore ]; do globals=\"$globals $1\"; shift; done
+    while [ $# -gt 1 ]; do
+        case $1 in --bundle | --pid-file) options=\"$options $1 $2\"; shift ;; esac
+        shift
+    done
+    real $globals create $options $1 && real $globals start $1 || exit
+fi";
+
 /// The container of a test, by a runtime that is the real one but for what `script` does to some commands. There `real`
-/// calls that one, and `$command` is the command.
+/// calls that one, and `$command` is the command, `$pid_file` and `$bundle` where they are.
 fn container_by(test: &TestContainer, script: &str) -> Container {
     let path = test.path("faulty-runtime");
-    let head = "#!/bin/sh\nfor command; do case $command in create|start|exec|delete|pause|resume) break ;; esac; done";
-    let real = format!("real() {{ {} \"$@\"; }}", runtime_binary());
+    let head = "#!/bin/sh
+before= pid_file=
+for word; do [ \"$before\" != --pid-file ] || pid_file=$word; before=$word; done
+for command; do
+    case $command in create|start|exec|delete|pause|resume|update|state|checkpoint|restore) break ;; esac
+done";
+    let bundle = test.container.bundle().path().display();
+    let real = format!("real() {{ {} \"$@\"; }}\nbundle={bundle}", runtime_binary());
     std::fs::write(&path, format!("{head}\n{real}\n{script}\n")).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     let runtime = Runtime::new(test.reaper.clone(), path, test.path("root"), CgroupDriver::Cgroupfs);
@@ -175,5 +199,211 @@ fn a_create_that_never_ends_is_killed_with_what_it_waits_for() {
         let is_alive = || std::fs::read_to_string(format!("/proc/{}/stat", hook.trim()));
         until(|| is_alive().map_or(true, |stat| stat.contains(") Z "))).await;
         assert!(test.container.state().await.unwrap_err().is_not_found());
+    });
+}
+
+#[test]
+fn an_exec_whose_process_is_not_named_leaves_none() {
+    for wrong in WRONG_PIDS {
+        for end in ["exit 0", "exit 1"] {
+            run(async {
+                let test = TestContainer::new(&["sleep", "1000"], |_| {});
+                let (created, cgroup) = started(&test).await;
+                let container = failing_after(&test, "exec", &format!("{wrong}; {end}"));
+                let failed = container.exec("e", &process(&["sleep", "900"]), ChildStdio::null(), None).await;
+                let error = failed.unwrap_err().to_string();
+                assert!(error.starts_with("OCI runtime exec "), "{error}");
+                until(|| cgroup.pids().len() == 1).await;
+                assert!(created.process.is_running(), "{wrong}");
+                kill(created).await;
+            });
+        }
+    }
+}
+
+/// One that is still at work has not named its process either.
+#[test]
+fn an_exec_whose_process_is_not_named_does_no_harm_to_another() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let (created, cgroup) = started(&test).await;
+        let slow = "while ! [ -e $bundle/go ]; do sleep 0.01; done; exit 0";
+        let program = process(&["sleep", "900"]);
+        let slow = failing_after(&test, "exec", slow);
+        let other = slow.exec("other", &program, ChildStdio::null(), None);
+        let wrong = async {
+            // Its script has been read by now: both runtimes of this test are the same file.
+            until(|| cgroup.pids().len() == 2).await;
+            let wrong = failing_after(&test, "exec", "rm $pid_file; exit 0");
+            wrong.exec("wrong", &program, ChildStdio::null(), None).await.unwrap_err();
+            assert_eq!(cgroup.pids().len(), 3, "nobody can know yet whose they are");
+            std::fs::write(test.container.bundle().path().join("go"), "").unwrap();
+        };
+        let (other, ()) = tokio::join!(other, wrong);
+        let other = other.unwrap();
+        until(|| cgroup.pids().len() == 2).await;
+        assert!(other.process.is_running() && created.process.is_running());
+        kill(other).await;
+        kill(created).await;
+    });
+}
+
+async fn restore(container: &Container) -> Result<Launched, RuntimeError> {
+    let options = RestoreOptions {
+        image_path: Path::new("/nonexistent"),
+        parent_path: None,
+        work_path: None,
+        criu_path: None,
+        create: CreateOptions::default(),
+    };
+    container.restore(ChildStdio::null(), options).await
+}
+
+#[test]
+fn a_restore_that_goes_wrong_leaves_nothing_and_can_be_tried_again() {
+    let wrong = WRONG_PIDS.map(|wrong| format!("{wrong}; exit 0"));
+    let late = LATE_ENDS.map(|(end, _)| end.to_owned());
+    for end in late.iter().chain(&wrong) {
+        run(async {
+            let test = TestContainer::new(&["sleep", "1000"], |_| {});
+            let script =
+                |end: &str| format!("{RESTORE}\nif [ $command = restore ]; then {end}; fi\nreal \"$@\"");
+            let error = restore(&container_by(&test, &script(end))).await.unwrap_err().to_string();
+            assert!(error.starts_with("OCI runtime restore "), "{error}");
+            assert!(test.container.state().await.unwrap_err().is_not_found(), "{end}");
+            assert!(!Path::new("/sys/fs/cgroup/memory").join(test.container.id()).exists(), "{end}");
+            kill(restore(&container_by(&test, &script("exit 0"))).await.unwrap()).await;
+        });
+    }
+}
+
+/// N3's half-made container, made by a restore.
+#[test]
+fn a_restore_that_is_killed_in_the_middle_leaves_no_cgroup() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let group = Path::new("/sys/fs/cgroup/memory").join(test.container.id());
+        let script = format!(
+            "if [ $command = restore ]; then
+                 sleep 1000 >/dev/null 2>&1 &
+                 mkdir {group} && echo $! >{group}/cgroup.procs && kill -KILL $$
+             fi
+             real \"$@\"",
+            group = group.display()
+        );
+        let error = restore(&container_by(&test, &script)).await.unwrap_err();
+        assert!(matches!(error, RuntimeError::Killed { .. }), "{error}");
+        assert!(!group.exists());
+    });
+}
+
+/// K17: criu freezes the container for its work.
+#[test]
+fn k17_a_checkpoint_that_goes_wrong_leaves_everybody_running() {
+    for (end, words) in LATE_ENDS {
+        for freezes in ["false", "true"] {
+            run(async {
+                let test = TestContainer::new(&["sleep", "1000"], |_| {});
+                let (created, cgroup) = started(&test).await;
+                let (root, id) = (test.path("root"), test.container.id());
+                let script = format!(
+                    "if [ $command = checkpoint ]; then
+                         mkdir $bundle/criu-work
+                         if {freezes}; then real --root {root} pause {id}; fi
+                         {end}
+                     fi
+                     real \"$@\"",
+                    root = root.display()
+                );
+                let container = container_by(&test, &script);
+                let options = CheckpointOptions {
+                    after: AfterCheckpoint::LeaveRunning,
+                    ..CheckpointOptions::default()
+                };
+                let image = test.path("image");
+                let error =
+                    container.checkpoint(&image, &options, Some(&cgroup)).await.unwrap_err().to_string();
+                assert!(error.contains(words), "{error}");
+                assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
+                assert!(!test.container.bundle().path().join("criu-work").exists());
+                assert!(created.process.is_running());
+                kill(created).await;
+            });
+        }
+    }
+}
+
+/// Moves the clock when the runtime hangs, which says so by a file; the result is what the call answers, and what it
+/// waited for is gone.
+async fn hung<T>(test: &TestContainer, operation: Operation, call: impl Future<Output = T>) -> T {
+    let child = test.container.bundle().path().join("hanging");
+    let in_time = async {
+        until(|| std::fs::read_to_string(&child).is_ok_and(|pid| pid.ends_with('\n'))).await;
+        tokio::time::pause();
+        tokio::time::advance(operation.time_limit()).await;
+        tokio::time::resume();
+    };
+    let (answer, ()) = tokio::join!(call, in_time);
+    let pid = std::fs::read_to_string(&child).unwrap();
+    let is_alive = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    until(|| is_alive().map_or(true, |stat| stat.contains(") Z "))).await;
+    std::fs::remove_file(child).unwrap();
+    answer
+}
+
+/// Whatever hangs is killed after its limit, and the container can be used and ended as before.
+#[test]
+fn a_command_that_never_ends_is_killed_and_changes_nothing() {
+    run_for_any_time(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let hanging = |operation: Operation| {
+            let script = "sleep 1000 & echo $! >$bundle/hanging; wait";
+            container_by(&test, &format!("if [ $command = {operation} ]; then {script}; fi\nreal \"$@\""))
+        };
+        let timed_out = |answer: Result<(), RuntimeError>, operation: Operation| {
+            let error = answer.unwrap_err();
+            assert!(matches!(error, RuntimeError::TimedOut { .. }), "{error}");
+            let told =
+                format!("OCI runtime {operation} of container {:?} took more than", test.container.id());
+            assert!(error.to_string().starts_with(&told), "{error}");
+        };
+        let container = hanging(Operation::Restore);
+        timed_out(hung(&test, Operation::Restore, restore(&container)).await.map(drop), Operation::Restore);
+        assert!(test.container.state().await.unwrap_err().is_not_found());
+
+        let created = create(&test.container).await.unwrap();
+        let cgroup = Cgroup::of_pid(created.process.pid()).unwrap();
+        let container = hanging(Operation::Start);
+        timed_out(hung(&test, Operation::Start, container.start()).await, Operation::Start);
+        test.container.start().await.unwrap();
+        let container = hanging(Operation::Update);
+        timed_out(hung(&test, Operation::Update, container.update(b"{}")).await, Operation::Update);
+        let container = hanging(Operation::State);
+        timed_out(hung(&test, Operation::State, container.state()).await.map(drop), Operation::State);
+        let container = hanging(Operation::Pause);
+        timed_out(hung(&test, Operation::Pause, container.pause(Some(&cgroup))).await, Operation::Pause);
+        assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
+        let container = hanging(Operation::Checkpoint);
+        let (image, options) = (test.path("image"), CheckpointOptions::default());
+        let checkpoint = container.checkpoint(&image, &options, Some(&cgroup));
+        timed_out(hung(&test, Operation::Checkpoint, checkpoint).await, Operation::Checkpoint);
+        // K17: and thawed without it.
+        test.container.pause(Some(&cgroup)).await.unwrap();
+        let container = hanging(Operation::Resume);
+        hung(&test, Operation::Resume, container.resume(Some(&cgroup))).await.unwrap();
+        assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
+        let container = hanging(Operation::Exec);
+        let program = process(&["true"]);
+        let exec = container.exec("e", &program, ChildStdio::null(), None);
+        timed_out(hung(&test, Operation::Exec, exec).await.map(drop), Operation::Exec);
+        assert_eq!(cgroup.pids().len(), 1);
+        let container = hanging(Operation::Delete);
+        timed_out(
+            hung(&test, Operation::Delete, container.delete(DeleteMode::Force)).await,
+            Operation::Delete,
+        );
+        assert!(created.process.is_running());
+        kill(created).await;
+        test.container.delete(DeleteMode::Force).await.unwrap();
     });
 }
