@@ -198,6 +198,11 @@ impl FileArguments {
     pub fn option(&self, name: &str) -> Option<&str> {
         last_of(&self.own, name)
     }
+
+    /// All values of an option that may be given more than once.
+    pub fn options(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.own.iter().filter(move |(own, _)| *own == name).map(|(_, value)| value.as_str())
+    }
 }
 
 fn last_of<'a>(own: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {

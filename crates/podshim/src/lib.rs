@@ -22,6 +22,7 @@ pub mod output;
 pub mod pods;
 pub mod reference;
 pub mod shims;
+pub mod sidecarset;
 pub mod source;
 pub mod timeline;
 pub mod translate;

@@ -1,21 +1,27 @@
-//! Manifests with native sidecars (KEP-753) as manifests for a kubelet that does not know them: the same order, kept by
-//! podshim.
+//! Manifests with native sidecars (KEP-753), or with those that SidecarSets add, as manifests for a kubelet that does not
+//! know them: the same order, kept by podshim.
 //!
 //! Pure: text in, text and remarks out. The tree of a document is what counts: the text is edited beside it, so that
 //! comments and the order of keys survive, and is read again and compared. Where that fails the tree is written out
 //! anew. Owns the way from one to the other; what a sidecar becomes is `native`'s.
 
 mod edit;
+mod inject;
 mod native;
 mod probe;
 mod text;
 mod tree;
 
+use std::collections::BTreeSet;
+
+use inject::Injection;
+use native::Remarks;
 use pod_spec::Node as NodeFile;
 
 use crate::check;
 use crate::finding::{Finding, Severity};
-use crate::manifest;
+use crate::manifest::{self, Template};
+use crate::sidecarset::SidecarSet;
 use crate::source::Source;
 use crate::yaml::{self, Document, YamlError};
 
@@ -28,55 +34,174 @@ pub struct Translated {
     pub remarks: Vec<Finding>,
     /// How many pods were translated.
     pub pods: usize,
+    /// Which SidecarSets select a pod of it, by their number.
+    pub selecting: BTreeSet<usize>,
+}
+
+/// What to translate to.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The name of podshim's RuntimeClass.
+    pub runtime_class: &'a str,
+    /// What to add to the pods that they select.
+    pub sidecar_sets: &'a [SidecarSet],
 }
 
 /// Translates all pods of a file.
 ///
 /// # Errors
 /// The file is no YAML.
-pub fn translate(source: &Source, runtime_class: &str) -> Result<Translated, YamlError> {
+pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, YamlError> {
     let documents = yaml::documents(&source.text)?;
+    let namespaces = inject::namespaces(&documents);
     let mut remarks = Vec::new();
-    let mut pods = 0;
-    let mut rewrites = Vec::new();
+    let mut selecting = BTreeSet::new();
+    let mut works = Vec::new();
     for (index, document) in documents.iter().enumerate() {
-        let changes: Vec<_> = manifest::templates(document)
-            .iter()
-            .map(|template| native::change(&source.name, template, runtime_class, &mut remarks))
-            .collect();
-        if changes.iter().any(Option::is_some) {
-            let mut wanted = document.clone();
-            tree::apply(&mut wanted.root, &changes);
-            if !is_done(&wanted, &changes) {
-                let line = document.root.start.line;
-                let what = "left as it is: a part that would have to change is merged in by <<";
-                remarks.push(Finding::new(Severity::Error, &source.name, line, what));
-                continue;
-            }
-            pods += changes.iter().flatten().count();
-            let edits = text::edits(&source.text, document, &changes);
-            rewrites.push(Rewrite { index, document, wanted, edits });
+        let mut injections = Vec::new();
+        for template in manifest::templates(document) {
+            let own = &mut Remarks { file: &source.name, list: &mut remarks };
+            let chosen: Vec<&SidecarSet> = target
+                .sidecar_sets
+                .iter()
+                .enumerate()
+                .filter(|(_, set)| inject::selects(set, &template, &namespaces, own))
+                .map(|(number, set)| {
+                    selecting.insert(number);
+                    set
+                })
+                .collect();
+            let is_free = !chosen.is_empty() && native::may_change(&template, target.runtime_class, own);
+            injections.push(if is_free { inject::injection(&template, &chosen, own) } else { None });
+        }
+        if let Some(work) = Work::of(index, document, injections, source, target, &mut remarks) {
+            works.push(work);
         }
     }
-    if rewrites.is_empty() {
-        return Ok(Translated { text: source.text.clone(), remarks, pods });
+    let pods = works.iter().flat_map(|work| work.changes.iter().flatten()).count();
+    let translated = carry_out(source, &documents, &works, &mut remarks)?;
+    if !works.is_empty() {
+        let (_, found) = check::check(&translated, &NodeFile::default());
+        for error in found.into_iter().filter(|finding| finding.severity == Severity::Error) {
+            // The line is one of the output.
+            let message = format!("the translation does not pass podshim check: {}", error.message);
+            remarks.push(Finding::new(Severity::Error, &source.name, 1, message));
+        }
     }
-    let text = rewrite(source, &rewrites, documents.len(), &mut remarks);
-    let translated = Source { name: source.name.clone(), text };
-    let (_, found) = check::check(&translated, &NodeFile::default());
-    for error in found.into_iter().filter(|finding| finding.severity == Severity::Error) {
-        // The line is one of the output.
-        let message = format!("the translation does not pass podshim check: {}", error.message);
-        remarks.push(Finding::new(Severity::Error, &source.name, 1, message));
+    // Those of the file first; each once, however many pods get the same container.
+    remarks.sort_by_key(|remark| (remark.file != source.name, remark.file.clone(), remark.line));
+    let mut said = Vec::new();
+    remarks.retain(|remark| {
+        let is_new = !said.contains(remark);
+        said.push(remark.clone());
+        is_new
+    });
+    Ok(Translated { text: translated.text, remarks, pods, selecting })
+}
+
+/// What is to be done to one document.
+struct Work {
+    index: usize,
+    line: usize,
+    injections: Vec<Option<Injection>>,
+    /// With what is injected.
+    injected: Document,
+    changes: Vec<Option<native::Change>>,
+    /// With all of it.
+    wanted: Document,
+}
+
+impl Work {
+    /// `None` if nothing is to be done, or it cannot be: then a remark says why.
+    fn of(
+        index: usize,
+        document: &Document,
+        mut injections: Vec<Option<Injection>>,
+        source: &Source,
+        target: Target<'_>,
+        remarks: &mut Vec<Finding>,
+    ) -> Option<Self> {
+        let mut injected = document.clone();
+        tree::inject(&mut injected.root, &injections);
+        let changes: Vec<_> = manifest::templates(&injected)
+            .iter()
+            .zip(&injections)
+            .map(|(template, injection)| {
+                native::change(&source.name, template, target.runtime_class, injection.as_ref(), remarks)
+            })
+            .collect();
+        // A pod that cannot be given a plan gets nothing at all.
+        let refused = |pair: &(&mut Option<Injection>, &Option<native::Change>)| {
+            pair.1.is_none() && pair.0.as_ref().is_some_and(|injection| !injection.sidecars.is_empty())
+        };
+        injections.iter_mut().zip(&changes).filter(refused).for_each(|(injection, _)| *injection = None);
+        if changes.iter().all(Option::is_none) && injections.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut injected = document.clone();
+        tree::inject(&mut injected.root, &injections);
+        let mut wanted = injected.clone();
+        tree::apply(&mut wanted.root, &changes);
+        let line = document.root.start.line;
+        if !is_done(&wanted, &injections, &changes) {
+            let what = "left as it is: a part that would have to change is merged in by <<";
+            remarks.push(Finding::new(Severity::Error, &source.name, line, what));
+            return None;
+        }
+        Some(Self { index, line, injections, injected, changes, wanted })
     }
-    remarks.sort_by_key(|remark| remark.line);
-    Ok(Translated { text: translated.text, remarks, pods })
+}
+
+/// Writes what is injected, then what that is translated to: the second is told by places in what the first has written.
+fn carry_out(
+    source: &Source,
+    documents: &[Document],
+    works: &[Work],
+    remarks: &mut Vec<Finding>,
+) -> Result<Source, YamlError> {
+    let mut source = source.clone();
+    let injecting = works.iter().filter(|work| work.injections.iter().any(Option::is_some));
+    let rewrites: Vec<Rewrite<'_>> = injecting
+        .map(|work| Rewrite {
+            index: work.index,
+            line: work.line,
+            begin: work.line,
+            wanted: &work.injected,
+            edits: text::injected(&source.text, &documents[work.index], &work.injections),
+        })
+        .collect();
+    rewrite(&mut source, &rewrites, documents.len(), remarks);
+    let documents = yaml::documents(&source.text)?;
+    let changing = works.iter().filter(|work| work.changes.iter().any(Option::is_some));
+    let rewrites: Vec<Rewrite<'_>> = changing
+        .filter_map(|work| Some((work, documents.get(work.index)?)))
+        .map(|(work, document)| Rewrite {
+            index: work.index,
+            line: work.line,
+            begin: document.root.start.line,
+            wanted: &work.wanted,
+            edits: text::edits(&source.text, document, &work.changes),
+        })
+        .collect();
+    rewrite(&mut source, &rewrites, documents.len(), remarks);
+    Ok(source)
 }
 
 /// Whether every change has arrived; a tree cannot be changed where it shares a part with others.
-fn is_done(document: &Document, changes: &[Option<native::Change>]) -> bool {
+fn is_done(
+    document: &Document,
+    injections: &[Option<Injection>],
+    changes: &[Option<native::Change>],
+) -> bool {
     let templates = manifest::templates(document);
+    let has_all = |template: &Template<'_>, injection: &Injection| {
+        let containers = template.containers();
+        injection.files.keys().all(|name| containers.iter().any(|container| container.name == name))
+    };
     templates.len() == changes.len()
+        && templates.iter().zip(injections).all(|(template, injection)| {
+            injection.as_ref().is_none_or(|injection| has_all(template, injection))
+        })
         && templates.iter().zip(changes).all(|(template, change)| {
             let plan = template.annotations().and_then(|annotations| annotations.get("podshim.io/plan"));
             let left = |container: &manifest::Container<'_>| container.list == manifest::List::NativeSidecar;
@@ -87,14 +212,20 @@ fn is_done(document: &Document, changes: &[Option<native::Change>]) -> bool {
 /// What becomes of one document.
 struct Rewrite<'a> {
     index: usize,
-    document: &'a Document,
-    wanted: Document,
+    /// Where it begins in the author's file.
+    line: usize,
+    /// Where it begins in the text that is edited.
+    begin: usize,
+    wanted: &'a Document,
     /// In the text; or why that cannot be.
     edits: Result<Vec<edit::Edit>, &'static str>,
 }
 
 /// Edits the text where that gives what is wanted, and writes the other documents anew.
-fn rewrite(source: &Source, rewrites: &[Rewrite<'_>], count: usize, remarks: &mut Vec<Finding>) -> String {
+fn rewrite(source: &mut Source, rewrites: &[Rewrite<'_>], count: usize, remarks: &mut Vec<Finding>) {
+    if rewrites.is_empty() {
+        return;
+    }
     let lines: Vec<&str> = source.text.lines().collect();
     let mut edits = Vec::new();
     for rewrite in rewrites {
@@ -108,16 +239,15 @@ fn rewrite(source: &Source, rewrites: &[Rewrite<'_>], count: usize, remarks: &mu
         match in_text {
             Ok(own) => edits.extend(own),
             Err(reason) => {
-                let line = rewrite.document.root.start.line;
                 let message = format!("comments of this document are lost, it is written anew: {reason}");
-                remarks.push(Finding::new(Severity::Warning, &source.name, line, message));
+                remarks.push(Finding::new(Severity::Warning, &source.name, rewrite.line, message));
                 edits.push(edit::Edit {
-                    from: line - 1,
-                    to: edit::end_of_document(&lines, line - 1),
+                    from: rewrite.begin - 1,
+                    to: edit::end_of_document(&lines, rewrite.begin - 1),
                     lines: yaml::write::lines(&rewrite.wanted.root, 0),
                 });
             }
         }
     }
-    edit::apply(&lines, &edits)
+    source.text = edit::apply(&lines, &edits);
 }

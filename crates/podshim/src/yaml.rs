@@ -1,8 +1,9 @@
 //! YAML as a tree whose every node knows where in the text it stands.
 //!
 //! Owns reading (all documents of a text, aliases resolved, sizes bounded) and looking things up. What the nodes mean
-//! is `manifest`'s; writing YAML is `yaml::write`'s.
+//! is `manifest`'s; changing it is `yaml::make`'s, writing `yaml::write`'s.
 
+mod make;
 mod read;
 pub mod write;
 

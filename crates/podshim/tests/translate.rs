@@ -5,11 +5,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pod_spec::{Gate, Role};
 use podshim::manifest::{self, List, Template};
 use podshim::source::Source;
-use podshim::translate::translate;
+use podshim::translate::{Target, translate};
 use podshim::yaml::{self, Document};
 use testkit::{Scenario, Simulator};
+
+const PLAIN: Target<'_> = Target { runtime_class: "podshim", sidecar_sets: &[] };
 
 /// How long a program takes that has something to do.
 const READY_AFTER: f64 = 2.0;
@@ -136,7 +139,7 @@ fn s2_t1_translated_pods_keep_the_order_of_kep_753() {
     let mut played = 0;
     for path in corpus() {
         let source = Source::read(path.to_str().expect("UTF-8")).expect("a manifest");
-        let translated = translate(&source, "podshim").expect("YAML");
+        let translated = translate(&source, PLAIN).expect("YAML");
         let (before, after) = (
             yaml::documents(&source.text).expect("YAML"),
             yaml::documents(&translated.text).expect("what is written is YAML"),
@@ -170,8 +173,83 @@ fn s2_t1_translated_pods_keep_the_order_of_kep_753() {
 fn what_is_translated_stays_as_it_is() {
     for path in corpus() {
         let source = Source::read(path.to_str().expect("UTF-8")).expect("a manifest");
-        let once = translate(&source, "podshim").expect("YAML").text;
-        let again = translate(&Source { name: source.name, text: once.clone() }, "podshim").expect("YAML");
+        let once = translate(&source, PLAIN).expect("YAML").text;
+        let again = translate(&Source { name: source.name, text: once.clone() }, PLAIN).expect("YAML");
         assert_eq!((again.pods, again.text), (0, once), "{}", path.display());
+    }
+}
+
+/// The pods of `golden/sidecarset` with what SidecarSets add to them, played like those above.
+#[test]
+fn t1_v1_injected_sidecars_are_sidecars() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/sidecarset");
+    let read = |name: &str| Source::read(folder.join(name).to_str().expect("UTF-8")).expect("a file");
+    let mut seen = Vec::new();
+    for (set, name) in [("logs", "web.yaml"), ("mesh", "job.yaml"), ("native", "native.yaml")] {
+        let sets = podshim::sidecarset::read(&read(&format!("{set}.set.yaml")), &mut Vec::new());
+        let sets = sets.expect("SidecarSets");
+        let target = Target { runtime_class: "podshim", sidecar_sets: &sets };
+        let text = translate(&read(name), target).expect("YAML").text;
+        let documents = yaml::documents(&text).expect("YAML");
+        for pod in pods(&documents) {
+            let Some(annotations) = pod.annotations() else { continue };
+            let Ok(parsed) = pod_spec::parse(manifest::pairs(annotations)) else { continue };
+            let Some(plan) = parsed.plan else { continue };
+            let trace = play(&scenario_of_plan(&pod, &plan));
+            check_sidecars(&plan, &trace);
+            seen.push(pod.title());
+        }
+    }
+    assert_eq!(
+        seen,
+        ["Deployment shop/web", "Pod api", "Job import/import", "Pod elsewhere/elsewhere", "Pod web"]
+    );
+}
+
+fn scenario_of_plan(pod: &Template<'_>, plan: &pod_spec::Plan) -> String {
+    let mut text = "pod\n".to_owned();
+    for (key, value) in manifest::pairs(pod.annotations().expect("annotations")) {
+        if let Some(key) = key.strip_prefix(pod_spec::PREFIX) {
+            text += &format!("  {key}: {value}\n");
+        }
+    }
+    let names: Vec<&str> =
+        pod.containers().iter().filter(|it| it.list == List::Regular).map(|it| it.name).collect();
+    for name in &names {
+        let member =
+            plan.members.iter().find(|member| member.name == *name).expect("every container has a role");
+        let program = match member.role {
+            Role::Init => "exit=0@1s".to_owned(),
+            Role::Sidecar => format!("term=7@1s ready={READY_AFTER}s"),
+            Role::Main => "term=0@3s".to_owned(),
+        };
+        text += &format!("program {name}: {program}\n");
+    }
+    text += &format!("up {}\nadvance 30s\n", names.join(" "));
+    names.iter().for_each(|name| text += &format!("stop-container {name} 60s\n"));
+    text + "idle\n"
+}
+
+fn check_sidecars(plan: &pod_spec::Plan, trace: &[String]) {
+    let shown = trace.join("\n");
+    let time = |what: String| time_of(trace, &what);
+    let at = |what: String| time(what.clone()).unwrap_or_else(|| panic!("no {what:?} in\n{shown}"));
+    for main in plan.members.iter().filter(|member| member.role == Role::Main) {
+        let (start, end) = (at(format!("{}.start", main.name)), at(format!("{}.exit(0)", main.name)));
+        for (index, sidecar) in plan.members.iter().enumerate().filter(|(_, it)| it.role == Role::Sidecar) {
+            let name = &sidecar.name;
+            if sidecar.is_second_of_pair(index) {
+                assert_eq!(time(format!("{name}.start")), None, "V1: a standby is held, in\n{shown}");
+                continue;
+            }
+            let own = at(format!("{name}.start"));
+            if sidecar.after.is_some() {
+                assert!(own >= start, "{name} comes after the mains in\n{shown}");
+            } else {
+                let ready = if sidecar.gate == Gate::Running { own } else { own + READY_AFTER };
+                assert!(start >= ready, "{name} is ready before the mains start in\n{shown}");
+            }
+            assert!(at(format!("{name}.TERM")) >= end, "T1: {name} outlives the mains in\n{shown}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `podshim translate`: manifests with native sidecars for a kubelet that does not know them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::stderr;
 
@@ -8,13 +9,14 @@ use serde::Serialize;
 use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
 use crate::finding::{Finding, Severity};
 use crate::output::{Format, Paint, print, print_json};
+use crate::sidecarset;
 use crate::source::Source;
-use crate::translate::translate;
+use crate::translate::{Target, translate};
 
 const NAME: &str = "translate";
 /// What `-h` says.
 pub const HELP: &str = "\
-usage: podshim translate [--json] [--runtime-class NAME] FILE...
+usage: podshim translate [--json] [--runtime-class NAME] [--sidecarset FILE]... FILE...
 
 Reads Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; many documents) whose
 pods use native sidecars (KEP-753: initContainers with restartPolicy: Always), and writes what runs in the same order on a
@@ -26,11 +28,17 @@ What needs no translation is written as it is. Comments and the order of keys st
 and in a document with anchors or in braces, which is written anew. The result goes to standard output and passes `podshim check`; what could not be carried
 over, or is not quite the same, is said on standard error, field by field. FILE is not changed; \"-\" is standard input.
 
+With --sidecarset it first adds to the pods that an OpenKruise SidecarSet selects what Kruise's webhook would: containers,
+initContainers, volumes, variables, secrets, annotations. Its containers are sidecars of the plan; one that is upgraded hot
+is a standby pair, NAME-1|NAME-2. A namespace that no file tells is taken to be one that the SidecarSet is for.
+
   --runtime-class NAME   of the RuntimeClass for podshim (podshim)
+  --sidecarset FILE      with one or more SidecarSets; may be given more than once
   --json                 for programs: docs/podshim-json.md
   -h                     this help
 
-Exit codes: 0; 1 a pod could not be translated and was left as it is, or a file cannot be read; 2 a wrong call.
+Exit codes: 0; 1 a pod could not be translated and was left as it is, or a file cannot be read, or is not what it should
+be; 2 a wrong call.
 ";
 
 #[derive(Default, Serialize)]
@@ -45,7 +53,7 @@ struct Report {
 /// # Errors
 /// A wrong call, a file that cannot be read, or one that is no YAML.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match file_arguments(NAME, arguments, &["runtime-class"])? {
+    let arguments = match file_arguments(NAME, arguments, &["runtime-class", "sidecarset"])? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };
@@ -54,9 +62,17 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         return Err(CommandError::usage(NAME, "--runtime-class needs a name"));
     }
     let mut report = Report::default();
+    let mut sidecar_sets = Vec::new();
+    for file in arguments.options("sidecarset") {
+        let read = sidecarset::read(&Source::read(file)?, &mut report.remarks);
+        sidecar_sets
+            .extend(read.map_err(|error| CommandError::Input(format!("{file}:{}: {error}", error.line)))?);
+    }
+    let target = Target { runtime_class, sidecar_sets: &sidecar_sets };
+    let mut selecting = BTreeSet::new();
     for file in &arguments.files {
         let source = Source::read(file)?;
-        let translated = translate(&source, runtime_class).map_err(|error| {
+        let translated = translate(&source, target).map_err(|error| {
             CommandError::Input(format!("{file}:{}: no YAML: {}", error.line, error.problem))
         })?;
         if !report.manifests.is_empty() && !translated.text.starts_with("---") {
@@ -64,7 +80,16 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         }
         report.manifests += &translated.text;
         report.pods += translated.pods;
-        report.remarks.extend(translated.remarks);
+        selecting.extend(translated.selecting);
+        for remark in translated.remarks {
+            if !report.remarks.contains(&remark) {
+                report.remarks.push(remark);
+            }
+        }
+    }
+    for (_, set) in sidecar_sets.iter().enumerate().filter(|(number, _)| !selecting.contains(number)) {
+        let what = format!("SidecarSet {:?} selects no pod of these files", set.name);
+        report.remarks.push(Finding::new(Severity::Warning, &set.file, set.line, what).key("spec.selector"));
     }
     let failed = report.remarks.iter().any(|remark| remark.severity == Severity::Error);
     match arguments.format {

@@ -6,11 +6,16 @@
 
 use std::time::Duration;
 
-use pod_spec::{Defaults, ExitCodes, Gate, Member, OomScore, Others, Plan, RestartPolicy, Role, ZeroGrace};
+use pod_spec::{
+    Condition, Defaults, Dependency, ExitCodes, Gate, Member, OomScore, Others, Plan, RestartPolicy, Role,
+    ZeroGrace,
+};
 
+use super::inject::Injection;
 use super::probe;
 use crate::finding::{Finding, Severity};
 use crate::manifest::{Container, List, Template};
+use crate::sidecarset::InjectPolicy;
 use crate::yaml::Node;
 
 /// Kubernetes' bound on an annotation's name.
@@ -29,31 +34,32 @@ pub struct Change {
     pub runtime_class: Option<String>,
 }
 
-struct Remarks<'a> {
-    file: &'a str,
-    list: &'a mut Vec<Finding>,
+/// Where remarks about one file go.
+pub struct Remarks<'a> {
+    /// The file.
+    pub file: &'a str,
+    /// All that is to be said.
+    pub list: &'a mut Vec<Finding>,
 }
 
 impl Remarks<'_> {
-    fn say(&mut self, severity: Severity, node: &Node, field: String, what: impl Into<String>) {
-        self.list.push(Finding::new(severity, self.file, node.start.line, what).key(&field));
+    /// Says something of a field that stands at a node.
+    pub fn say(&mut self, severity: Severity, node: &Node, field: String, what: impl Into<String>) {
+        self.say_at(severity, node.start.line, field, what);
+    }
+
+    /// The same, by the line.
+    pub fn say_at(&mut self, severity: Severity, line: usize, field: String, what: impl Into<String>) {
+        self.list.push(Finding::new(severity, self.file, line, what).key(&field));
     }
 }
 
-/// What is to be done to a pod; `None` if it has no native sidecar, or cannot be translated: then a remark says why.
-pub fn change(
-    file: &str,
-    template: &Template<'_>,
-    runtime_class: &str,
-    remarks: &mut Vec<Finding>,
-) -> Option<Change> {
-    let mut remarks = Remarks { file, list: remarks };
-    let containers = template.containers();
-    let stay = containers.iter().position(|container| container.list == List::NativeSidecar)?;
+/// Whether a pod may be changed: its runtime is podshim, or can be, and it has no plan. If not, a remark says why.
+pub fn may_change(template: &Template<'_>, runtime_class: &str, remarks: &mut Remarks<'_>) -> bool {
     if let Some((key, _)) = template.annotations().and_then(|own| own.entry("podshim.io/plan")) {
         let what = "the pod has a plan already: left as it is";
         remarks.say(Severity::Error, key, "podshim.io/plan".to_owned(), what);
-        return None;
+        return false;
     }
     let own_class = template.spec.entry("runtimeClassName");
     if let Some((key, value)) = own_class.filter(|(_, value)| value.text() != Some(runtime_class)) {
@@ -62,19 +68,51 @@ pub fn change(
             "is {own:?}, so podshim would not run it: left as it is (if that is podshim, name it with --runtime-class)"
         );
         remarks.say(Severity::Error, key, "runtimeClassName".to_owned(), what);
+        return false;
+    }
+    true
+}
+
+/// What is to be done to a pod; `None` if it has no native sidecar and nothing was added to it, or cannot be translated:
+/// then a remark says why.
+pub fn change(
+    file: &str,
+    template: &Template<'_>,
+    runtime_class: &str,
+    injection: Option<&Injection>,
+    remarks: &mut Vec<Finding>,
+) -> Option<Change> {
+    let containers = template.containers();
+    let first = containers.iter().position(|container| container.list == List::NativeSidecar);
+    if first.is_none() && injection.is_none_or(|injection| injection.sidecars.is_empty()) {
         return None;
     }
-    let (moved, mains): (Vec<&Container<'_>>, Vec<&Container<'_>>) =
+    let mut own = Remarks { file, list: remarks };
+    if !may_change(template, runtime_class, &mut own) {
+        return None;
+    }
+    let inits = containers.iter().filter(|container| container.list != List::Regular).count();
+    let stay = first.unwrap_or(inits);
+    let is_injected = |name: &str| {
+        let mut members = injection.iter().flat_map(|it| &it.sidecars).flat_map(|sidecar| &sidecar.members);
+        members.any(|member| member.name == name)
+    };
+    let (moved, regular): (Vec<&Container<'_>>, Vec<&Container<'_>>) =
         containers[stay..].iter().partition(|container| container.list != List::Regular);
+    let mains: Vec<&Container<'_>> =
+        regular.into_iter().filter(|container| !is_injected(container.name)).collect();
     let mut plan = plan(template);
     if let Some((key, _)) =
         template.spec.entry("terminationGracePeriodSeconds").filter(|_| plan.grace.is_some())
     {
         let what = "enforced by podshim too: a delete with a longer --grace-period has no more time";
-        remarks.say(Severity::Warning, key, "terminationGracePeriodSeconds".to_owned(), what);
+        own.say(Severity::Warning, key, "terminationGracePeriodSeconds".to_owned(), what);
     }
     let mut removed = Vec::new();
     for (place, container) in moved.iter().enumerate() {
+        let file =
+            injection.and_then(|injection| injection.files.get(container.name)).map_or(file, String::as_str);
+        let mut remarks = Remarks { file, list: &mut *own.list };
         let is_sidecar = container.list == List::NativeSidecar;
         let role = if is_sidecar { Role::Sidecar } else { Role::Init };
         let mut member = Member::new(container.name, role, plan.members.len());
@@ -86,20 +124,46 @@ pub fn change(
         }
         plan.members.push(member);
     }
+    if let Some(injection) = injection {
+        add_injected(injection, mains.len(), &mut plan);
+    }
     for container in &mains {
         plan.members.push(Member::new(container.name, Role::Main, plan.members.len()));
-        main(container, &mut remarks);
+        main(container, &mut own);
     }
     give_aliases(&mut plan);
     let annotations: Vec<_> = plan.to_annotations().into_iter().collect();
     let pairs = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     if let Err(invalid) = pod_spec::parse(pairs) {
-        let node = containers[stay].node;
-        remarks.say(Severity::Error, node, "initContainers".to_owned(), format!("left as it is: {invalid}"));
+        let node = containers.get(stay).map_or(template.spec, |container| container.node);
+        own.say(Severity::Error, node, "initContainers".to_owned(), format!("left as it is: {invalid}"));
         return None;
     }
-    let runtime_class = own_class.is_none().then(|| runtime_class.to_owned());
+    let runtime_class = template.spec.get("runtimeClassName").is_none().then(|| runtime_class.to_owned());
     Some(Change { stay, removed, annotations, runtime_class })
+}
+
+/// The sidecars of SidecarSets, behind those of the pod's own and before its mains, which are the next `mains` members.
+fn add_injected(injection: &Injection, mains: usize, plan: &mut Plan) {
+    let count: usize = injection.sidecars.iter().map(|sidecar| sidecar.members.len()).sum();
+    let first_main = plan.members.len() + count;
+    let after_mains = || {
+        let mains = first_main..first_main + mains;
+        mains.map(|member| Dependency { member, condition: Condition::Started }).collect()
+    };
+    let placed = |policy| injection.sidecars.iter().filter(move |sidecar| sidecar.policy == policy);
+    for sidecar in placed(InjectPolicy::Before).chain(placed(InjectPolicy::After)) {
+        let entry = plan.members.len();
+        let is_pair = sidecar.members.len() == 2;
+        for (place, member) in sidecar.members.iter().enumerate() {
+            let mut member = member.clone();
+            member.entry = entry;
+            member.pair = is_pair.then_some(entry + 1 - place);
+            // No main waits for it, and T1 stops it behind them all the same.
+            member.after = (sidecar.policy == InjectPolicy::After).then(after_mains);
+            plan.members.push(member);
+        }
+    }
 }
 
 fn plan(template: &Template<'_>) -> Plan {
@@ -121,15 +185,17 @@ fn plan(template: &Template<'_>) -> Plan {
     }
 }
 
-/// Returns the fields that podshim takes over; `None` if the pod cannot be translated.
-fn sidecar(
+/// What the plan says of a sidecar, which `place` others may hold. Returns the fields that podshim takes over; `None` if
+/// the pod cannot be translated.
+pub fn sidecar(
     container: &Container<'_>,
     place: usize,
     member: &mut Member,
     remarks: &mut Remarks<'_>,
 ) -> Option<Vec<Vec<&'static str>>> {
     let (node, name) = (container.node, container.name);
-    let field = |path: &str| format!("initContainers[{name}].{path}");
+    let list = if container.list == List::Regular { "containers" } else { "initContainers" };
+    let field = |path: &str| format!("{list}[{name}].{path}");
     let mut removed = vec![vec!["restartPolicy"]];
     if let Some((key, probe)) = node.entry("startupProbe") {
         let translated = probe::gate(node, probe);
@@ -223,14 +289,14 @@ fn main(container: &Container<'_>, remarks: &mut Remarks<'_>) {
 fn give_aliases(plan: &mut Plan) {
     let names: Vec<String> = plan.members.iter().map(|member| member.name.clone()).collect();
     for (index, member) in plan.members.iter_mut().enumerate() {
-        let longest = if member.pre_stop.is_some() {
-            "pre-stop."
-        } else if member.gate != Gate::Running {
-            "ready."
-        } else {
-            continue;
-        };
-        if longest.len() + member.name.len() > MAX_KEY_NAME {
+        let keys = [
+            ("pre-stop.", member.pre_stop.is_some()),
+            ("migrate.", member.migrate.is_some()),
+            ("after.", member.after.is_some()),
+            ("ready.", member.gate != Gate::Running),
+        ];
+        let longest = keys.iter().find(|(_, is_used)| *is_used).map_or(0, |(key, _)| key.len());
+        if longest > 0 && longest + member.name.len() > MAX_KEY_NAME {
             let mut alias = (index + 1..).map(|number| format!("c{number}"));
             member.alias = alias.find(|alias| !names.contains(alias));
         }

@@ -3,9 +3,10 @@
 //! Owns what can be edited so: block style without anchors. Anything else is refused here and written anew.
 
 use super::edit::{Edit, begin_of_comments, end_of_block, indent, is_comment, shifted};
+use super::inject::Injection;
 use super::native::Change;
 use crate::manifest::{self, Template};
-use crate::yaml::write::string;
+use crate::yaml::write::{self, string};
 use crate::yaml::{Document, Node, Sharing, Style, Value};
 
 type Refused = &'static str;
@@ -15,6 +16,35 @@ type Refused = &'static str;
 /// # Errors
 /// Why the text cannot be edited.
 pub fn edits(text: &str, document: &Document, changes: &[Option<Change>]) -> Result<Vec<Edit>, Refused> {
+    each_pod(text, document, changes, |pod, change, edits| {
+        pod.add_annotations(&change.annotations, edits)?;
+        pod.add_runtime_class(change.runtime_class.as_deref(), edits);
+        pod.move_containers(change, edits)
+    })
+}
+
+/// The edits that add what SidecarSets add.
+///
+/// # Errors
+/// Why the text cannot be edited.
+pub fn injected(
+    text: &str,
+    document: &Document,
+    injections: &[Option<Injection>],
+) -> Result<Vec<Edit>, Refused> {
+    each_pod(text, document, injections, |pod, injection, edits| {
+        pod.add_annotations(&injection.annotations, edits)?;
+        pod.add_containers(injection, edits)?;
+        pod.extend_lists(injection, edits)
+    })
+}
+
+fn each_pod<T>(
+    text: &str,
+    document: &Document,
+    changes: &[Option<T>],
+    edit: impl Fn(&Pod<'_>, &T, &mut Vec<Edit>) -> Result<(), Refused>,
+) -> Result<Vec<Edit>, Refused> {
     if document.sharing == Sharing::Some {
         return Err("it has anchors");
     }
@@ -25,7 +55,9 @@ pub fn edits(text: &str, document: &Document, changes: &[Option<Change>]) -> Res
     let mut edits = Vec::new();
     for (template, change) in manifest::templates(document).iter().zip(changes) {
         if let Some(change) = change {
-            Pod { lines: &lines, template, change }.edit(&mut edits)?;
+            block(template.pod)?;
+            block(template.spec)?;
+            edit(&Pod { lines: &lines, template }, change, &mut edits)?;
         }
     }
     Ok(edits)
@@ -34,7 +66,6 @@ pub fn edits(text: &str, document: &Document, changes: &[Option<Change>]) -> Res
 struct Pod<'a> {
     lines: &'a [&'a str],
     template: &'a Template<'a>,
-    change: &'a Change,
 }
 
 /// The lines of an item of a list, its comments included.
@@ -46,18 +77,18 @@ struct Item {
 }
 
 impl Pod<'_> {
-    fn edit(&self, edits: &mut Vec<Edit>) -> Result<(), Refused> {
-        block(self.template.pod)?;
-        block(self.template.spec)?;
-        self.add_annotations(edits)?;
-        self.add_runtime_class(edits);
-        self.move_containers(edits)
-    }
-
-    fn add_annotations(&self, edits: &mut Vec<Edit>) -> Result<(), Refused> {
+    fn add_annotations(
+        &self,
+        annotations: &[(String, String)],
+        edits: &mut Vec<Edit>,
+    ) -> Result<(), Refused> {
+        if annotations.is_empty() {
+            return Ok(());
+        }
         let new = |column: usize| {
-            let entries = self.change.annotations.iter();
-            entries.map(move |(key, value)| format!("{}{key}: {}", " ".repeat(column), string(value)))
+            annotations
+                .iter()
+                .map(move |(key, value)| format!("{}{key}: {}", " ".repeat(column), string(value)))
         };
         let pad = |column: usize, word: &str| format!("{}{word}:", " ".repeat(column));
         let insert = |at: usize, lines: Vec<String>| Edit { from: at, to: at, lines };
@@ -73,8 +104,11 @@ impl Pod<'_> {
         let first = block(metadata)?.first().ok_or("its metadata is empty")?;
         let column = first.0.start.column;
         match metadata.entry("annotations") {
-            Some((own, annotations)) if !annotations.entries().is_empty() => {
-                let first = block(annotations)?.first().ok_or("its annotations are empty")?;
+            Some((own, found)) if !found.entries().is_empty() => {
+                if annotations.iter().any(|(key, _)| found.get(key).is_some()) {
+                    return Err("an annotation of it gets another value");
+                }
+                let first = block(found)?.first().ok_or("its annotations are empty")?;
                 let end = end_of_block(self.lines, own.start.line - 1, own.start.column);
                 edits.push(insert(end, new(first.0.start.column).collect()));
             }
@@ -92,12 +126,10 @@ impl Pod<'_> {
         Ok(())
     }
 
-    fn add_runtime_class(&self, edits: &mut Vec<Edit>) {
-        let (Some(class), Some((key, _)), Some(first)) = (
-            &self.change.runtime_class,
-            self.template.pod.entry("spec"),
-            self.template.spec.entries().first(),
-        ) else {
+    fn add_runtime_class(&self, class: Option<&str>, edits: &mut Vec<Edit>) {
+        let (Some(class), Some((key, _)), Some(first)) =
+            (class, self.template.pod.entry("spec"), self.template.spec.entries().first())
+        else {
             return;
         };
         let pad = " ".repeat(first.0.start.column);
@@ -105,21 +137,75 @@ impl Pod<'_> {
         edits.push(Edit { from: key.start.line, to: key.start.line, lines });
     }
 
-    fn move_containers(&self, edits: &mut Vec<Edit>) -> Result<(), Refused> {
+    /// New items of `containers`, and those that take another's place.
+    fn add_containers(&self, injection: &Injection, edits: &mut Vec<Edit>) -> Result<(), Refused> {
+        let (_, containers) = self.template.spec.entry("containers").ok_or("it has no containers")?;
+        let (first, last) =
+            containers.items().first().zip(containers.items().last()).ok_or("it has no containers")?;
+        let (first, last) = (self.item(first)?, self.item(last)?);
+        let items = |nodes: &[Node]| write::items(nodes, first.dash);
+        for (index, node) in &injection.replaced {
+            let container = containers.items().get(*index).ok_or("it has fewer containers")?;
+            let from = container.start.line - 1;
+            let lines = items(std::slice::from_ref(node));
+            edits.push(Edit { from, to: self.item(container)?.to, lines });
+        }
+        edits.push(Edit { from: first.from, to: first.from, lines: items(&injection.front) });
+        edits.push(Edit { from: last.to, to: last.to, lines: items(&injection.back) });
+        Ok(())
+    }
+
+    /// New items at the end of other lists; a list that is not there comes behind `containers`, inits before it.
+    fn extend_lists(&self, injection: &Injection, edits: &mut Vec<Edit>) -> Result<(), Refused> {
+        let spec = self.template.spec;
+        let (key, containers) = spec.entry("containers").ok_or("it has no containers")?;
+        let (line, column) = (key.start.line - 1, key.start.column);
+        let last = self.item(containers.items().last().ok_or("it has no containers")?)?;
+        let mut lists = injection.lists();
+        // What goes to the end of a list stands before a new key at the same line.
+        lists.sort_by_key(|(name, _)| spec.get(name).is_none());
+        for (name, new) in lists.into_iter().filter(|(_, new)| !new.is_empty()) {
+            match spec.entry(name) {
+                Some((_, list)) => {
+                    let Value::Sequence(Style::Block, items) = &list.value else {
+                        return Err("a list is empty, or in brackets");
+                    };
+                    let line = items.last().ok_or("a list is empty")?.start.line - 1;
+                    let text = self.lines.get(line).filter(|line| line.trim_start().starts_with("- "));
+                    let dash = indent(text.ok_or("an item does not begin beside its dash")?);
+                    let end = end_of_block(self.lines, line, dash);
+                    edits.push(Edit { from: end, to: end, lines: write::items(new, dash) });
+                }
+                None => {
+                    let is_init = name == "initContainers";
+                    let at = if is_init { begin_of_comments(self.lines, line, column) } else { last.to };
+                    let head = [format!("{}{name}:", " ".repeat(column))];
+                    let lines = head.into_iter().chain(write::items(new, column + 2)).collect();
+                    edits.push(Edit { from: at, to: at, lines });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn move_containers(&self, change: &Change, edits: &mut Vec<Edit>) -> Result<(), Refused> {
+        if change.removed.is_empty() {
+            return Ok(());
+        }
         let spec = self.template.spec;
         let (inits_key, inits) = spec.entry("initContainers").ok_or("it has no initContainers")?;
         let (_, containers) = spec.entry("containers").ok_or("it has no containers")?;
         let target = self.item(containers.items().first().ok_or("it has no containers")?)?;
         let mut moved = Vec::new();
         let mut range: Option<(usize, usize)> = None;
-        for (container, removed) in inits.items()[self.change.stay..].iter().zip(&self.change.removed) {
+        for (container, removed) in inits.items()[change.stay..].iter().zip(&change.removed) {
             let item = self.item(container)?;
             let kept = self.without(container, &item, removed)?;
             moved.extend(shifted(&kept, item.dash, target.dash));
             range = Some((range.map_or(item.from, |(from, _)| from), item.to));
         }
         let (mut from, to) = range.ok_or("nothing is to be moved")?;
-        if self.change.stay == 0 {
+        if change.stay == 0 {
             // The key goes too; what stands between it and its first item has gone with that.
             from = inits_key.start.line - 1;
         }

@@ -1,7 +1,8 @@
 //! A change carried out on the tree of a document. What the tree says then is what the text must say.
 
+use super::inject::Injection;
 use super::native::Change;
-use crate::yaml::{Node, Position, Quoting, Scalar, Style, Value};
+use crate::yaml::{Node, Value};
 
 /// Applies the changes to the pods of a document, in the order of `manifest::templates`.
 pub fn apply(root: &mut Node, changes: &[Option<Change>]) {
@@ -31,23 +32,13 @@ fn pod_of(object: &mut Node) -> Option<&mut Node> {
 }
 
 fn apply_to_pod(pod: &mut Node, change: &Change) {
-    let mapping = || Node::made(Value::Mapping(Style::Block, Vec::new()));
-    if pod.get("metadata").is_none_or(Node::is_null) {
-        pod.set("metadata", mapping());
-    }
-    if let Some(metadata) = pod.get_mut("metadata") {
-        if metadata.get("annotations").is_none_or(Node::is_null) {
-            metadata.set("annotations", mapping());
-        }
-        if let Some(annotations) = metadata.get_mut("annotations") {
-            for (key, value) in &change.annotations {
-                annotations.set(key, string(value));
-            }
-        }
-    }
+    annotate(pod, &change.annotations);
     let Some(spec) = pod.get_mut("spec") else { return };
     if let Some(class) = &change.runtime_class {
-        spec.set("runtimeClassName", string(class));
+        spec.set("runtimeClassName", Node::string(class));
+    }
+    if change.removed.is_empty() {
+        return;
     }
     let mut moved = Vec::new();
     if let Some(Value::Sequence(_, inits)) = spec.get_mut("initContainers").map(|node| &mut node.value) {
@@ -58,11 +49,7 @@ fn apply_to_pod(pod: &mut Node, change: &Change) {
     }
     for (container, removed) in moved.iter_mut().zip(&change.removed) {
         for path in removed {
-            if let Some((last, above)) = path.split_last()
-                && let Some(node) = above.iter().try_fold(&mut *container, |node, key| node.get_mut(key))
-            {
-                node.remove(last);
-            }
+            container.remove_at(path);
         }
     }
     if let Some(Value::Sequence(_, containers)) = spec.get_mut("containers").map(|node| &mut node.value) {
@@ -70,8 +57,53 @@ fn apply_to_pod(pod: &mut Node, change: &Change) {
     }
 }
 
-fn string(text: &str) -> Node {
-    Node::made(Value::Scalar(Scalar { text: text.to_owned(), quoting: Quoting::Quoted }))
+/// Sets annotations of a pod, which may have none.
+fn annotate(pod: &mut Node, annotations: &[(String, String)]) {
+    if annotations.is_empty() {
+        return;
+    }
+    let mapping = || Node::mapping(Vec::new());
+    if pod.get("metadata").is_none_or(Node::is_null) {
+        pod.set("metadata", mapping());
+    }
+    if let Some(metadata) = pod.get_mut("metadata") {
+        if metadata.get("annotations").is_none_or(Node::is_null) {
+            metadata.set("annotations", mapping());
+        }
+        if let Some(own) = metadata.get_mut("annotations") {
+            for (key, value) in annotations {
+                own.set(key, Node::string(value));
+            }
+        }
+    }
+}
+
+/// Carries out what SidecarSets do to the pods of a document, in the order of `manifest::templates`.
+pub fn inject(root: &mut Node, injections: &[Option<Injection>]) {
+    for (pod, injection) in pods(root).into_iter().zip(injections) {
+        if let Some(injection) = injection {
+            inject_into_pod(pod, injection);
+        }
+    }
+}
+
+fn inject_into_pod(pod: &mut Node, injection: &Injection) {
+    annotate(pod, &injection.annotations);
+    let Some(spec) = pod.get_mut("spec") else { return };
+    if let Some(Value::Sequence(_, containers)) = spec.get_mut("containers").map(|node| &mut node.value) {
+        for (index, node) in &injection.replaced {
+            if let Some(place) = containers.get_mut(*index) {
+                *place = node.clone();
+            }
+        }
+        containers.splice(0..0, injection.front.iter().cloned());
+        containers.extend(injection.back.iter().cloned());
+    }
+    for (key, items) in injection.lists() {
+        if !items.is_empty() {
+            spec.extend(key, items.iter().cloned());
+        }
+    }
 }
 
 /// Whether two trees say the same. The order of keys and the kind of quotes say nothing.
@@ -87,32 +119,5 @@ pub fn same(one: &Node, other: &Node) -> bool {
                     .all(|(key, value)| b.iter().any(|(name, found)| same(key, name) && same(value, found)))
         }
         _ => false,
-    }
-}
-
-impl Node {
-    /// A node that stands nowhere yet.
-    fn made(value: Value) -> Self {
-        Self { start: Position::default(), end: Position::default(), value }
-    }
-
-    fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
-        let Value::Mapping(_, entries) = &mut self.value else { return None };
-        entries.iter_mut().find(|(name, _)| name.text() == Some(key)).map(|(_, value)| value)
-    }
-
-    fn set(&mut self, key: &str, value: Self) {
-        if let Some(place) = self.get_mut(key) {
-            *place = value;
-        } else if let Value::Mapping(_, entries) = &mut self.value {
-            let quoting = if key.contains(['[', '"', '#']) { Quoting::Quoted } else { Quoting::Plain };
-            entries.push((Self::made(Value::Scalar(Scalar { text: key.to_owned(), quoting })), value));
-        }
-    }
-
-    fn remove(&mut self, key: &str) {
-        if let Value::Mapping(_, entries) = &mut self.value {
-            entries.retain(|(name, _)| name.text() != Some(key));
-        }
     }
 }

@@ -9,18 +9,22 @@ pub fn lines(node: &Node, indent: usize) -> Vec<String> {
         Value::Mapping(_, entries) if !entries.is_empty() => {
             entries.iter().flat_map(|(key, value)| entry(key, value, indent)).collect()
         }
-        Value::Sequence(_, items) if !items.is_empty() => items
-            .iter()
-            .flat_map(|item| {
-                let mut lines = lines(item, indent + 2);
-                if let Some(first) = lines.first_mut() {
-                    first.replace_range(..indent + 2, &format!("{pad}- "));
-                }
-                lines
-            })
-            .collect(),
+        Value::Sequence(_, list) if !list.is_empty() => items(list, indent),
         _ => vec![format!("{pad}{}", inline(node))],
     }
+}
+
+/// The lines of a list's items, whose dashes stand `indent` letters in.
+pub fn items(items: &[Node], indent: usize) -> Vec<String> {
+    let begin = format!("{}- ", " ".repeat(indent));
+    let item = |node: &Node| {
+        let mut lines = lines(node, indent + 2);
+        if let Some(first) = lines.first_mut() {
+            first.replace_range(..indent + 2, &begin);
+        }
+        lines
+    };
+    items.iter().flat_map(item).collect()
 }
 
 /// The lines of one entry of a mapping.
