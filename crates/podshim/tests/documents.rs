@@ -44,7 +44,7 @@ fn every_pod_of_the_migration_page_passes_check() {
         assert_eq!(example.contains("podshim.io/plan"), title == "After:", "{title}\n{example}");
         after += usize::from(title == "After:");
     }
-    assert_eq!(after, 5);
+    assert_eq!(after, 6);
 }
 
 /// The last pair of the page.
