@@ -3,6 +3,8 @@
 
 mod faults;
 
+pub use faults::is_of_a_shim;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

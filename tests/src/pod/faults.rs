@@ -92,3 +92,17 @@ impl RunningPod<'_> {
         Ok(())
     }
 }
+
+/// Whether one of a pod's [leftovers](RunningPod::leftovers) goes with its shim, at once. What its caller removes with the pod
+/// (its network namespace, the CRI's files) may stay.
+#[must_use]
+pub fn is_of_a_shim(line: &str) -> bool {
+    let kind = line.split(':').next().unwrap_or_default();
+    match kind {
+        "mount" => line.contains("/rootfs"),
+        "file" => {
+            ["/run/podshim/", "/run/containerd/s/", "/runc/k8s.io/"].iter().any(|part| line.contains(part))
+        }
+        _ => true,
+    }
+}
