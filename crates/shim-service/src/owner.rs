@@ -34,8 +34,9 @@ use crate::shared_namespaces::PidHistory;
 const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
 /// containerd deletes what has ended within milliseconds, if it runs.
 const TIME_TO_DELETE: Duration = Duration::from_secs(2);
-/// containerd's Create follows its `start` at once, unless it was killed or failed in between: then it never does.
-const FIRST_CREATE: Duration = Duration::from_secs(120);
+/// Create follows `start` at once, and Shutdown the last Delete. Where containerd was killed or failed in between, or its time
+/// for the Delete was over with the answer, neither ever comes (traps 12, 15).
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 /// What may take an exec's terminal to be read out after its process.
 const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 
@@ -68,9 +69,10 @@ pub(crate) struct Owner {
 /// Whether the shim may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shutdown {
-    /// No Create has come yet (trap 15).
-    Unused,
-    NotAsked,
+    NotAsked {
+        /// When to end by itself, if there is no container.
+        by: Option<Instant>,
+    },
     /// As soon as the deletes under way have ended.
     WhenEmpty,
     /// When the stop that a signal asked for has ended everything, and whoever is there to delete it had time to.
@@ -105,7 +107,7 @@ impl Owner {
             checkpoints: BTreeMap::new(),
             next_request: 0,
             epoch: Instant::now(),
-            shutdown: Shutdown::Unused,
+            shutdown: Shutdown::NotAsked { by: None },
         };
         (owner, inbox)
     }
@@ -140,16 +142,15 @@ impl Owner {
         self.publisher
     }
 
-    /// When to end if nobody comes: to create, or after an ordered stop to delete the remains.
+    /// When to end if nobody comes: to create or to shut down, or after an ordered stop to delete the remains.
     fn leave_by(&mut self) -> Option<Instant> {
-        let is_final = self.pod.is_final();
-        let by = match &mut self.shutdown {
-            Shutdown::Unused => return Some(self.epoch + FIRST_CREATE),
-            Shutdown::WhenFinal { by } => by,
-            _ => return None,
+        let (is_idle, by, patience) = match &mut self.shutdown {
+            Shutdown::NotAsked { by } => (self.pod.is_empty(), by, FORGOTTEN_AFTER),
+            Shutdown::WhenFinal { by } => (self.pod.is_final(), by, TIME_TO_DELETE),
+            Shutdown::WhenEmpty | Shutdown::Now => return None,
         };
-        if is_final {
-            by.get_or_insert_with(|| Instant::now() + TIME_TO_DELETE);
+        if is_idle {
+            by.get_or_insert_with(|| Instant::now() + patience);
         } else {
             *by = None;
         }
@@ -157,12 +158,12 @@ impl Owner {
     }
 
     fn may_end(&self) -> bool {
+        let is_over = |by: Option<Instant>| by.is_some_and(|by| Instant::now() >= by);
         match self.shutdown {
-            Shutdown::Unused => Instant::now() >= self.epoch + FIRST_CREATE,
-            Shutdown::NotAsked => false,
+            Shutdown::NotAsked { by } => self.pod.is_empty() && is_over(by),
             Shutdown::WhenEmpty => self.pod.is_empty(),
             // Also trap 15: a shim whose first Create never came.
-            Shutdown::WhenFinal { by } => self.pod.is_empty() || by.is_some_and(|by| Instant::now() >= by),
+            Shutdown::WhenFinal { by } => self.pod.is_empty() || is_over(by),
             Shutdown::Now => true,
         }
     }
@@ -200,7 +201,7 @@ impl Owner {
                 // CONTRACT §1.8: sent after every delete; only the last one means it.
                 if self.pod.is_empty() {
                     self.shutdown = Shutdown::Now;
-                } else if self.pod.is_leaving() && self.shutdown == Shutdown::NotAsked {
+                } else if self.pod.is_leaving() && matches!(self.shutdown, Shutdown::NotAsked { .. }) {
                     self.shutdown = Shutdown::WhenEmpty;
                 }
                 drop(answer.send(Ok(())));
@@ -222,8 +223,8 @@ impl Owner {
             let (container, file) = (id.to_string(), file.display().to_string());
             return drop(answer.send(Err(ServiceError::Draining { container, file })));
         }
-        if matches!(self.shutdown, Shutdown::Unused | Shutdown::WhenEmpty) {
-            self.shutdown = Shutdown::NotAsked;
+        if matches!(self.shutdown, Shutdown::NotAsked { .. } | Shutdown::WhenEmpty) {
+            self.shutdown = Shutdown::NotAsked { by: None };
         }
         match self.prepare(&id, details) {
             Ok((resources, spec)) => {

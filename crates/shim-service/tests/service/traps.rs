@@ -347,20 +347,43 @@ fn trap_15_a_shim_that_nobody_uses_ends() {
     with_pod(async |pod| {
         // It serves, so its time runs.
         pod.state("c").await.unwrap_err();
-        tokio::time::pause();
-        tokio::time::advance(Duration::from_secs(119)).await;
-        tokio::time::resume();
-        assert!(!pod.served.is_finished(), "a slow containerd must find it");
-        tokio::time::pause();
-        tokio::time::advance(Duration::from_secs(2)).await;
-        tokio::time::resume();
-        timeout(SOON, pod.served).await.expect("the server ends").unwrap().unwrap();
+        ends_when_forgotten(pod).await;
     });
     with_pod(async |pod| {
         pod.run("c", "exec sleep 60", &[]).await;
-        tokio::time::pause();
-        tokio::time::advance(Duration::from_secs(600)).await;
-        tokio::time::resume();
+        pass(Duration::from_secs(600)).await;
         assert_eq!(pod.state("c").await.unwrap().status.enum_value(), Ok(Status::RUNNING));
     });
+}
+
+/// Trap 12: the answer to a Delete that comes as containerd's time for it is over. It has no time for a Shutdown then, and
+/// forgets the shim; so it does when it is killed there, or just after a Create that failed.
+#[test]
+fn trap_12_a_shim_that_is_forgotten_after_its_last_container_ends() {
+    with_pod(async |pod| {
+        pod.run("c", "exit 3", &[]).await;
+        pod.wait("c").await.unwrap();
+        // A container is no reason to wait for the end of the first wait.
+        pass(Duration::from_secs(600)).await;
+        pod.delete("c").await.unwrap();
+        ends_when_forgotten(pod).await;
+    });
+    with_pod(async |pod| {
+        // It has no bundle.
+        pod.create("c").await.unwrap_err();
+        ends_when_forgotten(pod).await;
+    });
+}
+
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+async fn ends_when_forgotten(pod: Pod) {
+    pass(Duration::from_secs(119)).await;
+    assert!(!pod.served.is_finished(), "a slow containerd must find it");
+    pass(Duration::from_secs(2)).await;
+    timeout(SOON, pod.served).await.expect("the server ends").unwrap().unwrap();
 }
