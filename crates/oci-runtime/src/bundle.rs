@@ -251,7 +251,9 @@ mod tests {
     fn exec_ids_cannot_leave_the_bundle() {
         let bundle = Bundle::new("/bundle");
         assert_eq!(bundle.exec_pid_path("e-1.x").unwrap(), Path::new("/bundle/e-1.x.pid"));
-        for id in ["", "../x", "a/b", ".hidden", "init", "a b", "-a"] {
+        assert!(bundle.exec_pid_path(&"x".repeat(EXEC_ID_LONGEST)).is_ok());
+        let long = "x".repeat(EXEC_ID_LONGEST + 1);
+        for id in ["", "../x", "a/b", ".hidden", "init", "a b", "-a", &long] {
             assert!(matches!(bundle.exec_pid_path(id), Err(BundleError::InvalidExecId(_))), "{id:?}");
         }
     }

@@ -21,6 +21,28 @@ pub(crate) fn read(path: &Path) -> Result<Node, String> {
         Err(error) => return Err(wrong(&error)),
     };
     let mut text = String::new();
-    file.take(LIMIT).read_to_string(&mut text).map_err(|error| wrong(&error))?;
+    let length = file.take(LIMIT + 1).read_to_string(&mut text).map_err(|error| wrong(&error))?;
+    // What is forbidden at its end must not be allowed by its length.
+    if length as u64 > LIMIT {
+        return Err(wrong(&format_args!("larger than {LIMIT} bytes")));
+    }
     Node::parse(&text).map_err(|error| wrong(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_too_large_is_refused_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.toml");
+        assert!(read(&path).is_ok(), "none is no mistake");
+        let line = "#".repeat(LIMIT as usize - 1) + "\n";
+        std::fs::write(&path, &line).unwrap();
+        assert!(read(&path).is_ok());
+        std::fs::write(&path, line + "forbid = [\"fatal\"]\n").unwrap();
+        let error = read(&path).unwrap_err();
+        assert!(error.ends_with("config.toml: larger than 65536 bytes"), "{error}");
+    }
 }
