@@ -99,7 +99,7 @@ impl Containerd {
     /// # Errors
     /// If `hack/containerd-up` fails; the error carries what it said.
     pub async fn start() -> Result<Self> {
-        Self::start_with(own_arguments()).await
+        Self::start_with(own_arguments(&own_directory())).await
     }
 
     /// One whose podshim was installed by `podshim install`, and has no other configuration.
@@ -107,12 +107,12 @@ impl Containerd {
     /// # Errors
     /// If `hack/containerd-up` fails; the error carries what it said.
     pub async fn start_installed() -> Result<Self> {
-        let mut arguments = own_arguments();
+        let mut arguments = own_arguments(&own_directory());
         arguments.push("--installed".into());
         Self::start_with(arguments).await
     }
 
-    async fn start_with(arguments: Vec<OsString>) -> Result<Self> {
+    pub(crate) async fn start_with(arguments: Vec<OsString>) -> Result<Self> {
         let script = command::script("containerd-up");
         let socket = command::run(&script, arguments).await?.success(&script)?;
         let directory = Path::new(socket.trim()).parent().context("no socket path was printed")?.to_owned();
@@ -287,14 +287,20 @@ impl Drop for Containerd {
     }
 }
 
-/// Beside the shared instance, so that `hack/test` finds it if this process is killed and never drops its handle; and
-/// like it, so that one run never tests two builds or two versions.
-pub(crate) fn own_arguments() -> Vec<OsString> {
+/// A directory for an instance of one's own. Beside the shared instance, so that `hack/test` finds it if this process is
+/// killed and never drops its handle.
+pub(crate) fn own_directory() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let Some(shared) = std::env::var_os(SHARED_INSTANCE) else { return Vec::new() };
-    let mut directory = shared.clone();
+    let shared = std::env::var_os(SHARED_INSTANCE);
+    let mut directory = shared.unwrap_or_else(|| std::env::temp_dir().join("podshim.own").into());
     directory.push(format!("-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    vec!["--dir".into(), directory, "--like".into(), shared]
+    directory.into()
+}
+
+/// Like the shared instance, so that one run never tests two builds or two versions.
+pub(crate) fn own_arguments(directory: &Path) -> Vec<OsString> {
+    let like = std::env::var_os(SHARED_INSTANCE).map(|shared| ["--like".into(), shared]);
+    ["--dir".into(), directory.into()].into_iter().chain(like.into_iter().flatten()).collect()
 }
 
 /// Whether a process exists and is no zombie: not every init reaps at once.

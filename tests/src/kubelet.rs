@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::instance::{self, SHARED_INSTANCE, own_arguments};
+use crate::instance::{self, SHARED_INSTANCE, own_arguments, own_directory};
 use crate::{Containerd, Runtime, command};
 
 /// The read-only port, on the loopback of the instance's network namespace.
@@ -52,7 +52,7 @@ impl Kubelet {
     /// If `hack/kubelet` fails; the error carries what it said.
     pub async fn start(runtime: Runtime) -> Result<Self> {
         let script = command::script("kubelet");
-        let mut arguments = own_arguments();
+        let mut arguments = own_arguments(&own_directory());
         arguments.extend([OsString::from("--default-runtime"), runtime.handler().into()]);
         let directory = command::run(&script, arguments).await?.success(&script)?;
         Ok(Self { node: Containerd::own(PathBuf::from(directory.trim())), runtime })

@@ -16,6 +16,7 @@
 //! pod.remove().await
 //! ```
 
+pub mod build;
 pub mod chart;
 mod command;
 pub mod cri;
@@ -34,6 +35,7 @@ pub mod task;
 pub mod timeline;
 pub mod wait;
 
+pub use build::Build;
 pub use cri::{Cri, ExecOutput};
 pub use ctr::Ctr;
 pub use events::{EventLog, TaskEvent};

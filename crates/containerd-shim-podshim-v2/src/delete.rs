@@ -77,7 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
         // Another `delete` is at work for longer than this one may wait: it does what there is to do.
         Err(error) => problems.push(format!("state of the pod: {error}")),
     }
-    let answer = response(&bundle).write_to_bytes()?;
+    let answer = response(&bundle, &mut problems).write_to_bytes()?;
     Ok(Deleted { answer, problems })
 }
 
@@ -149,14 +149,14 @@ fn end_group(
 }
 
 /// What is known of the container's end: what the server recorded; else, for a container that has been
-/// created, that it was killed; and nothing for one that never was (trap 17).
-fn response(bundle: &Bundle) -> DeleteResponse {
-    let exit = match bundle.read_exit() {
-        Ok(Some(exit)) => exit,
-        Ok(None) | Err(_) => match bundle.read_init_pid() {
-            Ok(pid) => unseen_exit(pid),
-            Err(_) => return DeleteResponse::default(),
-        },
+/// created, that it was killed; and nothing for one that never was (trap 17). A record that cannot be read is none.
+fn response(bundle: &Bundle, problems: &mut Vec<String>) -> DeleteResponse {
+    let recorded = bundle.read_exit().unwrap_or_else(|error| {
+        problems.push(error.to_string());
+        None
+    });
+    let Some(exit) = recorded.or_else(|| bundle.read_init_pid().ok().map(unseen_exit)) else {
+        return DeleteResponse::default();
     };
     DeleteResponse {
         pid: exit.pid.as_raw().unsigned_abs(),

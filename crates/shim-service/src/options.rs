@@ -109,6 +109,14 @@ pub enum OptionsError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The options that a bundle has recorded cannot be used.
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Recorded {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer, or what is wrong in it.
+        source: io::Error,
+    },
     /// The options cannot be recorded in the bundle.
     #[error("cannot write {path}: {source}", path = path.display())]
     Unwritable {
@@ -205,14 +213,19 @@ impl RuntimeOptions {
         write(RUNTIME_FILE, self.binary_name.as_deref().unwrap_or_default().as_bytes())
     }
 
-    /// The options recorded in a bundle; none if there are none that can be read: `delete` goes on with the
-    /// defaults then.
-    pub fn load(bundle: &Bundle) -> Self {
-        fs::read(bundle.path().join(OPTIONS_FILE))
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Stored>(&bytes).ok())
-            .map(Self::from)
-            .unwrap_or_default()
+    /// The options recorded in a bundle, none if none are. What a newer release has added to them is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionsError::Recorded`].
+    pub fn load(bundle: &Bundle) -> Result<Self, OptionsError> {
+        let path = bundle.path().join(OPTIONS_FILE);
+        let stored = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice::<Stored>(&bytes).map_err(io::Error::from),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Stored::default()),
+            Err(error) => Err(error),
+        };
+        stored.map(Self::from).map_err(|source| OptionsError::Recorded { path, source })
     }
 
     /// `containerd.runc.v1.Options`, the same numbers in every containerd. The path of CRIU images and the

@@ -17,7 +17,7 @@ use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::{Container, DeleteMode};
 use pod_spec::Role;
-use shim_service::options::RuntimeOptions;
+use shim_service::options::{OptionsError, RuntimeOptions};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -61,6 +61,8 @@ pub(super) struct Member {
     /// Whether its pod has a plan: without one nothing is owed but the end, as with containerd's own shim.
     pub(super) planned: Planned,
     options: RuntimeOptions,
+    /// Why these are not its own: nobody can say which, so it is looked for with the defaults.
+    options_problem: Option<OptionsError>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +105,11 @@ impl Member {
             Some((Role::Init | Role::Main, _)) | None => Turn::First,
         };
         let planned = if plan.is_some() { Planned::Yes } else { Planned::No };
-        Self { options: RuntimeOptions::load(&bundle), id, turn, bundle, planned }
+        let (options, options_problem) = match RuntimeOptions::load(&bundle) {
+            Ok(options) => (options, None),
+            Err(error) => (RuntimeOptions::default(), Some(error)),
+        };
+        Self { id, turn, bundle, planned, options, options_problem }
     }
 
     /// runc and crun keep a directory for each container they have.
@@ -235,6 +241,9 @@ impl Target {
         let mut note = |what: &str, error: String| {
             problems.push(format!("container {}: {what}: {error}", self.member.id))
         };
+        if let Some(error) = &self.member.options_problem {
+            note("runtime options", error.to_string());
+        }
         match timeout_at(deadline - DELETE_RESERVE, self.container.delete(DeleteMode::Force)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => note("delete", error.to_string()),

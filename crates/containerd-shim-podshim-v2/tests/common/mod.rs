@@ -28,12 +28,15 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Node {
     pub namespace: String,
     pub dir: tempfile::TempDir,
+    /// The shim that is run.
+    pub program: PathBuf,
 }
 
 impl Node {
     pub fn new(name: &str) -> Self {
         let namespace = format!("bootstrap-{name}-{}", std::process::id());
-        Self { namespace, dir: tempfile::tempdir().unwrap() }
+        let program = env!("CARGO_BIN_EXE_containerd-shim-podshim-v2").into();
+        Self { namespace, dir: tempfile::tempdir().unwrap(), program }
     }
 
     pub fn daemon(&self) -> PathBuf {
@@ -61,7 +64,7 @@ impl Node {
 
     /// A command line of containerd's.
     pub fn command(&self, id: &str, action: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_containerd-shim-podshim-v2"));
+        let mut command = Command::new(&self.program);
         command
             .args([
                 "-namespace",

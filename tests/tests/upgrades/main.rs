@@ -1,0 +1,156 @@
+//! podshim's programs are exchanged under live pods, by the release before and back (DESIGN §5): the shim that runs stays
+//! the build it is, and whatever containerd and people run from then on is the other one. The two meet in the files of
+//! the pod, at its socket and in the control API (docs/upgrades.md).
+
+use anyhow::{Context, Result, ensure};
+use e2e::Event::{Exiting, Started, Term};
+use e2e::durations::{AMPLE, SOON, seconds};
+use e2e::instance::signal;
+use e2e::pod::is_of_a_shim;
+use e2e::task::Task;
+use e2e::{Build, Containerd, EventLog, Pod, Program, RunningPod, Runtime, wait};
+use k8s_cri::v1::ContainerState;
+use serde_json::Value;
+
+/// What runs already, and what everything else is from then on.
+#[derive(Clone, Copy)]
+struct Exchange {
+    running: Build,
+    installed: Build,
+}
+
+const UPGRADE: Exchange = Exchange { running: Build::Previous, installed: Build::Current };
+const DOWNGRADE: Exchange = Exchange { running: Build::Current, installed: Build::Previous };
+
+impl Exchange {
+    async fn node(self) -> Result<Containerd> {
+        Containerd::start_build(self.running).await
+    }
+
+    /// A pod that is up, and has been served by its shim from its begin.
+    async fn pod(self, node: &Containerd) -> Result<RunningPod<'_>> {
+        let mut pod = Pod::new("upgrade")
+            .annotate("plan", "proxy=sidecar, app=main")
+            .container(Program::new("proxy").term_exit_code(2))
+            .container(Program::new("app").prints("from the app"))
+            .run(node, Runtime::Podshim)
+            .await?;
+        pod.start_all(&["app", "proxy"]).await?;
+        pod.wait_for("app", Started, 1, SOON).await?;
+        Ok(pod)
+    }
+
+    /// Installs the other build, and checks that the shim is not it.
+    async fn happens(self, node: &Containerd, shim: libc::pid_t) -> Result<()> {
+        node.install_build(self.installed).await?;
+        let program = std::fs::read_link(format!("/proc/{shim}/exe"))?;
+        ensure!(program.to_string_lossy().ends_with(" (deleted)"), "{} is still there", program.display());
+        Ok(())
+    }
+}
+
+/// What `podshim` says of a pod.
+async fn podshim(node: &Containerd, arguments: &[&str]) -> Result<Value> {
+    let said = node.ctr().run(&[&["--run", "podshim"], arguments].concat()).await?;
+    serde_json::from_str(&said).with_context(|| format!("{arguments:?}: {said}"))
+}
+
+async fn is_running(pod: &RunningPod<'_>, name: &str) -> Result<()> {
+    let status = pod.status(name).await?;
+    ensure!(status.state() == ContainerState::ContainerRunning, "{name}: {status:?}");
+    Ok(())
+}
+
+/// Exec, a container that is made anew, what people are told, a restart of containerd, a stop and the end.
+async fn a_pod_lives_on(exchange: Exchange) -> Result<()> {
+    let node = exchange.node().await?;
+    let mut pod = exchange.pod(&node).await?;
+    let shim = pod.shim_pid()?;
+    exchange.happens(&node, shim).await?;
+    ensure!(pod.exec("app", &["echo", "here"]).await?.stdout == "here\n", "the exec said something else");
+
+    // The kubelet's restart of a main: the shim is found by a `start` of the other build, and its gate is open (S6).
+    signal(node.cri()?.container_pid(pod.id("app")?).await?, libc::SIGKILL)?;
+    ensure!(pod.wait_exited("app", SOON).await?.exit_code == 137, "another exit code");
+    pod.start("app").await?;
+    pod.wait_for("app", Started, 2, SOON).await?;
+    ensure!(pod.shim_pid()? == shim, "the container got another shim");
+    pod.wait_for_output("app", "from the app").await?;
+
+    let told = podshim(&node, &["inspect", "--json", pod.sandbox()]).await?;
+    ensure!(told["state"] == "running" && told["release"].is_string(), "{told}");
+    let containers = told["containers"].as_array().context("no containers")?;
+    let states = containers.iter().map(|container| (&container["name"], &container["state"]));
+    ensure!(states.filter(|(_, state)| *state == "running").count() == 3, "{told}");
+    // A command of the release before knows no timeline.
+    if exchange.installed == Build::Current {
+        let told = podshim(&node, &["timeline", "--json", pod.sandbox()]).await?;
+        let events = told["events"].as_array().context("no events")?;
+        ensure!(
+            events.iter().any(|event| event["kind"] == "exited" && event["container"] == "app"),
+            "{told}"
+        );
+    }
+
+    node.kill().await?;
+    node.start_again().await?;
+    for name in ["app", "proxy"] {
+        is_running(&pod, name).await?;
+    }
+    let told = podshim(&node, &["stop", "--grace", "20s", "--json", pod.sandbox()]).await?;
+    ensure!(told["stopped"] == true, "{told}");
+    for name in ["app", "proxy"] {
+        ensure!(pod.wait_exited(name, SOON).await?.exit_code == 0, "{name} has another exit code");
+    }
+    pod.timeline()?.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
+    pod.remove().await
+}
+
+#[tokio::test]
+async fn a_pod_lives_on_through_an_upgrade() -> Result<()> {
+    a_pod_lives_on(UPGRADE).await
+}
+
+#[tokio::test]
+async fn a_pod_lives_on_through_a_downgrade() -> Result<()> {
+    a_pod_lives_on(DOWNGRADE).await
+}
+
+/// N3, N10: the other build's `delete` ends what a killed shim has left: all of it, mains first, with the exits that the shim
+/// recorded (trap 16).
+async fn a_killed_shims_pod_is_ended(exchange: Exchange) -> Result<()> {
+    let node = exchange.node().await?;
+    let pod = exchange.pod(&node).await?;
+    let task = Task::run(&node, "upgrade", &[], &["sh", "-c", "exit 3"]).await?;
+    task.wait_status("STOPPED").await?;
+    let events = EventLog::record(&node).await?;
+    for shim in [pod.shim_pid()?, task.shim()?] {
+        exchange.happens(&node, shim).await?;
+    }
+    for shim in [pod.shim_pid()?, task.shim()?] {
+        signal(shim, libc::SIGKILL)?;
+    }
+    pod.wait_rid_of("thing", seconds(8), is_of_a_shim).await?;
+    for name in ["app", "proxy"] {
+        pod.wait_exited(name, SOON).await?;
+    }
+    pod.timeline()?.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term)])?;
+    pod.remove().await?;
+
+    let deleted = wait::until("the delete of the task to be told", AMPLE, async || {
+        Ok(events.of(task.id())?.into_iter().find(|event| event.topic == "delete"))
+    });
+    let deleted = deleted.await?;
+    ensure!(deleted.exit_status == 3, "{deleted:?}");
+    task.remove().await
+}
+
+#[tokio::test]
+async fn n3_a_killed_shims_pod_is_ended_after_an_upgrade() -> Result<()> {
+    a_killed_shims_pod_is_ended(UPGRADE).await
+}
+
+#[tokio::test]
+async fn n3_a_killed_shims_pod_is_ended_after_a_downgrade() -> Result<()> {
+    a_killed_shims_pod_is_ended(DOWNGRADE).await
+}
