@@ -31,7 +31,7 @@ const SCM_PIDFD: libc::c_int = 4;
 /// Longest datagram that is read, as in systemd; longer ones are dropped.
 const MESSAGE_LONGEST: usize = 4096;
 /// Longest status that is kept, in bytes.
-const STATUS_LONGEST: usize = 128;
+pub(crate) const STATUS_LONGEST: usize = 128;
 /// So many datagrams in a row, then a pause: who floods the socket waits in its own send, for the queue is short.
 const BATCH: usize = 16;
 const PAUSE: Duration = Duration::from_millis(10);

@@ -31,6 +31,8 @@ mod tests;
 
 pub use file::{FileLooks, file};
 pub use http::http;
+#[cfg(any(test, fuzzing))]
+pub(crate) use http::status_of;
 
 /// Result of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]

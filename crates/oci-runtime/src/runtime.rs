@@ -31,6 +31,8 @@ mod tests;
 mod undo;
 
 pub use checkpoint::{AfterCheckpoint, CheckpointOptions, RestoreOptions};
+#[cfg(any(test, fuzzing))]
+pub(crate) use command::last_error_in;
 use command::{Arguments, Captured, LogPosition, Streams, TemporaryFile};
 pub use error::{Operation, RuntimeError};
 pub use features::features;

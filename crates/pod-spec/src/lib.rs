@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, fuzzing))]
+pub mod bad_input;
 mod command;
 mod duration;
 mod error;

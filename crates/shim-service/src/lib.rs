@@ -6,6 +6,8 @@
 //! no effect may live in one. Decides nothing about pods; that is `pod-lifecycle`.
 
 mod actions;
+#[cfg(any(test, fuzzing))]
+pub mod bad_input;
 mod checkpoint;
 mod command;
 mod completions;

@@ -1,8 +1,12 @@
 //! Bad input by the thousand: known inputs, mixed and damaged at random, for whatever reads what a pod's author or its
 //! programs wrote. The same for the same seed.
 //!
-//! Owns the damage. What must hold for an input is the caller's to say; that nothing panics holds for all. There is no
-//! coverage to guide it: the known inputs must reach every corner, so one that found something is kept among them.
+//! Owns the damage, and the known inputs in `fuzz/`. What must hold for an input is the caller's to say; that nothing panics
+//! holds for all. There is no coverage to guide it: the known inputs must reach every corner. The targets of `fuzz/` have
+//! one, for the same readers, and what they reach is kept among these.
+
+use std::fs;
+use std::path::Path;
 
 use crate::random::Random;
 
@@ -15,11 +19,42 @@ const MOST_DAMAGES: usize = 8;
 /// An input grows to this many bytes at most, unless a known one is longer.
 const LONGEST: usize = 4096;
 
-/// Gives `check` inputs that are made of the known ones.
+/// Gives `check` inputs that are made of the [`known`] ones of a target.
 ///
 /// # Panics
 /// When `check` does; the input that it had is printed then.
-pub fn fuzz(known: &[&[u8]], check: impl Fn(&[u8])) {
+pub fn fuzz(target: &str, check: impl Fn(&[u8])) {
+    let known = inputs(target);
+    fuzz_known(&known.iter().map(|(_, input)| input.as_slice()).collect::<Vec<_>>(), check);
+}
+
+/// The inputs of a target that are written by hand (`fuzz/known`), with their names.
+///
+/// # Panics
+/// If it has none.
+pub fn known(target: &str) -> Vec<(String, Vec<u8>)> {
+    read(&["known"], target)
+}
+
+/// Those and what coverage has found (`fuzz/corpus`).
+fn inputs(target: &str) -> Vec<(String, Vec<u8>)> {
+    read(&["known", "corpus"], target)
+}
+
+fn read(places: &[&str], target: &str) -> Vec<(String, Vec<u8>)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let directories = places.iter().filter_map(|place| fs::read_dir(root.join(place).join(target)).ok());
+    let files = directories.flatten().flatten().map(|entry| entry.path());
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut inputs: Vec<_> =
+        files.filter_map(|path| fs::read(&path).ok().map(|input| (name(&path), input))).collect();
+    // The same in each run, whatever the file system's order.
+    inputs.sort();
+    assert!(!inputs.is_empty(), "no known inputs of {target}: nothing would be reached");
+    inputs
+}
+
+fn fuzz_known(known: &[&[u8]], check: impl Fn(&[u8])) {
     let runs = std::env::var(RUNS).ok().and_then(|runs| runs.parse().ok()).unwrap_or(DEFAULT_RUNS);
     for input in known {
         tell_if_it_panics(input, &check);
@@ -27,15 +62,6 @@ pub fn fuzz(known: &[&[u8]], check: impl Fn(&[u8])) {
     for seed in 0..runs {
         tell_if_it_panics(&damaged(&mut Random::new(seed), known), &check);
     }
-}
-
-/// The same for text: inputs that are none are made so.
-///
-/// # Panics
-/// As [`fuzz`].
-pub fn fuzz_text(known: &[&str], check: impl Fn(&str)) {
-    let known: Vec<_> = known.iter().map(|text| text.as_bytes()).collect();
-    fuzz(&known, |input| check(&String::from_utf8_lossy(input)));
 }
 
 fn tell_if_it_panics(input: &[u8], check: impl Fn(&[u8])) {
@@ -102,7 +128,7 @@ mod tests {
     #[test]
     fn a_fault_in_the_middle_of_an_input_is_reached() {
         let (found, seen) = (Cell::new(false), Cell::new(0));
-        fuzz(&[b"key: value", b"other=1"], |input| {
+        fuzz_known(&[b"key: value", b"other=1"], |input| {
             seen.set(seen.get() + 1);
             found.set(found.get() || (input.starts_with(b"key") && input.contains(&b'"')));
         });

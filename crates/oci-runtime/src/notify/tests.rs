@@ -93,13 +93,3 @@ fn a_sender_that_is_gone_is_in_no_container() {
         assert!(received.is_none_or(|(sender, _)| !sender.is_in(&cgroup)));
     });
 }
-
-#[test]
-fn fuzz_notify_datagrams() {
-    testkit::fuzz::fuzz(&[b"READY=1\nSTATUS=up \xc3\xa9\nMAINPID=7", b"FDSTORE=1\n\nSTATUS="], |datagram| {
-        let message = Message::parse(datagram);
-        let says_ready = datagram.split(|byte| *byte == b'\n').any(|line| line == b"READY=1");
-        assert_eq!(message.readiness == Readiness::Ready, says_ready);
-        assert!(message.status.is_none_or(|status| status.len() <= 3 * STATUS_LONGEST));
-    });
-}

@@ -1,0 +1,65 @@
+//! Bad input from what containers and OCI runtimes write: no panic, and what comes of it stays small. In tests and in the
+//! targets of `fuzz/` only.
+
+use std::path::Path;
+
+use crate::notify::{Message, Readiness, STATUS_LONGEST};
+use crate::probe::status_of;
+use crate::runtime::last_error_in;
+use crate::spec::Spec;
+
+/// A datagram on a container's notify socket.
+pub fn notify_datagram(input: &[u8]) {
+    let message = Message::parse(input);
+    let says_ready = input.split(|byte| *byte == b'\n').any(|line| line == b"READY=1");
+    assert_eq!(message.readiness == Readiness::Ready, says_ready);
+    assert!(message.status.is_none_or(|status| status.len() <= 3 * STATUS_LONGEST));
+}
+
+/// The answer to an `http:` probe.
+pub fn http_answer(input: &[u8]) {
+    if let Some(status) = status_of(input) {
+        assert!(status <= 999 && input.starts_with(b"HTTP/1."));
+    }
+}
+
+/// What an OCI runtime, also one that crashes, leaves in its log.
+pub fn runtime_log(input: &[u8]) {
+    // A letter is written as six at most and read as three at most.
+    assert!(last_error_in(input).is_none_or(|message| message.len() <= 3 * input.len()));
+}
+
+/// A bundle's spec. The runtime reads it too and is the one to refuse; here nothing may break.
+pub fn oci_spec(input: &[u8]) {
+    if let Ok(spec) = serde_json::from_slice::<Spec>(input) {
+        spec.pid_namespace();
+        spec.bind_source(Path::new("/log"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::fuzz::fuzz;
+
+    use super::*;
+
+    #[test]
+    fn fuzz_notify_datagrams() {
+        fuzz("notify_datagrams", notify_datagram);
+    }
+
+    #[test]
+    fn fuzz_http_answers() {
+        fuzz("http_answers", http_answer);
+    }
+
+    #[test]
+    fn fuzz_runtime_logs() {
+        fuzz("runtime_logs", runtime_log);
+    }
+
+    #[test]
+    fn fuzz_oci_specs() {
+        fuzz("oci_specs", oci_spec);
+    }
+}

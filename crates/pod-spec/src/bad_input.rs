@@ -1,0 +1,84 @@
+//! Bad input for everything that reads what a pod's author or a node's administrator wrote (DESIGN §6): no panic, one
+//! bounded line as the answer, and what is accepted stays inside the limits. In tests and in the targets of `fuzz/` only.
+
+use crate::{Node, PREFIX, Pattern, limits};
+
+/// Sixteen errors of some hundred bytes each.
+const LONGEST_ANSWER: usize = 16 * 1024;
+
+/// Annotations, one `key: value` a line, without the prefix.
+pub fn annotations(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let pairs = pairs(&text);
+    match Node::default().parse_pod(pairs.iter().map(|(key, value)| (key.as_str(), *value))) {
+        Ok(parsed) => {
+            let members = parsed.plan.map_or(0, |plan| plan.members.len());
+            assert!(members <= limits::MAX_CONTAINERS, "{members} containers");
+        }
+        Err(error) => assert!(is_a_line(&error.to_string()), "{error}"),
+    }
+}
+
+/// The node's file.
+pub fn node_file(input: &[u8]) {
+    if let Err(error) = Node::parse(&String::from_utf8_lossy(input)) {
+        assert!(is_a_line(&error.to_string()), "{error}");
+    }
+}
+
+/// The regular expression of a `log:` gate.
+pub fn pattern(input: &[u8]) {
+    const LINE: &str = "2026-11-21 started in 12.5 ms, ready and serving aaabbbcccabc";
+    match Pattern::parse(&String::from_utf8_lossy(input)) {
+        Ok(pattern) => drop(pattern.matcher().is_match(LINE)),
+        Err(error) => assert!(is_a_line(&error.to_string()), "{error}"),
+    }
+}
+
+fn pairs(text: &str) -> Vec<(String, &str)> {
+    let pairs = text.lines().filter_map(|line| line.split_once(": "));
+    pairs.map(|(key, value)| (format!("{PREFIX}{key}"), value)).collect()
+}
+
+fn is_a_line(answer: &str) -> bool {
+    !answer.is_empty() && answer.len() <= LONGEST_ANSWER && !answer.contains(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::fuzz::{fuzz, known};
+
+    use super::*;
+
+    /// An input that is refused at once leads nowhere.
+    #[test]
+    fn what_is_known_is_understood() {
+        for (name, input) in known("annotations") {
+            let text = String::from_utf8(input).unwrap();
+            let pairs = pairs(&text);
+            let parsed = crate::parse(pairs.iter().map(|(key, value)| (key.as_str(), *value)));
+            parsed.unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        for (name, input) in known("node_files") {
+            Node::parse(str::from_utf8(&input).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        for (name, input) in known("patterns") {
+            Pattern::parse(str::from_utf8(&input).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+
+    #[test]
+    fn fuzz_annotations() {
+        fuzz("annotations", annotations);
+    }
+
+    #[test]
+    fn fuzz_node_files() {
+        fuzz("node_files", node_file);
+    }
+
+    #[test]
+    fn fuzz_patterns() {
+        fuzz("patterns", pattern);
+    }
+}

@@ -1,0 +1,11 @@
+//! What containerd writes to the standard input of `start` (CONTRACT §1.2). Its test on stable is `fuzz_start_input`. A binary
+//! is nobody's dependency: its files are taken in as they are.
+#![no_main]
+#![allow(dead_code, reason = "only the reader is called")]
+
+#[path = "../../crates/containerd-shim-podshim-v2/src/args.rs"]
+mod args;
+#[path = "../../crates/containerd-shim-podshim-v2/src/stdin.rs"]
+mod stdin;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| stdin::bad_input(input));
