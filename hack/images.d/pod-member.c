@@ -44,7 +44,7 @@ static const char usage[] =
 	"  --ready-file FILE     create FILE\n"
 	"  --ready-after S       seconds from Starting until it does (0)\n"
 	"  --allocate MIB        touch that much memory at Started\n"
-	"  --child               leave a child process that ignores SIGTERM\n"
+	"  --child               leave a daemon that ignores SIGTERM\n"
 	"  --print TEXT          write TEXT to stdout at Started\n"
 	"  --notify TEXT         send TEXT to the socket that NOTIFY_SOCKET names\n"
 	"  --notify-to PATH      to that socket instead\n"
@@ -192,9 +192,14 @@ static void leave_child(void)
 
 	if (child < 0)
 		die("--child");
-	if (child == 0)
-		for (;;)
-			pause();
+	if (child > 0)
+		return;
+	/* As daemons do: nothing but its groups and its namespaces ties it to the container now. */
+	setsid();
+	if (fork() != 0)
+		_exit(0);
+	for (;;)
+		pause();
 }
 
 static void parse(int argc, char **argv)

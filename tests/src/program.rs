@@ -140,7 +140,7 @@ impl Program {
         self.flag("--allocate", mib)
     }
 
-    /// Leaves a child process that ignores SIGTERM.
+    /// Leaves a process that ignores SIGTERM: forked twice, in a session of its own.
     #[must_use]
     pub fn leaves_child(mut self) -> Self {
         self.flags.push("--child".to_owned());

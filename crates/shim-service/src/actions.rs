@@ -124,3 +124,26 @@ fn write_termination_message(path: &Path, line: &str) -> std::io::Result<()> {
         std::fs::OpenOptions::new().write(true).truncate(true).custom_flags(flags.bits()).open(path)?;
     writeln!(file, "podshim: {line}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// J9, DESIGN §6: what is in the file's place may be the container's doing.
+    #[test]
+    fn j9_a_termination_message_goes_into_a_file_and_nowhere_else() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("log"), "of the program itself, and longer than ours").expect("a file");
+        write_termination_message(&at("log"), "not started").expect("written");
+        assert_eq!(std::fs::read_to_string(at("log")).expect("a file"), "podshim: not started\n");
+        std::fs::write(at("of-the-node"), "untouched").expect("a file");
+        std::os::unix::fs::symlink(at("of-the-node"), at("link")).expect("a link");
+        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).expect("a fifo");
+        for name in ["link", "fifo", "missing", "."] {
+            write_termination_message(&at(name), "not started").expect_err(name);
+        }
+        assert_eq!(std::fs::read_to_string(at("of-the-node")).expect("a file"), "untouched");
+        assert!(!at("missing").exists());
+    }
+}

@@ -52,7 +52,8 @@ async fn kill_init_under_an_exec(
     let id = pod.id("app")?.to_owned();
     let exec = tokio::spawn({
         let (cri, id) = (cri.clone(), id.clone());
-        let script = ["sh", "-c", "touch /marks/exec; exec sleep 1000"];
+        // Deaf: nothing but SIGKILL ends it.
+        let script = ["sh", "-c", "trap '' TERM INT HUP; touch /marks/exec; exec sleep 1000"];
         async move { cri.exec_sync(&id, &script, 3 * SOON).await }
     });
     wait::until("the exec to run", SOON, async || Ok(marks.join("exec").exists().then_some(()))).await?;

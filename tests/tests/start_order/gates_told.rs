@@ -1,5 +1,7 @@
 //! Gates that wait for what a container says by itself: a line of its output (`log:`), or a message (`notify`).
 
+use std::os::fd::AsRawFd;
+
 use anyhow::{Result, ensure};
 use e2e::Event::{Starting, Term};
 use e2e::{Containerd, Pod, Program, Runtime, wait};
@@ -209,6 +211,41 @@ async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
             ],
         )
         .await?;
+    ensure!(said.exit_code == 0, "{said:?}");
+    wait_started(&pod, &["app"]).await?;
+    pod.remove().await
+}
+
+/// DESIGN §6: who is outside of the pod opens nothing, though root finds the socket in the bundle; a daemon of the
+/// container does, which nothing but its groups ties to it.
+#[tokio::test]
+async fn u2_ready_is_taken_from_a_daemon_and_from_nobody_outside() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("u2-outside")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("ready.s1", "notify;period=200ms;fail=1000")
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("s1").await?;
+    wait_started(&pod, &["s1"]).await?;
+    let bundles = node.directory().join("state/io.containerd.runtime.v2.task/k8s.io");
+    // An address by descriptor: the bundle's own path is too long for one.
+    let bundle = std::fs::File::open(bundles.join(pod.id("s1")?))?;
+    let outsider = std::os::unix::net::UnixDatagram::unbound()?;
+    outsider.send_to(b"READY=1", format!("/proc/self/fd/{}/notify.sock", bundle.as_raw_fd()))?;
+    pod.start("app").await?;
+    let held = held_for(&pod, "app").await?;
+    ensure!(
+        held.ends_with("notify: a message was not taken, for its sender is no process of the container"),
+        "{held}"
+    );
+    pod.timeline()?.doesnt_start("app")?;
+    let daemon = format!(
+        "(setsid /bin/pod-member --name daemon --run 0.5 --notify-to {SOCKET} --notify READY=1 </dev/null >/dev/null 2>&1 &)"
+    );
+    let said = pod.exec("s1", &["sh", "-c", &daemon]).await?;
     ensure!(said.exit_code == 0, "{said:?}");
     wait_started(&pod, &["app"]).await?;
     pod.remove().await

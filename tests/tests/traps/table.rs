@@ -41,7 +41,7 @@ fn table(text: &str) -> Result<BTreeMap<u32, &str>> {
     Ok(rows)
 }
 
-fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+pub(crate) fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
         let path = entry?.path();
         if path.is_dir() {

@@ -5,7 +5,11 @@ use std::{cell::RefCell, os::unix::net::UnixDatagram, rc::Rc};
 use nix::unistd::getpid;
 
 use super::*;
-use crate::test_support::{run, until};
+use crate::{
+    runtime::CreateOptions,
+    stdio::ChildStdio,
+    test_support::{TestContainer, run, until, within},
+};
 
 #[test]
 fn messages_are_lines_of_which_two_mean_something() {
@@ -88,8 +92,107 @@ fn a_sender_that_is_gone_is_in_no_container() {
         };
         let child = reaper.spawn(&mut command).unwrap();
         let cgroup = Cgroup::of_pid(getpid()).unwrap();
-        crate::test_support::within(child.exit).await;
+        within(child.exit).await;
         let received = receive(socket.as_raw_fd()).unwrap();
         assert!(received.is_none_or(|(sender, _)| !sender.is_in(&cgroup)));
+    });
+}
+
+/// Adds the calling process to every group that `pid` is in. Of the shim's tests: nobody else may move processes.
+fn join_groups_of(pid: Pid) -> io::Result<()> {
+    for line in std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?.lines() {
+        let fields: Vec<_> = line.splitn(3, ':').collect();
+        let [_, controllers, path] = fields[..] else { continue };
+        let group = format!("/sys/fs/cgroup/{}{path}/cgroup.procs", controllers.trim_start_matches("name="));
+        if Path::new(&group).exists() {
+            std::fs::write(group, "0")?;
+        }
+    }
+    Ok(())
+}
+
+/// A datagram that claims to be from `pid`.
+fn send_as(socket: RawFd, pid: Pid) -> io::Result<()> {
+    let credentials = libc::ucred { pid: pid.as_raw(), uid: 0, gid: 0 };
+    let message = [io::IoSlice::new(b"READY=1")];
+    let claim = [nix::sys::socket::ControlMessage::ScmCredentials(&credentials.into())];
+    nix::sys::socket::sendmsg::<()>(socket, &message, &claim, nix::sys::socket::MsgFlags::empty(), None)?;
+    Ok(())
+}
+
+/// DESIGN §6, of a real container: every process in its groups may speak for it, be it a daemon that has left its
+/// parents and its session; nobody else may, and nobody can say that he is another.
+#[test]
+fn u2_only_processes_of_the_container_speak_for_it() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
+        test.container.start().await.unwrap();
+        let (init, cgroup) = (created.process.pid(), Cgroup::of_pid(created.process.pid()).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = Bundle::new(directory.path());
+        let listener = bind(&bundle.notify_socket_path()).unwrap();
+        let client = UnixDatagram::unbound().unwrap();
+        client.connect(bundle.notify_socket_path()).unwrap();
+        let socket = client.as_raw_fd();
+        let spawn = |prepare: fn(RawFd, Pid) -> io::Result<()>| {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("1000");
+            // SAFETY: what runs there makes system calls and allocates; no thread of the test holds a lock.
+            unsafe {
+                std::os::unix::process::CommandExt::pre_exec(&mut command, move || prepare(socket, init));
+            }
+            test.reaper.spawn(&mut command)
+        };
+        let heard = || receive(listener.as_raw_fd());
+        let is_taken = || heard().unwrap().is_some_and(|(sender, _)| sender.is_in(&cgroup));
+
+        let outsider = spawn(|socket, _| {
+            nix::sys::socket::send(socket, b"READY=1", nix::sys::socket::MsgFlags::empty())?;
+            Ok(())
+        });
+        assert!(!is_taken(), "a process of the node");
+        let member = spawn(|socket, init| {
+            join_groups_of(init)?;
+            nix::sys::socket::send(socket, b"READY=1", nix::sys::socket::MsgFlags::empty())?;
+            Ok(())
+        });
+        assert!(is_taken(), "a process of the container");
+        let parent_of_a_daemon = spawn(|socket, init| {
+            join_groups_of(init)?;
+            // SAFETY: as in the tests' other children: system calls only.
+            if unsafe { nix::unistd::fork() }?.is_parent() {
+                return Ok(());
+            }
+            nix::unistd::setsid()?;
+            // SAFETY: the same.
+            if unsafe { nix::unistd::fork() }?.is_parent() {
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(0) };
+            }
+            nix::sys::socket::send(socket, b"READY=1", nix::sys::socket::MsgFlags::empty())?;
+            // The end of its spawn is told by a pipe.
+            // SAFETY: nothing of this process uses a descriptor any more.
+            unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+            loop {
+                nix::unistd::pause();
+            }
+        });
+        assert!(is_taken(), "a daemon of the container");
+        // Without CAP_SYS_ADMIN in the pid namespace the kernel lets nobody claim to be another.
+        let liar = spawn(|socket, init| {
+            nix::unistd::setuid(nix::unistd::Uid::from_raw(65534))?;
+            send_as(socket, init)
+        });
+        assert_eq!(liar.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        assert_eq!(heard().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+
+        cgroup.kill_remaining(tokio::time::Instant::now() + crate::test_support::DEADLINE).await;
+        within(created.exit).await;
+        for child in [outsider, member, parent_of_a_daemon] {
+            let child = child.unwrap();
+            child.process.signal(crate::process::SignalNumber::KILL).unwrap();
+            within(child.exit).await;
+        }
     });
 }

@@ -75,3 +75,33 @@ fn exists(root: &OwnedFd, path: &str) -> io::Result<()> {
     openat2(root, path, how)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        reaper::Reaper,
+        test_support::{run, within},
+    };
+
+    /// U2, DESIGN §6: a look that does not come back must not cost a thread for each period.
+    #[test]
+    fn u2_a_file_system_that_never_answers_costs_one_look() {
+        run(async {
+            let reaper = Reaper::start().unwrap();
+            let own = reaper.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
+            let looks = FileLooks::default();
+            let limit = Duration::from_secs(5);
+            let under_way = Look::begin(&looks).unwrap();
+            let refused = within(file(&own.process, "/", &looks, limit)).await.to_string();
+            assert_eq!(
+                refused,
+                "file:/ cannot be looked for: its file system has not answered the last look"
+            );
+            drop(under_way);
+            assert_eq!(within(file(&own.process, "/", &looks, limit)).await, ProbeResult::Success);
+            own.process.signal(crate::process::SignalNumber::KILL).unwrap();
+            within(own.exit).await;
+        });
+    }
+}

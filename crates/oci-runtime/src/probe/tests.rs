@@ -14,6 +14,8 @@ use crate::{
     test_support::{DEADLINE, TestContainer, process, run, within},
 };
 
+mod hostile;
+
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[test]

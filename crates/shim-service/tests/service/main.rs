@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod control;
+mod hostile;
 mod node;
 mod options;
 mod support;

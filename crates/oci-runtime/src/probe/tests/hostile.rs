@@ -1,0 +1,233 @@
+//! Containers that answer a probe with malice (DESIGN §6): without an end, not at all, with a way to somewhere else.
+
+use std::{
+    net::TcpStream,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+
+use super::*;
+
+/// What a server does with each connection after it has read the request.
+struct Answer {
+    head: &'static str,
+    /// Then this, for as long as it is taken.
+    endless: &'static str,
+}
+
+impl Answer {
+    /// How much of it was taken.
+    fn give(&self, mut client: TcpStream) -> usize {
+        let _ = client.read(&mut [0; 1024]);
+        let mut taken = 0;
+        let mut piece = self.head;
+        while !piece.is_empty() && client.write_all(piece.as_bytes()).is_ok() {
+            taken += piece.len();
+            piece = self.endless;
+        }
+        taken
+    }
+}
+
+/// Whatever follows the status is not waited for, however it goes on; and one connection is all there is.
+#[test]
+fn u2_an_http_probe_reads_no_answer_without_an_end() {
+    const CASES: [(Answer, &str); 6] = [
+        (Answer { head: "HTTP/1.1 200 OK\r\n", endless: "X-More: and more\r\n" }, "succeeded"),
+        (Answer { head: "HTTP/1.1 503 No\r\n", endless: "X-More: and more\r\n" }, "503"),
+        (Answer { head: "HTTP/1.1 200 OK\r\n\r\n", endless: "a body without an end" }, "succeeded"),
+        (Answer { head: "HTTP/1.1 100 Continue\r\n\r\n", endless: "HTTP/1.1 100 Continue\r\n\r\n" }, "100"),
+        (Answer { head: "HTTP/1.1 200 ", endless: "OK " }, "succeeded"),
+        (Answer { head: "\r\n", endless: "\r\n" }, "no HTTP answer"),
+    ];
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let (child, listener) = namespace_with_listener(&reaper).await;
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            for (answer, _) in CASES {
+                let taken = answer.give(listener.accept().unwrap().0);
+                // What the sockets hold, not what the server would have liked to send.
+                assert!(taken < 64 << 20, "{}", answer.head);
+            }
+            listener
+        });
+        for (answer, expected) in CASES {
+            let result = within(http(&child.process, address, "/", TIMEOUT)).await.to_string();
+            assert!(result.ends_with(expected), "{}: {result}", answer.head);
+        }
+        let listener = server.join().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "a connection too many");
+        child.process.signal(SignalNumber::KILL).unwrap();
+        within(child.exit).await;
+    });
+}
+
+/// Not to itself for ever, nor elsewhere in the pod, nor to the node, where somebody listens at that address too.
+#[test]
+fn u2_an_http_probe_goes_nowhere_else() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let (child, listener) = namespace_with_listener(&reaper).await;
+        let address = listener.local_addr().unwrap();
+        let of_the_node = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let node_address = of_the_node.local_addr().unwrap();
+        let namespace = child.process.open_namespace("net").unwrap();
+        let beside = helper_thread::run("listener", move || {
+            setns(namespace, CloneFlags::CLONE_NEWNET)?;
+            TcpListener::bind(node_address)
+        });
+        let beside = beside.await.unwrap();
+        let server = std::thread::spawn(move || {
+            for to in [address, node_address] {
+                let (mut client, _) = listener.accept().unwrap();
+                let _ = client.read(&mut [0; 1024]);
+                let answer = format!("HTTP/1.1 307 Temporary Redirect\r\nLocation: http://{to}/\r\n\r\n");
+                client.write_all(answer.as_bytes()).unwrap();
+            }
+            listener
+        });
+        for _ in 0..2 {
+            assert_eq!(within(http(&child.process, address, "/", TIMEOUT)).await, ProbeResult::Success);
+        }
+        for nobody in [server.join().unwrap(), of_the_node, beside] {
+            nobody.set_nonblocking(true).unwrap();
+            assert_eq!(nobody.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "{nobody:?}");
+        }
+        child.process.signal(SignalNumber::KILL).unwrap();
+        within(child.exit).await;
+    });
+}
+
+/// One that never closes has accepted; one that never accepts costs its timeout.
+#[test]
+fn u2_a_tcp_probe_waits_for_nobody_to_close() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let (child, listener) = namespace_with_listener(&reaper).await;
+        let address = listener.local_addr().unwrap();
+        assert_eq!(within(tcp(&child.process, address, TIMEOUT)).await, ProbeResult::Success);
+        let kept = listener.accept().unwrap();
+        // A queue for one: the first probes fill it, and the kernel answers no more.
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
+        let short = Duration::from_millis(200);
+        let mut last = ProbeResult::Success;
+        for _ in 0..10 {
+            last = within(tcp(&child.process, address, short)).await;
+            if last != ProbeResult::Success {
+                break;
+            }
+        }
+        assert_eq!(last.to_string(), format!("tcp:{} timed out after 200ms", address.port()));
+        drop((kept, listener));
+        child.process.signal(SignalNumber::KILL).unwrap();
+        within(child.exit).await;
+    });
+}
+
+/// Output without an end goes nowhere, a deaf program is killed at its timeout, and what a good one leaves behind with
+/// its streams is not waited for.
+#[test]
+fn u2_an_exec_probe_ends_whatever_its_program_does() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
+        test.container.start().await.unwrap();
+        let attempt = async |script: &str, timeout| {
+            within(exec(&test.container, "gate", &process(&["sh", "-c", script]), timeout)).await.to_string()
+        };
+        let short = Duration::from_millis(300);
+        for script in [
+            "while :; do echo and more; echo and more >&2; done",
+            "trap '' TERM INT HUP; while :; do :; done",
+        ] {
+            assert_eq!(attempt(script, short).await, "timed out after 300ms", "{script}");
+        }
+        let cgroup = crate::cgroup::Cgroup::of_pid(created.process.pid()).unwrap();
+        crate::test_support::until(|| cgroup.pids().len() == 1).await;
+        assert_eq!(attempt("sleep 1000 & exit 0", TIMEOUT).await, "succeeded");
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+    });
+}
+
+/// Somebody who makes `door` in a volume a directory of the volume and a link to the node's by turns.
+struct Race {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<u64>>,
+}
+
+impl Race {
+    fn begin(volume: PathBuf, outside: &str) -> Self {
+        std::fs::create_dir_all(volume.join("inner")).unwrap();
+        std::os::unix::fs::symlink(outside, volume.join("door")).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let (door, inner) = (volume.join("door"), volume.join("inner"));
+            let mut swaps = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                renameat2(AT_FDCWD, &door, AT_FDCWD, &inner, RenameFlags::RENAME_EXCHANGE).unwrap();
+                swaps += 1;
+            }
+            swaps
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    /// How many times the two changed places.
+    fn end(mut self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Race {
+    /// Also when the test fails.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// U2: a link that takes a directory's place while that is being looked up opens nothing of the node's.
+#[test]
+fn u2_a_file_probe_is_not_outrun_by_a_swapped_link() {
+    run(async {
+        let shared = tempfile::tempdir().unwrap();
+        let of_the_node = shared.path().join("of-the-node");
+        std::fs::create_dir(&of_the_node).unwrap();
+        std::fs::write(of_the_node.join("secret"), "").unwrap();
+        let volume = shared.path().join("volume");
+        std::fs::create_dir(&volume).unwrap();
+        let source = volume.to_str().unwrap().to_owned();
+        let test = TestContainer::new(&["sleep", "1000"], |spec| {
+            let mounts = spec["mounts"].as_array_mut().unwrap();
+            mounts.push(serde_json::json!({
+                "destination": "/shared", "type": "bind", "source": source, "options": ["bind"]
+            }));
+        });
+        let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
+        test.container.start().await.unwrap();
+        let race = Race::begin(volume.clone(), of_the_node.to_str().unwrap());
+        let looks = FileLooks::default();
+        let look = async |path: &str| within(file(&created.process, path, &looks, TIMEOUT)).await;
+        for _ in 0..300 {
+            for path in ["/shared/door/secret", "/shared/inner/secret", "/shared/door/../of-the-node/secret"]
+            {
+                assert!(matches!(look(path).await, ProbeResult::Failure(_)), "{path}");
+            }
+        }
+        assert!(race.end() > 100, "hardly anything was swapped");
+        // So it was not the look that failed.
+        std::fs::write(volume.join("inside"), "").unwrap();
+        assert_eq!(look("/shared/inside").await, ProbeResult::Success);
+        created.process.signal(SignalNumber::KILL).unwrap();
+        within(created.exit).await;
+    });
+}

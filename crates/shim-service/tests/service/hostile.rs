@@ -1,0 +1,164 @@
+//! Containers that flood whoever listens to them (DESIGN §6): the pod's one thread has time for everybody else.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use containerd_shim_protos::shim::shim::*;
+use containerd_shim_protos::types::task::Status;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{Pod, with_pod};
+
+/// What containerd gives a State.
+const STATE_LIMIT: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(20);
+/// How many requests are made during a flood.
+const REQUESTS: usize = 100;
+
+const NAME: &str = "io.kubernetes.cri.container-name";
+
+/// Something that goes on beside a test until it is dropped, and counts.
+struct Beside {
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+}
+
+impl Beside {
+    /// `work` says how much it did; an error of it is not the end.
+    fn begin(mut work: impl FnMut() -> std::io::Result<usize> + Send + 'static) -> Self {
+        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let beside = Self { stop: stop.clone(), count: count.clone() };
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                match work() {
+                    Ok(0) | Err(_) => std::thread::sleep(Duration::from_millis(1)),
+                    Ok(more) => drop(count.fetch_add(more as u64, Ordering::Relaxed)),
+                }
+            }
+        });
+        beside
+    }
+
+    async fn wait_for(&self, count: u64) {
+        let more = async {
+            while self.count.load(Ordering::Relaxed) < count {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(SOON, more).await.expect("nothing comes through");
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A fifo with a reader that takes whatever comes, as containerd's side has it.
+fn read_fifo(path: &Path) -> Beside {
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut reader = fs::File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).unwrap();
+    let mut buffer = vec![0; 1 << 16];
+    Beside::begin(move || reader.read(&mut buffer))
+}
+
+/// Creates and starts a container whose streams are such fifos.
+async fn run_with_streams(pod: &Pod, id: &str, program: &str, annotations: &[(&str, &str)]) -> [Beside; 2] {
+    let bundle = pod.bundle(id, program, annotations);
+    let paths = ["stdout", "stderr"].map(|name| bundle.join(name));
+    let readers = paths.each_ref().map(|path| read_fifo(path));
+    let [stdout, stderr] = paths.map(|path| path.display().to_string());
+    let request = CreateTaskRequest { stdout, stderr, ..pod.create_request(id) };
+    pod.client.create(crate::support::context(), &request).await.unwrap();
+    pod.start(id).await.unwrap();
+    readers
+}
+
+async fn ensure_answered(pod: &Pod, ids: &[&str]) {
+    for _ in 0..REQUESTS {
+        for id in ids {
+            let state = timeout(STATE_LIMIT, pod.state(id)).await.expect("State waited").unwrap();
+            assert_eq!(state.status.enum_value(), Ok(Status::RUNNING), "{id}");
+        }
+    }
+}
+
+/// One container writes lines without a break and, on its other stream, one line without an end, both looked at by its
+/// gate. Another's gate opens with its line, requests are answered, and the flood can be ended.
+#[test]
+fn u2_a_flood_of_one_log_delays_no_other_gate_and_no_answer() {
+    with_pod(async |pod| {
+        let annotations = |name: &'static str| {
+            [
+                (NAME, name),
+                ("podshim.io/plan", "flood+calm=sidecar, app=main"),
+                ("podshim.io/after.app", "calm=ready"),
+                ("podshim.io/ready.flood", "log:^(x|y)+never$;fail=100000"),
+                ("podshim.io/ready.calm", "log:^up$;fail=100000"),
+            ]
+        };
+        let (go, ran) = (pod.directory.path().join("go"), pod.directory.path().join("ran"));
+        let flood = "tr '\\0' x </dev/zero >&2 & exec yes xyxyxyxyxyxy";
+        let [lines, one_line] = run_with_streams(&pod, "flood", flood, &annotations("flood")).await;
+        let calm = format!("until [ -e {} ]; do sleep 0.05; done; echo up; exec sleep 60", go.display());
+        let _calm = run_with_streams(&pod, "calm", &calm, &annotations("calm")).await;
+        pod.run("app", &format!("touch {}; exec sleep 60", ran.display()), &annotations("app")).await;
+        // More than every buffer on the way holds.
+        lines.wait_for(8 << 20).await;
+        one_line.wait_for(8 << 20).await;
+        ensure_answered(&pod, &["flood", "calm", "app"]).await;
+        assert!(!ran.exists());
+        fs::write(&go, "").unwrap();
+        timeout(SOON, async {
+            while !ran.exists() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .expect("calm's gate opens");
+        let passed = lines.count.load(Ordering::Relaxed);
+        lines.wait_for(passed + (1 << 20)).await;
+        for id in ["app", "calm", "flood"] {
+            timeout(SOON, pod.kill(id, 9)).await.expect("the kill waited").unwrap();
+            timeout(SOON, pod.wait(id)).await.expect("it goes on").unwrap();
+        }
+    });
+}
+
+/// Messages without a break, on the socket of a gate that waits for one.
+#[test]
+fn u2_a_flood_of_messages_delays_no_answer() {
+    with_pod(async |pod| {
+        let annotations = [
+            (NAME, "s1"),
+            ("podshim.io/plan", "s1=sidecar, app=main"),
+            ("podshim.io/ready.s1", "notify;fail=100000"),
+        ];
+        let bundle = pod.bundle("s1", "exec sleep 60", &annotations);
+        let spec = fs::read_to_string(bundle.join("config.json")).unwrap();
+        let mut spec: serde_json::Value = serde_json::from_str(&spec).unwrap();
+        spec["mounts"] = serde_json::json!([{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}]);
+        fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
+        pod.create("s1").await.unwrap();
+        pod.start("s1").await.unwrap();
+        let flood = [(); 3].map(|()| {
+            let socket = UnixDatagram::unbound().unwrap();
+            socket.connect(bundle.join("notify.sock")).unwrap();
+            // Who waits in its own send must not keep the test from its end.
+            socket.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+            // One that means something costs a look at whose process it is.
+            Beside::begin(move || socket.send(b"STATUS=busy"))
+        });
+        for sender in &flood {
+            sender.wait_for(1 << 10).await;
+        }
+        ensure_answered(&pod, &["s1"]).await;
+    });
+}

@@ -1,0 +1,56 @@
+//! Holds the table of hostile acts in docs/trust.md to the tests: no act without one, no name that is no test.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::table::rust_files;
+
+/// The words in backticks of each act's last cell: `| act | what comes of it | tests |`.
+fn acts(text: &str) -> Result<Vec<(&str, Vec<&str>)>> {
+    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
+    rows.map(|line| {
+        let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [act, _, tests] = cells[..] else { anyhow::bail!("not three cells: {line}") };
+        Ok((act, tests.split('`').skip(1).step_by(2).collect()))
+    })
+    .collect()
+}
+
+/// The names of all functions that are marked as tests.
+fn tests(root: &Path) -> Result<BTreeSet<String>> {
+    let mut files = Vec::new();
+    for directory in ["crates", "tests"] {
+        rust_files(&root.join(directory), &mut files)?;
+    }
+    let mut found = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        for marked in ["#[test]", "#[tokio::test]"] {
+            // Other attributes and a few words may stand between the mark and the name.
+            let names =
+                text.split(marked).skip(1).filter_map(|rest| rest.split("fn ").nth(1)?.split('(').next());
+            found.extend(names.map(str::to_owned));
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn every_act_has_its_tests() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let path = root.join("docs/trust.md");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let acts = acts(&text)?;
+    ensure!(acts.len() > 20, "{} acts", acts.len());
+    let there = tests(&root)?;
+    for (act, named) in acts {
+        ensure!(!named.is_empty(), "no test: {act}");
+        for name in named {
+            ensure!(there.contains(name), "{name} is no test: {act}");
+        }
+    }
+    Ok(())
+}
