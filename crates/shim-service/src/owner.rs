@@ -43,8 +43,19 @@ const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 /// What the owner's own tasks report.
 pub(crate) enum Local {
     Completed(Completion),
-    Exited { target: Target, exit: oci_runtime::reaper::Exit },
-    OutOfMemory { container: ContainerId },
+    Exited {
+        target: Target,
+        exit: oci_runtime::reaper::Exit,
+    },
+    OutOfMemory {
+        container: ContainerId,
+    },
+    /// An Update that failed.
+    NotUpdated {
+        container: ContainerId,
+        limits: Rc<[u8]>,
+        before: Option<Rc<[u8]>>,
+    },
 }
 
 /// Everything there is of a pod.
@@ -336,6 +347,9 @@ impl Owner {
                 self.feed(Event::Exited { target, exit });
             }
             Local::OutOfMemory { container } => self.feed(Event::OutOfMemory { container }),
+            Local::NotUpdated { container, limits, before } => {
+                self.take_update_back(&container, &limits, before);
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use crate::command::{Answer, Member, State};
 use crate::error::ServiceError;
 use crate::incarnation::runtime_failure;
 use crate::metrics;
-use crate::owner::Owner;
+use crate::owner::{Local, Owner};
 
 impl Owner {
     pub(crate) fn state(&self, target: &Target) -> Result<State, ServiceError> {
@@ -76,17 +76,31 @@ impl Owner {
             return drop(answer.send(Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into())));
         }
         let limits: Rc<[u8]> = limits.into();
-        resources.update = Some(limits.clone());
+        // At once: an incarnation that is made meanwhile has them too.
+        let before = resources.update.replace(limits.clone());
         if !view.has_process {
             return drop(answer.send(Ok(())));
         }
-        let runtime = resources.runtime.clone();
+        let (runtime, local) = (resources.runtime.clone(), self.local.clone());
         tokio::task::spawn_local(async move {
             let updated = runtime.update(&limits).await.map_err(runtime_failure);
+            if updated.is_err() {
+                // The owner has ended: so have its containers.
+                let _ = local.send(Local::NotUpdated { container: id, limits, before });
+            }
             let updated =
                 updated.map_err(|failure| Refusal { kind: failure.kind, message: failure.message }.into());
             let _ = answer.send(updated);
         });
+    }
+
+    /// What its caller was told has failed must not come about with the next restart.
+    pub(crate) fn take_update_back(&mut self, id: &ContainerId, limits: &Rc<[u8]>, before: Option<Rc<[u8]>>) {
+        let Some(resources) = self.containers.get_mut(id) else { return };
+        // Another may have come meanwhile.
+        if resources.update.as_ref().is_some_and(|now| Rc::ptr_eq(now, limits)) {
+            resources.update = before;
+        }
     }
 
     /// Without a console there is nothing to resize, which is no error (CONTRACT §7).

@@ -196,7 +196,8 @@ fn u7_a_held_main_is_running_for_its_caller() {
     });
 }
 
-/// R1, R6: a sidecar that exits comes back under its id, without an event; its limits are applied again.
+/// R1, R6: a sidecar that exits comes back under its id, without an event; its limits are applied again, and not those
+/// of an Update that failed.
 #[test]
 fn r6_a_sidecar_comes_back_in_place() {
     with_pod(async |pod| {
@@ -208,13 +209,18 @@ fn r6_a_sidecar_comes_back_in_place() {
         );
         pod.run("c", &program, &[PLAN, name]).await;
         let first = pod.state("c").await.unwrap().pid;
-        let resources = Any { value: b"{\"pids\":{\"limit\":7}}".to_vec(), ..Any::default() };
-        let update = UpdateTaskRequest {
-            id: "c".to_owned(),
-            resources: MessageField::some(resources),
-            ..Default::default()
+        let update = async |resources: &str| {
+            let resources = Any { value: resources.as_bytes().to_vec(), ..Any::default() };
+            let resources = MessageField::some(resources);
+            let update = UpdateTaskRequest { id: "c".to_owned(), resources, ..Default::default() };
+            pod.client.update(context(), &update).await
         };
-        pod.client.update(context(), &update).await.unwrap();
+        let limits = r#"{"pids":{"limit":7}}"#;
+        update(limits).await.unwrap();
+        let bundle = pod.directory.path().join("c");
+        fs::write(bundle.join("fail.update"), "no such controller").unwrap();
+        assert_eq!(refusal(update(r#"{"pids":{"limit":9}}"#).await).0, Code::UNKNOWN);
+        fs::remove_file(bundle.join("fail.update")).unwrap();
         fs::write(&go, "").unwrap();
         timeout(Duration::from_secs(10), async {
             while pod.state("c").await.unwrap().pid == first {
@@ -231,7 +237,11 @@ fn r6_a_sidecar_comes_back_in_place() {
         })
         .await
         .expect("a second start");
-        assert_eq!(pod.calls("c"), ["create", "start", "update", "delete", "create", "update", "start"]);
+        assert_eq!(
+            pod.calls("c"),
+            ["create", "start", "update", "update", "delete", "create", "update", "start"]
+        );
+        assert_eq!(fs::read_to_string(bundle.join("resources.json")).unwrap(), limits);
     });
 }
 
