@@ -5,6 +5,7 @@
 //! Never needs the socket, never fails for a file that is missing, and may run any number of times.
 
 use std::env;
+use std::fs;
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -114,19 +115,30 @@ fn dead_shim(
     state: &StateDir,
 ) -> io::Result<Option<DeadShim>> {
     let bootstrap = FileLock::acquire(&state.bootstrap_lock(), TIME_LIMIT)?;
-    let server = match FileLock::try_acquire(&state.server_lock())? {
+    let lock = state.server_lock();
+    let server_pid = fs::read_to_string(&lock).ok().and_then(|pid| pid.trim().parse().ok());
+    let is_dying = || server_pid.is_some_and(is_dead_or_dying);
+    let server = match FileLock::try_acquire(&lock)? {
         Some(server) => server,
-        None if is_listening(address) => return Ok(None),
-        // It may listen somewhere else: the lock alone says that it lives.
-        None if source == AddressSource::Computed => return Ok(None),
+        // Where its socket is computed it may listen somewhere else: the lock alone says that it lives.
+        None if !is_dying() && (source == AddressSource::Computed || is_listening(address)) => {
+            return Ok(None);
+        }
         // A server that has closed its socket is on its way out and serves nobody any more: what it left is ours.
-        None => FileLock::acquire(&state.server_lock(), TIME_LIMIT)?,
+        None => FileLock::acquire(&lock, TIME_LIMIT)?,
     };
     // The lock's file may have been removed by hand under a live server; a whole pod hangs on it.
-    if is_listening(address) {
+    if is_listening(address) && !is_dying() {
         return Ok(None);
     }
     Ok(Some(DeadShim { bootstrap, server }))
+}
+
+/// Whether a process has ended, or has been killed and still holds what it had open: the kernel closes the last descriptor
+/// first, so containerd's connections, and with them the call of `delete`, come before the listening socket and the lock.
+/// It has no program any more by then.
+fn is_dead_or_dying(pid: u32) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_err()
 }
 
 fn is_listening(address: &SocketAddress) -> bool {

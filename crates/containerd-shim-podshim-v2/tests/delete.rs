@@ -5,11 +5,14 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use common::container::RealContainer;
-use common::{Node, answer, end, finish, shut_down, spawn};
+use common::{Node, answer, end, finish, shut_down, spawn, wait_until};
 use containerd_shim_protos::api::DeleteResponse;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -111,4 +114,43 @@ fn a_dead_shims_container_without_a_plan_is_killed() {
     assert!(!consoles.exists());
     assert!(!node.dir.path().join("log/order").exists());
     assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
+/// N3: a killed shim's connections are closed before its listening socket and its lock, and containerd calls `delete` at once.
+/// The one that thinks the shim alive ends nothing, and containerd removes the bundle by which others would find the
+/// container.
+#[test]
+fn n3_a_shim_that_is_being_killed_is_not_taken_for_alive() {
+    let node = Node::new("dying");
+    let container = RealContainer::run(&node, "c1", &[]);
+    let socket = node.started("c1").replace("unix://", "");
+    end(node.server(), Signal::SIGKILL);
+    // The rest of it for as long as this test likes: a process without a program, a socket and a lock.
+    let dying = spawn(&mut Command::new("true"));
+    wait_until("the end of the process", || fs::read_link(format!("/proc/{}/exe", dying.id())).is_err());
+    fs::remove_file(&socket).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let state = fs::read_dir(node.state_dir()).unwrap().next().unwrap().unwrap();
+    let lock = fs::File::options().write(true).truncate(true).open(state.path().join("server.lock")).unwrap();
+    writeln!(&lock, "{}", dying.id()).unwrap();
+    lock.lock().unwrap();
+    let mut delete = spawn(&mut node.command("c1", "delete"));
+    wait_until("the delete to wait for the lock", || waits_for_lock(delete.id()));
+    assert_eq!(delete.try_wait().unwrap(), None, "it thinks the shim alive");
+    // The listening socket is the last to go.
+    drop(lock);
+    assert_eq!(answer(finish(delete)).exit_status, 137);
+    assert!(!container.lives() && !container.state().exists());
+    drop(listener);
+    finish(dying);
+}
+
+/// Whether one of its threads is in `flock`, or it has ended.
+fn waits_for_lock(process: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return true };
+    let is_waiting = |thread: fs::DirEntry| {
+        let call = fs::read_to_string(thread.path().join("syscall")).unwrap_or_default();
+        call.split(' ').next() == Some(&libc::SYS_flock.to_string())
+    };
+    fs::read_link(format!("/proc/{process}/exe")).is_err() || threads.flatten().any(is_waiting)
 }
