@@ -278,8 +278,11 @@ int main(int argc, char **argv)
 	sigset_t signals;
 	int run;
 
-	/* Before anything else: a signal that comes now must be noted, not lost. */
+	/* Before anything else: a signal that comes now must be noted, not lost. But not what comes of a stdout that nobody
+	 * reads since the shim was killed: each note of that would be the next one, and SIGTERM never have its turn. */
+	signal(SIGPIPE, SIG_IGN);
 	sigfillset(&signals);
+	sigdelset(&signals, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGCHLD, SIG_IGN);
 	sigdelset(&signals, SIGCHLD);

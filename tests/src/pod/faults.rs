@@ -79,11 +79,12 @@ impl RunningPod<'_> {
             if running.iter().any(|running| running == name) {
                 continue;
             }
-            // As at a kubelet's next sync: what the killed containerd had begun may still be being removed by the new one.
+            // As at a kubelet's next sync: what the killed containerd had begun may still be being removed by the new one,
+            // and of a snapshot that was cut off 2.x finds the directory only when it collects garbage.
             wait::until(&format!("{name} to be started again"), SOON, async || {
                 match self.start(name).await {
                     Ok(()) => Ok(Some(())),
-                    Err(error) if format!("{error:#}").contains("which has not ended") => Ok(None),
+                    Err(error) if is_of_a_cut_off_create(&format!("{error:#}")) => Ok(None),
                     Err(error) => Err(error),
                 }
             })
@@ -91,6 +92,10 @@ impl RunningPod<'_> {
         }
         Ok(())
     }
+}
+
+fn is_of_a_cut_off_create(error: &str) -> bool {
+    error.contains("which has not ended") || error.contains("/snapshots/") && error.contains("file exists")
 }
 
 /// Whether one of a pod's [leftovers](RunningPod::leftovers) goes with its shim, at once. What its caller removes with the pod
