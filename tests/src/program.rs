@@ -5,6 +5,8 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Result, bail};
+
 /// The pod's shared directory inside its containers.
 pub const SHARED_DIRECTORY: &str = "/pod";
 
@@ -51,6 +53,18 @@ impl Program {
             run: None,
             script: None,
         }
+    }
+
+    /// A container of a manifest, whose command is one as [`command`](Self::command) makes it. It calls itself by the
+    /// container's name, whatever the command says: two may share one.
+    ///
+    /// # Errors
+    /// If its command is another.
+    pub fn of_command(name: &str, command: &[&str]) -> Result<Self> {
+        let ["/bin/pod-member", "--name", _, "--log", _, flags @ ..] = command else {
+            bail!("{name}: not a command of ours: {command:?}");
+        };
+        Ok(Self { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Self::new(name) })
     }
 
     /// Time from Starting to Started.

@@ -1,5 +1,7 @@
 //! The commands for running pods, on real pods: what people are told, and that what they ask for is done in order.
 
+mod translated;
+
 use anyhow::{Context, Result, ensure};
 use control_api::client::Client;
 use control_api::event::Kind;
