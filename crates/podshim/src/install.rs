@@ -124,8 +124,12 @@ impl Layout {
         texts.into_iter().chain(pages).collect()
     }
 
+    fn is_of_package(&self) -> bool {
+        self.bin_dir == Path::new(PACKAGE_BIN_DIR)
+    }
+
     fn units(&self) -> &'static Path {
-        Path::new(if self.bin_dir == Path::new(PACKAGE_BIN_DIR) { PACKAGE_UNITS } else { UNITS })
+        Path::new(if self.is_of_package() { PACKAGE_UNITS } else { UNITS })
     }
 
     fn unit(&self) -> PathBuf {
@@ -164,12 +168,16 @@ pub fn install(
     version: Option<FileVersion>,
 ) -> Result<Vec<Change>, InstallError> {
     let mut changes = Vec::new();
-    for (from, to) in [(&programs.shim, layout.shim()), (&programs.command, layout.bin_dir.join(COMMAND))] {
-        let program = fs::read(from).map_err(|error| FileError::read(from, error))?;
-        changes.push(Change::new(layout.at(&to), Content::Program(program))?);
-    }
-    for (path, text) in layout.texts() {
-        changes.push(Change::new(layout.at(&path), Content::Text(text))?);
+    let command = layout.bin_dir.join(COMMAND);
+    // A package has brought the rest, and will take it away.
+    if !(layout.is_of_package() && programs.command == command) {
+        for (from, to) in [(&programs.shim, layout.shim()), (&programs.command, command)] {
+            let program = fs::read(from).map_err(|error| FileError::read(from, error))?;
+            changes.push(Change::new(layout.at(&to), Content::Program(program))?);
+        }
+        for (path, text) in layout.texts() {
+            changes.push(Change::new(layout.at(&path), Content::Text(text))?);
+        }
     }
     changes.push(Change::new(layout.at(&layout.enabled()), Content::Link(layout.unit()))?);
     if let Some(version) = version {
@@ -223,7 +231,7 @@ pub fn uninstall(layout: &Layout) -> Result<Vec<Change>, InstallError> {
     }
     changes.push(Change::new(layout.at(&layout.drop_in()), Content::Absent)?);
     changes.push(Change::new(layout.at(&layout.enabled()), Content::Absent)?);
-    if layout.bin_dir != Path::new(PACKAGE_BIN_DIR) {
+    if !layout.is_of_package() {
         for (path, _) in layout.texts() {
             changes.push(Change::new(layout.at(&path), Content::Absent)?);
         }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -38,6 +39,25 @@ impl Node {
             .stdin(std::process::Stdio::null())
             .output();
         output.expect("podshim runs")
+    }
+
+    /// `podshim install` on a terminal (that of script), where this is typed.
+    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    fn asked(&self, answer: &str, code: i32) -> String {
+        let shim = fixtures().join("gke.toml");
+        let words =
+            [env!("CARGO_BIN_EXE_podshim"), "install", "--root", self.root.path().to_str().expect("UTF-8")];
+        let call = format!("{} --shim {}", words.join(" "), shim.display());
+        let mut script = Command::new("script")
+            .args(["-qec", &call, "/dev/null"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("script runs");
+        script.stdin.take().expect("its input").write_all(answer.as_bytes()).expect("an answer");
+        let output = script.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(code), "{answer:?}: {}", said(&output));
+        said(&output)
     }
 
     /// Any file does for a shim.
@@ -300,6 +320,21 @@ fn a_failure_takes_back_what_was_done_before_it() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("config.toml: cannot be written: Is a directory"), "{}", said(&output));
     assert_eq!(node.files(), before);
+}
+
+/// On a terminal it asks, and only a yes is one: what says nothing (end of input) is a no.
+#[test]
+fn on_a_terminal_it_asks() {
+    for (answer, code, is_installed) in
+        [("n\n", 1, false), ("\n", 1, false), ("", 1, false), ("y\n", 0, true), ("yes\n", 0, true)]
+    {
+        let node = Node::with_config(&fixture("kubeadm.toml"));
+        let before = node.files();
+        let said = node.asked(answer, code);
+        assert!(said.contains("changes? [y/N]"), "{answer:?}: {said}");
+        assert_eq!(said.contains("Nothing was changed."), !is_installed, "{answer:?}: {said}");
+        assert_eq!(node.files() != before, is_installed, "{answer:?}: {said}");
+    }
 }
 
 #[test]

@@ -347,3 +347,37 @@ fn metrics_are_written_and_served() {
     #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
     served.wait().unwrap();
 }
+
+/// N3: without the shim's program containerd could not clean up after a pod that runs: it is named, and nothing is changed.
+/// One whose shim is dead needs it no more; --force goes on.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+fn n3_uninstall_refuses_while_pods_run() {
+    let node = Node::new();
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(root.path().join("usr/local/bin")).unwrap();
+    fs::create_dir_all(root.path().join("run")).unwrap();
+    let shim = root.path().join("usr/local/bin/containerd-shim-podshim-v2");
+    fs::write(&shim, "a program").unwrap();
+    std::os::unix::fs::symlink(node.root.path(), root.path().join("run/podshim")).unwrap();
+    let uninstall = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_podshim"));
+        command.args(["uninstall", "--yes", "--root"]).arg(root.path()).args(more).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    drop(UnixListener::bind(node.entry("dead", "batch")).unwrap());
+    node.pod(web());
+    let (code, errors) = uninstall(&[]);
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(
+        errors.contains("these pods run on podshim: web/prod; end them first (podshim drain)"),
+        "{errors}"
+    );
+    assert!(shim.exists());
+    assert_eq!(uninstall(&["--force"]), (Some(0), String::new()));
+    assert!(!shim.exists());
+    fs::remove_dir_all(node.root.path().join("k8s.io/0123456789abcdef")).unwrap();
+    fs::write(&shim, "a program").unwrap();
+    assert_eq!(uninstall(&[]), (Some(0), String::new()), "nobody needs it any more");
+}

@@ -44,6 +44,17 @@ fn bash_completes_commands_and_each_commands_options() {
     assert!(offered("podshim install --config Car").contains(&"Cargo.toml".to_owned()));
 }
 
+/// zsh and fish read theirs without an error.
+#[test]
+fn zsh_and_fish_can_read_their_completions() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for shell in ["zsh", "fish"] {
+        let path = directory.path().join(shell);
+        fs::write(&path, podshim(&["completion", shell])).expect("a file");
+        run(shell, &["-n", path.to_str().expect("UTF-8")]);
+    }
+}
+
 /// Every option that a help names is in all three, and every command has its page.
 #[test]
 fn nothing_is_forgotten() {

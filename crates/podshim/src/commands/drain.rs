@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use control_api::entry::STATE_ROOT;
 use lexopt::Arg;
+use serde::Serialize;
 
 use crate::arguments::{CommandError, Outcome, Parsed};
 use crate::drain::{End, Ended, drain};
-use crate::output::{Colour, Paint, print};
+use crate::output::{Colour, Format, Paint, print, print_json};
 
 const NAME: &str = "drain";
 /// What `-h` says.
 pub const HELP: &str = "\
-usage: podshim drain [--timeout DURATION]
-       podshim drain --undo
+usage: podshim drain [--timeout DURATION] [--json]
+       podshim drain --undo [--json]
 
 Ends every pod on this node that runs on podshim: each in its order, within its own grace, all pods at the same time. Says
 which has ended when, and waits for the last. From its begin on the node takes no new pod and no new container of podshim:
@@ -27,6 +28,7 @@ podshim-drain.service calls it when the node goes down, after the kubelet was st
 
   --timeout DURATION   as in 90s, 5m: what has not ended by then gets its stop signal if it had none yet, and 2s
   --undo               take new pods again
+  --json               for programs, when all have ended: docs/podshim-json.md
   -h                   this help
 
 Exit codes: 0 all pods ended in time; 1 some did not, or it could not be done; 2 a wrong call.
@@ -35,6 +37,21 @@ Exit codes: 0 all pods ended in time; 1 some did not, or it could not be done; 2
 enum Task {
     Drain(Option<Duration>),
     Undo,
+}
+
+#[derive(Serialize)]
+struct Report {
+    /// Whether new pods are refused now.
+    draining: bool,
+    pods: Vec<PodReport>,
+}
+
+#[derive(Serialize)]
+struct PodReport {
+    pod: String,
+    end: &'static str,
+    after_ms: u64,
+    reason: Option<String>,
 }
 
 /// Runs the command.
@@ -46,16 +63,26 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     let failed = |what: &str, path: &Path, error: &io::Error| {
         CommandError::Input(format!("{}: cannot be {what}: {error}", path.display()))
     };
-    match parse(arguments)? {
-        Parsed::Help => Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(Task::Undo) => match fs::remove_file(&file) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed("removed", &file, &error)),
-            Ok(()) => Ok(print("This node takes new pods again.\n").map(|()| Outcome::Success)?),
-            Err(_) => Ok(print("This node was not draining.\n").map(|()| Outcome::Success)?),
-        },
-        Parsed::Run(Task::Drain(timeout)) => {
+    let (task, format) = match parse(arguments)? {
+        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
+        Parsed::Run(parsed) => parsed,
+    };
+    match task {
+        Task::Undo => {
+            let said = match fs::remove_file(&file) {
+                Ok(()) => "This node takes new pods again.\n",
+                Err(error) if error.kind() == ErrorKind::NotFound => "This node was not draining.\n",
+                Err(error) => return Err(failed("removed", &file, &error)),
+            };
+            match format {
+                Format::Json => print_json(&Report { draining: false, pods: Vec::new() })?,
+                Format::Text => print(said)?,
+            }
+            Ok(Outcome::Success)
+        }
+        Task::Drain(timeout) => {
             mark(&file).map_err(|error| failed("written", &file, &error))?;
-            drain_all(Path::new(STATE_ROOT), timeout)
+            drain_all(Path::new(STATE_ROOT), timeout, format)
         }
     }
 }
@@ -65,7 +92,7 @@ fn mark(file: &Path) -> io::Result<()> {
     fs::write(file, "podshim drain\n")
 }
 
-fn drain_all(state_root: &Path, timeout: Option<Duration>) -> Result<Outcome, CommandError> {
+fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Result<Outcome, CommandError> {
     let paint = Paint::of(&io::stdout());
     let tell = |ended: &Ended| {
         let how = match &ended.end {
@@ -73,43 +100,62 @@ fn drain_all(state_root: &Path, timeout: Option<Duration>) -> Result<Outcome, Co
             End::CutShort => paint.text(Colour::Yellow, "ended, its time cut short,"),
             End::Failed { reason } => format!("{} ({reason})", paint.text(Colour::Red, "has not ended")),
         };
-        // Progress: who closed the other end does not see it.
-        let _ = print(&format!("{}: {how} after {:.1}s\n", ended.pod, ended.after.as_secs_f64()));
+        if format == Format::Text {
+            // Progress: who closed the other end does not see it.
+            let _ = print(&format!("{}: {how} after {:.1}s\n", ended.pod, ended.after.as_secs_f64()));
+        }
     };
     let all = drain(state_root, timeout, tell)?;
     let late = all.iter().filter(|ended| ended.end != End::InTime).count();
     let pods = format!("{} pod{}", all.len(), if all.len() == 1 { "" } else { "s" });
-    match late {
-        0 => {
+    match (format, late) {
+        (Format::Json, _) => {
+            let pods = all.into_iter().map(PodReport::of).collect();
+            print_json(&Report { draining: true, pods })?;
+        }
+        (Format::Text, 0) => {
             print(&format!(
                 "{pods} ended in time. This node takes no new ones until podshim drain --undo.\n"
             ))?;
-            Ok(Outcome::Success)
         }
-        _ => {
-            print(&format!("{late} of {pods} did not end in time.\n"))?;
-            Ok(Outcome::Findings)
-        }
+        (Format::Text, _) => print(&format!("{late} of {pods} did not end in time.\n"))?,
+    }
+    Ok(if late == 0 { Outcome::Success } else { Outcome::Findings })
+}
+
+impl PodReport {
+    fn of(ended: Ended) -> Self {
+        let (end, reason) = match ended.end {
+            End::InTime => ("in-time", None),
+            End::CutShort => ("cut-short", None),
+            End::Failed { reason } => ("not-ended", Some(reason)),
+        };
+        let after_ms = u64::try_from(ended.after.as_millis()).unwrap_or(u64::MAX);
+        Self { pod: ended.pod, end, after_ms, reason }
     }
 }
 
-fn parse(arguments: Vec<OsString>) -> Result<Parsed<Task>, CommandError> {
+fn parse(arguments: Vec<OsString>) -> Result<Parsed<(Task, Format)>, CommandError> {
     let wrong = |error: lexopt::Error| CommandError::usage(NAME, error);
     let mut parser = lexopt::Parser::from_args(arguments);
-    let mut task = Task::Drain(None);
+    let (mut timeout, mut undo, mut format) = (None, None, Format::Text);
     while let Some(argument) = parser.next().map_err(wrong)? {
         match argument {
             Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help),
-            Arg::Long("undo") => task = Task::Undo,
+            Arg::Long("undo") => undo = Some(Task::Undo),
+            Arg::Long("json") => format = Format::Json,
             Arg::Long("timeout") => {
                 let value = parser.value().map_err(wrong)?;
                 let value = value.to_string_lossy();
-                let timeout = pod_spec::parse_duration(&value)
-                    .map_err(|error| CommandError::usage(NAME, format!("--timeout {error}")))?;
-                task = Task::Drain(Some(timeout));
+                let read = pod_spec::parse_duration(&value);
+                timeout =
+                    Some(read.map_err(|error| CommandError::usage(NAME, format!("--timeout {error}")))?);
             }
             other => return Err(wrong(other.unexpected())),
         }
     }
-    Ok(Parsed::Run(task))
+    if undo.is_some() && timeout.is_some() {
+        return Err(CommandError::usage(NAME, "--undo waits for nothing: it takes no --timeout"));
+    }
+    Ok(Parsed::Run((undo.unwrap_or(Task::Drain(timeout)), format)))
 }

@@ -12,6 +12,8 @@ use crate::install::files::{self, Change};
 use crate::install::{self, Layout, Programs, diff};
 use crate::node::Release;
 use crate::output::{Colour, Paint, print};
+use crate::pods::{PodReport, PodState};
+use crate::shims;
 
 const INSTALL: &str = "install";
 const UNINSTALL: &str = "uninstall";
@@ -49,14 +51,15 @@ usage: podshim uninstall [options]
 
 Takes out what podshim install put in: the programs, their files, and podshim's lines in containerd's configuration, which
 is then byte for byte what it was, but for what others have changed since. Shows each change and asks. What a package
-brought stays: remove the package. End the pods that run on podshim first (podshim drain): containerd needs the shim's
-program to clean up after them.
+brought stays: remove the package. While pods run on podshim it refuses, and names them: containerd needs the shim's program
+to clean up after them. End them first (podshim drain).
 
   --dry-run       show the changes, make none
   --yes           do not ask
   --config FILE   containerd's configuration (/etc/containerd/config.toml)
   --bin-dir DIR   where the programs are (where this one is, if that is /usr/bin; else /usr/local/bin)
   --root DIR      uninstall from a file system mounted there
+  --force         even while pods run on podshim: what is left of them then is yours to clean up
   -h              this help
 
 Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 a wrong call.
@@ -77,8 +80,16 @@ enum Config {
     LeftAlone,
 }
 
+/// What is done about pods that run on podshim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Running {
+    Refused,
+    LeftBehind,
+}
+
 struct Options {
     consent: Consent,
+    running: Running,
     config: Config,
     layout: Layout,
     shim: Option<PathBuf>,
@@ -118,6 +129,9 @@ pub fn uninstall(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         Parsed::Help => return Ok(print(UNINSTALL_HELP).map(|()| Outcome::Success)?),
         Parsed::Run(options) => options,
     };
+    if options.running == Running::Refused && options.consent != Consent::ShowOnly {
+        refuse_running(&options.layout)?;
+    }
     let changes =
         install::uninstall(&options.layout).map_err(|error| CommandError::Input(error.to_string()))?;
     carry_out(
@@ -127,6 +141,21 @@ pub fn uninstall(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         "nothing is installed",
         "Next: systemctl daemon-reload && systemctl restart containerd\n",
     )
+}
+
+/// A shim that lives has its program in memory, but the `delete` by which containerd cleans up runs the file.
+fn refuse_running(layout: &Layout) -> Result<(), CommandError> {
+    let pods = shims::all(&layout.at(&shims::default_root()))?.into_iter().map(PodReport::of);
+    let titles: Vec<String> =
+        pods.filter(|pod| pod.state != PodState::ShimDead).map(|pod| pod.title()).collect();
+    if titles.is_empty() {
+        return Ok(());
+    }
+    Err(CommandError::Input(format!(
+        "these pods run on podshim: {}; end them first (podshim drain), for containerd needs the shim's program to clean up \
+         after them; or give --force",
+        titles.join(", ")
+    )))
 }
 
 fn next(layout: &Layout) -> String {
@@ -189,6 +218,7 @@ fn options(command: &'static str, arguments: Vec<OsString>) -> Result<Parsed<Opt
     let (mut consent, mut shim, mut release, mut bin_dir) = (Consent::Ask, None, None, None);
     let (mut root, mut config) = (PathBuf::from("/"), PathBuf::from("/etc/containerd/config.toml"));
     let (is_install, mut change) = (command == INSTALL, Config::Changed);
+    let mut running = Running::Refused;
     while let Some(argument) = parser.next().map_err(wrong)? {
         match argument {
             Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help),
@@ -196,6 +226,7 @@ fn options(command: &'static str, arguments: Vec<OsString>) -> Result<Parsed<Opt
             Arg::Long("yes") if consent == Consent::ShowOnly => {}
             Arg::Long("yes") => consent = Consent::Given,
             Arg::Long("config") => config = absolute(command, "config", parser.value().map_err(wrong)?)?,
+            Arg::Long("force") if !is_install => running = Running::LeftBehind,
             Arg::Long("no-config") if is_install => change = Config::LeftAlone,
             Arg::Long("bin-dir") => {
                 bin_dir = Some(absolute(command, "bin-dir", parser.value().map_err(wrong)?)?)
@@ -211,6 +242,7 @@ fn options(command: &'static str, arguments: Vec<OsString>) -> Result<Parsed<Opt
     let bin_dir = bin_dir.unwrap_or_else(default_bin_dir);
     Ok(Parsed::Run(Options {
         consent,
+        running,
         config: change,
         layout: Layout { root, bin_dir, config },
         shim,
