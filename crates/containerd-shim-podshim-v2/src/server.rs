@@ -77,6 +77,9 @@ fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<(), ServerErro
     if let Err(error) = oci_runtime::process::disable_huge_pages() {
         tracing::warn!(%error, "transparent huge pages stay on");
     }
+    if let Err(error) = oci_runtime::process::use_all_open_files() {
+        tracing::warn!(%error, "the limit of open files stays");
+    }
     // One thread: a pod has little to do and much to remember (DESIGN §4). std has SIGPIPE ignored already.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Setup)?;
     let config = ServeConfig {

@@ -13,6 +13,7 @@ use std::{
         unix::fs::{MetadataExt, OpenOptionsExt},
     },
     path::PathBuf,
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -109,6 +110,37 @@ pub enum ExecOutcome {
 /// takes it back for every child. Fails with the kernel's error.
 pub fn disable_huge_pages() -> io::Result<()> {
     Ok(nix::sys::prctl::set_thp_disable(true)?)
+}
+
+/// What this process had before [`use_all_open_files`].
+static OPEN_FILES_BEFORE: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// Raises this process's limit of open files to what it may have, as every Go program does. A container takes fourteen of
+/// them, so that the usual 1,024 would be seventy containers.
+///
+/// [`Reaper::spawn`](crate::reaper::Reaper::spawn) takes it back for every child: a program that uses `select` must not
+/// get more by inheritance. Fails with the kernel's error.
+pub fn use_all_open_files() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one rlimit.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let before = *OPEN_FILES_BEFORE.get_or_init(|| limit);
+    set_open_files(&libc::rlimit { rlim_cur: before.rlim_max, ..before })
+}
+
+/// In a child, between fork and exec: makes only async-signal-safe calls.
+pub(crate) fn restore_open_files() -> io::Result<()> {
+    OPEN_FILES_BEFORE.get().map_or(Ok(()), set_open_files)
+}
+
+fn set_open_files(limit: &libc::rlimit) -> io::Result<()> {
+    // SAFETY: the kernel reads one rlimit.
+    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// A child (or adopted grandchild) with the pidfd that names it and no later process of the same pid.

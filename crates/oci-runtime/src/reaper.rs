@@ -27,7 +27,7 @@ use tokio::{
 };
 use tracing::{debug, error};
 
-use crate::process::Process;
+use crate::process::{self, Process};
 
 #[cfg(test)]
 mod tests;
@@ -121,8 +121,8 @@ impl Reaper {
 
     /// Starts `command` and registers it. There is no await between the two, so no exit can be missed.
     ///
-    /// The child gets default signal dispositions, an empty signal mask and transparent huge pages whatever
-    /// the shim has, and dies with the shim. Its own children (containers) do not: the kernel clears the
+    /// The child gets default signal dispositions, an empty signal mask, transparent huge pages and the limit of open
+    /// files that the shim was started with, whatever that has now, and dies with the shim. Its own children (containers) do not: the kernel clears the
     /// parent-death signal on fork.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         let shim = nix::unistd::getpid();
@@ -319,5 +319,5 @@ fn prepare_child(shim: Pid) -> io::Result<()> {
     // Undoes process::disable_huge_pages, which outlives exec and would slow the containers down. With a
     // pre_exec closure the standard library forks for real, so the shim's own memory keeps its setting.
     nix::sys::prctl::set_thp_disable(false)?;
-    Ok(())
+    process::restore_open_files()
 }

@@ -197,6 +197,27 @@ fn children_get_huge_pages_although_the_shim_has_none() {
 }
 
 #[test]
+fn children_keep_the_limit_of_open_files_that_the_shim_raises() {
+    run(async {
+        let limit = || {
+            let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+            let line =
+                limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap().to_owned();
+            line.split_whitespace().map(str::to_owned).take(2).collect::<Vec<_>>()
+        };
+        let hard = limit()[1].clone();
+        let lower = libc::rlimit { rlim_cur: 300, rlim_max: hard.parse().unwrap() };
+        // SAFETY: the kernel reads one rlimit.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &lower) }, 0);
+        crate::process::use_all_open_files().unwrap();
+        assert_eq!(limit(), [hard.as_str(), &hard]);
+        let reaper = Reaper::start().unwrap();
+        let exit = within(reaper.spawn(&mut shell("test $(ulimit -Sn) = 300")).unwrap().exit).await;
+        assert_eq!(exit.code, 0);
+    });
+}
+
+#[test]
 fn a_dropped_watch_does_not_disturb_others() {
     run(async {
         let reaper = Reaper::start().unwrap();
