@@ -152,6 +152,9 @@ fn end_group(
     deadline: Instant,
 ) -> Result<Vec<String>, DeleteError> {
     let members = group::members(address, bundle, &arguments.id, &arguments.namespace);
+    if members.is_empty() {
+        return Ok(Vec::new());
+    }
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(DeleteError::Setup)?;
     let ending = group::end(members, &arguments.namespace, deadline);
     let problems = LocalSet::new().block_on(&runtime, ending).map_err(DeleteError::Setup);

@@ -150,6 +150,20 @@ impl Bundle {
         read_pid(&self.init_pid_path())
     }
 
+    /// Notes that nothing of the container is left, neither in its runtime nor of its mounts. It had its end recorded, or
+    /// never ran.
+    pub fn mark_removed(&self) -> io::Result<()> {
+        match fs::remove_file(self.init_pid_path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Whether [`Self::mark_removed`] was the last that happened to a container that had run.
+    pub fn is_removed(&self) -> bool {
+        !self.init_pid_path().exists() && self.exit_path().exists()
+    }
+
     /// Records the exit. Replaces the file as a whole: a reader sees the old record or the new one.
     pub fn write_exit(&self, exit: &ExitRecord) -> Result<(), BundleError> {
         let since_epoch = exit.exited_at.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -25,7 +25,22 @@ pub struct Spec {
     /// Linux specific settings.
     #[serde(default)]
     pub linux: Option<Linux>,
+    /// What the runtime calls in a container's life.
+    #[serde(default)]
+    pub hooks: Option<Hooks>,
 }
+
+/// Of a spec's hooks, those that anything here depends on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Hooks {
+    /// Called by the runtime's delete.
+    #[serde(default)]
+    pub poststop: Vec<Hook>,
+}
+
+/// One of them: that it is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Hook {}
 
 /// The process part of a spec, also what an Exec request carries as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use oci_runtime::cgroup::{Cgroup, OomWatch};
 use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
-use oci_runtime::mount;
+use oci_runtime::mount::{self, MountError};
 use oci_runtime::reaper::ExitWatch;
 use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions, RuntimeError};
 use oci_runtime::stdio::{Attempt, ChildStdio, ConsoleStreams, HeldBack, LoggerIdentity, Stdio, StreamMode};
@@ -92,7 +92,8 @@ impl Blueprint {
         match created {
             Ok(incarnation) => Ok((stdio, incarnation)),
             Err(failure) => {
-                unmount(&self.details, &self.runtime.bundle().rootfs()).await;
+                // What is in its way is in the log; the caller hears of the Create.
+                let _ = unmount(&self.details, &self.runtime.bundle().rootfs()).await;
                 Err(failure)
             }
         }
@@ -281,13 +282,12 @@ async fn attach(
 }
 
 /// Undoes the rootfs mounts; what cannot be undone is logged, for `delete` tries again.
-pub(crate) async fn unmount(details: &CreateDetails, rootfs: &Path) {
+pub(crate) async fn unmount(details: &CreateDetails, rootfs: &Path) -> Result<(), MountError> {
     if details.rootfs.is_empty() {
-        return;
+        return Ok(());
     }
-    if let Err(error) = mount::unmount_rootfs(rootfs).await {
-        warn!(rootfs = %rootfs.display(), %error, "cannot unmount the rootfs");
-    }
+    let warn = |error: &MountError| warn!(rootfs = %rootfs.display(), %error, "cannot unmount the rootfs");
+    mount::unmount_rootfs(rootfs).await.inspect_err(warn)
 }
 
 /// An error of this machine as the pod takes it.

@@ -23,7 +23,7 @@ use crate::incarnation::{self, IncarnationStreams, NewExec, NewIncarnation, fail
 use crate::node_shutdown;
 use crate::owner::{Local, Owner};
 use crate::readiness;
-use crate::resources::Resources;
+use crate::resources::{Resources, RootfsUse};
 
 /// A program is there a millisecond after its start; on no machine is it worth more than this to wait for it.
 const EXECUTED_LIMIT: Duration = Duration::from_secs(2);
@@ -229,7 +229,7 @@ fn remove(resources: &mut Resources, done: Finisher) {
     let stdio = resources.stdio.take();
     // An init that was created again and did not run has nothing in the runtime and no mounts (I4).
     let was_created = resources.last.is_some();
-    let limit = drain_limit(resources);
+    let (limit, rootfs_use) = (drain_limit(resources), resources.rootfs_use);
     tokio::task::spawn_local(async move {
         // Side by side: a drain that takes all its time must not take the runtime's too (trap 12).
         let delete = async {
@@ -238,11 +238,23 @@ fn remove(resources: &mut Resources, done: Finisher) {
                 false => Ok(()),
             }
         };
-        let ((), deleted) = tokio::join!(end_streams(console, stdio, limit), delete);
+        let rootfs = runtime.bundle().rootfs();
+        let unmount = incarnation::unmount(&details, &rootfs);
+        let removal = async {
+            match rootfs_use {
+                RootfsUse::UntilEnd => tokio::join!(delete, unmount),
+                RootfsUse::UntilDeleted => (delete.await, unmount.await),
+            }
+        };
+        let ((), (deleted, unmounted)) = tokio::join!(end_streams(console, stdio, limit), removal);
         if let Err(error) = deleted {
             return done.fail(runtime_failure(error));
         }
-        incarnation::unmount(&details, &runtime.bundle().rootfs()).await;
+        if unmounted.is_ok()
+            && let Err(error) = runtime.bundle().mark_removed()
+        {
+            warn!(container = runtime.id(), %error, "cannot note that it is removed");
+        }
         done.finish(Outcome::Ok, Product::Removed);
     });
 }

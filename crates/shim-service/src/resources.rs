@@ -79,6 +79,7 @@ pub(crate) struct Resources {
     pub(crate) last: Option<LastIncarnation>,
     /// The last numbers that were read, for when the cgroup is gone.
     pub(crate) stats: Option<Stats>,
+    pub(crate) rootfs_use: RootfsUse,
     /// What the caller of the last Delete waits at most.
     pub(crate) delete_limit: Option<Duration>,
     /// The last limits a caller set, for the next incarnation (R6).
@@ -93,6 +94,16 @@ pub(crate) struct Resources {
     pub(crate) file_looks: FileLooks,
     /// For a `notify` gate.
     pub(crate) mailbox: Option<Mailbox>,
+}
+
+/// Until when a container's rootfs must stay mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RootfsUse {
+    /// No program needs it: it may be unmounted while the runtime deletes the container. The kernel takes as long for the one
+    /// (it writes out what is below) as the runtime for the other.
+    UntilEnd,
+    /// The runtime calls poststop hooks when it deletes the container, and they may look into it.
+    UntilDeleted,
 }
 
 /// One process of a container's init, with what came with it.
@@ -137,6 +148,7 @@ impl Resources {
         details: CreateDetails,
         spec: &Spec,
     ) -> Self {
+        let has_poststop = spec.hooks.as_ref().is_some_and(|hooks| !hooks.poststop.is_empty());
         let message = spec.annotations.get(TERMINATION_MESSAGE_PATH).map(PathBuf::from);
         Self {
             runtime,
@@ -148,6 +160,7 @@ impl Resources {
             incarnation: None,
             last: None,
             stats: None,
+            rootfs_use: if has_poststop { RootfsUse::UntilDeleted } else { RootfsUse::UntilEnd },
             delete_limit: None,
             update: None,
             size: None,

@@ -11,9 +11,10 @@ use e2e::{Containerd, FaultyRuntime, Pod, Program, Runtime, wait};
 
 /// Bytes of the binary: 2 MiB.
 const BINARY: u64 = 2 << 20;
-/// kB resident, of a pod of pause and three containers. Nearly all of it is code that the shims of a node share; the
-/// aim is 3,500.
-const RESIDENT: u64 = 4_500;
+/// kB resident, of a pod of pause and three containers. Most of it is code that the shims of a node share.
+const RESIDENT: u64 = 3_000;
+/// Where hack/build had no musl: the C library's own come to it.
+const RESIDENT_WITH_SHARED_LIBRARIES: u64 = 4_500;
 /// kB that no other shim shares: what one more pod costs.
 const PRIVATE_DIRTY: u64 = 600;
 /// Threads when idle.
@@ -48,8 +49,9 @@ async fn a_shim_of_three_containers_stays_within_its_budgets() -> Result<()> {
     })
     .await?;
 
+    let is_static = !fs::read_to_string(shim.join("maps"))?.contains(".so");
     for (file, key, limit) in [
-        ("status", "VmRSS:", RESIDENT),
+        ("status", "VmRSS:", if is_static { RESIDENT } else { RESIDENT_WITH_SHARED_LIBRARIES }),
         ("smaps_rollup", "Private_Dirty:", PRIVATE_DIRTY),
         ("status", "Threads:", THREADS),
     ] {
@@ -79,11 +81,11 @@ async fn no_operation_starts_the_runtime_more_often_than_it_must() -> Result<()>
     pod.stop_all_at_once(SOON).await?;
     pod.remove().await?;
     let calls = oci_runtime.calls()?;
-    // The sandbox, the sidecar, the main; and the sidecar once more in its place, R6. The last `delete` is that of the
-    // shim's `delete` action: containerd runs it when it finds the connection to the pod's shim closed (CONTRACT §1.8).
-    for (command, times) in [("create", 4..=4), ("start", 4..=4), ("delete", 4..=5), ("exec", 1..=1)] {
+    // The sandbox, the sidecar, the main; and the sidecar once more in its place, R6. The shim's `delete` action, which
+    // containerd runs when it finds the connection to the pod's shim closed (CONTRACT §1.8), finds nothing to do.
+    for (command, times) in [("create", 4), ("start", 4), ("delete", 4), ("exec", 1)] {
         let found = calls.iter().filter(|call| *call == command).count();
-        ensure!(times.contains(&found), "{command}: {found} times, not {times:?}: {calls:?}");
+        ensure!(found == times, "{command}: {found} times, not {times}: {calls:?}");
     }
     let others: Vec<_> =
         calls.iter().filter(|call| !["create", "start", "delete", "exec"].contains(&call.as_str())).collect();
