@@ -5,7 +5,9 @@
 HACK=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 ROOT=$(dirname "$HACK")
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
-export HACK ROOT TARGET
+# What hack/build makes.
+NODE_BIN=$TARGET/node
+export HACK ROOT TARGET NODE_BIN
 
 # Progress goes to stderr: stdout is for results.
 say() { printf '%s\n' "$*" >&2; }
