@@ -11,6 +11,7 @@ mod drain;
 mod fatal;
 mod held;
 mod hooks;
+mod kep_4438;
 mod order;
 mod repetitions;
 mod rounds;
