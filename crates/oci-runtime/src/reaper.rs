@@ -160,12 +160,11 @@ impl Reaper {
         ours.filter_map(|pid| Process::open(pid).ok()).collect()
     }
 
-    /// Waits until every ticket but `ticket` that is out now has been dropped. What their holders' commands have left
-    /// behind until now is adopted then, or nobody's.
-    pub(crate) async fn wait_for_other_tickets(&self, ticket: &Ticket) {
+    /// Waits until every ticket that is out now has been dropped. What their holders' commands have left behind until
+    /// now is adopted then, or nobody's. Drop your own first: two that wait would wait for each other.
+    pub(crate) async fn wait_for_tickets(&self) {
         let last = self.table.borrow().last_ticket;
-        let is_out = |number: &u64| *number <= last && *number != ticket.number;
-        while self.table.borrow().tickets.iter().any(is_out) {
+        while self.table.borrow().tickets.first().is_some_and(|oldest| *oldest <= last) {
             tokio::time::sleep(TICKET_POLL).await;
         }
     }

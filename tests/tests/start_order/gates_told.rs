@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Starting, Term};
-use e2e::{Containerd, Pod, Program, Runtime, wait};
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 
 use crate::support::{SOON, TOLERANCE, held_for, message, milliseconds, seconds, wait_started};
 
@@ -169,6 +169,17 @@ async fn u4_a_notify_gate_is_armed_again_for_the_next_run() -> Result<()> {
     pod.remove().await
 }
 
+/// Starts app, which waits for a notify gate, and says that somebody spoke who may not.
+async fn holds_without_taking(pod: &mut RunningPod<'_>) -> Result<()> {
+    pod.start("app").await?;
+    let held = held_for(pod, "app").await?;
+    ensure!(
+        held.ends_with("notify: a message was not taken, for its sender is no process of the container"),
+        "{held}"
+    );
+    pod.timeline()?.doesnt_start("app")
+}
+
 /// DESIGN §6: `READY=1` of another container, which got at the socket by way of a pid namespace they share, opens
 /// nothing, and is told.
 #[tokio::test]
@@ -188,13 +199,7 @@ async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
     // Its message first: the hold's line comes once, a second after app's start.
     pod.start("hostile").await?;
     wait_started(&pod, &["hostile"]).await?;
-    pod.start("app").await?;
-    let held = held_for(&pod, "app").await?;
-    ensure!(
-        held.ends_with("notify: a message was not taken, for its sender is no process of the container"),
-        "{held}"
-    );
-    pod.timeline()?.doesnt_start("app")?;
+    holds_without_taking(&mut pod).await?;
     let said = pod
         .exec(
             "s1",
@@ -235,13 +240,7 @@ async fn u2_ready_is_taken_from_a_daemon_and_from_nobody_outside() -> Result<()>
     let bundle = std::fs::File::open(bundles.join(pod.id("s1")?))?;
     let outsider = std::os::unix::net::UnixDatagram::unbound()?;
     outsider.send_to(b"READY=1", format!("/proc/self/fd/{}/notify.sock", bundle.as_raw_fd()))?;
-    pod.start("app").await?;
-    let held = held_for(&pod, "app").await?;
-    ensure!(
-        held.ends_with("notify: a message was not taken, for its sender is no process of the container"),
-        "{held}"
-    );
-    pod.timeline()?.doesnt_start("app")?;
+    holds_without_taking(&mut pod).await?;
     let daemon = format!(
         "(setsid /bin/pod-member --name daemon --run 0.5 --notify-to {SOCKET} --notify READY=1 </dev/null >/dev/null 2>&1 &)"
     );

@@ -41,7 +41,7 @@ fn table(text: &str) -> Result<BTreeMap<u32, &str>> {
     Ok(rows)
 }
 
-pub(crate) fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
         let path = entry?.path();
         if path.is_dir() {
@@ -53,15 +53,19 @@ pub(crate) fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) -> Result<(
     Ok(())
 }
 
-/// Every function of the sources whose name says that it tests a trap.
-fn tests_of_traps(root: &Path) -> Result<BTreeSet<(u32, String)>> {
+/// The texts of all sources.
+pub(crate) fn sources(root: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for directory in ["crates", "tests"] {
         rust_files(&root.join(directory), &mut files)?;
     }
+    files.iter().map(|file| fs::read_to_string(file).with_context(|| file.display().to_string())).collect()
+}
+
+/// Every function of the sources whose name says that it tests a trap.
+fn tests_of_traps(root: &Path) -> Result<BTreeSet<(u32, String)>> {
     let mut found = BTreeSet::new();
-    for file in files {
-        let text = fs::read_to_string(&file)?;
+    for text in sources(root)? {
         let functions = text
             .split("fn ")
             .skip(1)

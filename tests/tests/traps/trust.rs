@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::table::rust_files;
+use crate::table::sources;
 
 /// The words in backticks of each act's last cell: `| act | what comes of it | tests |`.
 fn acts(text: &str) -> Result<Vec<(&str, Vec<&str>)>> {
@@ -21,13 +21,8 @@ fn acts(text: &str) -> Result<Vec<(&str, Vec<&str>)>> {
 
 /// The names of all functions that are marked as tests.
 fn tests(root: &Path) -> Result<BTreeSet<String>> {
-    let mut files = Vec::new();
-    for directory in ["crates", "tests"] {
-        rust_files(&root.join(directory), &mut files)?;
-    }
     let mut found = BTreeSet::new();
-    for file in files {
-        let text = fs::read_to_string(&file)?;
+    for text in sources(root)? {
         for marked in ["#[test]", "#[tokio::test]"] {
             // Other attributes and a few words may stand between the mark and the name.
             let names =

@@ -61,6 +61,17 @@ async fn namespace_with_listener(reaper: &Reaper) -> (crate::reaper::Child, TcpL
     (child, listener.await.unwrap())
 }
 
+/// A test of a process in a network namespace where it listens on 127.0.0.1.
+fn with_listener(test: impl AsyncFnOnce(&Process, TcpListener)) {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let (child, listener) = namespace_with_listener(&reaper).await;
+        test(&child.process, listener).await;
+        child.process.signal(SignalNumber::KILL).unwrap();
+        within(child.exit).await;
+    });
+}
+
 fn bring_loopback_up() -> io::Result<()> {
     let socket = tcp_socket(Ipv4Addr::LOCALHOST.into())?;
     // SAFETY: ifreq is plain data for which all zeroes is a valid value.
@@ -98,16 +109,12 @@ fn u2_tcp_probe_connects_inside_the_network_namespace_of_the_process() {
 
 #[test]
 fn tcp_probe_refuses_addresses_that_are_not_the_containers_own() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        let (child, listener) = namespace_with_listener(&reaper).await;
+    with_listener(async |process, listener| {
         for foreign in ["192.0.2.1:80", "[2001:db8::1]:80", "[::ffff:192.0.2.1]:80", "224.0.0.1:80"] {
-            let result = within(tcp(&child.process, foreign.parse().unwrap(), DEADLINE)).await;
+            let result = within(tcp(process, foreign.parse().unwrap(), DEADLINE)).await;
             assert_eq!(result.to_string(), format!("tcp:{foreign} is not an address of the container"));
         }
         drop(listener);
-        child.process.signal(SignalNumber::KILL).unwrap();
-        within(child.exit).await;
     });
 }
 
@@ -131,9 +138,7 @@ fn serve(listener: TcpListener, answers: &'static [&'static str]) -> std::thread
 /// second time), and an answer that never ends is not read.
 #[test]
 fn u2_http_probe_opens_by_status_and_follows_nothing() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        let (child, listener) = namespace_with_listener(&reaper).await;
+    with_listener(async |process, listener| {
         let address = listener.local_addr().unwrap();
         let port = address.port();
         let server = serve(
@@ -145,7 +150,7 @@ fn u2_http_probe_opens_by_status_and_follows_nothing() {
                 "hello\n",
             ],
         );
-        let attempt = async || within(http(&child.process, address, "/healthz?full=1", TIMEOUT)).await;
+        let attempt = async || within(http(process, address, "/healthz?full=1", TIMEOUT)).await;
         assert_eq!(attempt().await, ProbeResult::Success);
         assert_eq!(attempt().await, ProbeResult::Success);
         assert_eq!(attempt().await.to_string(), format!("http:{port}/healthz?full=1: 503"));
@@ -156,19 +161,15 @@ fn u2_http_probe_opens_by_status_and_follows_nothing() {
         );
         assert_eq!(requests, vec![expected; 4]);
         assert_eq!(attempt().await.to_string(), format!("http:{port}/healthz?full=1: refused"));
-        let foreign = within(http(&child.process, "192.0.2.1:80".parse().unwrap(), "/", TIMEOUT)).await;
+        let foreign = within(http(process, "192.0.2.1:80".parse().unwrap(), "/", TIMEOUT)).await;
         assert_eq!(foreign.to_string(), "http:192.0.2.1:80/: is not an address of the container");
-        child.process.signal(SignalNumber::KILL).unwrap();
-        within(child.exit).await;
     });
 }
 
 /// DESIGN §6: neither a line without an end nor one that comes a byte at a time keeps the probe beyond its bounds.
 #[test]
 fn u2_http_probe_ends_with_a_hostile_server() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        let (child, listener) = namespace_with_listener(&reaper).await;
+    with_listener(async |process, listener| {
         let address = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {
             let (mut endless, _) = listener.accept().unwrap();
@@ -182,15 +183,13 @@ fn u2_http_probe_ends_with_a_hostile_server() {
             }
             sent
         });
-        let endless = within(http(&child.process, address, "/", TIMEOUT)).await.to_string();
+        let endless = within(http(process, address, "/", TIMEOUT)).await.to_string();
         assert_eq!(endless, format!("http:{}/: no HTTP answer", address.port()));
         let short = Duration::from_millis(300);
-        let slow = within(http(&child.process, address, "/", short)).await.to_string();
+        let slow = within(http(process, address, "/", short)).await.to_string();
         assert_eq!(slow, format!("http:{}/: timed out after 300ms", address.port()));
         // What the sockets hold, not what the server would have liked to send.
         assert!(server.join().unwrap() < 64 << 20);
-        child.process.signal(SignalNumber::KILL).unwrap();
-        within(child.exit).await;
     });
 }
 

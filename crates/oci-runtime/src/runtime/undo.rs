@@ -55,7 +55,10 @@ impl Container {
         match adopted {
             Some((process, _)) => self.end(&process),
             // What a create or a restore has made goes with its container.
-            None if operation == Operation::Exec => self.end_unnamed(ticket),
+            None if operation == Operation::Exec => {
+                drop(ticket);
+                self.end_unnamed();
+            }
             None => {}
         }
     }
@@ -65,7 +68,7 @@ impl Container {
     /// It is the one in the container's groups that is a child of the shim and that no call has named. What the
     /// container itself leaves behind is its own init's, or pause's where they share a pid namespace. Not so in the
     /// node's pid namespace: there it becomes the shim's too, so nobody is ended who might be innocent.
-    fn end_unnamed(&self, ticket: Ticket) {
+    fn end_unnamed(&self) {
         let reaper = self.runtime.reaper.clone();
         let Some(cgroup) = self.bundle.read_init_pid().ok().and_then(|init| Cgroup::of_pid(init).ok()) else {
             return;
@@ -83,7 +86,7 @@ impl Container {
         let container = self.clone();
         tokio::task::spawn_local(async move {
             // Another exec may be about to name its own.
-            reaper.wait_for_other_tickets(&ticket).await;
+            reaper.wait_for_tickets().await;
             let pids = suspects.iter().map(Process::pid).collect();
             let unclaimed: Vec<_> = reaper.unclaimed(pids).iter().map(Process::pid).collect();
             for process in suspects.iter().filter(|process| unclaimed.contains(&process.pid())) {

@@ -34,6 +34,12 @@ impl Answer {
     }
 }
 
+/// No connection was made beyond those that were accepted.
+fn nobody_waits(listener: &TcpListener) {
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "{listener:?}");
+}
+
 /// Whatever follows the status is not waited for, however it goes on; and one connection is all there is.
 #[test]
 fn u2_an_http_probe_reads_no_answer_without_an_end() {
@@ -45,9 +51,7 @@ fn u2_an_http_probe_reads_no_answer_without_an_end() {
         (Answer { head: "HTTP/1.1 200 ", endless: "OK " }, "succeeded"),
         (Answer { head: "\r\n", endless: "\r\n" }, "no HTTP answer"),
     ];
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        let (child, listener) = namespace_with_listener(&reaper).await;
+    with_listener(async |process, listener| {
         let address = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {
             for (answer, _) in CASES {
@@ -58,27 +62,21 @@ fn u2_an_http_probe_reads_no_answer_without_an_end() {
             listener
         });
         for (answer, expected) in CASES {
-            let result = within(http(&child.process, address, "/", TIMEOUT)).await.to_string();
+            let result = within(http(process, address, "/", TIMEOUT)).await.to_string();
             assert!(result.ends_with(expected), "{}: {result}", answer.head);
         }
-        let listener = server.join().unwrap();
-        listener.set_nonblocking(true).unwrap();
-        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "a connection too many");
-        child.process.signal(SignalNumber::KILL).unwrap();
-        within(child.exit).await;
+        nobody_waits(&server.join().unwrap());
     });
 }
 
 /// Not to itself for ever, nor elsewhere in the pod, nor to the node, where somebody listens at that address too.
 #[test]
 fn u2_an_http_probe_goes_nowhere_else() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        let (child, listener) = namespace_with_listener(&reaper).await;
+    with_listener(async |process, listener| {
         let address = listener.local_addr().unwrap();
         let of_the_node = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let node_address = of_the_node.local_addr().unwrap();
-        let namespace = child.process.open_namespace("net").unwrap();
+        let namespace = process.open_namespace("net").unwrap();
         let beside = helper_thread::run("listener", move || {
             setns(namespace, CloneFlags::CLONE_NEWNET)?;
             TcpListener::bind(node_address)
@@ -94,40 +92,33 @@ fn u2_an_http_probe_goes_nowhere_else() {
             listener
         });
         for _ in 0..2 {
-            assert_eq!(within(http(&child.process, address, "/", TIMEOUT)).await, ProbeResult::Success);
+            assert_eq!(within(http(process, address, "/", TIMEOUT)).await, ProbeResult::Success);
         }
-        for nobody in [server.join().unwrap(), of_the_node, beside] {
-            nobody.set_nonblocking(true).unwrap();
-            assert_eq!(nobody.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "{nobody:?}");
+        for listener in [server.join().unwrap(), of_the_node, beside] {
+            nobody_waits(&listener);
         }
-        child.process.signal(SignalNumber::KILL).unwrap();
-        within(child.exit).await;
     });
 }
 
 /// One that never closes has accepted; one that never accepts costs its timeout.
 #[test]
 fn u2_a_tcp_probe_waits_for_nobody_to_close() {
-    run(async {
-        let reaper = Reaper::start().unwrap();
-        let (child, listener) = namespace_with_listener(&reaper).await;
+    with_listener(async |process, listener| {
         let address = listener.local_addr().unwrap();
-        assert_eq!(within(tcp(&child.process, address, TIMEOUT)).await, ProbeResult::Success);
+        assert_eq!(within(tcp(process, address, TIMEOUT)).await, ProbeResult::Success);
         let kept = listener.accept().unwrap();
         // A queue for one: the first probes fill it, and the kernel answers no more.
         nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
         let short = Duration::from_millis(200);
         let mut last = ProbeResult::Success;
         for _ in 0..10 {
-            last = within(tcp(&child.process, address, short)).await;
+            last = within(tcp(process, address, short)).await;
             if last != ProbeResult::Success {
                 break;
             }
         }
         assert_eq!(last.to_string(), format!("tcp:{} timed out after 200ms", address.port()));
         drop((kept, listener));
-        child.process.signal(SignalNumber::KILL).unwrap();
-        within(child.exit).await;
     });
 }
 

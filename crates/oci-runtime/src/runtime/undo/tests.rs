@@ -221,29 +221,51 @@ fn an_exec_whose_process_is_not_named_leaves_none() {
     }
 }
 
-/// One that is still at work has not named its process either.
+/// An exec that goes wrong while another is still at work, which has not named its process either; then that one ends
+/// with `end`. Gives what became of it, the container's first process and its groups.
+async fn beside_a_slow_exec(
+    test: &TestContainer,
+    end: &str,
+) -> (Result<Launched, RuntimeError>, Launched, Cgroup) {
+    let (created, cgroup) = started(test).await;
+    let slow = format!("while ! [ -e $bundle/go ]; do sleep 0.01; done; {end}; exit 0");
+    let program = process(&["sleep", "900"]);
+    let slow = failing_after(test, "exec", &slow);
+    let other = slow.exec("other", &program, ChildStdio::null(), None);
+    let wrong = async {
+        // Its script has been read by now: both runtimes of this test are the same file.
+        until(|| cgroup.pids().len() == 2).await;
+        let wrong = failing_after(test, "exec", "rm $pid_file; exit 0");
+        wrong.exec("wrong", &program, ChildStdio::null(), None).await.unwrap_err();
+        assert_eq!(cgroup.pids().len(), 3, "nobody can know yet whose they are");
+        std::fs::write(test.container.bundle().path().join("go"), "").unwrap();
+    };
+    let (other, ()) = tokio::join!(other, wrong);
+    (other, created, cgroup)
+}
+
 #[test]
 fn an_exec_whose_process_is_not_named_does_no_harm_to_another() {
     run(async {
         let test = TestContainer::new(&["sleep", "1000"], |_| {});
-        let (created, cgroup) = started(&test).await;
-        let slow = "while ! [ -e $bundle/go ]; do sleep 0.01; done; exit 0";
-        let program = process(&["sleep", "900"]);
-        let slow = failing_after(&test, "exec", slow);
-        let other = slow.exec("other", &program, ChildStdio::null(), None);
-        let wrong = async {
-            // Its script has been read by now: both runtimes of this test are the same file.
-            until(|| cgroup.pids().len() == 2).await;
-            let wrong = failing_after(&test, "exec", "rm $pid_file; exit 0");
-            wrong.exec("wrong", &program, ChildStdio::null(), None).await.unwrap_err();
-            assert_eq!(cgroup.pids().len(), 3, "nobody can know yet whose they are");
-            std::fs::write(test.container.bundle().path().join("go"), "").unwrap();
-        };
-        let (other, ()) = tokio::join!(other, wrong);
+        let (other, created, cgroup) = beside_a_slow_exec(&test, "true").await;
         let other = other.unwrap();
         until(|| cgroup.pids().len() == 2).await;
         assert!(other.process.is_running() && created.process.is_running());
         kill(other).await;
+        kill(created).await;
+    });
+}
+
+/// Neither waits for the other.
+#[test]
+fn two_execs_whose_processes_are_not_named_leave_none() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let (other, created, cgroup) = beside_a_slow_exec(&test, "rm $pid_file").await;
+        other.unwrap_err();
+        until(|| cgroup.pids().len() == 1).await;
+        assert!(created.process.is_running());
         kill(created).await;
     });
 }
