@@ -74,6 +74,9 @@ struct StoredExit {
     real_exit_status: Option<u32>,
     exited_at_seconds: u64,
     exited_at_nanoseconds: u32,
+    /// Missing in what an earlier release wrote.
+    #[serde(default)]
+    removed: bool,
 }
 
 /// A bundle directory.
@@ -150,20 +153,6 @@ impl Bundle {
         read_pid(&self.init_pid_path())
     }
 
-    /// Notes that nothing of the container is left, neither in its runtime nor of its mounts. It had its end recorded, or
-    /// never ran.
-    pub fn mark_removed(&self) -> io::Result<()> {
-        match fs::remove_file(self.init_pid_path()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
-        }
-    }
-
-    /// Whether [`Self::mark_removed`] was the last that happened to a container that had run.
-    pub fn is_removed(&self) -> bool {
-        !self.init_pid_path().exists() && self.exit_path().exists()
-    }
-
     /// Records the exit. Replaces the file as a whole: a reader sees the old record or the new one.
     pub fn write_exit(&self, exit: &ExitRecord) -> Result<(), BundleError> {
         let since_epoch = exit.exited_at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -173,25 +162,46 @@ impl Bundle {
             real_exit_status: Some(exit.real_exit_status),
             exited_at_seconds: since_epoch.as_secs(),
             exited_at_nanoseconds: since_epoch.subsec_nanos(),
+            removed: false,
         };
+        self.store_exit(&stored)
+    }
+
+    /// Adds to the recorded exit, if there is one, that nothing of the container is left, neither in its runtime nor of
+    /// its mounts.
+    pub fn mark_removed(&self) -> Result<(), BundleError> {
+        match self.stored_exit()? {
+            Some(stored) => self.store_exit(&StoredExit { removed: true, ..stored }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether [`Self::mark_removed`] said so.
+    pub fn is_removed(&self) -> bool {
+        matches!(self.stored_exit(), Ok(Some(StoredExit { removed: true, .. })))
+    }
+
+    fn store_exit(&self, stored: &StoredExit) -> Result<(), BundleError> {
         let path = self.exit_path();
         let new = self.path.join(".exit.json.new");
         let write = || {
-            fs::write(&new, serde_json::to_vec(&stored)?)?;
+            fs::write(&new, serde_json::to_vec(stored)?)?;
             fs::rename(&new, &path)
         };
         write().map_err(|source| BundleError::Write { path: path.clone(), source })
     }
 
+    fn stored_exit(&self) -> Result<Option<StoredExit>, BundleError> {
+        match read_json(self.exit_path()) {
+            Ok(stored) => Ok(Some(stored)),
+            Err(BundleError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads the recorded exit; `None` when the container has not ended (or there is no bundle).
     pub fn read_exit(&self) -> Result<Option<ExitRecord>, BundleError> {
-        let stored: StoredExit = match read_json(self.exit_path()) {
-            Ok(stored) => stored,
-            Err(BundleError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
-        };
+        let Some(stored) = self.stored_exit()? else { return Ok(None) };
         let since_epoch = Duration::from_secs(stored.exited_at_seconds)
             .saturating_add(Duration::from_nanos(stored.exited_at_nanoseconds.into()));
         Ok(Some(ExitRecord {
@@ -231,6 +241,10 @@ mod tests {
         let record = ExitRecord { pid: Pid::from_raw(42), exit_status: 0, real_exit_status: 137, exited_at };
         bundle.write_exit(&record).unwrap();
         assert_eq!(bundle.read_exit().unwrap(), Some(record));
+        assert!(!bundle.is_removed());
+        bundle.mark_removed().unwrap();
+        assert!(bundle.is_removed());
+        assert_eq!(bundle.read_exit().unwrap(), Some(record), "the end stays");
         let files: Vec<_> =
             fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
         assert_eq!(files, ["exit.json"]);
@@ -245,6 +259,7 @@ mod tests {
         fs::write(bundle.exit_path(), earlier).unwrap();
         let record = bundle.read_exit().unwrap().unwrap();
         assert_eq!((record.exit_status, record.real_exit_status), (3, 3));
+        assert!(!bundle.is_removed(), "so `delete` looks for itself");
     }
 
     #[test]
