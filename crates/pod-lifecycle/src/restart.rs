@@ -353,6 +353,10 @@ impl Pod {
                 container.stop.new_incarnation();
                 container.hooks.new_incarnation();
                 container.phase = Phase::Held(Hold { since: now, line: HoldLine::Due });
+                // A standby after a switch stays so (V2); most are let go at once, and were never held for anybody.
+                if let Some(reason) = self.hold_reason(&id) {
+                    self.record(&id, Milestone::Held { reason });
+                }
                 self.changed();
                 self.limit_oom_scores(&id);
                 if unwanted {

@@ -128,10 +128,18 @@ async fn v3_v4_a_standby_takes_over_on_request() -> Result<()> {
 
     let address = node.shim_address("k8s.io", pod.sandbox())?;
     let socket = node.root()?.join(address.trim_start_matches("unix:///"));
-    let events = tokio::task::spawn_blocking(move || {
-        Client::connect(&socket, SOON)?.events(0, std::time::Duration::ZERO)
-    });
-    let events = events.await??.events;
+    let events = async || {
+        let socket = socket.clone();
+        let ask = move || Client::connect(&socket, SOON)?.events(0, std::time::Duration::ZERO);
+        anyhow::Ok(tokio::task::spawn_blocking(ask).await??.events)
+    };
+    // The old one stands by now, once it is made anew.
+    let events = wait::until("the old one to be held", SOON, async || {
+        let events = events().await?;
+        let last = events.iter().rfind(|event| event.name == "proxy");
+        Ok(last.is_some_and(|event| event.kind.enum_value_or_default() == Kind::HELD).then_some(events))
+    })
+    .await?;
     let wanted =
         [Kind::HELD, Kind::SWITCH_BEGAN, Kind::RUNNING, Kind::GATE_OPENED, Kind::HOOK_ENDED, Kind::SWITCHED];
     let kinds =

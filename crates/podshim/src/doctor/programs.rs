@@ -36,9 +36,12 @@ pub(super) fn oci_runtime(report: &mut Report<'_>) {
     report.ok("OCI runtime", version_of(report, &path));
 }
 
-/// The first line of what it says about itself.
+/// The line of what it says about itself that has its version: the first, or the one that is called so.
 pub(super) fn version_of(report: &Report<'_>, path: &Path) -> String {
     let said = if report.is_this_node() { output(path.as_os_str(), &["--version"]) } else { None };
-    let line = said.as_deref().and_then(|said| said.lines().next()).map(|line| format!(" ({line})"));
+    let line = said.as_deref().and_then(|said| {
+        let named = said.lines().map(str::trim).find(|line| line.starts_with("Version:"));
+        named.or(said.lines().next()).map(|line| format!(" ({line})"))
+    });
     format!("{}{}", path.display(), line.unwrap_or_default())
 }
