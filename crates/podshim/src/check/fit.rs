@@ -164,6 +164,20 @@ impl Fit<'_> {
                 );
             }
         }
+        // H5.
+        if member.role == Role::Sidecar
+            && let Some((key, _)) =
+                container.node.get("lifecycle").and_then(|lifecycle| lifecycle.entry("preStop"))
+        {
+            note(
+                Severity::Warning,
+                key.start.line,
+                format!(
+                    "the kubelet runs the preStop hook of {name:?} when the pod's stop begins: its mains still need it"
+                ),
+                &format!("make it {PREFIX}pre-stop.{name}, which runs when they have ended"),
+            );
+        }
         // U9.
         if !awaited.is_empty()
             && container.node.get("startupProbe").is_none()
