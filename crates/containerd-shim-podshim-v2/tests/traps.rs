@@ -239,7 +239,8 @@ fn trap_15_a_shim_without_a_task_can_be_ended() {
     let server = node.server();
     task.shutdown(context, &ShutdownRequest { id: "c1".into(), ..Default::default() }).unwrap();
     wait_until("the server's end", || node.servers().is_empty());
-    assert!(!Path::new(&format!("/proc/{server}/fd/0")).exists());
+    // The kernel takes a process's command line away before its files.
+    wait_until("the end of its files", || !Path::new(&format!("/proc/{server}/fd/0")).exists());
     succeeded(node.delete("c1"));
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }

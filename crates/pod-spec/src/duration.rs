@@ -45,7 +45,7 @@ pub enum DurationError {
         /// The text.
         value: String,
     },
-    /// More than [`MAX_DURATION`](crate::limits::MAX_DURATION), or beyond counting.
+    /// More than [`MAX_DURATION`], or beyond counting.
     #[error("{value:?} is longer than a year (8760h)")]
     TooLong {
         /// The text.

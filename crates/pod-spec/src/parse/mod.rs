@@ -31,7 +31,7 @@ use findings::Findings;
 /// What a pod's annotations say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
-    /// The plan; `None` when no annotation begins with [`PREFIX`](crate::PREFIX): such a pod is served as
+    /// The plan; `None` when no annotation begins with [`PREFIX`]: such a pod is served as
     /// containerd's own runc shim serves it (S1).
     pub plan: Option<Plan>,
     /// What is legal and unlikely to be meant.
