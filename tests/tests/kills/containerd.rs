@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::Term;
-use e2e::durations::{AMPLE, SOON, TOLERANCE, milliseconds, seconds};
+use e2e::durations::{AMPLE, SOON, TOLERANCE, milliseconds, near, seconds};
+use e2e::timeline::Entry;
 use e2e::{Containerd, RunningPod, wait};
 use k8s_cri::v1::ContainerState;
 
@@ -110,8 +111,11 @@ async fn ended_well(pod: &RunningPod<'_>, main: Main, deleted: &[&str]) -> Resul
     let of_app = match main {
         Main::Ends => 4,
         Main::Deaf => {
-            // The last call comes when the grace is over, whoever is there to hear of it.
-            timeline.distance(("app", Term), ("s1", Term), seconds(1), TOLERANCE)?;
+            // The last call comes when the grace is over, whoever is there to hear of it. It began with the first signal to
+            // app, or, where containerd was killed before it had stopped a sidecar too (T12), with the second.
+            let last_call = timeline.time_of("s1", Term)?;
+            let from = |entry: &Entry| near(last_call.saturating_sub(entry.at), seconds(1), TOLERANCE);
+            ensure!(timeline.of("app", Term).any(from), "the grace of 1 s was not kept\n{timeline}");
             137
         }
     };
