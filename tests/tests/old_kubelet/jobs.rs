@@ -105,7 +105,8 @@ async fn i2_j9_never_failed_by_an_init() -> Result<()> {
             .policy(RestartPolicy::Never)
             .annotate("plan", "proxy=sidecar, fetch=init, job=main")
             .container(Program::new("proxy"))
-            .container(Program::new("fetch").runs_for(seconds(1)).exits(4))
+            // Longer than the first pods of a kubelet need from one container to the next.
+            .container(Program::new("fetch").runs_for(seconds(4)).exits(4))
             .container(Program::new("job").runs_for(seconds(1)))
             .run(kubelet)?;
         pod.wait_for("fetch", Exiting, 1, SOON).await?;
