@@ -6,13 +6,8 @@ use e2e::Event::{Exiting, Starting, Term};
 use e2e::{Containerd, Event, Pod, Program, Runtime};
 
 use crate::support::{
-    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, milliseconds, near, seconds, wait_started,
+    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, hook, milliseconds, near, seconds, wait_started,
 };
-
-/// A hook that writes down its life under a name of its own.
-fn hook(name: &str, flags: &str) -> String {
-    format!("exec:/bin/pod-member --name {name} --log /pod/timeline.log {flags}")
-}
 
 /// H1, L6: all on-terminate hooks start at T0; mains are not held up, and each sidecar's signal comes after its own
 /// hook.

@@ -6,13 +6,11 @@ use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
 use e2e::{Containerd, Event, Pod, Program, Runtime};
 
-use crate::support::{AMPLE, SOON, TOLERANCE, exit_codes, finished_at, milliseconds, seconds, wait_started};
+use crate::support::{
+    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, hook, milliseconds, seconds, wait_started,
+};
 
 const MIB: i64 = 1 << 20;
-
-fn hook(name: &str, flags: &str) -> String {
-    format!("exec:/bin/pod-member --name {name} --log /pod/timeline.log {flags}")
-}
 
 /// A main's readiness probe while its hook runs, and a sidecar's liveness probe while that main takes its time: both are
 /// answered by the living program, and end no container.

@@ -17,6 +17,11 @@ pub(crate) async fn wait_started(pod: &RunningPod<'_>, names: &[&str]) -> Result
     Ok(())
 }
 
+/// A hook that writes down its life under a name of its own.
+pub(crate) fn hook(name: &str, flags: &str) -> String {
+    format!("exec:/bin/pod-member --name {name} --log /pod/timeline.log {flags}")
+}
+
 /// When a container ended, by its status, since the Unix epoch: those that were killed write nothing down.
 pub(crate) fn finished_at(status: &ContainerStatus) -> Result<Duration> {
     Ok(Duration::from_nanos(status.finished_at.try_into()?))
