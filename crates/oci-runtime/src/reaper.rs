@@ -153,10 +153,14 @@ impl Reaper {
         Ticket { table: self.table.clone(), number }
     }
 
+    /// Whether this is a process of ours whose exit somebody waits for, and has not been told yet.
+    pub(crate) fn is_watched(&self, pid: Pid) -> bool {
+        self.table.borrow().watched.contains_key(&pid)
+    }
+
     /// Of these processes, pinned, those that are the shim's own children and that nobody has adopted.
     pub(crate) fn unclaimed(&self, pids: BTreeSet<Pid>) -> Vec<Process> {
-        let watched = |pid: &Pid| self.table.borrow().watched.contains_key(pid);
-        let ours = pids.into_iter().filter(|pid| !watched(pid) && is_our_child(*pid));
+        let ours = pids.into_iter().filter(|pid| !self.is_watched(*pid) && is_our_child(*pid));
         ours.filter_map(|pid| Process::open(pid).ok()).collect()
     }
 
@@ -175,7 +179,7 @@ impl Reaper {
     /// when the pid belongs to a process that is not our child or that is watched already.
     pub fn adopt(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
         debug_assert!(Rc::ptr_eq(&ticket.table, &self.table), "a ticket of another reaper");
-        if self.table.borrow().watched.contains_key(&pid) {
+        if self.is_watched(pid) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("process {pid} already belongs to another container or exec"),

@@ -9,9 +9,11 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     rc::Rc,
+    time::Duration,
 };
 
 use serde::Deserialize;
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::{
@@ -37,6 +39,10 @@ use command::{Arguments, Captured, LogPosition, Streams, TemporaryFile};
 pub use error::{Operation, RuntimeError};
 pub use features::features;
 use undo::DEATH_LIMIT;
+
+/// How often an exec looks whether its container has ended. One whose runtime hangs then must not keep the container's exit,
+/// which is told after those of all its execs and hooks, for all of its own limit (H3, T6, trap 7).
+const INIT_POLL: Duration = Duration::from_millis(500);
 
 /// What containerd's systemd unit (`Type=notify`) puts into the environment that every shim inherits.
 ///
@@ -453,13 +459,26 @@ impl Container {
     async fn wait(&self, operation: Operation, child: Child) -> Result<Exit, RuntimeError> {
         let Child { process, mut exit } = child;
         let limit = operation.time_limit();
-        if let Ok(exit) = tokio::time::timeout(limit, &mut exit).await {
-            return Ok(exit);
-        }
+        let deadline = Instant::now() + limit;
+        // A new incarnation (R6) has another pid, and no part in this call.
+        let init = self.bundle.read_init_pid().ok().filter(|_| operation == Operation::Exec);
+        let error = loop {
+            let look = init.map_or(deadline, |_| deadline.min(Instant::now() + INIT_POLL));
+            if let Ok(exit) = tokio::time::timeout_at(look, &mut exit).await {
+                return Ok(exit);
+            }
+            let id = self.id.to_string();
+            if Instant::now() >= deadline {
+                break RuntimeError::TimedOut { operation, id, limit };
+            }
+            if init.is_some_and(|init| !self.runtime.reaper.is_watched(init)) {
+                break RuntimeError::Outlived { operation, id };
+            }
+        };
         self.kill_group(operation, &process);
         // So that what undoes its work does not meet it at work; one in uninterruptible sleep is not waited for.
         let _ = tokio::time::timeout(DEATH_LIMIT, &mut exit).await;
-        Err(RuntimeError::TimedOut { operation, id: self.id.to_string(), limit })
+        Err(error)
     }
 
     fn remove_stale(&self, operation: Operation, pid_file: &Path) -> Result<(), RuntimeError> {

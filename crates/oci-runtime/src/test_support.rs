@@ -54,6 +54,12 @@ pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
     .await;
 }
 
+/// Waits until a process has ended, given its pid as a script wrote it down. A zombie has: who reaps it may be nobody here.
+pub(crate) async fn until_ended(pid: &str) {
+    let stat = Path::new("/proc").join(pid.trim()).join("stat");
+    until(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))).await;
+}
+
 /// Makes a fifo and returns its path as containerd would send it.
 pub(crate) fn make_fifo(directory: &Path, name: &str) -> String {
     let path = directory.join(name);

@@ -1,10 +1,11 @@
 //! An OCI runtime that goes wrong under a plan: what the shim does by itself has no caller who would try again.
 
 use anyhow::{Context, Result, ensure};
-use e2e::Event::Started;
-use e2e::durations::SOON;
+use e2e::Event::{Exiting, Started, Starting, Term};
+use e2e::durations::{AMPLE, SOON, TOLERANCE, at_most, seconds};
 use e2e::instance::signal;
-use e2e::{Fault, FaultyRuntime, Pod, Program, Runtime};
+use e2e::{Containerd, Fault, FaultyRuntime, Pod, Program, RunningPod, Runtime};
+use tokio::time::Instant;
 
 /// R6, R4: a restart in place goes through whatever goes wrong in it, and nobody else notices. The caller's own
 /// requests are told, and can be made again.
@@ -53,6 +54,87 @@ async fn r6_a_restart_that_goes_wrong_is_tried_again() -> Result<()> {
         ensure!(error.contains(fault.words()), "{fault:?}: {error}");
         runtime.mend("update")?;
         node.cri()?.update_memory_limit(pod.id("app")?, 64 << 20).await?;
+    }
+    pod.remove().await
+}
+
+/// U2: a probe that the runtime does not run, or says that it did not, has failed; the gate opens with one that it runs.
+#[tokio::test]
+async fn u2_a_gate_opens_once_the_runtime_runs_its_probe() -> Result<()> {
+    let (runtime, node) = FaultyRuntime::of_a_node().await?;
+    for fault in Fault::QUICK_IN_MAKING {
+        let mut pod = Pod::new("u2-faults")
+            .annotate("plan", "s1=sidecar, app=main")
+            .annotate("ready.s1", "exec:true;period=100ms;fail=1000")
+            .container(Program::new("s1"))
+            .container(Program::new("app"))
+            .run(&node, Runtime::Podshim)
+            .await?;
+        runtime.break_command("exec", fault)?;
+        pod.start_all(&["app", "s1"]).await?;
+        for _ in 0..3 {
+            runtime.wait_broken("exec").await?;
+            runtime.break_command("exec", fault)?;
+        }
+        ensure!(pod.timeline()?.count("app", Starting) == 0, "{fault:?}: {}", pod.timeline()?);
+        runtime.mend("exec")?;
+        pod.wait_for("app", Started, 1, SOON).await.with_context(|| format!("after {fault:?}"))?;
+        pod.timeline()?.has_not_restarted("s1")?;
+        pod.remove().await.with_context(|| format!("after {fault:?}"))?;
+    }
+    Ok(())
+}
+
+async fn run_with_hooks<'node>(node: &'node Containerd, grace: &str) -> Result<RunningPod<'node>> {
+    let mut pod = Pod::new("h3-faults")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("grace", grace)
+        .annotate("on-terminate.s1", "exec:true")
+        .annotate("pre-stop.app", "exec:true")
+        .annotate("pre-stop.s1", "exec:true")
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+        .run(node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
+    for name in ["app", "s1"] {
+        pod.wait_for(name, Started, 1, SOON).await?;
+    }
+    Ok(pod)
+}
+
+/// H3: a hook that the runtime does not run, or says that it did not, is told, and the stop goes on in its order.
+#[tokio::test]
+async fn h3_a_hook_whose_runtime_goes_wrong_changes_nothing_in_a_stop() -> Result<()> {
+    let (runtime, node) = FaultyRuntime::of_a_node().await?;
+    for fault in Fault::QUICK_IN_MAKING {
+        let pod = run_with_hooks(&node, "60s").await?;
+        runtime.break_command("exec", fault)?;
+        let begin = Instant::now();
+        pod.stop_all_at_once(AMPLE).await?;
+        ensure!(at_most(begin.elapsed(), SOON), "{fault:?}: a stop of {:?}", begin.elapsed());
+        pod.timeline()?.in_order(&[("app", Term), ("app", Exiting), ("s1", Term), ("s1", Exiting)])?;
+        let log = pod.wait_for_output("s1", "podshim: pre-stop hook: ").await?;
+        ensure!(log.contains(fault.words()), "{fault:?} is not told:\n{log}");
+        runtime.mend("exec")?;
+        pod.remove().await.with_context(|| format!("after {fault:?}"))?;
+    }
+    Ok(())
+}
+
+/// H3, T6: a runtime that hangs takes no more than the budget from a stop, like a hook that does; and it ends with its pod.
+#[tokio::test]
+async fn h3_t6_a_hook_whose_runtime_hangs_ends_with_its_pods_budget() -> Result<()> {
+    let (runtime, node) = FaultyRuntime::of_a_node().await?;
+    let pod = run_with_hooks(&node, "2s").await?;
+    runtime.break_command("exec", Fault::Hangs)?;
+    let begin = Instant::now();
+    pod.stop_all_at_once(AMPLE).await?;
+    // The budget, and what follows it.
+    let limit = seconds(2) + seconds(2) + TOLERANCE;
+    ensure!(at_most(begin.elapsed(), limit), "a stop of {:?}\n{}", begin.elapsed(), pod.timeline()?);
+    for name in ["app", "s1"] {
+        ensure!(pod.timeline()?.count(name, Term) == 1, "{}", pod.timeline()?);
     }
     pod.remove().await
 }

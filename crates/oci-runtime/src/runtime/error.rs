@@ -115,6 +115,16 @@ pub enum RuntimeError {
         /// The limit.
         limit: Duration,
     },
+    /// The container ended during an exec. The runtime did not, and was killed.
+    #[error(
+        "OCI runtime {operation} of container {id:?} was killed: the container has ended before it was done"
+    )]
+    Outlived {
+        /// The command.
+        operation: Operation,
+        /// The container.
+        id: String,
+    },
     /// The runtime's answer makes no sense.
     #[error("OCI runtime {operation} of container {id:?} gave an answer that cannot be read: {reason}")]
     Output {
@@ -180,6 +190,7 @@ impl RuntimeError {
             Self::Failed { .. } | Self::Spawn { .. } => false,
             Self::Killed { .. }
             | Self::TimedOut { .. }
+            | Self::Outlived { .. }
             | Self::Output { .. }
             | Self::Bundle { .. }
             | Self::Adopt { .. } => true,

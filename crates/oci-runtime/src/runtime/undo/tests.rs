@@ -8,7 +8,9 @@ use crate::{
         AfterCheckpoint, CgroupDriver, CheckpointOptions, CreateOptions, Launched, RestoreOptions, Runtime,
     },
     stdio::ChildStdio,
-    test_support::{TestContainer, process, run, run_for_any_time, runtime_binary, until, within},
+    test_support::{
+        TestContainer, process, run, run_for_any_time, runtime_binary, until, until_ended, within,
+    },
 };
 
 /// How a runtime can end that has done its work, and what is said of it.
@@ -196,8 +198,7 @@ fn a_create_that_never_ends_is_killed_with_what_it_waits_for() {
         let error = created.unwrap_err();
         assert!(matches!(error, RuntimeError::TimedOut { .. }), "{error}");
         let hook = std::fs::read_to_string(&hook).unwrap();
-        let is_alive = || std::fs::read_to_string(format!("/proc/{}/stat", hook.trim()));
-        until(|| is_alive().map_or(true, |stat| stat.contains(") Z "))).await;
+        until_ended(&hook).await;
         assert!(test.container.state().await.unwrap_err().is_not_found());
     });
 }
@@ -285,15 +286,17 @@ async fn restore(container: &Container) -> Result<Launched, RuntimeError> {
 fn a_restore_that_goes_wrong_leaves_nothing_and_can_be_tried_again() {
     let wrong = WRONG_PIDS.map(|wrong| format!("{wrong}; exit 0"));
     let late = LATE_ENDS.map(|(end, _)| end.to_owned());
-    for end in late.iter().chain(&wrong) {
+    let script = |end: &str| format!("{RESTORE}\nif [ $command = restore ]; then {end}; fi\nreal \"$@\"");
+    // Before its work as well; what it writes to its pid file may be nonsense then too.
+    let early = LATE_ENDS.map(|(end, _)| end).into_iter().chain(["echo '-7 x' >$pid_file; exit 1"]);
+    let early = early.map(|end| format!("if [ $command = restore ]; then {end}; fi\nreal \"$@\""));
+    for faulty in late.iter().chain(&wrong).map(|end| script(end)).chain(early) {
         run(async {
             let test = TestContainer::new(&["sleep", "1000"], |_| {});
-            let script =
-                |end: &str| format!("{RESTORE}\nif [ $command = restore ]; then {end}; fi\nreal \"$@\"");
-            let error = restore(&container_by(&test, &script(end))).await.unwrap_err().to_string();
+            let error = restore(&container_by(&test, &faulty)).await.unwrap_err().to_string();
             assert!(error.starts_with("OCI runtime restore "), "{error}");
-            assert!(test.container.state().await.unwrap_err().is_not_found(), "{end}");
-            assert!(!Path::new("/sys/fs/cgroup/memory").join(test.container.id()).exists(), "{end}");
+            assert!(test.container.state().await.unwrap_err().is_not_found(), "{faulty}");
+            assert!(!Path::new("/sys/fs/cgroup/memory").join(test.container.id()).exists(), "{faulty}");
             kill(restore(&container_by(&test, &script("exit 0"))).await.unwrap()).await;
         });
     }
@@ -366,9 +369,7 @@ async fn hung<T>(test: &TestContainer, operation: Operation, call: impl Future<O
         tokio::time::resume();
     };
     let (answer, ()) = tokio::join!(call, in_time);
-    let pid = std::fs::read_to_string(&child).unwrap();
-    let is_alive = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-    until(|| is_alive().map_or(true, |stat| stat.contains(") Z "))).await;
+    until_ended(&std::fs::read_to_string(&child).unwrap()).await;
     std::fs::remove_file(child).unwrap();
     answer
 }
@@ -427,5 +428,25 @@ fn a_command_that_never_ends_is_killed_and_changes_nothing() {
         assert!(created.process.is_running());
         kill(created).await;
         test.container.delete(DeleteMode::Force).await.unwrap();
+    });
+}
+
+/// H3, T6, trap 7: the container's exit comes after those of its execs, which must not mean two minutes.
+#[test]
+fn an_exec_that_never_ends_is_killed_when_its_container_has_ended() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let (created, _) = started(&test).await;
+        let child = test.container.bundle().path().join("hanging");
+        let container = container_by(&test, "sleep 1000 & echo $! >$bundle/hanging; wait");
+        let program = process(&["true"]);
+        let exec = container.exec("e", &program, ChildStdio::null(), None);
+        let (failed, ()) = tokio::join!(exec, async {
+            until(|| std::fs::read_to_string(&child).is_ok_and(|pid| pid.ends_with('\n'))).await;
+            kill(created).await;
+        });
+        let error = failed.unwrap_err();
+        assert!(matches!(error, RuntimeError::Outlived { .. }), "{error}");
+        until_ended(&std::fs::read_to_string(&child).unwrap()).await;
     });
 }
