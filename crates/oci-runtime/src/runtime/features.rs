@@ -2,15 +2,13 @@
 //!
 //! Asked without a container and without the state directory, as containerd's own shim asks it.
 
-use std::{io, path::Path, process::Command, time::Duration};
+use std::{io, os::unix::process::CommandExt, path::Path, process::Command, time::Duration};
 
+use nix::sys::signal::{Signal, killpg};
 use serde_json::{Map, Value};
 
 use super::command::{Captured, Streams};
-use crate::{
-    process::SignalNumber,
-    reaper::{Child, Reaper},
-};
+use crate::reaper::{Child, Reaper};
 
 /// A runtime answers from its own tables; one that hangs must not hang containerd's start.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -20,16 +18,17 @@ const TIME_LIMIT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 ///
-/// The system's answer when the binary cannot be run at all.
+/// The system's answer when the binary cannot be run at all; `TimedOut` when it has not answered after 5 s.
 pub async fn features(reaper: &Reaper, binary: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut command = Command::new(binary);
-    command.arg("features");
+    // With what it waits for it is a group, which can be killed.
+    command.arg("features").process_group(0);
     let captured = Streams::Captured(Captured::new(None)?).attach(&mut command)?;
     let Child { process, mut exit } = reaper.spawn(&mut command)?;
     let Ok(exit) = tokio::time::timeout(TIME_LIMIT, &mut exit).await else {
-        // Not waited for: this process ends next, and the runtime dies with it in any case.
-        process.signal(SignalNumber::KILL)?;
-        return Ok(None);
+        // Not waited for: this process ends next.
+        killpg(process.pid(), Signal::SIGKILL)?;
+        return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no features after {TIME_LIMIT:?}")));
     };
     let output = captured.filter(|_| exit.code == 0).map(|mut captured| captured.stdout());
     let object: Option<Map<String, Value>> = output.and_then(|output| serde_json::from_slice(&output).ok());
@@ -41,7 +40,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::test_support::run;
+    use crate::test_support::{run, until, until_ended};
 
     fn script(directory: &tempfile::TempDir, text: &str) -> PathBuf {
         let path = directory.path().join("runtime");
@@ -65,13 +64,33 @@ mod tests {
     #[test]
     fn a_runtime_without_the_command_has_no_features() {
         let directory = tempfile::tempdir().unwrap();
-        for text in ["echo '{}'; exit 1", "echo nonsense", "echo '[]'", "true"] {
+        for text in ["echo '{}'; exit 1", "echo '{}'; kill -KILL $$", "echo nonsense", "echo '[]'", "true"] {
             let binary = script(&directory, text);
             run(async {
                 let reaper = Reaper::start().unwrap();
                 assert_eq!(features(&reaper, &binary).await.unwrap(), None, "{text}");
             });
         }
+    }
+
+    /// containerd asks when it starts: it must come to that.
+    #[test]
+    fn a_runtime_that_hangs_is_killed_with_what_it_waits_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let child = directory.path().join("child");
+        let binary = script(&directory, &format!("sleep 1000 & echo $! >{}; wait", child.display()));
+        run(async {
+            let reaper = Reaper::start().unwrap();
+            let in_time = async {
+                until(|| std::fs::read_to_string(&child).is_ok_and(|pid| pid.ends_with('\n'))).await;
+                tokio::time::pause();
+                tokio::time::advance(TIME_LIMIT).await;
+                tokio::time::resume();
+            };
+            let (answer, ()) = tokio::join!(features(&reaper, &binary), in_time);
+            assert_eq!(answer.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            until_ended(std::fs::read_to_string(&child).unwrap().trim()).await;
+        });
     }
 
     #[test]

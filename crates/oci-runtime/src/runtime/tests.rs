@@ -259,6 +259,20 @@ fn a_runtime_that_hangs_is_killed_at_its_limit() {
 }
 
 #[test]
+fn a_state_that_is_none_is_an_error() {
+    run(async {
+        let test = TestContainer::new(&["true"], |_| {});
+        for answer in
+            ["true", "echo nonsense", "echo []", "echo '{\"status\": \"odd\"}'", "echo '{\"pid\": 1}'"]
+        {
+            let container = fake_runtime(&test, answer).container("c", test.container.bundle().clone());
+            let error = container.state().await.unwrap_err();
+            assert!(matches!(error, RuntimeError::Output { .. }), "{answer}: {error}");
+        }
+    });
+}
+
+#[test]
 fn the_service_managers_variables_of_containerd_do_not_reach_the_runtime() {
     run(async {
         for variable in SERVICE_MANAGER_VARIABLES {
