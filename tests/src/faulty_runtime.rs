@@ -184,6 +184,7 @@ exec $real "$@"
     /// # Errors
     /// If that cannot be written down.
     pub fn hold(&self, command: &str) -> Result<()> {
+        let _ = std::fs::remove_file(self.directory.join(format!("held.{command}")));
         Ok(std::fs::write(self.directory.join(format!("hold.{command}")), "")?)
     }
 
