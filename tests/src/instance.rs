@@ -313,6 +313,17 @@ pub fn is_alive(pid: libc::pid_t) -> bool {
         .unwrap_or(false)
 }
 
+/// A number in a process's `/proc/PID/status`, as `VmRSS` (in kB) or `PPid`.
+///
+/// # Errors
+/// If there is no such process, or no such number.
+pub fn status_number(pid: libc::pid_t, key: &str) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let number = value.and_then(|value| value.split_whitespace().next()?.parse().ok());
+    number.with_context(|| format!("no {key} in the status of process {pid}"))
+}
+
 /// Sends SIGKILL and returns when the process is gone, 10 s at most.
 pub(crate) async fn kill(pid: libc::pid_t, name: &str) -> Result<()> {
     signal(pid, libc::SIGKILL)?;

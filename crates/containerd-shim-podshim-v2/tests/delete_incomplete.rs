@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::container::{RealContainer, Stage};
+use common::container::{RealContainer, Stage, is_running};
 use common::{Node, answer, end, shut_down};
 use containerd_shim_protos::api::DeleteResponse;
 use nix::sys::signal::Signal;
@@ -63,10 +63,6 @@ fn the_container_ends_whatever_file_its_bundle_lacks() {
             assert_eq!(node.leftovers(), Vec::<String>::new(), "without {missing:?}");
         }
     }
-}
-
-fn is_running(pid: nix::unistd::Pid) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// The shim died between `create` and `start`.

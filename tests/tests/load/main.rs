@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Started, Starting};
 use e2e::durations::{AMPLE, SOON, pace};
+use e2e::instance::status_number;
 use e2e::task::{Task, shell, unique};
 use e2e::{Containerd, Pod, Program, Runtime};
 
@@ -37,21 +38,15 @@ struct Usage {
 
 impl Usage {
     fn of(shim: libc::pid_t) -> Result<Self> {
-        let process = std::path::PathBuf::from(format!("/proc/{shim}"));
-        let status = std::fs::read_to_string(process.join("status"))?;
-        let number = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key));
-            let word = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-            word.with_context(|| format!("no {key} in its status"))
-        };
         let mut watches = 0;
         let mut descriptors = 0;
-        for entry in std::fs::read_dir(process.join("fdinfo"))?.flatten() {
+        for entry in std::fs::read_dir(format!("/proc/{shim}/fdinfo"))?.flatten() {
             descriptors += 1;
             let info = std::fs::read_to_string(entry.path()).unwrap_or_default();
             watches += info.lines().filter(|line| line.starts_with("inotify ")).count();
         }
-        Ok(Self { descriptors, watches, threads: number("Threads:")?, resident: number("VmRSS:")? })
+        let (threads, resident) = (status_number(shim, "Threads")?, status_number(shim, "VmRSS")?);
+        Ok(Self { descriptors, watches, threads, resident })
     }
 
     /// Waits until a shim holds no more than this, but for a little memory.

@@ -4,6 +4,7 @@ use std::os::fd::AsRawFd;
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Starting, Term};
+use e2e::instance::status_number;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 
 use crate::support::{SOON, TOLERANCE, held_for, message, milliseconds, seconds, wait_started};
@@ -94,14 +95,8 @@ async fn u2_a_log_gate_stands_a_flood() -> Result<()> {
         Ok((pod.exec("s1", &["test", "-e", "/tmp/written"]).await?.exit_code == 0).then_some(()))
     })
     .await?;
-    let shim = node.cri()?.container_pid(pod.id("s1")?).await?;
-    let status = std::fs::read_to_string(format!("/proc/{shim}/status"))?;
-    let parent =
-        status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap_or_default().trim().to_owned();
-    let status = std::fs::read_to_string(format!("/proc/{parent}/status"))?;
-    let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
-    let kilobytes: u64 = anonymous.trim().trim_end_matches(" kB").parse()?;
-    ensure!(kilobytes < 16_000, "the shim keeps {kilobytes} kB:\n{status}");
+    let kilobytes = status_number(pod.shim_pid()?, "RssAnon")?;
+    ensure!(kilobytes < 16_000, "the shim keeps {kilobytes} kB");
     pod.remove().await
 }
 

@@ -7,7 +7,7 @@ use e2e::Event::{Exiting, Starting, Term};
 use e2e::{Containerd, Event, Pod, Program, Runtime};
 
 use crate::support::{
-    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, hook, milliseconds, seconds, wait_started,
+    AMPLE, SOON, TOLERANCE, exit_codes, finished_at, hook, milliseconds, run_started, seconds,
 };
 
 const MIB: i64 = 1 << 20;
@@ -17,15 +17,12 @@ const MIB: i64 = 1 << 20;
 #[tokio::test]
 async fn t1_probes_are_answered_while_a_pod_terminates() -> Result<()> {
     let node = Containerd::connect().await?;
-    let mut pod = Pod::new("kep-probes")
+    let pod = Pod::new("kep-probes")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("pre-stop.app", &hook("flush", "--run 4"))
         .container(Program::new("s1"))
-        .container(Program::new("app").term_delay(seconds(4)))
-        .run(&node, Runtime::Podshim)
-        .await?;
-    pod.start_all(&["s1", "app"]).await?;
-    wait_started(&pod, &["s1", "app"]).await?;
+        .container(Program::new("app").term_delay(seconds(4)));
+    let pod = run_started(pod, &node, &["s1", "app"]).await?;
     let probes = async {
         for (name, event) in [("flush", Event::Started), ("app", Term)] {
             pod.wait_for(name, event, 1, SOON).await?;
@@ -58,14 +55,11 @@ async fn t1_probes_are_answered_while_a_pod_terminates() -> Result<()> {
 #[tokio::test]
 async fn t9_a_second_stop_with_more_time_changes_nothing() -> Result<()> {
     let node = Containerd::connect().await?;
-    let mut pod = Pod::new("kep-more")
+    let pod = Pod::new("kep-more")
         .annotate("plan", "s1=sidecar, app=main")
         .container(Program::new("s1"))
-        .container(Program::new("app").ignores_term())
-        .run(&node, Runtime::Podshim)
-        .await?;
-    pod.start_all(&["app", "s1"]).await?;
-    wait_started(&pod, &["app", "s1"]).await?;
+        .container(Program::new("app").ignores_term());
+    let pod = run_started(pod, &node, &["app", "s1"]).await?;
     let again = async {
         pod.wait_for("app", Term, 1, SOON).await?;
         pod.stop_all_at_once(AMPLE).await
@@ -120,9 +114,7 @@ async fn h2_hooks_of_programs_that_trap_their_signal() -> Result<()> {
             .annotate(&format!("pre-stop.{name}"), &hook(&format!("flush-{name}"), "--run 0.5"))
             .container(trap);
     }
-    let mut pod = pod.run(&node, Runtime::Podshim).await?;
-    pod.start_all(&names).await?;
-    wait_started(&pod, &names).await?;
+    let pod = run_started(pod, &node, &names).await?;
     pod.stop_all_at_once(AMPLE).await?;
     let timeline = pod.timeline()?;
     let mut before = None;
@@ -143,17 +135,14 @@ async fn h2_hooks_of_programs_that_trap_their_signal() -> Result<()> {
 #[tokio::test]
 async fn h1_h2_a_stop_that_is_repeated_runs_no_hook_twice() -> Result<()> {
     let node = Containerd::connect().await?;
-    let mut pod = Pod::new("kep-again")
+    let pod = Pod::new("kep-again")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("on-terminate.s1", &hook("drain", "--run 1"))
         .annotate("pre-stop.app", &hook("flush", "--run 1"))
         .annotate("pre-stop.s1", &hook("flush1", "--run 1"))
         .container(Program::new("s1"))
-        .container(Program::new("app").term_delay(seconds(1)))
-        .run(&node, Runtime::Podshim)
-        .await?;
-    pod.start_all(&["app", "s1"]).await?;
-    wait_started(&pod, &["app", "s1"]).await?;
+        .container(Program::new("app").term_delay(seconds(1)));
+    let pod = run_started(pod, &node, &["app", "s1"]).await?;
     let again = async {
         for (name, event) in [("flush", Event::Started), ("app", Term), ("flush1", Event::Started)] {
             pod.wait_for(name, event, 1, SOON).await?;

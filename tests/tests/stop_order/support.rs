@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, at_most, milliseconds, near, seconds};
-use e2e::{Containerd, Event, RunningPod, wait};
+use e2e::{Containerd, Event, Pod, RunningPod, Runtime, wait};
 use k8s_cri::v1::ContainerStatus;
 
 /// Waits until each of these containers has recorded that its program has started. Name each that is to get a signal soon:
@@ -15,6 +15,18 @@ pub(crate) async fn wait_started(pod: &RunningPod<'_>, names: &[&str]) -> Result
         pod.wait_for(name, Event::Started, 1, SOON).await?;
     }
     Ok(())
+}
+
+/// Runs a pod with these of its containers, started in this order, and waits until their programs have.
+pub(crate) async fn run_started<'node>(
+    pod: Pod,
+    node: &'node Containerd,
+    names: &[&str],
+) -> Result<RunningPod<'node>> {
+    let mut pod = pod.run(node, Runtime::Podshim).await?;
+    pod.start_all(names).await?;
+    wait_started(&pod, names).await?;
+    Ok(pod)
 }
 
 /// A hook that writes down its life under a name of its own.

@@ -104,8 +104,7 @@ impl RealContainer {
     }
 
     pub fn lives(&self) -> bool {
-        // A zombie waits for whoever is init here: it has ended.
-        fs::read_to_string(format!("/proc/{}/stat", self.pid())).is_ok_and(|stat| !stat.contains(") Z "))
+        is_running(self.pid())
     }
 
     pub fn id(&self) -> &Path {
@@ -119,6 +118,11 @@ impl Drop for RealContainer {
         // Empty, if this was the namespace's last one.
         let _ = fs::remove_dir(&self.root);
     }
+}
+
+/// Whether a process has not ended. A zombie has: it waits for whoever is init here.
+pub fn is_running(pid: Pid) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 fn quiet(command: &mut Command) -> &mut Command {

@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, TcpListener},
+    path::Path,
 };
 
 use nix::sched::unshare;
@@ -10,7 +11,7 @@ use nix::sched::unshare;
 use super::*;
 use crate::{
     reaper::Reaper,
-    runtime::CreateOptions,
+    runtime::{CreateOptions, Launched},
     test_support::{DEADLINE, TestContainer, process, run, within},
 };
 
@@ -193,6 +194,19 @@ fn u2_http_probe_ends_with_a_hostile_server() {
     });
 }
 
+/// A container that runs with `volume` at /shared.
+async fn with_volume(volume: &Path) -> (TestContainer, Launched) {
+    let test = TestContainer::new(&["sleep", "1000"], |spec| {
+        let mounts = spec["mounts"].as_array_mut().unwrap();
+        mounts.push(serde_json::json!({
+            "destination": "/shared", "type": "bind", "source": volume, "options": ["bind"]
+        }));
+    });
+    let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
+    test.container.start().await.unwrap();
+    (test, created)
+}
+
 /// U2, DESIGN §6: a path is looked up in the container's root and mounts; links that lead out of it, and magic links,
 /// find nothing of the host's.
 #[test]
@@ -209,15 +223,7 @@ fn u2_file_probe_stays_inside_the_containers_root() {
         link("magic", "/proc/1/root/tmp/ready");
         link("inside", "/tmp/ready");
         link("itself", "itself");
-        let source = links.to_str().unwrap().to_owned();
-        let test = TestContainer::new(&["sleep", "1000"], |spec| {
-            let mounts = spec["mounts"].as_array_mut().unwrap();
-            mounts.push(serde_json::json!({
-                "destination": "/shared", "type": "bind", "source": source, "options": ["bind"]
-            }));
-        });
-        let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
-        test.container.start().await.unwrap();
+        let (test, created) = with_volume(&links).await;
         let looks = FileLooks::default();
         let look = async |path: &str| within(file(&created.process, path, &looks.clone(), TIMEOUT)).await;
         assert_eq!(look("/tmp/ready").await.to_string(), "file:/tmp/ready is not there");

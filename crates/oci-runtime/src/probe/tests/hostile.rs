@@ -196,15 +196,7 @@ fn u2_a_file_probe_is_not_outrun_by_a_swapped_link() {
         std::fs::write(of_the_node.join("secret"), "").unwrap();
         let volume = shared.path().join("volume");
         std::fs::create_dir(&volume).unwrap();
-        let source = volume.to_str().unwrap().to_owned();
-        let test = TestContainer::new(&["sleep", "1000"], |spec| {
-            let mounts = spec["mounts"].as_array_mut().unwrap();
-            mounts.push(serde_json::json!({
-                "destination": "/shared", "type": "bind", "source": source, "options": ["bind"]
-            }));
-        });
-        let created = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap();
-        test.container.start().await.unwrap();
+        let (_test, created) = with_volume(&volume).await;
         let race = Race::begin(volume.clone(), of_the_node.to_str().unwrap());
         let looks = FileLooks::default();
         let look = async |path: &str| within(file(&created.process, path, &looks, TIMEOUT)).await;
