@@ -10,9 +10,9 @@
 //!   deletes (CONTRACT §7): behind a pipe the shim can end the stream ([`Stdio::drain`]);
 //! * what the OCI runtime says on stderr when it fails to create is no output of the container: moving starts
 //!   after its success ([`Stdio::accept`]);
-//! * a fifo that was opened and closed again has told its reader the end: the next try with the same fifo waits for a
-//!   reader that has gone. One that is opened late may have lost its reader meanwhile. So when is the caller's to say
-//!   ([`Stdio::connect`]);
+//! * a fifo that was opened and closed again has told its reader the end: the next try with the same fifo would wait for
+//!   a reader that has gone ([`UnusedFifos`]). One that is opened late may have lost its reader meanwhile. So when is the
+//!   caller's to say ([`Stdio::connect`]);
 //! * a security module may deny a container the label a fifo in /run has; an anonymous pipe has none of its own.
 //!
 //! What else must hold:
@@ -44,7 +44,7 @@ mod mover;
 mod tests;
 mod uri;
 
-pub use attempt::{Attempt, ChildStdio, HeldBack};
+pub use attempt::{Attempt, ChildStdio, HeldBack, UnusedFifos};
 use endpoint::{Address, Addresses, FarEnd, Fifo, OutputAddresses, ReaderWait};
 pub use error::{StdioError, StreamName};
 pub(crate) use lines::Lines;

@@ -53,7 +53,7 @@ pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
     tokio::task::spawn_local(async move {
         match blueprint.prepare().await {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
-            Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
+            Err(failed) => done.fail_create(failed),
         }
     });
 }

@@ -23,12 +23,14 @@ impl Owner {
         match product {
             Product::Nothing => {}
             Product::Stdio(stdio) => {
+                self.end_unused_fifos(&container);
                 if let Some(resources) = self.containers.get_mut(&container) {
                     resources.stdio = Some(*stdio);
                 }
             }
             Product::Created(created) => {
                 let (stdio, new) = *created;
+                self.end_unused_fifos(&container);
                 if let Some(resources) = self.containers.get_mut(&container) {
                     resources.stdio = Some(stdio);
                 }
@@ -59,7 +61,10 @@ impl Owner {
             // Trap 12: containerd gave up waiting. Were it forgotten now, the next Delete would get NotFound,
             // no Shutdown would follow, and the shim would stay for ever.
             Product::Removed => outcome = Outcome::Failed(failure("nobody waited for the end of its delete")),
-            Product::CreateFailed => drop(self.containers.remove(&container)),
+            Product::CreateFailed(fifos) => {
+                self.containers.remove(&container);
+                self.unused_fifos = Some((container.clone(), fifos));
+            }
             Product::RemovedExec(exec) => {
                 if let Some(resources) = self.containers.get_mut(&container) {
                     resources.execs.remove(&exec);

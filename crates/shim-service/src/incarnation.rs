@@ -12,7 +12,9 @@ use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
 use oci_runtime::mount::{self, MountError};
 use oci_runtime::reaper::ExitWatch;
 use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions, RuntimeError};
-use oci_runtime::stdio::{Attempt, ChildStdio, ConsoleStreams, HeldBack, LoggerIdentity, Stdio, StreamMode};
+use oci_runtime::stdio::{
+    Attempt, ChildStdio, ConsoleStreams, HeldBack, LoggerIdentity, Stdio, StreamMode, UnusedFifos,
+};
 use pod_lifecycle::{Failure, RefusalKind};
 use tracing::warn;
 
@@ -66,6 +68,19 @@ fn console_streams(stdio: &Stdio) -> Result<Option<ConsoleStreams>, Failure> {
     }
 }
 
+/// A first create that came to nothing.
+pub(crate) struct FailedCreate {
+    pub(crate) failure: Failure,
+    /// For the next try.
+    pub(crate) fifos: UnusedFifos,
+}
+
+impl From<Failure> for FailedCreate {
+    fn from(failure: Failure) -> Self {
+        Self { failure, fifos: UnusedFifos::default() }
+    }
+}
+
 /// What each process of a container is made from.
 #[derive(Clone, Debug)]
 pub(crate) struct Blueprint {
@@ -83,7 +98,7 @@ enum Birth<'a> {
 
 impl Blueprint {
     /// The first create (CONTRACT §8): stdio, rootfs, `runtime create`.
-    pub(crate) async fn create(&self) -> Result<(Stdio, NewIncarnation), Failure> {
+    pub(crate) async fn create(&self) -> Result<(Stdio, NewIncarnation), FailedCreate> {
         let stdio = self.prepare().await?;
         let created = match IncarnationStreams::of(&stdio) {
             Ok(streams) => self.incarnate(Birth::Create, streams, None).await,
@@ -94,20 +109,26 @@ impl Blueprint {
             Err(failure) => {
                 // What is in its way is in the log; the caller hears of the Create.
                 let _ = unmount(&self.details, &self.runtime.bundle().rootfs()).await;
-                Err(failure)
+                Err(FailedCreate { failure, fifos: stdio.into_unused_fifos() })
             }
         }
     }
 
     /// Everything of the first create but the process.
-    pub(crate) async fn prepare(&self) -> Result<Stdio, Failure> {
+    pub(crate) async fn prepare(&self) -> Result<Stdio, FailedCreate> {
         let mut stdio = self.connected_stdio().await?;
-        self.start_logger(&mut stdio, self.runtime.id()).await?;
-        if !self.details.rootfs.is_empty() {
+        let prepared = async {
+            self.start_logger(&mut stdio, self.runtime.id()).await?;
+            if self.details.rootfs.is_empty() {
+                return Ok(());
+            }
             let rootfs = self.runtime.bundle().rootfs();
-            mount::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)?;
+            mount::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)
+        };
+        match prepared.await {
+            Ok(()) => Ok(stdio),
+            Err(failure) => Err(FailedCreate { failure, fifos: stdio.into_unused_fifos() }),
         }
-        Ok(stdio)
     }
 
     /// The stdio of a container without a process; waits for containerd's side of it.

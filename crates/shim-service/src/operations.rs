@@ -11,7 +11,7 @@ use oci_runtime::console::Console;
 use oci_runtime::hook;
 use oci_runtime::process::{ExecOutcome, SignalNumber};
 use oci_runtime::runtime::DeleteMode;
-use oci_runtime::stdio::Stdio;
+use oci_runtime::stdio::{Stdio, UnusedFifos};
 use pod_lifecycle::{ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -19,7 +19,9 @@ use tracing::{info, warn};
 
 use crate::checkpoint;
 use crate::gate;
-use crate::incarnation::{self, IncarnationStreams, NewExec, NewIncarnation, failure, runtime_failure};
+use crate::incarnation::{
+    self, FailedCreate, IncarnationStreams, NewExec, NewIncarnation, failure, runtime_failure,
+};
 use crate::node_shutdown;
 use crate::owner::{Local, Owner};
 use crate::readiness;
@@ -48,8 +50,8 @@ pub(crate) enum Product {
     Recreated(Box<NewIncarnation>),
     /// An exec's process.
     Exec(ExecId, Box<NewExec>),
-    /// The create failed and was undone: drop what is held for it.
-    CreateFailed,
+    /// The create failed and was undone: drop what is held for it, but for the fifos.
+    CreateFailed(UnusedFifos),
     /// Everything of the container is gone.
     Removed,
     /// Everything of the exec is gone.
@@ -88,7 +90,7 @@ impl Owner {
                     self.pod.closed_gate(&id).map_or(Ok(()), |gate| readiness::prepare(resources, gate));
                 match prepared.and(scope) {
                     Ok(()) => create(resources, done),
-                    Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
+                    Err(failure) => done.fail_create(failure.into()),
                 }
             }
             Operation::CreateSpent => create_spent(resources, done),
@@ -145,6 +147,10 @@ impl Finisher {
         self.finish(Outcome::Failed(failure), Product::Nothing);
     }
 
+    pub(crate) fn fail_create(self, failed: FailedCreate) {
+        self.finish(Outcome::Failed(failed.failure), Product::CreateFailed(failed.fifos));
+    }
+
     /// Runs an operation that leaves nothing to keep.
     pub(crate) fn spawn(self, work: impl Future<Output = Result<(), Failure>> + 'static) {
         tokio::task::spawn_local(async move {
@@ -165,7 +171,7 @@ fn create(resources: &Resources, done: Finisher) {
     tokio::task::spawn_local(async move {
         match blueprint.create().await {
             Ok(created) => done.finish(pid_of(&created.1), Product::Created(Box::new(created))),
-            Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
+            Err(failed) => done.fail_create(failed),
         }
     });
 }
@@ -175,7 +181,7 @@ fn create_spent(resources: &Resources, done: Finisher) {
     tokio::task::spawn_local(async move {
         match blueprint.connected_stdio().await {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
-            Err(failure) => done.finish(Outcome::Failed(failure), Product::CreateFailed),
+            Err(failure) => done.fail_create(failure.into()),
         }
     });
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::reaper::Reaper;
+use oci_runtime::stdio::UnusedFifos;
 use pod_lifecycle::{
     ContainerId, Event, ExecId, Exit, Pod, PodTime, Refusal, Reply, Request, RequestId, Target,
 };
@@ -72,6 +73,9 @@ pub(crate) struct Owner {
     pub(crate) requests: BTreeMap<RequestId, Answer<Reply>>,
     /// What the Checkpoint requests ask for that are not answered yet.
     pub(crate) checkpoints: BTreeMap<RequestId, Rc<CheckpointDetails>>,
+    /// Of the last create that failed, until its container is created or deleted: containerd deletes it at once
+    /// (CONTRACT §1.8).
+    pub(crate) unused_fifos: Option<(ContainerId, UnusedFifos)>,
     next_request: u64,
     epoch: Instant,
     shutdown: Shutdown,
@@ -116,6 +120,7 @@ impl Owner {
             publisher,
             requests: BTreeMap::new(),
             checkpoints: BTreeMap::new(),
+            unused_fifos: None,
             next_request: 0,
             epoch: Instant::now(),
             shutdown: Shutdown::NotAsked { by: None },
@@ -189,6 +194,9 @@ impl Owner {
                 self.checkpoint(container, *details, answer)
             }
             Command::Delete { target, limit, answer } => {
+                if target.exec.is_none() {
+                    self.end_unused_fifos(&target.container);
+                }
                 if let Some(resources) = self.containers.get_mut(&target.container) {
                     resources.delete_limit = limit;
                 }
@@ -248,6 +256,11 @@ impl Owner {
             }
             Err(error) => drop(answer.send(Err(error))),
         }
+    }
+
+    /// Tells the readers of a container's unused fifos, if there are any, that nothing more comes.
+    pub(crate) fn end_unused_fifos(&mut self, id: &ContainerId) {
+        self.unused_fifos.take_if(|(container, _)| container == id);
     }
 
     /// Keeps an exec's details if the pod takes the exec.

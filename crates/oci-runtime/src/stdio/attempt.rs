@@ -8,7 +8,9 @@ use std::{fs::File, io, process::Stdio as ProcessStdio};
 use tokio::time::Instant;
 
 use super::{
-    Input, Movement, Output, Stdio, StreamMode, StreamName, endpoint::reopen, give_to, nonblocking_pipe,
+    Input, Movement, Output, Stdio, StreamMode, StreamName,
+    endpoint::{open_both_ends, reopen},
+    give_to, nonblocking_pipe,
 };
 
 /// The three descriptors one incarnation of the process is started with.
@@ -62,7 +64,27 @@ impl HeldBack {
     }
 }
 
+/// containerd's fifos, after no process came about that would have used them.
+///
+/// Their readers have seen them opened, and would take their closing for the end and go: a second create with the same
+/// fifos, which containerd's shim serves, would wait for readers in vain. Dropped, they end.
+#[derive(Debug, Default)]
+pub struct UnusedFifos {
+    // Their being open, for both reading and writing, is all they are for.
+    _ends: Vec<File>,
+}
+
 impl Stdio {
+    /// Gives up everything but the fifos.
+    pub fn into_unused_fifos(self) -> UnusedFifos {
+        let input = self.stdin.as_ref().and_then(|input| input.writer.as_ref());
+        let outputs = [&self.stdout, &self.stderr].into_iter().flatten();
+        let outputs = outputs.filter(|output| output.keep_alive.is_some()).filter_map(|o| o.writer.as_ref());
+        // One that cannot be kept has ended, as without this.
+        let ends = input.into_iter().chain(outputs).filter_map(|fifo| open_both_ends(fifo).ok());
+        UnusedFifos { _ends: ends.collect() }
+    }
+
     /// Streams for the next incarnation of the process. With a terminal they are `/dev/null`: the process gets its
     /// pty through the console socket.
     pub fn attempt(&self) -> io::Result<Attempt> {

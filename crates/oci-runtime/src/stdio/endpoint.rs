@@ -252,6 +252,11 @@ pub(super) fn reopen(file: &File) -> io::Result<File> {
     Ok(reopened)
 }
 
+/// A fifo for reading and writing, by one of its ends: it has a reader and a writer as long as this is open.
+pub(super) fn open_both_ends(fifo: &File) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(descriptor_path(fifo))
+}
+
 fn descriptor_path(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }

@@ -8,6 +8,7 @@ mod control;
 mod hostile;
 mod node;
 mod options;
+mod streams;
 mod support;
 mod traps;
 

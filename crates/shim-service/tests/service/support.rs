@@ -27,7 +27,7 @@ use ttrpc::asynchronous::{Server, TtrpcContext};
 use ttrpc::context::{Context, with_duration};
 
 /// Longer than anything here takes; a call that hits it has hung.
-const CALL_LIMIT: Duration = Duration::from_secs(20);
+pub const CALL_LIMIT: Duration = Duration::from_secs(20);
 
 /// A pod's server and a client of it.
 pub struct Pod {

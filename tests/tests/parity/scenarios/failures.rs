@@ -100,22 +100,23 @@ pub async fn requests_that_cannot_be_served(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A create that failed is tried again under the same id. Without pipes: the readers of podshim's are gone after the
-/// first try (N1 asks for that), and containerd makes new ones.
+/// A create that failed is tried again under the same id, also with the same pipes.
 pub async fn a_second_try(run: &mut Run) -> Result<()> {
-    let id = "null";
-    run.bundle(id, Bundle::program(&["/no/such/program"]).streams(Streams::Null)).await?;
-    run.create(id).await;
-    run.create(id).await;
-    run.state(id).await;
-    let config = run.bundle_path(id).join("config.json");
-    let spec = std::fs::read_to_string(&config)?.replace("/no/such/program", "/bin/pwd");
-    std::fs::write(config, spec)?;
-    run.create(id).await;
-    run.start(id).await;
-    run.wait(id).await;
-    run.delete(id).await;
-    run.output(id).await
+    for (id, streams) in [("null", Streams::Null), ("output", Streams::Output), ("all", Streams::All)] {
+        run.bundle(id, Bundle::program(&["/no/such/program"]).streams(streams)).await?;
+        run.create(id).await;
+        run.create(id).await;
+        run.state(id).await;
+        let config = run.bundle_path(id).join("config.json");
+        let spec = std::fs::read_to_string(&config)?.replace("/no/such/program", "/bin/pwd");
+        std::fs::write(config, spec)?;
+        run.create(id).await;
+        run.start(id).await;
+        run.wait(id).await;
+        run.delete(id).await;
+        run.output(id).await?;
+    }
+    Ok(())
 }
 
 /// A runtime that is not there, or does nothing but fail.
@@ -132,26 +133,5 @@ pub async fn other_runtimes(run: &mut Run) -> Result<()> {
         run.state(id).await;
         run.files(id);
     }
-    Ok(())
-}
-
-/// Checkpoints that cannot be made: without criu, in the wrong state, to nowhere.
-pub async fn checkpoints(run: &mut Run) -> Result<()> {
-    run.bundle("c", Bundle::shell("echo ready; sleep 1000")).await?;
-    run.checkpoint("c", "/no/such/image", None).await;
-    run.create("c").await;
-    run.checkpoint("c", "/no/such/image", None).await;
-    run.start("c").await;
-    run.line("c").await;
-    let image = run.directory().join("image").to_string_lossy().into_owned();
-    for options in [None, Some("acme.Options"), Some("containerd.runc.v1.CheckpointOptions")] {
-        run.checkpoint("c", &image, options).await;
-        run.state("c").await;
-    }
-    run.files("c");
-    run.kill("c", 9).await;
-    run.wait("c").await;
-    run.event("exit", "c").await;
-    run.checkpoint("c", &image, None).await;
     Ok(())
 }
