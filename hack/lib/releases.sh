@@ -1,4 +1,4 @@
-# containerd, runc and crun of Debian's releases, beside those installed: where they are kept, how they get there.
+# containerd, runc, crun and criu of Debian's releases, beside those installed: where they are kept, how they get there.
 # Sourced by hack/setup, which fetches, and by hack/containerd-up, which only looks. Nothing here is installed.
 # shellcheck shell=bash
 
@@ -32,7 +32,8 @@ fetch_release() {
     local suite directory scratch versions
     suite=$(suite_of "$1")
     directory=$RELEASES/$suite
-    ! release_path "$1" >/dev/null || return 0
+    # One that was fetched before criu was of it is fetched anew.
+    [ ! -x "$directory/current/usr/sbin/criu" ] || return 0
     for command in apt-get dpkg-deb patchelf; do
         command -v "$command" >/dev/null || die "$command is missing: containerd $1 cannot be fetched here"
     done
@@ -44,7 +45,7 @@ fetch_release() {
         rm -rf "$scratch"
         die "containerd $1 of Debian $suite could not be fetched"
     fi
-    versions=$(cd "$scratch/archives" && printf '%s\n' containerd_* runc_* crun_* | cut -d_ -f1,2 | paste -sd+)
+    versions=$(cd "$scratch/archives" && printf '%s\n' containerd_* runc_* crun_* criu_* | cut -d_ -f1,2 | paste -sd+)
     rm -rf "${directory:?}/$versions"
     mv "$scratch/root" "$directory/$versions"
     use_own_libraries "$directory/$versions" || die "$directory/$versions: these programs do not run here"
@@ -99,7 +100,7 @@ download_release() {
     local suite=$1 directory=$2 options
     private_apt "$suite" "$directory" || return
     apt-get "${options[@]}" update &&
-        apt-get "${options[@]}" --no-install-recommends --download-only --yes install containerd runc crun || return
+        apt-get "${options[@]}" --no-install-recommends --download-only --yes install containerd runc crun criu || return
     extract_archives "$directory" || return
     # Programs and libraries are all that is wanted.
     rm -rf "$directory/root"/{etc,usr/share}
@@ -110,7 +111,7 @@ download_release() {
 use_own_libraries() {
     local root=$1 program loader
     loader=$(find "$root/usr" -name 'ld-linux-*' -type f -print -quit)
-    for program in "$root"/usr/bin/{containerd,containerd-shim-runc-v2,ctr,crun} "$root"/usr/sbin/runc; do
+    for program in "$root"/usr/bin/{containerd,containerd-shim-runc-v2,ctr,crun} "$root"/usr/sbin/{runc,criu}; do
         if ! runs "$program"; then
             # RPATH, not RUNPATH: it holds for the libraries' own libraries too.
             patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$(dirname "$loader")" "$program" || return
@@ -119,5 +120,10 @@ use_own_libraries() {
     done
 }
 
-# -v prints the version, in all of them. Lazy binding would hide a missing function until it is called.
-runs() { LD_BIND_NOW=1 "$1" -v; } >/dev/null 2>&1
+# -v prints the version, in all of them but criu. Lazy binding would hide a missing function until it is called.
+runs() {
+    case $1 in
+    */criu) LD_BIND_NOW=1 "$1" -V ;;
+    *) LD_BIND_NOW=1 "$1" -v ;;
+    esac
+} >/dev/null 2>&1

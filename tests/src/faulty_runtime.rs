@@ -1,7 +1,6 @@
 //! An OCI runtime in front of a real one: it can be held in the middle of a command, and a command can go wrong in every
 //! way a runtime has. Which command and how, a test says while its pod lives.
 
-use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -141,17 +140,14 @@ exec $real "$@"
         let node = Containerd::start().await?;
         let runtime = Self::around("runc", node.directory())?;
         let path = node.directory().join("config.toml");
-        let mut config = std::fs::read_to_string(&path)?;
-        // With crun the runtime has its options already; they are in a file that this one takes the place of.
-        let options = node.directory().join("podshim-options.toml");
-        std::fs::copy(runtime.config(), &options)?;
-        if !config.contains(".runtimes.podshim.options]") {
-            let table = config.lines().find(|line| line.ends_with(".runtimes.podshim]"));
-            let table = table
-                .context("no runtime podshim in the configuration")?
-                .replace("podshim]", "podshim.options]");
-            writeln!(config, "\n{table}\n  ConfigPath = {options:?}")?;
-        }
+        let config = std::fs::read_to_string(&path)?;
+        let table = config.lines().find(|line| line.ends_with(".runtimes.podshim]"));
+        let table =
+            table.context("no runtime podshim in the configuration")?.replace("podshim]", "podshim.options]");
+        // With crun the runtime has its options already, the last thing in the file.
+        let without = config.split(&*table).next().unwrap_or_default().trim_end();
+        let options = runtime.config();
+        let config = format!("{without}\n\n{table}\n  ConfigPath = {options:?}\n");
         std::fs::write(&path, config)?;
         node.kill().await?;
         node.start_again().await?;

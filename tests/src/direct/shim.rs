@@ -80,6 +80,12 @@ impl Binary {
         })
     }
 
+    /// Where it, as containerd, finds programs.
+    #[must_use]
+    pub fn search_path(&self) -> &str {
+        &self.search_path
+    }
+
     /// Runs an action as containerd does: in the bundle, with its environment (CONTRACT §1.1). `options` go to standard
     /// input, as containerd 1.6 to 2.2 give them.
     ///

@@ -122,13 +122,15 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    checkpoints:
+        checkpoints, a_restore;
     execs:
         the_life_of_an_exec, an_exec_is_started_twice, exec_ids_are_used_again, what_an_exec_is_given,
         execs_that_cannot_start, execs_of_damaged_processes, execs_and_the_end_of_their_container,
         an_exec_in_a_created_container;
     failures:
         specs_that_cannot_run, a_damaged_spec, requests_that_cannot_be_served, a_second_try,
-        other_runtimes, checkpoints;
+        other_runtimes;
     freezing:
         pause_and_resume, killed_while_paused, all_killed_while_paused, signalled_while_paused;
     life:

@@ -1,5 +1,6 @@
 //! What is done to both shims: one function a scenario, by subject.
 
+pub mod checkpoints;
 pub mod execs;
 pub mod failures;
 pub mod freezing;

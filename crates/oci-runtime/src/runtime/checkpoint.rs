@@ -15,9 +15,19 @@ use crate::{cgroup::Cgroup, stdio::ChildStdio};
 
 /// criu's working directory in a bundle, for the time of a call.
 const WORK_DIRECTORY: &str = "criu-work";
-/// Its log of a dump, and what a failed one is kept as (as by containerd's shim).
-const DUMP_LOG: &str = "dump.log";
-const KEPT_DUMP_LOG: &str = "criu-dump.log";
+
+/// criu's log of its work.
+struct CriuLog {
+    /// In its working directory.
+    name: &'static str,
+    /// In the bundle, if the work failed.
+    kept_as: &'static str,
+}
+
+/// Kept as by containerd's shim.
+const DUMP_LOG: CriuLog = CriuLog { name: "dump.log", kept_as: "criu-dump.log" };
+/// containerd's shim keeps the directory itself.
+const RESTORE_LOG: CriuLog = CriuLog { name: "restore.log", kept_as: "criu-restore.log" };
 
 /// What becomes of the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,7 +102,7 @@ impl Container {
         }
         arguments.push(&*self.id);
         let result = self.run(Operation::Checkpoint, arguments, None).await.map(drop);
-        let result = result.map_err(|error| self.with_dump_log(error, work_path));
+        let result = result.map_err(|error| self.with_log(error, work_path, &DUMP_LOG));
         if result.is_err() {
             self.thaw_again(cgroup, before);
         }
@@ -104,7 +114,7 @@ impl Container {
 
     /// `restore --detach`: makes the container from a checkpoint; it runs when this returns.
     ///
-    /// After a failure nothing of the container is left.
+    /// After a failure nothing of the container is left but criu's log, which its error names.
     pub async fn restore(
         &self,
         stdio: ChildStdio,
@@ -132,9 +142,14 @@ impl Container {
         arguments.option("--bundle", self.bundle.path());
         arguments.push(&*self.id);
         let restored = self.launch(Operation::Restore, arguments, Streams::Container(stdio), &pid_file).await;
-        if options.work_path.is_none() {
-            remove_directory(&own);
-        }
+        let restored = match options.work_path {
+            Some(_) => restored,
+            None => {
+                let restored = restored.map_err(|error| self.with_log(error, &own, &RESTORE_LOG));
+                remove_directory(&own);
+                restored
+            }
+        };
         if restored.is_err() {
             // A runtime that failed in the middle of it may have the container, and a retry would be refused the id.
             self.remove_half_made(Operation::Restore).await;
@@ -143,15 +158,15 @@ impl Container {
     }
 
     /// The runtime's own words say only that criu failed, and its directory goes.
-    fn with_dump_log(&self, error: RuntimeError, work_path: &Path) -> RuntimeError {
+    fn with_log(&self, error: RuntimeError, work_path: &Path, log: &CriuLog) -> RuntimeError {
         let RuntimeError::Failed { operation, id, message } = error else { return error };
-        let kept = self.bundle.path().join(KEPT_DUMP_LOG);
-        let message = match fs::copy(work_path.join(DUMP_LOG), &kept) {
+        let kept = self.bundle.path().join(log.kept_as);
+        let message = match fs::copy(work_path.join(log.name), &kept) {
             Ok(_) => {
                 let first = message.lines().next().unwrap_or_default();
                 format!("{first} (criu's log: {})", kept.display())
             }
-            // It did not come to a dump.
+            // criu was not run, or could not begin.
             Err(_) => message,
         };
         RuntimeError::Failed { operation, id, message }

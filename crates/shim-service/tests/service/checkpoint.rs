@@ -76,6 +76,35 @@ fn a_failed_checkpoint_is_told_in_the_runtimes_words_and_changes_nothing() {
     });
 }
 
+/// criu's directory goes after its work: what it says of a failure would go too, and runc's error name a file that is not
+/// there.
+#[test]
+fn criu_s_log_of_a_failure_stays_and_is_named() {
+    with_pod(async |pod| {
+        pod.run("c", "exec sleep 60", &[]).await;
+        pod.bundle("r", "exec sleep 60", &[]);
+        create_restored(&pod, "r").await.unwrap();
+        for (id, command, kept_as) in
+            [("c", "checkpoint", "criu-dump.log"), ("r", "restore", "criu-restore.log")]
+        {
+            let bundle = pod.directory.path().join(id);
+            // As JSON has it: two lines.
+            let error = r"criu failed: type NOTIFY errno 0\nlog file: gone.log";
+            fs::write(bundle.join(format!("fail.{command}")), error).unwrap();
+            fs::write(bundle.join(format!("criu.{command}")), "Error (criu/x.c:1)").unwrap();
+            let text = match command {
+                "checkpoint" => refusal(pod.client.checkpoint(context(), &request(&pod, id, None)).await).1,
+                _ => refusal(pod.start(id).await).1,
+            };
+            let log = bundle.join(kept_as);
+            let expected = format!("criu failed: type NOTIFY errno 0 (criu's log: {})", log.display());
+            assert_eq!(text, format!("OCI runtime {command} failed: {expected}"));
+            assert_eq!(fs::read_to_string(log).unwrap(), "Error (criu/x.c:1)");
+            assert!(!bundle.join("criu-work").exists(), "{command}");
+        }
+    });
+}
+
 /// State is CREATED with pid 0 and nothing runs until Start, which may fail and be asked again.
 #[test]
 fn a_restored_container_runs_from_its_start_on() {

@@ -3,7 +3,7 @@
 #
 # Bundle files: program.sh (the container's program), exec.sh (an exec's), and to misbehave: slow.<command>
 # (seconds to sleep first), slow.program (seconds between the end of start and the program's exec), fail.<command>
-# (the error to fail with). Each call is a line in calls, its arguments are in arguments.<command>.
+# (the error to fail with), criu.<command> (what criu then leaves as its log). Each call is a line in calls, its arguments are in arguments.<command>.
 set -eu
 
 while [ $# -gt 0 ]; do
@@ -19,11 +19,12 @@ command=$1
 shift
 bundle=$(dirname "$log")
 echo "$command" >>"$bundle/calls"
-pid_file= console= image= leave=
+pid_file= console= image= leave= work=
 echo "$*" >"$bundle/arguments.$command"
 while [ $# -gt 0 ]; do
     case $1 in
-    --bundle | --process | --resources | --work-path) shift 2 ;;
+    --bundle | --process | --resources) shift 2 ;;
+    --work-path) work=$2; shift 2 ;;
     --image-path) image=$2; shift 2 ;;
     --leave-running) leave=yes; shift ;;
     --pid-file) pid_file=$2; shift 2 ;;
@@ -37,6 +38,13 @@ state="$root/$id"
 
 if [ -f "$bundle/slow.$command" ]; then sleep "$(cat "$bundle/slow.$command")"; fi
 if [ -f "$bundle/fail.$command" ]; then
+    if [ -f "$bundle/criu.$command" ]; then
+        mkdir -p "$work"
+        case $command in
+        checkpoint) cp "$bundle/criu.$command" "$work/dump.log" ;;
+        restore) cp "$bundle/criu.$command" "$work/restore.log" ;;
+        esac
+    fi
     printf '{"level":"error","msg":"%s"}\n' "$(cat "$bundle/fail.$command")" >>"$log"
     exit 1
 fi

@@ -119,6 +119,16 @@ impl Run {
         Ok(path.to_string_lossy().into_owned())
     }
 
+    /// A shell script that shims started from now on find before any other program of its name.
+    pub fn executable_found_first(&mut self, name: &str, script: &str) -> Result<()> {
+        let directory = self.directory.join("found-first");
+        std::fs::create_dir_all(&directory)?;
+        self.executable(&format!("found-first/{name}"), script)?;
+        let path = format!("{}:{}", directory.display(), self.binary.search_path());
+        self.environment("PATH", &path);
+        Ok(())
+    }
+
     /// The lines of a file that comes to have `count` of them, in the order of their letters.
     pub async fn lines_of_file(&mut self, path: &Path, count: usize) -> Result<()> {
         let lines = wait::until("the file's lines", SOON, async || {

@@ -77,16 +77,30 @@ impl Run {
         self.output(name).await
     }
 
-    pub async fn state(&mut self, name: &str) {
+    pub async fn state(&mut self, name: &str) -> Option<StateResponse> {
         let (id, exec_id) = split(name);
         let request = StateRequest { id, exec_id, ..Default::default() };
-        self.ask::<StateResponse>(format!("state {name}"), "State", &request).await;
+        self.ask(format!("state {name}"), "State", &request).await
     }
 
     pub async fn wait(&mut self, name: &str) -> Option<WaitResponse> {
         let (id, exec_id) = split(name);
         let request = WaitRequest { id, exec_id, ..Default::default() };
         self.ask(format!("wait {name}"), "Wait", &request).await
+    }
+
+    /// The exit of a process, which may as well go on: it is not waited for as long as for an answer.
+    pub async fn wait_shortly(&mut self, name: &str) -> Option<WaitResponse> {
+        let (id, exec_id) = split(name);
+        let request = WaitRequest { id, exec_id, ..Default::default() };
+        let limit = std::time::Duration::from_secs(3) * e2e::durations::pace();
+        let answer = match tokio::time::timeout(limit, self.send::<WaitResponse>("Wait", &request)).await {
+            Ok(answer) => answer,
+            Err(late) => Err(ttrpc::Error::Others(late.to_string())),
+        };
+        let response = answer.as_ref().ok().cloned();
+        self.answered(format!("wait {name}"), answer);
+        response
     }
 
     pub async fn delete(&mut self, name: &str) {
@@ -129,17 +143,16 @@ impl Run {
         self.answered(format!("pids {id}"), answer);
     }
 
-    /// Asks for a checkpoint, with options of a type that are all at their defaults.
-    pub async fn checkpoint(&mut self, id: &str, path: &str, options: Option<&str>) {
-        let any = |type_url: &str| Any { type_url: type_url.to_owned(), ..Any::default() };
+    /// Asks for a checkpoint.
+    pub async fn checkpoint(&mut self, id: &str, path: &str, options: Option<Any>) {
+        let kind = options.as_ref().map_or("no options", |options| &options.type_url).to_owned();
         let request = CheckpointTaskRequest {
             id: id.to_owned(),
             path: path.to_owned(),
-            options: options.map(any).into(),
+            options: options.into(),
             ..Default::default()
         };
-        let step = format!("checkpoint {id} with {}", options.unwrap_or("no options"));
-        self.ask_for_nothing(step, "Checkpoint", &request).await;
+        self.ask_for_nothing(format!("checkpoint {id} with {kind}"), "Checkpoint", &request).await;
     }
 
     pub async fn resize(&mut self, name: &str, width: u32, height: u32) {
