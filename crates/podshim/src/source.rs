@@ -51,3 +51,19 @@ impl Source {
         Ok(Self { name: name.to_owned(), text })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_too_large_is_refused() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let name = file.path().to_str().expect("a path in UTF-8");
+        file.as_file().set_len(MAX_BYTES).expect("its length");
+        assert_eq!(Source::read(name).expect("as large as may be").text.len() as u64, MAX_BYTES);
+        file.as_file().set_len(MAX_BYTES + 1).expect("its length");
+        let error = Source::read(name).expect_err("too large").to_string();
+        assert_eq!(error, format!("{name}: larger than 16 MiB"));
+    }
+}

@@ -341,6 +341,10 @@ fn metrics_are_written_and_served() {
     assert!(scraped.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{scraped}");
     assert!(scraped.ends_with(&text), "{scraped}");
     drop(silent);
+    // Nobody is heard for longer than that: the end of the head is not waited for.
+    let endless = format!("GET /metrics HTTP/1.1\r\nX: {:8166}", "");
+    assert_eq!(endless.len(), 8192);
+    assert!(ask(&endless).starts_with("HTTP/1.1 200 OK"));
     assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     served.kill().unwrap();

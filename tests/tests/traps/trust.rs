@@ -1,4 +1,4 @@
-//! Holds the table of hostile acts in docs/trust.md to the tests: no act without one, no name that is no test.
+//! Holds the tables of hostile acts and of bounds in docs/trust.md to the tests: none without one, no name that is no test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,10 +8,13 @@ use anyhow::{Context, Result, ensure};
 
 use crate::table::sources;
 
-/// The words in backticks of each act's last cell: `| act | what comes of it | tests |`.
+/// The words in backticks of the last cell of each act, `| act | what comes of it | tests |`, and of each bound.
 fn acts(text: &str) -> Result<Vec<(&str, Vec<&str>)>> {
-    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
-    rows.map(|line| {
+    let lines: Vec<_> = text.lines().chain([""]).collect();
+    let is_head = |next: &str| next.starts_with("|---");
+    let rows = lines.windows(2).filter(|pair| pair[0].starts_with("| ") && !is_head(pair[1]));
+    rows.map(|pair| {
+        let line = pair[0];
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [act, _, tests] = cells[..] else { anyhow::bail!("not three cells: {line}") };
         Ok((act, tests.split('`').skip(1).step_by(2).collect()))
@@ -39,7 +42,7 @@ fn every_act_has_its_tests() -> Result<()> {
     let path = root.join("docs/trust.md");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let acts = acts(&text)?;
-    ensure!(acts.len() > 20, "{} acts", acts.len());
+    ensure!(acts.len() > 40, "{} acts and bounds", acts.len());
     let there = tests(&root)?;
     for (act, named) in acts {
         ensure!(!named.is_empty(), "no test: {act}");
