@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
+use e2e::instance::signal;
 use e2e::{Containerd, Event, Pod, Program, Runtime};
 
 use crate::support::{
@@ -209,14 +210,19 @@ async fn h4_no_hook_without_a_program() -> Result<()> {
         .annotate("on-terminate.app", &hook("drain", "--run 0"))
         .annotate("pre-stop.app", &hook("flush", "--run 0"))
         .annotate("on-terminate.s1", &hook("quit", "--ignore-term"))
-        .container(Program::new("s1").runs_for(seconds(3)))
+        .container(Program::new("s1"))
         .container(Program::new("s2").term_delay(seconds(5)))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "s1", "s2"]).await?;
     wait_started(&pod, &["s1", "s2"]).await?;
-    pod.stop_all_at_once(AMPLE).await?;
+    let s1 = node.cri()?.container_pid(pod.id("s1")?).await?;
+    let end_its_program = async {
+        pod.wait_for("quit", Event::Started, 1, SOON).await?;
+        signal(s1, libc::SIGKILL)
+    };
+    tokio::try_join!(pod.stop_all_at_once(AMPLE), end_its_program)?;
     let timeline = pod.timeline()?;
     for never in ["app", "drain", "flush"] {
         timeline.doesnt_start(never)?;
