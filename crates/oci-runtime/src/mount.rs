@@ -184,21 +184,28 @@ fn cover(target: &Path, tree: OwnedFd) -> io::Result<()> {
 }
 
 fn unmount_all(target: &Path) -> Result<(), MountError> {
+    // The table of mounts, which grows with the node's pods, is for what this leaves: a mount below keeps it busy.
+    if remove_layers(target, |target| umount2(target, MntFlags::UMOUNT_NOFOLLOW))
+        .is_ok_and(|removed| removed > 0)
+    {
+        return Ok(());
+    }
     let failed = |target: PathBuf| move |source| MountError::Unmount { target, source };
     // What is mounted below first, deepest first.
     for below in mounts_below(target).map_err(failed(target.to_owned()))? {
-        unmount_layers(&below).map_err(failed(below.clone()))?;
+        remove_layers(&below, unmount_once).map_err(failed(below.clone()))?;
     }
-    unmount_layers(target).map_err(failed(target.to_owned()))
+    remove_layers(target, unmount_once).map_err(failed(target.to_owned()))?;
+    Ok(())
 }
 
-/// Removes all mounts stacked on exactly `target`.
-fn unmount_layers(target: &Path) -> io::Result<()> {
-    for _ in 0..UNMOUNT_LAYERS {
-        match unmount_once(target) {
+/// Removes all mounts stacked on exactly `target`; how many there were.
+fn remove_layers(target: &Path, remove_one: impl Fn(&Path) -> nix::Result<()>) -> io::Result<u32> {
+    for removed in 0..UNMOUNT_LAYERS {
+        match remove_one(target) {
             Ok(()) => {}
             // EINVAL: not a mount point (any more). ENOENT: the directory is gone, as after `delete`.
-            Err(nix::Error::EINVAL | nix::Error::ENOENT) => return Ok(()),
+            Err(nix::Error::EINVAL | nix::Error::ENOENT) => return Ok(removed),
             Err(error) => return Err(error.into()),
         }
     }

@@ -28,7 +28,8 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
         return Ok(());
     }
     let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
-    let directories: Vec<_> = files::cgroup_mounts(&mountinfo)
+    let mounts = files::cgroup_mounts(&mountinfo);
+    let directories: Vec<_> = mounts
         .iter()
         .map(|mount| mount.directory_of(cgroups_path))
         .filter(|directory| directory.is_dir())
@@ -37,7 +38,7 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
         return Ok(());
     }
     let own = fs::read_to_string("/proc/self/cgroup")?;
-    let whole = Cgroup::locate(&membership_of(cgroups_path, &own), &mountinfo);
+    let whole = Cgroup::locate(&membership_of(cgroups_path, &own), &mounts);
     // And each by itself: a runtime puts its process into one after another.
     let parts = directories.iter().cloned().map(Cgroup::V2);
     let cgroups: Vec<_> = whole.into_iter().chain(parts).collect();

@@ -6,6 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+
+use super::MOUNT_POINT;
+
 /// A mounted cgroup hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CgroupMount {
@@ -41,6 +45,23 @@ pub(super) fn cgroup_mounts(mountinfo: &str) -> Vec<CgroupMount> {
         Some(CgroupMount { point: point.into(), root: root.into(), is_v2, controllers })
     };
     mountinfo.lines().filter_map(parse).collect()
+}
+
+/// Where these hierarchies of a `/proc/<pid>/cgroup` are mounted on every distribution, not looked for: a directory
+/// for each of v1, or v2 alone.
+pub(super) fn customary_mounts(membership: &str) -> Vec<CgroupMount> {
+    let mount = |point: &Path, is_v2, controllers: &str| CgroupMount {
+        point: point.into(),
+        root: "/".into(),
+        is_v2,
+        controllers: controllers.split(',').map(str::to_owned).collect(),
+    };
+    let top = Path::new(MOUNT_POINT);
+    if statfs(top).is_ok_and(|file_system| file_system.filesystem_type() == CGROUP2_SUPER_MAGIC) {
+        return vec![mount(top, true, "")];
+    }
+    let controllers = membership.lines().filter_map(|line| line.split(':').nth(1));
+    controllers.map(|controllers| mount(&top.join(controllers), false, controllers)).collect()
 }
 
 /// A file that is one number.

@@ -37,7 +37,9 @@ fn write(directory: &Path, files: &[(&str, &str)]) {
 #[test]
 fn hybrid_hosts_count_as_v1_and_mounted_subtrees_are_resolved() {
     let membership = "2:memory:/outer/pod/c\n1:cpu,cpuacct:/pod/c\n0::/\n";
-    let Some(Cgroup::V1(found)) = Cgroup::locate(membership, HYBRID_MOUNTS) else { panic!("not v1") };
+    let Some(Cgroup::V1(found)) = Cgroup::locate(membership, &files::cgroup_mounts(HYBRID_MOUNTS)) else {
+        panic!("not v1")
+    };
     assert_eq!(found.memory.as_deref(), Some(Path::new("/sys/fs/cgroup/memory/pod/c")));
     assert_eq!(found.cpu.as_deref(), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct/pod/c")));
     assert_eq!(found.cpuacct, found.cpu);
@@ -47,9 +49,27 @@ fn hybrid_hosts_count_as_v1_and_mounted_subtrees_are_resolved() {
 #[test]
 fn unified_hosts_have_one_directory() {
     let mounts = "30 20 0:5 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw,nsdelegate\n";
-    let found = Cgroup::locate("0::/kubepods.slice/c.scope\n", mounts);
+    let found = Cgroup::locate("0::/kubepods.slice/c.scope\n", &files::cgroup_mounts(mounts));
     assert_eq!(found, Some(Cgroup::V2("/sys/fs/cgroup/kubepods.slice/c.scope".into())));
-    assert_eq!(Cgroup::locate("0::/x\n", ""), None);
+    assert_eq!(Cgroup::locate("0::/x\n", &[]), None);
+}
+
+/// The short way, which reads no table of mounts, must not find anything else.
+#[test]
+fn the_customary_place_of_a_group_is_the_one_in_the_table_of_mounts() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let (created, found) = start(&test).await;
+        let pid = created.process.pid();
+        let membership = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert_eq!(Cgroup::locate(&membership, &files::cgroup_mounts(&mountinfo)), Some(found.clone()));
+        assert_eq!(Cgroup::at_customary_place(pid, &membership), Some(found));
+        // Another's group, or one that is shown under another name: the table must tell.
+        assert_eq!(Cgroup::at_customary_place(nix::unistd::getpid(), &membership), None);
+        let elsewhere = membership.replace("memory:/", "memory:/outer/");
+        assert_eq!(Cgroup::at_customary_place(pid, &elsewhere), None);
+    });
 }
 
 #[test]

@@ -55,6 +55,22 @@ impl Hierarchies {
         }
     }
 
+    /// Those that there are; controllers that are mounted together have one.
+    pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
+        let all = [
+            &self.blkio,
+            &self.cpu,
+            &self.cpuacct,
+            &self.freezer,
+            &self.hugetlb,
+            &self.memory,
+            &self.pids,
+            &self.rdma,
+            &self.devices,
+        ];
+        all.into_iter().filter_map(Option::as_deref)
+    }
+
     /// The directory that tells who is in the container: runtimes join these two always.
     pub(super) fn process_directory(&self) -> Option<&Path> {
         self.devices

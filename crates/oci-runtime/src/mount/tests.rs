@@ -119,6 +119,19 @@ fn stacked_nested_and_busy_mounts_are_all_unmounted() {
     });
 }
 
+/// `ctr run --rootfs` mounts nothing; what a hook mounted there is taken away all the same.
+#[test]
+fn below_a_rootfs_that_is_no_mount_everything_is_unmounted() {
+    let directory = Layers::new();
+    run(async {
+        let (a, target) = (directory.path().join("a"), directory.path().join("b"));
+        fs::create_dir(target.join("inner")).unwrap();
+        mount_rootfs(&target.join("inner"), &[one("bind", &a, &["rbind"])]).await.unwrap();
+        unmount_rootfs(&target).await.unwrap();
+        assert_eq!(fs::read_dir(target.join("inner")).unwrap().count(), 0);
+    });
+}
+
 /// Owner and group of a file as they are shown.
 fn owner(path: &Path) -> (u32, u32) {
     let metadata = fs::symlink_metadata(path).unwrap();
