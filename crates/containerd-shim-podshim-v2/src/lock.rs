@@ -41,6 +41,10 @@ impl FileLock {
     ///
     /// [`io::ErrorKind::TimedOut`] when the holder kept it, or the system's answer.
     pub fn acquire(path: &Path, limit: Duration) -> io::Result<Self> {
+        // Nobody has it as a rule, and a thread costs the start of a pod more than the lock.
+        if let Some(lock) = Self::try_acquire(path)? {
+            return Ok(lock);
+        }
         // `flock` has no timeout. A thread left waiting in it ends with the process, which is short-lived.
         let (sender, receiver) = mpsc::sync_channel(0);
         let waiting_for = path.to_owned();
