@@ -211,6 +211,8 @@ fn start(resources: &Resources, done: Finisher) {
 }
 
 fn recreate(resources: &mut Resources, done: Finisher) {
+    // Its groups go with the runtime's delete.
+    resources.read_stats();
     let streams = match &resources.stdio {
         Some(stdio) => IncarnationStreams::of(stdio),
         None => Err(failure("its stdio is closed")),
