@@ -26,6 +26,29 @@ pub struct Node {
     pub containerd: String,
     /// `runc` or `crun`.
     pub oci_runtime: String,
+    /// Whether shims can be given a core scheduling group.
+    pub core_scheduling: CoreScheduling,
+}
+
+/// What the kernel can do for `SCHED_CORE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoreScheduling {
+    /// It has core scheduling (`CONFIG_SCHED_CORE`, and a processor with more threads than cores).
+    Possible,
+    /// Its prctl fails. `no-core-scheduling` in the table.
+    Impossible,
+}
+
+impl CoreScheduling {
+    /// Of the kernel this runs on.
+    pub fn of_this_kernel() -> Self {
+        let mut cookie = 0_u64;
+        // SAFETY: PR_SCHED_CORE_GET for the calling thread writes one u64 to the given address, which is ours.
+        let answer = unsafe {
+            libc::prctl(libc::PR_SCHED_CORE, libc::PR_SCHED_CORE_GET, 0, 0, std::ptr::from_mut(&mut cookie))
+        };
+        if answer == 0 { Self::Possible } else { Self::Impossible }
+    }
 }
 
 /// Where else a difference may occur.
@@ -63,9 +86,12 @@ impl Known {
 
     /// Whether the line is about such a node: its last part has nothing that speaks against it.
     pub fn is_about(&self, node: &Node) -> bool {
+        let (kernels, words): (Vec<_>, Vec<_>) =
+            self.nodes.split_whitespace().partition(|word| *word == "no-core-scheduling");
         let (runtimes, versions): (Vec<_>, Vec<_>) =
-            self.nodes.split_whitespace().partition(|word| matches!(*word, "runc" | "crun"));
-        (runtimes.is_empty() || runtimes.contains(&&*node.oci_runtime))
+            words.into_iter().partition(|word| matches!(*word, "runc" | "crun"));
+        (kernels.is_empty() || node.core_scheduling == CoreScheduling::Impossible)
+            && (runtimes.is_empty() || runtimes.contains(&&*node.oci_runtime))
             && (versions.is_empty() || versions.contains(&&*node.containerd))
     }
 
@@ -109,13 +135,18 @@ mod tests {
 
     #[test]
     fn nodes() {
-        let node = Node { containerd: "1.7".to_owned(), oci_runtime: "crun".to_owned() };
+        let node = Node {
+            containerd: "1.7".to_owned(),
+            oci_runtime: "crun".to_owned(),
+            core_scheduling: CoreScheduling::Possible,
+        };
         for (nodes, about) in [
             ("", true),
             (" | 1.7", true),
             (" | 1.6 1.7 crun", true),
             (" | 2.1", false),
             (" | 1.7 runc", false),
+            (" | 1.7 no-core-scheduling", false),
         ] {
             let line: &'static str = format!("a | b | c | d | e{nodes}").leak();
             assert_eq!(Known::parse(line).unwrap().is_about(&node), about, "{line}");

@@ -85,6 +85,7 @@ fn compare(
     let about = known::Node {
         containerd: setting("containerd-version")?.trim().to_owned(),
         oci_runtime: setting("oci-runtime")?.trim().to_owned(),
+        core_scheduling: known::CoreScheduling::of_this_kernel(),
     };
     let table: Vec<_> = known::table()?.into_iter().filter(|known| known.is_about(&about)).collect();
     let unexpected: Vec<_> =

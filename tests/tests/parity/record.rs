@@ -146,9 +146,13 @@ fn is_fickle(name: &str) -> bool {
     let is_page_count = |counter: &str| !counter.contains('.') && !is_steady(name);
     name.contains(".per_cpu[")
         || name.starts_with("stats.cpu.throttling.")
-        || ["stats.cpu.usage.user", "stats.cpu.usage.kernel"].contains(&name)
+        || CPU_TIME_OF_A_KIND.contains(&name)
         || name.strip_prefix("stats.memory.").is_some_and(is_page_count)
 }
+
+/// v1's, then v2's.
+const CPU_TIME_OF_A_KIND: [&str; 4] =
+    ["stats.cpu.usage.user", "stats.cpu.usage.kernel", "stats.cpu.user_usec", "stats.cpu.system_usec"];
 
 /// Whether a fickle number is too large for that. Only what a container has to itself: files are counted where they were
 /// read first.
