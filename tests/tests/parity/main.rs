@@ -139,7 +139,7 @@ scenarios! {
     resources:
         updates, stats, stats_without_limits, stats_of_used_memory, out_of_memory;
     settings:
-        options, the_systemd_driver, the_owner_of_pipes, kinds_of_options, the_server_process,
+        options, the_systemd_driver, the_owner_of_pipes, the_owner_of_other_streams, kinds_of_options, the_server_process,
         core_scheduling, the_shims_cgroup, a_group, the_delete_action;
     signals:
         every_signal_arrives, odd_signals, kill_all_reaches_everybody, a_created_container_ends,

@@ -14,7 +14,7 @@ const LIVES: &str = "sleep 1000 & echo ready; wait";
 pub async fn the_life_of_an_exec(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell(LIVES)).await?;
     run.line("c").await;
-    run.exec("c/e", Exec::shell("trap 'exit 9' TERM; echo in; while :; do sleep 0.05; done")).await?;
+    run.exec("c/e", Exec::shell("trap 'exit 9' TERM; sleep 1000 >/dev/null 2>&1 & echo in; wait")).await?;
     run.state("c/e").await;
     run.pids("c").await;
     run.kill("c/e", 15).await;

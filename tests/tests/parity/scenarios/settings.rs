@@ -72,6 +72,38 @@ pub async fn the_owner_of_pipes(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
+/// The same of what is no fifo: a file, a logging program's pipe, a terminal.
+pub async fn the_owner_of_other_streams(run: &mut Run) -> Result<()> {
+    let log = run.directory().join("log");
+    let lines = "while read -r line <&3; do echo \"$line\"; done";
+    let program = run.executable("logger", &format!("exec >>{}; exec 5>&-; {lines}", log.display()))?;
+    let options = Options { io_uid: 1000, io_gid: 1001, ..Options::default() };
+    let script = "stat -L -c '%u %g' /proc/self/fd/1; echo again >/dev/stdout; echo $?";
+    let all = [("file", Streams::File), ("program", Streams::Null), ("terminal", Streams::Terminal)];
+    for (id, streams) in all {
+        let bundle = Bundle::shell(script).streams(streams).options(&options)?.spec(|spec| {
+            spec["process"]["user"] = serde_json::json!({"uid": 1000, "gid": 1001});
+        });
+        run.bundle(id, bundle).await?;
+        run.create_with(id, |request| {
+            if id == "program" {
+                request.stdout = format!("binary://{program}");
+                request.stderr.clone_from(&request.stdout);
+            }
+        })
+        .await;
+        run.start(id).await;
+        run.wait(id).await;
+        run.event("exit", id).await;
+        match id {
+            "program" => run.lines_of_file(&log, 3).await?,
+            _ => run.output(id).await?,
+        }
+        run.delete(id).await;
+    }
+    Ok(())
+}
+
 /// The four messages that can carry options (CONTRACT §1.7).
 pub async fn kinds_of_options(run: &mut Run) -> Result<()> {
     let keyring = Options { no_new_keyring: true, ..Options::default() }.write_to_bytes()?;
