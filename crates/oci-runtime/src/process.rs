@@ -13,6 +13,7 @@ use std::{
         unix::fs::{MetadataExt, OpenOptionsExt},
     },
     path::PathBuf,
+    pin::pin,
     sync::OnceLock,
     time::Duration,
 };
@@ -22,9 +23,9 @@ use nix::{
     unistd::Pid,
 };
 use thiserror::Error;
-use tokio::time::Instant;
+use tokio::{io::Interest, time::Instant};
 
-use crate::async_file::poll_now;
+use crate::async_file::{poll_now, register};
 
 /// First pause between two looks at `/proc/<pid>/exe`; an opened gate should cost a few milliseconds.
 const EXEC_POLL_FIRST: Duration = Duration::from_millis(1);
@@ -238,6 +239,7 @@ impl Process {
     /// `runtime_init` is the identity recorded right after `create`. There is no kernel event for an
     /// exec of another process without ptrace or the proc connector, so this polls. Cancel-safe.
     pub async fn wait_for_exec(&self, runtime_init: ExecutableIdentity, deadline: Instant) -> ExecOutcome {
+        let mut exit = pin!(self.until_exit());
         let mut pause = EXEC_POLL_FIRST;
         loop {
             match self.executable() {
@@ -250,8 +252,22 @@ impl Process {
             if Instant::now() >= deadline {
                 return ExecOutcome::TimedOut;
             }
-            tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
-            pause = (pause * 2).min(EXEC_POLL_LONGEST);
+            // A program that ends at once, as many an init container's, is not waited for until the next look.
+            let next_look = tokio::time::sleep_until(deadline.min(Instant::now() + pause));
+            tokio::select! {
+                () = next_look => pause = (pause * 2).min(EXEC_POLL_LONGEST),
+                () = &mut exit => return ExecOutcome::Exited,
+            }
+        }
+    }
+
+    /// Ends when the process exits. Never, where that cannot be watched for want of a descriptor: look as well.
+    async fn until_exit(&self) {
+        let watch = |pidfd: &OwnedFd| register(pidfd.try_clone()?.into(), Interest::READABLE);
+        match self.pidfd.as_ref().map(watch) {
+            Some(Ok(watched)) => drop(watched.readable().await),
+            Some(Err(_)) => std::future::pending().await,
+            None => {}
         }
     }
 
