@@ -92,6 +92,12 @@ impl StateDir {
         Self { dir: Path::new(STATE_ROOT).join(namespace).join(name) }
     }
 
+    /// A state directory anywhere.
+    #[cfg(test)]
+    pub fn at(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
     /// Held by `start` and `delete` while they look at the pod's shim and change it.
     pub fn bootstrap_lock(&self) -> PathBuf {
         self.dir.join("bootstrap.lock")

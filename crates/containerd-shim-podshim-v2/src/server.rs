@@ -24,7 +24,7 @@ use crate::start::remove_pod_files;
 
 /// The fifo in the bundle that containerd copies to its own log.
 const LOG_FIFO: &str = "log";
-/// How long an ending server waits for another process to look at its pod.
+/// How long an ending server waits for another process to have looked at its pod.
 const BOOTSTRAP_LIMIT: Duration = Duration::from_millis(200);
 
 /// Why the server ended other than in order.
@@ -65,10 +65,24 @@ pub fn run(arguments: &Arguments) -> Result<(), ServerError> {
     if let Err(error) = &result {
         tracing::error!(%error, "the server ends");
     }
-    // A `delete` has it for an instant. A `start` that keeps it waits for our lock: it uses or removes what is left.
-    let bootstrap = FileLock::acquire(&state.bootstrap_lock(), BOOTSTRAP_LIMIT).ok();
-    remove_pod_files(address.path(), lock, bootstrap, &state);
+    leave(&address, lock, &state, BOOTSTRAP_LIMIT);
     result
+}
+
+/// Removes the pod's files, or leaves them to whoever has the bootstrap lock.
+fn leave(address: &SocketAddress, lock: FileLock, state: &StateDir, limit: Duration) {
+    if let Ok(Some(bootstrap)) = FileLock::try_acquire(&state.bootstrap_lock()) {
+        return remove_pod_files(address.path(), lock, Some(bootstrap), state);
+    }
+    // A `delete` that has found the socket closed, or a `start`, has it and waits for our lock: it uses or removes what is
+    // left. Waiting for each other cost every tenth `ctr run` of a busy machine a fifth of a second.
+    remove_pod_files(address.path(), lock, None, state);
+    // But a `delete` that had found it open has looked, and gone.
+    if let Ok(bootstrap) = FileLock::acquire(&state.bootstrap_lock(), limit)
+        && let Ok(Some(lock)) = FileLock::try_acquire(&state.server_lock())
+    {
+        remove_pod_files(address.path(), lock, Some(bootstrap), state);
+    }
 }
 
 fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<(), ServerError> {
@@ -121,4 +135,51 @@ fn log_panics() {
 
 fn no_path(address: &SocketAddr) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("{address:?} is not the path of a socket"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A `delete` comes between the closing of the socket and the end: each waited for the other's lock.
+    #[test]
+    fn an_ending_server_leaves_its_lock_to_the_one_that_waits_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let address = SocketAddress::at(&directory.path().join("socket")).unwrap();
+        let state = StateDir::at(directory.path().join("namespace/pod"));
+        let server = FileLock::try_acquire(&state.server_lock()).unwrap().unwrap();
+        let bootstrap = FileLock::try_acquire(&state.bootstrap_lock()).unwrap().unwrap();
+        let (taken, is_taken) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| leave(&address, server, &state, PATIENCE * 2));
+            scope.spawn(|| {
+                // As `delete` does.
+                let server = FileLock::acquire(&state.server_lock(), PATIENCE);
+                let done =
+                    server.map(|server| remove_pod_files(address.path(), server, Some(bootstrap), &state));
+                taken.send(done.is_ok()).unwrap();
+            });
+            assert!(is_taken.recv().unwrap(), "the server keeps its lock and waits for the other");
+        });
+        assert!(!directory.path().join("namespace/pod").exists());
+    }
+
+    #[test]
+    fn an_ending_server_removes_what_a_mere_look_leaves() {
+        let directory = tempfile::tempdir().unwrap();
+        let address = SocketAddress::at(&directory.path().join("socket")).unwrap();
+        let state = StateDir::at(directory.path().join("namespace/pod"));
+        let server = FileLock::try_acquire(&state.server_lock()).unwrap().unwrap();
+        let look = FileLock::try_acquire(&state.bootstrap_lock()).unwrap().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| leave(&address, server, &state, PATIENCE));
+            drop(look);
+        });
+        assert!(!directory.path().join("namespace/pod").exists());
+    }
 }
