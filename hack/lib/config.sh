@@ -73,7 +73,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
   address = "$dir/containerd.sock"
 
 [debug]
-  level = "$(cat "$dir/log-level")"
+  level = "$([ -e "$dir/as-on-a-node" ] && echo info || echo debug)"
 CONFIG
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prepares the mount and network namespace of one instance, then holds it until it is killed.
 # Run by hack/containerd-up under `unshare --mount --net`; nothing done here is seen outside.
-# usage: namespace.sh READY_FILE
+# usage: namespace.sh READY_FILE [DIRECTORY_IN_MEMORY]
 set -euo pipefail
 
 # Shim sockets (/run/containerd/s is built into containerd's client), runc's state, CNI's network
@@ -27,6 +27,10 @@ mount -t tmpfs -o mode=0755 podshim-test /var/lib/cni
 # crun 1.8 refuses a hybrid cgroup tree whose v2 part has controllers; runc does not use that part.
 if [ "$(stat -fc %T /sys/fs/cgroup)" = tmpfs ] && mountpoint -q /sys/fs/cgroup/unified; then
     umount /sys/fs/cgroup/unified
+fi
+if [ -n "${2:-}" ]; then
+    mkdir -p "$2"
+    mount -t tmpfs -o mode=0711 podshim-test "$2"
 fi
 ip link set lo up
 touch "$1"
