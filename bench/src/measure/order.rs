@@ -68,7 +68,7 @@ async fn one_gate(node: &Containerd, figures: &mut Figures) -> Result<()> {
         ("proxy", Event::Term),
     ])?;
     let [second, proxy] = [pod.id("second")?, pod.id("proxy")?];
-    let started = log.time_of(&["msg=\"action\"", second, "operation: Start "]).await?;
+    let started = log.time_of(&["msg=\"start\"", second]).await?;
     let signalled = log.time_of(&["msg=\"signal\"", proxy, "signal=15"]).await?;
     let next_program = between(&timeline, ("first", Event::Exiting), ("second", Event::Starting))?;
     let start_called = milliseconds(timeline.time_of("first", Event::Exiting)?, started);

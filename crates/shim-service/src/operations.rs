@@ -190,6 +190,8 @@ fn create_spent(resources: &Resources, done: Finisher) {
 /// sent then would still be the init's, and end it. So the start ends when the program is there, and the pod keeps
 /// signals back until then.
 fn start(resources: &Resources, done: Finisher) {
+    // Nobody's request says when a held container's program is started.
+    info!(container = resources.runtime.id(), "start");
     let runtime = resources.runtime.clone();
     let init = resources.incarnation.as_ref();
     let init = init.and_then(|incarnation| Some((incarnation.process.clone(), incarnation.runtime_init?)));
