@@ -27,7 +27,7 @@ pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     // runc takes it from the bundle; nobody mounts it there.
     let root = root_file_system(directory.path())?.source;
     use_root(&bundle, &root)?;
-    let rounds = bench.choose(30, 8);
+    let rounds = bench.choose(60, 8);
     bench
         .alternate("ctr run", rounds, &ALL, figures, async |contender, figures| {
             number += 1;

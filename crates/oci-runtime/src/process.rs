@@ -156,12 +156,18 @@ impl Process {
     /// Opens the pidfd of a process that exists, as a zombie at the least.
     ///
     /// Only the reaper calls this: it is the sole waiter, so between learning a pid and this call the pid
-    /// cannot be reused.
+    /// cannot be reused. Fails with ESRCH when it has been reaped.
     pub(crate) fn open(pid: Pid) -> io::Result<Self> {
         // SAFETY: pidfd_open takes a pid and flags and touches no memory of ours.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
         if descriptor < 0 {
-            return Err(io::Error::last_os_error());
+            return Err(match io::Error::last_os_error() {
+                // Linux 6.1, for one: its number is still taken, as the session or group of a child it left behind.
+                error if error.raw_os_error() == Some(libc::EINVAL) => {
+                    io::Error::from_raw_os_error(libc::ESRCH)
+                }
+                error => error,
+            });
         }
         // SAFETY: the kernel just returned this descriptor (CLOEXEC by definition) to us alone.
         let pidfd = unsafe { OwnedFd::from_raw_fd(descriptor as libc::c_int) };

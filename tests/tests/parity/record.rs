@@ -141,18 +141,25 @@ fn is_steady(name: &str) -> bool {
 }
 
 /// Numbers of a cgroup that may be zero at one moment and not at the next: the kernel counts pages for each CPU and adds
-/// them up later, and CPU time of each kind by ticks.
+/// them up later, and CPU time of each kind by ticks; whether a limit's period was used up depends on what else ran.
 fn is_fickle(name: &str) -> bool {
     let is_page_count = |counter: &str| !counter.contains('.') && !is_steady(name);
     name.contains(".per_cpu[")
         || name.starts_with("stats.cpu.throttling.")
-        || CPU_TIME_OF_A_KIND.contains(&name)
+        || FICKLE_CPU_NUMBERS.contains(&name)
         || name.strip_prefix("stats.memory.").is_some_and(is_page_count)
 }
 
-/// v1's, then v2's.
-const CPU_TIME_OF_A_KIND: [&str; 4] =
-    ["stats.cpu.usage.user", "stats.cpu.usage.kernel", "stats.cpu.user_usec", "stats.cpu.system_usec"];
+/// v1's, then v2's, where throttling is counted beside the rest.
+const FICKLE_CPU_NUMBERS: [&str; 7] = [
+    "stats.cpu.usage.user",
+    "stats.cpu.usage.kernel",
+    "stats.cpu.user_usec",
+    "stats.cpu.system_usec",
+    "stats.cpu.nr_periods",
+    "stats.cpu.nr_throttled",
+    "stats.cpu.throttled_usec",
+];
 
 /// Whether a fickle number is too large for that. Only what a container has to itself: files are counted where they were
 /// read first.

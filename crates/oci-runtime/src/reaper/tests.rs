@@ -58,6 +58,22 @@ fn an_exit_before_adoption_is_parked_for_the_holder_of_a_ticket() {
     });
 }
 
+/// An exec that ends at once and leaves a child: its number names the child's session still, and what the kernel says of
+/// the process is not always that there is none.
+#[test]
+fn an_exit_before_adoption_is_found_though_its_session_lives_on() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        let ticket = reaper.ticket();
+        let pid = orphan(&reaper, "exec setsid sh -c 'sleep 1000 & exit 3'").await;
+        until(|| reaper.table.borrow().parked.contains_key(&pid)).await;
+        nix::sys::signal::killpg(pid, None).expect("its session lives on");
+        let adopted = reaper.adopt(&ticket, pid);
+        nix::sys::signal::killpg(pid, Signal::SIGKILL).unwrap();
+        assert_eq!(within(adopted.unwrap().1).await.code, 3);
+    });
+}
+
 #[test]
 fn a_living_grandchild_is_adopted_and_its_exit_delivered() {
     run(async {
