@@ -75,7 +75,7 @@ fn leave(address: &SocketAddress, lock: FileLock, state: &StateDir, limit: Durat
         return remove_pod_files(address.path(), lock, Some(bootstrap), state);
     }
     // A `delete` that has found the socket closed, or a `start`, has it and waits for our lock: it uses or removes what is
-    // left. Waiting for each other cost every tenth `ctr run` of a busy machine a fifth of a second.
+    // left. Waiting for each other cost four of sixty `ctr run` on a busy machine a fifth of a second.
     remove_pod_files(address.path(), lock, None, state);
     // But a `delete` that had found it open has looked, and gone.
     if let Ok(bootstrap) = FileLock::acquire(&state.bootstrap_lock(), limit)
@@ -146,13 +146,19 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
+    /// The files of a pod, and the lock that its server holds.
+    fn pod_in(directory: &Path) -> (SocketAddress, StateDir, FileLock) {
+        let address = SocketAddress::at(&directory.join("socket")).unwrap();
+        let state = StateDir::at(directory.join("namespace/pod"));
+        let server = FileLock::try_acquire(&state.server_lock()).unwrap().unwrap();
+        (address, state, server)
+    }
+
     /// A `delete` comes between the closing of the socket and the end: each waited for the other's lock.
     #[test]
     fn an_ending_server_leaves_its_lock_to_the_one_that_waits_for_it() {
         let directory = tempfile::tempdir().unwrap();
-        let address = SocketAddress::at(&directory.path().join("socket")).unwrap();
-        let state = StateDir::at(directory.path().join("namespace/pod"));
-        let server = FileLock::try_acquire(&state.server_lock()).unwrap().unwrap();
+        let (address, state, server) = pod_in(directory.path());
         let bootstrap = FileLock::try_acquire(&state.bootstrap_lock()).unwrap().unwrap();
         let (taken, is_taken) = mpsc::channel();
         thread::scope(|scope| {
@@ -166,20 +172,18 @@ mod tests {
             });
             assert!(is_taken.recv().unwrap(), "the server keeps its lock and waits for the other");
         });
-        assert!(!directory.path().join("namespace/pod").exists());
+        assert!(!state.path().exists());
     }
 
     #[test]
     fn an_ending_server_removes_what_a_mere_look_leaves() {
         let directory = tempfile::tempdir().unwrap();
-        let address = SocketAddress::at(&directory.path().join("socket")).unwrap();
-        let state = StateDir::at(directory.path().join("namespace/pod"));
-        let server = FileLock::try_acquire(&state.server_lock()).unwrap().unwrap();
+        let (address, state, server) = pod_in(directory.path());
         let look = FileLock::try_acquire(&state.bootstrap_lock()).unwrap().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| leave(&address, server, &state, PATIENCE));
             drop(look);
         });
-        assert!(!directory.path().join("namespace/pod").exists());
+        assert!(!state.path().exists());
     }
 }
