@@ -48,7 +48,8 @@ fetch_release() {
     versions=$(cd "$scratch/archives" && printf '%s\n' containerd_* runc_* crun_* criu_* | cut -d_ -f1,2 | paste -sd+)
     rm -rf "${directory:?}/$versions"
     mv "$scratch/root" "$directory/$versions"
-    use_own_libraries "$directory/$versions" || die "$directory/$versions: these programs do not run here"
+    use_own_libraries "$directory/$versions" usr/{bin/{containerd,containerd-shim-runc-v2,ctr,crun},sbin/{runc,criu}} ||
+        die "$directory/$versions: these programs do not run here"
     # Only now: who interrupts this finds nothing half made the next time.
     ln -sfn "$versions" "$directory/current"
     rm -rf "$scratch"
@@ -106,24 +107,27 @@ download_release() {
     rm -rf "$directory/root"/{etc,usr/share}
 }
 
-# use_own_libraries ROOT: a program that the machine's libraries are too old for is bound to those of its release.
-# Not through the loader with a wrapper: runc executes /proc/self/exe again, which would be the loader.
+# use_own_libraries ROOT PROGRAM...: a program that the machine's libraries are too old for is bound to those of its
+# release, which are in ROOT too. Not through the loader with a wrapper: runc executes /proc/self/exe again, which would be
+# the loader.
 use_own_libraries() {
     local root=$1 program loader
+    shift
     loader=$(find "$root/usr" -name 'ld-linux-*' -type f -print -quit)
-    for program in "$root"/usr/bin/{containerd,containerd-shim-runc-v2,ctr,crun} "$root"/usr/sbin/{runc,criu}; do
-        if ! runs "$program"; then
+    for program in "$@"; do
+        if ! runs "$root/$program"; then
             # RPATH, not RUNPATH: it holds for the libraries' own libraries too.
-            patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$(dirname "$loader")" "$program" || return
-            runs "$program" || return
+            patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$(dirname "$loader")" "$root/$program" || return
+            runs "$root/$program" || return
         fi
     done
 }
 
-# -v prints the version, in all of them but criu. Lazy binding would hide a missing function until it is called.
+# -v prints the version, in most of them. Lazy binding would hide a missing function until it is called.
 runs() {
     case $1 in
     */criu) LD_BIND_NOW=1 "$1" -V ;;
+    */linux.uml) LD_BIND_NOW=1 "$1" --version ;;
     *) LD_BIND_NOW=1 "$1" -v ;;
     esac
 } >/dev/null 2>&1
