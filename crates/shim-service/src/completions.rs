@@ -98,6 +98,7 @@ impl Owner {
                 stdio.accept(held_back);
             }
             resources.last = Some(LastIncarnation { pid, cgroup });
+            resources.read_stats_of_scope();
         }
         Life { exit, oom }
     }

@@ -369,11 +369,9 @@ impl Owner {
     /// Keeps what goes with a process. An exec's output ends with it; a container's may go on in its next incarnation (`Finish`).
     fn output_ended(&mut self, target: &Target) {
         let Some(exec) = &target.exec else {
-            // systemd may remove a scope any moment now. Other groups stay until the runtime's delete: some thirty files
-            // that need not be read before the exit is told.
-            let in_scope = |resources: &&mut Resources| resources.scope.is_some();
-            if let Some(resources) = self.containers.get_mut(&target.container).filter(in_scope) {
-                resources.read_stats();
+            // Nothing of other groups: some thirty files that need not be read before the exit is told.
+            if let Some(resources) = self.containers.get_mut(&target.container) {
+                resources.read_stats_of_scope();
             }
             return;
         };

@@ -196,6 +196,14 @@ impl Resources {
         self.stats.as_ref()
     }
 
+    /// systemd removes a scope when its last process ends, on one processor before anybody else is told of that. So there
+    /// are numbers of its beginning, and of its end if it is still there. Other groups stay until the runtime's delete.
+    pub(crate) fn read_stats_of_scope(&mut self) {
+        if self.scope.is_some() {
+            self.read_stats();
+        }
+    }
+
     pub(crate) fn cgroup(&self) -> Option<&Rc<Cgroup>> {
         self.last.as_ref()?.cgroup.as_ref()
     }

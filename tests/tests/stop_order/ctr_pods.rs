@@ -89,7 +89,8 @@ async fn exec_pause_resume_and_metrics_work() -> Result<()> {
         pod.task(&["resume"], name).await?;
         ensure!(pod.status(name).await? == TaskStatus::Running, "{name} is not resumed");
         let metrics = pod.task(&["metrics"], name).await?;
-        ensure!(metrics.contains("memory.usage_in_bytes") && metrics.contains(&pod.id(name)), "{metrics}");
+        // `memory.usage_in_bytes` on cgroup v1, `memory.usage` on v2.
+        ensure!(metrics.contains("memory.usage") && metrics.contains(&pod.id(name)), "{metrics}");
     }
     pod.remove().await
 }
