@@ -138,7 +138,9 @@ async fn k16_the_death_of_pause_stops_the_pod() -> Result<()> {
     timeline.in_order(&[("app", Term), ("app", Exiting), ("s1", Term)])?;
     let lived = finished_at(&pod.status("s1").await?)?.saturating_sub(timeline.time_of("app", Term)?);
     ensure!(near(lived, seconds(2), TOLERANCE), "s1 was killed after {lived:?}\n{timeline}");
-    ensure!(late.stderr.contains("sandbox has ended"), "{late:?}");
+    // On a slow machine it comes after the two seconds, when CRI has deleted everybody and the shim has gone.
+    let refusals = ["sandbox has ended", "the pod's shim is gone"];
+    ensure!(refusals.iter().any(|refusal| late.stderr.contains(refusal)), "{late:?}");
     timeline.has_not_restarted("s1")?;
     pod.remove().await
 }
