@@ -27,7 +27,7 @@ pub mod v2;
 pub use abandoned::remove_abandoned;
 pub use oom::OomWatch;
 
-use files::CgroupMount;
+use files::{CgroupMount, Directory};
 
 #[cfg(test)]
 mod tests;
@@ -159,16 +159,17 @@ impl Cgroup {
     pub fn freeze_state(&self) -> FreezeState {
         match self {
             Self::V1(hierarchies) => {
-                let state = hierarchies.freezer.as_ref().map(|directory| directory.join("freezer.state"));
-                match state.and_then(|path| fs::read_to_string(path).ok()).as_deref().map(str::trim) {
+                let group = hierarchies.freezer.as_deref().and_then(Directory::open);
+                match group.and_then(|group| group.text("freezer.state")).as_deref().map(str::trim) {
                     Some("FROZEN") => FreezeState::Frozen,
                     Some("FREEZING") => FreezeState::Freezing,
                     _ => FreezeState::Thawed,
                 }
             }
             Self::V2(directory) => {
-                let wanted = files::number(directory, "cgroup.freeze") == Some(1);
-                let events = files::KeyedNumbers::read(directory, "cgroup.events");
+                let Some(directory) = Directory::open(directory) else { return FreezeState::Thawed };
+                let wanted = directory.number("cgroup.freeze") == Some(1);
+                let events = directory.keyed("cgroup.events");
                 match (events.get("frozen"), wanted) {
                     (1, _) => FreezeState::Frozen,
                     (_, true) => FreezeState::Freezing,
@@ -314,7 +315,7 @@ impl Cgroup {
 /// The processes in a group itself, not below it.
 fn members_of(directory: &Path) -> Vec<Pid> {
     // A group may vanish between listing and reading: then nobody is in it.
-    let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+    let text = Directory::open(directory).and_then(|group| group.text("cgroup.procs")).unwrap_or_default();
     // 0 stands for a process of another pid namespace, which cannot be addressed.
     let numbers = text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|number| *number > 0);
     numbers.map(Pid::from_raw).collect()

@@ -16,7 +16,7 @@ use nix::sys::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::{Cgroup, files::KeyedNumbers};
+use super::{Cgroup, files::Directory};
 use crate::async_file;
 
 /// First pause before a second look at a v1 counter after a notification.
@@ -69,7 +69,7 @@ enum NotificationOrder {
 impl Counter {
     /// `None` when the group is gone.
     fn read(&self) -> Option<u64> {
-        let numbers = KeyedNumbers::read(&self.directory, self.file);
+        let numbers = Directory::open(&self.directory)?.keyed(self.file);
         (!numbers.is_empty()).then(|| numbers.get("oom_kill"))
     }
 }

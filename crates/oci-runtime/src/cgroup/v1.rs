@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::files::{self, CgroupMount, KeyedNumbers};
+use super::files::{CgroupMount, Directory};
 pub use super::files::{RdmaEntry, RdmaStats};
 
 /// Ticks per second in the kernel's reports to user space, on every architecture Debian has.
@@ -272,26 +272,27 @@ pub struct BlkioEntry {
 
 impl Stats {
     pub(super) fn read(hierarchies: &Hierarchies) -> Self {
+        let open = |controller: &Option<PathBuf>| controller.as_deref().and_then(Directory::open);
         let Hierarchies { blkio, cpu, cpuacct, hugetlb, memory, pids, rdma, .. } = hierarchies;
+        let memory = open(memory);
         Self {
-            hugetlb: hugetlb.as_deref().map(read_hugetlb).unwrap_or_default(),
-            pids: pids.as_deref().and_then(read_pids),
-            cpu: read_cpu(cpu.as_deref(), cpuacct.as_deref()),
-            memory: memory.as_deref().and_then(read_memory),
-            blkio: blkio.as_deref().and_then(read_blkio),
-            rdma: rdma.as_deref().and_then(RdmaStats::read),
-            memory_oom_control: memory.as_deref().and_then(|directory| {
-                let numbers = KeyedNumbers::read(directory, "memory.oom_control");
+            hugetlb: open(hugetlb).as_ref().map(read_hugetlb).unwrap_or_default(),
+            pids: open(pids).as_ref().and_then(read_pids),
+            cpu: read_cpu(open(cpu).as_ref(), open(cpuacct).as_ref()),
+            memory: memory.as_ref().and_then(read_memory),
+            blkio: open(blkio).as_ref().map(read_blkio),
+            rdma: open(rdma).as_ref().and_then(RdmaStats::read),
+            memory_oom_control: memory.as_ref().and_then(|directory| {
+                let numbers = directory.keyed("memory.oom_control");
                 (!numbers.is_empty()).then(|| MemoryOomControl::from_numbers(&numbers))
             }),
         }
     }
 }
 
-fn read_hugetlb(directory: &Path) -> Vec<HugetlbStats> {
+fn read_hugetlb(directory: &Directory) -> Vec<HugetlbStats> {
     let entry = |page_size: String| {
-        let field =
-            |name| files::number(directory, &format!("hugetlb.{page_size}.{name}")).unwrap_or_default();
+        let field = |name| directory.number(&format!("hugetlb.{page_size}.{name}")).unwrap_or_default();
         HugetlbStats {
             usage: field("usage_in_bytes"),
             max: field("max_usage_in_bytes"),
@@ -299,26 +300,26 @@ fn read_hugetlb(directory: &Path) -> Vec<HugetlbStats> {
             page_size,
         }
     };
-    files::huge_page_sizes(directory).into_iter().map(entry).collect()
+    directory.huge_page_sizes().into_iter().map(entry).collect()
 }
 
-fn read_pids(directory: &Path) -> Option<PidsStats> {
-    let limit = files::number(directory, "pids.max").filter(|limit| *limit != u64::MAX);
-    Some(PidsStats { current: files::number(directory, "pids.current")?, limit: limit.unwrap_or_default() })
+fn read_pids(directory: &Directory) -> Option<PidsStats> {
+    let limit = directory.number("pids.max").filter(|limit| *limit != u64::MAX);
+    Some(PidsStats { current: directory.number("pids.current")?, limit: limit.unwrap_or_default() })
 }
 
-fn read_cpu(cpu: Option<&Path>, cpuacct: Option<&Path>) -> Option<CpuStats> {
+fn read_cpu(cpu: Option<&Directory>, cpuacct: Option<&Directory>) -> Option<CpuStats> {
     let mut stats = CpuStats::default();
     if let Some(directory) = cpuacct {
-        stats.total = files::number(directory, "cpuacct.usage")?;
-        let ticks = KeyedNumbers::read(directory, "cpuacct.stat");
+        stats.total = directory.number("cpuacct.usage")?;
+        let ticks = directory.keyed("cpuacct.stat");
         stats.user = ticks.get("user") * NANOSECONDS_PER_TICK;
         stats.kernel = ticks.get("system") * NANOSECONDS_PER_TICK;
-        let per_cpu = fs::read_to_string(directory.join("cpuacct.usage_percpu")).unwrap_or_default();
+        let per_cpu = directory.text("cpuacct.usage_percpu").unwrap_or_default();
         stats.per_cpu = per_cpu.split_whitespace().filter_map(|number| number.parse().ok()).collect();
     }
     if let Some(directory) = cpu {
-        let throttling = KeyedNumbers::read(directory, "cpu.stat");
+        let throttling = directory.keyed("cpu.stat");
         stats.periods = throttling.get("nr_periods");
         stats.throttled_periods = throttling.get("nr_throttled");
         stats.throttled_time = throttling.get("throttled_time");
@@ -326,9 +327,9 @@ fn read_cpu(cpu: Option<&Path>, cpuacct: Option<&Path>) -> Option<CpuStats> {
     (cpu.is_some() || cpuacct.is_some()).then_some(stats)
 }
 
-fn read_memory(directory: &Path) -> Option<MemoryStats> {
+fn read_memory(directory: &Directory) -> Option<MemoryStats> {
     let entry = |prefix: &str| {
-        let field = |name| files::number(directory, &format!("memory.{prefix}{name}"));
+        let field = |name| directory.number(&format!("memory.{prefix}{name}"));
         Some(MemoryEntry {
             usage: field("usage_in_bytes")?,
             limit: field("limit_in_bytes").unwrap_or_default(),
@@ -338,15 +339,14 @@ fn read_memory(directory: &Path) -> Option<MemoryStats> {
     };
     Some(MemoryStats {
         usage: entry("")?,
-        detail: MemoryDetail::from_numbers(&KeyedNumbers::read(directory, "memory.stat")),
+        detail: MemoryDetail::from_numbers(&directory.keyed("memory.stat")),
         swap: entry("memsw."),
         kernel: entry("kmem."),
         kernel_tcp: entry("kmem.tcp."),
     })
 }
 
-fn read_blkio(directory: &Path) -> Option<BlkioStats> {
-    directory.is_dir().then_some(())?;
+fn read_blkio(directory: &Directory) -> BlkioStats {
     // The throttling layer counts with every IO scheduler, the files of cfq and bfq only with theirs.
     let first_filled = |names: &[&str]| {
         names
@@ -355,7 +355,7 @@ fn read_blkio(directory: &Path) -> Option<BlkioStats> {
             .find(|list| !list.is_empty())
             .unwrap_or_default()
     };
-    Some(BlkioStats {
+    BlkioStats {
         service_bytes: first_filled(&[
             "blkio.bfq.io_service_bytes_recursive",
             "blkio.io_service_bytes_recursive",
@@ -377,11 +377,11 @@ fn read_blkio(directory: &Path) -> Option<BlkioStats> {
         merged: first_filled(&["blkio.bfq.io_merged_recursive", "blkio.io_merged_recursive"]),
         time: first_filled(&["blkio.bfq.time_recursive", "blkio.time_recursive"]),
         sectors: first_filled(&["blkio.bfq.sectors_recursive", "blkio.sectors_recursive"]),
-    })
+    }
 }
 
-fn read_blkio_file(directory: &Path, file: &str) -> Vec<BlkioEntry> {
-    let text = fs::read_to_string(directory.join(file)).unwrap_or_default();
+fn read_blkio_file(directory: &Directory, file: &str) -> Vec<BlkioEntry> {
+    let text = directory.text(file).unwrap_or_default();
     text.lines().filter_map(blkio_entry).collect()
 }
 

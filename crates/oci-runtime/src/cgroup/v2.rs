@@ -1,12 +1,9 @@
 //! cgroup v2: one directory with the files of all controllers.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 pub use super::files::{RdmaEntry, RdmaStats};
-use super::{
-    files::{self, KeyedNumbers},
-    v1::keyed_struct,
-};
+use super::{files::Directory, v1::keyed_struct};
 
 /// Everything `io.containerd.cgroups.v2.Metrics` carries, except networks.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -191,12 +188,13 @@ pub struct HugetlbStats {
 }
 
 impl Stats {
-    pub(super) fn read(directory: &Path) -> Self {
-        let events = KeyedNumbers::read(directory, "memory.events");
+    pub(super) fn read(path: &Path) -> Self {
+        let Some(directory) = &Directory::open(path) else { return Self::default() };
+        let events = directory.keyed("memory.events");
         Self {
-            pids: files::number(directory, "pids.current").map(|current| PidsStats {
+            pids: directory.number("pids.current").map(|current| PidsStats {
                 current,
-                limit: files::number(directory, "pids.max").unwrap_or_default(),
+                limit: directory.number("pids.max").unwrap_or_default(),
             }),
             cpu: read_cpu(directory),
             memory: read_memory(directory),
@@ -208,17 +206,17 @@ impl Stats {
     }
 }
 
-fn read_cpu(directory: &Path) -> Option<CpuStats> {
-    let numbers = KeyedNumbers::read(directory, "cpu.stat");
+fn read_cpu(directory: &Directory) -> Option<CpuStats> {
+    let numbers = directory.keyed("cpu.stat");
     (!numbers.is_empty()).then(|| CpuStats {
         detail: CpuDetail::from_numbers(&numbers),
         pressure: read_pressure(directory, "cpu.pressure"),
     })
 }
 
-fn read_memory(directory: &Path) -> Option<MemoryStats> {
-    let number = |file| files::number(directory, file).unwrap_or_default();
-    let numbers = KeyedNumbers::read(directory, "memory.stat");
+fn read_memory(directory: &Directory) -> Option<MemoryStats> {
+    let number = |file| directory.number(file).unwrap_or_default();
+    let numbers = directory.keyed("memory.stat");
     let mut detail = MemoryDetail::from_numbers(&numbers);
     // Linux 5.9 split these two by kind of page; the message has the sums.
     let sum = |field: &str| numbers.get(&format!("{field}_anon")) + numbers.get(&format!("{field}_file"));
@@ -230,7 +228,7 @@ fn read_memory(directory: &Path) -> Option<MemoryStats> {
     }
     Some(MemoryStats {
         detail,
-        usage: files::number(directory, "memory.current")?,
+        usage: directory.number("memory.current")?,
         usage_limit: number("memory.max"),
         max_usage: number("memory.peak"),
         swap_usage: number("memory.swap.current"),
@@ -240,8 +238,8 @@ fn read_memory(directory: &Path) -> Option<MemoryStats> {
     })
 }
 
-fn read_io(directory: &Path) -> Option<IoStats> {
-    let text = fs::read_to_string(directory.join("io.stat")).ok()?;
+fn read_io(directory: &Directory) -> Option<IoStats> {
+    let text = directory.text("io.stat")?;
     Some(IoStats {
         usage: text.lines().filter_map(io_entry).collect(),
         pressure: read_pressure(directory, "io.pressure"),
@@ -266,23 +264,23 @@ fn io_entry(line: &str) -> Option<IoEntry> {
     Some(entry)
 }
 
-fn read_hugetlb(directory: &Path) -> Vec<HugetlbStats> {
+fn read_hugetlb(directory: &Directory) -> Vec<HugetlbStats> {
     let entry = |page_size: String| {
         let file = |name| format!("hugetlb.{page_size}.{name}");
         HugetlbStats {
-            current: files::number(directory, &file("current")).unwrap_or_default(),
-            max: files::number(directory, &file("max")).unwrap_or_default(),
-            failure_count: KeyedNumbers::read(directory, &file("events")).get("max"),
+            current: directory.number(&file("current")).unwrap_or_default(),
+            max: directory.number(&file("max")).unwrap_or_default(),
+            failure_count: directory.keyed(&file("events")).get("max"),
             page_size,
         }
     };
-    files::huge_page_sizes(directory).into_iter().map(entry).collect()
+    directory.huge_page_sizes().into_iter().map(entry).collect()
 }
 
 /// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`.
-fn read_pressure(directory: &Path, file: &str) -> Option<PressureStats> {
+fn read_pressure(directory: &Directory, file: &str) -> Option<PressureStats> {
     // Reading fails with EOPNOTSUPP when the kernel was booted with psi=0.
-    parse_pressure(&fs::read_to_string(directory.join(file)).ok()?)
+    parse_pressure(&directory.text(file)?)
 }
 
 fn parse_pressure(text: &str) -> Option<PressureStats> {
