@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Signal, Started, Starting, Term};
@@ -89,8 +89,10 @@ async fn exec_pause_resume_and_metrics_work() -> Result<()> {
         pod.task(&["resume"], name).await?;
         ensure!(pod.status(name).await? == TaskStatus::Running, "{name} is not resumed");
         let metrics = pod.task(&["metrics"], name).await?;
-        // `memory.usage_in_bytes` on cgroup v1, `memory.usage` on v2.
-        ensure!(metrics.contains("memory.usage") && metrics.contains(&pod.id(name)), "{metrics}");
+        // What ctr calls it on cgroup v2, and on v1.
+        let is_v2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+        let usage = if is_v2 { "memory.usage " } else { "memory.usage_in_bytes" };
+        ensure!(metrics.contains(usage) && metrics.contains(&pod.id(name)), "{metrics}");
     }
     pod.remove().await
 }

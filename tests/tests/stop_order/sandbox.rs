@@ -112,6 +112,7 @@ async fn k16_the_death_of_pause_stops_the_pod() -> Result<()> {
         Program::new("app").term_delay(milliseconds(500)),
     )
     .await?;
+    let begin = Instant::now();
     kill_pause(&node, &pod).await?;
     let id = format!("late-{}", std::process::id());
     let group = format!("io.kubernetes.cri.sandbox-id={}", pod.sandbox());
@@ -131,6 +132,7 @@ async fn k16_the_death_of_pause_stops_the_pod() -> Result<()> {
         "true",
     ];
     let late = node.ctr().output(&late).await?;
+    let is_in_time = begin.elapsed() < seconds(2);
     ensure!(late.exit_code != Some(0), "a container was created in a dead sandbox");
     let codes = exit_codes(&pod, ["app", "s1"]).await?;
     let timeline = pod.timeline()?;
@@ -138,9 +140,10 @@ async fn k16_the_death_of_pause_stops_the_pod() -> Result<()> {
     timeline.in_order(&[("app", Term), ("app", Exiting), ("s1", Term)])?;
     let lived = finished_at(&pod.status("s1").await?)?.saturating_sub(timeline.time_of("app", Term)?);
     ensure!(near(lived, seconds(2), TOLERANCE), "s1 was killed after {lived:?}\n{timeline}");
-    // On a slow machine it comes after the two seconds, when CRI has deleted everybody and the shim has gone.
-    let refusals = ["sandbox has ended", "the pod's shim is gone"];
-    ensure!(refusals.iter().any(|refusal| late.stderr.contains(refusal)), "{late:?}");
+    // On a slow machine it may come after the two seconds, when CRI has deleted everybody and the shim has gone.
+    let is_refused_by_shim = late.stderr.contains("sandbox has ended");
+    let finds_no_shim = !is_in_time && late.stderr.contains("the pod's shim is gone");
+    ensure!(is_refused_by_shim || finds_no_shim, "{late:?}");
     timeline.has_not_restarted("s1")?;
     pod.remove().await
 }

@@ -76,7 +76,7 @@ pub(super) fn customary_mounts(membership: &str) -> Vec<CgroupMount> {
 }
 
 /// The open directory of a group. CRI of containerd 2.3 has the numbers of every container read each second, from thirty files:
-/// half of that time went into finding the directory for each anew.
+/// a third of that time went into finding the directory for each anew.
 #[derive(Debug)]
 pub(super) struct Directory(OwnedFd);
 
