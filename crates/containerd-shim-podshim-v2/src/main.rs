@@ -21,8 +21,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use dlmalloc::GlobalDlmalloc;
 
 use crate::args::{Action, Arguments, USAGE};
+
+/// Not the C library's: musl's gives pages back after every few objects and fetches them again for the next, and its groups
+/// of equal sizes hold more than they use (docs/costs.md). Children of a fork must not allocate, and none does.
+#[global_allocator]
+static ALLOCATOR: GlobalDlmalloc = GlobalDlmalloc;
 
 fn main() -> ExitCode {
     match run() {
