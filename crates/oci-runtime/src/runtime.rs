@@ -26,6 +26,7 @@ use crate::{
 
 mod checkpoint;
 mod command;
+mod delete;
 mod error;
 mod features;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub use checkpoint::{AfterCheckpoint, CheckpointOptions, RestoreOptions};
 #[cfg(any(test, fuzzing))]
 pub(crate) use command::last_error_in;
 use command::{Arguments, Captured, LogPosition, Streams, TemporaryFile};
+pub use delete::DeleteMode;
 pub use error::{Operation, RuntimeError};
 pub use features::features;
 use undo::DEATH_LIMIT;
@@ -78,15 +80,6 @@ pub enum SessionKeyring {
     New,
     /// The shim's.
     Inherited,
-}
-
-/// What `delete` may do to a container that still runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeleteMode {
-    /// Fail.
-    Stopped,
-    /// Kill it first; deleting a container that does not exist succeeds.
-    Force,
 }
 
 /// Settings of a `create` beside the bundle.
@@ -241,34 +234,6 @@ impl Container {
         self.run(Operation::Start, arguments, None).await.map(drop)
     }
 
-    /// `delete`: removes a stopped container, or kills and removes it.
-    ///
-    /// By force also without a bundle: containerd 1.7 may remove that of a dead shim's container beside us, and the
-    /// runtime's log with it, even during the first try (N3).
-    pub async fn delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
-        match self.try_delete(mode).await {
-            Err(_) if mode == DeleteMode::Force && !self.has_bundle() => self.try_delete(mode).await,
-            result => result,
-        }
-    }
-
-    fn has_bundle(&self) -> bool {
-        self.bundle.path().is_dir()
-    }
-
-    async fn try_delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
-        let mut arguments = Arguments::new("delete");
-        if mode == DeleteMode::Force {
-            arguments.push("--force");
-        }
-        arguments.push(&*self.id);
-        match self.run(Operation::Delete, arguments, None).await {
-            // crun reports an unknown container even with --force; runc does not.
-            Err(error) if mode == DeleteMode::Force && error.is_not_found() => Ok(()),
-            result => result.map(drop),
-        }
-    }
-
     /// `exec --detach`: runs one more process in the container. `process` is an OCI process as JSON.
     ///
     /// Works in a created container too (XP-1). The returned process may have ended already.
@@ -390,6 +355,10 @@ impl Container {
     }
 
     /// Runs a command whose output is ours and returns its stdout.
+    fn has_bundle(&self) -> bool {
+        self.bundle.path().is_dir()
+    }
+
     async fn run(
         &self,
         operation: Operation,

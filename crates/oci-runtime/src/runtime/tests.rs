@@ -295,29 +295,6 @@ fn the_service_managers_variables_of_containerd_do_not_reach_the_runtime() {
 }
 
 #[test]
-fn delete_by_force_is_idempotent() {
-    run(async {
-        let test = TestContainer::new(&["sleep", "1000"], |_| {});
-        let created = create(&test).await;
-        test.container.delete(DeleteMode::Force).await.unwrap();
-        assert_eq!(within(created.exit).await.signal, Some(9));
-        test.container.delete(DeleteMode::Force).await.unwrap();
-    });
-}
-
-/// N3: containerd 1.7 removes a dead shim's bundles while its containers are being ended.
-#[test]
-fn n3_delete_by_force_needs_no_bundle() {
-    run(async {
-        let test = TestContainer::new(&["sleep", "1000"], |_| {});
-        let created = create(&test).await;
-        std::fs::remove_dir_all(test.container.bundle().path()).unwrap();
-        test.container.delete(DeleteMode::Force).await.unwrap();
-        assert_eq!(within(created.exit).await.signal, Some(9));
-    });
-}
-
-#[test]
 fn early_exits_are_never_lost_over_many_short_containers() {
     run(async {
         let test = TestContainer::new(&["sh", "-c", "exit 9"], |_| {});

@@ -1,0 +1,91 @@
+//! Deletes, against the real runtime.
+
+use std::os::unix::fs::PermissionsExt;
+use std::rc::Rc;
+
+use serde_json::json;
+
+use super::*;
+use crate::runtime::{CgroupDriver, CreateOptions, Launched, Runtime};
+use crate::stdio::ChildStdio;
+use crate::test_support::{TestContainer, run, runtime_binary, within};
+
+async fn create(test: &TestContainer) -> Launched {
+    test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap()
+}
+
+/// Deletes by force; gives for each call of the runtime whether it was by force.
+async fn forced_calls(test: &TestContainer) -> Vec<bool> {
+    let (path, calls) = (test.path("noting-runtime"), test.path("calls"));
+    let script = format!("#!/bin/sh\necho \"$*\" >>{}\nexec {} \"$@\"\n", calls.display(), runtime_binary());
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let runtime = Runtime::new(test.reaper.clone(), path, test.path("root"), CgroupDriver::Cgroupfs);
+    let container = Rc::new(runtime).container(test.container.id(), test.container.bundle().clone());
+    container.delete(DeleteMode::Force).await.unwrap();
+    let calls = std::fs::read_to_string(calls).unwrap();
+    calls.lines().map(|call| call.contains("--force")).collect()
+}
+
+/// runc waits 100 ms in every delete by force.
+#[test]
+fn a_container_that_has_ended_is_deleted_without_force() {
+    run(async {
+        let test = TestContainer::new(&["true"], |_| {});
+        let created = create(&test).await;
+        test.container.start().await.unwrap();
+        within(created.exit).await;
+        assert_eq!(forced_calls(&test).await, [false]);
+    });
+}
+
+#[test]
+fn a_container_that_runs_is_deleted_by_force() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = create(&test).await;
+        test.container.start().await.unwrap();
+        assert_eq!(forced_calls(&test).await, [false, true]);
+        assert_eq!(within(created.exit).await.signal, Some(9));
+    });
+}
+
+#[test]
+fn delete_by_force_is_idempotent() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = create(&test).await;
+        test.container.delete(DeleteMode::Force).await.unwrap();
+        assert_eq!(within(created.exit).await.signal, Some(9));
+        test.container.delete(DeleteMode::Force).await.unwrap();
+    });
+}
+
+/// N3: containerd 1.7 removes a dead shim's bundles while its containers are being ended.
+#[test]
+fn n3_delete_by_force_needs_no_bundle() {
+    run(async {
+        let test = TestContainer::new(&["sleep", "1000"], |_| {});
+        let created = create(&test).await;
+        std::fs::remove_dir_all(test.container.bundle().path()).unwrap();
+        test.container.delete(DeleteMode::Force).await.unwrap();
+        assert_eq!(within(created.exit).await.signal, Some(9));
+    });
+}
+
+/// What fails after the container is gone is told, though nothing is left for the second call.
+#[test]
+fn a_poststop_hook_that_fails_is_told_as_the_runtime_does() {
+    run(async {
+        let hook = json!({"poststop": [{"path": "/bin/false"}]});
+        let test = TestContainer::new(&["true"], |spec| spec["hooks"] = hook);
+        let created = create(&test).await;
+        test.container.start().await.unwrap();
+        within(created.exit).await;
+        let by_the_runtime_alone = test.container.call_delete(&[]).await.is_err();
+        let created = create(&test).await;
+        test.container.start().await.unwrap();
+        within(created.exit).await;
+        assert_eq!(test.container.delete(DeleteMode::Force).await.is_err(), by_the_runtime_alone);
+    });
+}
