@@ -18,7 +18,9 @@ use crate::arguments::{Arguments, Format};
 use crate::figures::Figures;
 use crate::measure::Bench;
 
-#[tokio::main]
+// One thread: of many at once, requests would overtake each other between their number and the socket, which a Go server
+// of ttrpc 1.2 (containerd 2.x) refuses.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let Some(arguments) = Arguments::of_command_line()? else { return Ok(()) };
     // Pods borrow their node, and a task that runs a pod lives as long as it likes.

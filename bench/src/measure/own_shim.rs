@@ -31,14 +31,30 @@ pub struct OwnShim {
     binary: Binary,
     directory: TempDir,
     cgroup: String,
+    /// What `start` printed.
+    address: Vec<u8>,
     connection: Option<Connection>,
     logs: Vec<std::fs::File>,
     bundles: Vec<String>,
 }
 
 impl OwnShim {
-    /// Prepares the shim that this containerd would run. Nothing is started.
-    pub fn prepare(node: &Containerd, runtime: Runtime) -> Result<Self> {
+    /// Measures with the shim that this containerd would run, and ends it, whatever came of it.
+    pub async fn with(
+        node: &Containerd,
+        runtime: Runtime,
+        measurement: impl AsyncFnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let mut shim = Self::prepare(node, runtime)?;
+        let measured = measurement(&mut shim).await;
+        if measured.is_err() {
+            shim.remove_containers().await;
+        }
+        measured.and(shim.end().await)
+    }
+
+    /// Nothing is started yet.
+    fn prepare(node: &Containerd, runtime: Runtime) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("podshim-bench").tempdir()?;
         let namespace =
             format!("bench-{}", directory.path().file_name().unwrap_or_default().to_string_lossy());
@@ -47,6 +63,7 @@ impl OwnShim {
             binary,
             cgroup: format!("{}/{namespace}", node.cgroup()),
             directory,
+            address: Vec::new(),
             connection: None,
             logs: Vec::new(),
             bundles: Vec::new(),
@@ -78,6 +95,7 @@ impl OwnShim {
         ensure!(said.exit_code == Some(0), "start: {:?}: {}", said.exit_code, said.stderr);
         let (connection, _) = Connection::open(&said.stdout).await?;
         self.connection = Some(connection);
+        self.address = said.stdout;
         Ok(time)
     }
 
@@ -143,8 +161,21 @@ impl OwnShim {
         self.connection.as_ref().context("no shim was started")
     }
 
+    /// After a failure: what there is of them. The connection may be what has failed.
+    async fn remove_containers(&mut self) {
+        if let Ok((connection, _)) = Connection::open(&self.address).await {
+            self.connection = Some(connection);
+        }
+        for id in &self.bundles {
+            // One that runs no more, or was never made, refuses some of it.
+            let _ = self.kill(id, libc::SIGKILL).await;
+            let _ = self.wait(id, "").await;
+            let _ = self.delete(id, "").await;
+        }
+    }
+
     /// Ends the shim, whose containers must be deleted, as containerd does: Shutdown, then the `delete` action.
-    pub async fn end(mut self) -> Result<()> {
+    async fn end(mut self) -> Result<()> {
         let id = self.bundles.first().cloned().unwrap_or_default();
         let request = ShutdownRequest { id, ..Default::default() };
         // The shim ends and the connection with it: an answer need not come.

@@ -33,26 +33,28 @@ pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
 
 async fn life(bench: &Bench, contender: Contender, flood: usize, figures: &mut Figures) -> Result<()> {
     let Some(runtime) = contender.handler() else { return Ok(()) };
-    let mut shim = OwnShim::prepare(bench.node, runtime)?;
-    shim.start_action("app", &Bundle::program(&["sleep", "1000"])).await?;
-    figures.add_time("Create", contender, shim.create("app", &Addresses::default(), Terminal::No).await?);
-    figures.add_time("Start", contender, shim.start("app", "").await?.1);
-    let state = StateRequest { id: "app".to_owned(), ..Default::default() };
-    let stats = StatsRequest { id: "app".to_owned(), ..Default::default() };
-    for _ in 0..REPEATED {
-        figures.add_time("State", contender, shim.call::<StateResponse>("State", &state).await?.1);
-        figures.add_time("Stats", contender, shim.call::<StatsResponse>("Stats", &stats).await?.1);
-        // Of no consequence to a program that runs.
-        figures.add_time("Kill", contender, shim.kill("app", libc::SIGCONT).await?);
-    }
-    exec(&shim, contender, figures).await?;
-    let times = flooded(&shim, &state, flood).await?;
-    let label = format!("State, {IN_FLIGHT} at once: 99th percentile");
-    figures.add_time(&label, contender, Duration::from_secs_f64(quantile(times, 0.99)));
-    shim.kill("app", libc::SIGKILL).await?;
-    figures.add_time("SIGKILL's answer → the exit is told", contender, shim.wait("app", "").await?);
-    figures.add_time("Delete", contender, shim.delete("app", "").await?);
-    shim.end().await
+    OwnShim::with(bench.node, runtime, async |shim| {
+        shim.start_action("app", &Bundle::program(&["sleep", "1000"])).await?;
+        figures.add_time("Create", contender, shim.create("app", &Addresses::default(), Terminal::No).await?);
+        figures.add_time("Start", contender, shim.start("app", "").await?.1);
+        let state = StateRequest { id: "app".to_owned(), ..Default::default() };
+        let stats = StatsRequest { id: "app".to_owned(), ..Default::default() };
+        for _ in 0..REPEATED {
+            figures.add_time("State", contender, shim.call::<StateResponse>("State", &state).await?.1);
+            figures.add_time("Stats", contender, shim.call::<StatsResponse>("Stats", &stats).await?.1);
+            // Of no consequence to a program that runs.
+            figures.add_time("Kill", contender, shim.kill("app", libc::SIGCONT).await?);
+        }
+        exec(shim, contender, figures).await?;
+        let times = flooded(shim, &state, flood).await?;
+        let label = format!("State, {IN_FLIGHT} at once: 99th percentile");
+        figures.add_time(&label, contender, Duration::from_secs_f64(quantile(times, 0.99)));
+        let (killed, told) = (shim.kill("app", libc::SIGKILL).await?, shim.wait("app", "").await?);
+        figures.add_time("SIGKILL → the exit is told", contender, killed + told);
+        figures.add_time("Delete", contender, shim.delete("app", "").await?);
+        Ok(())
+    })
+    .await
 }
 
 async fn exec(shim: &OwnShim, contender: Contender, figures: &mut Figures) -> Result<()> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::direct::bundle::{Bundle, root_file_system};
-use e2e::{Pod, Program};
+use e2e::durations::SOON;
+use e2e::{Event, Pod, Program};
 use tokio::process::Command;
 
 use super::{Bench, timed};
@@ -86,6 +87,8 @@ async fn pod(bench: &Bench, contender: Contender, figures: &mut Figures) -> Resu
     let pod = Pod::new("bench-run").container(Program::new("app"));
     let (mut pod, sandbox) = timed(pod.run(bench.node, runtime)).await?;
     let ((), started) = timed(pod.start("app")).await?;
+    // It is started before it has said what it does at SIGTERM; until then, as the first of its pid namespace, it has none.
+    pod.wait_for("app", Event::Started, 1, SOON).await?;
     let ((), stopped) = timed(pod.stop("app", Duration::from_secs(30))).await?;
     let ((), ended) = timed(pod.stop_sandbox()).await?;
     figures.add_time("RunPodSandbox", contender, sandbox);

@@ -22,21 +22,23 @@ pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
 
 async fn start(bench: &Bench, contender: Contender, figures: &mut Figures) -> Result<()> {
     let Some(runtime) = contender.handler() else { return Ok(()) };
-    let mut shim = OwnShim::prepare(bench.node, runtime)?;
-    let member = |kind: &str| {
-        Bundle::program(&["sleep", "1000"]).spec(|spec| {
-            spec["annotations"][GROUP] = "pod".into();
-            spec["annotations"]["io.kubernetes.cri.container-type"] = kind.into();
-        })
-    };
-    let first = shim.start_action("pod", &member("sandbox")).await?;
-    shim.create("pod", &Addresses::default(), Terminal::No).await?;
-    shim.start("pod", "").await?;
-    let second = shim.start_action("app", &member("container")).await?;
-    figures.add_time("for the first container of a pod", contender, first);
-    figures.add_time("for a second container", contender, second);
-    shim.kill("pod", libc::SIGKILL).await?;
-    shim.wait("pod", "").await?;
-    shim.delete("pod", "").await?;
-    shim.end().await
+    OwnShim::with(bench.node, runtime, async |shim| {
+        let member = |kind: &str| {
+            Bundle::program(&["sleep", "1000"]).spec(|spec| {
+                spec["annotations"][GROUP] = "pod".into();
+                spec["annotations"]["io.kubernetes.cri.container-type"] = kind.into();
+            })
+        };
+        let first = shim.start_action("pod", &member("sandbox")).await?;
+        shim.create("pod", &Addresses::default(), Terminal::No).await?;
+        shim.start("pod", "").await?;
+        let second = shim.start_action("app", &member("container")).await?;
+        figures.add_time("for the first container of a pod", contender, first);
+        figures.add_time("for a second container", contender, second);
+        shim.kill("pod", libc::SIGKILL).await?;
+        shim.wait("pod", "").await?;
+        shim.delete("pod", "").await?;
+        Ok(())
+    })
+    .await
 }

@@ -43,44 +43,47 @@ async fn output(
     figures: &mut Figures,
 ) -> Result<()> {
     let Some(runtime) = contender.handler() else { return Ok(()) };
-    let mut shim = OwnShim::prepare(bench.node, runtime)?;
-    let count = format!("count={megabytes}");
-    let mut bundle = Bundle::program(&["dd", "if=/dev/zero", "bs=1000000", &count]);
-    if terminal == Terminal::Yes {
-        bundle = bundle.streams(Streams::Terminal);
-    }
-    shim.start_action("app", &bundle).await?;
-    let (stdout, output) = fifo(&shim, "stdout")?;
-    // containerd gives a container without a terminal both, and what is read of one must not wait for the other.
-    let (stderr, _errors) = fifo(&shim, "stderr")?;
-    let addresses = match terminal {
-        Terminal::No => Addresses { stdout, stderr, ..Addresses::default() },
-        Terminal::Yes => Addresses { stdout, ..Addresses::default() },
-    };
-    shim.create("app", &addresses, terminal).await?;
-    let process = Shim::of(shim.namespace())?;
-    let before = process.processor_time()?;
-    shim.start("app", "").await?;
-    let (bytes, time) = tokio::time::timeout(LIMIT, output).await.context("the output does not end")???;
-    let used = process.processor_time()? - before;
-    ensure!(bytes >= megabytes * 1_000_000, "{bytes} of {megabytes} MB came");
-    let through = match terminal {
-        Terminal::No => "through a pipe",
-        Terminal::Yes => "through a terminal",
-    };
-    #[expect(clippy::cast_precision_loss, reason = "a billion bytes at most")]
-    let megabytes = bytes as f64 / 1e6;
-    figures.add(through, Unit::MegabytesPerSecond, contender, megabytes / time.as_secs_f64());
-    let per_gigabyte = used.as_secs_f64() * 1000.0 / megabytes;
-    figures.add(
-        &format!("{through}: the shim's processor time per GB"),
-        Unit::Seconds,
-        contender,
-        per_gigabyte,
-    );
-    shim.wait("app", "").await?;
-    shim.delete("app", "").await?;
-    shim.end().await
+    OwnShim::with(bench.node, runtime, async |shim| {
+        let count = format!("count={megabytes}");
+        let mut bundle = Bundle::program(&["dd", "if=/dev/zero", "bs=1000000", &count]);
+        if terminal == Terminal::Yes {
+            bundle = bundle.streams(Streams::Terminal);
+        }
+        shim.start_action("app", &bundle).await?;
+        let (stdout, output) = fifo(shim, "stdout")?;
+        // containerd gives a container without a terminal both, and what is read of one must not wait for the other.
+        let (stderr, _errors) = fifo(shim, "stderr")?;
+        let addresses = match terminal {
+            Terminal::No => Addresses { stdout, stderr, ..Addresses::default() },
+            Terminal::Yes => Addresses { stdout, ..Addresses::default() },
+        };
+        shim.create("app", &addresses, terminal).await?;
+        let process = Shim::of(shim.namespace())?;
+        let before = process.processor_time()?;
+        shim.start("app", "").await?;
+        let (bytes, time) =
+            tokio::time::timeout(LIMIT, output).await.context("the output does not end")???;
+        let used = process.processor_time()? - before;
+        ensure!(bytes >= megabytes * 1_000_000, "{bytes} of {megabytes} MB came");
+        let through = match terminal {
+            Terminal::No => "through a pipe",
+            Terminal::Yes => "through a terminal",
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a billion bytes at most")]
+        let megabytes = bytes as f64 / 1e6;
+        figures.add(through, Unit::MegabytesPerSecond, contender, megabytes / time.as_secs_f64());
+        let per_gigabyte = used.as_secs_f64() * 1000.0 / megabytes;
+        figures.add(
+            &format!("{through}: the shim's processor time per GB"),
+            Unit::Seconds,
+            contender,
+            per_gigabyte,
+        );
+        shim.wait("app", "").await?;
+        shim.delete("app", "").await?;
+        Ok(())
+    })
+    .await
 }
 
 type Output = oneshot::Receiver<Result<(usize, Duration)>>;
