@@ -174,7 +174,11 @@ fn spec(arguments: &[&str], id: &str) -> Value {
         "ociVersion": "1.0.2",
         "process": process_value(arguments),
         "root": {"path": "rootfs"},
-        "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
+        // runc 1.3 makes links in /dev, and refuses to make them twice.
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+        ],
         "linux": {
             "cgroupsPath": format!("/{id}"),
             "namespaces": [

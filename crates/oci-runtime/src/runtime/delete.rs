@@ -32,14 +32,12 @@ impl Container {
         match (self.call_delete(&[]).await, mode) {
             // crun reports an unknown container even with --force; runc does not.
             (Err(error), DeleteMode::Force) if error.is_not_found() => Ok(()),
-            // It runs, or its group is frozen.
-            (Err(refusal @ RuntimeError::Failed { .. }), DeleteMode::Force) => {
-                match self.call_delete(&["--force"]).await {
-                    // Then it was removed, and what failed is what comes after: a poststop hook.
-                    Err(error) if error.is_not_found() => Err(refusal),
-                    result => result,
-                }
-            }
+            (Err(refusal @ RuntimeError::Failed { .. }), DeleteMode::Force) => match self.state().await {
+                // It was removed, and what failed is what comes after: a poststop hook.
+                Err(error) if error.is_not_found() => Err(refusal),
+                // It runs, or its group is frozen.
+                _ => self.call_delete(&["--force"]).await,
+            },
             (result, _) => result,
         }
     }
