@@ -161,7 +161,7 @@ impl Blueprint {
         {
             console.shutdown(CONSOLE_DRAIN).await;
         }
-        self.runtime.delete(DeleteMode::Force).await.map_err(runtime_failure)?;
+        self.runtime.delete(DeleteMode::Ended).await.map_err(runtime_failure)?;
         let new = self.incarnate(Birth::Create, streams, size).await?;
         self.update_again(update).await;
         Ok(new)

@@ -235,6 +235,9 @@ fn recreate(resources: &mut Resources, done: Finisher) {
 
 fn remove(resources: &mut Resources, done: Finisher) {
     let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
+    // The init of one that was never started.
+    let runs = resources.incarnation.as_ref().is_some_and(|incarnation| incarnation.process.is_running());
+    let mode = if runs { DeleteMode::Force } else { DeleteMode::Ended };
     let console = resources.incarnation.as_mut().and_then(|incarnation| incarnation.console.take());
     let stdio = resources.stdio.take();
     // An init that was created again and did not run has nothing in the runtime and no mounts (I4).
@@ -244,7 +247,7 @@ fn remove(resources: &mut Resources, done: Finisher) {
         // Side by side: a drain that takes all its time must not take the runtime's too (trap 12).
         let delete = async {
             match was_created {
-                true => runtime.delete(DeleteMode::Force).await,
+                true => runtime.delete(mode).await,
                 false => Ok(()),
             }
         };

@@ -232,7 +232,7 @@ fn numbers_of_a_group_that_is_gone_are_absent_not_errors() {
         let test = TestContainer::new(&["true"], |_| {});
         let (created, cgroup) = start(&test).await;
         within(created.exit).await;
-        test.container.delete(crate::runtime::DeleteMode::Stopped).await.unwrap();
+        test.container.delete(crate::runtime::DeleteMode::Ended).await.unwrap();
         let Stats::V1(stats) = cgroup.stats() else { panic!("this test knows cgroup v1 only") };
         assert_eq!(*stats, v1::Stats { cpu: stats.cpu.clone(), ..v1::Stats::default() });
         assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
@@ -257,7 +257,7 @@ fn an_oom_kill_in_a_v1_container_is_reported() {
         assert!(created.process.is_running());
         created.process.signal(SignalNumber::KILL).unwrap();
         within(created.exit).await;
-        test.container.delete(crate::runtime::DeleteMode::Stopped).await.unwrap();
+        test.container.delete(crate::runtime::DeleteMode::Ended).await.unwrap();
         // The kernel signals the removal of the group: the watch ends by itself.
         while within(watch.next()).await.is_some() {}
     });

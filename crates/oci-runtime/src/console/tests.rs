@@ -84,7 +84,7 @@ fn runc_hands_out_a_terminal_that_echoes_resizes_and_survives_a_restart_in_place
             within(created.exit).await;
             size = console.size();
             within(console.shutdown(DEADLINE)).await;
-            test.container.delete(crate::runtime::DeleteMode::Stopped).await.unwrap();
+            test.container.delete(crate::runtime::DeleteMode::Ended).await.unwrap();
         }
     });
 }

@@ -6,48 +6,45 @@ mod tests;
 use super::command::Arguments;
 use super::{Container, Operation, RuntimeError};
 
-/// What `delete` may do to a container that still runs.
+/// What is known of a container that is deleted. Deleting one that does not exist succeeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteMode {
-    /// Fail.
-    Stopped,
-    /// Kill it first; deleting a container that does not exist succeeds.
+    /// Its process has ended. By force only if the runtime does not delete it otherwise: with `--force` runc 1.2 and later
+    /// wait 100 ms for a process to die, also where there is none.
+    Ended,
+    /// It may run: kill it first.
     Force,
 }
 
 impl Container {
-    /// `delete`: removes a stopped container, or kills and removes it. A hung runtime is called only once.
+    /// `delete`: removes an ended container, or kills and removes it.
     ///
     /// By force also without a bundle: containerd 1.7 may remove that of a dead shim's container beside us, and the
     /// runtime's log with it, even during the first try (N3).
     pub async fn delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
-        match self.try_delete(mode).await {
-            Err(_) if mode == DeleteMode::Force && !self.has_bundle() => self.try_delete(mode).await,
-            result => result,
-        }
-    }
-
-    /// Without `--force` first: with it runc 1.2 and later wait 100 ms for a process to die, also where there is none.
-    async fn try_delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
-        match (self.call_delete(&[]).await, mode) {
-            // crun reports an unknown container even with --force; runc does not.
-            (Err(error), DeleteMode::Force) if error.is_not_found() => Ok(()),
-            (Err(refusal @ RuntimeError::Failed { .. }), DeleteMode::Force) => match self.state().await {
+        match (mode, self.try_delete(mode).await) {
+            (DeleteMode::Force, Err(_)) if !self.has_bundle() => self.try_delete(mode).await,
+            // A runtime that refuses in order; one that hangs is called only once.
+            (DeleteMode::Ended, Err(refusal @ RuntimeError::Failed { .. })) => match self.state().await {
                 // It was removed, and what failed is what comes after: a poststop hook.
                 Err(error) if error.is_not_found() => Err(refusal),
-                // It runs, or its group is frozen.
-                _ => self.call_delete(&["--force"]).await,
+                // Its group is frozen, as one that was paused may be.
+                _ => self.try_delete(DeleteMode::Force).await,
             },
-            (result, _) => result,
+            (_, result) => result,
         }
     }
 
-    async fn call_delete(&self, options: &[&str]) -> Result<(), RuntimeError> {
+    async fn try_delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
         let mut arguments = Arguments::new("delete");
-        for option in options {
-            arguments.push(option);
+        if mode == DeleteMode::Force {
+            arguments.push("--force");
         }
         arguments.push(&*self.id);
-        self.run(Operation::Delete, arguments, None).await.map(drop)
+        match self.run(Operation::Delete, arguments, None).await {
+            // crun reports an unknown container even with --force; runc does not.
+            Err(error) if error.is_not_found() => Ok(()),
+            result => result.map(drop),
+        }
     }
 }

@@ -59,7 +59,7 @@ fn a_container_is_created_started_and_its_exit_seen() {
         assert_eq!(read_to_end(&out).await, "hello\n");
         assert_eq!(read_to_end(&err).await, "oops\n");
         assert_eq!(test.container.state().await.unwrap().status, RuntimeStatus::Stopped);
-        test.container.delete(DeleteMode::Stopped).await.unwrap();
+        test.container.delete(DeleteMode::Ended).await.unwrap();
         assert!(test.container.state().await.unwrap_err().is_not_found());
     });
 }
@@ -122,7 +122,7 @@ fn xp_3_a_container_is_created_again_in_its_bundle_with_its_writes_and_streams()
             stdio.accept(held_back);
             test.container.start().await.unwrap();
             assert_eq!(within(created.exit).await.code, 0);
-            test.container.delete(DeleteMode::Stopped).await.unwrap();
+            test.container.delete(DeleteMode::Ended).await.unwrap();
         }
         stdio.finish_output();
         assert_eq!(read_to_end(&out).await, "run\nrun\nrun\n");
@@ -302,7 +302,7 @@ fn early_exits_are_never_lost_over_many_short_containers() {
             let created = create(&test).await;
             test.container.start().await.unwrap();
             assert_eq!(within(created.exit).await.code, 9);
-            test.container.delete(DeleteMode::Stopped).await.unwrap();
+            test.container.delete(DeleteMode::Ended).await.unwrap();
         }
     });
 }

@@ -14,7 +14,7 @@ async fn create(test: &TestContainer) -> Launched {
     test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap()
 }
 
-/// Deletes by force; gives for each of the runtime's deletes whether it was by force.
+/// Deletes a container as one that has ended; gives for each of the runtime's deletes whether it was by force.
 async fn forced_calls(test: &TestContainer) -> Vec<bool> {
     let (path, calls) = (test.path("noting-runtime"), test.path("calls"));
     let script = format!("#!/bin/sh\necho \"$*\" >>{}\nexec {} \"$@\"\n", calls.display(), runtime_binary());
@@ -22,7 +22,7 @@ async fn forced_calls(test: &TestContainer) -> Vec<bool> {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     let runtime = Runtime::new(test.reaper.clone(), path, test.path("root"), CgroupDriver::Cgroupfs);
     let container = Rc::new(runtime).container(test.container.id(), test.container.bundle().clone());
-    container.delete(DeleteMode::Force).await.unwrap();
+    container.delete(DeleteMode::Ended).await.unwrap();
     let calls = std::fs::read_to_string(calls).unwrap();
     calls.lines().filter(|call| call.contains(" delete ")).map(|call| call.contains("--force")).collect()
 }
@@ -39,8 +39,9 @@ fn a_container_that_has_ended_is_deleted_without_force() {
     });
 }
 
+/// What was known of it was wrong, or its group is frozen.
 #[test]
-fn a_container_that_runs_is_deleted_by_force() {
+fn a_container_that_the_runtime_refuses_to_delete_is_deleted_by_force() {
     run(async {
         let test = TestContainer::new(&["sleep", "1000"], |_| {});
         let created = create(&test).await;
@@ -82,10 +83,10 @@ fn a_poststop_hook_that_fails_is_told_as_the_runtime_does() {
         let created = create(&test).await;
         test.container.start().await.unwrap();
         within(created.exit).await;
-        let by_the_runtime_alone = test.container.call_delete(&[]).await.is_err();
+        let by_the_runtime_alone = test.container.try_delete(DeleteMode::Ended).await.is_err();
         let created = create(&test).await;
         test.container.start().await.unwrap();
         within(created.exit).await;
-        assert_eq!(test.container.delete(DeleteMode::Force).await.is_err(), by_the_runtime_alone);
+        assert_eq!(test.container.delete(DeleteMode::Ended).await.is_err(), by_the_runtime_alone);
     });
 }
