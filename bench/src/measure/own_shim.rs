@@ -93,9 +93,9 @@ impl OwnShim {
         self.bundles.push(id.to_owned());
         let (said, time) = timed(self.binary.act("start", id, &path, None)).await?;
         ensure!(said.exit_code == Some(0), "start: {:?}: {}", said.exit_code, said.stderr);
-        let (connection, _) = Connection::open(&said.stdout).await?;
-        self.connection = Some(connection);
         self.address = said.stdout;
+        let (connection, _) = Connection::open(&self.address).await?;
+        self.connection = Some(connection);
         Ok(time)
     }
 
@@ -180,13 +180,14 @@ impl OwnShim {
         let request = ShutdownRequest { id, ..Default::default() };
         // The shim ends and the connection with it: an answer need not come.
         let _ = self.call::<Empty>("Shutdown", &request).await;
+        let mut ended = Ok(());
         for id in std::mem::take(&mut self.bundles) {
             let path = self.bundle_path(&id);
-            self.binary.act("delete", &id, &path, None).await?;
+            ended = ended.and(self.binary.act("delete", &id, &path, None).await.map(drop));
             // Where the shim left it to containerd: a mount would keep the directory.
             let _ = umount2(&path.join("rootfs"), MntFlags::MNT_DETACH);
         }
-        Ok(())
+        ended
     }
 }
 

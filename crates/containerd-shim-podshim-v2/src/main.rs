@@ -4,6 +4,7 @@
 //! Owns the process's edges: argument words in, bytes and exit codes out. Nothing below `main` prints.
 //! containerd reads stdout and stderr of `start` as one text (trap 1), so a success writes nothing to stderr.
 
+mod allocator;
 mod args;
 mod delete;
 mod info;
@@ -21,14 +22,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use dlmalloc::GlobalDlmalloc;
 
+use crate::allocator::ShimAllocator;
 use crate::args::{Action, Arguments, USAGE};
 
-/// Not the C library's: musl's gives pages back after every few objects and fetches them again for the next, and its groups
-/// of equal sizes hold more than they use (docs/costs.md). Children of a fork must not allocate, and none does.
 #[global_allocator]
-static ALLOCATOR: GlobalDlmalloc = GlobalDlmalloc;
+static ALLOCATOR: ShimAllocator = ShimAllocator;
 
 fn main() -> ExitCode {
     match run() {

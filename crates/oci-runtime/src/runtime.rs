@@ -354,11 +354,11 @@ impl Container {
         Ok(Launched { process, exit, runtime_init })
     }
 
-    /// Runs a command whose output is ours and returns its stdout.
     fn has_bundle(&self) -> bool {
         self.bundle.path().is_dir()
     }
 
+    /// Runs a command whose output is ours and returns its stdout.
     async fn run(
         &self,
         operation: Operation,

@@ -28,7 +28,7 @@ impl Container {
             (DeleteMode::Ended, Err(refusal @ RuntimeError::Failed { .. })) => match self.state().await {
                 // It was removed, and what failed is what comes after: a poststop hook.
                 Err(error) if error.is_not_found() => Err(refusal),
-                // Its group is frozen, as one that was paused may be.
+                // Its group is frozen (on cgroup v2 a paused container can be killed), or busy with what is left in it.
                 _ => self.try_delete(DeleteMode::Force).await,
             },
             (_, result) => result,

@@ -178,8 +178,10 @@ impl RuntimeError {
 
     /// The runtime knows no such container.
     pub fn is_not_found(&self) -> bool {
-        // crun tells it by the missing file in its state directory.
-        self.says(&["container does not exist"]) || (self.says(&["/status`"]) && self.says(&["no such file"]))
+        // crun tells it by what is missing: the file in its state directory, and to a delete the directory.
+        let deleted = matches!(self, Self::Failed { operation: Operation::Delete, .. });
+        let crun = self.says(&["/status`"]) || (deleted && self.says(&["cannot open directory"]));
+        self.says(&["container does not exist"]) || (crun && self.says(&["no such file"]))
     }
 
     /// A failed create that the runtime itself cannot be trusted to have cleaned up.
@@ -220,6 +222,9 @@ mod tests {
         assert!(failed(Operation::Delete, "container does not exist").is_not_found());
         let crun = "error opening file `/run/crun/c/status`: No such file or directory";
         assert!(failed(Operation::Delete, crun).is_not_found());
+        let crun = "cannot open directory `/run/crun/c`: No such file or directory";
+        assert!(failed(Operation::Delete, crun).is_not_found());
+        assert!(!failed(Operation::Create, crun).is_not_found());
         // A missing program, bind source or hook says the same words and is something else.
         assert!(!failed(Operation::Create, "exec: stat /x: no such file or directory").is_not_found());
         assert!(!failed(Operation::Start, "error running hook: /x does not exist").is_not_found());

@@ -52,13 +52,14 @@ fn a_container_that_the_runtime_refuses_to_delete_is_deleted_by_force() {
 }
 
 #[test]
-fn delete_by_force_is_idempotent() {
+fn delete_is_idempotent() {
     run(async {
         let test = TestContainer::new(&["sleep", "1000"], |_| {});
         let created = create(&test).await;
         test.container.delete(DeleteMode::Force).await.unwrap();
         assert_eq!(within(created.exit).await.signal, Some(9));
         test.container.delete(DeleteMode::Force).await.unwrap();
+        test.container.delete(DeleteMode::Ended).await.unwrap();
     });
 }
 

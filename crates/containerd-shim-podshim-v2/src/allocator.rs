@@ -1,0 +1,92 @@
+//! The shim's memory: small blocks from a heap that keeps its pages, large ones from the C library.
+//!
+//! musl's allocator maps and unmaps pages for every few objects, and its groups of equal sizes hold more than they use
+//! (docs/costs.md). dlmalloc's heap has neither cost, but once it has grown it stays: a request of megabytes must not
+//! become the pod's memory for ever. Children of a fork must not allocate, and none does.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+use dlmalloc::GlobalDlmalloc;
+
+/// From this size on, in bytes, the C library gives a block back to the kernel when it is freed.
+const LARGE: usize = 128 * 1024;
+
+/// The shim's allocator.
+pub(crate) struct ShimAllocator;
+
+fn is_large(size: usize) -> bool {
+    size >= LARGE
+}
+
+/// Whose a block of this size is.
+fn owner(size: usize) -> &'static dyn GlobalAlloc {
+    if is_large(size) { &System } else { &GlobalDlmalloc }
+}
+
+// SAFETY: both owners are allocators, and a block goes back to the one that it is of: its size says which.
+unsafe impl GlobalAlloc for ShimAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: what the caller promises is what the owner asks; so in the next two.
+        unsafe { owner(layout.size()).alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { owner(layout.size()).alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { owner(layout.size()).dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        if is_large(layout.size()) == is_large(new_size) {
+            // SAFETY: it stays with its owner.
+            return unsafe { owner(new_size).realloc(block, layout, new_size) };
+        }
+        // SAFETY: the caller promises that the new size goes with the alignment; the blocks are two, and as long as what
+        // is copied.
+        unsafe {
+            let new = self.alloc(Layout::from_size_align_unchecked(new_size, layout.align()));
+            if !new.is_null() {
+                new.copy_from_nonoverlapping(block, layout.size().min(new_size));
+                self.dealloc(block, layout);
+            }
+            new
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tests of this crate run with it.
+    #[test]
+    fn a_block_keeps_its_content_over_the_border_of_sizes() {
+        let mut bytes: Vec<u8> = Vec::new();
+        for number in 0..4 * LARGE {
+            bytes.push(number.to_le_bytes()[0]);
+        }
+        bytes.truncate(LARGE / 3);
+        bytes.shrink_to_fit();
+        assert!(bytes.iter().enumerate().all(|(number, byte)| *byte == number.to_le_bytes()[0]));
+        assert!(vec![0u8; 2 * LARGE].iter().chain(&vec![0u8; LARGE / 2]).all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_large_block_is_given_back() {
+        let before = private_kb();
+        let block = vec![1u8; 8 * 1024 * 1024];
+        assert!(private_kb() > before + 7 * 1024, "{}", block.len());
+        drop(block);
+        assert!(private_kb() < before + 1024);
+    }
+
+    fn private_kb() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+}
