@@ -26,10 +26,8 @@ async fn a_pod_runs_on_what_install_wrote() -> Result<()> {
 
     let mut pod = Pod::new("installed")
         .annotate("plan", "proxy=sidecar, app=main")
-        // A program that is there (U1) may be behind the next one in writing that it is.
-        .annotate("ready.proxy", "log:^here$")
         .container(Program::new("app"))
-        .container(Program::new("proxy").prints("here"))
+        .container(Program::new("proxy"))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "proxy"]).await?;
