@@ -297,6 +297,13 @@ pub enum Problem {
     /// `zero-grace=order` with no sidecar whose order it could keep.
     #[error("\"order\" needs a sidecar in {PREFIX}plan, there is none")]
     OrderWithoutSidecar,
+    /// `exit-codes=real` under OnFailure (J10): the kubelet would restart a sidecar that a completed job has stopped, and
+    /// never restart one that exits with 0 in a stop after which the pod goes on.
+    #[error(
+        "\"real\" cannot be used with restart-policy OnFailure: the kubelet restarts by these codes, and the job \
+         would never end (did you mean \"masked\"?)"
+    )]
+    RealCodesOnFailure,
     /// What the node's configuration does not allow.
     #[error("{word:?} is forbidden on this node")]
     ForbiddenByNode {

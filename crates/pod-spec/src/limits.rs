@@ -32,3 +32,11 @@ pub const MAX_LISTED_ERRORS: usize = 16;
 
 /// Longest piece of a bad key or value repeated in a message, in bytes.
 pub(crate) const MAX_EXCERPT_BYTES: usize = 96;
+
+/// The bounds of the node's `replace-wait` (T15): less than a second would take a kubelet's own recreation for an end.
+pub(crate) const MIN_REPLACE_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const MAX_REPLACE_WAIT: Duration = Duration::from_secs(86_400);
+
+/// The bounds of the node's `lone-stop-window` (T16): a kubelet sends the stops of a pod within milliseconds.
+pub(crate) const MIN_LONE_STOP_WINDOW: Duration = Duration::from_millis(100);
+pub(crate) const MAX_LONE_STOP_WINDOW: Duration = Duration::from_secs(60);

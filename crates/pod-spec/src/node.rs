@@ -8,7 +8,10 @@ use std::time::Duration;
 use crate::duration::{self, DurationError, DurationText};
 use crate::error::{InvalidPlan, PlanError, Problem, excerpt, printable};
 use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
-use crate::limits::{MAX_CONTAINERS, MIN_BACKOFF, MIN_PROBE_PERIOD};
+use crate::limits::{
+    MAX_CONTAINERS, MAX_LONE_STOP_WINDOW, MAX_REPLACE_WAIT, MIN_BACKOFF, MIN_LONE_STOP_WINDOW, MIN_PROBE_PERIOD,
+    MIN_REPLACE_WAIT,
+};
 use crate::nearest::{Hint, choose};
 use crate::parse::{Parsed, parse};
 use crate::plan::{Backoff, Defaults, Gate, Plan, Role, ZeroGrace};
@@ -99,9 +102,12 @@ enum Key {
     MaxGrace,
     MaxContainers,
     MinPeriod,
+    ReplaceWait,
+    LoneStopWindow,
+    VisibleAfter,
 }
 
-const KEYS: [(&str, Key); 10] = [
+const KEYS: [(&str, Key); 13] = [
     ("grace", Key::Grace),
     ("gate-timeout", Key::GateTimeout),
     ("zero-grace", Key::ZeroGrace),
@@ -112,6 +118,9 @@ const KEYS: [(&str, Key); 10] = [
     ("max-grace", Key::MaxGrace),
     ("max-containers", Key::MaxContainers),
     ("min-period", Key::MinPeriod),
+    ("replace-wait", Key::ReplaceWait),
+    ("lone-stop-window", Key::LoneStopWindow),
+    ("visible-after", Key::VisibleAfter),
 ];
 
 /// What values can be forbidden by: the kinds of gates and hooks.
@@ -181,13 +190,23 @@ impl Node {
                 self.max_containers = Some(count);
             }
             Key::MinPeriod => {
-                let period = duration_of(value)?;
-                let most = Duration::from_secs(3600);
-                if !(MIN_PROBE_PERIOD..=most).contains(&period) {
-                    let show = |duration| DurationText(duration).to_string();
-                    return Err(ValueProblem::Range { least: show(MIN_PROBE_PERIOD), most: show(most) });
-                }
+                let period = duration_within(value, MIN_PROBE_PERIOD, Duration::from_secs(3600))?;
                 self.min_period = Some(period);
+            }
+            Key::ReplaceWait => {
+                self.defaults.replace_wait = duration_within(value, MIN_REPLACE_WAIT, MAX_REPLACE_WAIT)?;
+            }
+            Key::LoneStopWindow => {
+                self.defaults.lone_stop_window =
+                    duration_within(value, MIN_LONE_STOP_WINDOW, MAX_LONE_STOP_WINDOW)?;
+            }
+            Key::VisibleAfter => {
+                let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
+                let count = u32::try_from(count).map_err(|_| ValueProblem::Range {
+                    least: 0.to_string(),
+                    most: u32::MAX.to_string(),
+                })?;
+                self.defaults.visible_after = Some(count).filter(|count| *count > 0);
             }
         }
         Ok(())
@@ -283,6 +302,15 @@ fn text_of(value: Value) -> Result<String, ValueProblem> {
 
 fn duration_of(value: Value) -> Result<Duration, ValueProblem> {
     Ok(duration::parse(&text_of(value)?)?)
+}
+
+fn duration_within(value: Value, least: Duration, most: Duration) -> Result<Duration, ValueProblem> {
+    let duration = duration_of(value)?;
+    if (least..=most).contains(&duration) {
+        return Ok(duration);
+    }
+    let show = |duration| DurationText(duration).to_string();
+    Err(ValueProblem::Range { least: show(least), most: show(most) })
 }
 
 fn word_of<T: Copy>(word: &str, words: &[(&'static str, T)]) -> Result<T, ValueProblem> {

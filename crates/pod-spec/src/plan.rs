@@ -167,11 +167,23 @@ pub struct Defaults {
     pub grace: Duration,
     /// The delays of restarts that no `restart.<c>` sets (R4).
     pub backoff: Backoff,
+    /// How long a caller has to recreate what it stopped alone, before that has ended for good (T15).
+    pub replace_wait: Duration,
+    /// How long a stop of one container waits for others, before it is a stop of that container alone (T16).
+    pub lone_stop_window: Duration,
+    /// After so many restarts in place that came to nothing a sidecar's exit is shown (R12); `None` = never.
+    pub visible_after: Option<u32>,
 }
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { grace: Duration::from_secs(30), backoff: Backoff::default() }
+        Self {
+            grace: Duration::from_secs(30),
+            backoff: Backoff::default(),
+            replace_wait: Duration::from_secs(300),
+            lone_stop_window: Duration::from_secs(2),
+            visible_after: Some(5),
+        }
     }
 }
 

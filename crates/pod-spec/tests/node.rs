@@ -31,6 +31,10 @@ fn a_bad_file_names_line_key_and_nearest_word() {
         ("fixed = [\"grace\"]", r#"line 1: fixed: unknown word "grace" (one of: gate-timeout, zero-grace)"#),
         ("max-containers = 0", "line 1: max-containers: must be between 1 and 64"),
         ("min-period = \"1ms\"", "line 1: min-period: must be between 100ms and 1h"),
+        ("replace-wait = \"0s\"", "line 1: replace-wait: must be between 1s and 24h"),
+        ("lone-stop-window = \"2m\"", "line 1: lone-stop-window: must be between 100ms and 1m"),
+        ("visible-after = \"5\"", "line 1: visible-after: must be a number"),
+        ("visible-after = -1", "line 1: visible-after: must be between 0 and 4294967295"),
         ("backoff-base = \"10s\"\nbackoff-max = \"1s\"", "line 2: backoff-max: is shorter than backoff-base"),
         ("[limits]", r#"line 1: expected `Key = value`, found "[limits]""#),
         (
@@ -53,6 +57,8 @@ fn what_a_pod_does_not_say_the_node_says() {
     assert_eq!((plan.grace, plan.defaults.grace), (None, Duration::from_secs(5)));
     assert_eq!((plan.gate_timeout, plan.zero_grace), (Some(Duration::from_secs(60)), ZeroGrace::Order));
     assert_eq!(plan.defaults.backoff.base, Duration::from_secs(2));
+    let usual = (plan.defaults.replace_wait, plan.defaults.lone_stop_window, plan.defaults.visible_after);
+    assert_eq!(usual, (Duration::from_secs(300), Duration::from_secs(2), Some(5)));
     let own = [PLAN, ("gate-timeout", "0"), ("zero-grace", "obey"), ("restart.proxy", "always;limit=3")];
     let plan = pod(&node, &own).expect("a pod").plan.expect("a plan");
     assert_eq!((plan.gate_timeout, plan.zero_grace), (None, ZeroGrace::Obey));
@@ -60,6 +66,15 @@ fn what_a_pod_does_not_say_the_node_says() {
     // There is no order to keep: that is nobody's error.
     let plan = pod(&node, &[("plan", "app=main")]).expect("a pod").plan.expect("a plan");
     assert_eq!(plan.zero_grace, ZeroGrace::Obey);
+}
+
+/// T15, T16, R12: what only the node says.
+#[test]
+fn how_long_a_caller_may_take() {
+    let text = "replace-wait = \"10m\"\nlone-stop-window = \"4s\"\nvisible-after = 0";
+    let defaults = pod(&node(text), &[PLAN]).expect("a pod").plan.expect("a plan").defaults;
+    let said = (defaults.replace_wait, defaults.lone_stop_window, defaults.visible_after);
+    assert_eq!(said, (Duration::from_secs(600), Duration::from_secs(4), None));
 }
 
 /// DESIGN §6.

@@ -255,6 +255,9 @@ prop_compose! {
         pair_up(&mut members, migrate);
         connect(&mut members, &links, direction);
         let restart_policy = if others == Others::Mains { RestartPolicy::Always } else { restart_policy };
+        // J10: the two exclude each other.
+        let exit_codes =
+            if restart_policy == RestartPolicy::OnFailure { ExitCodes::Masked } else { exit_codes };
         // "order" is about sidecars (11.4).
         let has_sidecar = members.iter().any(|member| member.role == Role::Sidecar);
         let zero_grace = if has_sidecar { zero_grace } else { ZeroGrace::Obey };

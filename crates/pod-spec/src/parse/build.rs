@@ -38,8 +38,14 @@ pub(super) fn check_together(settings: &PodSettings, containers: &Containers, fi
     {
         findings.error("zero-grace", Problem::OrderWithoutSidecar);
     }
-    if settings.exit_codes == ExitCodes::Real && settings.restart_policy == RestartPolicy::Always {
-        findings.warn(Warning::RealCodesAlways { key: printable_key("exit-codes") });
+    match (settings.exit_codes, settings.restart_policy) {
+        (ExitCodes::Real, RestartPolicy::Always) => {
+            findings.warn(Warning::RealCodesAlways { key: printable_key("exit-codes") });
+        }
+        (ExitCodes::Real, RestartPolicy::OnFailure) => {
+            findings.error("exit-codes", Problem::RealCodesOnFailure);
+        }
+        _ => {}
     }
 }
 

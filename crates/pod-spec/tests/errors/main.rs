@@ -231,6 +231,11 @@ fn values_of_the_pod() {
             &[PLAN, ("exit-codes", "maskd")],
             r#"exit-codes: unknown value "maskd" (did you mean "masked"?)"#,
         ),
+        (
+            "exit-codes=real in a job that is restarted by codes",
+            &[PLAN, ("exit-codes", "real"), ("restart-policy", "OnFailure")],
+            r#"exit-codes: "real" cannot be used with restart-policy OnFailure: the kubelet restarts by these codes, and the job would never end (did you mean "masked"?)"#,
+        ),
         ("grace < 0", &[PLAN, ("grace", "-1s")], r#"grace: "-1s" is negative"#),
         (
             "grace without unit",
