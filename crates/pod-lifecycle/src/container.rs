@@ -14,7 +14,9 @@ use crate::checkpoint::Checkpoint;
 use crate::event::{ContainerId, ContainerSpec, ExecId, Exit, RequestId};
 use crate::exec::Exec;
 use crate::history::SignalCause;
+use crate::hold::Hold;
 use crate::hooks::Hooks;
+use crate::lone_stop::LoneStop;
 use crate::standby::TakeOver;
 use crate::startup::GateProbe;
 use crate::time::PodTime;
@@ -29,12 +31,18 @@ pub(crate) struct Container {
     /// The last process it had; 0 before the first.
     pub(crate) pid: u32,
     pub(crate) freezer: Freezer,
+    /// Deletes that wait for the end of a pause: it would freeze the next container of that id.
+    pub(crate) deletes: Vec<RequestId>,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) execs: BTreeMap<ExecId, Exec>,
     pub(crate) waiters: Vec<RequestId>,
     pub(crate) stop: StopProgress,
     pub(crate) hooks: Hooks,
     pub(crate) restarts: Restarts,
+    /// T16: what is known of a stop signal that came before its turn.
+    pub(crate) lone_stop: Option<LoneStop>,
+    /// Its Start failed for its caller, which kills and deletes it now: that is no stop of it.
+    pub(crate) start_error: Option<Exit>,
     /// V3: it is a standby no longer, or not for long.
     pub(crate) takeover: Option<TakeOver>,
     /// The gate's probe while the program runs and the gate is closed.
@@ -121,20 +129,6 @@ pub(crate) enum Phase {
 /// A signal that waits for the end of a start.
 pub(crate) type Parked = (Signal, Reach, SignalCause);
 
-/// A hold (U7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hold {
-    pub(crate) since: PodTime,
-    pub(crate) line: HoldLine,
-}
-
-/// The one line about a hold in the container's own log (U7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HoldLine {
-    Due,
-    Written,
-}
-
 /// The phases a container can be deleted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletable {
@@ -171,13 +165,6 @@ pub(crate) struct StopProgress {
     pub(crate) intent: Intent,
     /// K11: a caller's kill that was obeyed; its code is shown as it is (J4).
     pub(crate) obeyed: bool,
-}
-
-/// How a caller asked for a container's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
-    Signal,
-    Kill,
 }
 
 /// What the next exit of a container means.
@@ -218,12 +205,15 @@ impl Container {
             phase,
             pid: 0,
             freezer: Freezer::Thawed,
+            deletes: Vec::new(),
             checkpoint: None,
             execs: BTreeMap::new(),
             waiters: Vec::new(),
             stop: StopProgress::default(),
             hooks: Hooks::default(),
             restarts: Restarts::default(),
+            lone_stop: None,
+            start_error: None,
             takeover: None,
             probe: None,
             program: Program::NeverRan,

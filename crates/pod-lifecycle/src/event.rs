@@ -181,6 +181,8 @@ pub struct ContainerSpec {
     pub pid_namespace: PidNamespace,
     /// The kubelet's terminationGracePeriod annotation (F8): an estimate (T5).
     pub kubelet_grace: Option<Duration>,
+    /// What its kubelet says of its hooks, if a kubelet made it: `io.kubernetes.container.hash` (T16).
+    pub kubelet: Option<KubeletHook>,
     /// `oom_score_adj` of its spec; `None` where the runtime chooses (N8).
     pub oom_score_adj: Option<i32>,
     /// What its first process is.
@@ -226,6 +228,15 @@ pub enum KubeletType {
     Regular,
     /// A debug container (S8: it must start in a stuck pod).
     Ephemeral,
+}
+
+/// `io.kubernetes.container.preStopHandler`: a kubelet runs it before its StopContainer (F9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KubeletHook {
+    /// None: in a stop of the pod its StopContainer comes at once.
+    None,
+    /// It has one.
+    PreStop,
 }
 
 /// Whose death ends the other processes.

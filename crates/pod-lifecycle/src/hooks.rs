@@ -12,6 +12,7 @@ use crate::action::{Action, Hook, OpId, Operation, Reach, Tell};
 use crate::container::{Container, Intent, Phase};
 use crate::event::{ContainerId, Failure, Outcome};
 use crate::history::Milestone;
+use crate::lone_stop::LoneStop;
 use crate::pod::Pod;
 use crate::standby::Duty;
 use crate::time::PodTime;
@@ -191,6 +192,7 @@ impl Pod {
         state.member.role == Role::Sidecar
             && state.duty == Duty::Active
             && container.stop.intent != Intent::Restart
+            && container.lone_stop != Some(LoneStop::Alone)
             && container.stop.held_signal.is_some()
             && !self.turn_has_come(container)
     }

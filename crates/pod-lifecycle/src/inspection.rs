@@ -8,6 +8,7 @@ use pod_spec::{Gate, Role, Signal};
 use crate::budget::Budget;
 use crate::container::{Container, Freezer, Part, Phase};
 use crate::event::{ContainerId, Exit};
+use crate::evidence::Ended;
 use crate::member::{Awaited, GateState, MemberState};
 use crate::pod::Pod;
 use crate::shutdown::{Stop, StopCause};
@@ -47,6 +48,8 @@ pub enum StopReason {
     Completed,
     /// An init failed under Never.
     InitFailed,
+    /// A sidecar could not be started under Never, or was not recreated.
+    SidecarFailed,
     /// A fatal container ended.
     Fatal,
 }
@@ -169,7 +172,7 @@ impl Pod {
         let real_exit = match &container.phase {
             Phase::BackingOff { last, .. } | Phase::Recreating { last, .. } => Some(*last),
             Phase::Draining { exit, .. } | Phase::Hidden { exit } | Phase::Spent { exit } => Some(*exit),
-            _ => shown_exit.and_then(|shown| state.and_then(|state| state.ended).or(Some(shown))),
+            _ => shown_exit.and_then(|shown| state.and_then(|state| Some(state.ended.as_ref()?.real())).or(Some(shown))),
         };
         let restart_in = match container.phase {
             Phase::BackingOff { until, .. } => Some(until.since(now)),
@@ -206,7 +209,7 @@ impl Pod {
             gate: state.inspected_gate(),
             held_for: None,
             restarts: 0,
-            real_exit: state.ended.or(state.completed),
+            real_exit: state.ended.as_ref().map(Ended::real).or(state.completed),
             shown_exit: None,
             pending_signal: None,
             kill_in: None,
@@ -261,6 +264,7 @@ impl Stop {
                 StopCause::ZeroGrace => StopReason::ZeroGrace,
                 StopCause::Completed => StopReason::Completed,
                 StopCause::InitFailed => StopReason::InitFailed,
+                StopCause::SidecarFailed => StopReason::SidecarFailed,
                 StopCause::Fatal => StopReason::Fatal,
             },
             budget: match self.budget {

@@ -8,10 +8,11 @@ use std::time::Duration;
 use pod_spec::{Role, Signal};
 
 use crate::action::{Action, Operation, Reach, Refusal, Reply};
-use crate::container::{Ask, Container, Freezer, FreezerChange, Intent, Parked, Part, Phase, Program, Was};
+use crate::container::{Container, Freezer, FreezerChange, Intent, Parked, Part, Phase, Program, Was};
 use crate::event::{Caller, ContainerId, Exit, RequestId, Target};
+use crate::evidence::Ask;
 use crate::exec::ExecPhase;
-use crate::history::{Milestone, SignalCause};
+use crate::history::SignalCause;
 use crate::pod::Pod;
 use crate::restart::code_of_signal;
 use crate::sandbox::SandboxEnd;
@@ -133,11 +134,19 @@ impl Pod {
             Meaning::Stop => Ask::Signal,
             Meaning::Other => return self.pass_on(id, signal, reach),
         };
-        let Some(container) = self.containers.get_mut(id) else { return Ok(Reply::Ok) };
-        if let Some(index) = container.member() {
-            let asked = &mut self.members[index].asked;
-            *asked = Some(asked.filter(|earlier| *earlier == Ask::Signal).unwrap_or(ask));
+        let fresh_until = self.now + self.lone_stop_window();
+        let Some(container) = self.containers.get(id) else { return Ok(Reply::Ok) };
+        let between_runs = matches!(container.phase, Phase::BackingOff { .. } | Phase::Recreating { .. });
+        // What could not be started is killed by its caller to be deleted: that is no stop.
+        if let (Some(index), None) = (container.member(), container.start_error) {
+            self.members[index].ask(ask, fresh_until);
         }
+        // R2, R5: with another stop before it, this one may be the pod's.
+        if between_runs {
+            self.detect_callers_stop();
+        }
+        let stopping = self.stop.is_some();
+        let Some(container) = self.containers.get_mut(id) else { return Ok(Reply::Ok) };
         let code = code_of_signal(signal.number());
         let never_ran = container.program == Program::NeverRan;
         match &mut container.phase {
@@ -164,6 +173,14 @@ impl Pod {
             }
             Phase::Draining { was: was @ Was::Held, .. } if never_ran => *was = Was::Ending { code },
             Phase::Ending { .. } => container.stop.intent = Intent::End,
+            // T16: there is no process to wait for.
+            Phase::BackingOff { last, .. } if meaning == Meaning::Stop && !stopping => {
+                let last = *last;
+                self.finish(id, last);
+            }
+            Phase::Recreating { .. } if meaning == Meaning::Stop && !stopping => {
+                container.stop.intent = Intent::End;
+            }
             _ => match (self.role_of(id), meaning) {
                 (_, Meaning::Kill) if self.orders_kill() => {}
                 (Some(Role::Sidecar), Meaning::Kill) if self.stop.is_none() && !stop_was_asked => {
@@ -207,17 +224,6 @@ impl Pod {
             "cannot send signal {} to container {id}: it is {refusal}",
             signal.number()
         )))
-    }
-
-    /// K7, K8, K15: kept until the sidecar's turn, which may be now; the first one counts.
-    fn hold_signal(&mut self, id: &ContainerId, signal: Signal, reach: Reach) {
-        let Some(container) = self.containers.get_mut(id) else { return };
-        let due = container.stop.term_at.is_none() || container.stop.intent == Intent::Restart;
-        if due && container.stop.held_signal.is_none() {
-            container.stop.held_signal = Some((signal, reach));
-            self.record(id, Milestone::SignalHeld { signal });
-        }
-        self.changed();
     }
 
     /// K11, `zero-grace=obey`: the container is final, its code is shown as it is.
@@ -334,11 +340,6 @@ impl Pod {
         if container.stop.killed || (container.stop.term_at.is_some() && self.budget_is_over()) {
             self.thaw(id);
         }
-    }
-
-    /// Whether a caller has asked for a graceful end of any member in this round (K11's "no stop ever asked").
-    pub(crate) fn stop_was_asked(&self) -> bool {
-        self.members.iter().any(|state| state.asked == Some(Ask::Signal))
     }
 
     pub(crate) fn role_of(&self, id: &ContainerId) -> Option<Role> {

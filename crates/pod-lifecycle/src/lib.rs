@@ -28,14 +28,19 @@ mod budget;
 mod checkpoint;
 mod container;
 mod event;
+mod evidence;
 mod exec;
+mod exit_codes;
 mod history;
+mod hold;
 mod hooks;
 mod inspection;
 mod kill;
+mod lone_stop;
 mod member;
 mod oom_score;
 mod pod;
+mod replacement;
 mod requests;
 mod restart;
 mod sandbox;
@@ -51,7 +56,8 @@ pub use action::{
 };
 pub use container::{Status, View};
 pub use event::{
-    AfterCheckpoint, Caller, ContainerId, ContainerSpec, Event, ExecId, Exit, Failure, KubeletType, Origin,
+    AfterCheckpoint, Caller, ContainerId, ContainerSpec, Event, ExecId, Exit, Failure, KubeletHook,
+    KubeletType, Origin,
     Outcome, PidNamespace, Request, RequestId, Target, TaskKind,
 };
 pub use history::{Milestone, SignalCause};

@@ -6,10 +6,12 @@ use std::fmt;
 
 use pod_spec::{Condition, Fatal, Link, Member, Plan, RestartPolicy, Role};
 
-use crate::container::{Ask, Container};
+use crate::container::Container;
 use crate::event::{ContainerId, Exit};
+use crate::evidence::{Asked, Ended};
 use crate::pod::Pod;
 use crate::standby::{Duty, Started};
+use crate::time::PodTime;
 
 /// One planned container and what is known of it, over all the tasks that bear its name.
 #[derive(Clone, Debug)]
@@ -31,11 +33,19 @@ pub(crate) struct MemberState {
     pub(crate) was_started: Started,
     /// How an init completed; it never runs again in this sandbox (I4).
     pub(crate) completed: Option<Exit>,
-    /// The real exit of the newest task, once it is final (J1, J6).
-    pub(crate) ended: Option<Exit>,
-    /// How a caller asked for its end, if one did. It outlives the task, which CRI deletes as soon as it has
-    /// exited (F6): counted until a newer task of the name is created or the stop is over (T12).
-    pub(crate) asked: Option<Ask>,
+    /// The end of the newest task that ran (J1, J6). Of a main it is kept until a newer task runs (J11), of others until
+    /// one is created.
+    pub(crate) ended: Option<Ended>,
+    /// How a caller asked for its end, if one did: counted until a newer task of the name is created or the stop is
+    /// over (T12).
+    pub(crate) asked: Option<Asked>,
+    /// Why its newest task could not be created or started.
+    pub(crate) start_failure: Option<String>,
+    /// Whether its gate was open in this sandbox (I8).
+    pub(crate) was_open: WasOpen,
+    /// Of a task that is not the first of its name: until when it may be the first of another round (J11).
+    pub(crate) again_until: Option<PodTime>,
+    creations: Creations,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +60,19 @@ pub(crate) enum GateState {
     /// The program has been exec'd (U1), its probe has not succeeded yet (U2).
     Started,
     Open,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WasOpen {
+    Never,
+    Before,
+}
+
+/// How many tasks of a name there were in this sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Creations {
+    None,
+    Some,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +95,33 @@ impl MemberState {
             completed: None,
             ended: None,
             asked: None,
+            start_failure: None,
+            was_open: WasOpen::Never,
+            again_until: None,
+            creations: Creations::None,
         }
+    }
+
+    /// A task of its name is created; `replace_by` is until when others of the pod may follow it.
+    pub(crate) fn created(&mut self, id: ContainerId, replace_by: PodTime, policy: RestartPolicy) {
+        self.current = Some(id);
+        self.asked = None;
+        self.start_failure = None;
+        self.again_until = (self.creations == Creations::Some).then_some(replace_by);
+        self.creations = Creations::Some;
+        // T15: what its caller stopped has come back. J11: what a main ended with is kept until it runs again.
+        let kept = self.member.role == Role::Main
+            && policy != RestartPolicy::Always
+            && self.ended.is_some_and(|ended| ended.counted_code().is_some());
+        if !kept {
+            self.ended = None;
+        }
+    }
+
+    /// The program of its newest task runs.
+    pub(crate) fn runs(&mut self) {
+        self.ended = None;
+        self.start_failure = None;
     }
 
     /// The members of a plan, in its order.
@@ -115,13 +164,18 @@ impl MemberState {
     /// Whether a condition on this member holds.
     fn satisfies(&self, condition: Condition) -> bool {
         match condition {
-            Condition::Started => self.gate >= GateState::Started || self.completed.is_some(),
-            Condition::Ready => self.gate == GateState::Open || self.completed.is_some(),
-            Condition::Done if self.member.role == Role::Init => self.completed.is_some(),
-            // One that was never let start has done nothing.
-            Condition::Done => {
-                self.release == Release::Released && self.ended.is_some_and(|exit| exit.code == 0)
-            }
+            Condition::Started => self.gate >= GateState::Started || self.is_done(),
+            Condition::Ready => self.gate == GateState::Open || self.is_done(),
+            Condition::Done => self.is_done(),
+        }
+    }
+
+    /// Whether its work is done: an init has completed, a main has exited with 0.
+    fn is_done(&self) -> bool {
+        match self.member.role {
+            Role::Init => self.completed.is_some(),
+            Role::Main => self.ended.as_ref().is_some_and(Ended::is_success),
+            Role::Sidecar => false,
         }
     }
 }
@@ -171,15 +225,16 @@ impl Pod {
         self.members[index].links.iter().filter(blocks).min_by_key(|link| link.earlier).copied()
     }
 
-    /// The member that keeps another from ever starting: what had to be done has failed, and under Never nobody
-    /// does it again.
+    /// The main that keeps another container from ever starting: it has ended without what the other waits for, and
+    /// under Never its caller does not run it again.
     pub(crate) fn never_done(&self, index: usize) -> Option<usize> {
         let failed = |link: &Link| {
             let earlier = &self.members[link.earlier];
-            link.until == Some(Condition::Done)
-                && self.policy() == RestartPolicy::Never
+            self.recreates_nothing()
                 && earlier.member.role == Role::Main
-                && earlier.ended.is_some_and(|exit| exit.code != 0)
+                && link.until.is_some_and(|condition| !earlier.satisfies(condition))
+                && earlier.ended.as_ref().and_then(Ended::counted_code).is_some()
+                && self.is_gone(link.earlier)
         };
         self.members[index].links.iter().find(|link| failed(link)).map(|link| link.earlier)
     }

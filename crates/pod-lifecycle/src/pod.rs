@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pod_spec::{ExitCodes, Gate, GateAction, Others, Plan, RestartPolicy};
+use pod_spec::{Gate, GateAction, Others, Plan, RestartPolicy};
 
 use crate::action::{Action, OpId, Operation, Refusal, Reply};
 use crate::container::{Container, Freezer, Part, Phase, Status, View};
@@ -29,6 +29,10 @@ pub struct Pod {
     pub(crate) sandbox_gone: bool,
     /// I2: why nothing will start any more.
     pub(crate) failure: Option<PodFailure>,
+    /// How many stops are over (T14).
+    pub(crate) round: u32,
+    /// For so long after its last Create a caller may create more (I8).
+    pub(crate) create_quiet_until: PodTime,
     pub(crate) now: PodTime,
     actions: VecDeque<Action>,
     next_op: u64,
@@ -53,6 +57,8 @@ impl Pod {
             stop: None,
             sandbox_gone: false,
             failure: None,
+            round: 0,
+            create_quiet_until: PodTime::ZERO,
             now: PodTime::ZERO,
             actions: VecDeque::new(),
             next_op: 0,
@@ -90,6 +96,7 @@ impl Pod {
             .values()
             .flat_map(|container| self.container_deadlines(container))
             .chain(self.stop_deadlines())
+            .chain(self.replacement_deadlines())
             .flatten()
             .min()
     }
@@ -208,11 +215,11 @@ impl Pod {
             return self.hook_ended(&id, op, outcome);
         }
         match &container.phase {
-            Phase::Creating { op: waiting, .. } if *waiting == op => self.created(id, outcome),
+            Phase::Creating { op: waiting, .. } if *waiting == op => self.created(id, outcome, ended),
             Phase::Restoring { op: waiting, .. } if *waiting == op => self.restored(id, outcome),
-            Phase::Starting { op: waiting, .. } if *waiting == op => self.started(id, outcome),
+            Phase::Starting { op: waiting, .. } if *waiting == op => self.started(id, outcome, ended),
             Phase::Recreating { op: waiting, .. } if *waiting == op => self.recreated(id, outcome, ended),
-            Phase::Removing { op: waiting, .. } if *waiting == op => self.removed(id, outcome),
+            Phase::Removing { op: waiting, .. } if *waiting == op => self.removed(id, outcome, ended),
             Phase::Draining { op: Some(waiting), .. } if *waiting == op => self.leftovers_killed(id, outcome),
             _ => self.checked(id, outcome),
         }
@@ -230,6 +237,7 @@ impl Pod {
             self.end_takeovers();
             self.apply_container_timers();
             self.release();
+            self.count_ends();
             self.detect_completion();
             self.finish_stop();
             if self.changes == before {
@@ -286,10 +294,6 @@ impl Pod {
 
     pub(crate) fn policy(&self) -> RestartPolicy {
         self.plan.as_ref().map(|plan| plan.restart_policy).unwrap_or_default()
-    }
-
-    pub(crate) fn masks_exit_codes(&self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| plan.exit_codes == ExitCodes::Masked)
     }
 
     /// Takes the pod's plan from the first container that may say it: the sandbox's word is final, also when

@@ -8,9 +8,11 @@ use crate::container::{Container, Deletable, Freezer, FreezerChange, Intent, Par
 use crate::event::{
     ContainerId, ContainerSpec, Exit, Failure, KubeletType, Origin, Outcome, RequestId, Target, TaskKind,
 };
+use crate::evidence::EndedBy;
 use crate::exec::ExecPhase;
 use crate::history::Milestone;
 use crate::pod::Pod;
+use crate::restart::START_FAILED;
 use crate::time::WallTime;
 
 impl Pod {
@@ -29,12 +31,12 @@ impl Pod {
         }
         let mut spent = None;
         if let Part::Member(index) = part {
+            self.create_quiet_until = self.now + self.replace_wait();
+            let policy = self.policy();
             let state = &mut self.members[index];
-            state.current = Some(id.clone());
-            state.ended = None;
-            state.asked = None;
+            state.created(id.clone(), self.create_quiet_until, policy);
             spent = state.completed;
-            self.forgive_failure_of(&spec.name);
+            self.forgive_failure_of(index);
         }
         let operation = match (spent, spec.origin) {
             (Some(_), _) => Operation::CreateSpent,
@@ -81,14 +83,14 @@ impl Pod {
         Ok(())
     }
 
-    pub(crate) fn created(&mut self, id: ContainerId, outcome: Outcome) {
+    pub(crate) fn created(&mut self, id: ContainerId, outcome: Outcome, ended: Exit) {
         let anchor = self.anchor_pid();
         let Some(container) = self.containers.get_mut(&id) else { return };
         let Phase::Creating { request, spent, deletes, .. } = &mut container.phase else { return };
         let (request, spent, deletes) = (*request, *spent, std::mem::take(deletes));
         let pid = match (outcome, spent) {
             (Outcome::Failed(failure), _) => {
-                self.create_failed(request, id.clone(), failure);
+                self.create_failed(request, id.clone(), failure, ended);
                 for delete in deletes {
                     self.reply_not_found(delete, &id);
                 }
@@ -120,13 +122,14 @@ impl Pod {
         }
     }
 
-    fn create_failed(&mut self, request: RequestId, id: ContainerId, failure: Failure) {
+    fn create_failed(&mut self, request: RequestId, id: ContainerId, failure: Failure, ended: Exit) {
         let sandbox_gone = self.sandbox_gone;
         let Some(container) = self.forget(&id) else { return };
         // A sandbox that never was has not ended.
         self.sandbox_gone = sandbox_gone;
         if let Some(index) = container.member() {
-            self.cannot_start(index, &failure.message);
+            let exit = Exit { code: START_FAILED, ..ended };
+            self.start_refused(None, index, exit, &failure.message);
         }
         self.reply(request, Err(Refusal { kind: failure.kind, message: failure.message }));
     }
@@ -197,7 +200,7 @@ impl Pod {
         }
     }
 
-    pub(crate) fn started(&mut self, id: ContainerId, outcome: Outcome) {
+    pub(crate) fn started(&mut self, id: ContainerId, outcome: Outcome, ended: Exit) {
         let now = self.now;
         let Some(container) = self.containers.get_mut(&id) else { return };
         let Phase::Starting { announce, early_exit, signals, .. } = &mut container.phase else { return };
@@ -215,6 +218,10 @@ impl Pod {
                     container.phase = Phase::Running { since: now };
                 }
                 container.program = Program::HasRun;
+                container.start_error = None;
+                if let Some(index) = container.member() {
+                    self.members[index].runs();
+                }
                 self.record(&id, Milestone::Running { pid });
                 if !announce.is_empty() {
                     self.announce_start(&id, pid, announce);
@@ -235,10 +242,11 @@ impl Pod {
                     let Failure { kind, message } = failure.clone();
                     self.reply(request, Err(Refusal { kind, message }));
                 }
-                self.catch_up(&id, early_exit, signals);
                 if let Some(index) = member {
-                    self.cannot_start(index, &failure.message);
+                    let exit = Exit { code: START_FAILED, ..ended };
+                    self.start_refused(Some(&id), index, exit, &failure.message);
                 }
+                self.catch_up(&id, early_exit, signals);
                 self.end_latecomer(&id);
             }
         }
@@ -278,7 +286,9 @@ impl Pod {
         let Some(container) = self.containers.get_mut(&id) else {
             return self.reply_not_found(request, &id);
         };
+        let busy = matches!(container.freezer, Freezer::Changing(..));
         let (exit, before) = match &mut container.phase {
+            Phase::Stopped { .. } if busy => return container.deletes.push(request),
             Phase::Stopped { exit } => (*exit, Deletable::Stopped),
             // Never started: the runtime's init goes with it.
             Phase::Created => {
@@ -300,7 +310,7 @@ impl Pod {
         }
     }
 
-    pub(crate) fn removed(&mut self, id: ContainerId, outcome: Outcome) {
+    pub(crate) fn removed(&mut self, id: ContainerId, outcome: Outcome, ended: Exit) {
         let Some(container) = self.containers.get_mut(&id) else { return };
         let Phase::Removing { requests, exit, before, .. } = &mut container.phase else { return };
         let (requests, exit, before) = (std::mem::take(requests), *exit, *before);
@@ -322,6 +332,13 @@ impl Pod {
         }
         let sandbox_was_gone = self.sandbox_gone;
         let Some(container) = self.forget(&id) else { return };
+        // A restarted containerd deletes what is CREATED (F11); under Never its caller does not create that again.
+        if let (Some(index), Deletable::Created { .. }, None) =
+            (container.member(), before, container.start_error)
+        {
+            let lost = Exit { code: START_FAILED, ..ended };
+            self.note_end(index, lost, lost, EndedBy::CallerAlone, Program::NeverRan);
+        }
         let deleted = Deleted { pid: container.pid, exit };
         self.act(Action::Publish(Notice::Deleted { container: id, deleted }));
         for request in requests {
@@ -415,6 +432,9 @@ impl Pod {
         if !matches!(container.phase, Phase::Running { .. }) {
             // Its process is gone, and whoever asked was told at its exit.
             container.freezer = Freezer::Thawed;
+            for request in std::mem::take(&mut container.deletes) {
+                self.delete(request, id.clone());
+            }
             return self.changed();
         }
         if let Outcome::Failed(Failure { message, kind }) = outcome {

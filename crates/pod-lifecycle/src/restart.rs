@@ -1,18 +1,18 @@
 //! What an exit means: final, hidden, or the beginning of a restart in place.
 //!
-//! Owns the R-rules, the masking of exit codes (J2) and the order of exits within a container.
+//! Owns the R-rules and the order of exits within a container.
 
 use std::time::Duration;
 
 use pod_spec::{RestartMode, RestartPolicy, Role, Signal};
 
 use crate::action::{Action, Notice, Operation, Refusal, Reply};
-use crate::container::{
-    Container, Deletable, Freezer, FreezerChange, Hold, HoldLine, Intent, Part, Phase, Program, Was,
-};
+use crate::container::{Container, Deletable, Freezer, FreezerChange, Intent, Part, Phase, Program, Was};
 use crate::event::{ContainerId, Exit, KubeletType, Outcome, PidNamespace, Target};
+use crate::evidence::EndedBy;
 use crate::exec::Exec;
 use crate::history::Milestone;
+use crate::hold::Hold;
 use crate::pod::Pod;
 use crate::shutdown::StopCause;
 use crate::standby::Held;
@@ -120,8 +120,10 @@ impl Pod {
             Was::Ending { code } => {
                 self.finish(id, Exit { code, at: exit.at });
                 // What nobody asked for is a failure like one of the program.
-                if matches!(code, NEVER_RAN | START_FAILED) {
-                    self.stop_if_fatal(id, code);
+                if let (NEVER_RAN | START_FAILED, Some(index)) =
+                    (code, self.containers.get(id).and_then(Container::member))
+                {
+                    self.stop_if_fatal(index, code);
                 }
             }
             // R7: nobody asked for it; it is made again and goes on waiting.
@@ -157,35 +159,44 @@ impl Pod {
         let Some(container) = self.containers.get(id) else { return };
         let Some(index) = container.member() else { return };
         let unasked = container.stop.intent != Intent::End;
+        let by = self.ended_by(container);
         self.finish(id, exit);
         if self.members[index].member.role == Role::Init {
             // I2.
             if unasked && self.stop.is_none() && self.is_not_repeated(index) {
-                let name = self.members[index].member.name.clone();
-                self.fail_pod(name, format!("failed with {}", exit.code));
+                self.fail_pod(index, format!("failed with {}", exit.code));
             }
             return;
         }
-        self.stop_if_fatal(id, exit.code);
-        // R4: under Never no caller restarts it, and the pod goes on without it.
+        // T15: what its caller stopped alone may come back.
+        if by == EndedBy::Other {
+            self.stop_if_fatal(index, exit.code);
+        }
+        if unasked {
+            self.go_on_without(index);
+        }
+    }
+
+    /// R4: under Never no caller restarts a sidecar, and the pod goes on without it.
+    pub(crate) fn go_on_without(&mut self, index: usize) {
         let state = &self.members[index];
-        if unasked
-            && self.stop.is_none()
-            && state.member.role == Role::Sidecar
-            && self.policy() == RestartPolicy::Never
-        {
+        if self.stop.is_none() && state.member.role == Role::Sidecar && self.recreates_nothing() {
             self.act(Action::Note(format!("{state} is not restarted: the pod goes on without it")));
             self.open_gate(index);
         }
     }
 
-    /// R9: one container's end is the pod's. Its own code is shown before the stop begins (J4).
-    fn stop_if_fatal(&mut self, id: &ContainerId, code: u32) {
-        let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
+    /// R9: one container's end is the pod's. Its own code is shown before the stop begins (J4). Under Never the pod has
+    /// failed with it: what its caller creates now would wait for what that caller does not create again.
+    pub(crate) fn stop_if_fatal(&mut self, index: usize, code: u32) {
         let state = &self.members[index];
-        if state.is_fatal(code) && self.stop.is_none() {
-            self.act(Action::Note(format!("{state} has ended with {code}, which is fatal for the pod")));
-            self.begin_stop(StopCause::Fatal);
+        if !state.is_fatal(code) || self.stop.is_some() {
+            return;
+        }
+        self.act(Action::Note(format!("{state} has ended with {code}, which is fatal for the pod")));
+        self.begin_stop(StopCause::Fatal);
+        if self.recreates_nothing() {
+            self.set_failure(index, format!("has ended with {code}, which is fatal"));
         }
     }
 
@@ -202,12 +213,29 @@ impl Pod {
         if !told && restart.is_none() && self.members[index].is_fatal(code) {
             return false;
         }
+        if self.shows_crash_loop(container, index) {
+            return false;
+        }
         let wanted = match self.restart_mode(index) {
             RestartMode::Never | RestartMode::Visible => false,
             RestartMode::OnFailure => code != 0 || told,
             RestartMode::Always => true,
         };
         wanted && !container.restarts.are_spent(restart.and_then(|restart| restart.limit))
+    }
+
+    /// R12: whether a sidecar's next exit is shown, for its kubelet to recreate it with a fresh root file system, a restart
+    /// count and CrashLoopBackOff. Not from T0 on, and not where nobody would recreate it.
+    fn shows_crash_loop(&self, container: &Container, index: usize) -> bool {
+        let member = &self.members[index].member;
+        let limit = self.plan.as_ref().and_then(|plan| plan.defaults.visible_after);
+        member.role == Role::Sidecar
+            && member.restart.is_none()
+            && member.pair.is_none()
+            && self.stop.is_none()
+            && self.policy() == RestartPolicy::Always
+            && container.spec.kubelet.is_some()
+            && container.restarts.are_spent(limit)
     }
 
     /// Who restarts a member: what its own key says, else what its role does (R1, R7, R8, I2, I3).
@@ -352,7 +380,8 @@ impl Pod {
                 container.freezer = Freezer::Thawed;
                 container.stop.new_incarnation();
                 container.hooks.new_incarnation();
-                container.phase = Phase::Held(Hold { since: now, line: HoldLine::Due });
+                container.lone_stop = None;
+                container.phase = Phase::Held(Hold::new(now));
                 // A standby after a switch stays so (V2); most are let go at once, and were never held for anybody.
                 if let Some(reason) = self.hold_reason(&id) {
                     self.record(&id, Milestone::Held { reason });
@@ -422,15 +451,19 @@ impl Pod {
 
     /// The exit is final: shown to everybody, in this order: event, waiters, stdio.
     pub(crate) fn finish(&mut self, id: &ContainerId, real: Exit) {
-        let shown = self.shown_exit(id, real);
+        let Some(container) = self.containers.get(id) else { return };
+        let (shown, by) = (self.shown_exit(container, real), self.ended_by(container));
         let Some(container) = self.containers.get_mut(id) else { return };
         container.phase = Phase::Stopped { exit: shown };
         container.probe = None;
         container.stop.kill_at = None;
-        let (pid, part) = (container.pid, container.part);
+        container.lone_stop = None;
+        let (pid, part, start_error) = (container.pid, container.part, container.start_error);
+        let ran = container.program;
         let waiters = std::mem::take(&mut container.waiters);
-        if let Part::Member(index) = part {
-            self.members[index].ended = Some(real);
+        // What could not be started has ended already, whatever its runtime's init is killed with.
+        if let (Part::Member(index), None) = (part, start_error) {
+            self.note_end(index, real, shown, by, ran);
         }
         self.act(Action::Publish(Notice::Exited { target: Target::init(id.clone()), pid, exit: shown }));
         for waiter in waiters {
@@ -440,17 +473,6 @@ impl Pod {
         if part == Part::Sandbox {
             self.sandbox_ended();
         }
-    }
-
-    /// J2: a sidecar that ends within a stop or a completion reports 0, unless a caller killed it without
-    /// asking for a stop (J4).
-    fn shown_exit(&self, id: &ContainerId, real: Exit) -> Exit {
-        let Some(container) = self.containers.get(id) else { return real };
-        let masked = self.role(container) == Some(Role::Sidecar)
-            && self.stop.is_some()
-            && self.masks_exit_codes()
-            && !container.stop.obeyed;
-        if masked { Exit { code: 0, ..real } } else { real }
     }
 
     /// R10: an OOM kill is told only of containers whose exits are shown, else CRI calls a live one OOMKilled.

@@ -48,6 +48,8 @@ pub(crate) enum StopCause {
     Completed,
     /// I2.
     InitFailed,
+    /// I8.
+    SidecarFailed,
     /// T12c: the end of a container that is fatal (R9).
     Fatal,
 }
@@ -70,8 +72,13 @@ impl Stop {
         }
     }
 
+    /// T14: whether the pod may go on after it.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.is_for_good() && self.cause != StopCause::Completed
+    }
+
     /// T2: whether we, and not a caller, tell the mains.
-    fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.cause != StopCause::Caller
     }
 
@@ -92,34 +99,10 @@ impl Pod {
         self.begin_stop_within(StopCause::Requested, Some(limit));
     }
 
-    /// T12a: at least one main and one sidecar, or everything that runs, was asked to stop by a caller.
-    pub(crate) fn detect_callers_stop(&mut self) {
-        if self.stop.is_some() || !self.stop_was_asked() {
-            return;
-        }
-        let asked =
-            |role| self.members.iter().any(|state| state.member.role == role && state.asked.is_some());
-        let alive = || self.planned().filter(|(_, container)| container.is_alive());
-        let all = alive().next().is_some() && alive().all(|(state, _)| state.asked.is_some());
-        if all || (asked(Role::Main) && asked(Role::Sidecar)) {
-            self.begin_stop(StopCause::Caller);
-        }
-    }
-
-    /// J1, J6: all named mains are final and the policy says that is the end.
+    /// J1: a complete pod ends, as far as something of it still lives.
     pub(crate) fn detect_completion(&mut self) {
-        if self.stop.is_some() || self.plan.is_none() || self.policy() == RestartPolicy::Always {
-            return;
-        }
-        let policy = self.policy();
-        let complete =
-            self.members.iter().filter(|state| state.member.role == Role::Main).all(|state| {
-                state.ended.is_some_and(|exit| policy == RestartPolicy::Never || exit.code == 0)
-            });
-        let left = self.planned().any(|(_, container)| {
-            container.is_alive() || matches!(container.phase, Phase::Held(_) | Phase::Hidden { .. })
-        });
-        if complete && left {
+        let due = self.stop.is_none() && self.is_complete() && self.something_is_left();
+        if due && self.completion_waits_until().is_none() {
             self.begin_stop(StopCause::Completed);
         }
     }
@@ -159,6 +142,7 @@ impl Pod {
         self.stop = Some(Stop { cause, budget });
         self.record_stop();
         self.act(Action::Note(format!("pod stop begins: {cause:?}")));
+        self.revoke_lone_stops();
         self.close_gates();
         self.tell_mains();
     }
@@ -181,9 +165,11 @@ impl Pod {
                 Some(self.now + grace.min(ZERO_GRACE))
             }
             StopCause::Caller => self.plan.as_ref()?.grace.map(|grace| self.now + grace),
-            StopCause::Requested | StopCause::Completed | StopCause::InitFailed | StopCause::Fatal => {
-                Some(self.now + self.pod_grace())
-            }
+            StopCause::Requested
+            | StopCause::Completed
+            | StopCause::InitFailed
+            | StopCause::SidecarFailed
+            | StopCause::Fatal => Some(self.now + self.pod_grace()),
         }
     }
 
@@ -203,20 +189,23 @@ impl Pod {
     /// T11: from T0 on nothing planned starts; what was held ends at once, what was hidden is shown (I5), no
     /// probe runs (H8).
     fn close_gates(&mut self) {
-        let Some(stop) = &self.stop else { return };
-        let (cause, code) = (stop.cause, stop.code_of_held());
+        let Some(stop) = self.stop.clone() else { return };
+        // I5: a caller that stops the pod stops a hidden init itself (K4). Shown for another reason, it would be run again.
+        let stays_hidden = !stop.is_for_good() && self.sandbox.is_some() && !self.sandbox_gone;
         let ids: Vec<_> = self.planned_where(|_, _| true);
         for id in ids {
+            let code = self.code_of_unrun(&stop, &id);
             let Some(container) = self.containers.get_mut(&id) else { continue };
             container.probe = None;
             let never_ran = container.program == Program::NeverRan;
             match &mut container.phase {
+                Phase::Hidden { .. } if stays_hidden => {}
                 Phase::Hidden { exit } => {
                     let exit = *exit;
                     self.finish(&id, exit);
                 }
                 // I2 has its own words for the held: see `release`.
-                _ if !never_ran || cause == StopCause::InitFailed => {}
+                _ if !never_ran || self.failure.is_some() => {}
                 Phase::Held(_) => self.end_without_running(&id, code, None),
                 Phase::Draining { was: was @ Was::Held, .. } => *was = Was::Ending { code },
                 Phase::BackingOff { last, .. } => {
@@ -231,6 +220,16 @@ impl Pod {
             }
             self.end_latecomer(&id);
         }
+    }
+
+    /// What a container reports whose program this stop keeps from running (T11). In a complete pod a main is what it ended
+    /// with before (J11).
+    fn code_of_unrun(&self, stop: &Stop, id: &ContainerId) -> u32 {
+        let member = self.containers.get(id).and_then(Container::member).map(|index| &self.members[index]);
+        let before = member
+            .filter(|state| stop.cause == StopCause::Completed && state.member.role == Role::Main)
+            .and_then(|state| state.ended.as_ref()?.counted_code());
+        before.unwrap_or_else(|| stop.code_of_held())
     }
 
     /// K13: a container that is created and not started has a process that would outlive the sandbox, and in a
@@ -379,8 +378,9 @@ impl Pod {
             return;
         }
         let going_on = self.planned().any(|(state, container)| {
+            // What ends to be started again (U4, T16) goes on when the stop is over.
             let covered = state.asked.is_some()
-                || container.stop.term_at.is_some()
+                || (container.stop.term_at.is_some() && container.stop.intent != Intent::Restart)
                 || container.stop.intent == Intent::End
                 || (state.member.role == Role::Sidecar && self.turn_has_come(container));
             covered && container.is_ending()
@@ -389,24 +389,35 @@ impl Pod {
             return;
         }
         self.stop = None;
+        self.round += 1;
+        let is_job = self.policy() != RestartPolicy::Always;
         for index in 0..self.members.len() {
             let lives = self.current(index).is_some_and(Container::is_alive);
             let state = &mut self.members[index];
-            state.ended = None;
+            // J11: what the mains of a job ended with is kept.
+            state.ended = state.ended.filter(|_| is_job);
             state.asked = None;
             state.was_started = Started::Never;
-            (state.gate, state.release) = if lives {
-                (GateState::Open, Release::Released)
-            } else {
-                (GateState::Closed, Release::Waiting)
+            // A gate that never opened is not opened by a stop that was none.
+            (state.gate, state.release) = match (lives, state.gate) {
+                (true, GateState::Open) => (GateState::Open, Release::Released),
+                (true, _) => (GateState::Closed, Release::Released),
+                (false, _) => (GateState::Closed, Release::Waiting),
             };
             let current = state.current.as_ref().and_then(|id| self.containers.get_mut(id));
             let Some(container) = current else { continue };
             container.hooks.new_round();
             // U6 counts from when the gates are what they wait for.
-            if let Phase::Held(hold) = &mut container.phase {
-                hold.since = self.now;
-                state.was_started = Started::Before;
+            match &mut container.phase {
+                Phase::Held(hold) => {
+                    hold.counts_from(self.now);
+                    state.was_started = Started::Before;
+                }
+                Phase::Running { .. } if container.stop.term_at.is_none() => {
+                    let id = container.id.clone();
+                    self.program_started(&id);
+                }
+                _ => {}
             }
         }
         self.record_of_pod(Milestone::StopEnded);
@@ -437,6 +448,7 @@ impl Pod {
         for id in ids {
             self.hook_timer(&id);
             self.takeover_timer(&id);
+            self.lone_stop_timer(&id);
             self.kill_timer(&id);
             self.restart_timer(&id);
             self.startup_timers(&id);
@@ -444,19 +456,22 @@ impl Pod {
     }
 
     /// When a container next needs the clock.
-    pub(crate) fn container_deadlines(&self, container: &Container) -> [Option<PodTime>; 6] {
+    pub(crate) fn container_deadlines(&self, container: &Container) -> [Option<PodTime>; 7] {
         let kill = container.stop.kill_at.filter(|_| !container.stop.killed && container.has_process());
         let [hold, probe] = self.startup_deadlines(container);
         let (hook, takeover) = (container.hooks.deadline(), container.takeover_deadline());
-        [kill, self.restart_deadline(container), hold, probe, hook, takeover]
+        let lone_stop = self.lone_stop_deadline(container);
+        [kill, self.restart_deadline(container), hold, probe, hook, takeover, lone_stop]
     }
 
     /// When the stop next needs the clock.
-    pub(crate) fn stop_deadlines(&self) -> [Option<PodTime>; 1] {
-        [self.stop.as_ref().and_then(|stop| match stop.budget {
+    pub(crate) fn stop_deadlines(&self) -> [Option<PodTime>; 2] {
+        let budget = self.stop.as_ref().and_then(|stop| match stop.budget {
             Budget::Until { at, .. } | Budget::LastCall { kill_at: at } => Some(at),
             Budget::Callers | Budget::Spent => None,
-        })]
+        });
+        let completes = self.stop.is_none() && self.is_complete() && self.something_is_left();
+        [budget, if completes { self.completion_waits_until() } else { None }]
     }
 }
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 use pod_spec::{Gate, GateAction, ProbeTiming, Role, Signal};
 
 use crate::action::{Action, Check, OpId, Operation, Reach, Refusal, Tell};
-use crate::container::{Container, Hold, HoldLine, Intent, Phase, Program};
+use crate::container::{Container, Intent, Phase, Program};
 use crate::event::{ContainerId, Exit, Failure, Outcome, RequestId, Target};
 use crate::history::{Milestone, SignalCause};
-use crate::member::{Awaited, GateState, Release};
+use crate::hold::{Hold, show_duration};
+use crate::member::{Awaited, GateState, Release, WasOpen};
 use crate::pod::Pod;
 use crate::restart::{KILLED, START_FAILED};
 use crate::shutdown::StopCause;
@@ -18,8 +19,6 @@ use crate::time::PodTime;
 
 /// What a container that never ran reports when podshim ends it (J9).
 pub(crate) const NEVER_RAN: u32 = 125;
-/// A hold shorter than this is nobody's business (U7).
-const HOLD_LINE_AFTER: Duration = Duration::from_secs(1);
 /// One wait for the exec of a program; it is repeated for as long as the process lives.
 const EXECUTED_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two such waits: the question fails at once when the process is gone and its exit not seen yet.
@@ -28,7 +27,7 @@ const EXECUTED_RETRY: Duration = Duration::from_millis(100);
 /// Why nothing of the plan starts any more (I2).
 #[derive(Clone, Debug)]
 pub(crate) struct PodFailure {
-    init: String,
+    member: usize,
     reason: String,
 }
 
@@ -71,6 +70,11 @@ impl GateProbe {
         self.in_flight == Some(op)
     }
 
+    /// What it said when it failed last.
+    pub(crate) fn last_failure(&self) -> Option<&str> {
+        self.last_failure.as_deref()
+    }
+
     pub(crate) fn deadline(&self) -> Option<PodTime> {
         self.in_flight.is_none().then_some(self.next_at)
     }
@@ -89,9 +93,9 @@ impl Pod {
             self.mark_released(&id);
             return self.launch(&id, vec![request]);
         }
-        let hold = Hold { since: self.now, line: HoldLine::Due };
+        let now = self.now;
         let Some(container) = self.containers.get_mut(&id) else { return };
-        container.phase = Phase::Held(hold);
+        container.phase = Phase::Held(Hold::new(now));
         let reason = self.hold_reason(&id).unwrap_or_default();
         self.record(&id, Milestone::Held { reason });
         let Some(container) = self.containers.get(&id) else { return };
@@ -113,41 +117,11 @@ impl Pod {
         state.release == Release::Released || self.first_blocker(index).is_none()
     }
 
-    /// What a held container waits for, in words.
-    pub(crate) fn blocker(&self, container: &Container) -> Option<String> {
-        if self.stop.is_some() {
-            return Some("the end of the pod's stop".to_owned());
-        }
-        if self.stands_by(container) {
-            let other = container.member().and_then(|index| self.partner(index))?;
-            return Some(format!("its turn, it is the standby of {}", self.members[other]));
-        }
-        let blocker = self.first_blocker(container.member()?)?.earlier;
-        Some(format!("{}: {}", self.members[blocker], self.why_not_ready(blocker)))
-    }
-
-    fn why_not_ready(&self, index: usize) -> String {
-        let Some(container) = self.current(index) else { return "not created yet".to_owned() };
-        match (&container.phase, &container.probe) {
-            (Phase::Creating { .. } | Phase::Created, _) => "not started yet".to_owned(),
-            (Phase::Held(_), _) if container.program == Program::NeverRan => "held itself".to_owned(),
-            (Phase::BackingOff { last, .. } | Phase::Recreating { last, .. }, _) => {
-                format!("exited with {}, to be restarted", last.code)
-            }
-            (Phase::Stopped { exit } | Phase::Removing { exit, .. }, _) => {
-                format!("exited with {}", exit.code)
-            }
-            (_, Some(GateProbe { last_failure: Some(reason), .. })) => reason.clone(),
-            (_, Some(_)) => "not ready yet".to_owned(),
-            _ => "still running".to_owned(),
-        }
-    }
-
     /// Releases whoever may start (S3: all mains in one go), and ends whoever never will (I2).
     pub(crate) fn release(&mut self) {
         let held = self.planned_where(|_, c| matches!(c.phase, Phase::Held(_)));
         if let Some(failure) = &self.failure {
-            let line = format!("not started: init {:?} {}", failure.init, failure.reason);
+            let line = format!("not started: {} {}", self.members[failure.member], failure.reason);
             let never_ran = self
                 .planned_where(|_, c| matches!(c.phase, Phase::Held(_)) && c.program == Program::NeverRan);
             for id in never_ran {
@@ -158,8 +132,9 @@ impl Pod {
         let lost: Vec<_> =
             held.iter().filter_map(|id| Some((id.clone(), self.never_done(never(id)?.member()?)?))).collect();
         for (id, failed) in lost {
-            let code = self.members[failed].ended.unwrap_or_default().code;
-            let line = format!("not started: {} failed with {code}", self.members[failed]);
+            let code = self.members[failed].ended.as_ref().map_or(0, |ended| ended.real().code);
+            let how = if code == 0 { "was not ready before it ended" } else { "failed" };
+            let line = format!("not started: {} {how} with {code}", self.members[failed]);
             self.end_without_running(&id, NEVER_RAN, Some(line));
         }
         let free: Vec<_> = held
@@ -242,6 +217,7 @@ impl Pod {
             return;
         }
         state.gate = GateState::Open;
+        state.was_open = WasOpen::Before;
         let line = format!("gate of {state} is open");
         if let Some(id) = state.current.clone()
             && let Some(container) = self.containers.get_mut(&id)
@@ -327,19 +303,12 @@ impl Pod {
             if let Some(limit) = gate_timeout
                 && self.stop.is_none()
                 && !self.stands_by(container)
-                && now >= hold.since + limit
+                && now >= hold.since() + limit
             {
                 let blocker = self.blocker(container).unwrap_or_default();
                 return self.gate_timed_out(id, limit, &blocker);
             }
-            if hold.line == HoldLine::Due && now >= hold.since + HOLD_LINE_AFTER {
-                let line = format!("held: waiting for {}", self.blocker(container).unwrap_or_default());
-                self.act(Action::Tell { container: id.clone(), line, to: Tell::Log });
-                if let Some(container) = self.containers.get_mut(id) {
-                    container.phase = Phase::Held(Hold { line: HoldLine::Written, ..hold });
-                }
-            }
-            return;
+            return self.hold_timer(id);
         }
         let due = container.probe.as_ref().and_then(GateProbe::deadline).is_some_and(|at| now >= at);
         if let (true, Some(index)) = (due, container.member()) {
@@ -365,11 +334,10 @@ impl Pod {
     pub(crate) fn startup_deadlines(&self, container: &Container) -> [Option<PodTime>; 2] {
         let hold = match container.phase {
             Phase::Held(hold) => {
-                let line = (hold.line == HoldLine::Due).then(|| hold.since + HOLD_LINE_AFTER);
                 // U6 is about gates: the end of a stop is waited for as long as it takes (T11).
                 let limit = self.plan.as_ref().filter(|_| self.stop.is_none() && !self.stands_by(container));
-                let limit = limit.and_then(|plan| plan.gate_timeout).map(|limit| hold.since + limit);
-                line.into_iter().chain(limit).min()
+                let limit = limit.and_then(|plan| plan.gate_timeout).map(|limit| hold.since() + limit);
+                hold.line_due().into_iter().chain(limit).min()
             }
             _ => None,
         };
@@ -386,25 +354,22 @@ impl Pod {
         }
     }
 
-    /// I2: an init that cannot start fails a pod that does not retry.
-    pub(crate) fn cannot_start(&mut self, index: usize, why: &str) {
-        let member = &self.members[index].member;
-        if member.role == Role::Init && self.is_not_repeated(index) && self.stop.is_none() {
-            let name = member.name.clone();
-            self.fail_pod(name, format!("could not start: {why}"));
-        }
+    /// I2, I8: the pod has failed; sidecars are stopped in reverse order, nothing else starts.
+    pub(crate) fn fail_pod(&mut self, index: usize, reason: String) {
+        self.set_failure(index, reason);
+        let is_init = self.members[index].member.role == Role::Init;
+        self.begin_stop(if is_init { StopCause::InitFailed } else { StopCause::SidecarFailed });
     }
 
-    /// I2: the pod has failed; sidecars are stopped in reverse order, nothing else starts.
-    pub(crate) fn fail_pod(&mut self, init: String, reason: String) {
-        self.act(Action::Note(format!("pod failed: init {init:?} {reason}")));
-        self.failure = Some(PodFailure { init, reason });
-        self.begin_stop(StopCause::InitFailed);
+    /// From now on nothing starts, and what is held ends with that reason.
+    pub(crate) fn set_failure(&mut self, index: usize, reason: String) {
+        self.act(Action::Note(format!("pod failed: {} {reason}", self.members[index])));
+        self.failure = Some(PodFailure { member: index, reason });
     }
 
-    /// A caller that creates the failed init again wants another try.
-    pub(crate) fn forgive_failure_of(&mut self, name: &str) {
-        if self.failure.as_ref().is_some_and(|failure| failure.init == name) {
+    /// A caller that creates the failed container again wants another try.
+    pub(crate) fn forgive_failure_of(&mut self, index: usize) {
+        if self.failure.as_ref().is_some_and(|failure| failure.member == index) {
             self.failure = None;
         }
     }
@@ -429,8 +394,11 @@ impl Pod {
         } else {
             let member = container.member();
             self.end_without_running(id, START_FAILED, None);
-            if let Some(index) = member {
-                self.cannot_start(index, &failure.message);
+            match member {
+                // R4: it was started before, or might have been, and is not again.
+                Some(index) if self.members[index].member.role == Role::Sidecar => self.go_on_without(index),
+                Some(index) => self.cannot_start(index, &failure.message),
+                None => {}
             }
         }
         if let Some(exit) = early_exit {
@@ -448,11 +416,4 @@ fn probe_check(action: &GateAction, timing: &ProbeTiming, failures: u32) -> (Che
         (true, _) => (timing.period, Duration::ZERO),
     };
     (Check::Probe { action: action.clone(), timeout }, period)
-}
-
-fn show_duration(duration: Duration) -> String {
-    match duration.subsec_millis() {
-        0 => format!("{}s", duration.as_secs()),
-        _ => format!("{}ms", duration.as_millis()),
-    }
 }

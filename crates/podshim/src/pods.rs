@@ -220,6 +220,7 @@ pub(crate) fn stop_reason(reason: StopReason) -> Option<&'static str> {
         StopReason::ZERO_GRACE => "zero-grace",
         StopReason::MAINS_DONE => "completed",
         StopReason::INIT_FAILED => "init-failed",
+        StopReason::SIDECAR_FAILED => "sidecar-failed",
         StopReason::FATAL => "fatal",
     })
 }

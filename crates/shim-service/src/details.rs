@@ -9,7 +9,7 @@ use oci_runtime::mount::RootfsMount;
 use oci_runtime::runtime::{CheckpointOptions, RootSwitch, SessionKeyring};
 use oci_runtime::spec::{self, Spec};
 use oci_runtime::stdio::StreamOwner;
-use pod_lifecycle::{Caller, ContainerId, ContainerSpec, KubeletType, Origin, PidNamespace, TaskKind};
+use pod_lifecycle::{Caller, ContainerId, ContainerSpec, KubeletHook, KubeletType, Origin, PidNamespace, TaskKind};
 use pod_spec::Plan;
 
 use crate::options::RuntimeOptions;
@@ -21,6 +21,9 @@ const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
 /// The kubelet's, where the runtime's `container_annotations` let them through (F7, F8).
 const KUBELET_TYPE: &str = "io.kubernetes.container.type";
 const KUBELET_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
+/// On every container that a kubelet makes.
+const KUBELET_HASH: &str = "io.kubernetes.container.hash";
+const KUBELET_PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
 
 /// A Create request, without its id.
 #[derive(Debug)]
@@ -106,6 +109,10 @@ pub(crate) fn container_spec(
         kubelet_grace: annotation(KUBELET_GRACE)
             .and_then(|seconds| seconds.parse().ok())
             .map(Duration::from_secs),
+        kubelet: annotation(KUBELET_HASH).map(|_| match annotation(KUBELET_PRE_STOP) {
+            Some(_) => KubeletHook::PreStop,
+            None => KubeletHook::None,
+        }),
         oom_score_adj: spec.process.as_ref().and_then(|process| process.oom_score_adj),
         origin,
         plan,
@@ -144,6 +151,18 @@ mod tests {
         assert_eq!((found.caller, found.kind), (Caller::Cri, TaskKind::Container));
         assert_eq!(found.kubelet_type, Some(KubeletType::Ephemeral));
         assert_eq!(found.kubelet_grace, Some(Duration::from_secs(45)));
+    }
+
+    /// T16: a kubelet writes a hash on each of its containers, and a preStop hook on those that have one.
+    #[test]
+    fn a_kubelets_containers_are_known() {
+        let kubelet = |marks: &[(&str, &str)]| {
+            container_spec(&"id".into(), &spec(marks), Origin::Program, None).kubelet
+        };
+        assert_eq!(kubelet(&[]), None);
+        assert_eq!(kubelet(&[(KUBELET_HASH, "5c1e")]), Some(KubeletHook::None));
+        let hook = (KUBELET_PRE_STOP, "{\"exec\":{}}");
+        assert_eq!(kubelet(&[(KUBELET_HASH, "5c1e"), hook]), Some(KubeletHook::PreStop));
     }
 
     /// ctr gives no type: its signals mean what they say (K7), its id is the name.

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use pod_lifecycle::{AfterCheckpoint, ContainerId, ExecId, KubeletType, Origin, PidNamespace, Reach, Target};
+use pod_lifecycle::{AfterCheckpoint, ContainerId, ExecId, KubeletHook, KubeletType, Origin, PidNamespace, Reach, Target};
 use pod_spec::Signal;
 
 use crate::operation_kind::OperationKind;
@@ -110,6 +110,8 @@ pub struct NewContainer {
     pub pid_namespace: PidNamespace,
     /// The kubelet's terminationGracePeriod annotation.
     pub kubelet_grace: Option<Duration>,
+    /// What its kubelet says of its hooks, if one made it.
+    pub kubelet: Option<KubeletHook>,
     /// The `oom_score_adj` of its spec.
     pub oom_score_adj: Option<i32>,
     /// Whether it is restored.
@@ -125,6 +127,7 @@ impl NewContainer {
             kubelet_type: None,
             pid_namespace: PidNamespace::Private,
             kubelet_grace: None,
+            kubelet: None,
             oom_score_adj: None,
             origin: Origin::Program,
         }
@@ -264,6 +267,8 @@ fn parse_create(words: &[&str]) -> Result<NewContainer, String> {
             "type=init" => new.kubelet_type = Some(KubeletType::Init),
             "type=regular" => new.kubelet_type = Some(KubeletType::Regular),
             "type=ephemeral" => new.kubelet_type = Some(KubeletType::Ephemeral),
+            "kubelet" => new.kubelet = Some(KubeletHook::None),
+            "kubelet-hook" => new.kubelet = Some(KubeletHook::PreStop),
             "from-checkpoint" => new.origin = Origin::Checkpoint,
             "shared-pid" => new.pid_namespace = PidNamespace::Shared,
             _ => {
@@ -354,6 +359,11 @@ impl fmt::Display for NewContainer {
             Some(KubeletType::Init) => f.write_str(" type=init")?,
             Some(KubeletType::Regular) => f.write_str(" type=regular")?,
             Some(KubeletType::Ephemeral) => f.write_str(" type=ephemeral")?,
+        }
+        match self.kubelet {
+            None => {}
+            Some(KubeletHook::None) => f.write_str(" kubelet")?,
+            Some(KubeletHook::PreStop) => f.write_str(" kubelet-hook")?,
         }
         if self.pid_namespace == PidNamespace::Shared {
             f.write_str(" shared-pid")?;

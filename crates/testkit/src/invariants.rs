@@ -14,7 +14,7 @@ use pod_lifecycle::{
     Action, Check, ContainerId, Event, Exit, FLOOR, Notice, OpId, Operation, Outcome, Pod, PodTime, Reply,
     Request, RequestId, Status, Target, TaskKind,
 };
-use pod_spec::{Gate, Plan, RestartPolicy, Role, Signal};
+use pod_spec::{Defaults, Gate, Plan, RestartPolicy, Role, Signal};
 
 use picture::{Container, MemberPicture, Process};
 
@@ -51,6 +51,8 @@ pub(crate) struct Invariants {
     asking: Option<Request>,
     /// K11: whose newest container has accepted a stop signal in this round.
     stop_asked: BTreeSet<String>,
+    /// The same of any request that means its end (T15).
+    asked: BTreeSet<String>,
     sandbox_gone: bool,
     /// A stop is under way. It may begin and be over in one event.
     stopping: bool,
@@ -62,6 +64,23 @@ pub(crate) struct Invariants {
 }
 
 impl Invariants {
+    /// J10: under OnFailure a stop after which the pod goes on shows no 0, and the end of a job no other code.
+    fn may_show_for_policy(&self, id: &ContainerId, shown: Exit, real: Exit) -> bool {
+        let Some(container) = self.containers.get(id) else { return false };
+        let as_stopped = real.code == 0 && shown.code == 143;
+        self.policy() == Some(RestartPolicy::OnFailure)
+            && match container.role {
+                Some(Role::Sidecar) => as_stopped,
+                Some(Role::Main) => as_stopped && self.stopping && container.stop_signals > 0,
+                Some(Role::Init) => shown.code == 0 && self.stopping,
+                None => false,
+            }
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.plan.as_ref().map(|plan| plan.defaults).unwrap_or_default()
+    }
+
     pub(crate) fn new(plan: Option<Plan>) -> Self {
         let members = plan.iter().flat_map(|plan| &plan.members);
         Self {
@@ -76,6 +95,7 @@ impl Invariants {
             creating: BTreeMap::new(),
             asking: None,
             stop_asked: BTreeSet::new(),
+            asked: BTreeSet::new(),
             sandbox_gone: false,
             stopping: false,
             kill_by: None,
@@ -115,7 +135,11 @@ impl Invariants {
                 self.deleted.remove(container);
                 if role.is_some() {
                     // Those of `*=main` have no name before.
-                    self.members.entry(spec.name.clone()).or_default().done = false;
+                    let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
+                    let now = self.now;
+                    let picture = self.members.entry(spec.name.clone()).or_default();
+                    // J11: kept until it runs again, unless its caller has stopped it and comes back (T15).
+                    picture.done_from = picture.done_from.filter(|from| is_job && *from <= now);
                 }
                 self.containers.insert(container.clone(), Container::new(spec, role));
                 self.creating.insert(id, container.clone());
@@ -160,6 +184,9 @@ impl Invariants {
             (Operation::Start, _) => {
                 container.begun = true;
                 container.begun_at = self.now;
+                if let Some(picture) = self.members.get_mut(&container.name) {
+                    picture.done_from = None;
+                }
                 self.completed(&id);
                 self.gate_checked(&id, &operation, outcome);
             }
@@ -183,14 +210,18 @@ impl Invariants {
         let Some(picture) = self.members.get_mut(&name) else { return };
         let succeeded = !matches!(outcome, Outcome::Failed(_));
         match (operation, &gate) {
-            (Operation::Start, Gate::Skip) => picture.open = true,
+            (Operation::Start, Gate::Skip) => picture.opens(),
             (Operation::Check(Check::Executed { .. }), _) if succeeded => {
                 picture.executed = true;
-                picture.open |= gate == Gate::Running;
+                if gate == Gate::Running {
+                    picture.opens();
+                }
             }
             (Operation::Check(Check::Probe { .. }), Gate::Probe { timing, .. }) => {
                 picture.counted(succeeded);
-                picture.open |= picture.successes >= timing.successes;
+                if picture.successes >= timing.successes {
+                    picture.opens();
+                }
                 if let Some(container) = self.containers.get_mut(id) {
                     container.gate_failed |= picture.failures >= timing.failures;
                 }
@@ -218,7 +249,9 @@ impl Invariants {
         if let Some(picture) = self.members.get_mut(&name) {
             picture.counted_anew();
             picture.executed |= was_executed;
-            picture.open |= bare && was_executed;
+            if bare && was_executed {
+                picture.opens();
+            }
         }
         self.completed(&target.container);
         if is_sandbox && self.plan.is_some() {
@@ -376,10 +409,18 @@ impl Invariants {
 
     fn finished(&mut self, id: &ContainerId, shown: Exit, real: Exit) -> Verdict {
         self.agrees(&Target::init(id.clone()), shown, "Finish")?;
-        let ended = self.containers.get(id).filter(|container| container.role == Some(Role::Main));
-        let has_run = ended.is_some_and(|container| container.has_run);
-        if let Some(picture) = ended.and_then(|container| self.members.get_mut(&container.name)) {
-            picture.done = real.code == 0 && has_run;
+        let now = self.now;
+        let lone_until = now + self.defaults().replace_wait;
+        if let Some(container) = self.containers.get(id).filter(|container| container.role.is_some()) {
+            let alone = !self.stopping && self.asked.contains(&container.name);
+            let done = container.role == Some(Role::Main) && shown.code == 0 && container.has_run;
+            // J11: what never ran takes nothing back.
+            let kept = !container.has_run && self.policy() != Some(RestartPolicy::Always);
+            if let Some(picture) = self.members.get_mut(&container.name) {
+                picture.ended_at = Some(now);
+                let from = done.then_some(if alone { lone_until } else { now });
+                picture.done_from = if kept { picture.done_from } else { from };
+            }
         }
         let sidecar = self.containers.get(id).filter(|container| container.role == Some(Role::Sidecar));
         // R4: under Never the pod goes on without one that is not restarted.
@@ -390,9 +431,10 @@ impl Invariants {
         let given_up = given_up.map(|container| container.name.clone());
         let sidecar = sidecar.is_some();
         if let Some(picture) = given_up.and_then(|name| self.members.get_mut(&name)) {
-            picture.open = true;
+            picture.opens();
         }
-        if shown != real && !(sidecar && shown.code == 0) {
+        let masked = (sidecar && shown.code == 0) || self.may_show_for_policy(id, shown, real);
+        if shown != real && !masked {
             return self.violated(format!("{id} is shown with {}, but it was {}", shown.code, real.code));
         }
         Ok(())

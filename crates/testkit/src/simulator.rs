@@ -226,6 +226,7 @@ impl Simulator {
             kubelet_type: new.kubelet_type,
             pid_namespace: new.pid_namespace,
             kubelet_grace: new.kubelet_grace,
+            kubelet: new.kubelet,
             oom_score_adj: new.oom_score_adj,
             origin: new.origin,
             plan: self.plan.clone(),

@@ -41,6 +41,7 @@ pub(crate) fn stop(stop: InspectedStop) -> (WireReason, Budget, Duration) {
         StopReason::ZeroGrace => WireReason::ZERO_GRACE,
         StopReason::Completed => WireReason::MAINS_DONE,
         StopReason::InitFailed => WireReason::INIT_FAILED,
+        StopReason::SidecarFailed => WireReason::SIDECAR_FAILED,
         StopReason::Fatal => WireReason::FATAL,
     };
     let (budget, left) = match stop.budget {

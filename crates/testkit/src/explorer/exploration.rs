@@ -41,6 +41,7 @@ pub(super) fn spec_of(name: &str, kind: TaskKind, plan: Option<Plan>) -> Contain
         kubelet_type: None,
         pid_namespace: PidNamespace::Private,
         kubelet_grace: None,
+        kubelet: None,
         oom_score_adj: None,
         origin: Origin::Program,
         plan,

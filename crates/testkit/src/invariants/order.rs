@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use pod_lifecycle::{ContainerId, ContainerSpec, FLOOR, Hook, KubeletType, Operation, Request, TaskKind};
+use pod_lifecycle::{ContainerId, ContainerSpec, FLOOR, Hook, KubeletHook, KubeletType, Operation, Request, TaskKind};
 use pod_spec::{Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, ZeroGrace};
 
-use super::picture::{Container, Process};
+use super::picture::{Container, MemberPicture, Process};
 use super::{Invariants, Verdict};
 
 /// K11: the whole of a stop that an unannounced SIGKILL begins.
@@ -85,6 +85,7 @@ impl Invariants {
         if matches!(operation, Operation::Create | Operation::CreateSpent) {
             // T12: what its predecessor was asked says nothing of this one.
             self.stop_asked.remove(&name);
+            self.asked.remove(&name);
         }
         match operation {
             Operation::Create | Operation::Recreate if self.sandbox_gone => {
@@ -213,9 +214,9 @@ impl Invariants {
             let lets = |name: &str| {
                 let other = self.members.get(name).cloned().unwrap_or_default();
                 match condition {
-                    Condition::Started => other.executed || other.open || other.completed,
-                    Condition::Ready => other.open || other.completed,
-                    Condition::Done => other.completed || other.done,
+                    Condition::Started => other.executed || other.open || self.is_done(&other),
+                    Condition::Ready => other.open || self.is_done(&other) || self.is_given_up(&other),
+                    Condition::Done => self.is_done(&other),
                 }
             };
             if !lets(&earlier) && !self.partner(&earlier).is_some_and(lets) {
@@ -223,6 +224,34 @@ impl Invariants {
             }
         }
         Ok(())
+    }
+
+    fn is_done(&self, member: &MemberPicture) -> bool {
+        member.completed || member.done_from.is_some_and(|from| from <= self.now)
+    }
+
+    /// I8: under Never a sidecar whose gate was open once, and which its caller does not create again.
+    fn is_given_up(&self, member: &MemberPicture) -> bool {
+        let wait = self.defaults().replace_wait;
+        self.policy() == Some(RestartPolicy::Never)
+            && member.was_open
+            && member.ended_at.is_some_and(|at| at + wait <= self.now)
+    }
+
+    /// T16: whether a sidecar's stop has been told from a stop of its pod.
+    fn is_stopped_alone(&self, container: &Container) -> bool {
+        let mut mains = self
+            .containers
+            .values()
+            .filter(|other| other.role == Some(Role::Main) && other.started && other.shown.is_none())
+            .peekable();
+        !self.stopping
+            && container.held.is_some()
+            && container.held_since + self.defaults().lone_stop_window <= self.now
+            && mains.peek().is_some()
+            && mains.all(|main| {
+                main.kubelet == Some(KubeletHook::None) && !self.asked.contains(&main.name)
+            })
     }
 
     pub(super) fn may_signal(&mut self, id: &ContainerId, signal: Signal) -> Verdict {
@@ -261,6 +290,7 @@ impl Invariants {
         // V4, V5: while the other one of its pair is there for everybody.
         let replaced = self.partner(&container.name).and_then(|name| self.members.get(name));
         container.caller_killed
+            || self.is_stopped_alone(container)
             || replaced.is_some_and(|other| other.open)
             || self.is_asked_to_kill(id)
             || self.budget_is_over()
@@ -312,6 +342,9 @@ impl Invariants {
         if stops && signal != Signal::KILL && container.role.is_some() {
             self.stop_asked.insert(container.name.clone());
         }
+        if stops && container.role.is_some() {
+            self.asked.insert(container.name.clone());
+        }
         if signal == Signal::KILL {
             container.caller_killed = true;
         } else if stops
@@ -320,6 +353,9 @@ impl Invariants {
             && container.shown.is_none()
             && (container.stop_signals == 0 || container.process == Process::None)
         {
+            if container.held.is_none() {
+                container.held_since = self.now;
+            }
             container.held.get_or_insert(signal);
         }
     }
@@ -394,6 +430,7 @@ impl Invariants {
 
     fn round_ends(&mut self) {
         self.stop_asked.clear();
+        self.asked.clear();
         self.kill_by = None;
         self.own_budget = None;
         let living: Vec<_> = self
@@ -405,8 +442,9 @@ impl Invariants {
         for container in self.containers.values_mut() {
             container.hooks_run.retain(|hook| *hook != Hook::OnTerminate);
         }
+        let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
         for (name, picture) in &mut self.members {
-            picture.new_round(living.contains(name));
+            picture.new_round(living.contains(name), is_job);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pod_lifecycle::{Caller, ContainerSpec, ExecId, Exit, Hook, PodTime, TaskKind};
+use pod_lifecycle::{Caller, ContainerSpec, ExecId, Exit, Hook, KubeletHook, PodTime, TaskKind};
 use pod_spec::{Role, Signal};
 
 /// One container as seen from outside.
@@ -42,6 +42,10 @@ pub(super) struct Container {
     pub(super) caller_killed: bool,
     /// A stop signal that was accepted and not delivered yet.
     pub(super) held: Option<Signal>,
+    /// When that was.
+    pub(super) held_since: PodTime,
+    /// What its kubelet says of it, if one made it (T16).
+    pub(super) kubelet: Option<KubeletHook>,
     /// Its gate's probe failed too often (U4).
     pub(super) gate_failed: bool,
     /// The hook that runs.
@@ -92,6 +96,8 @@ impl Container {
             killed: false,
             caller_killed: false,
             held: None,
+            held_since: PodTime::ZERO,
+            kubelet: spec.kubelet,
             gate_failed: false,
             hook: None,
             hook_since: PodTime::ZERO,
@@ -153,8 +159,12 @@ pub(super) struct MemberPicture {
     pub(super) executed: bool,
     /// Its gate has been open in this round (U3).
     pub(super) open: bool,
-    /// The newest container of a main has exited 0.
-    pub(super) done: bool,
+    /// Its gate has been open in this sandbox (I8).
+    pub(super) was_open: bool,
+    /// When its newest container ended.
+    pub(super) ended_at: Option<PodTime>,
+    /// The newest container of a main has exited 0, which counts from then on (T15).
+    pub(super) done_from: Option<PodTime>,
     /// An init has completed (I4).
     pub(super) completed: bool,
     pub(super) successes: u32,
@@ -174,11 +184,18 @@ impl MemberPicture {
         (self.successes, self.failures) = (0, 0);
     }
 
-    /// T14: a new round, for a member that lives or does not.
-    pub(super) fn new_round(&mut self, lives: bool) {
+    /// Its gate lets others start.
+    pub(super) fn opens(&mut self) {
+        self.open = true;
+        self.was_open = true;
+    }
+
+    /// T14: a new round, for a member that lives or does not. What a job's mains have done is kept (J11), and no gate
+    /// opens by that.
+    pub(super) fn new_round(&mut self, lives: bool, is_job: bool) {
         self.released = lives;
-        self.executed = lives;
-        self.open = lives;
-        self.done = false;
+        self.executed &= lives;
+        self.open &= lives;
+        self.done_from = self.done_from.filter(|_| is_job);
     }
 }

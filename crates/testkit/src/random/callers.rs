@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pod_lifecycle::{AfterCheckpoint, ContainerId, KubeletType, Origin, PidNamespace, Reach, Target};
+use pod_lifecycle::{AfterCheckpoint, ContainerId, KubeletHook, KubeletType, Origin, PidNamespace, Reach, Target};
 use pod_spec::Signal;
 
 use super::Random;
@@ -127,6 +127,7 @@ fn new(random: &mut Random, name: &str) -> NewContainer {
         Some(KubeletType::Ephemeral),
     ]);
     new.kubelet_grace = random.percent(15).then(|| random.duration());
+    new.kubelet = *random.pick(&[None, None, Some(KubeletHook::None), Some(KubeletHook::PreStop)]);
     new.oom_score_adj = random.percent(15).then(|| *random.pick(&[-997, 0, 900, 999]));
     if random.percent(8) {
         new.origin = Origin::Checkpoint;
