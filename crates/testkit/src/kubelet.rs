@@ -5,12 +5,14 @@
 //! sync decides is `sync`'s, what becomes of its calls is `cri`'s, and what the pod must come to is `expectation`'s. It
 //! speaks of Kubernetes' pods only: nothing in here knows a plan or the core.
 
+mod aware;
 mod back_off;
 mod cri;
 mod ending;
 mod expectation;
 mod fairness;
 mod fault;
+mod grid;
 mod setup;
 mod status;
 mod sync;
@@ -31,6 +33,7 @@ use status::{Listed, State};
 use sync::Actions;
 
 pub use fault::Fault;
+pub use grid::scenarios as kubelet_grid;
 pub use setup::{KubeletSetup, KubeletVersion, PodContainer, SpecPart};
 
 pub(crate) use cri::ShimCall;
@@ -97,6 +100,8 @@ struct Sync {
     /// When the newest dead container of each has ended, as the sync has found it: back-off counts from there.
     dead_since: BTreeMap<usize, PodTime>,
     waits_for: Option<Step>,
+    /// What it waits for is an init that is not a sidecar.
+    starts_init: bool,
     failed: bool,
 }
 
@@ -153,7 +158,8 @@ impl Kubelet {
     pub(crate) fn next_at(&self) -> Option<PodTime> {
         let worker = match self.work {
             Work::Idle | Work::Down => Some(self.due),
-            Work::Syncing(_) | Work::Ending | Work::Over => None,
+            Work::Ending => self.next_turn_at(),
+            Work::Syncing(_) | Work::Over => None,
         };
         worker.into_iter().chain(self.cri.next_at()).min()
     }
@@ -170,6 +176,10 @@ impl Kubelet {
             if idle {
                 break;
             }
+            self.cri.wake(now);
+        }
+        if matches!(self.work, Work::Ending) {
+            self.take_turns(now);
             self.cri.wake(now);
         }
         if now < self.due {
@@ -208,6 +218,14 @@ impl Kubelet {
         self.notes.push(line);
     }
 
+    /// A program has begun: a startup probe finds it.
+    pub(crate) fn began(&mut self, now: PodTime, id: &ContainerId) {
+        self.ledger.began(id);
+        if self.setup.version == KubeletVersion::Aware {
+            self.look(now);
+        }
+    }
+
     /// A container's exit is seen by CRI.
     pub(crate) fn exited(&mut self, now: PodTime, id: &ContainerId, code: u32) {
         self.cri.exited(now, id, code);
@@ -241,6 +259,7 @@ impl Kubelet {
             images: &self.images,
             listed: self.cri.listed(),
             failed_probes: &self.failed_probes,
+            ledger: &self.ledger,
         });
         if self.ending.is_some() || actions.kill_pod {
             return self.end(now);
@@ -259,6 +278,7 @@ impl Kubelet {
             kills: kill.into(),
             starts: start.into(),
             waits_for: None,
+            starts_init: false,
             failed: false,
         };
         self.work = Work::Syncing(sync);
@@ -322,6 +342,7 @@ impl Kubelet {
         let call = self.cri.start_container(begin, new, container, self.images[container]);
         if let Work::Syncing(sync) = &mut self.work {
             sync.waits_for = Some(Step::Start(call));
+            sync.starts_init = self.setup.containers[container].part == SpecPart::Init;
         }
     }
 
@@ -346,8 +367,12 @@ impl Kubelet {
                 }
                 sync.waits_for = None;
                 sync.failed |= !succeeded;
-                // A kill that fails is the end of the sync; a start is not.
-                if !succeeded && step == Step::Kill(call) {
+                // A kill that fails is the end of the sync, and an init that does not start; nothing else is.
+                let ends = match step {
+                    Step::Kill(_) => !succeeded,
+                    Step::Start(_) => !succeeded && sync.starts_init,
+                };
+                if ends {
                     sync.kills.clear();
                     sync.starts.clear();
                 }

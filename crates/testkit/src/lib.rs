@@ -26,7 +26,7 @@ mod world;
 pub use command::{Command, CommandError, Detail, NewContainer, PodCaller, Scenario};
 pub use explorer::{Exploration, Explorer, Limits, Report};
 pub use invariants::Violation;
-pub use kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart, parse_policy};
+pub use kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart, kubelet_grid, parse_policy};
 pub use operation_kind::OperationKind;
 pub use program::{OnStop, Program, Run, RunEnd};
 pub use random::scenario as random_scenario;

@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_lifecycle::PodTime;
+use pod_lifecycle::{ContainerId, PodTime};
 
 use super::cri::CallId;
+use super::setup::{LEAST_GRACE, SpecPart};
 use super::{Kubelet, Work};
 
 /// Why and how a pod ends.
@@ -19,7 +20,24 @@ pub(super) struct Ending {
     /// When all containers must have ended; of an end that somebody has ordered.
     pub(super) by: Option<PodTime>,
     calls: BTreeSet<CallId>,
+    /// Sidecars that wait for their turn.
+    waiting: Vec<Waiting>,
     sandbox: Option<CallId>,
+}
+
+/// A native sidecar that is killed when its turn has come, or when the grace is over.
+#[derive(Clone, Debug)]
+struct Waiting {
+    id: ContainerId,
+    /// Not before its preStop hook has ended.
+    from: PodTime,
+    until: PodTime,
+}
+
+impl Ending {
+    fn new(order: Option<EndOrder>) -> Self {
+        Self { order, by: None, calls: BTreeSet::new(), waiting: Vec::new(), sandbox: None }
+    }
 }
 
 /// How somebody ends a pod.
@@ -42,12 +60,7 @@ impl Kubelet {
             return;
         }
         let again = self.ending.is_some();
-        let ending = self.ending.get_or_insert_with(|| Ending {
-            order: None,
-            by: None,
-            calls: BTreeSet::new(),
-            sandbox: None,
-        });
+        let ending = self.ending.get_or_insert_with(|| Ending::new(None));
         ending.order = Some(order);
         match self.work {
             // Both run side by side; the second one does not signal again.
@@ -62,7 +75,7 @@ impl Kubelet {
     pub(super) fn end(&mut self, now: PodTime) {
         self.work = Work::Ending;
         let order = self.ending.take().and_then(|ending| ending.order);
-        self.ending = Some(Ending { order, by: None, calls: BTreeSet::new(), sandbox: None });
+        self.ending = Some(Ending::new(order));
         self.kill_all(now);
     }
 
@@ -75,13 +88,19 @@ impl Kubelet {
         };
         let mut running = self.cri.listed().running();
         self.random.shuffle(&mut running);
-        let mut calls = BTreeSet::new();
+        let (mut calls, mut waiting) = (BTreeSet::new(), Vec::new());
         for id in &running {
+            self.ledger.killed.insert(id.clone());
             let begin = now + self.latency();
             let (hook, timeout) = match order {
                 Some(EndOrder::Evict) => (Duration::ZERO, Duration::ZERO),
                 _ => self.shares_of(id, grace),
             };
+            if !grace.is_zero() && self.part_of(id) == Some(SpecPart::Sidecar) {
+                let from = begin + hook;
+                waiting.push(Waiting { id: id.clone(), from, until: from + grace.saturating_sub(hook) });
+                continue;
+            }
             calls.insert(self.cri.stop_container(begin + hook, id.clone(), timeout));
         }
         let what = match order {
@@ -96,6 +115,41 @@ impl Kubelet {
             ending.by = Some(ending.by.map_or(by, |earlier| earlier.min(by)));
         }
         ending.calls.extend(calls);
+        ending.waiting.extend(waiting);
+        self.take_turns(now);
+    }
+
+    fn part_of(&self, id: &ContainerId) -> Option<SpecPart> {
+        self.cri.listed().get(id).map(|listed| self.setup.containers[listed.container].part)
+    }
+
+    /// When the next sidecar is killed, whatever still runs.
+    pub(super) fn next_turn_at(&self) -> Option<PodTime> {
+        self.ending.iter().flat_map(|ending| &ending.waiting).map(|waiting| waiting.until).min()
+    }
+
+    /// Kills the sidecars whose turn it is: all mains and all later sidecars have ended (`termination order`).
+    pub(super) fn take_turns(&mut self, now: PodTime) {
+        let Some(mut ending) = self.ending.take() else { return };
+        let (mut due, mut left) = (Vec::new(), Vec::new());
+        for waiting in std::mem::take(&mut ending.waiting) {
+            let turn = self.cri.listed().get(&waiting.id).is_none_or(|own| {
+                let before = |other: &ContainerId| {
+                    let other = self.cri.listed().get(other).map_or(own.container, |other| other.container);
+                    let part = self.setup.containers[other].part;
+                    part == SpecPart::Regular || (part == SpecPart::Sidecar && other > own.container)
+                };
+                !self.cri.listed().running().iter().any(before)
+            });
+            if turn || waiting.until <= now { due.push(waiting) } else { left.push(waiting) }
+        }
+        ending.waiting = left;
+        for Waiting { id, from, until } in due {
+            let begin = from.max(now);
+            let timeout = until.since(begin).max(LEAST_GRACE);
+            ending.calls.insert(self.cri.stop_container(begin, id, timeout));
+        }
+        self.ending = Some(ending);
         self.stop_sandbox_if_all_ended();
     }
 
@@ -113,12 +167,14 @@ impl Kubelet {
             return;
         }
         ending.calls.remove(&call);
-        self.stop_sandbox_if_all_ended();
+        self.take_turns(now);
     }
 
     fn stop_sandbox_if_all_ended(&mut self) {
-        let Some(ending) = self.ending.as_ref().filter(|ending| ending.calls.is_empty()) else { return };
-        if ending.sandbox.is_some() {
+        let all_ended = |ending: &&Ending| {
+            ending.calls.is_empty() && ending.waiting.is_empty() && ending.sandbox.is_none()
+        };
+        if self.ending.as_ref().filter(all_ended).is_none() {
             return;
         }
         let mut left = self.cri.listed().running();
@@ -131,12 +187,8 @@ impl Kubelet {
 
     /// A kubelet that restarts has forgotten how far it was; what was ordered it learns again.
     pub(super) fn forget_ending(&mut self) {
-        self.ending = self.ending.take().filter(|ending| ending.order.is_some()).map(|ending| Ending {
-            calls: BTreeSet::new(),
-            sandbox: None,
-            by: None,
-            ..ending
-        });
+        let order = self.ending.take().and_then(|ending| ending.order);
+        self.ending = order.map(|order| Ending::new(Some(order)));
     }
 
     pub(super) fn has_been_ordered_to_end(&self) -> bool {

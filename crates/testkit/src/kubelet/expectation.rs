@@ -21,12 +21,17 @@ pub(crate) struct Ledger {
     ran: BTreeSet<ContainerId>,
     /// Containers whose program has ended with 0.
     ended_well: BTreeSet<ContainerId>,
-    /// Containers that the kubelet has killed alone.
+    /// Containers that the kubelet has killed.
     pub(super) killed: BTreeSet<ContainerId>,
 }
 
 impl Ledger {
-    pub(crate) fn began(&mut self, id: &ContainerId) {
+    /// Whether the program of a container runs.
+    pub(super) fn runs(&self, id: &ContainerId) -> bool {
+        self.running.contains(id)
+    }
+
+    pub(super) fn began(&mut self, id: &ContainerId) {
         self.running.insert(id.clone());
         self.ran.insert(id.clone());
     }
@@ -119,6 +124,7 @@ impl Kubelet {
             match self.role(plan, *container) {
                 _ if self.broken.contains(container) => false,
                 Some(Role::Sidecar) => !newest.is_some_and(|newest| self.serves(newest)),
+                Some(Role::Init) if newest.is_none() => false,
                 _ => !newest.is_some_and(|newest| matches!(newest.state, State::Exited { code: 0, .. })),
             }
         });
@@ -131,8 +137,9 @@ impl Kubelet {
             let newest = self.cri.listed().newest(*container);
             match self.role(plan, *container) {
                 _ if self.broken.contains(container) => false,
+                // It may have been removed.
                 Some(Role::Init) if self.setup.version == KubeletVersion::Aware => {
-                    !newest.is_some_and(|newest| matches!(newest.state, State::Exited { code: 0, .. }))
+                    newest.is_some_and(|newest| !matches!(newest.state, State::Exited { code: 0, .. }))
                 }
                 Some(Role::Init) => !newest.is_some_and(|newest| newest.state == State::Running),
                 _ => !newest.is_some_and(|newest| self.serves(newest)),
@@ -142,7 +149,7 @@ impl Kubelet {
     }
 
     fn serves(&self, newest: &Listed) -> bool {
-        newest.state == State::Running && self.ledger.running.contains(&newest.id)
+        newest.state == State::Running && self.ledger.runs(&newest.id)
     }
 
     fn role(&self, plan: &Plan, container: usize) -> Option<Role> {
@@ -164,7 +171,7 @@ impl Kubelet {
             Some(format!("{name} is held for {reason}"))
         });
         let idle = all().find_map(|(container, name)| {
-            let newest = running(container).filter(|newest| !self.ledger.running.contains(&newest.id))?;
+            let newest = running(container).filter(|newest| !self.ledger.runs(&newest.id))?;
             let hidden =
                 self.role(plan, container) == Some(Role::Init) && self.ledger.ended_well.contains(&newest.id);
             (!hidden).then(|| format!("{name} has no program that runs"))

@@ -50,6 +50,10 @@ fn programs_behave(plan: &Plan, commands: &[Command]) -> bool {
             .get(member.name.as_str())
             .map_or_else(Run::default, |program| program.runs().last().cloned().unwrap_or_default());
         let ends = last.ends.map(|end| end.code);
+        let earlier = programs.get(member.name.as_str()).map_or(&[][..], |program| program.runs());
+        if member.role != Role::Sidecar && earlier.iter().rev().skip(1).any(|run| run.ends.is_none()) {
+            return false;
+        }
         match (member.role, plan.restart_policy) {
             (Role::Sidecar, _) => ends.is_none() && last.ready_after.is_some_and(|after| after.is_zero()),
             (Role::Main, RestartPolicy::Always) => ends.is_none(),

@@ -1,13 +1,15 @@
 //! What one sync of a kubelet wants, as a pure function of what it sees (`computePodActions` of its runtime manager).
 //!
-//! Owns the decisions of kubelets that know no sidecars; those of the others are `aware`'s.
+//! Owns what is decided of regular containers: all of a kubelet's that knows no sidecars. Inits are `aware`'s.
 
 use std::collections::BTreeSet;
 
 use pod_lifecycle::ContainerId;
 use pod_spec::RestartPolicy;
 
-use super::setup::KubeletSetup;
+use super::aware;
+use super::expectation::Ledger;
+use super::setup::{KubeletSetup, KubeletVersion, SpecPart};
 use super::status::{List, Listed, State};
 
 /// What a kubelet sees at the beginning of a sync.
@@ -16,6 +18,8 @@ pub(super) struct Sight<'a> {
     pub(super) images: &'a [u32],
     pub(super) listed: &'a List,
     pub(super) failed_probes: &'a BTreeSet<ContainerId>,
+    /// What startup probes find: whether a program runs.
+    pub(super) ledger: &'a Ledger,
 }
 
 /// What it does then.
@@ -29,9 +33,21 @@ pub(super) struct Actions {
 }
 
 pub(super) fn decide(sight: &Sight<'_>) -> Actions {
+    if sight.setup.version == KubeletVersion::Aware {
+        return aware::decide(sight);
+    }
     let mut actions = Actions::default();
+    regulars(sight, &mut actions);
+    actions
+}
+
+/// Looks at the regular containers.
+pub(super) fn regulars(sight: &Sight<'_>, actions: &mut Actions) {
     let mut kept = 0;
-    for container in 0..sight.setup.containers.len() {
+    for (container, spec) in sight.setup.containers.iter().enumerate() {
+        if spec.part != SpecPart::Regular {
+            continue;
+        }
         match sight.listed.newest(container) {
             Some(running) if running.state == State::Running => {
                 let Some(reason) = sight.reason_to_kill(running) else {
@@ -51,7 +67,6 @@ pub(super) fn decide(sight: &Sight<'_>) -> Actions {
         }
     }
     actions.kill_pod = kept == 0 && actions.start.is_empty();
-    actions
 }
 
 /// Why a running container is killed.

@@ -8,12 +8,12 @@ use pod_spec::{RestartPolicy, Role};
 
 use super::{Random, plan};
 use crate::command::{Command, Detail, PodCaller, Scenario};
-use crate::kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer};
+use crate::kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart};
 use crate::operation_kind::OperationKind;
 use crate::program::{OnStop, Program, Run, RunEnd};
 
 /// Longer than a pod needs whose replaced containers are waited for (5 min) after back-offs of 5 min each.
-const SETTLE: Duration = Duration::from_secs(1800);
+const SETTLE: Duration = Duration::from_secs(3600);
 
 /// A run: the same for the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl KubeletRun {
             .collect();
         let befallen = befallen(random, self.trouble, &names, &mains);
         commands.extend(befallen.before);
-        commands.push(Command::Kubelet(setup(random, self, &names)));
+        commands.push(Command::Kubelet(setup(random, self, &pod.members)));
         for command in befallen.after {
             commands.extend([Command::Advance(pause(random)), command]);
         }
@@ -152,11 +152,24 @@ impl KubeletRun {
     }
 }
 
-fn setup(random: &mut Random, run: KubeletRun, names: &[String]) -> KubeletSetup {
-    let mut containers: Vec<_> = names.iter().map(|name| PodContainer::named(name)).collect();
-    // A spec's order is not the plan's (U10).
-    random.shuffle(&mut containers);
+fn setup(random: &mut Random, run: KubeletRun, members: &[(String, Role)]) -> KubeletSetup {
+    let part = |role| match role {
+        _ if run.version == KubeletVersion::Unaware => SpecPart::Regular,
+        Role::Init => SpecPart::Init,
+        Role::Sidecar => SpecPart::Sidecar,
+        Role::Main => SpecPart::Regular,
+    };
+    let container =
+        |(name, role): &(String, Role)| PodContainer { part: part(*role), ..PodContainer::named(name) };
+    let mut containers: Vec<_> = members.iter().map(container).collect();
+    match run.version {
+        // A spec's order is not the plan's (U10).
+        KubeletVersion::Unaware => random.shuffle(&mut containers),
+        // That of its init containers is.
+        KubeletVersion::Aware => containers.sort_by_key(|container| container.part == SpecPart::Regular),
+    }
     for container in &mut containers {
+        container.has_startup_probe = container.part == SpecPart::Sidecar && random.percent(30);
         if random.percent(10) {
             container.hook = Some(*random.pick(&[millis(100), millis(1500), millis(4000)]));
         }

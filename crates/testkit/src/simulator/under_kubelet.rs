@@ -22,7 +22,7 @@ impl Simulator {
         self.trace.sight(self.now, sight);
         let Some(kubelet) = &mut self.kubelet else { return };
         match sight {
-            Sight::Began(Target { container, exec: None }) => kubelet.ledger().began(container),
+            Sight::Began(Target { container, exec: None }) => kubelet.began(self.now, container),
             Sight::Ended(Target { container, exec: None }, code) => kubelet.ledger().ended(container, *code),
             _ => {}
         }
@@ -44,9 +44,7 @@ impl Simulator {
     pub(super) fn wake_kubelet(&mut self) -> Result<(), RunError> {
         let Some(kubelet) = &mut self.kubelet else { return Ok(()) };
         kubelet.wake(self.now);
-        for note in kubelet.take_notes() {
-            self.trace.push(self.now, &note);
-        }
+        self.show_notes();
         while let Some((call, asked)) = self.kubelet.as_mut().and_then(|kubelet| kubelet.next_call()) {
             // The answer may come before the request returns.
             let request = RequestId(self.next_request + 1);
@@ -85,7 +83,14 @@ impl Simulator {
         if let Some(kubelet) = &mut self.kubelet {
             kubelet.befall(self.now, fault);
         }
+        self.show_notes();
         Ok(())
+    }
+
+    fn show_notes(&mut self) {
+        for note in self.kubelet.iter_mut().flat_map(|kubelet| kubelet.take_notes()) {
+            self.trace.push(self.now, &note);
+        }
     }
 
     /// Waits until the pod has done what its policy promises; one that goes on must be seen to do so for a while.

@@ -4,43 +4,55 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use pod_spec::RestartPolicy;
-use testkit::{Failure, KubeletRun, Trouble};
+use testkit::{Failure, Trouble};
 
-const POLICIES: [RestartPolicy; 3] = [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never];
+use crate::plays::POLICIES;
 
 /// The counts so far.
 #[derive(Default)]
-pub struct Table(BTreeMap<(Trouble, usize), (u64, u64)>);
+pub struct Table(BTreeMap<(String, usize), Count>);
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    runs: u64,
+    failures: u64,
+}
 
 impl Table {
     /// Counts a run.
-    pub fn count(&mut self, run: KubeletRun, failure: Option<&Failure>) {
-        let policy = POLICIES.iter().position(|policy| *policy == run.policy).unwrap_or_default();
-        let (runs, failures) = self.0.entry((run.trouble, policy)).or_default();
-        *runs += 1;
-        *failures += u64::from(failure.is_some());
+    pub fn count(&mut self, (policy, row): (RestartPolicy, String), failure: Option<&Failure>) {
+        let column = POLICIES.iter().position(|other| *other == policy).unwrap_or_default();
+        let count = self.0.entry((row, column)).or_default();
+        count.runs += 1;
+        count.failures += u64::from(failure.is_some());
     }
 
     /// Adds the counts of another one.
     pub fn add(&mut self, other: &Self) {
-        for (cell, (runs, failures)) in &other.0 {
-            let (all, failed) = self.0.entry(*cell).or_default();
-            (*all, *failed) = (*all + runs, *failed + failures);
+        for (cell, more) in &other.0 {
+            let count = self.0.entry(cell.clone()).or_default();
+            count.runs += more.runs;
+            count.failures += more.failures;
         }
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "failed of runs   {:>18} {:>18} {:>18}", "Always", "OnFailure", "Never")?;
-        for trouble in Trouble::all() {
-            let cells: Vec<_> = (0..POLICIES.len()).map(|policy| self.0.get(&(trouble, policy))).collect();
-            if cells.iter().all(Option::is_none) {
-                continue;
-            }
-            write!(f, "{trouble:<16}")?;
-            for cell in cells {
-                let text = cell.map_or_else(String::new, |(runs, failures)| format!("{failures} of {runs}"));
+        let known: Vec<_> = Trouble::all().map(|trouble| trouble.to_string()).collect();
+        let mut rows: Vec<_> = self.0.keys().map(|(row, _)| row).collect();
+        rows.sort_by_key(|row| known.iter().position(|known| known == *row));
+        rows.dedup();
+        if !rows.is_empty() {
+            write!(f, "failed, of all")?;
+            POLICIES.iter().try_for_each(|policy| write!(f, " {:>18}", format!("{policy:?}")))?;
+            writeln!(f)?;
+        }
+        for row in rows {
+            write!(f, "{row:<14}")?;
+            for column in 0..POLICIES.len() {
+                let count = self.0.get(&(row.clone(), column));
+                let text = count.map_or_else(String::new, |it| format!("{} of {}", it.failures, it.runs));
                 write!(f, " {text:>18}")?;
             }
             writeln!(f)?;
