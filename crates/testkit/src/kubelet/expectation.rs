@@ -6,11 +6,14 @@
 use std::collections::BTreeSet;
 
 use pod_lifecycle::{ContainerId, Pod, PodTime};
-use pod_spec::{Fatal, Plan, RestartPolicy, Role};
+use pod_spec::{Plan, RestartPolicy, Role};
 
 use super::cri::START_ERROR;
 use super::status::{Listed, State};
 use super::{Kubelet, KubeletVersion, Work};
+
+/// What podshim reports of a container that it does not run (J9).
+const NEVER_RAN: u32 = 125;
 
 /// What programs have really done, whatever was shown of it.
 #[derive(Clone, Debug, Default)]
@@ -56,8 +59,11 @@ impl Kubelet {
     }
 
     /// What is in the way of the pod's promise.
-    pub(crate) fn unkept(&self, plan: &Plan, pod: &Pod) -> Option<String> {
+    pub(crate) fn unkept(&self, plan: Option<&Plan>, pod: &Pod) -> Option<String> {
         let policy = self.setup.policy;
+        if let Some(collateral) = self.collateral(plan) {
+            return Some(collateral);
+        }
         match (self.is_over(), self.has_been_ordered_to_end(), policy) {
             (true, true, _) => self.outlasted(),
             (true, false, RestartPolicy::Always) => Some("Always: the pod has ended".to_owned()),
@@ -84,8 +90,32 @@ impl Kubelet {
         Some(format!("{} outlasts the pod's grace", late.id))
     }
 
+    /// T12a: the stop of one container of several ends no other.
+    fn collateral(&self, plan: Option<&Plan>) -> Option<String> {
+        let alone = self.ledger.killed.len() == 1 && self.ending.is_none();
+        if !alone || has_fatal(plan) {
+            return None;
+        }
+        let others = self.cri.listed().all().filter(|listed| !self.ledger.killed.contains(&listed.id));
+        others.into_iter().find_map(|listed| {
+            let name = &self.setup.containers[listed.container].name;
+            let ended_unrun = match listed.state {
+                State::Exited { code, .. } => {
+                    !matches!(code, START_ERROR | NEVER_RAN) && !self.ledger.ran.contains(&listed.id)
+                }
+                State::Created | State::Running => false,
+            };
+            match self.role(plan, listed.container) {
+                Some(Role::Main) if ended_unrun => {
+                    Some(format!("main {name} has ended without having run, for another one's kill"))
+                }
+                _ => None,
+            }
+        })
+    }
+
     /// J1, J6: what the mains of a pod that has ended have come to.
-    fn mains_unkept(&self, plan: &Plan) -> Option<String> {
+    fn mains_unkept(&self, plan: Option<&Plan>) -> Option<String> {
         let policy = self.setup.policy;
         (0..self.setup.containers.len()).filter(|container| self.role(plan, *container) == Some(Role::Main)).find_map(
             |container| {
@@ -93,9 +123,9 @@ impl Kubelet {
                 let State::Exited { code, .. } = newest.state else { return None };
                 let has_run = self.ledger.ran.contains(&newest.id);
                 let excused = code == START_ERROR
-                    || code == 125
+                    || code == NEVER_RAN
                     || self.ledger.killed.contains(&newest.id)
-                    || plan.members.iter().any(|member| member.fatal.is_some());
+                    || has_fatal(plan);
                 match policy {
                     RestartPolicy::OnFailure if !self.ledger.ended_well.contains(&newest.id) => {
                         Some(format!("OnFailure: main {} is shown as completed, and is not", newest.id))
@@ -111,12 +141,8 @@ impl Kubelet {
     }
 
     /// OnFailure with a main whose command does not exist: the others are done, and their sidecars live.
-    fn rest_unkept(&self, plan: &Plan, pod: &Pod) -> Option<String> {
-        if plan
-            .members
-            .iter()
-            .any(|member| member.fatal == Some(Fatal::Failure) || member.fatal == Some(Fatal::Exit))
-        {
+    fn rest_unkept(&self, plan: Option<&Plan>, pod: &Pod) -> Option<String> {
+        if has_fatal(plan) {
             return None;
         }
         let fault = (0..self.setup.containers.len()).find(|container| {
@@ -132,7 +158,7 @@ impl Kubelet {
     }
 
     /// Always: every main and sidecar runs, and completed inits stay as they are.
-    fn not_serving(&self, plan: &Plan, pod: &Pod) -> Option<String> {
+    fn not_serving(&self, plan: Option<&Plan>, pod: &Pod) -> Option<String> {
         let fault = (0..self.setup.containers.len()).find(|container| {
             let newest = self.cri.listed().newest(*container);
             match self.role(plan, *container) {
@@ -152,12 +178,12 @@ impl Kubelet {
         newest.state == State::Running && self.ledger.runs(&newest.id)
     }
 
-    fn role(&self, plan: &Plan, container: usize) -> Option<Role> {
-        plan.member(&self.setup.containers[container].name).map(|(_, member)| member.role)
+    fn role(&self, plan: Option<&Plan>, container: usize) -> Option<Role> {
+        plan?.member(&self.setup.containers[container].name).map(|(_, member)| member.role)
     }
 
     /// The first thing that somebody who looks for a cause should know.
-    fn in_the_way(&self, plan: &Plan, pod: &Pod, what: &str) -> String {
+    fn in_the_way(&self, plan: Option<&Plan>, pod: &Pod, what: &str) -> String {
         let all = || {
             (0..self.setup.containers.len()).map(|container| {
                 let role = self.role(plan, container).map_or("container".to_owned(), |role| role.to_string());
@@ -184,4 +210,9 @@ impl Kubelet {
         let reason = held.or(idle).or(runs).or(dead).unwrap_or_else(|| "nothing runs".to_owned());
         format!("{what}: {reason}")
     }
+}
+
+/// R9: some containers end others.
+fn has_fatal(plan: Option<&Plan>) -> bool {
+    plan.is_some_and(|plan| plan.members.iter().any(|member| member.fatal.is_some()))
 }

@@ -345,3 +345,46 @@ fn length(random: &mut Random) -> Duration {
 fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::is_fair;
+
+    fn runs() -> impl Iterator<Item = KubeletRun> {
+        let policies = [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never];
+        let kubelets = [KubeletVersion::Unaware, KubeletVersion::Aware];
+        kubelets.into_iter().flat_map(move |version| {
+            policies.into_iter().flat_map(move |policy| {
+                Trouble::all().flat_map(move |trouble| {
+                    (0..20).map(move |seed| KubeletRun { version, policy, trouble, seed })
+                })
+            })
+        })
+    }
+
+    /// What is kept of a failing run is the run, and each asks for what can come true.
+    #[test]
+    fn each_run_is_its_text_and_is_fair() {
+        for run in runs() {
+            let scenario = run.scenario();
+            let text = scenario.to_string();
+            assert_eq!(Scenario::parse(text.lines()).map(|read| read.to_string()), Ok(text.clone()));
+            assert!(is_fair(&scenario.0), "{run:?}\n{text}");
+        }
+    }
+
+    #[test]
+    fn everything_that_can_befall_a_pod_does() {
+        let text: String = runs().map(|run| run.scenario().to_string()).collect();
+        for word in [
+            "liveness", "startup", "image", "pull", "forget", "broken", "crash", "oom", "restart", "delete",
+            "evict",
+        ] {
+            assert!(text.contains(&format!("\nfault {word}")), "no {word}");
+        }
+        for word in ["\nfail ", "\nslow ", "/init", "/sidecar/startup", "/hook=", "never-ready", "fatal."] {
+            assert!(text.contains(word), "no {word:?}");
+        }
+    }
+}

@@ -121,6 +121,6 @@ impl Simulator {
     }
 
     fn unkept(&self) -> Option<String> {
-        self.kubelet.as_ref()?.unkept(self.plan.as_ref()?, &self.pod)
+        self.kubelet.as_ref()?.unkept(self.plan.as_ref(), &self.pod)
     }
 }

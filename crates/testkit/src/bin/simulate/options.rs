@@ -50,8 +50,10 @@ pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, Strin
             }
         }
     }
-    let asks_for_kubelet =
-        grid || choice.policy.is_some() || choice.trouble.is_some() || choice.version == KubeletVersion::Aware;
+    let asks_for_kubelet = grid
+        || choice.policy.is_some()
+        || choice.trouble.is_some()
+        || choice.version == KubeletVersion::Aware;
     if asks_for_kubelet && !under_kubelet {
         return Err("--aware, --grid, --policy and --fault are for --kubelet".to_owned());
     }
