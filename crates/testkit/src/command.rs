@@ -9,6 +9,7 @@ use std::time::Duration;
 use pod_lifecycle::{AfterCheckpoint, ContainerId, ExecId, KubeletHook, KubeletType, Origin, PidNamespace, Reach, Target};
 use pod_spec::Signal;
 
+use crate::kubelet::{Fault, KubeletSetup};
 use crate::operation_kind::OperationKind;
 use crate::program::Program;
 use crate::text::{parse_duration, parse_signal, show_duration, show_signal};
@@ -71,6 +72,12 @@ pub enum Command {
     Idle,
     /// A caller that means it: TERM, then KILL until everything has ended, then every Delete. Nothing may be left.
     End,
+    /// From now on a kubelet makes the pod's containers, as its only caller.
+    Kubelet(KubeletSetup),
+    /// Something befalls the pod under that kubelet.
+    Fault(Fault),
+    /// No fault goes on: within that time the pod does what its policy promises.
+    Settle(Duration),
     /// Show what callers see.
     View(Target),
 }
@@ -240,6 +247,9 @@ fn parse_command(line: &str) -> Result<Command, String> {
         "advance" => Command::Advance(duration(0)?),
         "idle" => Command::Idle,
         "end" => Command::End,
+        "kubelet" => Command::Kubelet(KubeletSetup::parse(&rest)?),
+        "fault" => Command::Fault(Fault::parse(&rest)?),
+        "settle" => Command::Settle(duration(0)?),
         "view" => Command::View(parse_target(word(0)?)),
         _ => return Err("unknown verb".to_owned()),
     })
@@ -343,6 +353,9 @@ impl fmt::Display for Command {
             Self::Advance(time) => write!(f, "advance {}", show_duration(*time)),
             Self::Idle => write!(f, "idle"),
             Self::End => write!(f, "end"),
+            Self::Kubelet(setup) => write!(f, "kubelet {setup}"),
+            Self::Fault(fault) => write!(f, "fault {fault}"),
+            Self::Settle(time) => write!(f, "settle {}", show_duration(*time)),
             Self::View(target) => write!(f, "view {}", show_target(target)),
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! Owns the fake world (processes, operations, callers) and nothing of the core's decisions: the invariants
 //! are stated from what goes in and what comes out, never from the core's own tables. Dev-only; no clock, no
-//! IO, and no randomness but of a seed. The program `simulate` runs it by the million (`hack/simulate`). Beside it, `fuzz`
+//! IO, and no randomness but of a seed. A caller is a script, or a kubelet that sees what comes of its calls and restarts by
+//! its policy. The program `simulate` runs it by the million (`hack/simulate`). Beside it, `fuzz`
 //! makes bad input for everything that reads some (`hack/fuzz`), as much of it as the environment says.
 
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@ mod command;
 mod explorer;
 pub mod fuzz;
 mod invariants;
+mod kubelet;
 mod operation_kind;
 mod program;
 mod random;
@@ -25,8 +27,10 @@ mod world;
 pub use command::{Command, CommandError, Detail, NewContainer, PodCaller, Scenario};
 pub use explorer::{Exploration, Explorer, Limits, Report};
 pub use invariants::Violation;
+pub use kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart, kubelet_grid, parse_policy};
 pub use operation_kind::OperationKind;
 pub use program::{OnStop, Program, Run, RunEnd};
 pub use random::scenario as random_scenario;
+pub use random::{KubeletRun, Trouble};
 pub use shrink::{Failure, check, shrink};
 pub use simulator::{RunError, Simulator};

@@ -4,12 +4,15 @@
 //! together is `pod-spec`'s.
 
 mod callers;
+mod kubelet;
 mod plan;
 mod programs;
 
 use std::time::Duration;
 
 use crate::command::{Command, Scenario};
+
+pub use kubelet::{KubeletRun, Trouble};
 
 /// The scenario of a seed; its last word is the end of everything.
 pub fn scenario(seed: u64) -> Scenario {
@@ -23,6 +26,7 @@ pub fn scenario(seed: u64) -> Scenario {
 }
 
 /// Numbers that only look random (SplitMix64): one addition and three mixes a number, and any seed is good.
+#[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -6,11 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::command::{Command, PodCaller, Scenario};
+use crate::kubelet::{KubeletSetup, is_fair};
 use crate::program::Program;
 use crate::simulator::Simulator;
 
 /// More tries than any scenario needs; each is a run.
 const MAX_TRIES: usize = 20_000;
+/// A run that is neither over at once nor long.
+const SECONDS: Duration = Duration::from_secs(3);
 
 /// A broken promise and the run that broke it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,7 @@ pub fn shrink(scenario: Scenario, failure: Failure) -> (Scenario, Failure) {
     let mut shrinker = Shrinker { best: scenario, failure, kind, tries: 0 };
     loop {
         let before = shrinker.best.clone();
+        shrinker.drop_containers();
         shrinker.drop_commands();
         shrinker.replace_one_by_one();
         if shrinker.best == before || shrinker.tries >= MAX_TRIES {
@@ -77,7 +81,7 @@ struct Shrinker {
 impl Shrinker {
     fn accepts(&mut self, candidate: Scenario) -> bool {
         self.tries += 1;
-        if self.tries > MAX_TRIES {
+        if self.tries > MAX_TRIES || !is_fair(&candidate.0) {
             return false;
         }
         match check(&candidate).filter(|failure| failure.kind() == self.kind) {
@@ -86,6 +90,20 @@ impl Shrinker {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Under a kubelet a container leaves the pod's spec, its plan and everything else at once.
+    fn drop_containers(&mut self) {
+        let names = self.best.0.iter().find_map(|command| match command {
+            Command::Kubelet(setup) => {
+                Some(setup.containers.iter().map(|container| container.name.clone()).collect::<Vec<_>>())
+            }
+            _ => None,
+        });
+        for name in names.unwrap_or_default() {
+            let without = without_container(&self.best, &name);
+            self.accepts(without);
         }
     }
 
@@ -120,6 +138,50 @@ impl Shrinker {
     }
 }
 
+fn without_container(scenario: &Scenario, name: &str) -> Scenario {
+    let about_it = |command: &Command| match command {
+        Command::Program(of, _) | Command::Fail(of, _) | Command::Slow(of, ..) => of == name,
+        Command::Fault(fault) => fault.name() == Some(name),
+        _ => false,
+    };
+    let mut commands: Vec<_> = scenario.0.iter().filter(|command| !about_it(command)).cloned().collect();
+    for command in &mut commands {
+        match command {
+            Command::Kubelet(setup) => setup.containers.retain(|container| container.name != name),
+            Command::Pod { annotations, .. } => {
+                let alias = annotations.first().and_then(|(_, plan)| alias_of(plan, name));
+                let keys = [Some(name.to_owned()), alias];
+                annotations.retain(|(key, _)| {
+                    let of = key.split_once('.').map(|(_, of)| of);
+                    !keys.iter().flatten().any(|key| of == Some(key))
+                });
+                if let Some((_, plan)) = annotations.first_mut() {
+                    *plan = plan_without(plan, name);
+                }
+            }
+            _ => {}
+        }
+    }
+    Scenario(commands)
+}
+
+fn alias_of(plan: &str, name: &str) -> Option<String> {
+    let word =
+        plan.split([',', '+', '|', '=']).map(str::trim).find(|word| word.starts_with(&format!("{name}@")));
+    word.and_then(|word| word.split_once('@')).map(|(_, alias)| alias.to_owned())
+}
+
+fn plan_without(plan: &str, name: &str) -> String {
+    let entries = plan.split(", ").filter_map(|entry| {
+        let (group, role) = entry.split_once('=')?;
+        let separator = if group.contains('|') { "|" } else { "+" };
+        let is_other = |word: &&str| word.split('@').next() != Some(name);
+        let left: Vec<_> = group.split(separator).filter(is_other).collect();
+        (!left.is_empty()).then(|| format!("{}={role}", left.join(separator)))
+    });
+    entries.collect::<Vec<_>>().join(", ")
+}
+
 /// What may do in the place of a command, the simplest first.
 fn simpler(command: &Command) -> Vec<Command> {
     match command {
@@ -150,6 +212,7 @@ fn simpler(command: &Command) -> Vec<Command> {
             let plain = crate::NewContainer { id: new.id.clone(), ..crate::NewContainer::named(&new.name) };
             if plain == *new { Vec::new() } else { vec![Command::Create(plain)] }
         }
+        Command::Kubelet(setup) => simpler_kubelets(setup).into_iter().map(Command::Kubelet).collect(),
         Command::Advance(time) => shorter(*time).into_iter().map(Command::Advance).collect(),
         Command::Slow(name, kind, time) => {
             shorter(*time).into_iter().map(|time| Command::Slow(name.clone(), *kind, time)).collect()
@@ -166,6 +229,24 @@ fn simpler(command: &Command) -> Vec<Command> {
             .collect(),
         _ => Vec::new(),
     }
+}
+
+fn simpler_kubelets(setup: &KubeletSetup) -> Vec<KubeletSetup> {
+    let mut simpler = Vec::new();
+    let mut with = |change: &dyn Fn(&mut KubeletSetup)| {
+        let mut changed = setup.clone();
+        change(&mut changed);
+        if changed != *setup {
+            simpler.push(changed);
+        }
+    };
+    with(&|setup| setup.seed = 0);
+    with(&|setup| setup.grace = Duration::from_secs(5));
+    for index in 0..setup.containers.len() {
+        with(&|setup| setup.containers[index].hook = None);
+        with(&|setup| setup.containers[index].has_startup_probe = false);
+    }
+    simpler
 }
 
 /// Plans with one container, or one entry, less.
@@ -214,6 +295,8 @@ fn simpler_programs(program: &Program) -> Vec<Program> {
         with(&|run| run.ready_after = default.ready_after);
         with(&|run| run.on_stop = default.on_stop);
         with(&|run| run.ends = default.ends);
+        with(&|run| run.ends = run.ends.map(|end| crate::RunEnd { code: end.code.min(1), ..end }));
+        with(&|run| run.ends = run.ends.map(|end| crate::RunEnd { after: end.after.min(SECONDS), ..end }));
     }
     programs
 }

@@ -14,10 +14,12 @@ use pod_spec::{Plan, Signal};
 
 use crate::command::{Command, Detail, NewContainer, PodCaller, Scenario, show_target};
 use crate::invariants::{Invariants, Violation};
+use crate::kubelet::Kubelet;
 use crate::trace::{Trace, show_request};
 use crate::world::World;
 
 mod ending;
+mod under_kubelet;
 
 /// The pause container of every pod that has one.
 const PAUSE: &str = "pause";
@@ -56,6 +58,14 @@ pub enum RunError {
         /// What is there.
         containers: Vec<String>,
     },
+    /// What a kubelet promises of the pod by its policy does not come true.
+    #[error("at {now}: {what}")]
+    Unkept {
+        /// When we gave up.
+        now: PodTime,
+        /// What is in the way.
+        what: String,
+    },
     /// A request that must be answered by now was not.
     #[error("at {now}: {request} is never answered")]
     Unanswered {
@@ -82,6 +92,7 @@ pub struct Simulator {
     /// The rest of a StopPodSandbox, the first one being waited for.
     stopping_sandbox: VecDeque<ContainerId>,
     exited: Vec<ContainerId>,
+    kubelet: Option<Box<Kubelet>>,
 }
 
 /// What a caller does later.
@@ -113,6 +124,7 @@ impl Simulator {
             steps: VecDeque::new(),
             stopping_sandbox: VecDeque::new(),
             exited: Vec::new(),
+            kubelet: None,
         }
     }
 
@@ -134,6 +146,20 @@ impl Simulator {
     /// # Errors
     /// The first promise that was broken.
     pub fn execute(&mut self, command: &Command) -> Result<(), RunError> {
+        match command {
+            Command::Advance(time) => self.run_until(Some(self.now + *time)),
+            Command::Idle => self.run_until(None),
+            Command::End => self.end(),
+            Command::Settle(limit) => self.settle(*limit),
+            _ => {
+                self.execute_now(command)?;
+                self.run_until(Some(self.now))
+            }
+        }
+    }
+
+    /// Carries out one command that takes no time.
+    fn execute_now(&mut self, command: &Command) -> Result<(), RunError> {
         match command {
             Command::Pod { caller, detail, annotations } => self.new_pod(*caller, *detail, annotations)?,
             Command::Program(name, program) => self.world.set_program(name.clone(), program.clone()),
@@ -177,12 +203,16 @@ impl Simulator {
                 self.stop_next_of_sandbox();
             }
             Command::StopPod(grace) => self.handle(Event::StopPod { grace: *grace })?,
-            Command::Advance(time) => return self.run_until(Some(self.now + *time)),
-            Command::Idle => return self.run_until(None),
-            Command::End => return self.end(),
+            Command::Advance(_) | Command::Idle | Command::End | Command::Settle(_) => {}
+            Command::Kubelet(setup) => {
+                self.caller = PodCaller::CriWithCleanup;
+                let kubelet = Kubelet::new(setup.clone(), self.now, self.world.broken());
+                self.kubelet = Some(Box::new(kubelet));
+            }
+            Command::Fault(fault) => self.befall(fault)?,
             Command::View(target) => self.view(target),
         }
-        self.run_until(Some(self.now))
+        Ok(())
     }
 
     /// A shim parses the plan before it has a pod: a plan that is none leaves nothing behind (S4, S5).
@@ -282,25 +312,30 @@ impl Simulator {
         match action {
             Action::Run { op, container, operation } => {
                 for sight in self.world.run(self.now, op, container, operation) {
-                    self.trace.sight(self.now, &sight);
+                    self.see(&sight);
                 }
             }
             Action::Signal { target, signal, reach, .. } => {
                 for sight in self.world.signal(self.now, &target, signal, reach) {
-                    self.trace.sight(self.now, &sight);
+                    self.see(&sight);
                 }
             }
             Action::Reply { request, .. } => {
                 if let Some(asked) = self.requests.remove(&request) {
                     self.trace.reply(self.now, &asked, &action);
                     self.answered(&asked, &action);
+                    self.tell_kubelet_of_answer(request, &action);
                 }
             }
             _ => {
                 self.trace.action(self.now, &action);
-                if let Action::Publish(Notice::Exited { target: Target { container, exec: None }, .. }) =
-                    action
+                if let Action::Publish(Notice::Exited {
+                    target: Target { container, exec: None },
+                    exit,
+                    ..
+                }) = action
                 {
+                    self.tell_kubelet_of_exit(&container, exit.code);
                     self.task_exited(container);
                 }
             }
@@ -341,7 +376,8 @@ impl Simulator {
 
     fn next_at(&self) -> Option<PodTime> {
         let step = self.steps.front().map(|(at, _)| *at);
-        step.into_iter().chain(self.world.next_at()).chain(self.pod.next_deadline()).min()
+        let kubelet = self.kubelet.as_ref().and_then(|kubelet| kubelet.next_at());
+        step.into_iter().chain(kubelet).chain(self.world.next_at()).chain(self.pod.next_deadline()).min()
     }
 
     /// Takes whatever comes next, if it comes by `limit`.
@@ -354,13 +390,17 @@ impl Simulator {
             self.handle(Event::Tick)?;
         } else if let Some((sights, events)) = self.world.happen(self.now) {
             for sight in sights {
-                self.trace.sight(self.now, &sight);
+                self.see(&sight);
             }
             for event in events {
                 self.handle(event)?;
             }
-        } else if let Some((_, step)) = self.steps.pop_front() {
-            self.take_step(step)?;
+        } else if self.steps.front().is_some_and(|(at, _)| *at <= self.now) {
+            if let Some((_, step)) = self.steps.pop_front() {
+                self.take_step(step)?;
+            }
+        } else {
+            self.wake_kubelet()?;
         }
         Ok(Progress::Some)
     }

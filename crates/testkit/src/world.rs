@@ -31,6 +31,8 @@ pub(crate) struct World {
     slow: BTreeMap<(String, OperationKind), Duration>,
     failures: Vec<(String, OperationKind)>,
     losses: Vec<(String, OperationKind)>,
+    /// Those that always fail.
+    broken: Vec<(String, OperationKind)>,
     queue: BTreeMap<(PodTime, u64), Happening>,
     queued: u64,
     pids: u32,
@@ -103,6 +105,16 @@ impl World {
         self.failures.push((name, kind));
     }
 
+    /// Such an operation fails each time, also on a node that works.
+    pub(crate) fn fail_always(&mut self, name: String, kind: OperationKind) {
+        self.broken.push((name, kind));
+    }
+
+    /// The names of those.
+    pub(crate) fn broken(&self) -> impl Iterator<Item = &str> {
+        self.broken.iter().map(|(name, _)| name.as_str())
+    }
+
     pub(crate) fn lose_next(&mut self, name: String, kind: OperationKind) {
         self.losses.push((name, kind));
     }
@@ -152,7 +164,9 @@ impl World {
         operation: Operation,
     ) -> Vec<Sight> {
         let (name, kind) = (self.name_of(&container), OperationKind::of(&operation));
-        let mut fails = take(&mut self.failures, &name, kind).map(|_| format!("{kind} failed"));
+        let broken = self.broken.iter().any(|(who, what)| *who == name && *what == kind);
+        let fails = take(&mut self.failures, &name, kind).is_some() || broken;
+        let mut fails = fails.then(|| format!("{kind} failed"));
         let answer = take(&mut self.losses, &name, kind).map_or(Answer::True, |_| Answer::Lost);
         let mut ends = now + self.slow.get(&(name.clone(), kind)).copied().unwrap_or_default();
         let mut sights = Vec::new();

@@ -2,11 +2,15 @@
 //!
 //! Owns which values are tried. Which of them fit together is asked of `pod-spec`: a key that does not fit is left out.
 
+use pod_spec::{RestartPolicy, Role};
+
 use super::Random;
 use crate::command::{Command, Detail, PodCaller};
 
 /// The largest pod.
 const MOST_MEMBERS: usize = 12;
+/// The largest one under a kubelet: larger ones find nothing more, and take longer.
+const MOST_UNDER_A_KUBELET: usize = 7;
 
 /// A pod, and the names its containers may have.
 pub(super) struct RandomPod {
@@ -17,11 +21,11 @@ pub(super) struct RandomPod {
 /// A container of the plan, by the name its keys use.
 struct Planned {
     key: String,
-    role: Role,
+    role: PlannedRole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum PlannedRole {
     Init,
     Sidecar,
     /// The second of a pair.
@@ -73,6 +77,75 @@ pub(super) fn pod(random: &mut Random) -> RandomPod {
     RandomPod { head: head(annotations), names }
 }
 
+/// A pod whose every container is named, without standbys, for a kubelet of that policy.
+pub(super) struct KubeletPod {
+    pub(super) annotations: Vec<(String, String)>,
+    pub(super) members: Vec<(String, Role)>,
+}
+
+/// The keys of containers that leave to podshim what it does by itself.
+const KUBELET_KEYS: [&str; 11] = [
+    "grace",
+    "gate-timeout",
+    "zero-grace",
+    "oom-score",
+    "exit-codes",
+    "ready.",
+    "grace.",
+    "on-terminate.",
+    "pre-stop.",
+    "stop-signal.",
+    "restart-policy",
+];
+
+pub(super) fn kubelet_pod(random: &mut Random, policy: RestartPolicy, fatal: bool) -> KubeletPod {
+    let (list, planned, names) = loop {
+        let (list, planned, names) = plan(random);
+        if !list.contains(['|', '*']) && names.len() <= MOST_UNDER_A_KUBELET {
+            break (list, planned, names);
+        }
+    };
+    let mut annotations = vec![("plan".to_owned(), list)];
+    match policy {
+        // It is what is meant without the key.
+        RestartPolicy::Always if random.percent(50) => {}
+        RestartPolicy::Always => annotations.push(("restart-policy".to_owned(), "Always".to_owned())),
+        RestartPolicy::OnFailure => annotations.push(("restart-policy".to_owned(), "OnFailure".to_owned())),
+        RestartPolicy::Never => annotations.push(("restart-policy".to_owned(), "Never".to_owned())),
+    }
+    let mut wanted = keys(random, &planned);
+    wanted.retain(|(key, value)| {
+        let real_codes = key == "exit-codes" && value == "real";
+        KUBELET_KEYS.iter().any(|known| key == known || (known.ends_with('.') && key.starts_with(known)))
+            && key != "restart-policy"
+            && !(fatal && key == "gate-timeout")
+            && !(real_codes && policy == RestartPolicy::OnFailure)
+    });
+    if fatal && random.percent(50) {
+        let choices: Vec<_> =
+            planned.iter().filter(|container| container.role != PlannedRole::Init).collect();
+        for _ in 0..1 + random.below(2) {
+            let container = *random.pick::<&Planned>(&choices);
+            wanted.push((format!("fatal.{}", container.key), "failure".to_owned()));
+        }
+    }
+    for (key, value) in wanted {
+        if annotations.iter().any(|(known, _)| *known == key) {
+            continue;
+        }
+        annotations.push((key, value));
+        if !is_valid(&annotations) {
+            annotations.pop();
+        }
+    }
+    let roles = planned.iter().map(|container| match container.role {
+        PlannedRole::Init => Role::Init,
+        PlannedRole::Sidecar | PlannedRole::Standby => Role::Sidecar,
+        PlannedRole::Main => Role::Main,
+    });
+    KubeletPod { annotations, members: names.into_iter().zip(roles).collect() }
+}
+
 fn is_valid(annotations: &[(String, String)]) -> bool {
     let full: Vec<_> =
         annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
@@ -87,14 +160,14 @@ fn plan(random: &mut Random) -> (String, Vec<Planned>, Vec<String>) {
     while names.len() + 1 < size {
         let left = size - 1 - names.len();
         let (word, role, separator, most) = *random.pick(&[
-            ("init", Role::Init, "+", 3),
-            ("sidecar", Role::Sidecar, "+", 3),
-            ("sidecar", Role::Sidecar, "+", 1),
-            ("sidecar", Role::Standby, "|", 2),
-            ("main", Role::Main, "", 1),
+            ("init", PlannedRole::Init, "+", 3),
+            ("sidecar", PlannedRole::Sidecar, "+", 3),
+            ("sidecar", PlannedRole::Sidecar, "+", 1),
+            ("sidecar", PlannedRole::Standby, "|", 2),
+            ("main", PlannedRole::Main, "", 1),
         ]);
         let count = match role {
-            Role::Standby => 2,
+            PlannedRole::Standby => 2,
             _ if random.percent(75) => 1,
             _ => 1 + random.below(most),
         };
@@ -107,7 +180,7 @@ fn plan(random: &mut Random) -> (String, Vec<Planned>, Vec<String>) {
             let name = format!("c{}", names.len());
             // 11.3: a long name has a short one for its keys.
             let alias = random.percent(8).then(|| format!("x{}", names.len()));
-            let role = if role == Role::Standby && index == 0 { Role::Sidecar } else { role };
+            let role = if role == PlannedRole::Standby && index == 0 { PlannedRole::Sidecar } else { role };
             planned.push(Planned { key: alias.clone().unwrap_or_else(|| name.clone()), role });
             group.push(alias.map_or(name.clone(), |alias| format!("{name}@{alias}")));
             names.push(name);
@@ -118,7 +191,7 @@ fn plan(random: &mut Random) -> (String, Vec<Planned>, Vec<String>) {
         words.push("*=main".to_owned());
         names.extend(["any0".to_owned(), "any1".to_owned()]);
     } else {
-        continue_with_single(&mut words, &mut planned, &mut names, "main", Role::Main);
+        continue_with_single(&mut words, &mut planned, &mut names, "main", PlannedRole::Main);
     }
     (words.join(", "), planned, names)
 }
@@ -128,10 +201,10 @@ fn continue_with_single(
     planned: &mut Vec<Planned>,
     names: &mut Vec<String>,
     word: &str,
-    role: Role,
+    role: PlannedRole,
 ) {
     let name = format!("c{}", names.len());
-    let role = if role == Role::Standby { Role::Sidecar } else { role };
+    let role = if role == PlannedRole::Standby { PlannedRole::Sidecar } else { role };
     words.push(format!("{name}={word}"));
     planned.push(Planned { key: name.clone(), role });
     names.push(name);
@@ -160,7 +233,7 @@ fn keys(random: &mut Random, planned: &[Planned]) -> Vec<(String, String)> {
                 container_keys.push((format!("{key}.{}", container.key), value));
             }
         };
-        let is_sidecar = matches!(container.role, Role::Sidecar | Role::Standby);
+        let is_sidecar = matches!(container.role, PlannedRole::Sidecar | PlannedRole::Standby);
         if is_sidecar || random.percent(20) {
             let gate = (*random.pick(&GATES)).to_owned();
             key(random, "ready", gate);
@@ -175,7 +248,7 @@ fn keys(random: &mut Random, planned: &[Planned]) -> Vec<(String, String)> {
         key(random, "stop-signal", signal);
         let fatal = (*random.pick(&["failure", "exit"])).to_owned();
         key(random, "fatal", fatal);
-        if container.role == Role::Standby {
+        if container.role == PlannedRole::Standby {
             key(random, "migrate", "exec:migrate".to_owned());
         }
         if let Some(after) = after(random, index, planned) {
@@ -193,8 +266,8 @@ fn after(random: &mut Random, own: usize, planned: &[Planned]) -> Option<String>
         let other = random.below(planned.len());
         let Planned { key, role } = &planned[other];
         let condition = match role {
-            Role::Sidecar | Role::Standby => *random.pick(&["started", "ready"]),
-            Role::Init | Role::Main => *random.pick(&["started", "done", "ready"]),
+            PlannedRole::Sidecar | PlannedRole::Standby => *random.pick(&["started", "ready"]),
+            PlannedRole::Init | PlannedRole::Main => *random.pick(&["started", "done", "ready"]),
         };
         if other != own && !entries.iter().any(|entry| entry.starts_with(&format!("{key}="))) {
             entries.push(format!("{key}={condition}"));

@@ -1,10 +1,10 @@
 //! `hack/simulate`: random scenarios by the million, each checked in every step, and what fails made small.
 //!
-//! Owns the command line, the threads and what is printed; the runs themselves are the library's.
+//! Owns the threads and what is printed; which runs there are is `plays`', the runs themselves are the library's.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -12,32 +12,30 @@ use std::time::Duration;
 
 use testkit::{Failure, Scenario, Simulator};
 
+mod options;
+mod plays;
+mod table;
+
+use options::{Options, Task};
+use plays::{Play, Plays};
+use table::Table;
+
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// Each is shrunk, which takes thousands of runs.
 const MOST_KINDS: usize = 8;
 
-/// What to run.
-struct Options {
-    runs: u64,
-    seed: u64,
-    jobs: usize,
-    /// Where failing scenarios are written.
-    out: PathBuf,
-    replay: Option<PathBuf>,
-}
-
 fn main() -> ExitCode {
-    let options = match options(std::env::args().skip(1)) {
+    let options = match options::options(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(problem) => {
             eprintln!("{problem} (see hack/simulate -h)");
             return ExitCode::from(64);
         }
     };
-    let result = match &options.replay {
-        Some(path) => replay(path),
-        None => simulate(&options),
+    let result = match &options.task {
+        Task::Replay(path) => replay(path),
+        Task::Play(plays) => simulate(&options, plays),
     };
     match result {
         Ok(code) => code,
@@ -48,90 +46,89 @@ fn main() -> ExitCode {
     }
 }
 
-fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options =
-        Options { runs: 1_000_000, seed: 0, jobs, out: PathBuf::from("target/simulate"), replay: None };
-    while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
-        let number = || value.parse::<u64>().map_err(|_| format!("{word}: {value:?} is no number"));
-        match word.as_str() {
-            "--runs" => options.runs = number()?,
-            "--seed" => options.seed = number()?,
-            "--jobs" => options.jobs = usize::try_from(number()?.max(1)).unwrap_or(1),
-            "--out" => options.out = value.into(),
-            "--replay" => options.replay = Some(value.into()),
-            _ => return Err(format!("unknown argument {word}")),
-        }
-    }
-    Ok(options)
-}
-
 /// What a thread has to say.
 enum News {
-    Progress(u64),
+    Progress(u64, Table),
     Failed(u64, Failure),
 }
 
-fn simulate(options: &Options) -> Result<ExitCode, String> {
+/// The first run that failed in one way, and how many did.
+struct Finding {
+    index: u64,
+    failure: Failure,
+    times: u64,
+}
+
+fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
     // A panic is a finding, told like the others.
     std::panic::set_hook(Box::new(|_| {}));
     let next = &AtomicU64::new(0);
     let (sender, news) = mpsc::channel();
     let clock = Clock::start();
-    let (mut done, mut found, mut told) = (0, BTreeMap::new(), Duration::ZERO);
+    let (mut done, mut told, mut table) = (0, Duration::ZERO, Table::default());
+    let mut found: BTreeMap<String, Finding> = BTreeMap::new();
     std::thread::scope(|scope| {
         for _ in 0..options.jobs {
             let sender = sender.clone();
-            scope.spawn(move || run(options, next, &sender));
+            scope.spawn(move || run(plays, next, &sender));
         }
         drop(sender);
         for news in news {
             match news {
-                News::Progress(runs) => done += runs,
+                News::Progress(runs, part) => {
+                    done += runs;
+                    table.add(&part);
+                }
                 // Not the lowest of all seeds, if there are several threads; but each reproduces by itself.
-                News::Failed(seed, failure) => {
+                News::Failed(index, failure) => {
                     let kind = failure.kind();
                     if !found.contains_key(&kind) {
-                        eprintln!("seed {seed}: {}", failure.error);
+                        eprintln!("{}: {}", plays.play(index).name, failure.error);
                     }
-                    let (_, _, times) = found.entry(kind).or_insert((seed, failure, 0_u64));
-                    *times += 1;
+                    found.entry(kind).or_insert(Finding { index, failure, times: 0 }).times += 1;
                 }
             }
             let passed = clock.passed();
             if passed >= told + PROGRESS {
                 told = passed;
-                progress(done, options.runs, passed, found.len());
+                progress(done, plays.count(), passed, found.len());
             }
         }
     });
-    progress(done, options.runs, clock.passed(), found.len());
-    for (seed, failure, times) in found.values().take(MOST_KINDS) {
-        report(options, *seed, failure, *times)?;
+    progress(done, plays.count(), clock.passed(), found.len());
+    let mut findings: Vec<_> = found.values().collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.times));
+    for finding in findings.iter().take(MOST_KINDS) {
+        report(options, plays.play(finding.index), finding)?;
     }
-    if found.len() > MOST_KINDS {
-        eprintln!("{} more kinds of failures are not shown", found.len() - MOST_KINDS);
+    if findings.len() > MOST_KINDS {
+        eprintln!("{} more kinds of failures are not shown", findings.len() - MOST_KINDS);
     }
-    Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    eprint!("{table}");
+    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run(options: &Options, next: &AtomicU64, sender: &mpsc::Sender<News>) {
+fn run(plays: &Plays, next: &AtomicU64, sender: &mpsc::Sender<News>) {
     const BATCH: u64 = 200;
     loop {
         let first = next.fetch_add(BATCH, Ordering::Relaxed);
-        if first >= options.runs {
+        if first >= plays.count() {
             return;
         }
-        let last = (first + BATCH).min(options.runs);
+        let last = (first + BATCH).min(plays.count());
+        let mut table = Table::default();
         for index in first..last {
-            let seed = options.seed.wrapping_add(index);
-            if let Some(failure) = testkit::check(&testkit::random_scenario(seed)) {
+            let play = plays.play(index);
+            let failure = testkit::check(&play.scenario);
+            if let Some(cell) = play.cell {
+                table.count(cell, failure.as_ref());
+            }
+            if let Some(failure) = failure {
                 // The receiver lives as long as the threads do.
-                let _ = sender.send(News::Failed(seed, failure));
+                let _ = sender.send(News::Failed(index, failure));
             }
         }
-        let _ = sender.send(News::Progress(last - first));
+        let _ = sender.send(News::Progress(last - first, table));
     }
 }
 
@@ -144,11 +141,12 @@ fn progress(done: u64, all: u64, passed: Duration, kinds: usize) {
 }
 
 /// Writes the least scenario that fails like this one, in the form of a scenario file.
-fn report(options: &Options, seed: u64, failure: &Failure, times: u64) -> Result<(), String> {
-    eprintln!("seed {seed}, one of {times} such runs: {}", failure.error);
-    let (scenario, failure) = testkit::shrink(testkit::random_scenario(seed), failure.clone());
-    let path = options.out.join(format!("seed-{seed}.txt"));
-    let text = format!("# seed {seed}\n{}", as_file(&scenario, &failure.trace, Some(&failure.error)));
+fn report(options: &Options, play: Play, finding: &Finding) -> Result<(), String> {
+    let Play { name, scenario, .. } = play;
+    eprintln!("{name}, one of {} such runs: {}", finding.times, finding.failure.error);
+    let (scenario, failure) = testkit::shrink(scenario, finding.failure.clone());
+    let path = options.out.join(format!("{name}.txt"));
+    let text = format!("# {name}\n{}", as_file(&scenario, &failure.trace, Some(&failure.error)));
     fs::create_dir_all(&options.out)
         .and_then(|()| fs::write(&path, &text))
         .map_err(|error| format!("cannot write {}: {error}", path.display()))?;

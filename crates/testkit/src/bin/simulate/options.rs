@@ -1,0 +1,70 @@
+//! The command line. Owns its words (`hack/simulate -h`).
+
+use std::path::PathBuf;
+
+use testkit::{KubeletVersion, Trouble};
+
+use crate::plays::{Choice, Plays};
+
+/// What to do.
+pub struct Options {
+    pub jobs: usize,
+    /// Where failing scenarios are written.
+    pub out: PathBuf,
+    pub task: Task,
+}
+
+/// What to run.
+pub enum Task {
+    Replay(PathBuf),
+    Play(Plays),
+}
+
+/// Reads the arguments.
+///
+/// # Errors
+/// The one that is wrong.
+pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let (mut runs, mut seed, mut out, mut replay) = (1_000_000, 0, PathBuf::from("target/simulate"), None);
+    let mut choice = Choice { version: KubeletVersion::Unaware, policy: None, trouble: None };
+    let (mut under_kubelet, mut grid) = (false, false);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--kubelet" => under_kubelet = true,
+            "--aware" => choice.version = KubeletVersion::Aware,
+            "--grid" => grid = true,
+            _ => {
+                let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+                let number = || value.parse::<u64>().map_err(|_| format!("{word}: {value:?} is no number"));
+                match word.as_str() {
+                    "--runs" => runs = number()?,
+                    "--seed" => seed = number()?,
+                    "--jobs" => jobs = usize::try_from(number()?.max(1)).unwrap_or(1),
+                    "--out" => out = value.into(),
+                    "--replay" => replay = Some(PathBuf::from(value)),
+                    "--policy" => choice.policy = Some(testkit::parse_policy(&value)?),
+                    "--fault" => choice.trouble = Some(Trouble::parse(&value)?),
+                    _ => return Err(format!("unknown argument {word}")),
+                }
+            }
+        }
+    }
+    let asks_for_kubelet = grid
+        || choice.policy.is_some()
+        || choice.trouble.is_some()
+        || choice.version == KubeletVersion::Aware;
+    if asks_for_kubelet && !under_kubelet {
+        return Err("--aware, --grid, --policy and --fault are for --kubelet".to_owned());
+    }
+    if grid && choice.trouble.is_some() {
+        return Err("--grid has every fault".to_owned());
+    }
+    let task = match (replay, under_kubelet) {
+        (Some(path), _) => Task::Replay(path),
+        (None, false) => Task::Play(Plays::Scripted { runs, seed }),
+        (None, true) if grid => Task::Play(Plays::grid(choice)),
+        (None, true) => Task::Play(Plays::Kubelet { runs, seed, choice }),
+    };
+    Ok(Options { jobs, out, task })
+}

@@ -1,0 +1,95 @@
+//! Which runs there are: random ones of seeds, with scripted callers or under a kubelet, or a grid of small pods. Owns how a
+//! number becomes a scenario, and the name that a failing one's file has.
+
+use pod_spec::RestartPolicy;
+use testkit::{KubeletRun, KubeletVersion, Scenario, Trouble};
+
+/// All policies, in the order of the table.
+pub const POLICIES: [RestartPolicy; 3] =
+    [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never];
+
+/// The runs, by numbers from 0.
+pub enum Plays {
+    /// Scripted callers.
+    Scripted { runs: u64, seed: u64 },
+    /// A kubelet.
+    Kubelet { runs: u64, seed: u64, choice: Choice },
+    /// Small pods under a kubelet, one fault at each moment.
+    Grid(Vec<(RestartPolicy, Scenario)>),
+}
+
+/// Which runs under a kubelet; without a policy or a fault, all of them.
+#[derive(Clone, Copy)]
+pub struct Choice {
+    pub version: KubeletVersion,
+    pub policy: Option<RestartPolicy>,
+    pub trouble: Option<Trouble>,
+}
+
+/// One run.
+pub struct Play {
+    /// Of its file, and what people call it.
+    pub name: String,
+    /// Where it counts in the table: the policy, and a word for what befell the pod.
+    pub cell: Option<(RestartPolicy, String)>,
+    pub scenario: Scenario,
+}
+
+impl Choice {
+    fn policies(self) -> Vec<RestartPolicy> {
+        self.policy.map_or(POLICIES.to_vec(), |policy| vec![policy])
+    }
+
+    /// The run of a number: a seed says what befalls its pod.
+    fn run(self, seed: u64, policy: RestartPolicy) -> KubeletRun {
+        let troubles: Vec<_> = Trouble::all().collect();
+        let trouble = self.trouble.unwrap_or(troubles[(seed % troubles.len() as u64) as usize]);
+        KubeletRun { version: self.version, policy, trouble, seed }
+    }
+}
+
+impl Plays {
+    /// All small pods.
+    pub fn grid(choice: Choice) -> Self {
+        let of = |policy| {
+            let scenarios = testkit::kubelet_grid(choice.version, policy);
+            scenarios.map(move |scenario| (policy, scenario))
+        };
+        Self::Grid(choice.policies().into_iter().flat_map(of).collect())
+    }
+
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Scripted { runs, .. } => *runs,
+            Self::Kubelet { runs, choice, .. } => runs * choice.policies().len() as u64,
+            Self::Grid(scenarios) => scenarios.len() as u64,
+        }
+    }
+
+    pub fn play(&self, index: u64) -> Play {
+        match self {
+            Self::Scripted { seed, .. } => {
+                let seed = seed.wrapping_add(index);
+                let scenario = testkit::random_scenario(seed);
+                Play { name: format!("seed-{seed}"), cell: None, scenario }
+            }
+            Self::Kubelet { runs, seed, choice } => {
+                let seed = seed.wrapping_add(index % runs);
+                let policy = choice.policies()[(index / runs) as usize];
+                let run = choice.run(seed, policy);
+                let trouble = run.trouble.to_string();
+                let name = format!("{}-{trouble}-seed-{seed}", word(policy));
+                Play { name, cell: Some((policy, trouble)), scenario: run.scenario() }
+            }
+            Self::Grid(scenarios) => {
+                let (policy, scenario) = &scenarios[index as usize];
+                let name = format!("{}-grid-{index}", word(*policy));
+                Play { name, cell: Some((*policy, "one fault".to_owned())), scenario: scenario.clone() }
+            }
+        }
+    }
+}
+
+fn word(policy: RestartPolicy) -> String {
+    format!("{policy:?}").to_lowercase()
+}

@@ -1,0 +1,399 @@
+//! A kubelet: the caller that closes the loop. It sees what CRI lists, restarts by the pod's policy, kills by probes, and
+//! never asks again for what its policy says is over.
+//!
+//! Owns the one worker that a kubelet has for each pod (a sync, or the pod's end, one at a time) and when it works. What a
+//! sync decides is `sync`'s, what becomes of its calls is `cri`'s, and what the pod must come to is `expectation`'s. It
+//! speaks of Kubernetes' pods only: nothing in here knows a plan or the core.
+
+mod aware;
+mod back_off;
+mod cri;
+mod ending;
+mod expectation;
+mod fairness;
+mod fault;
+mod grid;
+mod setup;
+mod status;
+mod sync;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use pod_lifecycle::{ContainerId, PodTime};
+
+use crate::command::NewContainer;
+use crate::random::Random;
+use back_off::BackOff;
+use cri::{CallId, Cri};
+use ending::Ending;
+use expectation::Ledger;
+use setup::millis;
+use status::{Listed, State};
+use sync::Actions;
+
+pub use fault::Fault;
+pub use grid::scenarios as kubelet_grid;
+pub use setup::{KubeletSetup, KubeletVersion, PodContainer, SpecPart};
+
+pub(crate) use cri::ShimCall;
+pub(crate) use fairness::is_fair;
+pub use setup::parse_policy;
+
+/// The PLEG looks at what CRI lists so often.
+const RELIST: Duration = Duration::from_secs(1);
+/// Between two syncs of a pod of which nothing is heard, and half as much again at random.
+const RESYNC: Duration = Duration::from_secs(60);
+/// After a sync that failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(10);
+/// Of a call of the CRI, from its making to its first effect.
+const LATENCIES: [u64; 5] = [0, 0, 2, 30, 150];
+
+/// The kubelet of one pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubelet {
+    setup: KubeletSetup,
+    random: Random,
+    cri: Cri,
+    /// What each container's image is by now; a container of another one is not what the pod's spec says.
+    images: Vec<u32>,
+    /// Until when the pulls of an image fail.
+    pulls: BTreeMap<usize, PodTime>,
+    back_off: BackOff,
+    /// The containers whose liveness or startup probe has failed. A container is not probed again after that.
+    failed_probes: BTreeSet<ContainerId>,
+    /// How often each has been made.
+    attempts: Vec<u32>,
+    work: Work,
+    /// When the worker has something to do next.
+    due: PodTime,
+    /// The count of changes in what CRI lists that the last sync has seen.
+    seen: u64,
+    relist_phase: Duration,
+    ending: Option<Ending>,
+    notes: Vec<String>,
+    ledger: Ledger,
+    /// Containers whose shim operation fails for good: a command that does not exist.
+    broken: BTreeSet<usize>,
+    /// When it last began to make a container.
+    last_start: PodTime,
+}
+
+/// What the pod's worker does.
+#[derive(Clone, Debug)]
+enum Work {
+    Idle,
+    Syncing(Sync),
+    /// Kills all, then stops the sandbox.
+    Ending,
+    /// The kubelet is not there.
+    Down,
+    /// The sandbox has been stopped.
+    Over,
+}
+
+/// A sync under way.
+#[derive(Clone, Debug)]
+struct Sync {
+    kills: VecDeque<ContainerId>,
+    starts: VecDeque<usize>,
+    /// When the newest dead container of each has ended, as the sync has found it: back-off counts from there.
+    dead_since: BTreeMap<usize, PodTime>,
+    waits_for: Option<Step>,
+    /// What it waits for is an init that is not a sidecar.
+    starts_init: bool,
+    failed: bool,
+}
+
+/// What a sync waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Kill(CallId),
+    Start(CallId),
+}
+
+impl Kubelet {
+    /// One that begins now. The commands of the `broken` do not exist, which it does not know.
+    pub(crate) fn new<'a>(setup: KubeletSetup, now: PodTime, broken: impl Iterator<Item = &'a str>) -> Self {
+        let position = |name: &str| setup.containers.iter().position(|container| container.name == name);
+        let broken = broken.filter_map(position).collect();
+        let mut random = Random::new(setup.seed);
+        let relist_phase = millis(random.below(1000) as u64);
+        let count = setup.containers.len();
+        Self {
+            random,
+            cri: Cri::default(),
+            images: vec![0; count],
+            pulls: BTreeMap::new(),
+            back_off: BackOff::default(),
+            failed_probes: BTreeSet::new(),
+            attempts: vec![0; count],
+            work: Work::Idle,
+            due: now,
+            seen: 0,
+            relist_phase,
+            ending: None,
+            notes: Vec::new(),
+            ledger: Ledger::default(),
+            broken,
+            last_start: now,
+            setup,
+        }
+    }
+
+    /// The one place where a container of a kubelet is described: what its annotations tell a shim.
+    fn new_container(&mut self, container: usize) -> NewContainer {
+        self.attempts[container] += 1;
+        let PodContainer { name, part, .. } = &self.setup.containers[container];
+        let id = format!("{name}-{}", self.attempts[container]);
+        NewContainer {
+            id: id.as_str().into(),
+            kubelet_type: self.setup.version.container_type(*part),
+            kubelet_grace: Some(self.setup.grace),
+            ..NewContainer::named(name)
+        }
+    }
+
+    /// When it has something to do next.
+    pub(crate) fn next_at(&self) -> Option<PodTime> {
+        let worker = match self.work {
+            Work::Idle | Work::Down => Some(self.due),
+            Work::Ending => self.next_turn_at(),
+            Work::Syncing(_) | Work::Over => None,
+        };
+        worker.into_iter().chain(self.cri.next_at()).min()
+    }
+
+    /// Does what is due.
+    pub(crate) fn wake(&mut self, now: PodTime) {
+        self.cri.wake(now);
+        loop {
+            let finished = self.cri.take_finished();
+            let idle = finished.is_empty();
+            for (call, succeeded) in finished {
+                self.call_ended(now, call, succeeded);
+            }
+            if idle {
+                break;
+            }
+            self.cri.wake(now);
+        }
+        if matches!(self.work, Work::Ending) {
+            self.take_turns(now);
+            self.cri.wake(now);
+        }
+        if now < self.due {
+            return;
+        }
+        match self.work {
+            Work::Down => {
+                self.note("kubelet is back".to_owned());
+                self.work = Work::Idle;
+                self.sync(now);
+            }
+            Work::Idle => self.sync(now),
+            Work::Syncing(_) | Work::Ending | Work::Over => {}
+        }
+        self.cri.wake(now);
+    }
+
+    /// The next call of CRI to the shim.
+    pub(crate) fn next_call(&mut self) -> Option<(CallId, ShimCall)> {
+        self.cri.next_call()
+    }
+
+    pub(crate) fn ledger(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    pub(crate) fn cri(&mut self) -> &mut Cri {
+        &mut self.cri
+    }
+
+    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    fn note(&mut self, line: String) {
+        self.notes.push(line);
+    }
+
+    /// A program has begun: a startup probe finds it.
+    pub(crate) fn began(&mut self, now: PodTime, id: &ContainerId) {
+        self.ledger.began(id);
+        if self.setup.version == KubeletVersion::Aware {
+            self.look(now);
+        }
+    }
+
+    /// A container's exit is seen by CRI.
+    pub(crate) fn exited(&mut self, now: PodTime, id: &ContainerId, code: u32) {
+        self.cri.exited(now, id, code);
+        self.look(now);
+    }
+
+    /// The PLEG sees a change at its next look.
+    fn look(&mut self, now: PodTime) {
+        if matches!(self.work, Work::Idle) {
+            let relist = self.relist_after(now);
+            self.due = self.due.min(relist);
+        }
+    }
+
+    fn relist_after(&self, now: PodTime) -> PodTime {
+        let since = now.since(PodTime::after_epoch(self.relist_phase)).as_millis() as u64;
+        let step = RELIST.as_millis() as u64;
+        let first = PodTime::after_epoch(self.relist_phase);
+        if now < first { first } else { first + millis((since / step + 1) * step) }
+    }
+
+    fn latency(&mut self) -> Duration {
+        millis(*self.random.pick(&LATENCIES))
+    }
+
+    /// One look at the pod, and what comes of it.
+    fn sync(&mut self, now: PodTime) {
+        self.seen = self.cri.changes();
+        let actions = sync::decide(&sync::Sight {
+            setup: &self.setup,
+            images: &self.images,
+            listed: self.cri.listed(),
+            failed_probes: &self.failed_probes,
+            ledger: &self.ledger,
+        });
+        if self.ending.is_some() || actions.kill_pod {
+            return self.end(now);
+        }
+        let Actions { mut kill, start, .. } = actions;
+        self.random.shuffle(&mut kill);
+        let dead_since = start.iter().filter_map(|container| {
+            let dead = self.cri.listed().newest_dead(*container)?;
+            match dead.state {
+                State::Exited { at, .. } => Some((*container, at)),
+                _ => None,
+            }
+        });
+        let sync = Sync {
+            dead_since: dead_since.collect(),
+            kills: kill.into(),
+            starts: start.into(),
+            waits_for: None,
+            starts_init: false,
+            failed: false,
+        };
+        self.work = Work::Syncing(sync);
+        self.go_on(now);
+    }
+
+    /// The next step of a sync whose last one has ended.
+    fn go_on(&mut self, now: PodTime) {
+        loop {
+            let Work::Syncing(sync) = &mut self.work else { return };
+            if sync.waits_for.is_some() {
+                return;
+            }
+            if let Some(id) = sync.kills.pop_front() {
+                let call = self.kill(now, &id);
+                let Work::Syncing(sync) = &mut self.work else { return };
+                sync.waits_for = Some(Step::Kill(call));
+                return;
+            }
+            let Some(container) = sync.starts.pop_front() else { return self.synced(now) };
+            let dead_since = sync.dead_since.get(&container).copied();
+            self.start(now, container, dead_since);
+        }
+    }
+
+    fn kill(&mut self, now: PodTime, id: &ContainerId) -> CallId {
+        self.note(format!("kubelet kills {id}"));
+        self.ledger.killed.insert(id.clone());
+        let begin = now + self.latency();
+        let (hook, timeout) = self.shares_of(id, self.setup.grace);
+        self.cri.stop_container(begin + hook, id.clone(), timeout)
+    }
+
+    /// The time that a preStop hook takes of a grace, and what is left then: 2 s at least.
+    fn shares_of(&self, id: &ContainerId, grace: Duration) -> (Duration, Duration) {
+        let container = self.cri.listed().get(id).map(|listed| listed.container);
+        let hook = container.and_then(|container| self.setup.containers[container].hook);
+        let hook = hook.unwrap_or_default().min(grace);
+        (hook, (grace - hook).max(setup::LEAST_GRACE))
+    }
+
+    fn start(&mut self, now: PodTime, container: usize, dead_since: Option<PodTime>) {
+        let key = (container, self.images[container]);
+        if let Some(since) = dead_since {
+            if self.back_off.holds(now, key, since) {
+                return;
+            }
+            self.back_off.next(now, key, since);
+        }
+        if self.pulls.get(&container).is_some_and(|until| now < *until) {
+            self.note(format!("kubelet cannot pull the image of {}", self.setup.containers[container].name));
+            if let Work::Syncing(sync) = &mut self.work {
+                sync.failed = true;
+            }
+            return;
+        }
+        let new = self.new_container(container);
+        self.note(format!("kubelet starts {}", new.id));
+        self.last_start = now;
+        let begin = now + self.latency();
+        let call = self.cri.start_container(begin, new, container, self.images[container]);
+        if let Work::Syncing(sync) = &mut self.work {
+            sync.waits_for = Some(Step::Start(call));
+            sync.starts_init = self.setup.containers[container].part == SpecPart::Init;
+        }
+    }
+
+    fn synced(&mut self, now: PodTime) {
+        let Work::Syncing(sync) = &self.work else { return };
+        let pause = if sync.failed { AFTER_FAILURE } else { RESYNC };
+        self.work = Work::Idle;
+        self.due = now + pause + pause.mul_f64(self.random.below(50) as f64 / 100.0);
+        if self.ending.is_some() {
+            self.due = now;
+        } else if self.cri.changes() != self.seen {
+            self.look(now);
+        }
+    }
+
+    fn call_ended(&mut self, now: PodTime, call: CallId, succeeded: bool) {
+        match &mut self.work {
+            Work::Syncing(sync) => {
+                let Some(step) = sync.waits_for else { return };
+                if step != Step::Kill(call) && step != Step::Start(call) {
+                    return;
+                }
+                sync.waits_for = None;
+                sync.failed |= !succeeded;
+                // A kill that fails is the end of the sync, and an init that does not start; nothing else is.
+                let ends = match step {
+                    Step::Kill(_) => !succeeded,
+                    Step::Start(_) => !succeeded && sync.starts_init,
+                };
+                if ends {
+                    sync.kills.clear();
+                    sync.starts.clear();
+                }
+                self.go_on(now);
+            }
+            Work::Ending => self.end_goes_on(now, call, succeeded),
+            _ => {}
+        }
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        self.setup.containers.iter().position(|container| container.name == name)
+    }
+
+    /// The container of a name that runs, as CRI lists it.
+    pub(crate) fn running_of(&self, name: &str) -> Option<&ContainerId> {
+        self.newest(name).filter(|newest| newest.state == State::Running).map(|newest| &newest.id)
+    }
+
+    /// The newest container of a name.
+    fn newest(&self, name: &str) -> Option<&Listed> {
+        self.cri.listed().newest(self.index_of(name)?)
+    }
+}

@@ -1,0 +1,98 @@
+//! What one sync of a kubelet wants that knows sidecars (1.29 and later; `computeInitContainerActions`).
+//!
+//! Owns the way of init containers, one at a time, and of the restartable ones beside the others.
+
+use pod_spec::RestartPolicy;
+
+use super::setup::SpecPart;
+use super::status::{Listed, State};
+use super::sync::{Actions, Reason, Sight, regulars};
+
+pub(super) fn decide(sight: &Sight<'_>) -> Actions {
+    let mut actions = Actions::default();
+    let is_initialized = inits(sight, &mut actions);
+    if actions.kill_pod || !is_initialized {
+        return actions;
+    }
+    let mut mains = Actions::default();
+    regulars(sight, &mut mains);
+    if mains.kill_pod {
+        // The sidecars do not keep the pod alive.
+        return Actions { kill_pod: true, ..Actions::default() };
+    }
+    actions.kill.extend(mains.kill);
+    actions.start.extend(mains.start);
+    actions
+}
+
+/// Looks at the init containers, the last one first; whether all are done or started.
+fn inits(sight: &Sight<'_>, actions: &mut Actions) -> bool {
+    let of = |wanted: fn(SpecPart) -> bool| {
+        let parts = sight.setup.containers.iter().enumerate();
+        parts.filter(|(_, container)| wanted(container.part)).map(|(index, _)| index).collect::<Vec<_>>()
+    };
+    let inits = of(|part| part != SpecPart::Regular);
+    let Some(last) = inits.last().copied() else { return true };
+    // Completed ones may have been removed: a main that lives says that they are done.
+    let lives = |container: &usize| {
+        sight.listed.newest(*container).is_some_and(|newest| !matches!(newest.state, State::Exited { .. }))
+    };
+    let mut is_initialized = of(|part| part == SpecPart::Regular).iter().any(lives);
+    let mut is_previously_initialized = is_initialized;
+    for (place, init) in inits.iter().copied().enumerate().rev() {
+        let is_sidecar = sight.setup.containers[init].part == SpecPart::Sidecar;
+        let Some(newest) = sight.listed.newest(init) else {
+            if is_previously_initialized && is_sidecar {
+                actions.start.push(init);
+            }
+            continue;
+        };
+        if is_previously_initialized && !is_sidecar {
+            continue;
+        }
+        let mut go_on = |actions: &mut Actions| {
+            if init == last {
+                is_initialized = true;
+            } else if is_sidecar && is_previously_initialized {
+                // The next one has its own status.
+            } else {
+                actions.start.extend(inits.get(place + 1));
+            }
+        };
+        match (newest.state, is_sidecar) {
+            (State::Created, _) => actions.start.push(init),
+            (State::Running, false) => {}
+            (State::Running, true) => {
+                if has_started(sight, newest) {
+                    go_on(actions);
+                } else if !sight.failed_probes.contains(&newest.id) {
+                    is_previously_initialized = true;
+                    continue;
+                }
+                if let Some(Reason::Changed | Reason::Probe) = sight.reason_to_kill(newest) {
+                    actions.kill.push(newest.id.clone());
+                    actions.start.push(init);
+                }
+            }
+            (State::Exited { .. }, true) => actions.start.push(init),
+            (State::Exited { code: 0, .. }, false) => go_on(actions),
+            (State::Exited { .. }, false) if sight.setup.policy == RestartPolicy::Never => {
+                *actions = Actions { kill_pod: true, ..Actions::default() };
+                return false;
+            }
+            (State::Exited { .. }, false) => actions.start.push(init),
+        }
+        is_previously_initialized = true;
+    }
+    if !is_previously_initialized {
+        actions.start.extend(inits.first());
+    }
+    actions.start.sort_unstable();
+    actions.start.dedup();
+    is_initialized
+}
+
+/// Whether the next init container may follow a sidecar.
+fn has_started(sight: &Sight<'_>, newest: &Listed) -> bool {
+    !sight.setup.containers[newest.container].has_startup_probe || sight.ledger.runs(&newest.id)
+}

@@ -1,0 +1,218 @@
+//! What a pod must come to once no fault goes on, by its policy alone.
+//!
+//! Owns the promise and the words for what is in its way. It looks at what CRI lists, at which programs run, and, for its
+//! words only, at why the shim says a container is held.
+
+use std::collections::BTreeSet;
+
+use pod_lifecycle::{ContainerId, Pod, PodTime};
+use pod_spec::{Plan, RestartPolicy, Role};
+
+use super::cri::START_ERROR;
+use super::status::{Listed, State};
+use super::{Kubelet, KubeletVersion, Work};
+
+/// What podshim reports of a container that it does not run (J9).
+const NEVER_RAN: u32 = 125;
+
+/// What programs have really done, whatever was shown of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    /// Containers whose program runs.
+    running: BTreeSet<ContainerId>,
+    /// Containers whose program has run at least once.
+    ran: BTreeSet<ContainerId>,
+    /// Containers whose program has ended with 0.
+    ended_well: BTreeSet<ContainerId>,
+    /// Containers that the kubelet has killed.
+    pub(super) killed: BTreeSet<ContainerId>,
+}
+
+impl Ledger {
+    /// Whether the program of a container runs.
+    pub(super) fn runs(&self, id: &ContainerId) -> bool {
+        self.running.contains(id)
+    }
+
+    pub(super) fn began(&mut self, id: &ContainerId) {
+        self.running.insert(id.clone());
+        self.ran.insert(id.clone());
+    }
+
+    pub(crate) fn ended(&mut self, id: &ContainerId, code: u32) {
+        self.running.remove(id);
+        if code == 0 {
+            self.ended_well.insert(id.clone());
+        }
+    }
+}
+
+impl Kubelet {
+    /// Whether the pod has ended, its sandbox too.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.work, Work::Over)
+    }
+
+    /// When it last began to make a container, if that is to come to an end.
+    pub(crate) fn last_start(&self) -> Option<PodTime> {
+        self.broken.is_empty().then_some(self.last_start)
+    }
+
+    /// What is in the way of the pod's promise.
+    pub(crate) fn unkept(&self, plan: Option<&Plan>, pod: &Pod) -> Option<String> {
+        let policy = self.setup.policy;
+        if let Some(collateral) = self.collateral(plan) {
+            return Some(collateral);
+        }
+        match (self.is_over(), self.has_been_ordered_to_end(), policy) {
+            (true, true, _) => self.outlasted(),
+            (true, false, RestartPolicy::Always) => Some("Always: the pod has ended".to_owned()),
+            (true, false, _) => self.mains_unkept(plan),
+            (false, true, _) => Some(self.in_the_way(plan, pod, "the pod that was to end has not")),
+            (false, false, RestartPolicy::Never) => {
+                Some(self.in_the_way(plan, pod, "Never: the pod does not end"))
+            }
+            (false, false, RestartPolicy::OnFailure) if self.broken.is_empty() => {
+                Some(self.in_the_way(plan, pod, "OnFailure: the pod does not end"))
+            }
+            (false, false, RestartPolicy::OnFailure) => self.rest_unkept(plan, pod),
+            (false, false, RestartPolicy::Always) => self.not_serving(plan, pod),
+        }
+    }
+
+    /// T5: somebody ordered the end.
+    fn outlasted(&self) -> Option<String> {
+        let by = self.must_have_ended_by()?;
+        let late = self.cri.listed().all().find(|listed| match listed.state {
+            State::Exited { at, .. } => at > by,
+            State::Created | State::Running => true,
+        })?;
+        Some(format!("{} outlasts the pod's grace", late.id))
+    }
+
+    /// T12a: the stop of one container of several ends no other.
+    fn collateral(&self, plan: Option<&Plan>) -> Option<String> {
+        let alone = self.ledger.killed.len() == 1 && self.ending.is_none();
+        if !alone || has_fatal(plan) {
+            return None;
+        }
+        let others = self.cri.listed().all().filter(|listed| !self.ledger.killed.contains(&listed.id));
+        others.into_iter().find_map(|listed| {
+            let name = &self.setup.containers[listed.container].name;
+            let ended_unrun = match listed.state {
+                State::Exited { code, .. } => {
+                    !matches!(code, START_ERROR | NEVER_RAN) && !self.ledger.ran.contains(&listed.id)
+                }
+                State::Created | State::Running => false,
+            };
+            match self.role(plan, listed.container) {
+                Some(Role::Main) if ended_unrun => {
+                    Some(format!("main {name} has ended without having run, for another one's kill"))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// J1, J6: what the mains of a pod that has ended have come to.
+    fn mains_unkept(&self, plan: Option<&Plan>) -> Option<String> {
+        let policy = self.setup.policy;
+        (0..self.setup.containers.len()).filter(|container| self.role(plan, *container) == Some(Role::Main)).find_map(
+            |container| {
+                let newest = self.cri.listed().newest(container)?;
+                let State::Exited { code, .. } = newest.state else { return None };
+                let has_run = self.ledger.ran.contains(&newest.id);
+                let excused = code == START_ERROR
+                    || code == NEVER_RAN
+                    || self.ledger.killed.contains(&newest.id)
+                    || has_fatal(plan);
+                match policy {
+                    RestartPolicy::OnFailure if !self.ledger.ended_well.contains(&newest.id) => {
+                        Some(format!("OnFailure: main {} is shown as completed, and is not", newest.id))
+                    }
+                    RestartPolicy::Never if !has_run && !excused => Some(format!(
+                        "Never: main {} has ended with {code} without having run, and the kubelet did not kill it",
+                        newest.id
+                    )),
+                    _ => None,
+                }
+            },
+        )
+    }
+
+    /// OnFailure with a main whose command does not exist: the others are done, and their sidecars live.
+    fn rest_unkept(&self, plan: Option<&Plan>, pod: &Pod) -> Option<String> {
+        if has_fatal(plan) {
+            return None;
+        }
+        let fault = (0..self.setup.containers.len()).find(|container| {
+            let newest = self.cri.listed().newest(*container);
+            match self.role(plan, *container) {
+                _ if self.broken.contains(container) => false,
+                Some(Role::Sidecar) => !newest.is_some_and(|newest| self.serves(newest)),
+                Some(Role::Init) if newest.is_none() => false,
+                _ => !newest.is_some_and(|newest| matches!(newest.state, State::Exited { code: 0, .. })),
+            }
+        });
+        fault.map(|_| self.in_the_way(plan, pod, "OnFailure, with a main that cannot be started"))
+    }
+
+    /// Always: every main and sidecar runs, and completed inits stay as they are.
+    fn not_serving(&self, plan: Option<&Plan>, pod: &Pod) -> Option<String> {
+        let fault = (0..self.setup.containers.len()).find(|container| {
+            let newest = self.cri.listed().newest(*container);
+            match self.role(plan, *container) {
+                _ if self.broken.contains(container) => false,
+                // It may have been removed.
+                Some(Role::Init) if self.setup.version == KubeletVersion::Aware => {
+                    newest.is_some_and(|newest| !matches!(newest.state, State::Exited { code: 0, .. }))
+                }
+                Some(Role::Init) => !newest.is_some_and(|newest| newest.state == State::Running),
+                _ => !newest.is_some_and(|newest| self.serves(newest)),
+            }
+        });
+        fault.map(|_| self.in_the_way(plan, pod, "Always: the pod does not serve"))
+    }
+
+    fn serves(&self, newest: &Listed) -> bool {
+        newest.state == State::Running && self.ledger.runs(&newest.id)
+    }
+
+    fn role(&self, plan: Option<&Plan>, container: usize) -> Option<Role> {
+        plan?.member(&self.setup.containers[container].name).map(|(_, member)| member.role)
+    }
+
+    /// The first thing that somebody who looks for a cause should know.
+    fn in_the_way(&self, plan: Option<&Plan>, pod: &Pod, what: &str) -> String {
+        let all = || {
+            (0..self.setup.containers.len()).map(|container| {
+                let role = self.role(plan, container).map_or("container".to_owned(), |role| role.to_string());
+                (container, format!("{role} {}", self.setup.containers[container].name))
+            })
+        };
+        let newest = |container: usize| self.cri.listed().newest(container);
+        let running = |container: usize| newest(container).filter(|newest| newest.state == State::Running);
+        let held = all().find_map(|(container, name)| {
+            let reason = pod.hold_reason(&running(container)?.id)?;
+            Some(format!("{name} is held for {reason}"))
+        });
+        let idle = all().find_map(|(container, name)| {
+            let newest = running(container).filter(|newest| !self.ledger.runs(&newest.id))?;
+            let hidden =
+                self.role(plan, container) == Some(Role::Init) && self.ledger.ended_well.contains(&newest.id);
+            (!hidden).then(|| format!("{name} has no program that runs"))
+        });
+        let runs = all().find_map(|(container, name)| running(container).map(|_| format!("{name} runs")));
+        let dead = all().find_map(|(container, name)| match newest(container)?.state {
+            State::Exited { code, .. } if code != 0 => Some(format!("{name} has ended badly")),
+            _ => None,
+        });
+        let reason = held.or(idle).or(runs).or(dead).unwrap_or_else(|| "nothing runs".to_owned());
+        format!("{what}: {reason}")
+    }
+}
+
+/// R9: some containers end others.
+fn has_fatal(plan: Option<&Plan>) -> bool {
+    plan.is_some_and(|plan| plan.members.iter().any(|member| member.fatal.is_some()))
+}

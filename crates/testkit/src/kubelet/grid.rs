@@ -1,0 +1,170 @@
+//! Small pods under a kubelet with one fault at each moment at which something happens, and just after it.
+//!
+//! Owns which pods and faults there are. The moments are those of the same pod without a fault, so that none is left out:
+//! a kill meets a start, the end of a grace, or the second between an exit and the kubelet's look at it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use pod_spec::{RestartPolicy, Role};
+
+use super::fault::Fault;
+use super::setup::{KubeletSetup, KubeletVersion, PodContainer, SpecPart, millis};
+use crate::command::{Command, Detail, PodCaller, Scenario};
+use crate::operation_kind::OperationKind;
+use crate::program::{OnStop, Program, Run, RunEnd};
+use crate::simulator::Simulator;
+
+/// The plans, and for each of its sidecars whether it is ready two seconds after its start or has no gate.
+const PLANS: [(&str, &[(&str, Role)]); 5] = [
+    ("s=sidecar, m=main", &[("s", Role::Sidecar), ("m", Role::Main)]),
+    ("i=init, s=sidecar, m=main", &[("i", Role::Init), ("s", Role::Sidecar), ("m", Role::Main)]),
+    ("s=sidecar, t=sidecar, m=main", &[("s", Role::Sidecar), ("t", Role::Sidecar), ("m", Role::Main)]),
+    ("s=sidecar, m=main, n=main", &[("s", Role::Sidecar), ("m", Role::Main), ("n", Role::Main)]),
+    ("i=init, m=main", &[("i", Role::Init), ("m", Role::Main)]),
+];
+
+/// What programs make of a stop signal.
+const MANNERS: [OnStop; 3] = [
+    OnStop::Exits(RunEnd { code: 143, after: Duration::ZERO }),
+    OnStop::Exits(RunEnd { code: 0, after: Duration::from_millis(1200) }),
+    OnStop::Ignores,
+];
+
+/// Longer than any of these pods needs, and for the first look at what happens.
+const SETTLE: Duration = Duration::from_secs(3600);
+const FIRST_LOOK: Duration = Duration::from_secs(40);
+const GRACE: Duration = Duration::from_secs(4);
+
+/// All scenarios of one policy.
+pub fn scenarios(version: KubeletVersion, policy: RestartPolicy) -> impl Iterator<Item = Scenario> {
+    let pods = PLANS.iter().flat_map(move |(plan, members)| {
+        MANNERS.iter().flat_map(move |manner| {
+            [false, true]
+                .into_iter()
+                .map(move |mains_first| pod(version, policy, plan, members, *manner, mains_first))
+        })
+    });
+    pods.flat_map(move |(head, names)| {
+        let moments = moments(&head);
+        let faults = faults(&names);
+        moments.into_iter().flat_map(move |moment| {
+            let head = head.clone();
+            faults.clone().into_iter().map(move |fault| {
+                let mut commands = head.clone();
+                // The node fails before the kubelet begins, or later.
+                commands.push(Command::Advance(moment));
+                commands.extend(fault);
+                commands.push(Command::Settle(SETTLE));
+                Scenario(commands)
+            })
+        })
+    })
+}
+
+fn pod(
+    version: KubeletVersion,
+    policy: RestartPolicy,
+    plan: &str,
+    members: &[(&str, Role)],
+    on_stop: OnStop,
+    mains_first: bool,
+) -> (Vec<Command>, Vec<String>) {
+    let mut annotations =
+        vec![("plan".to_owned(), plan.to_owned()), ("restart-policy".to_owned(), format!("{policy:?}"))];
+    // With mains first everything else is probed, too.
+    if mains_first && members.iter().any(|(name, _)| *name == "s") {
+        annotations.push(("ready.s".to_owned(), "tcp::80;period=500ms;fail=9".to_owned()));
+    }
+    let mut commands =
+        vec![Command::Pod { caller: PodCaller::CriWithCleanup, detail: Detail::Usual, annotations }];
+    for (name, role) in members {
+        let ends = match (role, policy) {
+            (Role::Init, _) => Some(2000),
+            (Role::Main, RestartPolicy::Always) | (Role::Sidecar, _) => None,
+            (Role::Main, _) => Some(if *name == "m" { 5300 } else { 9100 }),
+        };
+        let ends = ends.map(|after| RunEnd { code: 0, after: millis(after) });
+        let run = Run { ends, on_stop, ..Run::default() };
+        // A sidecar is ready late the first time.
+        let first = Run { ready_after: Some(millis(2000)), ..run.clone() };
+        let runs = if *role == Role::Sidecar { vec![first, run] } else { vec![run] };
+        commands.push(Command::Program((*name).to_owned(), Program::new(runs)));
+    }
+    let mut containers: Vec<_> = members
+        .iter()
+        .map(|(name, role)| PodContainer {
+            part: match (version, role) {
+                (KubeletVersion::Unaware, _) | (_, Role::Main) => SpecPart::Regular,
+                (KubeletVersion::Aware, Role::Init) => SpecPart::Init,
+                (KubeletVersion::Aware, Role::Sidecar) => SpecPart::Sidecar,
+            },
+            has_startup_probe: version == KubeletVersion::Aware && mains_first && *role == Role::Sidecar,
+            ..PodContainer::named(name)
+        })
+        .collect();
+    if mains_first && version == KubeletVersion::Unaware {
+        containers.reverse();
+    }
+    commands.push(Command::Kubelet(KubeletSetup { version, policy, seed: 0, grace: GRACE, containers }));
+    (commands, members.iter().map(|(name, _)| (*name).to_owned()).collect())
+}
+
+/// When something happens to that pod without a fault, and the middle of what is between.
+fn moments(head: &[Command]) -> BTreeSet<Duration> {
+    let mut simulator = Simulator::default();
+    let commands = head.iter().cloned().chain([Command::Advance(FIRST_LOOK)]);
+    // What fails here fails in each of the scenarios.
+    let _ = simulator.run(&Scenario(commands.collect()));
+    let mut moments: BTreeSet<Duration> =
+        simulator.take_trace().iter().filter_map(|line| time_of(line)).collect();
+    moments.insert(Duration::ZERO);
+    let all: Vec<_> = moments.iter().copied().collect();
+    moments.extend(all.windows(2).map(|pair| pair[0] + (pair[1] - pair[0]) / 2));
+    moments.extend(all.last().map(|last| *last + millis(700)));
+    moments
+}
+
+fn time_of(line: &str) -> Option<Duration> {
+    let (seconds, milliseconds) = line.split(' ').next()?.split_once('.')?;
+    Some(Duration::from_secs(seconds.parse().ok()?) + millis(milliseconds.parse().ok()?))
+}
+
+/// What befalls it, each at one moment.
+fn faults(names: &[String]) -> Vec<Vec<Command>> {
+    let fault = |fault| Command::Fault(fault);
+    let mut faults = vec![
+        vec![fault(Fault::Restart(millis(3000)))],
+        vec![fault(Fault::Delete(GRACE))],
+        vec![fault(Fault::Evict)],
+        vec![
+            fault(Fault::Delete(GRACE)),
+            Command::Advance(millis(1000)),
+            fault(Fault::Restart(millis(1000))),
+        ],
+    ];
+    for name in names {
+        let probe = || fault(Fault::Liveness(name.clone()));
+        let image = || fault(Fault::Image(name.clone()));
+        faults.extend([
+            vec![probe()],
+            vec![image()],
+            vec![Command::Fail(name.clone(), OperationKind::Create)],
+            vec![Command::Fail(name.clone(), OperationKind::Start)],
+            vec![fault(Fault::Forget(name.clone()))],
+            vec![fault(Fault::Crash(name.clone(), 0))],
+            vec![fault(Fault::Crash(name.clone(), 1))],
+            // In the middle of its kill.
+            vec![probe(), Command::Advance(millis(1100)), fault(Fault::Restart(millis(1000)))],
+            vec![image(), Command::Advance(millis(1100)), fault(Fault::Restart(millis(1000)))],
+            vec![fault(Fault::Pull(name.clone(), Duration::from_secs(20))), image()],
+            // What it killed itself cannot be made again.
+            vec![Command::Fail(name.clone(), OperationKind::Create), probe()],
+            vec![Command::Fail(name.clone(), OperationKind::Start), image()],
+        ]);
+        for other in names.iter().filter(|other| *other != name) {
+            faults.push(vec![probe(), fault(Fault::Liveness(other.clone()))]);
+        }
+    }
+    faults
+}

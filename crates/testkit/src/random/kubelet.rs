@@ -1,0 +1,390 @@
+//! Random pods under a kubelet: plans, programs that behave in the end, and one kind of trouble for each run. Owns what is
+//! tried and how often; what must come of it is `kubelet`'s.
+
+use std::fmt;
+use std::time::Duration;
+
+use pod_spec::{RestartPolicy, Role};
+
+use super::{Random, plan};
+use crate::command::{Command, Detail, PodCaller, Scenario};
+use crate::kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart};
+use crate::operation_kind::OperationKind;
+use crate::program::{OnStop, Program, Run, RunEnd};
+
+/// Longer than a pod needs whose replaced containers are waited for (5 min) after back-offs of 5 min each.
+const SETTLE: Duration = Duration::from_secs(3600);
+
+/// A run: the same for the same values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KubeletRun {
+    /// What the kubelet knows of sidecars.
+    pub version: KubeletVersion,
+    /// The pod's restart policy, and the plan's.
+    pub policy: RestartPolicy,
+    /// What befalls the pod.
+    pub trouble: Trouble,
+    /// Everything else.
+    pub seed: u64,
+}
+
+/// What befalls a pod in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trouble {
+    /// Programs that crash at first, nothing else.
+    None,
+    /// One kill by a probe.
+    Probe,
+    /// Several.
+    Probes,
+    /// One create or start that fails.
+    Start,
+    /// A main whose command does not exist.
+    Broken,
+    /// Image updates.
+    Image,
+    /// Images that cannot be pulled for a while, new and updated ones.
+    Pull,
+    /// The kubelet restarts, in the middle of kills and starts.
+    Restart,
+    /// Dead containers are removed.
+    Forget,
+    /// Programs exit.
+    Crash,
+    /// Sidecars that do not get ready for a while.
+    Unready,
+    /// `fatal.c=failure`, and programs that fail.
+    Fatal,
+    /// The kernel kills programs for memory.
+    OutOfMemory,
+    /// The pod is deleted, perhaps again with a shorter grace.
+    Delete,
+    /// The pod is evicted.
+    Evict,
+    /// Any of them together.
+    Mixed,
+}
+
+const TROUBLES: [(&str, Trouble); 16] = [
+    ("none", Trouble::None),
+    ("probe", Trouble::Probe),
+    ("probes", Trouble::Probes),
+    ("start", Trouble::Start),
+    ("broken", Trouble::Broken),
+    ("image", Trouble::Image),
+    ("pull", Trouble::Pull),
+    ("restart", Trouble::Restart),
+    ("forget", Trouble::Forget),
+    ("crash", Trouble::Crash),
+    ("unready", Trouble::Unready),
+    ("fatal", Trouble::Fatal),
+    ("oom", Trouble::OutOfMemory),
+    ("delete", Trouble::Delete),
+    ("evict", Trouble::Evict),
+    ("mixed", Trouble::Mixed),
+];
+
+impl Trouble {
+    /// All kinds, in the order of the table.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TROUBLES.iter().map(|(_, trouble)| *trouble)
+    }
+
+    /// The kind of a word.
+    ///
+    /// # Errors
+    /// The words that there are.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let known = TROUBLES.iter().find(|(word, _)| *word == text).map(|(_, trouble)| *trouble);
+        known.ok_or_else(|| format!("{text:?} is none of {}", TROUBLES.map(|(word, _)| word).join(", ")))
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(TROUBLES.iter().find(|(_, trouble)| trouble == self).map_or("", |(word, _)| *word))
+    }
+}
+
+impl KubeletRun {
+    /// The scenario that this run is.
+    pub fn scenario(self) -> Scenario {
+        // Each trouble and policy has pods of its own.
+        let place = TROUBLES.iter().position(|(_, trouble)| *trouble == self.trouble).unwrap_or_default();
+        let stream = (place as u64) << 48 | (self.policy as u64) << 56 | (self.version as u64) << 60;
+        let random = &mut Random::new(self.seed ^ stream);
+        let pod = plan::kubelet_pod(random, self.policy, self.trouble == Trouble::Fatal);
+        let annotations = pod.annotations.clone();
+        let head = Command::Pod { caller: PodCaller::CriWithCleanup, detail: Detail::Usual, annotations };
+        let mut commands = vec![head];
+        for (name, role) in &pod.members {
+            let program = program(random, *role, self);
+            commands.push(Command::Program(name.clone(), program));
+        }
+        if random.percent(25) {
+            let (name, _) = random.pick(&pod.members).clone();
+            let kind = *random.pick(&[OperationKind::Create, OperationKind::Start]);
+            commands.push(Command::Slow(name, kind, *random.pick(&[millis(300), millis(2500)])));
+        }
+        let names: Vec<String> = pod.members.iter().map(|(name, _)| name.clone()).collect();
+        let mains: Vec<String> = pod
+            .members
+            .iter()
+            .filter(|(_, role)| *role == Role::Main)
+            .map(|(name, _)| name.clone())
+            .collect();
+        let befallen = befallen(random, self.trouble, &names, &mains);
+        commands.extend(befallen.before);
+        commands.push(Command::Kubelet(setup(random, self, &pod.members)));
+        for command in befallen.after {
+            commands.extend([Command::Advance(pause(random)), command]);
+        }
+        if befallen.more {
+            commands.push(Command::Advance(pause(random)));
+        }
+        commands.push(Command::Settle(SETTLE));
+        if self.policy == RestartPolicy::Always && random.percent(50) {
+            let grace = *random.pick(&[2, 5, 30]);
+            commands
+                .extend([Command::Fault(Fault::Delete(Duration::from_secs(grace))), Command::Settle(SETTLE)]);
+        }
+        Scenario(commands)
+    }
+}
+
+fn setup(random: &mut Random, run: KubeletRun, members: &[(String, Role)]) -> KubeletSetup {
+    let part = |role| match role {
+        _ if run.version == KubeletVersion::Unaware => SpecPart::Regular,
+        Role::Init => SpecPart::Init,
+        Role::Sidecar => SpecPart::Sidecar,
+        Role::Main => SpecPart::Regular,
+    };
+    let container =
+        |(name, role): &(String, Role)| PodContainer { part: part(*role), ..PodContainer::named(name) };
+    let mut containers: Vec<_> = members.iter().map(container).collect();
+    match run.version {
+        // A spec's order is not the plan's (U10).
+        KubeletVersion::Unaware => random.shuffle(&mut containers),
+        // That of its init containers is.
+        KubeletVersion::Aware => containers.sort_by_key(|container| container.part == SpecPart::Regular),
+    }
+    for container in &mut containers {
+        container.has_startup_probe = container.part == SpecPart::Sidecar && random.percent(30);
+        if random.percent(10) {
+            container.hook = Some(*random.pick(&[millis(100), millis(1500), millis(4000)]));
+        }
+    }
+    KubeletSetup {
+        version: run.version,
+        policy: run.policy,
+        seed: random.below(1 << 20) as u64,
+        grace: Duration::from_secs(*random.pick(&[2, 5, 10, 30])),
+        containers,
+    }
+}
+
+/// What befalls a pod, before and after its kubelet begins, each after a pause.
+#[derive(Default)]
+struct Befallen {
+    before: Vec<Command>,
+    after: Vec<Command>,
+    /// Whether time passes before the faults are over.
+    more: bool,
+}
+
+fn befallen(random: &mut Random, trouble: Trouble, names: &[String], mains: &[String]) -> Befallen {
+    let mut befallen = Befallen { more: random.percent(50), ..Befallen::default() };
+    let fault = |fault| Command::Fault(fault);
+    let name = |random: &mut Random| random.pick(names).clone();
+    let probe = |random: &mut Random| {
+        let name = random.pick(names).clone();
+        fault(if random.percent(70) { Fault::Liveness(name) } else { Fault::Startup(name) })
+    };
+    let failure = |random: &mut Random| {
+        let kind = *random.pick(&[OperationKind::Create, OperationKind::Start]);
+        Command::Fail(random.pick(names).clone(), kind)
+    };
+    let Befallen { before, after, .. } = &mut befallen;
+    match trouble {
+        Trouble::None | Trouble::Unready => {}
+        Trouble::Fatal | Trouble::Crash => {
+            for _ in 0..1 + random.below(3) {
+                after.push(fault(Fault::Crash(name(random), *random.pick(&[0, 1, 1, 137]))));
+            }
+        }
+        Trouble::Probe => after.push(probe(random)),
+        Trouble::Probes => after.extend((0..2 + random.below(5)).map(|_| probe(random))),
+        Trouble::Start => before.push(failure(random)),
+        Trouble::Broken => {
+            let kind = *random.pick(&[OperationKind::Create, OperationKind::Start]);
+            before.push(fault(Fault::Broken(random.pick(mains).clone(), kind)));
+        }
+        Trouble::Image => {
+            after.extend((0..1 + random.below(3)).map(|_| fault(Fault::Image(name(random)))));
+        }
+        Trouble::Pull => {
+            for _ in 0..1 + random.below(2) {
+                let name = name(random);
+                let time = *random.pick(&[1, 7, 40, 200]);
+                after.push(fault(Fault::Pull(name.clone(), Duration::from_secs(time))));
+                if random.percent(70) {
+                    after.push(fault(Fault::Image(name)));
+                }
+            }
+        }
+        Trouble::Restart => {
+            for _ in 0..1 + random.below(3) {
+                match random.below(4) {
+                    0 => {}
+                    1 => after.push(fault(Fault::Image(name(random)))),
+                    _ => after.push(probe(random)),
+                }
+                after.push(fault(Fault::Restart(*random.pick(&[
+                    millis(1000),
+                    millis(5000),
+                    millis(40_000),
+                ]))));
+            }
+        }
+        Trouble::Forget => after.extend((0..1 + random.below(3)).map(|_| fault(Fault::Forget(name(random))))),
+        Trouble::OutOfMemory => {
+            after.extend((0..1 + random.below(3)).map(|_| fault(Fault::OutOfMemory(name(random)))));
+        }
+        Trouble::Delete => {
+            if random.percent(30) {
+                after.push(probe(random));
+            }
+            after.push(fault(Fault::Delete(Duration::from_secs(*random.pick(&[2, 5, 30])))));
+            if random.percent(30) {
+                after.push(fault(Fault::Delete(Duration::from_secs(2))));
+            }
+            if random.percent(20) {
+                after.push(fault(Fault::Restart(millis(3000))));
+            }
+        }
+        Trouble::Evict => after.push(fault(Fault::Evict)),
+        Trouble::Mixed => {
+            for _ in 0..2 + random.below(6) {
+                let kinds = [
+                    Trouble::Probe,
+                    Trouble::Probe,
+                    Trouble::Start,
+                    Trouble::Image,
+                    Trouble::Pull,
+                    Trouble::Restart,
+                    Trouble::Forget,
+                    Trouble::Crash,
+                    Trouble::OutOfMemory,
+                ];
+                let kind = *random.pick(&kinds);
+                let one = self::befallen(random, kind, names, mains);
+                after.extend(one.before.into_iter().chain(one.after));
+            }
+        }
+    }
+    befallen
+}
+
+/// Between two faults.
+fn pause(random: &mut Random) -> Duration {
+    const PAUSES: [u64; 12] = [0, 50, 400, 1000, 1000, 2000, 3000, 5000, 7000, 11_000, 20_000, 31_000];
+    millis(*random.pick(&PAUSES))
+}
+
+/// A program that may fail at first, and behaves in the end.
+fn program(random: &mut Random, role: Role, run: KubeletRun) -> Program {
+    let mut runs = Vec::new();
+    let fails_often = matches!(run.trouble, Trouble::Fatal | Trouble::Crash | Trouble::Unready);
+    let chance = if fails_often { 60 } else { 25 };
+    // I2, and a main under Never: the first failure is the last run.
+    let once = run.policy == RestartPolicy::Never && role != Role::Sidecar;
+    if random.percent(chance) && !once {
+        for _ in 0..1 + random.below(3) {
+            runs.push(bad_run(random, role, run.trouble));
+        }
+    }
+    let mut last = good_run(random, role, run.policy);
+    if once && random.percent(chance / 2) {
+        last.ends = Some(RunEnd { code: *random.pick(&[1, 3, 137]), after: length(random) });
+    }
+    runs.push(last);
+    Program::new(runs)
+}
+
+fn bad_run(random: &mut Random, role: Role, trouble: Trouble) -> Run {
+    let mut run = good_run(random, role, RestartPolicy::Always);
+    if role == Role::Sidecar && (trouble == Trouble::Unready || random.percent(30)) {
+        run.ready_after = random.percent(30).then(|| Duration::from_secs(45));
+        return run;
+    }
+    let code = if role == Role::Sidecar { *random.pick(&[0, 1, 143]) } else { *random.pick(&[1, 3, 137]) };
+    run.ends = Some(RunEnd { code, after: length(random) });
+    run
+}
+
+fn good_run(random: &mut Random, role: Role, policy: RestartPolicy) -> Run {
+    let ends = role == Role::Init || (role == Role::Main && policy != RestartPolicy::Always);
+    let stop = RunEnd {
+        code: *random.pick(&[0, 0, 143, 143, 1]),
+        after: *random.pick(&[millis(0), millis(0), millis(400), millis(3000)]),
+    };
+    Run {
+        ends: ends.then(|| RunEnd { code: 0, after: length(random) }),
+        on_stop: if random.percent(15) { OnStop::Ignores } else { OnStop::Exits(stop) },
+        ready_after: Some(Duration::ZERO),
+        exec_after: if random.percent(80) { Duration::ZERO } else { millis(300) },
+    }
+}
+
+/// How long a program runs that ends.
+fn length(random: &mut Random) -> Duration {
+    const LENGTHS: [u64; 10] = [0, 20, 400, 1000, 3000, 7000, 20_000, 20_000, 45_000, 90_000];
+    millis(*random.pick(&LENGTHS))
+}
+
+fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::is_fair;
+
+    fn runs() -> impl Iterator<Item = KubeletRun> {
+        let policies = [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never];
+        let kubelets = [KubeletVersion::Unaware, KubeletVersion::Aware];
+        kubelets.into_iter().flat_map(move |version| {
+            policies.into_iter().flat_map(move |policy| {
+                Trouble::all().flat_map(move |trouble| {
+                    (0..20).map(move |seed| KubeletRun { version, policy, trouble, seed })
+                })
+            })
+        })
+    }
+
+    /// What is kept of a failing run is the run, and each asks for what can come true.
+    #[test]
+    fn each_run_is_its_text_and_is_fair() {
+        for run in runs() {
+            let scenario = run.scenario();
+            let text = scenario.to_string();
+            assert_eq!(Scenario::parse(text.lines()).map(|read| read.to_string()), Ok(text.clone()));
+            assert!(is_fair(&scenario.0), "{run:?}\n{text}");
+        }
+    }
+
+    #[test]
+    fn everything_that_can_befall_a_pod_does() {
+        let text: String = runs().map(|run| run.scenario().to_string()).collect();
+        for word in [
+            "liveness", "startup", "image", "pull", "forget", "broken", "crash", "oom", "restart", "delete",
+            "evict",
+        ] {
+            assert!(text.contains(&format!("\nfault {word}")), "no {word}");
+        }
+        for word in ["\nfail ", "\nslow ", "/init", "/sidecar/startup", "/hook=", "never-ready", "fatal."] {
+            assert!(text.contains(word), "no {word:?}");
+        }
+    }
+}
