@@ -143,8 +143,7 @@ impl Pod {
         if self.stop.is_some() || !self.stop_was_asked() {
             return;
         }
-        let evident: Vec<_> =
-            (0..self.members.len()).filter(|index| self.is_evidence(*index)).collect();
+        let evident: Vec<_> = (0..self.members.len()).filter(|index| self.is_evidence(*index)).collect();
         let asked = |role| evident.iter().any(|index| self.members[*index].member.role == role);
         let living = || self.planned().filter(|(_, container)| container.lives_for_callers());
         let all = living().next().is_some() && living().all(|(state, _)| state.asked.is_some());

@@ -175,7 +175,10 @@ impl Pod {
             }
             Obstacle::StoppedByCaller => match self.given_up_in(index) {
                 Some(left) => {
-                    format!("stopped by its caller, recreated within {} or the pod fails", show_duration(left))
+                    format!(
+                        "stopped by its caller, recreated within {} or the pod fails",
+                        show_duration(left)
+                    )
                 }
                 None => "stopped by its caller, not recreated yet".to_owned(),
             },

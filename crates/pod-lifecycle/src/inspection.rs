@@ -172,7 +172,8 @@ impl Pod {
         let real_exit = match &container.phase {
             Phase::BackingOff { last, .. } | Phase::Recreating { last, .. } => Some(*last),
             Phase::Draining { exit, .. } | Phase::Hidden { exit } | Phase::Spent { exit } => Some(*exit),
-            _ => shown_exit.and_then(|shown| state.and_then(|state| Some(state.ended.as_ref()?.real())).or(Some(shown))),
+            _ => shown_exit
+                .and_then(|shown| state.and_then(|state| Some(state.ended.as_ref()?.real())).or(Some(shown))),
         };
         let restart_in = match container.phase {
             Phase::BackingOff { until, .. } => Some(until.since(now)),

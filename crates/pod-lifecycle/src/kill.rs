@@ -139,6 +139,7 @@ impl Pod {
         let between_runs = matches!(container.phase, Phase::BackingOff { .. } | Phase::Recreating { .. });
         // What could not be started is killed by its caller to be deleted: that is no stop.
         if let (Some(index), None) = (container.member(), container.start_error) {
+            self.take_over_grace(id, index, ask);
             self.members[index].ask(ask, fresh_until);
         }
         // R2, R5: with another stop before it, this one may be the pod's.
@@ -197,6 +198,16 @@ impl Pod {
             },
         }
         Ok(Reply::Ok)
+    }
+
+    /// T17: from its own stop signal on the caller counts the time of a sidecar that its stop had reached before.
+    fn take_over_grace(&mut self, id: &ContainerId, index: usize, ask: Ask) {
+        let state = &self.members[index];
+        let by_caller = self.stop.as_ref().is_some_and(|stop| !stop.is_ours());
+        let ours = by_caller && state.asked.is_none() && state.member.grace.is_none();
+        if let Some(container) = self.containers.get_mut(id).filter(|_| ours && ask == Ask::Signal) {
+            container.stop.kill_at = None;
+        }
     }
 
     /// The container's next exit is its last.

@@ -57,8 +57,7 @@ pub use action::{
 pub use container::{Status, View};
 pub use event::{
     AfterCheckpoint, Caller, ContainerId, ContainerSpec, Event, ExecId, Exit, Failure, KubeletHook,
-    KubeletType, Origin,
-    Outcome, PidNamespace, Request, RequestId, Target, TaskKind,
+    KubeletType, Origin, Outcome, PidNamespace, Request, RequestId, Target, TaskKind,
 };
 pub use history::{Milestone, SignalCause};
 pub use inspection::{

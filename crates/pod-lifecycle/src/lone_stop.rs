@@ -63,9 +63,7 @@ impl Pod {
         let doubled = now + self.lone_stop_window();
         let Some(container) = self.containers.get_mut(id) else { return };
         container.lone_stop = match (alone, late) {
-            (true, true) => {
-                Some(LoneStop::Undecided { decide_at: doubled, window: Window::Doubled })
-            }
+            (true, true) => Some(LoneStop::Undecided { decide_at: doubled, window: Window::Doubled }),
             (true, false) => Some(LoneStop::Alone),
             // Kept until its turn, or until its caller's SIGKILL (T3, T7).
             (false, _) => None,

@@ -3,6 +3,8 @@
 //! Owns the order of replies and events around them (CONTRACT §6: TaskStart is queued before Start is
 //! answered, and before any TaskExit). Kill has its own table in `kill`.
 
+use pod_spec::RestartPolicy;
+
 use crate::action::{Action, Deleted, Notice, Operation, Refusal, RefusalKind, Reply};
 use crate::container::{Container, Deletable, Freezer, FreezerChange, Intent, Parked, Part, Phase, Program};
 use crate::event::{
@@ -172,14 +174,14 @@ impl Pod {
         }
     }
 
-    /// I4: a completed init does not run again. A caller that waits for it learns at once that it is done; one
-    /// that would restart it for ever sees it running (I5).
+    /// I4: a completed init does not run again. A caller that waits for it, or restarts nothing that exited with 0, sees
+    /// that exit at once; one that would restart it again and again sees it running (I5).
     fn start_spent(&mut self, request: RequestId, id: ContainerId, exit: Exit) {
         let Some(container) = self.containers.get_mut(&id) else { return };
         container.phase = Phase::Hidden { exit };
         let (pid, aware) = (container.pid, container.spec.kubelet_type == Some(KubeletType::Init));
         self.announce_start(&id, pid, vec![request]);
-        if aware {
+        if aware || self.policy() != RestartPolicy::Always {
             self.finish(&id, exit);
         }
     }
@@ -255,6 +257,10 @@ impl Pod {
     /// What waited for the end of a start: an exit, or signals, or a stop with hooks.
     fn catch_up(&mut self, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<Parked>) {
         if let Some(exit) = early_exit {
+            // J10: what was kept back for the end of the start has not reached the program.
+            if let Some(container) = self.containers.get_mut(id).filter(|_| !signals.is_empty()) {
+                container.stop.term_at = None;
+            }
             return self.exited(id.clone(), exit);
         }
         self.send_parked(id, signals);

@@ -31,6 +31,8 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 pub(crate) struct Stop {
     pub(crate) cause: StopCause,
     pub(crate) budget: Budget,
+    /// Until then the stops of held containers may follow the ones that began it (T11).
+    pub(crate) others_until: PodTime,
 }
 
 /// Who asked.
@@ -139,7 +141,7 @@ impl Pod {
             }
         }
         let budget = self.stop.as_ref().map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit);
-        self.stop = Some(Stop { cause, budget });
+        self.stop = Some(Stop { cause, budget, others_until: self.now + self.lone_stop_window() });
         self.record_stop();
         self.act(Action::Note(format!("pod stop begins: {cause:?}")));
         self.revoke_lone_stops();
@@ -191,7 +193,7 @@ impl Pod {
     fn close_gates(&mut self) {
         let Some(stop) = self.stop.clone() else { return };
         // I5: a caller that stops the pod stops a hidden init itself (K4). Shown for another reason, it would be run again.
-        let stays_hidden = !stop.is_for_good() && self.sandbox.is_some() && !self.sandbox_gone;
+        let stays_hidden = stop.goes_on() && self.sandbox.is_some() && !self.sandbox_gone;
         let ids: Vec<_> = self.planned_where(|_, _| true);
         for id in ids {
             let code = self.code_of_unrun(&stop, &id);
@@ -204,8 +206,8 @@ impl Pod {
                     let exit = *exit;
                     self.finish(&id, exit);
                 }
-                // I2 has its own words for the held: see `release`.
-                _ if !never_ran || self.failure.is_some() => {}
+                // T11: a caller that stops the pod stops them itself. I2 has its own words for the held: see `release`.
+                _ if !never_ran || !stop.is_ours() || self.failure.is_some() => {}
                 Phase::Held(_) => self.end_without_running(&id, code, None),
                 Phase::Draining { was: was @ Was::Held, .. } => *was = Was::Ending { code },
                 Phase::BackingOff { last, .. } => {
@@ -306,13 +308,23 @@ impl Pod {
             container.stop.intent = Intent::End;
             // U4's stop of an unready sidecar becomes its last one; its signal is not repeated.
             if container.stop.term_at.is_none() {
-                self.stop_after_hooks(&id, None, None);
+                let grace = self.grace_of_unasked(&id);
+                self.stop_after_hooks(&id, None, grace);
                 self.share_zero_grace(&id);
             } else {
                 container.stop.held_signal = None;
                 self.changed();
             }
         }
+    }
+
+    /// T17: a sidecar that a caller's stop reaches and that no caller has stopped itself gets no SIGKILL of a caller
+    /// either.
+    fn grace_of_unasked(&self, id: &ContainerId) -> Option<Duration> {
+        let index = self.containers.get(id).and_then(Container::member)?;
+        let unasked = self.members[index].asked.is_none();
+        let by_caller = self.stop.as_ref().is_some_and(|stop| !stop.is_ours());
+        (unasked && by_caller).then(|| self.grace_of(id))
     }
 
     /// The budget (T5, T6) and the sandbox's own end (K13).
@@ -385,7 +397,7 @@ impl Pod {
                 || (state.member.role == Role::Sidecar && self.turn_has_come(container));
             covered && container.is_ending()
         });
-        if going_on {
+        if going_on || self.held_may_be_stopped_yet() {
             return;
         }
         self.stop = None;
@@ -422,6 +434,17 @@ impl Pod {
         }
         self.record_of_pod(Milestone::StopEnded);
         self.act(Action::Note("pod stop is over".to_owned()));
+    }
+
+    /// T11: whether a caller's stop has only begun, and has held containers left whose stop may be on its way.
+    fn held_may_be_stopped_yet(&self) -> bool {
+        let begins = self.stop.as_ref().is_some_and(|stop| !stop.is_ours() && self.now < stop.others_until);
+        begins
+            && self.planned().any(|(state, container)| {
+                matches!(container.phase, Phase::Held(_))
+                    && container.program == Program::NeverRan
+                    && state.asked.is_none()
+            })
     }
 
     /// SIGKILLs that are due (T7, T8, U4).
@@ -465,13 +488,15 @@ impl Pod {
     }
 
     /// When the stop next needs the clock.
-    pub(crate) fn stop_deadlines(&self) -> [Option<PodTime>; 2] {
+    pub(crate) fn stop_deadlines(&self) -> [Option<PodTime>; 3] {
         let budget = self.stop.as_ref().and_then(|stop| match stop.budget {
             Budget::Until { at, .. } | Budget::LastCall { kill_at: at } => Some(at),
             Budget::Callers | Budget::Spent => None,
         });
         let completes = self.stop.is_none() && self.is_complete() && self.something_is_left();
-        [budget, if completes { self.completion_waits_until() } else { None }]
+        let completion = if completes { self.completion_waits_until() } else { None };
+        let others = self.stop.as_ref().map(|stop| stop.others_until);
+        [budget, completion, others.filter(|_| self.held_may_be_stopped_yet())]
     }
 }
 

@@ -6,7 +6,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use pod_lifecycle::{AfterCheckpoint, ContainerId, ExecId, KubeletHook, KubeletType, Origin, PidNamespace, Reach, Target};
+use pod_lifecycle::{
+    AfterCheckpoint, ContainerId, ExecId, KubeletHook, KubeletType, Origin, PidNamespace, Reach, Target,
+};
 use pod_spec::Signal;
 
 use crate::kubelet::{Fault, KubeletSetup};

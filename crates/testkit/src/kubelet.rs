@@ -20,7 +20,7 @@ mod sync;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use pod_lifecycle::{ContainerId, PodTime};
+use pod_lifecycle::{ContainerId, KubeletHook, PodTime};
 
 use crate::command::NewContainer;
 use crate::random::Random;
@@ -144,12 +144,13 @@ impl Kubelet {
     /// The one place where a container of a kubelet is described: what its annotations tell a shim.
     fn new_container(&mut self, container: usize) -> NewContainer {
         self.attempts[container] += 1;
-        let PodContainer { name, part, .. } = &self.setup.containers[container];
+        let PodContainer { name, part, hook, .. } = &self.setup.containers[container];
         let id = format!("{name}-{}", self.attempts[container]);
         NewContainer {
             id: id.as_str().into(),
             kubelet_type: self.setup.version.container_type(*part),
             kubelet_grace: Some(self.setup.grace),
+            kubelet: Some(hook.map_or(KubeletHook::None, |_| KubeletHook::PreStop)),
             ..NewContainer::named(name)
         }
     }

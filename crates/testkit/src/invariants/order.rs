@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use pod_lifecycle::{ContainerId, ContainerSpec, FLOOR, Hook, KubeletHook, KubeletType, Operation, Request, TaskKind};
+use pod_lifecycle::{
+    ContainerId, ContainerSpec, FLOOR, Hook, KubeletHook, KubeletType, Operation, Request, TaskKind,
+};
 use pod_spec::{Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, ZeroGrace};
 
 use super::picture::{Container, MemberPicture, Process};
@@ -249,9 +251,7 @@ impl Invariants {
             && container.held.is_some()
             && container.held_since + self.defaults().lone_stop_window <= self.now
             && mains.peek().is_some()
-            && mains.all(|main| {
-                main.kubelet == Some(KubeletHook::None) && !self.asked.contains(&main.name)
-            })
+            && mains.all(|main| main.kubelet == Some(KubeletHook::None) && !self.asked.contains(&main.name))
     }
 
     pub(super) fn may_signal(&mut self, id: &ContainerId, signal: Signal) -> Verdict {

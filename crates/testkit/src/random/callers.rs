@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use pod_lifecycle::{AfterCheckpoint, ContainerId, KubeletHook, KubeletType, Origin, PidNamespace, Reach, Target};
+use pod_lifecycle::{
+    AfterCheckpoint, ContainerId, KubeletHook, KubeletType, Origin, PidNamespace, Reach, Target,
+};
 use pod_spec::Signal;
 
 use super::Random;
