@@ -1,5 +1,5 @@
-//! Random pods under a kubelet: plans, programs that behave in the end, and one kind of trouble for each run. Owns what is
-//! tried and how often; what must come of it is `kubelet`'s.
+//! Random pods under a kubelet: plans, programs that behave in the end, and one kind of trouble for each run. Owns what
+//! is tried and how often; what must come of it is `kubelet`'s.
 
 use std::fmt;
 use std::time::Duration;
