@@ -1,9 +1,9 @@
-//! A kubelet: the caller that closes the loop. It sees what CRI lists, restarts by the pod's policy, kills by probes, and
-//! never asks again for what its policy says is over.
+//! A kubelet: the caller that closes the loop. It sees what CRI lists, restarts by the pod's policy, kills by probes,
+//! and never asks again for what its policy says is over.
 //!
-//! Owns the one worker that a kubelet has for each pod (a sync, or the pod's end, one at a time) and when it works. What a
-//! sync decides is `sync`'s, what becomes of its calls is `cri`'s, and what the pod must come to is `expectation`'s. It
-//! speaks of Kubernetes' pods only: nothing in here knows a plan or the core.
+//! Owns the one worker that a kubelet has for each pod (a sync, or the pod's end, one at a time) and when it works.
+//! What a sync decides is `sync`'s, what becomes of its calls is `cri`'s, and what the pod must come to is
+//! `expectation`'s. It speaks of Kubernetes' pods only: nothing in here knows a plan or the core.
 
 mod aware;
 mod back_off;

@@ -68,7 +68,10 @@ mod tests {
             waits.push(now - died);
         }
         assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
-        assert!(!back_off.holds(at(now + 700), key, at(now + 700)), "a long run makes it count anew");
+        assert!(
+            !back_off.holds(at(now + 700), key, at(now + 700)),
+            "after a long run the first one is at once again"
+        );
         assert!(!back_off.holds(at(now), (0, 1), at(now)), "another image has its own");
     }
 }

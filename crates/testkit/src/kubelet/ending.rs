@@ -49,9 +49,9 @@ pub(super) enum EndOrder {
     Evict,
 }
 
-/// What a deletion may take beyond its grace and the two seconds that a kubelet adds: a shim answers an early SIGKILL
-/// 1.5 s later (T7), the sandbox is stopped last, and each call has its latency.
-const SLACK: Duration = Duration::from_secs(6);
+/// What an end may take beyond its grace and the two seconds that a kubelet adds: a shim answers an early SIGKILL 1.5 s
+/// later (T7), and each call has its latency.
+const SLACK: Duration = Duration::from_secs(2);
 
 impl Kubelet {
     /// Somebody ends the pod; a second time with a shorter grace.
@@ -111,7 +111,7 @@ impl Kubelet {
         self.note(format!("kubelet {what}"));
         let Some(ending) = &mut self.ending else { return };
         if order.is_some() {
-            let by = now + grace + SLACK;
+            let by = now + grace + LEAST_GRACE + SLACK;
             ending.by = Some(ending.by.map_or(by, |earlier| earlier.min(by)));
         }
         ending.calls.extend(calls);

@@ -1,7 +1,7 @@
 //! What a pod must come to once no fault goes on, by its policy alone.
 //!
-//! Owns the promise and the words for what is in its way. It looks at what CRI lists, at which programs run, and, for its
-//! words only, at why the shim says a container is held.
+//! Owns the promise and the words for what is in its way. It looks at what CRI lists, at which programs run, and, for
+//! its words only, at why the shim says a container is held.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Small pods under a kubelet with one fault at each moment at which something happens, and just after it.
 //!
-//! Owns which pods and faults there are. The moments are those of the same pod without a fault, so that none is left out:
-//! a kill meets a start, the end of a grace, or the second between an exit and the kubelet's look at it.
+//! Owns which pods and faults there are. The moments are those of the same pod without a fault, so that none is left
+//! out: a kill meets a start, the end of a grace, or the second between an exit and the kubelet's look at it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

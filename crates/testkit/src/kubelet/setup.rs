@@ -1,5 +1,5 @@
-//! What a kubelet is given: its version, the pod's policy, its containers and their order. Owns the line that says so in a
-//! scenario.
+//! What a kubelet is given: its version, the pod's policy, its containers and their order. Owns the line that says so
+//! in a scenario.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Random pods under a kubelet: plans, programs that behave in the end, and one kind of trouble for each run. Owns what is
-//! tried and how often; what must come of it is `kubelet`'s.
+//! Random pods under a kubelet: plans, programs that behave in the end, and one kind of trouble for each run. Owns what
+//! is tried and how often; what must come of it is `kubelet`'s.
 
 use std::fmt;
 use std::time::Duration;
@@ -63,9 +63,11 @@ pub enum Trouble {
     Evict,
     /// Any of them together.
     Mixed,
+    /// Nothing but what the pod's author wished: `restart`, `after`, `exit-codes=real`, and programs that fail.
+    Keys,
 }
 
-const TROUBLES: [(&str, Trouble); 16] = [
+const TROUBLES: [(&str, Trouble); 17] = [
     ("none", Trouble::None),
     ("probe", Trouble::Probe),
     ("probes", Trouble::Probes),
@@ -82,6 +84,7 @@ const TROUBLES: [(&str, Trouble); 16] = [
     ("delete", Trouble::Delete),
     ("evict", Trouble::Evict),
     ("mixed", Trouble::Mixed),
+    ("keys", Trouble::Keys),
 ];
 
 impl Trouble {
@@ -113,7 +116,12 @@ impl KubeletRun {
         let place = TROUBLES.iter().position(|(_, trouble)| *trouble == self.trouble).unwrap_or_default();
         let stream = (place as u64) << 48 | (self.policy as u64) << 56 | (self.version as u64) << 60;
         let random = &mut Random::new(self.seed ^ stream);
-        let pod = plan::kubelet_pod(random, self.policy, self.trouble == Trouble::Fatal);
+        let extra = match self.trouble {
+            Trouble::Fatal => plan::Extra::Fatal,
+            Trouble::Keys => plan::Extra::Rest,
+            _ => plan::Extra::None,
+        };
+        let pod = plan::kubelet_pod(random, self.policy, extra);
         let annotations = pod.annotations.clone();
         let head = Command::Pod { caller: PodCaller::CriWithCleanup, detail: Detail::Usual, annotations };
         let mut commands = vec![head];
@@ -206,7 +214,7 @@ fn befallen(random: &mut Random, trouble: Trouble, names: &[String], mains: &[St
     };
     let Befallen { before, after, .. } = &mut befallen;
     match trouble {
-        Trouble::None | Trouble::Unready => {}
+        Trouble::None | Trouble::Unready | Trouble::Keys => {}
         Trouble::Fatal | Trouble::Crash => {
             for _ in 0..1 + random.below(3) {
                 after.push(fault(Fault::Crash(name(random), *random.pick(&[0, 1, 1, 137]))));
@@ -294,7 +302,8 @@ fn pause(random: &mut Random) -> Duration {
 /// A program that may fail at first, and behaves in the end.
 fn program(random: &mut Random, role: Role, run: KubeletRun) -> Program {
     let mut runs = Vec::new();
-    let fails_often = matches!(run.trouble, Trouble::Fatal | Trouble::Crash | Trouble::Unready);
+    let fails_often =
+        matches!(run.trouble, Trouble::Fatal | Trouble::Crash | Trouble::Unready | Trouble::Keys);
     let chance = if fails_often { 60 } else { 25 };
     // I2, and a main under Never: the first failure is the last run.
     let once = run.policy == RestartPolicy::Never && role != Role::Sidecar;
@@ -304,7 +313,8 @@ fn program(random: &mut Random, role: Role, run: KubeletRun) -> Program {
         }
     }
     let mut last = good_run(random, role, run.policy);
-    if once && random.percent(chance / 2) {
+    // With `restart=on-failure` it would be tried for ever.
+    if once && run.trouble != Trouble::Keys && random.percent(chance / 2) {
         last.ends = Some(RunEnd { code: *random.pick(&[1, 3, 137]), after: length(random) });
     }
     runs.push(last);
@@ -317,7 +327,9 @@ fn bad_run(random: &mut Random, role: Role, trouble: Trouble) -> Run {
         run.ready_after = random.percent(30).then(|| Duration::from_secs(45));
         return run;
     }
-    let code = if role == Role::Sidecar { *random.pick(&[0, 1, 143]) } else { *random.pick(&[1, 3, 137]) };
+    // A 0 that is shown says to a kubelet that it is done.
+    let may_end_well = role == Role::Sidecar && trouble != Trouble::Keys;
+    let code = if may_end_well { *random.pick(&[0, 1, 143]) } else { *random.pick(&[1, 3, 137]) };
     run.ends = Some(RunEnd { code, after: length(random) });
     run
 }

@@ -83,7 +83,16 @@ pub(super) struct KubeletPod {
     pub(super) members: Vec<(String, Role)>,
 }
 
-/// The keys of containers that leave to podshim what it does by itself.
+/// Which keys a pod under a kubelet has beside those that change nobody's restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extra {
+    None,
+    Fatal,
+    /// `restart`, `after`, `exit-codes=real`.
+    Rest,
+}
+
+/// The keys that every pod under a kubelet may have.
 const KUBELET_KEYS: [&str; 11] = [
     "grace",
     "gate-timeout",
@@ -98,7 +107,7 @@ const KUBELET_KEYS: [&str; 11] = [
     "restart-policy",
 ];
 
-pub(super) fn kubelet_pod(random: &mut Random, policy: RestartPolicy, fatal: bool) -> KubeletPod {
+pub(super) fn kubelet_pod(random: &mut Random, policy: RestartPolicy, extra: Extra) -> KubeletPod {
     let (list, planned, names) = loop {
         let (list, planned, names) = plan(random);
         if !list.contains(['|', '*']) && names.len() <= MOST_UNDER_A_KUBELET {
@@ -118,10 +127,11 @@ pub(super) fn kubelet_pod(random: &mut Random, policy: RestartPolicy, fatal: boo
         let real_codes = key == "exit-codes" && value == "real";
         KUBELET_KEYS.iter().any(|known| key == known || (known.ends_with('.') && key.starts_with(known)))
             && key != "restart-policy"
-            && !(fatal && key == "gate-timeout")
-            && !(real_codes && policy == RestartPolicy::OnFailure)
+            && !(extra == Extra::Fatal && key == "gate-timeout")
+            && !(real_codes && policy == RestartPolicy::OnFailure && extra != Extra::Rest)
+            || (extra == Extra::Rest && can_come_true(key, value, policy, &planned))
     });
-    if fatal && random.percent(50) {
+    if extra == Extra::Fatal && random.percent(50) {
         let choices: Vec<_> =
             planned.iter().filter(|container| container.role != PlannedRole::Init).collect();
         for _ in 0..1 + random.below(2) {
@@ -144,6 +154,23 @@ pub(super) fn kubelet_pod(random: &mut Random, policy: RestartPolicy, fatal: boo
         PlannedRole::Main => Role::Main,
     });
     KubeletPod { annotations, members: names.into_iter().zip(roles).collect() }
+}
+
+/// Whether a pod with that key can do what its policy promises, whatever its programs do at first.
+fn can_come_true(key: &str, value: &str, policy: RestartPolicy, planned: &[Planned]) -> bool {
+    let role =
+        |name: &str| planned.iter().find(|container| container.key == name).map(|container| container.role);
+    let Some((word, name)) = key.split_once('.') else { return false };
+    let is_main = |name: &str| role(name) == Some(PlannedRole::Main);
+    match word {
+        // A job whose main is restarted whatever it exits with has no end.
+        "restart" => !is_main(name) || policy == RestartPolicy::Always || !value.starts_with("always"),
+        // A main may be over before it has got ready, and under Always it is never done.
+        "after" => value.split(", ").filter_map(|entry| entry.split_once('=')).all(|(other, condition)| {
+            !is_main(other) || (condition == "done" && policy != RestartPolicy::Always)
+        }),
+        _ => false,
+    }
 }
 
 fn is_valid(annotations: &[(String, String)]) -> bool {

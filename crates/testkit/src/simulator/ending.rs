@@ -41,7 +41,7 @@ impl Simulator {
         self.check_idle()
     }
 
-    fn none_is_left(&self, left: Vec<ContainerId>, done: &'static str) -> Result<(), RunError> {
+    pub(super) fn none_is_left(&self, left: Vec<ContainerId>, done: &'static str) -> Result<(), RunError> {
         match left.is_empty() {
             true => Ok(()),
             false => {
@@ -52,7 +52,7 @@ impl Simulator {
     }
 
     /// Those whose end has not been shown.
-    fn live(&self) -> Vec<ContainerId> {
+    pub(super) fn live(&self) -> Vec<ContainerId> {
         self.pod.containers().filter(|id| !self.exited.contains(id)).cloned().collect()
     }
 
@@ -61,7 +61,7 @@ impl Simulator {
     }
 
     /// What must hold when nobody asks anything more and nothing is left to happen.
-    fn check_idle(&self) -> Result<(), RunError> {
+    pub(super) fn check_idle(&self) -> Result<(), RunError> {
         for request in self.requests.values() {
             let waits = matches!(request, Request::Wait(target) if self.pod.view(target).is_ok_and(|view| view.exit.is_none()));
             if !waits {

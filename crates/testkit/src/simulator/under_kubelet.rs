@@ -104,12 +104,14 @@ impl Simulator {
             if unkept.is_none() {
                 let before = self.now;
                 if self.kubelet.as_ref().is_some_and(|kubelet| kubelet.is_over()) {
-                    return self.run_until(Some(self.now + LOOK));
+                    self.run_until(Some(self.now + LOOK))?;
+                    self.none_is_left(self.live(), "ended by its kubelet")?;
+                    return self.check_idle();
                 }
                 self.run_until(Some(self.now + STEADY))?;
                 let last = self.kubelet.as_ref().and_then(|kubelet| kubelet.last_start());
                 if self.unkept().is_none() && last.is_none_or(|last| last <= before) {
-                    return Ok(());
+                    return self.check_idle();
                 }
             }
             if self.now >= end {

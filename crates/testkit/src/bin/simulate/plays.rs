@@ -1,5 +1,5 @@
-//! Which runs there are: random ones of seeds, with scripted callers or under a kubelet, or a grid of small pods. Owns how a
-//! number becomes a scenario, and the name that a failing one's file has.
+//! Which runs there are: random ones of seeds, with scripted callers or under a kubelet, or a grid of small pods. Owns
+//! how a number becomes a scenario, and the name that a failing one's file has.
 
 use pod_spec::RestartPolicy;
 use testkit::{KubeletRun, KubeletVersion, Scenario, Trouble};
