@@ -136,9 +136,16 @@ impl Pod {
         };
         let fresh_until = self.now + self.lone_stop_window();
         let Some(container) = self.containers.get(id) else { return Ok(Reply::Ok) };
+        // A caller whose Start was not answered ends what it has made: containerd, when its own caller is gone.
+        let undone = ask == Ask::Kill
+            && match &container.phase {
+                Phase::Created => true,
+                Phase::Starting { announce, .. } => !announce.is_empty(),
+                _ => false,
+            };
         let between_runs = matches!(container.phase, Phase::BackingOff { .. } | Phase::Recreating { .. });
         // What could not be started is killed by its caller to be deleted: that is no stop.
-        if let (Some(index), None) = (container.member(), container.start_error) {
+        if let (Some(index), None, false) = (container.member(), container.start_error, undone) {
             self.take_over_grace(id, index, ask);
             self.members[index].ask(ask, fresh_until);
         }
@@ -183,7 +190,7 @@ impl Pod {
                 container.stop.intent = Intent::End;
             }
             _ => match (self.role_of(id), meaning) {
-                (_, Meaning::Kill) if self.orders_kill() => {}
+                (_, Meaning::Kill) if !undone && self.orders_kill() => {}
                 (Some(Role::Sidecar), Meaning::Kill) if self.stop.is_none() && !stop_was_asked => {
                     self.obey(id)
                 }

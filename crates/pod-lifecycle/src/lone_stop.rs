@@ -90,7 +90,8 @@ impl Pod {
             container.stop.held_signal = None;
             return;
         }
-        self.stop_after_hooks(id, None, None);
+        let grace = self.grace_without_caller(id);
+        self.stop_after_hooks(id, None, grace);
     }
 
     /// Whether a sidecar's stop can only be a stop of that container.

@@ -11,7 +11,6 @@ use crate::event::{ContainerId, Exit};
 use crate::evidence::{Asked, Ended};
 use crate::pod::Pod;
 use crate::standby::{Duty, Started};
-use crate::time::PodTime;
 
 /// One planned container and what is known of it, over all the tasks that bear its name.
 #[derive(Clone, Debug)]
@@ -43,9 +42,8 @@ pub(crate) struct MemberState {
     pub(crate) start_failure: Option<String>,
     /// Whether its gate was open in this sandbox (I8).
     pub(crate) was_open: WasOpen,
-    /// Of a task that is not the first of its name: until when it may be the first of another round (J11).
-    pub(crate) again_until: Option<PodTime>,
-    creations: Creations,
+    /// What the next task of its name is.
+    creation: Creation,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +66,11 @@ pub(crate) enum WasOpen {
     Before,
 }
 
-/// How many tasks of a name there were in this sandbox.
+/// Whether a task is the first of its name in this sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Creations {
-    None,
-    Some,
+pub(crate) enum Creation {
+    First,
+    Again,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,18 +95,17 @@ impl MemberState {
             asked: None,
             start_failure: None,
             was_open: WasOpen::Never,
-            again_until: None,
-            creations: Creations::None,
+            creation: Creation::First,
         }
     }
 
-    /// A task of its name is created; `replace_by` is until when others of the pod may follow it.
-    pub(crate) fn created(&mut self, id: ContainerId, replace_by: PodTime, policy: RestartPolicy) {
+    /// A task of its name is created.
+    pub(crate) fn created(&mut self, id: ContainerId, policy: RestartPolicy) -> Creation {
         self.current = Some(id);
         self.asked = None;
         self.start_failure = None;
-        self.again_until = (self.creations == Creations::Some).then_some(replace_by);
-        self.creations = Creations::Some;
+        let creation = self.creation;
+        self.creation = Creation::Again;
         // T15: what its caller stopped has come back. J11: what a main ended with is kept until it runs again.
         let kept = self.member.role == Role::Main
             && policy != RestartPolicy::Always
@@ -116,6 +113,7 @@ impl MemberState {
         if !kept {
             self.ended = None;
         }
+        creation
     }
 
     /// The program of its newest task runs.

@@ -31,6 +31,8 @@ pub struct Pod {
     pub(crate) failure: Option<PodFailure>,
     /// How many stops are over (T14).
     pub(crate) round: u32,
+    /// J11: until when what was created again may be the first of another round.
+    pub(crate) another_round_until: Option<PodTime>,
     /// For so long after its last Create a caller may create more (I8).
     pub(crate) create_quiet_until: PodTime,
     pub(crate) now: PodTime,
@@ -58,6 +60,7 @@ impl Pod {
             sandbox_gone: false,
             failure: None,
             round: 0,
+            another_round_until: None,
             create_quiet_until: PodTime::ZERO,
             now: PodTime::ZERO,
             actions: VecDeque::new(),

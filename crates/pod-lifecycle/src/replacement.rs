@@ -165,11 +165,16 @@ impl Pod {
     /// J11: until when a complete pod is left alone. What its caller creates again after the end of a round may be the
     /// first of another round, whose mains have `replace-wait` to come.
     pub(crate) fn completion_waits_until(&self) -> Option<PodTime> {
-        if self.mains().any(|state| state.ended.as_ref().is_some_and(|ended| ended.is_of_round(self.round))) {
-            return None;
+        let of_this_round =
+            self.mains().any(|state| state.ended.as_ref().is_some_and(|ended| ended.is_of_round(self.round)));
+        self.another_round_until.filter(|until| !of_this_round && self.now < *until)
+    }
+
+    /// A program of the pod runs. With a main of its own the round is no question any more (J11).
+    pub(crate) fn main_runs(&mut self, index: usize) {
+        if self.members[index].member.role == Role::Main {
+            self.another_round_until = None;
         }
-        let again = self.planned().filter(|(_, container)| !container.is_final());
-        again.filter_map(|(state, _)| state.again_until).max().filter(|until| self.now < *until)
     }
 
     fn mains(&self) -> impl Iterator<Item = &MemberState> {

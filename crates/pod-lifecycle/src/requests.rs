@@ -13,6 +13,7 @@ use crate::event::{
 use crate::evidence::EndedBy;
 use crate::exec::ExecPhase;
 use crate::history::Milestone;
+use crate::member::Creation;
 use crate::pod::Pod;
 use crate::restart::START_FAILED;
 use crate::time::WallTime;
@@ -36,9 +37,16 @@ impl Pod {
             self.create_quiet_until = self.now + self.replace_wait();
             let policy = self.policy();
             let state = &mut self.members[index];
-            state.created(id.clone(), self.create_quiet_until, policy);
+            let creation = state.created(id.clone(), policy);
             spent = state.completed;
             self.forgive_failure_of(index);
+            if creation == Creation::Again {
+                let until = self.create_quiet_until;
+                self.another_round_until.get_or_insert(until);
+            }
+            if spec.kubelet.is_some() {
+                self.give_up_callers_stop();
+            }
         }
         let operation = match (spent, spec.origin) {
             (Some(_), _) => Operation::CreateSpent,
@@ -223,6 +231,7 @@ impl Pod {
                 container.start_error = None;
                 if let Some(index) = container.member() {
                     self.members[index].runs();
+                    self.main_runs(index);
                 }
                 self.record(&id, Milestone::Running { pid });
                 if !announce.is_empty() {

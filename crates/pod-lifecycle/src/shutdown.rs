@@ -308,7 +308,7 @@ impl Pod {
             container.stop.intent = Intent::End;
             // U4's stop of an unready sidecar becomes its last one; its signal is not repeated.
             if container.stop.term_at.is_none() {
-                let grace = self.grace_of_unasked(&id);
+                let grace = self.grace_without_caller(&id);
                 self.stop_after_hooks(&id, None, grace);
                 self.share_zero_grace(&id);
             } else {
@@ -318,13 +318,19 @@ impl Pod {
         }
     }
 
-    /// T17: a sidecar that a caller's stop reaches and that no caller has stopped itself gets no SIGKILL of a caller
-    /// either.
-    fn grace_of_unasked(&self, id: &ContainerId) -> Option<Duration> {
-        let index = self.containers.get(id).and_then(Container::member)?;
-        let unasked = self.members[index].asked.is_none();
-        let by_caller = self.stop.as_ref().is_some_and(|stop| !stop.is_ours());
-        (unasked && by_caller).then(|| self.grace_of(id))
+    /// T17: how long a sidecar has from its stop signal on where its caller may send no SIGKILL: in a caller's stop one that
+    /// no caller has stopped itself, and one whose kubelet may have been restarted before the end of its grace.
+    pub(crate) fn grace_without_caller(&self, id: &ContainerId) -> Option<Duration> {
+        let container = self.containers.get(id)?;
+        let state = &self.members[container.member()?];
+        let by_caller = self.stop.as_ref().is_none_or(|stop| !stop.is_ours());
+        let grace = self.grace_of(id);
+        match (state.asked, state.member.grace) {
+            _ if !by_caller => None,
+            (None, _) => Some(grace),
+            (Some(_), None) if container.spec.kubelet.is_some() => Some(grace.saturating_add(self.replace_wait())),
+            (Some(_), _) => None,
+        }
     }
 
     /// The budget (T5, T6) and the sandbox's own end (K13).
@@ -399,6 +405,14 @@ impl Pod {
         });
         if going_on || self.held_may_be_stopped_yet() {
             return;
+        }
+        self.end_round();
+    }
+
+    /// T14: what ended is armed again, what lives goes on.
+    pub(crate) fn end_round(&mut self) {
+        if self.stop.as_ref().is_some_and(|stop| stop.cause == StopCause::Completed) {
+            self.another_round_until = None;
         }
         self.stop = None;
         self.round += 1;

@@ -141,13 +141,17 @@ impl Kubelet {
         }
     }
 
+    /// The id of a container that it makes for the so many-th time.
+    fn id_of(&self, container: usize, attempt: u32) -> ContainerId {
+        format!("{}-{attempt}", self.setup.containers[container].name).as_str().into()
+    }
+
     /// The one place where a container of a kubelet is described: what its annotations tell a shim.
     fn new_container(&mut self, container: usize) -> NewContainer {
         self.attempts[container] += 1;
         let PodContainer { name, part, hook, .. } = &self.setup.containers[container];
-        let id = format!("{name}-{}", self.attempts[container]);
         NewContainer {
-            id: id.as_str().into(),
+            id: self.id_of(container, self.attempts[container]),
             kubelet_type: self.setup.version.container_type(*part),
             kubelet_grace: Some(self.setup.grace),
             kubelet: Some(hook.map_or(KubeletHook::None, |_| KubeletHook::PreStop)),

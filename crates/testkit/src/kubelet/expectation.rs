@@ -121,13 +121,17 @@ impl Kubelet {
             |container| {
                 let newest = self.cri.listed().newest(container)?;
                 let State::Exited { code, .. } = newest.state else { return None };
-                let has_run = self.ledger.ran.contains(&newest.id);
+                // J11: what was made again after the end of the pod is what it ended with before.
+                let earlier = |ids: &BTreeSet<ContainerId>| {
+                    (1..=self.attempts[container]).any(|attempt| ids.contains(&self.id_of(container, attempt)))
+                };
+                let has_run = earlier(&self.ledger.ran);
                 let excused = code == START_ERROR
                     || code == NEVER_RAN
                     || self.ledger.killed.contains(&newest.id)
                     || has_fatal(plan);
                 match policy {
-                    RestartPolicy::OnFailure if !self.ledger.ended_well.contains(&newest.id) => {
+                    RestartPolicy::OnFailure if !earlier(&self.ledger.ended_well) => {
                         Some(format!("OnFailure: main {} is shown as completed, and is not", newest.id))
                     }
                     RestartPolicy::Never if !has_run && !excused => Some(format!(
