@@ -209,7 +209,7 @@ impl Pod {
         }
         ContainerConfig {
             metadata: Some(ContainerMetadata { name: program.name().to_owned(), attempt }),
-            image: Some(ImageSpec { image: "podshim.test/busybox:1".to_owned(), ..ImageSpec::default() }),
+            image: Some(ImageSpec { image: program.image().to_owned(), ..ImageSpec::default() }),
             command: program.command(&format!("{SHARED_DIRECTORY}/{LOG}")),
             mounts: [(directory, SHARED_DIRECTORY)]
                 .into_iter()
