@@ -65,6 +65,7 @@ impl Pod {
         self.now = self.now.max(now);
         match event {
             Event::Request { id, request } => self.request(id, request),
+            Event::Abandoned { id } => self.forget_waiter(id),
             Event::Done { op, outcome, at } => self.done(op, outcome, Exit { code: 0, at }),
             Event::Exited { target: Target { container, exec: None }, exit } => self.exited(container, exit),
             Event::Exited { target: Target { container, exec: Some(exec) }, exit } => {

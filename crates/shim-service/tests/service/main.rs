@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod control;
+mod gone;
 mod hostile;
 mod node;
 mod options;
