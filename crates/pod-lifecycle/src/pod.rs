@@ -325,8 +325,13 @@ impl Pod {
         match (plan.others, spec.kubelet_type) {
             (Others::Passthrough, _) | (Others::Mains, Some(Init | Ephemeral)) => Part::Passthrough,
             (Others::Mains, _) => {
-                self.members.push(MemberState::unnamed_main(plan, &spec.name));
-                Part::Member(self.members.len() - 1)
+                let new = MemberState::unnamed_main(plan, &spec.name);
+                let vacant = (0..self.members.len()).find(|index| self.is_vacant(*index));
+                match vacant {
+                    Some(index) => self.members[index] = new,
+                    None => self.members.push(new),
+                }
+                Part::Member(vacant.unwrap_or(self.members.len() - 1))
             }
         }
     }

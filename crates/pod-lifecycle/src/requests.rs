@@ -350,9 +350,10 @@ impl Pod {
             self.sandbox = None;
             self.sandbox_gone = true;
         }
-        for state in &mut self.members {
-            if state.current.as_ref() == Some(id) {
-                state.current = None;
+        for index in 0..self.members.len() {
+            if self.members[index].current.as_ref() == Some(id) {
+                self.members[index].current = None;
+                self.merge_evidence(index);
             }
         }
         let mut waiters = std::mem::take(&mut container.waiters);
