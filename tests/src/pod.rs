@@ -56,6 +56,7 @@ pub struct Pod {
     pid_namespace: PidNamespace,
     host_ids: Option<u32>,
     grace: Option<Duration>,
+    cgroup_parent: Option<String>,
 }
 
 impl Pod {
@@ -69,6 +70,7 @@ impl Pod {
             pid_namespace: PidNamespace::default(),
             host_ids: None,
             grace: None,
+            cgroup_parent: None,
         }
     }
 
@@ -100,6 +102,13 @@ impl Pod {
         self
     }
 
+    /// The pod's cgroup, in place of one that is right for the instance.
+    #[must_use]
+    pub fn cgroup_parent(mut self, path: &str) -> Self {
+        self.cgroup_parent = Some(path.to_owned());
+        self
+    }
+
     /// A user namespace for the pod (`hostUsers: false`): its ids 0 to 65535 are the node's from `first` on.
     #[must_use]
     pub fn user_namespace(mut self, first: u32) -> Self {
@@ -126,7 +135,10 @@ impl Pod {
     ) -> Result<RunningPod<'node>> {
         let directory = node.directory().join("pods").join(&self.name);
         std::fs::create_dir_all(&directory)?;
-        let cgroup = node.pod_cgroup(&self.name)?;
+        let cgroup = match &self.cgroup_parent {
+            Some(path) => path.clone(),
+            None => node.pod_cgroup(&self.name)?,
+        };
         let config = self.sandbox_config(&directory, &cgroup);
         let cri = node.cri()?;
         let sandbox = match cri.run_pod_sandbox(&config, handler).await {
@@ -197,7 +209,7 @@ impl Pod {
         }
         ContainerConfig {
             metadata: Some(ContainerMetadata { name: program.name().to_owned(), attempt }),
-            image: Some(ImageSpec { image: "podshim.test/busybox:1".to_owned(), ..ImageSpec::default() }),
+            image: Some(ImageSpec { image: program.image().to_owned(), ..ImageSpec::default() }),
             command: program.command(&format!("{SHARED_DIRECTORY}/{LOG}")),
             mounts: [(directory, SHARED_DIRECTORY)]
                 .into_iter()

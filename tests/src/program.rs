@@ -26,6 +26,7 @@ enum Stdin {
 #[derive(Clone, Debug)]
 pub struct Program {
     name: String,
+    image: &'static str,
     flags: Vec<String>,
     annotations: Vec<(String, String)>,
     memory_limit: Option<i64>,
@@ -43,6 +44,7 @@ impl Program {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
+            image: "podshim.test/busybox:1",
             flags: Vec::new(),
             annotations: Vec::new(),
             memory_limit: None,
@@ -65,6 +67,13 @@ impl Program {
             bail!("{name}: not a command of ours: {command:?}");
         };
         Ok(Self { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Self::new(name) })
+    }
+
+    /// Is in an image whose STOPSIGNAL is HUP, and takes it for its stop signal.
+    #[must_use]
+    pub fn stops_by_hup(mut self) -> Self {
+        self.image = "podshim.test/stops-by-hup:1";
+        self.stop_signal(libc::SIGHUP)
     }
 
     /// Time from Starting to Started.
@@ -237,6 +246,10 @@ impl Program {
             words.splice(0..0, shell);
         }
         words
+    }
+
+    pub(crate) fn image(&self) -> &'static str {
+        self.image
     }
 
     pub(crate) fn annotations(&self) -> &[(String, String)] {

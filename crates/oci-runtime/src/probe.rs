@@ -2,33 +2,24 @@
 //!
 //! One call is one attempt. Period, delay and thresholds are `pod-lifecycle`'s.
 
-use std::{
-    fmt, io,
-    net::{IpAddr, SocketAddr},
-    os::fd::OwnedFd,
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
-use nix::{
-    ifaddrs::getifaddrs,
-    sched::{CloneFlags, setns},
-    sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, socket},
-};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::{
-    helper_thread,
     process::{Process, SignalNumber},
     runtime::Container,
     stdio::ChildStdio,
 };
 
+mod connect;
 mod file;
 mod http;
 #[cfg(test)]
 mod tests;
 
+pub use connect::Endpoint;
 pub use file::{FileLooks, file};
 pub use http::http;
 #[cfg(any(test, fuzzing))]
@@ -76,72 +67,13 @@ pub async fn exec(container: &Container, exec_id: &str, process: &[u8], timeout:
     }
 }
 
-/// Connects to `address` inside the network namespace of `process` and succeeds when somebody accepts.
-///
-/// The address must be local to that namespace: annotations are written by pod authors, and the shim must
-/// not become their port scanner of the node (DESIGN §6). Cancel-safe.
-pub async fn tcp(process: &Process, address: SocketAddr, timeout: Duration) -> ProbeResult {
-    match tokio::time::timeout(timeout, connect(process, address)).await {
+/// Connects to `endpoint` inside the network namespace of `process` and succeeds when somebody accepts within `timeout`,
+/// which covers all of its addresses. Cancel-safe.
+pub async fn tcp(process: &Process, endpoint: Endpoint, timeout: Duration) -> ProbeResult {
+    match tokio::time::timeout(timeout, connect::connect(process, endpoint, Instant::now() + timeout)).await {
         Ok(Ok(_)) => ProbeResult::Success,
-        Ok(Err(reason)) => ProbeResult::Failure(format!("{} {reason}", name("tcp", address))),
-        Err(_) => ProbeResult::Failure(format!("{} {}", name("tcp", address), timed_out(timeout))),
-    }
-}
-
-async fn connect(process: &Process, address: SocketAddr) -> Result<TcpStream, String> {
-    let namespace = match process.open_namespace("net") {
-        Ok(namespace) => OwnedFd::from(namespace),
-        Err(error) => return Err(format!("cannot be probed: no network namespace: {error}")),
-    };
-    let socket = helper_thread::run("probe", move || socket_in(&namespace, address)).await.map_err(
-        |error| match error.raw_os_error() {
-            Some(libc::EADDRNOTAVAIL) => "is not an address of the container".to_owned(),
-            _ => format!("cannot be probed: {error}"),
-        },
-    )?;
-    // A socket keeps the namespace it was made in, whichever thread uses it.
-    match TcpSocket::from_std_stream(socket.into()).connect(address).await {
-        Ok(stream) => Ok(stream),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err("refused".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Makes a non-blocking TCP socket in a network namespace. Moves the calling thread there for good.
-fn socket_in(namespace: &OwnedFd, address: SocketAddr) -> io::Result<OwnedFd> {
-    setns(namespace, CloneFlags::CLONE_NEWNET)?;
-    if !address.ip().is_loopback() {
-        require_local(address.ip())?;
-    }
-    tcp_socket(address.ip())
-}
-
-/// Fails with EADDRNOTAVAIL when no interface of the thread's network namespace has the address.
-///
-/// Trying to bind would ask the same, unless the pod sets `net.ipv4.ip_nonlocal_bind`.
-fn require_local(address: IpAddr) -> io::Result<()> {
-    let is_it = |of_interface: SockaddrStorage| match address {
-        IpAddr::V4(ip) => of_interface.as_sockaddr_in().is_some_and(|one| one.ip() == ip),
-        IpAddr::V6(ip) => of_interface.as_sockaddr_in6().is_some_and(|one| one.ip() == ip),
-    };
-    let local = getifaddrs()?.filter_map(|interface| interface.address).any(is_it);
-    if local { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL)) }
-}
-
-fn tcp_socket(address: IpAddr) -> io::Result<OwnedFd> {
-    let family = match address {
-        IpAddr::V4(_) => AddressFamily::Inet,
-        IpAddr::V6(_) => AddressFamily::Inet6,
-    };
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    Ok(socket(family, SockType::Stream, flags, None)?)
-}
-
-/// `tcp:15021` for the default host, as in the annotation; with the address otherwise.
-fn name(gate: &str, address: SocketAddr) -> String {
-    match address.ip() {
-        IpAddr::V4(ip) if ip == std::net::Ipv4Addr::LOCALHOST => format!("{gate}:{}", address.port()),
-        _ => format!("{gate}:{address}"),
+        Ok(Err(reason)) => ProbeResult::Failure(format!("tcp:{endpoint} {reason}")),
+        Err(_) => ProbeResult::Failure(format!("tcp:{endpoint} {}", timed_out(timeout))),
     }
 }
 

@@ -155,9 +155,9 @@ pub struct Process {
 impl Process {
     /// Opens the pidfd of a process that exists, as a zombie at the least.
     ///
-    /// Only the reaper calls this: it is the sole waiter, so between learning a pid and this call the pid
-    /// cannot be reused. Fails with ESRCH when it has been reaped.
-    pub(crate) fn open(pid: Pid) -> io::Result<Self> {
+    /// Only the reaper knows whose pid that is: it is the sole waiter, so between learning a pid and this call the pid
+    /// cannot be reused. For others it is whoever has the pid now. Fails with ESRCH when it has been reaped.
+    pub fn open(pid: Pid) -> io::Result<Self> {
         // SAFETY: pidfd_open takes a pid and flags and touches no memory of ours.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
         if descriptor < 0 {

@@ -19,6 +19,12 @@ pub enum Event {
         /// What is asked.
         request: Request,
     },
+    /// The caller of a Wait is gone: it gets no reply any more. Of other requests it says nothing, what they have begun
+    /// goes on.
+    Abandoned {
+        /// Whose.
+        id: RequestId,
+    },
     /// An operation that [`crate::Action::Run`] started has ended.
     Done {
         /// The id the action carried.

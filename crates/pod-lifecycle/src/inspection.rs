@@ -154,7 +154,8 @@ pub enum GateProgress {
 impl Pod {
     /// The pod as it is; `now` for the times that are left.
     pub fn inspect(&self, now: PodTime) -> Inspection {
-        let planned = self.members.iter().enumerate().map(|(index, state)| match self.current(index) {
+        let members = self.members.iter().enumerate().filter(|(index, _)| !self.is_vacant(*index));
+        let planned = members.map(|(index, state)| match self.current(index) {
             Some(container) => self.inspect_container(container, now),
             None => self.inspect_missing(state),
         });

@@ -22,6 +22,12 @@ use crate::shutdown::{FLOOR, StopCause};
 /// kill (F5).
 const KILL_AFTER_TERM: Duration = Duration::from_millis(1500);
 
+/// Whether a HUP that the plan does not name as a stop signal is no stop (K6). A shim does not see an image's STOPSIGNAL:
+/// under CRI it may be HUP, unless the plan names another, and a program that never ran reloads nothing.
+fn is_reload(container: &Container, named: Option<Signal>) -> bool {
+    container.spec.caller != Caller::Cri || (named.is_some() && container.program == Program::HasRun)
+}
+
 /// What a signal means for a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
@@ -113,7 +119,7 @@ impl Pod {
         match signal {
             Signal::KILL => Meaning::Kill,
             signal if named == Some(signal) => Meaning::Stop,
-            Signal::HUP => Meaning::Other,
+            Signal::HUP if is_reload(container, named) => Meaning::Other,
             // CRI sends the image's STOPSIGNAL, whatever it is, and nothing else.
             _ if container.spec.caller == Caller::Cri => Meaning::Stop,
             Signal::TERM | Signal::INT | Signal::QUIT | Signal::PWR | Signal::RTMIN_PLUS_3 => Meaning::Stop,

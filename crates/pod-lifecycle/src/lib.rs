@@ -18,7 +18,8 @@
 //! * Each [`Action::Run`] is answered by exactly one [`Event::Done`] with its id.
 //! * What failed to make a process has left none, and after a failed Start the program does not run.
 //! * [`Event::Exited`] of a process comes after the `Done` that announced the process, and exactly once.
-//! * Each [`Event::Request`] gets exactly one [`Action::Reply`]; `Wait` may take as long as the container.
+//! * Each [`Event::Request`] gets exactly one [`Action::Reply`]; `Wait` may take as long as the container, and gets none
+//!   after [`Event::Abandoned`].
 
 #![forbid(unsafe_code)]
 

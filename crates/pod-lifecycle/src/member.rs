@@ -190,6 +190,33 @@ impl Pod {
         container.member().map(|index| self.members[index].member.role)
     }
 
+    /// Whether a member is one that only `*=main` named, has no container any more, and says nothing of a stop (T12): the
+    /// next unnamed one may have its place. Under ctr each container has a name of its own.
+    pub(crate) fn is_vacant(&self, index: usize) -> bool {
+        self.is_unnamed(index)
+            && self.members[index].asked.is_none()
+            && !self.containers.values().any(|container| container.member() == Some(index))
+    }
+
+    fn is_unnamed(&self, index: usize) -> bool {
+        self.plan.as_ref().is_some_and(|plan| index >= plan.members.len())
+    }
+
+    /// A member without a container says of a stop that a main was asked to end (T12). One that says it is enough.
+    pub(crate) fn merge_evidence(&mut self, newest: usize) {
+        let Some(asked) = self.members[newest].asked.filter(|_| self.is_unnamed(newest)) else { return };
+        for index in 0..self.members.len() {
+            let state = &self.members[index];
+            if index != newest
+                && self.is_unnamed(index)
+                && state.current.is_none()
+                && state.asked == Some(asked)
+            {
+                self.members[index].asked = None;
+            }
+        }
+    }
+
     /// The newest container of a member, if it is still known.
     pub(crate) fn current(&self, member: usize) -> Option<&Container> {
         self.containers.get(self.members[member].current.as_ref()?)

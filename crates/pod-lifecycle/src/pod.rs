@@ -74,6 +74,7 @@ impl Pod {
         self.now = self.now.max(now);
         match event {
             Event::Request { id, request } => self.request(id, request),
+            Event::Abandoned { id } => self.forget_waiter(id),
             Event::Done { op, outcome, at } => self.done(op, outcome, Exit { code: 0, at }),
             Event::Exited { target: Target { container, exec: None }, exit } => self.exited(container, exit),
             Event::Exited { target: Target { container, exec: Some(exec) }, exit } => {
@@ -331,8 +332,13 @@ impl Pod {
         match (plan.others, spec.kubelet_type) {
             (Others::Passthrough, _) | (Others::Mains, Some(Init | Ephemeral)) => Part::Passthrough,
             (Others::Mains, _) => {
-                self.members.push(MemberState::unnamed_main(plan, &spec.name));
-                Part::Member(self.members.len() - 1)
+                let new = MemberState::unnamed_main(plan, &spec.name);
+                let vacant = (0..self.members.len()).find(|index| self.is_vacant(*index));
+                match vacant {
+                    Some(index) => self.members[index] = new,
+                    None => self.members.push(new),
+                }
+                Part::Member(vacant.unwrap_or(self.members.len() - 1))
             }
         }
     }

@@ -297,6 +297,16 @@ impl Pod {
         self.reply(request, Ok(Reply::Exit(exit)));
     }
 
+    /// A containerd that was killed asks again when it is back: each of its lives would leave a Wait per container.
+    pub(crate) fn forget_waiter(&mut self, request: RequestId) {
+        for container in self.containers.values_mut() {
+            let execs = container.execs.values_mut().map(|exec| &mut exec.waiters);
+            for waiters in execs.chain([&mut container.waiters]) {
+                waiters.retain(|waiter| *waiter != request);
+            }
+        }
+    }
+
     pub(crate) fn delete(&mut self, request: RequestId, id: ContainerId) {
         let Some(container) = self.containers.get_mut(&id) else {
             return self.reply_not_found(request, &id);
@@ -372,9 +382,10 @@ impl Pod {
             self.sandbox = None;
             self.sandbox_gone = true;
         }
-        for state in &mut self.members {
-            if state.current.as_ref() == Some(id) {
-                state.current = None;
+        for index in 0..self.members.len() {
+            if self.members[index].current.as_ref() == Some(id) {
+                self.members[index].current = None;
+                self.merge_evidence(index);
             }
         }
         let mut waiters = std::mem::take(&mut container.waiters);

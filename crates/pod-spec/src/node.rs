@@ -78,8 +78,11 @@ pub enum ValueProblem {
         hint: Hint,
     },
     /// The longest delay is below the first one.
-    #[error("is shorter than backoff-base")]
-    BelowBase,
+    #[error("is shorter than backoff-base ({0})")]
+    BelowBase(DurationText),
+    /// The first delay is above the longest one.
+    #[error("is longer than backoff-max ({0})")]
+    AboveMax(DurationText),
     /// A bound that is none, as every pod is within it or none can be.
     #[error("must be between {least} and {most}")]
     Range {
@@ -133,6 +136,7 @@ impl Node {
     /// The first thing that is wrong, with its line, its key and the nearest valid word.
     pub fn parse(text: &str) -> Result<Self, NodeError> {
         let mut node = Self::default();
+        let mut last_delay = None;
         for assignment in assignments(text) {
             let assignment = assignment?;
             let line = assignment.line;
@@ -147,6 +151,18 @@ impl Node {
                 key: word,
                 problem,
             })?;
+            if matches!(key, Key::BackoffBase | Key::BackoffMax) {
+                last_delay = Some((line, key, word));
+            }
+        }
+        // Only now: either may come first.
+        let Backoff { base, max, .. } = node.defaults.backoff;
+        if let Some((line, key, word)) = last_delay.filter(|_| max < base) {
+            let problem = match key {
+                Key::BackoffBase => ValueProblem::AboveMax(DurationText(max)),
+                _ => ValueProblem::BelowBase(DurationText(base)),
+            };
+            return Err(NodeError::Value { line, key: word, problem });
         }
         Ok(node)
     }
@@ -159,13 +175,7 @@ impl Node {
             }
             Key::ZeroGrace => self.zero_grace = word_of(&text_of(value)?, &ZERO_GRACES)?,
             Key::BackoffBase => self.defaults.backoff.base = duration_of(value)?.max(MIN_BACKOFF),
-            Key::BackoffMax => {
-                let max = duration_of(value)?;
-                if max < self.defaults.backoff.base {
-                    return Err(ValueProblem::BelowBase);
-                }
-                self.defaults.backoff.max = max;
-            }
+            Key::BackoffMax => self.defaults.backoff.max = duration_of(value)?,
             Key::Fixed => {
                 let words = [PodKey::GateTimeout, PodKey::ZeroGrace];
                 let words: Vec<_> = POD_KEYS.iter().filter(|(_, key)| words.contains(key)).copied().collect();

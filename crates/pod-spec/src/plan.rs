@@ -270,16 +270,16 @@ pub enum GateAction {
     Exec(Vec<String>),
     /// Connect to a port in the container's network namespace.
     Tcp {
-        /// An address local to that namespace; 127.0.0.1 unless given.
-        host: IpAddr,
+        /// An address local to that namespace. Without one: its loopback addresses, then its others.
+        host: Option<IpAddr>,
         /// Port, 1 to 65535.
         port: u16,
     },
     /// GET in the container's network namespace; success is a status from 200 to 399. A redirect is an answer and
     /// never followed.
     Http {
-        /// An address local to that namespace; 127.0.0.1 unless given.
-        host: IpAddr,
+        /// An address local to that namespace. Without one: its loopback addresses, then its others.
+        host: Option<IpAddr>,
         /// Port, 1 to 65535.
         port: u16,
         /// Begins with `/`; may have a query.

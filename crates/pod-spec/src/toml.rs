@@ -1,5 +1,5 @@
 //! The little of TOML that configuration for podshim is written in: lines of `key = value` with strings, numbers,
-//! booleans and lists of strings on one line.
+//! booleans and lists of strings, which may go on over several lines.
 //!
 //! Owns that grammar, and knows no key. Everything beyond it is an error that names the line, never a guess.
 
@@ -18,7 +18,8 @@ pub enum TomlError {
     },
     /// A value of none of the kinds.
     #[error(
-        "line {line}: {key}: cannot read {text}: a string in quotes, true, false or a whole number is expected"
+        "line {line}: {key}: cannot read {text}: a string in quotes, true, false, a whole number or a list of strings \
+         is expected"
     )]
     Unreadable {
         /// Counted from 1.
@@ -77,24 +78,66 @@ pub enum Switch {
 /// # Errors
 /// Each line that is none of these.
 pub fn assignments(text: &str) -> impl Iterator<Item = Result<Assignment<'_>, TomlError>> {
-    text.lines().enumerate().filter_map(|(index, raw)| {
-        let (line, trimmed) = (index + 1, raw.trim());
-        (!trimmed.is_empty() && !trimmed.starts_with('#')).then(|| assignment(line, trimmed))
-    })
+    Assignments { rest: text, line: 0 }
 }
 
-fn assignment(line: usize, text: &str) -> Result<Assignment<'_>, TomlError> {
-    let Some((key, value)) = text.split_once('=').filter(|_| !text.starts_with('[')) else {
-        return Err(TomlError::NotAnAssignment { line, text: excerpt(text) });
+struct Assignments<'a> {
+    /// From the beginning of a line.
+    rest: &'a str,
+    /// How many lines are before it.
+    line: usize,
+}
+
+impl<'a> Iterator for Assignments<'a> {
+    type Item = Result<Assignment<'a>, TomlError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.rest.is_empty() {
+            let text = self.rest;
+            let first = next_line(text);
+            let is_assignment = !is_blank(first);
+            let read = is_assignment.then(|| assignment(self.line + 1, first.trim(), text));
+            // A list ends on a later line.
+            let end = match &read {
+                Some(Ok((_, rest))) => text.len() - rest.len(),
+                _ => first.len(),
+            };
+            self.line += text[..end].matches('\n').count() + 1;
+            self.rest = text[end..].split_once('\n').map_or("", |(_, rest)| rest);
+            if let Some(read) = read {
+                return Some(read.map(|(assignment, _)| assignment));
+            }
+        }
+        None
+    }
+}
+
+/// The assignment on a line, and what follows its value. `text` is the line with all that is behind it.
+fn assignment<'a>(
+    number: usize,
+    line: &'a str,
+    text: &'a str,
+) -> Result<(Assignment<'a>, &'a str), TomlError> {
+    let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('[')) else {
+        return Err(TomlError::NotAnAssignment { line: number, text: excerpt(line) });
     };
     let (key, value) = (key.trim().trim_matches('"'), value.trim());
-    match read_value(value).filter(|(_, rest)| is_blank(rest)) {
-        Some((value, _)) => Ok(Assignment { line, key, value }),
-        None => {
+    // It is there: the line is the beginning of the text.
+    let after_key = text.split_once('=').map_or("", |(_, rest)| rest);
+    match read_value(after_key.trim_start_matches([' ', '\t'])) {
+        Some((value, rest)) if is_blank(next_line(rest)) => {
+            Ok((Assignment { line: number, key, value }, rest))
+        }
+        _ => {
             let [key, text] = [key, value].map(printable);
-            Err(TomlError::Unreadable { line, key, text })
+            Err(TomlError::Unreadable { line: number, key, text })
         }
     }
+}
+
+/// What is left of a line.
+fn next_line(text: &str) -> &str {
+    text.split_once('\n').map_or(text, |(line, _)| line)
 }
 
 /// Whether nothing but a comment follows.
@@ -121,28 +164,40 @@ fn read_value(text: &str) -> Option<(Value, &str)> {
 }
 
 fn read_list(text: &str) -> Option<(Value, &str)> {
-    let (mut list, mut rest) = (Vec::new(), text.trim_start());
+    let (mut list, mut rest) = (Vec::new(), skip_blank_lines(text));
     loop {
         if let Some(after) = rest.strip_prefix(']') {
             return Some((Value::List(list), after));
         }
         let (entry, after) = read_string(rest)?;
         list.push(entry);
-        let after = after.trim_start();
+        let after = skip_blank_lines(after);
         rest = match after.strip_prefix(',') {
-            Some(next) => next.trim_start(),
-            None => after,
+            Some(next) => skip_blank_lines(next),
+            None if after.starts_with(']') => after,
+            None => return None,
         };
-        if after == rest && !rest.starts_with(']') {
-            return None;
+    }
+}
+
+/// What follows white space, ends of lines and comments, which a list may have between its entries.
+fn skip_blank_lines(mut text: &str) -> &str {
+    loop {
+        text = text.trim_start();
+        if !text.starts_with('#') {
+            return text;
         }
+        text = text.split_once('\n').map_or("", |(_, rest)| rest);
     }
 }
 
 fn read_string(text: &str) -> Option<(String, &str)> {
     match text.chars().next()? {
         '"' => read_basic_string(&text[1..]),
-        '\'' => text[1..].split_once('\'').map(|(value, rest)| (value.to_owned(), rest)),
+        '\'' => {
+            let (value, rest) = text[1..].split_once('\'')?;
+            (!value.contains('\n')).then(|| (value.to_owned(), rest))
+        }
         _ => None,
     }
 }
@@ -154,6 +209,7 @@ fn read_basic_string(text: &str) -> Option<(String, &str)> {
     while let Some((index, c)) = chars.next() {
         match c {
             '"' => return Some((value, &text[index + 1..])),
+            '\n' => return None,
             '\\' => value.push(match chars.next()?.1 {
                 '"' => '"',
                 '\\' => '\\',

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use crate::duration::DurationText;
 use crate::keys::{
@@ -173,14 +173,14 @@ impl fmt::Display for Restart {
 }
 
 /// `[host]:port` of a gate, without the host where it is the default.
-struct Address(IpAddr, u16);
+struct Address(Option<IpAddr>, u16);
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(host, port) = *self;
         match host {
-            IpAddr::V4(Ipv4Addr::LOCALHOST) => write!(f, ":{port}"),
-            _ => write!(f, "{}", SocketAddr::new(host, port)),
+            None => write!(f, ":{port}"),
+            Some(host) => write!(f, "{}", SocketAddr::new(host, port)),
         }
     }
 }

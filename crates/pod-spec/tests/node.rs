@@ -35,16 +35,61 @@ fn a_bad_file_names_line_key_and_nearest_word() {
         ("lone-stop-window = \"2m\"", "line 1: lone-stop-window: must be between 100ms and 1m"),
         ("visible-after = \"5\"", "line 1: visible-after: must be a number"),
         ("visible-after = -1", "line 1: visible-after: must be between 0 and 4294967295"),
-        ("backoff-base = \"10s\"\nbackoff-max = \"1s\"", "line 2: backoff-max: is shorter than backoff-base"),
+        (
+            "backoff-base = \"10s\"\nbackoff-max = \"1s\"",
+            "line 2: backoff-max: is shorter than backoff-base (10s)",
+        ),
+        (
+            "backoff-max = \"5s\"\nbackoff-base = \"10s\"",
+            "line 2: backoff-base: is longer than backoff-max (5s)",
+        ),
+        ("backoff-base = \"2m\"", "line 1: backoff-base: is longer than backoff-max (1m)"),
         ("[limits]", r#"line 1: expected `Key = value`, found "[limits]""#),
         (
             "forbid = [\"exec:\" \"tcp:\"]",
-            "line 1: forbid: cannot read [\"exec:\" \"tcp:\"]: a string in quotes, true, false or a whole number is \
+            "line 1: forbid: cannot read [\"exec:\" \"tcp:\"]: a string in quotes, true, false, a whole number or a \
+             list of strings is expected",
+        ),
+        (
+            "grace = \"5s\"\nforbid = [\n  \"exec:\",\nmax-grace = \"1m\"",
+            "line 2: forbid: cannot read [: a string in quotes, true, false, a whole number or a list of strings is \
              expected",
         ),
+        (
+            "forbid = [\"exec:\", \"tcp\n:\"]",
+            "line 1: forbid: cannot read [\"exec:\", \"tcp: a string in quotes, true, false, a whole number or a list \
+             of strings is expected",
+        ),
+        (
+            "forbid = [\n  \"exec:\",\n] x\ngrace = \"5s\"",
+            "line 1: forbid: cannot read [: a string in quotes, true, false, a whole number or a list of strings is \
+             expected",
+        ),
+        ("forbid = [\n  \"exec:\",\n]\n\ngrace = 5", "line 5: grace: must be a string in quotes"),
     ] {
         assert_eq!(Node::parse(text).expect_err(text).to_string(), expected);
     }
+}
+
+/// DESIGN §5: TOML lets a list go on over several lines, with comments and a comma at the end.
+#[test]
+fn a_list_may_go_on_over_several_lines() {
+    let expected = node("forbid = [\"exec:\", \"fatal\"]\ngrace = \"5s\"");
+    for list in [
+        "[\n  \"exec:\",\n  \"fatal\",\n]",
+        "[\r\n\t\"exec:\"\r\n\t, # commands\r\n\r\n\t# and = [more\r\n\t'fatal'\r\n] # all\r",
+        "[ \"exec:\",\n\"fatal\" ]",
+    ] {
+        assert_eq!(node(&format!("forbid = {list}\ngrace = \"5s\"")), expected, "{list}");
+    }
+}
+
+/// The delays are compared when both are known.
+#[test]
+fn the_order_of_the_lines_does_not_matter() {
+    let delays = ["backoff-base = \"200ms\"", "backoff-max = \"500ms\""];
+    let [one, other] = [node(&delays.join("\n")), node(&format!("{}\n{}", delays[1], delays[0]))];
+    assert_eq!(one, other);
 }
 
 #[test]

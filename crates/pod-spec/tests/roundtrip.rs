@@ -48,12 +48,9 @@ fn command() -> impl Strategy<Value = Vec<String>> {
 fn action() -> impl Strategy<Value = GateAction> {
     prop_oneof![
         command().prop_map(GateAction::Exec),
-        (host(), 1..=u16::MAX).prop_map(|(host, port)| GateAction::Tcp { host, port }),
-        (host(), 1..=u16::MAX, "/[!-:<-~]{0,12}").prop_map(|(host, port, path)| GateAction::Http {
-            host,
-            port,
-            path
-        }),
+        (option::of(host()), 1..=u16::MAX).prop_map(|(host, port)| GateAction::Tcp { host, port }),
+        (option::of(host()), 1..=u16::MAX, "/[!-:<-~]{0,12}")
+            .prop_map(|(host, port, path)| GateAction::Http { host, port, path }),
         "/([^\0;]{0,12}[!-:<-~])?".prop_map(GateAction::File),
         r"\^?[a-z](\\;|[a-z ]|\.\*|\\d\+|é|[0-9]\{2\}){0,4}[a-z]\$?"
             .prop_map(|text| GateAction::Log(Pattern::parse(&text).expect("a pattern"))),

@@ -38,12 +38,16 @@ fn probe(action: GateAction) -> Gate {
     Gate::Probe { action, timing: ProbeTiming::default() }
 }
 
-fn tcp(host: impl Into<IpAddr>, port: u16) -> Gate {
-    probe(GateAction::Tcp { host: host.into(), port })
+fn tcp(host: Option<IpAddr>, port: u16) -> Gate {
+    probe(GateAction::Tcp { host, port })
 }
 
-fn http(host: impl Into<IpAddr>, port: u16, path: &str) -> Gate {
-    probe(GateAction::Http { host: host.into(), port, path: path.to_owned() })
+fn http(host: Option<IpAddr>, port: u16, path: &str) -> Gate {
+    probe(GateAction::Http { host, port, path: path.to_owned() })
+}
+
+fn at(host: impl Into<IpAddr>) -> Option<IpAddr> {
+    Some(host.into())
 }
 
 fn log(pattern: &str) -> Gate {
@@ -175,12 +179,12 @@ fn gates() {
     for (value, expected) in [
         ("running", Gate::Running),
         ("none", Gate::Skip),
-        ("tcp::80", tcp(Ipv4Addr::LOCALHOST, 80)),
-        ("tcp:127.0.0.1:80", tcp(Ipv4Addr::LOCALHOST, 80)),
-        ("tcp:10.1.2.3:65535", tcp(Ipv4Addr::new(10, 1, 2, 3), 65535)),
-        ("tcp:[::1]:1", tcp(Ipv6Addr::LOCALHOST, 1)),
-        ("http::15021/healthz/ready", http(Ipv4Addr::LOCALHOST, 15021, "/healthz/ready")),
-        ("http:[::1]:80/?a=b", http(Ipv6Addr::LOCALHOST, 80, "/?a=b")),
+        ("tcp::80", tcp(None, 80)),
+        ("tcp:127.0.0.1:80", tcp(at(Ipv4Addr::LOCALHOST), 80)),
+        ("tcp:10.1.2.3:65535", tcp(at(Ipv4Addr::new(10, 1, 2, 3)), 65535)),
+        ("tcp:[::1]:1", tcp(at(Ipv6Addr::LOCALHOST), 1)),
+        ("http::15021/healthz/ready", http(None, 15021, "/healthz/ready")),
+        ("http:[::1]:80/?a=b", http(at(Ipv6Addr::LOCALHOST), 80, "/?a=b")),
         ("log:^ready\\; .*$", log(r"^ready\; .*$")),
         ("log: listening on [0-9]+ ; fail=30", log("listening on [0-9]+")),
         ("notify", probe(GateAction::Notify)),

@@ -4,9 +4,11 @@
 //! Owns the step from an operation's result to what the owner keeps of it, and hearing of a process's OOM kills and
 //! end. It never waits: the watching is a task that reports to the owner's inbox.
 
+use std::rc::Rc;
+
 use oci_runtime::cgroup::OomWatch;
 use oci_runtime::reaper::ExitWatch;
-use pod_lifecycle::{ContainerId, Event, Outcome, Target};
+use pod_lifecycle::{ContainerId, Event, OpId, Outcome, Target};
 use tracing::warn;
 
 use crate::incarnation::{NewIncarnation, failure};
@@ -35,6 +37,9 @@ impl Owner {
                     resources.stdio = Some(stdio);
                 }
                 born = Some((Target::init(container.clone()), self.adopt(&container, new)));
+            }
+            Product::Recreated(new) if self.is_outdated(&container, &new) => {
+                return self.update_new(op, container, outcome, new);
             }
             Product::Recreated(new) => {
                 born = Some((Target::init(container.clone()), self.adopt(&container, *new)));
@@ -78,6 +83,25 @@ impl Owner {
         }
     }
 
+    /// Whether an Update came while a process was made (R6): its caller was told that it holds.
+    fn is_outdated(&self, id: &ContainerId, new: &NewIncarnation) -> bool {
+        let wanted = self.containers.get(id).and_then(|resources| resources.update.as_ref());
+        wanted.is_some_and(|wanted| new.limits.as_ref().is_none_or(|limits| !Rc::ptr_eq(limits, wanted)))
+    }
+
+    /// Before the pod hears of the process, so that no program runs with older limits.
+    fn update_new(&self, op: OpId, container: ContainerId, outcome: Outcome, mut new: Box<NewIncarnation>) {
+        let Some(resources) = self.containers.get(&container) else { return };
+        let (blueprint, update, local) =
+            (resources.blueprint(), resources.update.clone(), self.local.clone());
+        tokio::task::spawn_local(async move {
+            blueprint.update_again(&mut new, update).await;
+            let product = Product::Recreated(new);
+            // The owner has ended: nobody is left to tell.
+            let _ = local.send(Local::Completed(Completion { op, container, outcome, product }));
+        });
+    }
+
     /// Whether a Delete's end reaches its caller, or containerd has forgotten the container anyway: it removes
     /// the bundle then.
     fn delete_is_heard(&self, id: &ContainerId) -> bool {
@@ -88,11 +112,17 @@ impl Owner {
 
     /// Takes a container's new process over.
     fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> Life {
-        let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom } = new;
+        let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom, limits: _ } = new;
         let pid = incarnation.process.pid();
         self.history.remember(pid, id);
         if let Some(resources) = self.containers.get_mut(id) {
             readiness::listen(resources, &mut incarnation, self.pod.closed_gate(id), cgroup.as_ref());
+            // R6: the last size that was asked for, also while it was made.
+            if let (Some(console), Some(size)) = (&incarnation.console, resources.size)
+                && let Err(error) = console.resize(size)
+            {
+                warn!(container = %id, %error, "cannot resize its terminal");
+            }
             resources.incarnation = Some(incarnation);
             if let Some(stdio) = &mut resources.stdio {
                 stdio.accept(held_back);

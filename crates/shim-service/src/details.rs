@@ -78,6 +78,11 @@ impl CreateDetails {
     }
 }
 
+/// Who made the container of a spec: CRI alone says of what kind it is.
+pub(crate) fn caller(spec: &Spec) -> Caller {
+    if spec.annotations.contains_key(CONTAINER_TYPE) { Caller::Cri } else { Caller::Other }
+}
+
 /// What the pod's state machine needs of a spec. `plan` is what its own annotations declare.
 pub(crate) fn container_spec(
     id: &ContainerId,
@@ -86,16 +91,15 @@ pub(crate) fn container_spec(
     plan: Option<Plan>,
 ) -> ContainerSpec {
     let annotation = |key: &str| spec.annotations.get(key).map(String::as_str);
-    let (caller, kind) = match annotation(CONTAINER_TYPE) {
-        Some("sandbox") => (Caller::Cri, TaskKind::Sandbox),
-        Some(_) => (Caller::Cri, TaskKind::Container),
-        None => (Caller::Other, TaskKind::Container),
+    let kind = match annotation(CONTAINER_TYPE) {
+        Some("sandbox") => TaskKind::Sandbox,
+        _ => TaskKind::Container,
     };
     ContainerSpec {
         // ctr's users may leave the name out: the id is what they typed.
         name: annotation(CONTAINER_NAME).unwrap_or(id.as_str()).to_owned(),
         kind,
-        caller,
+        caller: caller(spec),
         kubelet_type: match annotation(KUBELET_TYPE) {
             Some("init") => Some(KubeletType::Init),
             Some("ephemeral") => Some(KubeletType::Ephemeral),

@@ -3,9 +3,7 @@
 //! Owns the way from a check to a probe and back to an outcome. When to ask, and what answers mean, is
 //! `pod-lifecycle`'s.
 
-use std::net::SocketAddr;
-
-use oci_runtime::probe::{self, ProbeResult};
+use oci_runtime::probe::{self, Endpoint, ProbeResult};
 use oci_runtime::process::ExecOutcome;
 use pod_lifecycle::{Check, Failure};
 use pod_spec::GateAction;
@@ -34,13 +32,13 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
             });
         }
         Check::Probe { action: GateAction::Tcp { host, port }, timeout } => {
-            done.spawn(
-                async move { verdict(probe::tcp(&process, SocketAddr::new(host, port), timeout).await) },
-            );
+            let endpoint = Endpoint { host, port };
+            done.spawn(async move { verdict(probe::tcp(&process, endpoint, timeout).await) });
         }
-        Check::Probe { action: GateAction::Http { host, port, path }, timeout } => done.spawn(async move {
-            verdict(probe::http(&process, SocketAddr::new(host, port), &path, timeout).await)
-        }),
+        Check::Probe { action: GateAction::Http { host, port, path }, timeout } => {
+            let endpoint = Endpoint { host, port };
+            done.spawn(async move { verdict(probe::http(&process, endpoint, &path, timeout).await) });
+        }
         Check::Probe { action: GateAction::Log(_) | GateAction::Notify, timeout } => {
             let Some(heard) = incarnation.heard.clone() else {
                 return done.fail(failure("nobody listens to it"));

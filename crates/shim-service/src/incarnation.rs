@@ -44,6 +44,8 @@ pub(crate) struct NewIncarnation {
     pub(crate) cgroup: Option<Rc<Cgroup>>,
     pub(crate) exit: ExitWatch,
     pub(crate) oom: Option<OomWatch>,
+    /// The limits that were applied to it beyond its spec.
+    pub(crate) limits: Option<Rc<[u8]>>,
 }
 
 /// The streams one incarnation is started with.
@@ -148,13 +150,12 @@ impl Blueprint {
         stdio.start_logger(self.runtime.reaper(), identity).await.map_err(failure)
     }
 
-    /// R6: the same bundle, rootfs and stdio, a new process; limits and terminal size as they were.
+    /// R6: the same bundle, rootfs and stdio, a new process; limits as they were.
     pub(crate) async fn recreate(
         &self,
         streams: IncarnationStreams,
         before: Option<Incarnation>,
         update: Option<Rc<[u8]>>,
-        size: Option<TerminalSize>,
     ) -> Result<NewIncarnation, Failure> {
         if let Some(mut before) = before
             && let Some(console) = before.console.take()
@@ -162,8 +163,8 @@ impl Blueprint {
             console.shutdown(CONSOLE_DRAIN).await;
         }
         self.runtime.delete(DeleteMode::Ended).await.map_err(runtime_failure)?;
-        let new = self.incarnate(Birth::Create, streams, size).await?;
-        self.update_again(update).await;
+        let mut new = self.incarnate(Birth::Create, streams, None).await?;
+        self.update_again(&mut new, update).await;
         Ok(new)
     }
 
@@ -177,12 +178,14 @@ impl Blueprint {
         let Some(image) = &self.details.checkpoint else {
             return Err(failure("it has no checkpoint to be restored from"));
         };
-        let new = self.incarnate(Birth::Restore(image), streams, size).await?;
-        self.update_again(update).await;
+        let mut new = self.incarnate(Birth::Restore(image), streams, size).await?;
+        self.update_again(&mut new, update).await;
         Ok(new)
     }
 
-    async fn update_again(&self, update: Option<Rc<[u8]>>) {
+    /// Applies the limits of the last Update to a process that was made after it.
+    pub(crate) async fn update_again(&self, new: &mut NewIncarnation, update: Option<Rc<[u8]>>) {
+        new.limits.clone_from(&update);
         let Some(limits) = update else { return };
         if let Err(error) = self.runtime.update(&limits).await {
             // It still runs with the limits of its spec, which is better than not at all.
@@ -237,7 +240,7 @@ impl Blueprint {
                 .ok()
         });
         let incarnation = Incarnation { process: Rc::new(process), runtime_init, console, heard: None };
-        Ok(NewIncarnation { incarnation, held_back: streams.held_back, cgroup, exit, oom })
+        Ok(NewIncarnation { incarnation, held_back: streams.held_back, cgroup, exit, oom, limits: None })
     }
 
     /// `runtime exec` with the streams of the request.

@@ -224,9 +224,9 @@ fn recreate(resources: &mut Resources, done: Finisher) {
         Err(failure) => return done.fail(failure),
     };
     let blueprint = resources.blueprint();
-    let (before, update, size) = (resources.incarnation.take(), resources.update.clone(), resources.size);
+    let (before, update) = (resources.incarnation.take(), resources.update.clone());
     tokio::task::spawn_local(async move {
-        match blueprint.recreate(streams, before, update, size).await {
+        match blueprint.recreate(streams, before, update).await {
             Ok(new) => done.finish(pid_of(&new), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }

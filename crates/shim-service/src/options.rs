@@ -32,6 +32,8 @@ const CONFIG_FILE_LIMIT: u64 = 64 * 1024;
 const DEFAULT_BINARY: &str = "runc";
 /// Where containerd's own shim lets runc keep its state; `ctr` and people look there.
 const DEFAULT_ROOT: &str = "/run/containerd/runc";
+/// There while systemd is the node's init: so runc and libsystemd ask.
+const SYSTEMD_RUNS: &str = "/run/systemd/system";
 /// Where a bundle keeps the options its container was created with; `delete` gets none.
 const OPTIONS_FILE: &str = "options.json";
 /// Where containerd's own shim looks for the OCI runtime's name, should its `delete` end a container of ours (trap 26).
@@ -44,7 +46,7 @@ pub struct RuntimeOptions {
     pub binary_name: Option<String>,
     /// The directory under which the runtime keeps its state, a directory for each namespace.
     pub root: Option<PathBuf>,
-    /// Who creates the containers' cgroups; if nobody says, the form of `cgroupsPath` decides.
+    /// Who creates the containers' cgroups; if nobody says, the form of `cgroupsPath` and whether systemd runs decide.
     pub cgroup_driver: Option<CgroupDriver>,
     /// Call `create` with `--no-pivot`.
     pub no_pivot_root: bool,
@@ -172,9 +174,14 @@ impl RuntimeOptions {
     /// The runtime to call for a container with this spec, with the defaults of containerd's own shim where
     /// nothing is said (CONTRACT §8).
     pub fn runtime(&self, reaper: Reaper, namespace: &str, spec: &Spec) -> Runtime {
-        let driver = self.cgroup_driver.unwrap_or_else(|| driver_of(spec));
+        let driver = self.cgroup_driver_for(spec);
         Runtime::new(reaper, self.binary(), self.runtime_root(namespace), driver)
             .with_criu(self.criu_path.clone())
+    }
+
+    /// Who makes the cgroup of a container with this spec.
+    pub fn cgroup_driver_for(&self, spec: &Spec) -> CgroupDriver {
+        self.cgroup_driver.unwrap_or_else(|| driver_of(spec, Path::new(SYSTEMD_RUNS)))
     }
 
     /// The directory in which the runtime keeps a directory for each container of a namespace.
@@ -294,10 +301,11 @@ impl RuntimeOptions {
     }
 }
 
-/// The form of `cgroupsPath` tells who makes the cgroup: `slice:prefix:name` is a systemd unit.
-fn driver_of(spec: &Spec) -> CgroupDriver {
+/// The form of `cgroupsPath` tells who makes the cgroup: `slice:prefix:name` is a systemd unit. Where systemd does not
+/// run it is a path like any other, as to runc without `--systemd-cgroup`; crictl and critest send it there too.
+fn driver_of(spec: &Spec, systemd_runs: &Path) -> CgroupDriver {
     let path = spec.linux.as_ref().and_then(|linux| linux.cgroups_path.as_deref()).unwrap_or_default();
-    if !path.starts_with('/') && path.split(':').count() == 3 {
+    if !path.starts_with('/') && path.split(':').count() == 3 && systemd_runs.is_dir() {
         CgroupDriver::Systemd
     } else {
         CgroupDriver::Cgroupfs

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use oci_runtime::bundle::Bundle;
@@ -28,6 +29,7 @@ use crate::node_shutdown;
 use crate::notice::wall_time;
 use crate::operations::Completion;
 use crate::publisher::Publisher;
+use crate::reads::FailedUpdate;
 use crate::resources::{ExecResources, Resources, Surroundings};
 use crate::shared_namespaces::PidHistory;
 
@@ -44,19 +46,9 @@ const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 /// What the owner's own tasks report.
 pub(crate) enum Local {
     Completed(Completion),
-    Exited {
-        target: Target,
-        exit: oci_runtime::reaper::Exit,
-    },
-    OutOfMemory {
-        container: ContainerId,
-    },
-    /// An Update that failed.
-    NotUpdated {
-        container: ContainerId,
-        limits: Rc<[u8]>,
-        before: Option<Rc<[u8]>>,
-    },
+    Exited { target: Target, exit: oci_runtime::reaper::Exit },
+    OutOfMemory { container: ContainerId },
+    NotUpdated(Box<FailedUpdate>),
 }
 
 /// Everything there is of a pod.
@@ -148,6 +140,10 @@ impl Owner {
                     self.feed(Event::StopPod { grace: None });
                     self.shutdown = Shutdown::WhenFinal { by: None };
                 }
+                id = next_abandoned(&mut self.requests) => {
+                    self.requests.remove(&id);
+                    self.feed(Event::Abandoned { id });
+                }
                 Some(command) = commands.recv() => self.on_command(command),
                 () = tokio::time::sleep_until(deadline.unwrap_or(self.epoch)), if deadline.is_some() => {
                     self.feed(Event::Tick);
@@ -203,10 +199,6 @@ impl Owner {
                 self.request(Request::Delete(target), answer);
             }
             Command::Pod { request, answer } => {
-                if let Request::Wait(_) = request {
-                    // A containerd that went away leaves its Waits behind.
-                    self.requests.retain(|_, answer| !answer.is_closed());
-                }
                 self.request(request, answer);
             }
             Command::State { target, answer } => drop(answer.send(self.state(&target))),
@@ -360,9 +352,7 @@ impl Owner {
                 self.feed(Event::Exited { target, exit });
             }
             Local::OutOfMemory { container } => self.feed(Event::OutOfMemory { container }),
-            Local::NotUpdated { container, limits, before } => {
-                self.take_update_back(&container, &limits, before);
-            }
+            Local::NotUpdated(failed) => self.update_failed(*failed),
         }
     }
 
@@ -402,6 +392,16 @@ impl Owner {
     pub(crate) fn now(&self) -> PodTime {
         PodTime::after_epoch(self.epoch.elapsed())
     }
+}
+
+/// The next request whose caller is gone (DESIGN §3): containerd leaves its Waits behind when it is killed.
+async fn next_abandoned(requests: &mut BTreeMap<RequestId, Answer<Reply>>) -> RequestId {
+    std::future::poll_fn(|context| {
+        let mut answers = requests.iter_mut();
+        let gone = answers.find_map(|(id, answer)| answer.poll_closed(context).is_ready().then_some(*id));
+        gone.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
 }
 
 #[expect(clippy::disallowed_methods, reason = "the driver is where the core's wall times come from")]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use nix::unistd::Pid;
 use oci_runtime::console::TerminalSize;
-use pod_lifecycle::{ContainerId, Refusal, RefusalKind, Status, Target};
+use pod_lifecycle::{ContainerId, Failure, Refusal, RefusalKind, Status, Target};
 use protobuf::well_known_types::any::Any;
 
 use crate::command::{Answer, Member, State};
@@ -13,6 +13,18 @@ use crate::error::ServiceError;
 use crate::incarnation::runtime_failure;
 use crate::metrics;
 use crate::owner::{Local, Owner};
+
+/// An Update that the OCI runtime could not apply.
+pub(crate) struct FailedUpdate {
+    container: ContainerId,
+    /// The process it was for.
+    pid: Option<Pid>,
+    limits: Rc<[u8]>,
+    /// Those that held before.
+    before: Option<Rc<[u8]>>,
+    failure: Failure,
+    answer: Answer<()>,
+}
 
 impl Owner {
     pub(crate) fn state(&self, target: &Target) -> Result<State, ServiceError> {
@@ -82,25 +94,39 @@ impl Owner {
             return drop(answer.send(Ok(())));
         }
         let (runtime, local) = (resources.runtime.clone(), self.local.clone());
+        let pid = resources.last.as_ref().map(|last| last.pid);
         tokio::task::spawn_local(async move {
-            let updated = runtime.update(&limits).await.map_err(runtime_failure);
-            if updated.is_err() {
+            match runtime.update(&limits).await {
+                Ok(()) => drop(answer.send(Ok(()))),
                 // The owner has ended: so have its containers.
-                let _ = local.send(Local::NotUpdated { container: id, limits, before });
+                Err(error) => drop(local.send(Local::NotUpdated(Box::new(FailedUpdate {
+                    container: id,
+                    pid,
+                    limits,
+                    before,
+                    failure: runtime_failure(error),
+                    answer,
+                })))),
             }
-            let updated =
-                updated.map_err(|failure| Refusal { kind: failure.kind, message: failure.message }.into());
-            let _ = answer.send(updated);
         });
     }
 
-    /// What its caller was told has failed must not come about with the next restart.
-    pub(crate) fn take_update_back(&mut self, id: &ContainerId, limits: &Rc<[u8]>, before: Option<Rc<[u8]>>) {
-        let Some(resources) = self.containers.get_mut(id) else { return };
-        // Another may have come meanwhile.
-        if resources.update.as_ref().is_some_and(|now| Rc::ptr_eq(now, limits)) {
-            resources.update = before;
+    /// What its caller is told has failed must not come about with the next restart. It has not failed if the process
+    /// was replaced meanwhile (VPA after an OOM kill): the next one has the new limits (R6).
+    pub(crate) fn update_failed(&mut self, failed: FailedUpdate) {
+        let FailedUpdate { container, pid, limits, before, failure, answer } = failed;
+        let view = self.pod.view(&Target::init(container.clone()));
+        if let Some(resources) = self.containers.get_mut(&container) {
+            let is_same = resources.last.as_ref().map(|last| last.pid) == pid;
+            if view.is_ok_and(|view| view.status != Status::Stopped && !(view.has_process && is_same)) {
+                return drop(answer.send(Ok(())));
+            }
+            // Another may have come meanwhile.
+            if resources.update.as_ref().is_some_and(|now| Rc::ptr_eq(now, &limits)) {
+                resources.update = before;
+            }
         }
+        drop(answer.send(Err(Refusal { kind: failure.kind, message: failure.message }.into())));
     }
 
     /// Without a console there is nothing to resize, which is no error (CONTRACT §7).

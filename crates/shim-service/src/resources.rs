@@ -11,7 +11,7 @@ use oci_runtime::cgroup::{Cgroup, Stats};
 use oci_runtime::console::{Console, TerminalSize};
 use oci_runtime::probe::FileLooks;
 use oci_runtime::process::{ExecutableIdentity, Process};
-use oci_runtime::runtime::Container;
+use oci_runtime::runtime::{CgroupDriver, Container};
 use oci_runtime::spec::Spec;
 use oci_runtime::stdio::{Stdio, StdioPaths, StreamMode};
 use pod_lifecycle::{ExecId, RequestId};
@@ -153,7 +153,10 @@ impl Resources {
         Self {
             runtime,
             surroundings,
-            scope: node_shutdown::scope_of(spec),
+            scope: match details.options.cgroup_driver_for(spec) {
+                CgroupDriver::Systemd => node_shutdown::scope_of(spec),
+                CgroupDriver::Cgroupfs => None,
+            },
             termination_message: message.and_then(|path| spec.bind_source(&path).map(Into::into)),
             details: Rc::new(details),
             stdio: None,

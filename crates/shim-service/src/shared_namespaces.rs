@@ -4,34 +4,79 @@
 //! target a new one (R6). Owns the memory of which pid was whose, and the correction of a spec that names a
 //! dead one: joining whoever has that pid by now would be a break-out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
 use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
+use oci_runtime::process::Process;
 use oci_runtime::spec::Spec;
-use pod_lifecycle::{ContainerId, Refusal, RefusalKind, Target};
+use pod_lifecycle::{Caller, ContainerId, Refusal, RefusalKind, Target};
 use serde_json::Value;
 
+use crate::details;
 use crate::error::ServiceError;
 use crate::owner::Owner;
 use crate::spec_file;
 
+/// Of a container that is restarted for ever, so many pids are remembered beside the first one, which CRI names: the
+/// last ones, which a caller may have seen just now.
+const LATER_PIDS_MOST: usize = 16;
+
 /// The pids that containers of this pod have had, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct PidHistory {
-    owners: BTreeMap<Pid, ContainerId>,
+    pids: BTreeMap<ContainerId, VecDeque<Pid>>,
 }
 
 impl PidHistory {
     pub(crate) fn remember(&mut self, pid: Pid, container: &ContainerId) {
-        self.owners.insert(pid, container.clone());
+        // The kernel may have given it to another before.
+        self.pids.values_mut().for_each(|pids| pids.retain(|earlier| *earlier != pid));
+        let pids = self.pids.entry(container.clone()).or_default();
+        pids.push_back(pid);
+        if pids.len() > 1 + LATER_PIDS_MOST {
+            pids.remove(1);
+        }
     }
 
     /// A deleted container's pids mean nothing any more; the kernel may give them to anybody.
     pub(crate) fn forget(&mut self, container: &ContainerId) {
-        self.owners.retain(|_, owner| owner != container);
+        self.pids.remove(container);
     }
+
+    fn owner(&self, pid: Pid) -> Option<&ContainerId> {
+        self.pids.iter().find(|(_, pids)| pids.contains(&pid)).map(|(id, _)| id)
+    }
+}
+
+/// What becomes of a path that names a pid of this pod's.
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning {
+    /// It is right as it is.
+    Itself,
+    /// The process that its container has now.
+    Live(Pid),
+    /// Its container has no process.
+    Nobody,
+    /// Its container, and another process has the pid by now.
+    Somebody,
+}
+
+/// `pid` was a container's, whose process now is `live`. CRI names a container by the pid it had at its Start; other
+/// callers look it up when they create, and mean the process that has it now.
+fn meaning(pid: Pid, live: Option<Pid>, is_alive: impl Fn(Pid) -> bool, caller: Caller) -> Meaning {
+    match (live, caller) {
+        (Some(live), _) if live == pid => Meaning::Itself,
+        (_, Caller::Other) if is_alive(pid) => Meaning::Itself,
+        (_, Caller::Cri) if is_alive(pid) => Meaning::Somebody,
+        (Some(live), _) => Meaning::Live(live),
+        (None, _) => Meaning::Nobody,
+    }
+}
+
+fn is_alive(pid: Pid) -> bool {
+    Process::open(pid).is_ok_and(|process| process.is_running())
 }
 
 impl Owner {
@@ -46,19 +91,19 @@ impl Owner {
         let mut corrections = BTreeMap::new();
         for path in namespaces.map(|namespace| namespace.path.as_path()) {
             let Some((pid, file)) = process_path(path) else { continue };
-            let Some(target) = self.history.owners.get(&pid) else { continue };
-            match self.live_pid(target) {
-                Some(live) if live == pid => {}
-                Some(live) => {
+            let Some(target) = self.history.owner(pid) else { continue };
+            let why = match meaning(pid, self.live_pid(target), is_alive, details::caller(spec)) {
+                Meaning::Itself => continue,
+                Meaning::Live(live) => {
                     corrections.insert(path.to_owned(), format!("/proc/{live}/ns/{file}"));
+                    continue;
                 }
-                None => {
-                    let message = format!(
-                        "cannot create container {id}: it joins a namespace of container {target}, which has no process (pid {pid} is gone)"
-                    );
-                    return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
-                }
-            }
+                Meaning::Nobody => format!("which has no process (pid {pid} is gone)"),
+                Meaning::Somebody => format!("whose pid {pid} is another process's by now"),
+            };
+            let message =
+                format!("cannot create container {id}: it joins a namespace of container {target}, {why}");
+            return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
         }
         if corrections.is_empty() {
             return Ok(());
@@ -114,6 +159,39 @@ mod tests {
         assert_eq!(after["linux"]["namespaces"][0]["path"], "/proc/99/ns/pid");
         assert_eq!(after["linux"]["namespaces"][1], serde_json::json!({"type": "mount"}));
         assert_eq!(after["linux"]["namespaces"][2]["path"], "/proc/3/ns/net");
+    }
+
+    /// R6: the first pid, which CRI names for as long as the container lives, and the last ones.
+    #[test]
+    fn r6_of_a_container_that_is_restarted_for_ever_few_pids_are_kept() {
+        let (mut history, [proxy, logs]) = (PidHistory::default(), ["proxy", "logs"].map(ContainerId::from));
+        (1..=1000).for_each(|pid| history.remember(Pid::from_raw(pid), &proxy));
+        let kept: Vec<i32> = history.pids[&proxy].iter().map(|pid| pid.as_raw()).collect();
+        assert_eq!(kept, [&[1][..], &(985..=1000).collect::<Vec<_>>()].concat());
+        // A pid is one container's at a time.
+        history.remember(Pid::from_raw(1000), &logs);
+        assert_eq!(history.owner(Pid::from_raw(1000)), Some(&logs));
+        assert_eq!(history.owner(Pid::from_raw(999)), Some(&proxy));
+        history.forget(&logs);
+        assert_eq!(history.owner(Pid::from_raw(1000)), None);
+    }
+
+    /// R6: a pid that another process has by now is never replaced by ours. CRI meant ours, which is refused; who looked
+    /// the pid up just now meant that process.
+    #[test]
+    fn r6_a_pid_that_is_another_processs_by_now_is_not_corrected() {
+        let [old, new] = [17, 99].map(Pid::from_raw);
+        for caller in [Caller::Cri, Caller::Other] {
+            assert_eq!(meaning(old, Some(new), |_| false, caller), Meaning::Live(new));
+            assert_eq!(meaning(old, None, |_| false, caller), Meaning::Nobody);
+            assert_eq!(meaning(new, Some(new), |_| true, caller), Meaning::Itself);
+        }
+        for live in [Some(new), None] {
+            assert_eq!(meaning(old, live, |_| true, Caller::Cri), Meaning::Somebody);
+            assert_eq!(meaning(old, live, |_| true, Caller::Other), Meaning::Itself);
+        }
+        assert!(is_alive(nix::unistd::getpid()));
+        assert!(!is_alive(Pid::from_raw(i32::MAX)));
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub enum Command {
     Kill(Target, Signal, Reach),
     /// Wait for an exit.
     Wait(Target),
+    /// The callers of all Waits for it are gone.
+    Leave(Target),
     /// Delete a container or exec.
     Delete(Target),
     /// Let a standby take over.
@@ -225,6 +227,7 @@ fn parse_command(line: &str) -> Result<Command, String> {
             Command::Kill(parse_target(word(0)?), signal, reach)
         }
         "wait" => Command::Wait(parse_target(word(0)?)),
+        "leave" => Command::Leave(parse_target(word(0)?)),
         "delete" => Command::Delete(parse_target(word(0)?)),
         "switch" => Command::Switch(word(0)?.to_owned()),
         "pause" => Command::Pause(word(0)?.into()),
@@ -337,6 +340,7 @@ impl fmt::Display for Command {
                 write!(f, "kill {} {}{reach}", show_target(target), show_signal(*signal))
             }
             Self::Wait(target) => write!(f, "wait {}", show_target(target)),
+            Self::Leave(target) => write!(f, "leave {}", show_target(target)),
             Self::Delete(target) => write!(f, "delete {}", show_target(target)),
             Self::Switch(name) => write!(f, "switch {name}"),
             Self::Pause(container) => write!(f, "pause {container}"),

@@ -123,6 +123,7 @@ impl Invariants {
             Event::StopPod { grace } => {
                 self.must_end_within(grace.unwrap_or_else(|| self.pod_grace()) + FLOOR)
             }
+            Event::Abandoned { id } => drop(self.requests.remove(id)),
             Event::OutOfMemory { .. } | Event::Tick => {}
         }
         Ok(())

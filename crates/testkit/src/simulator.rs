@@ -182,6 +182,15 @@ impl Simulator {
             }
             Command::Kill(target, signal, reach) => self.kill(target.clone(), *signal, *reach)?,
             Command::Wait(target) => drop(self.request(Request::Wait(target.clone()))?),
+            Command::Leave(target) => {
+                let waits =
+                    |(_, request): &(_, &Request)| matches!(request, Request::Wait(of) if of == target);
+                let gone: Vec<_> = self.requests.iter().filter(waits).map(|(id, _)| *id).collect();
+                for id in gone {
+                    self.requests.remove(&id);
+                    self.handle(Event::Abandoned { id })?;
+                }
+            }
             Command::Delete(target) => drop(self.request(Request::Delete(target.clone()))?),
             Command::Switch(name) => drop(self.request(Request::Switch(name.clone()))?),
             Command::Pause(id) => drop(self.request(Request::Pause(id.clone()))?),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use e2e::durations::SOON;
 use e2e::instance::is_alive;
-use e2e::{Containerd, Footprint, Runtime, wait};
+use e2e::{Containerd, FaultyRuntime, Footprint, Runtime, wait};
 
 const IMAGE: &str = "podshim.test/busybox:1";
 
@@ -229,6 +229,49 @@ async fn r6_a_terminal_keeps_its_size() -> Result<()> {
     let output = node.ctr().output(&["--run", "timeout", "60", "sh", "-c", &script]).await?;
     let seen = fs::read_to_string(&log)?;
     ensure!(seen.matches("41 97").count() >= 3, "{seen}\n{output:?}");
+    Footprint::of_containers(&[&id]).wait_gone(&node, SOON).await?;
+    Ok(fs::remove_file(log)?)
+}
+
+/// R6: a size that comes while the process is replaced is the next one's.
+#[tokio::test]
+async fn r6_a_size_that_comes_during_a_restart_holds() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let runtime = FaultyRuntime::around("runc", node.directory())?;
+    let id = format!("tty-new-{}", std::process::id());
+    let log = node.directory().join("pods").join(format!("{id}.tty"));
+    fs::create_dir_all(log.parent().context("it has a parent")?)?;
+    let run = format!(
+        "stty rows 41 cols 97; tty >{log}.name; ctr run -t --rm --runtime {runtime} --runtime-config-path {config} \
+         --annotation io.kubernetes.cri.sandbox-id={id} --annotation io.kubernetes.cri.container-name=s1 \
+         --annotation 'podshim.io/plan=s1=sidecar, app=main' {IMAGE} {id} sh -c 'sleep 0.7; stty size; sleep 0.3'",
+        runtime = Runtime::Podshim.runtime_type(),
+        config = runtime.config().display(),
+        log = log.display(),
+    );
+    let script = format!(
+        "timeout 60 script -qfec \"{}\" {} </dev/null >/dev/null 2>&1",
+        run.replace('"', "\\\""),
+        log.display()
+    );
+    let shell = async |script: &str| node.ctr().output(&["--run", "timeout", "60", "sh", "-c", script]).await;
+    let seen = |size: &str| {
+        Ok::<_, anyhow::Error>(fs::read_to_string(&log).unwrap_or_default().matches(size).count())
+    };
+    let driven = async {
+        let first = async || Ok((seen("41 97")? > 0).then_some(()));
+        wait::until("the first run", SOON, first).await?;
+        runtime.hold("create")?;
+        runtime.wait_held("create").await?;
+        let before = seen("41 97")?;
+        shell(&format!("stty -F $(cat {}.name) rows 33 cols 88; sleep 1", log.display())).await?;
+        runtime.release("create")?;
+        wait::until("the next run", SOON, async || Ok((seen("33 88")? > 0).then_some(()))).await?;
+        ensure!(seen("41 97")? == before, "{}", fs::read_to_string(&log)?);
+        shell(&format!("ctr task kill -s KILL {id}")).await
+    };
+    let (output, driven) = tokio::join!(shell(&script), driven);
+    driven.with_context(|| format!("{output:?}"))?;
     Footprint::of_containers(&[&id]).wait_gone(&node, SOON).await?;
     Ok(fs::remove_file(log)?)
 }

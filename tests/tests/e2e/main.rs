@@ -14,6 +14,7 @@ macro_rules! on_both_runtimes {
 }
 
 mod budgets;
+mod cgroup_paths;
 mod checkpoint;
 mod configurations;
 mod drop_in;

@@ -39,6 +39,32 @@ async fn u2_an_http_gate_opens_with_the_status() -> Result<()> {
     pod.remove().await
 }
 
+/// U2: programs that listen on the pod's IP alone, where a kubelet's own probe would ask them, open their gates.
+#[tokio::test]
+async fn u2_gates_without_a_host_find_programs_on_the_pods_ip() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let server = |name, port| {
+        let of_pod = "$(ip -4 -o addr show scope global | sed 's/.* inet \\([0-9.]*\\).*/\\1/')";
+        Program::new(name)
+            .looks_first(&format!("mkdir /www && touch /www/healthz && httpd -p {of_pod}:{port} -h /www"))
+    };
+    let mut pod = Pod::new("u2-pod-ip")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
+        .annotate("ready.s1", "tcp::8080;period=200ms")
+        .annotate("ready.s2", "http::8081/healthz;period=200ms")
+        .container(server("s1", 8080))
+        .container(server("s2", 8081))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s2", "s1"]).await?;
+    let timeline = wait_started(&pod, &["app"]).await?;
+    timeline.in_order(&[("s1", Starting), ("s2", Starting), ("app", Starting)])?;
+    timeline.has_not_restarted("s1")?;
+    timeline.has_not_restarted("s2")?;
+    pod.remove().await
+}
+
 /// U2, DESIGN §6: a redirect is a good status and is not followed: where this one leads to, nobody would answer.
 #[tokio::test]
 async fn u2_an_http_gate_follows_no_redirect() -> Result<()> {

@@ -70,6 +70,19 @@ async fn k7_without_cri_only_stop_signals_are_held() -> Result<()> {
     pod.remove().await
 }
 
+/// K3 without CRI: a signal that stops nothing is refused, for it would kill what holds the container.
+#[tokio::test]
+async fn k3_other_signals_to_a_held_container_are_refused() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = CtrPod::new(&node, "s1=sidecar, app=main", vec![Program::new("s1"), Program::new("app")])?;
+    pod.run("app").await?;
+    let refusal = pod.task(&["kill", "-s", "HUP"], "app").await.expect_err("it is held").to_string();
+    ensure!(refusal.contains("held"), "{refusal}");
+    pod.run("s1").await?;
+    pod.wait_for("app", Started, 1).await?;
+    pod.remove().await
+}
+
 /// Exec with output and code, pause, resume and metrics work for a planned container as for any other.
 #[tokio::test]
 async fn exec_pause_resume_and_metrics_work() -> Result<()> {

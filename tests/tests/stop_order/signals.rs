@@ -65,11 +65,20 @@ async fn k2_a_container_outside_the_plan_gets_every_signal() -> Result<()> {
     pod.remove().await
 }
 
-/// T3, K6, K15: the Kill of a held stop signal returns at once, twice is once, and SIGHUP still reloads.
+/// T3, K6, K15: the Kill of a held stop signal returns at once, twice is once, and SIGHUP still reloads where the plan
+/// says that it is not the stop signal.
 #[tokio::test]
 async fn k6_k15_hup_is_delivered_while_one_term_is_held() -> Result<()> {
     let node = Containerd::connect().await?;
-    let pod = pair(&node, Program::new("s1"), Program::new("app").term_delay(milliseconds(300))).await?;
+    let mut pod = Pod::new("k6")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("stop-signal.s1", "TERM")
+        .container(Program::new("s1"))
+        .container(Program::new("app").term_delay(milliseconds(300)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
     let begin = Instant::now();
     for _ in 0..2 {
         kill_task(&node, pod.id("s1")?, &[]).await?;
@@ -104,7 +113,7 @@ async fn k5_k15_a_main_gets_every_signal() -> Result<()> {
     pod.remove().await
 }
 
-/// K7: under CRI the first signal but KILL and HUP is the image's stop signal, whatever its number; the number that was
+/// K7: under CRI the first signal but KILL is the image's stop signal, whatever its number; the number that was
 /// held is delivered.
 #[tokio::test]
 async fn k7_an_images_stop_signal_is_held_and_delivered_by_its_number() -> Result<()> {
@@ -119,6 +128,39 @@ async fn k7_an_images_stop_signal_is_held_and_delivered_by_its_number() -> Resul
     let timeline = pod.timeline()?;
     timeline.before(("app", Exiting), ("s1", Term))?;
     ensure!(timeline.of("s1", Term).all(|entry| entry.code == libc::SIGUSR1), "{timeline}");
+    pod.remove().await
+}
+
+/// K3, K7: an image's STOPSIGNAL may be HUP, which nothing tells a shim. A held container ends with it, and a sidecar gets
+/// it in its turn.
+#[tokio::test]
+async fn k3_k7_an_images_stop_signal_may_be_hup() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("k7-hup")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main, late=main")
+        .annotate("after.app", "s1=ready")
+        .container(Program::new("s1").stops_by_hup())
+        .container(Program::new("app").stops_by_hup())
+        .container(Program::new("late").stops_by_hup())
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app", "late"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
+    let begin = Instant::now();
+    pod.stop("late", AMPLE).await?;
+    ensure!(at_most(begin.elapsed(), SOON), "the stop took {:?}", begin.elapsed());
+    ensure!(pod.status("late").await?.exit_code == 128 + libc::SIGHUP, "{:?}", pod.status("late").await?);
+    let of_app = async {
+        wait::quiet_time(seconds(1)).await;
+        let timeline = pod.timeline()?;
+        ensure!(timeline.count("s1", Term) + timeline.count("s1", Signal) == 0, "{timeline}");
+        pod.stop("app", AMPLE).await
+    };
+    tokio::try_join!(pod.stop("s1", AMPLE), of_app)?;
+    let timeline = pod.timeline()?;
+    timeline.doesnt_start("late")?;
+    timeline.before(("app", Exiting), ("s1", Term))?;
+    ensure!(timeline.of("s1", Term).all(|entry| entry.code == libc::SIGHUP), "{timeline}");
     pod.remove().await
 }
 

@@ -34,6 +34,30 @@ fn write(directory: &Path, files: &[(&str, &str)]) {
     }
 }
 
+/// DESIGN §5: a runtime that is not told to use systemd takes `slice:prefix:name` for a path below its own group. Where it
+/// put the container, we find it.
+#[test]
+fn a_systemd_path_without_systemd_is_found_where_the_runtime_put_it() {
+    run(async {
+        let path = format!("podshim-test.slice:cri-containerd:{}", std::process::id());
+        let test =
+            TestContainer::new(&["sleep", "1000"], |spec| spec["linux"]["cgroupsPath"] = path.clone().into());
+        let (created, cgroup) = start(&test).await;
+        let directory = cgroup.process_directory().unwrap().to_owned();
+        assert!(directory.ends_with(&path), "{}", directory.display());
+        assert_eq!(cgroup.pids().into_iter().collect::<Vec<_>>(), [created.process.pid()]);
+        assert!(cgroup.holds(created.process.pid()));
+        test.container.pause(Some(&cgroup)).await.unwrap();
+        assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
+        test.container.resume(Some(&cgroup)).await.unwrap();
+        assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
+        assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
+        within(created.exit).await;
+        test.container.delete(crate::runtime::DeleteMode::Ended).await.unwrap();
+        assert!(!directory.exists(), "{}", directory.display());
+    });
+}
+
 #[test]
 fn hybrid_hosts_count_as_v1_and_mounted_subtrees_are_resolved() {
     let membership = "2:memory:/outer/pod/c\n1:cpu,cpuacct:/pod/c\n0::/\n";

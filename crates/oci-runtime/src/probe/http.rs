@@ -8,22 +8,23 @@ use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::Instant,
 };
 
-use super::{ProbeResult, connect, timed_out};
+use super::{Endpoint, ProbeResult, connect::connect, timed_out};
 use crate::process::Process;
 
 /// Most of an answer that is read. A usual one fits: unread bytes would make the close a reset, which servers log.
 const ANSWER_LONGEST: usize = 4096;
 
-/// Sends `GET path` to `address` inside the network namespace of `process`; succeeds with a status from 200 to 399
+/// Sends `GET path` to `endpoint` inside the network namespace of `process`; succeeds with a status from 200 to 399
 /// within `timeout`, which covers the whole attempt.
 ///
-/// The address must be local to that namespace, as with [`tcp`](super::tcp). A redirect is a success and not
-/// followed: it could lead anywhere (DESIGN §6). Cancel-safe.
-pub async fn http(process: &Process, address: SocketAddr, path: &str, timeout: Duration) -> ProbeResult {
+/// The first address where somebody accepts has answered for all. A redirect is a success and not followed: it could
+/// lead anywhere (DESIGN §6). Cancel-safe.
+pub async fn http(process: &Process, endpoint: Endpoint, path: &str, timeout: Duration) -> ProbeResult {
     let attempt = async {
-        let stream = connect(process, address).await?;
+        let (stream, address) = connect(process, endpoint, Instant::now() + timeout).await?;
         match status(stream, address, path).await {
             Ok(Some(200..=399)) => Ok(()),
             Ok(Some(status)) => Err(status.to_string()),
@@ -36,7 +37,7 @@ pub async fn http(process: &Process, address: SocketAddr, path: &str, timeout: D
         Ok(Err(reason)) => reason,
         Err(_) => timed_out(timeout),
     };
-    ProbeResult::Failure(format!("{}{path}: {failure}", super::name("http", address)))
+    ProbeResult::Failure(format!("http:{endpoint}{path}: {failure}"))
 }
 
 async fn status(mut stream: TcpStream, address: SocketAddr, path: &str) -> io::Result<Option<u16>> {

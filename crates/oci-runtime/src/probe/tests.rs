@@ -1,20 +1,22 @@
 //! Probes of a real container, and of a network namespace made for the test.
 
 use std::{
-    io::{Read, Write},
-    net::{Ipv4Addr, TcpListener},
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::Path,
 };
 
-use nix::sched::unshare;
+use nix::sched::{CloneFlags, setns, unshare};
 
-use super::*;
+use super::{connect::tcp_socket, *};
 use crate::{
+    helper_thread,
     reaper::Reaper,
     runtime::{CreateOptions, Launched},
     test_support::{DEADLINE, TestContainer, process, run, within},
 };
 
+mod addresses;
 mod hostile;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,15 +46,18 @@ fn u2_exec_probe_reports_exit_codes_signals_timeouts_and_missing_programs() {
     });
 }
 
+/// The command, in a network namespace of its own.
+fn in_own_network(command: &mut std::process::Command) -> &mut std::process::Command {
+    // SAFETY: unshare is one system call, between fork and exec.
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(command, || Ok(unshare(CloneFlags::CLONE_NEWNET)?))
+    }
+}
+
 /// A process in a network namespace with one listener on 127.0.0.1, whose port is the result.
 async fn namespace_with_listener(reaper: &Reaper) -> (crate::reaper::Child, TcpListener) {
     let mut command = std::process::Command::new("sleep");
-    command.arg("1000");
-    // SAFETY: unshare is one system call, between fork and exec.
-    unsafe {
-        std::os::unix::process::CommandExt::pre_exec(&mut command, || Ok(unshare(CloneFlags::CLONE_NEWNET)?))
-    };
-    let child = reaper.spawn(&mut command).unwrap();
+    let child = reaper.spawn(in_own_network(command.arg("1000"))).unwrap();
     let namespace = child.process.open_namespace("net").unwrap();
     let listener = helper_thread::run("listener", move || {
         setns(namespace, CloneFlags::CLONE_NEWNET)?;
@@ -60,6 +65,15 @@ async fn namespace_with_listener(reaper: &Reaper) -> (crate::reaper::Child, TcpL
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
     });
     (child, listener.await.unwrap())
+}
+
+fn at(address: &str) -> Endpoint {
+    let address: SocketAddr = address.parse().unwrap();
+    Endpoint { host: Some(address.ip()), port: address.port() }
+}
+
+fn loopback(listener: &TcpListener) -> Endpoint {
+    at(&listener.local_addr().unwrap().to_string())
 }
 
 /// A test of a process in a network namespace where it listens on 127.0.0.1.
@@ -90,15 +104,15 @@ fn u2_tcp_probe_connects_inside_the_network_namespace_of_the_process() {
     run(async {
         let reaper = Reaper::start().unwrap();
         let (child, listener) = namespace_with_listener(&reaper).await;
-        let open = listener.local_addr().unwrap();
+        let open = loopback(&listener);
         assert_eq!(within(tcp(&child.process, open, TIMEOUT)).await, ProbeResult::Success);
         // The shim's own namespace does not have that listener: the socket really was made elsewhere.
         let own = reaper.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
         let refused = within(tcp(&own.process, open, TIMEOUT)).await;
-        assert_eq!(refused.to_string(), format!("tcp:{} refused", open.port()));
+        assert_eq!(refused.to_string(), format!("tcp:{open} refused"));
         drop(listener);
         let refused = within(tcp(&child.process, open, TIMEOUT)).await;
-        assert_eq!(refused.to_string(), format!("tcp:{} refused", open.port()));
+        assert_eq!(refused.to_string(), format!("tcp:{open} refused"));
         for child in [child, own] {
             child.process.signal(SignalNumber::KILL).unwrap();
             within(child.exit).await;
@@ -112,7 +126,7 @@ fn u2_tcp_probe_connects_inside_the_network_namespace_of_the_process() {
 fn tcp_probe_refuses_addresses_that_are_not_the_containers_own() {
     with_listener(async |process, listener| {
         for foreign in ["192.0.2.1:80", "[2001:db8::1]:80", "[::ffff:192.0.2.1]:80", "224.0.0.1:80"] {
-            let result = within(tcp(process, foreign.parse().unwrap(), DEADLINE)).await;
+            let result = within(tcp(process, at(foreign), DEADLINE)).await;
             assert_eq!(result.to_string(), format!("tcp:{foreign} is not an address of the container"));
         }
         drop(listener);
@@ -141,7 +155,7 @@ fn serve(listener: TcpListener, answers: &'static [&'static str]) -> std::thread
 fn u2_http_probe_opens_by_status_and_follows_nothing() {
     with_listener(async |process, listener| {
         let address = listener.local_addr().unwrap();
-        let port = address.port();
+        let own = Endpoint { host: Some(address.ip()), port: address.port() };
         let server = serve(
             listener,
             &[
@@ -151,18 +165,18 @@ fn u2_http_probe_opens_by_status_and_follows_nothing() {
                 "hello\n",
             ],
         );
-        let attempt = async || within(http(process, address, "/healthz?full=1", TIMEOUT)).await;
+        let attempt = async || within(http(process, own, "/healthz?full=1", TIMEOUT)).await;
         assert_eq!(attempt().await, ProbeResult::Success);
         assert_eq!(attempt().await, ProbeResult::Success);
-        assert_eq!(attempt().await.to_string(), format!("http:{port}/healthz?full=1: 503"));
-        assert_eq!(attempt().await.to_string(), format!("http:{port}/healthz?full=1: no HTTP answer"));
+        assert_eq!(attempt().await.to_string(), format!("http:{own}/healthz?full=1: 503"));
+        assert_eq!(attempt().await.to_string(), format!("http:{own}/healthz?full=1: no HTTP answer"));
         let requests = server.join().unwrap();
         let expected = format!(
             "GET /healthz?full=1 HTTP/1.1\r\nHost: {address}\r\nUser-Agent: podshim\r\nAccept: */*\r\nConnection: close\r\n\r\n"
         );
         assert_eq!(requests, vec![expected; 4]);
-        assert_eq!(attempt().await.to_string(), format!("http:{port}/healthz?full=1: refused"));
-        let foreign = within(http(process, "192.0.2.1:80".parse().unwrap(), "/", TIMEOUT)).await;
+        assert_eq!(attempt().await.to_string(), format!("http:{own}/healthz?full=1: refused"));
+        let foreign = within(http(process, at("192.0.2.1:80"), "/", TIMEOUT)).await;
         assert_eq!(foreign.to_string(), "http:192.0.2.1:80/: is not an address of the container");
     });
 }
@@ -171,7 +185,7 @@ fn u2_http_probe_opens_by_status_and_follows_nothing() {
 #[test]
 fn u2_http_probe_ends_with_a_hostile_server() {
     with_listener(async |process, listener| {
-        let address = listener.local_addr().unwrap();
+        let own = loopback(&listener);
         let server = std::thread::spawn(move || {
             let (mut endless, _) = listener.accept().unwrap();
             let mut sent = 0;
@@ -184,11 +198,11 @@ fn u2_http_probe_ends_with_a_hostile_server() {
             }
             sent
         });
-        let endless = within(http(process, address, "/", TIMEOUT)).await.to_string();
-        assert_eq!(endless, format!("http:{}/: no HTTP answer", address.port()));
+        let endless = within(http(process, own, "/", TIMEOUT)).await.to_string();
+        assert_eq!(endless, format!("http:{own}/: no HTTP answer"));
         let short = Duration::from_millis(300);
-        let slow = within(http(process, address, "/", short)).await.to_string();
-        assert_eq!(slow, format!("http:{}/: timed out after 300ms", address.port()));
+        let slow = within(http(process, own, "/", short)).await.to_string();
+        assert_eq!(slow, format!("http:{own}/: timed out after 300ms"));
         // What the sockets hold, not what the server would have liked to send.
         assert!(server.join().unwrap() < 64 << 20);
     });

@@ -47,13 +47,13 @@ pub enum GateError {
         form: &'static str,
     },
     /// A host that is not a literal IP: names are not resolved, in whose view of the network would they be?
-    #[error("host {host:?} is no literal IP address (leave it out for 127.0.0.1)")]
+    #[error("host {host:?} is no literal IP address (leave it out: the pod's own are tried)")]
     HostNotLiteral {
         /// The host.
         host: String,
     },
     /// A literal IP that no container listens on at an address of its own.
-    #[error("host {host} is not an address of one container (leave it out for 127.0.0.1)")]
+    #[error("host {host} is not an address of one container (leave it out: the pod's own are tried)")]
     HostNotUnicast {
         /// The host.
         host: IpAddr,

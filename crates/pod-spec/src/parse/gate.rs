@@ -149,29 +149,31 @@ fn pattern(text: &str) -> (&str, Option<&str>) {
     (text, None)
 }
 
-/// `[host]:port`, the host a literal IP (v6 in brackets), 127.0.0.1 when left out.
+/// `[host]:port`, the host a literal IP (v6 in brackets) or left out.
 ///
 /// U2 allows only addresses local to the probed container. The pod's own IP is not known when the sandbox is
 /// created, so any unicast address passes here; the probe itself refuses one that is not local.
-fn address(text: &str, form: &'static str) -> Result<(IpAddr, u16), GateError> {
+fn address(text: &str, form: &'static str) -> Result<(Option<IpAddr>, u16), GateError> {
     let malformed = || GateError::Address { address: excerpt(text), form };
     let (host, port) = if let Some(bracketed) = text.strip_prefix('[') {
         let (host, port) = bracketed.split_once("]:").ok_or_else(malformed)?;
         let literal =
             host.parse::<Ipv6Addr>().map_err(|_| GateError::HostNotLiteral { host: excerpt(host) })?;
-        (IpAddr::V6(literal), port)
+        (Some(IpAddr::V6(literal)), port)
     } else {
         let (host, port) = text.split_once(':').ok_or_else(malformed)?;
         if port.contains(':') {
             return Err(malformed());
         }
         let literal = match host {
-            "" => Ipv4Addr::LOCALHOST,
-            _ => host.parse().map_err(|_| GateError::HostNotLiteral { host: excerpt(host) })?,
+            "" => None,
+            _ => Some(
+                host.parse::<Ipv4Addr>().map_err(|_| GateError::HostNotLiteral { host: excerpt(host) })?,
+            ),
         };
-        (IpAddr::V4(literal), port)
+        (literal.map(IpAddr::V4), port)
     };
-    if !is_unicast(host) {
+    if let Some(host) = host.filter(|host| !is_unicast(*host)) {
         return Err(GateError::HostNotUnicast { host });
     }
     // Rust's own parser takes a sign, the grammar does not.

@@ -26,26 +26,35 @@ fn every_wrong_gate_says_why() {
             "tcp:[::1]80",
             "\"[::1]80\" is no address: write \"tcp:[host]:port\", with an IPv6 host in brackets",
         ),
-        ("tcp:localhost:80", "host \"localhost\" is no literal IP address (leave it out for 127.0.0.1)"),
+        (
+            "tcp:localhost:80",
+            "host \"localhost\" is no literal IP address (leave it out: the pod's own are tried)",
+        ),
         (
             "tcp:[fe80::1%eth0]:80",
-            "host \"fe80::1%eth0\" is no literal IP address (leave it out for 127.0.0.1)",
+            "host \"fe80::1%eth0\" is no literal IP address (leave it out: the pod's own are tried)",
         ),
-        ("tcp:0.0.0.0:80", "host 0.0.0.0 is not an address of one container (leave it out for 127.0.0.1)"),
-        ("tcp:[::]:80", "host :: is not an address of one container (leave it out for 127.0.0.1)"),
+        (
+            "tcp:0.0.0.0:80",
+            "host 0.0.0.0 is not an address of one container (leave it out: the pod's own are tried)",
+        ),
+        ("tcp:[::]:80", "host :: is not an address of one container (leave it out: the pod's own are tried)"),
         (
             "tcp:[::ffff:0.0.0.0]:80",
-            "host ::ffff:0.0.0.0 is not an address of one container (leave it out for 127.0.0.1)",
+            "host ::ffff:0.0.0.0 is not an address of one container (leave it out: the pod's own are tried)",
         ),
         (
             "tcp:255.255.255.255:80",
-            "host 255.255.255.255 is not an address of one container (leave it out for 127.0.0.1)",
+            "host 255.255.255.255 is not an address of one container (leave it out: the pod's own are tried)",
         ),
         (
             "tcp:224.0.0.1:80",
-            "host 224.0.0.1 is not an address of one container (leave it out for 127.0.0.1)",
+            "host 224.0.0.1 is not an address of one container (leave it out: the pod's own are tried)",
         ),
-        ("tcp:[ff02::1]:80", "host ff02::1 is not an address of one container (leave it out for 127.0.0.1)"),
+        (
+            "tcp:[ff02::1]:80",
+            "host ff02::1 is not an address of one container (leave it out: the pod's own are tried)",
+        ),
         ("tcp::0", "port \"0\" is not a number from 1 to 65535"),
         ("tcp::65536", "port \"65536\" is not a number from 1 to 65535"),
         ("tcp::+80", "port \"+80\" is not a number from 1 to 65535"),
@@ -70,7 +79,7 @@ fn every_wrong_gate_says_why() {
             "http://localhost:80/",
             "\"\" is no address: write \"http:[host]:port/path\", with an IPv6 host in brackets",
         ),
-        ("http:pod:80/", "host \"pod\" is no literal IP address (leave it out for 127.0.0.1)"),
+        ("http:pod:80/", "host \"pod\" is no literal IP address (leave it out: the pod's own are tried)"),
         (
             "http::80",
             "path \"\" is no URL path: it begins with \"/\" and has no spaces or control characters",

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pod_spec::{DurationText, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word};
+use pod_spec::{DurationText, Gate, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word};
 
 use super::pod::annotation_line;
 use crate::finding::{Finding, Severity};
@@ -34,6 +34,7 @@ pub fn check(
     fit.check_pod(findings);
     for container in &fit.containers {
         fit.check_container(container, findings);
+        fit.check_probes(container, findings);
     }
 }
 
@@ -192,8 +193,53 @@ impl Fit<'_> {
         }
     }
 
+    /// What a kubelet's probes make of a container that is held (U9).
+    fn check_probes(&self, container: &Container<'_>, findings: &mut Vec<Finding>) {
+        let Some((index, member)) = self.plan.member(container.name) else { return };
+        let (name, awaited) = (container.name, self.awaited_members(index));
+        if awaited.is_empty() {
+            return;
+        }
+        let mut note = |line, message: String, fix: &str| {
+            findings.push(self.finding(Severity::Warning, line, message).fix(fix));
+        };
+        if member.role == Role::Main && self.is_rolled_out() && container.node.get("readinessProbe").is_none()
+        {
+            let message = format!(
+                "{name:?} counts as ready while it is held: a roll-out goes on, and replaces every pod that serves, \
+                 even if what it waits for never gets ready"
+            );
+            note(container.node.start.line, message, "give it a readinessProbe");
+        }
+        let Some((key, probe)) = container.node.entry("startupProbe") else { return };
+        let number = |key, usual| probe.number_of(key).unwrap_or(usual);
+        // The defaults of the Kubernetes API.
+        let seconds = number("periodSeconds", 10).saturating_mul(number("failureThreshold", 3));
+        let allowed = Duration::from_secs(seconds.saturating_add(number("initialDelaySeconds", 0)));
+        let gates = awaited.iter().map(|awaited| patience(&self.plan.members[*awaited].gate));
+        let gates = gates.fold(Duration::ZERO, Duration::saturating_add);
+        let longest = self.plan.gate_timeout.map_or(gates, |limit| limit.min(gates));
+        if allowed < longest {
+            let [allowed, longest] = [allowed, longest].map(DurationText);
+            let message = format!(
+                "the kubelet kills {name:?} when its startupProbe has failed for {allowed}, and it may be held for {longest}"
+            );
+            note(key.start.line, message, "make failureThreshold * periodSeconds longer than it is held");
+        }
+    }
+
+    /// Whether a controller replaces pods by newer ones as those get ready.
+    fn is_rolled_out(&self) -> bool {
+        !matches!(self.template.kind, "Pod" | "Job" | "CronJob")
+    }
+
     /// The names of what a member waits for, itself or through others.
     fn waited_for(&self, index: usize) -> Vec<&str> {
+        let awaited = self.awaited_members(index);
+        awaited.into_iter().map(|member| self.plan.members[member].name.as_str()).collect()
+    }
+
+    fn awaited_members(&self, index: usize) -> Vec<usize> {
         let mut reached = vec![index];
         let mut next = 0;
         while let Some(member) = reached.get(next).copied() {
@@ -204,6 +250,16 @@ impl Fit<'_> {
                 }
             }
         }
-        reached.iter().skip(1).map(|member| self.plan.members[*member].name.as_str()).collect()
+        reached.split_off(1)
+    }
+}
+
+/// How long a gate may take before its sidecar is restarted.
+fn patience(gate: &Gate) -> Duration {
+    match gate {
+        Gate::Probe { timing, .. } => {
+            timing.delay.saturating_add(timing.period.saturating_mul(timing.failures))
+        }
+        Gate::Running | Gate::Skip => Duration::ZERO,
     }
 }

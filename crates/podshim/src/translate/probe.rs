@@ -1,6 +1,6 @@
 //! A startup probe as a gate. Owns what of a probe has no gate of its own, and says so.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use pod_spec::{Gate, GateAction, ProbeTiming};
@@ -39,7 +39,8 @@ pub fn gate(container: &Node, probe: &Node) -> Translated {
 }
 
 fn action(container: &Node, probe: &Node, remarks: &mut Vec<(&'static str, String)>) -> Option<GateAction> {
-    let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    // A kubelet asks at the pod's IP, or from the node at another host.
+    let host = None;
     if let Some(command) = probe.at(&["exec", "command"]) {
         return Some(GateAction::Exec(
             command.items().iter().filter_map(Node::text).map(str::to_owned).collect(),
@@ -51,8 +52,9 @@ fn action(container: &Node, probe: &Node, remarks: &mut Vec<(&'static str, Strin
         remarks.push((field, "its port is none of the container's".to_owned()));
         return None;
     };
-    if node.get("host").is_some() {
-        remarks.push((field, "host: not carried over, podshim asks at 127.0.0.1 in the pod".to_owned()));
+    if node.text_of("host").is_some_and(|host| !is_loopback(host)) {
+        let what = "host: not carried over, podshim asks at the pod's own addresses";
+        remarks.push((field, what.to_owned()));
     }
     let is_https = node.text_of("scheme").is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
     if field == "grpc" || is_https {
@@ -69,6 +71,11 @@ fn action(container: &Node, probe: &Node, remarks: &mut Vec<(&'static str, Strin
     let path = node.text_of("path").filter(|path| !path.is_empty()).unwrap_or("/");
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     Some(GateAction::Http { host, port, path })
+}
+
+/// With hostNetwork, where podshim asks too.
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// A number, or the name of one of the container's ports.

@@ -235,9 +235,11 @@ fn a_bundle_keeps_the_options() {
     assert!(error.contains("options.json: invalid type: map, expected a string"), "{error}");
 }
 
-/// DESIGN §5: if nobody names the cgroup driver, the form of `cgroupsPath` does.
+/// DESIGN §5: if nobody names the cgroup driver, the form of `cgroupsPath` does; where systemd does not run it is a path.
 #[test]
 fn the_cgroup_path_names_the_driver() {
+    let systemd_runs = tempfile::tempdir().unwrap();
+    let does_not_run = systemd_runs.path().join("none");
     for (path, driver) in [
         ("kubepods-besteffort.slice:cri-containerd:abc", CgroupDriver::Systemd),
         ("/kubepods/besteffort/abc", CgroupDriver::Cgroupfs),
@@ -248,6 +250,12 @@ fn the_cgroup_path_names_the_driver() {
             linux: Some(oci_runtime::spec::Linux { cgroups_path: Some(path.into()), ..Default::default() }),
             ..Spec::default()
         };
-        assert_eq!(driver_of(&spec), driver, "{path}");
+        assert_eq!(driver_of(&spec, systemd_runs.path()), driver, "{path}");
+        assert_eq!(driver_of(&spec, &does_not_run), CgroupDriver::Cgroupfs, "{path}");
+        // Whoever names it is obeyed on any node.
+        for driver in [CgroupDriver::Systemd, CgroupDriver::Cgroupfs] {
+            let options = RuntimeOptions { cgroup_driver: Some(driver), ..RuntimeOptions::default() };
+            assert_eq!(options.cgroup_driver_for(&spec), driver, "{path}");
+        }
     }
 }

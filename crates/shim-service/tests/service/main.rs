@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod control;
+mod gone;
 mod hostile;
 mod node;
 mod options;
@@ -243,6 +244,63 @@ fn r6_a_sidecar_comes_back_in_place() {
             ["create", "start", "update", "update", "delete", "create", "update", "start"]
         );
         assert_eq!(fs::read_to_string(bundle.join("resources.json")).unwrap(), limits);
+    });
+}
+
+/// R6: limits that come while the process is replaced are kept, and hold before the next program runs (VPA after an OOM
+/// kill); so are those that its end had overtaken.
+#[test]
+fn r6_an_update_during_a_restart_is_the_next_processs() {
+    with_pod(async |pod| {
+        let name = ("io.kubernetes.cri.container-name", "proxy");
+        pod.run("c", "exec sleep 60", &[PLAN, name]).await;
+        let bundle = pod.directory.path().join("c");
+        let update = async |limit: &str| {
+            let resources = Any { value: limit.as_bytes().to_vec(), ..Any::default() };
+            let resources = MessageField::some(resources);
+            let update = UpdateTaskRequest { id: "c".to_owned(), resources, ..Default::default() };
+            pod.client.update(context(), &update).await
+        };
+        let called = async |calls: &[&str]| {
+            let reached = async {
+                while pod.calls("c") != calls {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            let in_time = timeout(Duration::from_secs(10), reached).await;
+            assert!(in_time.is_ok(), "{:?}, not {calls:?}", pod.calls("c"));
+        };
+        let kill = |pid: u32| {
+            let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        };
+        fs::write(bundle.join("slow.create"), "0.5").unwrap();
+        kill(pod.state("c").await.unwrap().pid);
+        called(&["create", "start", "delete", "create"]).await;
+        update("1").await.unwrap();
+        update("2").await.unwrap();
+        called(&["create", "start", "delete", "create", "update", "start"]).await;
+        assert_eq!(fs::read_to_string(bundle.join("resources.json")).unwrap(), "2");
+        // One that is under way as the process ends: the runtime refuses it, as the container does not run.
+        fs::write(bundle.join("slow.update"), "0.5").unwrap();
+        fs::write(bundle.join("fail.update"), "container not running").unwrap();
+        let (pid, before) = (pod.state("c").await.unwrap().pid, pod.calls("c").len());
+        let (updated, ()) = tokio::join!(update("3"), async {
+            while pod.calls("c").len() == before {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            fs::write(bundle.join("slow.delete"), "0.8").unwrap();
+            kill(pid);
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            fs::remove_file(bundle.join("fail.update")).unwrap();
+        });
+        updated.unwrap();
+        called(&[
+            "create", "start", "delete", "create", "update", "start", "update", "delete", "create", "update",
+            "start",
+        ])
+        .await;
+        assert_eq!(fs::read_to_string(bundle.join("resources.json")).unwrap(), "3");
     });
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use ttrpc::Code;
 
 use crate::PLAN;
-use crate::support::{refusal, with_pod};
+use crate::support::{context, refusal, with_pod};
 
 /// DESIGN §5, S1: a mistake refuses pods with annotations, naming file, line and key, and nothing is run; other pods do
 /// not notice. The file is read anew for each.
@@ -67,7 +67,10 @@ fn n5_systemd_is_told_to_wait_for_the_drain() {
     with_pod(async |pod| {
         for (id, annotations) in [("app", vec![PLAN]), ("proxy", vec![PLAN]), ("plain", vec![])] {
             in_scope(&pod.bundle(id, "exec sleep 60", &annotations), id);
-            pod.create(id).await.unwrap();
+            let mut request = pod.create_request(id);
+            // Named, as this node's own init may be another (DESIGN §5).
+            request.options.as_mut().unwrap().value.extend(SYSTEMD_CGROUP);
+            pod.client.create(context(), &request).await.unwrap();
         }
         let property = |id: &str, name: &str| {
             let spec = spec_of(&pod.directory.path().join(id));
@@ -101,6 +104,9 @@ fn s1_n5_without_a_plan_the_spec_is_not_touched() {
         pod.delete("plain").await.unwrap();
     });
 }
+
+/// `systemd_cgroup` of `containerd.runc.v1.Options` as a field: 9, a varint, true.
+const SYSTEMD_CGROUP: [u8; 2] = [9 << 3, 1];
 
 fn spec_of(bundle: &Path) -> Value {
     serde_json::from_slice(&fs::read(bundle.join("config.json")).unwrap()).unwrap()

@@ -141,7 +141,7 @@ impl Container {
         match signal {
             Signal::KILL => true,
             signal if named == Some(signal) => true,
-            Signal::HUP => false,
+            Signal::HUP => self.caller == Caller::Cri && (!self.has_run || named.is_none()),
             _ if self.caller == Caller::Cri => true,
             other => {
                 [Signal::TERM, Signal::INT, Signal::QUIT, Signal::PWR, Signal::RTMIN_PLUS_3].contains(&other)

@@ -52,7 +52,7 @@ fn u2_an_http_probe_reads_no_answer_without_an_end() {
         (Answer { head: "\r\n", endless: "\r\n" }, "no HTTP answer"),
     ];
     with_listener(async |process, listener| {
-        let address = listener.local_addr().unwrap();
+        let own = loopback(&listener);
         let server = std::thread::spawn(move || {
             for (answer, _) in CASES {
                 let taken = answer.give(listener.accept().unwrap().0);
@@ -62,7 +62,7 @@ fn u2_an_http_probe_reads_no_answer_without_an_end() {
             listener
         });
         for (answer, expected) in CASES {
-            let result = within(http(process, address, "/", TIMEOUT)).await.to_string();
+            let result = within(http(process, own, "/", TIMEOUT)).await.to_string();
             assert!(result.ends_with(expected), "{}: {result}", answer.head);
         }
         nobody_waits(&server.join().unwrap());
@@ -73,7 +73,7 @@ fn u2_an_http_probe_reads_no_answer_without_an_end() {
 #[test]
 fn u2_an_http_probe_goes_nowhere_else() {
     with_listener(async |process, listener| {
-        let address = listener.local_addr().unwrap();
+        let (own, address) = (loopback(&listener), listener.local_addr().unwrap());
         let of_the_node = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let node_address = of_the_node.local_addr().unwrap();
         let namespace = process.open_namespace("net").unwrap();
@@ -92,7 +92,7 @@ fn u2_an_http_probe_goes_nowhere_else() {
             listener
         });
         for _ in 0..2 {
-            assert_eq!(within(http(process, address, "/", TIMEOUT)).await, ProbeResult::Success);
+            assert_eq!(within(http(process, own, "/", TIMEOUT)).await, ProbeResult::Success);
         }
         for listener in [server.join().unwrap(), of_the_node, beside] {
             nobody_waits(&listener);
@@ -104,20 +104,20 @@ fn u2_an_http_probe_goes_nowhere_else() {
 #[test]
 fn u2_a_tcp_probe_waits_for_nobody_to_close() {
     with_listener(async |process, listener| {
-        let address = listener.local_addr().unwrap();
-        assert_eq!(within(tcp(process, address, TIMEOUT)).await, ProbeResult::Success);
+        let own = loopback(&listener);
+        assert_eq!(within(tcp(process, own, TIMEOUT)).await, ProbeResult::Success);
         let kept = listener.accept().unwrap();
         // A queue for one: the first probes fill it, and the kernel answers no more.
         nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
         let short = Duration::from_millis(200);
         let mut last = ProbeResult::Success;
         for _ in 0..10 {
-            last = within(tcp(process, address, short)).await;
+            last = within(tcp(process, own, short)).await;
             if last != ProbeResult::Success {
                 break;
             }
         }
-        assert_eq!(last.to_string(), format!("tcp:{} timed out after 200ms", address.port()));
+        assert_eq!(last.to_string(), format!("tcp:{own} timed out after 200ms"));
         drop((kept, listener));
     });
 }
