@@ -149,7 +149,11 @@ fn take(
 fn surroundings(template: &Template<'_>) -> Surroundings {
     Surroundings {
         kubelet_grace: template.spec.number_of("terminationGracePeriodSeconds").map(Duration::from_secs),
-        containers: template.containers().iter().map(|container| container.name.to_owned()).collect(),
+        containers: template
+            .containers()
+            .iter()
+            .map(|container| (container.name.to_owned(), container.list))
+            .collect(),
     }
 }
 
