@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod annotations;
 pub mod arguments;
 pub mod check;
 pub mod commands;
