@@ -25,6 +25,7 @@ pub mod reference;
 pub mod shims;
 pub mod sidecarset;
 pub mod source;
+pub mod terminal;
 pub mod timeline;
 pub mod translate;
 pub mod yaml;
