@@ -77,11 +77,32 @@ fn names() -> String {
     format!("one of {}", names.join(", "))
 }
 
+/// The least that does something: the README has it, too.
+const RECIPE: &str = "\
+Two annotations hold an app until its proxy takes connections, and stop the proxy after the app:
+
+  apiVersion: v1
+  kind: Pod
+  metadata:
+    name: shop
+    annotations:
+      podshim.io/plan: \"proxy=sidecar, app=main\"
+      podshim.io/ready.proxy: \"tcp::8080\"
+  spec:
+    runtimeClassName: podshim
+    containers:
+      - {name: app, image: \"example/app:1\"}
+      - {name: proxy, image: \"example/proxy:1\"}
+
+A job needs a third, podshim.io/restart-policy, with what its restartPolicy says.
+";
+
 fn help() -> String {
     let mut text = "usage: podshim COMMAND ...\n\nCommands, each with a -h of its own:\n".to_owned();
     for command in COMMANDS {
         text += &format!("  {:<10} {}\n", command.name, command.summary);
     }
+    text += &format!("\n{RECIPE}");
     text + "\nExit codes: 0 all is well, 1 something was found or failed, 2 a wrong call.\n\
             --color auto|always|never: colours; auto is on a terminal, unless NO_COLOR is set.\n\
             COLUMNS: how wide what is shown may be; without it the terminal's width, 80 to 200.\n"

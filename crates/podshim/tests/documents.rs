@@ -1,4 +1,4 @@
-//! The examples of docs/migration.md and docs/injected.md: what readers copy is right.
+//! The examples of the README, of `podshim -h`, docs/migration.md and docs/injected.md: what readers copy is right.
 
 use std::fs;
 use std::path::Path;
@@ -45,6 +45,32 @@ fn every_pod_of_the_migration_page_passes_check() {
         after += usize::from(title == "After:");
     }
     assert_eq!(after, 6);
+}
+
+/// The recipe of the README, and of `podshim -h`: as it stands there, and complete.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+fn u2_t1_two_annotations_hold_an_app_until_its_proxy_is_ready() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = fs::read_to_string(readme).expect("the README");
+    let recipes = examples(&readme);
+    let [(title, recipe)] = &recipes[..] else { panic!("{recipes:?}") };
+    assert!(title.contains("holds an app until its proxy"), "{title}");
+    let output = Command::new(env!("CARGO_BIN_EXE_podshim")).arg("-h").output().expect("runs");
+    let help = String::from_utf8(output.stdout).expect("UTF-8");
+    let begin = help.find("  apiVersion:").expect("a recipe");
+    let shown = help[begin..].lines().take_while(|line| line.starts_with("  "));
+    let shown: String = shown.map(|line| format!("{}\n", &line[2..])).collect();
+    assert_eq!(shown, *recipe);
+    assert_eq!(recipe.matches("podshim.io/").count(), 2, "two annotations");
+    let checked = podshim(&["check"], recipe);
+    assert!(checked.contains(": ok (1 pod)"), "{checked}");
+    let plan: serde_json::Value = serde_json::from_str(&podshim(&["plan", "--json"], recipe)).expect("JSON");
+    let container = |index: usize, key: &str| plan["pods"][0]["containers"][index][key].to_string();
+    assert_eq!((container(0, "name"), container(1, "name")), ("\"proxy\"".to_owned(), "\"app\"".to_owned()));
+    assert_eq!(container(1, "waits_for"), r#"[{"container":"proxy","until":"ready"}]"#);
+    assert_eq!(container(0, "gate"), "\"tcp::8080\"");
+    assert_eq!(container(0, "stops_after"), r#"["app"]"#);
 }
 
 /// The last pair of the page.
