@@ -212,7 +212,7 @@ pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
     let containers = order.entries().iter().enumerate().map(|(index, entry)| {
         let member = &entry.member;
         let gate = entry.is_awaited.then_some(&member.gate);
-        // U4: a main's gate restarts nobody.
+        // U4: a main's gate restarts nothing.
         let bound = gate.filter(|_| member.role == Role::Sidecar).and_then(gate_bound);
         Part {
             name: member.name.clone(),
@@ -257,7 +257,7 @@ pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
     }
 }
 
-/// S8: what is a main by `*=main` alone. What a kubelet starts as an init container is none.
+/// S8: what is a main by `*=main` alone. What a kubelet starts as an init container is left out.
 fn other_mains(plan: &Plan, unnamed: &[&(String, List)]) -> Vec<Entry> {
     if plan.others == Others::Passthrough {
         return Vec::new();

@@ -10,7 +10,7 @@ use rustix::termios::tcgetwinsize;
 
 /// What fits in less is not worth reading.
 const LEAST: usize = 80;
-/// Nobody follows a longer line.
+/// A reader loses the line beyond this.
 const MOST: usize = 200;
 /// Of what must have a width where there is no terminal.
 const USUAL: usize = 100;
@@ -73,12 +73,12 @@ pub fn columns_of_picture() -> usize {
     columns().unwrap_or(USUAL)
 }
 
-/// Ends the process, successfully, when nobody can read its output any more. For one that may wait for long before it
+/// Ends the process, successfully, when its output has lost its reader. For one that may wait for long before it
 /// writes again: `podshim watch POD | head -1` would hang until something happens.
 pub fn end_with_reader() {
     thread::spawn(|| {
         let out = stdout();
-        // No event is asked for: an error or a hang-up is told all the same.
+        // The kernel reports an error or a hang-up without being asked for one.
         let mut fds = [PollFd::new(&out, PollFlags::empty())];
         while let Ok(_) | Err(rustix::io::Errno::INTR) = poll(&mut fds, None) {
             if fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {

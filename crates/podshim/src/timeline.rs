@@ -36,7 +36,7 @@ pub struct Timeline {
     pub lost: u64,
 }
 
-/// One thing that happened, as it is told below the picture.
+/// One thing that happened, as it stands below the picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// When.

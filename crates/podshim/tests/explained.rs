@@ -1,5 +1,5 @@
 //! What `podshim plan` says of random plans, held against the simulator that runs the code which decides: who starts
-//! when what others wait for never comes, and whose signal comes when whoever it is said to wait for is gone.
+//! when what others wait for never comes, and that a signal comes when all that it is said to wait for is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -169,7 +169,7 @@ impl Pod {
             let program = Program::parse(&format!("{run} {}", on_stop(index))).expect("a program");
             commands.push(Command::Program(name.clone(), program));
         }
-        // The wrong way round: whoever waits is there first.
+        // The wrong way round: what waits is there first.
         for name in self.names.iter().rev().filter(|name| without != Some((name, Missing::Container))) {
             commands.push(Command::Create(NewContainer::named(name)));
             commands.push(Command::Start(Target::init(name.as_str().into())));

@@ -111,7 +111,7 @@ impl Config<'_> {
                     let fix = format!("[plugins.'{plugin}'.containerd.runtimes.{handler}]");
                     self.note(Severity::Error, line, message).fix = Some(fix);
                 }
-                // Also of one in the wrong place: whoever moves it has read all there is to say.
+                // Also of one in the wrong place, so that its author reads all there is to say before moving it.
                 self.check_runtime(handler, line, runtime);
             }
         }

@@ -91,7 +91,7 @@ impl Fit<'_> {
         }
         if self.plan.others == Others::Passthrough {
             let regular = self.containers.iter().filter(|container| container.list == List::Regular);
-            // What a name of the plan was probably to be is told there.
+            // What a name of the plan was probably to be is reported there.
             let meant: Vec<&str> = self.plan.members.iter().map(|member| self.meant(&member.name)).collect();
             for container in regular.filter(|container| !meant.contains(&container.name)) {
                 let message = format!(
@@ -254,8 +254,8 @@ impl Fit<'_> {
         reached.iter().skip(1).map(|member| self.meant(&self.plan.members[*member].name)).collect()
     }
 
-    /// A container by its name in the plan, or, where the pod has none of that name, what was probably meant: what there
-    /// is to say of that one is said before it is written rightly, too.
+    /// A container by its name in the plan, or, where the pod has none of that name, what was probably meant: then all
+    /// there is to say of that one is reported at once.
     fn meant<'b>(&'b self, name: &'b str) -> &'b str {
         let mut names = self.containers.iter().map(|container| container.name);
         if names.any(|own| own == name) {

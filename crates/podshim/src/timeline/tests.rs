@@ -151,7 +151,7 @@ fn an_end_is_drawn_as_what_it_was() {
     assert_eq!(kind_of(&[15], 3), MarkKind::Failure, "masked");
     assert_eq!(kind_of(&[15, 9], 137), MarkKind::Failure);
     assert_eq!(kind_of(&[9], 137), MarkKind::Failure);
-    assert_eq!(kind_of(&[], 143), MarkKind::Failure, "nobody asked");
+    assert_eq!(kind_of(&[], 143), MarkKind::Failure, "no signal was sent");
 }
 
 /// 64 letters of an id say nothing.
