@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use pod_spec::{Condition, Fatal, Link, Member, Plan, RestartPolicy, Role};
+use pod_spec::{Condition, Fatal, Link, Member, Order, Plan, RestartPolicy, Role, needs};
 
 use crate::container::Container;
 use crate::event::{ContainerId, Exit};
@@ -124,18 +124,12 @@ impl MemberState {
 
     /// The members of a plan, in its order.
     pub(crate) fn of_plan(plan: &Plan) -> Vec<Self> {
-        let links: Vec<_> = (0..plan.members.len()).map(|index| plan.links(index)).collect();
-        let awaits = |link: &Link| matches!(link.until, Some(Condition::Started | Condition::Ready));
-        let is_awaited = |index: usize| {
-            let found = links.iter().flatten().any(|link| link.earlier == index && awaits(link));
-            // Whatever `*=main` adds waits for them.
-            let is_sidecar = plan.members[index].role == Role::Sidecar;
-            if found || is_sidecar { Awaited::BySomebody } else { Awaited::ByNobody }
+        let order = Order::of(plan);
+        let state = |(index, member): (usize, &Member)| {
+            let is_awaited = if order.is_awaited(index) { Awaited::BySomebody } else { Awaited::ByNobody };
+            Self::new(member.clone(), order.links(index).to_vec(), is_awaited)
         };
-        let awaited: Vec<_> = (0..links.len()).map(is_awaited).collect();
-        let states = plan.members.iter().zip(links).zip(awaited);
-        let mut states: Vec<_> =
-            states.map(|((member, links), awaited)| Self::new(member.clone(), links, awaited)).collect();
+        let mut states: Vec<_> = plan.members.iter().enumerate().map(state).collect();
         for (index, state) in states.iter_mut().enumerate() {
             if state.member.is_second_of_pair(index) {
                 state.duty = Duty::Standby;
@@ -237,7 +231,7 @@ impl Pod {
 
     /// Whether one member may not end before another has (T1): the start order reversed.
     pub(crate) fn needs(later: &MemberState, earlier: usize) -> bool {
-        later.links.iter().any(|link| link.earlier == earlier)
+        needs(&later.links, earlier)
     }
 
     /// The first thing, in plan order, that a member must still wait for.

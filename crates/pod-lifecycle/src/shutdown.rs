@@ -328,7 +328,9 @@ impl Pod {
         match (state.asked, state.member.grace) {
             _ if !by_caller => None,
             (None, _) => Some(grace),
-            (Some(_), None) if container.spec.kubelet.is_some() => Some(grace.saturating_add(self.replace_wait())),
+            (Some(_), None) if container.spec.kubelet.is_some() => {
+                Some(grace.saturating_add(self.replace_wait()))
+            }
             (Some(_), _) => None,
         }
     }

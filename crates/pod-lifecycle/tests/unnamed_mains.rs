@@ -42,6 +42,7 @@ impl Driver {
             kind: TaskKind::Container,
             caller: Caller::Other,
             kubelet_type: None,
+            kubelet: None,
             pid_namespace: PidNamespace::Private,
             kubelet_grace: None,
             oom_score_adj: None,

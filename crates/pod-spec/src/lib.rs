@@ -31,7 +31,7 @@ pub use error::{GateError, InvalidPlan, ListError, OptionError, PlanError, Probl
 pub use keys::PREFIX;
 pub use nearest::Hint;
 pub use node::{Node, NodeError, ValueProblem};
-pub use order::Link;
+pub use order::{Link, Order, needs};
 pub use parse::{Parsed, parse};
 pub use pattern::{Matcher, Pattern, PatternError};
 pub use plan::{

@@ -9,8 +9,8 @@ use crate::duration::{self, DurationError, DurationText};
 use crate::error::{InvalidPlan, PlanError, Problem, excerpt, printable};
 use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
 use crate::limits::{
-    MAX_CONTAINERS, MAX_LONE_STOP_WINDOW, MAX_REPLACE_WAIT, MIN_BACKOFF, MIN_LONE_STOP_WINDOW, MIN_PROBE_PERIOD,
-    MIN_REPLACE_WAIT,
+    MAX_CONTAINERS, MAX_LONE_STOP_WINDOW, MAX_REPLACE_WAIT, MIN_BACKOFF, MIN_LONE_STOP_WINDOW,
+    MIN_PROBE_PERIOD, MIN_REPLACE_WAIT,
 };
 use crate::nearest::{Hint, choose};
 use crate::parse::{Parsed, parse};
@@ -212,10 +212,8 @@ impl Node {
             }
             Key::VisibleAfter => {
                 let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
-                let count = u32::try_from(count).map_err(|_| ValueProblem::Range {
-                    least: 0.to_string(),
-                    most: u32::MAX.to_string(),
-                })?;
+                let count = u32::try_from(count)
+                    .map_err(|_| ValueProblem::Range { least: 0.to_string(), most: u32::MAX.to_string() })?;
                 self.defaults.visible_after = Some(count).filter(|count| *count > 0);
             }
         }

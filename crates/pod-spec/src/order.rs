@@ -20,6 +20,50 @@ pub struct Link {
     pub until: Option<Condition>,
 }
 
+/// The order of a whole plan, worked out once: who asks it and who shows it cannot differ.
+#[derive(Clone, Debug)]
+pub struct Order {
+    links: Vec<Vec<Link>>,
+    awaited: Vec<bool>,
+    unnamed_main: Vec<Link>,
+}
+
+impl Order {
+    /// Of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        let links: Vec<Vec<Link>> = (0..plan.members.len()).map(|index| plan.links(index)).collect();
+        let asks = |link: &Link| matches!(link.until, Some(Condition::Started | Condition::Ready));
+        let is_awaited = |(index, member): (usize, &Member)| {
+            // Whatever `*=main` adds waits for the sidecars.
+            member.role == Role::Sidecar
+                || links.iter().flatten().any(|link| link.earlier == index && asks(link))
+        };
+        let awaited = plan.members.iter().enumerate().map(is_awaited).collect();
+        Self { awaited, unnamed_main: plan.links_of_unnamed_main(), links }
+    }
+
+    /// What a member needs: [`Plan::links`].
+    pub fn links(&self, member: usize) -> &[Link] {
+        &self.links[member]
+    }
+
+    /// What a main needs that only `*=main` names: [`Plan::links_of_unnamed_main`].
+    pub fn links_of_unnamed_main(&self) -> &[Link] {
+        &self.unnamed_main
+    }
+
+    /// Whether it matters when a member's program has been exec'd or is ready: then its gate is asked (U1, U2).
+    pub fn is_awaited(&self, member: usize) -> bool {
+        self.awaited[member]
+    }
+}
+
+/// Whether what has these links must have ended before that member may get its stop signal (T1): the order of a stop is
+/// the start order reversed.
+pub fn needs(links: &[Link], earlier: usize) -> bool {
+    links.iter().any(|link| link.earlier == earlier)
+}
+
 impl Plan {
     /// What a member needs. Its sidecars outlive it, those included that it needs through others: the order of a
     /// stop is this relation reversed. A main is outlived by every sidecar (T1).

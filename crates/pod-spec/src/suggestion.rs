@@ -1,6 +1,8 @@
 //! The nearest valid word of an error, by itself: for tools that show it apart from the message. Owns only where each
 //! error keeps it.
 
+use std::borrow::Cow;
+
 use crate::duration::DurationError;
 use crate::error::{GateError, ListError, OptionError, Problem};
 use crate::nearest::{Hint, nearest};
@@ -9,8 +11,9 @@ use crate::signal::SignalError;
 
 impl Problem {
     /// The valid word that was probably meant.
-    pub fn nearest(&self) -> Option<&str> {
+    pub fn nearest(&self) -> Option<Cow<'_, str>> {
         match self {
+            Self::Duration(error) => error.nearest(),
             Self::UnknownKey { hint }
             | Self::NoSuchContainer { hint, .. }
             | Self::UnknownValue { hint, .. }
@@ -20,8 +23,7 @@ impl Problem {
                 GateError::Unknown { hint, .. } | GateError::Option(OptionError::Unknown { hint, .. }),
             )
             | Self::Option(OptionError::Unknown { hint, .. })
-            | Self::Signal(SignalError::Unknown { hint, .. })
-            | Self::Duration(DurationError::UnknownUnit { hint, .. }) => hint.word(),
+            | Self::Signal(SignalError::Unknown { hint, .. }) => hint.word().map(Cow::Borrowed),
             _ => None,
         }
     }
@@ -29,11 +31,12 @@ impl Problem {
 
 impl NodeError {
     /// The valid word that was probably meant.
-    pub fn nearest(&self) -> Option<&str> {
+    pub fn nearest(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::UnknownKey { hint, .. } | Self::Value { problem: ValueProblem::Word { hint, .. }, .. } => {
-                hint.word()
+                hint.word().map(Cow::Borrowed)
             }
+            Self::Value { problem: ValueProblem::Duration(error), .. } => error.nearest(),
             _ => None,
         }
     }
@@ -43,6 +46,17 @@ impl NodeError {
         match self {
             Self::Toml(error) => error.line(),
             Self::UnknownKey { line, .. } | Self::Value { line, .. } => *line,
+        }
+    }
+}
+
+impl DurationError {
+    fn nearest(&self) -> Option<Cow<'_, str>> {
+        match self {
+            // Seconds, as in every field of Kubernetes that is a number alone.
+            Self::NoUnit { value } => Some(Cow::Owned(format!("{value}s"))),
+            Self::UnknownUnit { hint, .. } => hint.word().map(Cow::Borrowed),
+            _ => None,
         }
     }
 }

@@ -8,9 +8,11 @@ mod fit;
 pub(crate) mod glob;
 pub mod node_file;
 pub mod pod;
+mod proposal;
 
 use pod_spec::Node as NodeFile;
 
+use crate::annotations;
 use crate::finding::{Finding, Severity};
 use crate::manifest;
 use crate::source::Source;
@@ -27,8 +29,17 @@ pub enum Looked {
     ContainerdConfig,
 }
 
+/// What the files do not say.
+#[derive(Debug, Default)]
+pub struct Outside {
+    /// The node's file.
+    pub node: NodeFile,
+    /// Containers that something adds to each pod later.
+    pub injected: Vec<String>,
+}
+
 /// Everything there is to say about one file.
-pub fn check(source: &Source, node: &NodeFile) -> (Looked, Vec<Finding>) {
+pub fn check(source: &Source, outside: &Outside) -> (Looked, Vec<Finding>) {
     let mut findings = Vec::new();
     let looked = match kind_of(source) {
         Kind::Toml if is_containerd_config(&source.text) => {
@@ -39,13 +50,17 @@ pub fn check(source: &Source, node: &NodeFile) -> (Looked, Vec<Finding>) {
             findings = node_file::check(source);
             Looked::NodeFile
         }
-        Kind::Yaml => Looked::Pods(check_manifests(source, node, &mut findings)),
+        Kind::Yaml => Looked::Pods(check_manifests(source, outside, &mut findings)),
     };
     findings.sort_by_key(|finding| finding.line);
     (looked, findings)
 }
 
-fn check_manifests(source: &Source, node: &NodeFile, findings: &mut Vec<Finding>) -> usize {
+fn check_manifests(source: &Source, outside: &Outside, findings: &mut Vec<Finding>) -> usize {
+    if let Some(lines) = annotations::lines(&source.text) {
+        pod::check_lines(&source.name, &lines, &outside.node, findings);
+        return 1;
+    }
     let documents = match yaml::documents(&source.text) {
         Ok(documents) => documents,
         Err(error) => {
@@ -56,9 +71,13 @@ fn check_manifests(source: &Source, node: &NodeFile, findings: &mut Vec<Finding>
     };
     let mut pods = 0;
     for document in &documents {
+        if let Some(annotations) = annotations::alone(&document.root) {
+            pods += 1;
+            pod::check_alone(&source.name, annotations, &outside.node, findings);
+        }
         for template in manifest::templates(document) {
             pods += 1;
-            pod::check(&source.name, &template, node, findings);
+            pod::check(&source.name, &template, outside, findings);
         }
     }
     pods

@@ -1,22 +1,28 @@
 //! What a plan makes of a pod, as data: what starts when, what it waits for, what stops when, and how long that can
-//! take. Pure. Owns the arithmetic of the bounds and no wording beyond single words; the order itself is `pod-spec`'s.
+//! take. Pure. Owns what is said of each container and no wording beyond single words; the order itself is `pod-spec`'s.
 
+mod order;
 pub mod show;
 
 use std::time::Duration;
 
-use pod_spec::{Condition, Gate, Member, Others, Plan, ProbeTiming, RestartMode, RestartPolicy, Role};
+use pod_spec::{Gate, Member, Others, Plan, ProbeTiming, RestartMode, RestartPolicy, Role};
 use serde::Serialize;
+
+use self::order::{Entry, Order};
+use crate::manifest::List;
 
 /// What everyone still gets when the budget is spent (T6).
 const FLOOR: Duration = Duration::from_secs(2);
 /// A kubelet's terminationGracePeriodSeconds where the pod does not say one.
 const KUBELET_GRACE: Duration = Duration::from_secs(30);
+/// What stands for the mains of `*=main` where no manifest says which there are.
+pub const EVERY_OTHER: &str = "*";
 
 /// All that is to be said of one pod. Times are milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// In the order of the plan.
+    /// In the order of the plan, then the mains that only `*=main` names.
     pub containers: Vec<Part>,
     /// What happens to containers that the plan does not name.
     pub others: OthersWord,
@@ -33,17 +39,19 @@ pub struct Explanation {
 /// One container of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// Its name.
+    /// Its name; [`EVERY_OTHER`] for all that the plan does not name.
     pub name: String,
     /// Its role.
     pub role: RoleWord,
+    /// What makes it one of the plan's.
+    pub planned: PlannedWord,
     /// Whose standby it is at first (V1): it does not start with the pod.
     pub standby_of: Option<String>,
     /// The step in which it starts, counted from 1; those of one step start together.
     pub start_step: usize,
     /// What it waits for; what these wait for themselves is left out.
     pub waits_for: Vec<Wait>,
-    /// What opens its gate, as the annotation says it; `None` where nothing waits for a gate.
+    /// What opens its gate, as the annotation says it; `None` where nothing asks for it.
     pub gate: Option<String>,
     /// The longest from its program's start until the gate opens or the sidecar is restarted (U4); `None` where that
     /// is not bounded.
@@ -104,6 +112,15 @@ words! {
         Sidecar,
         /// The work itself.
         Main,
+    }
+}
+words! {
+    /// What makes a container one of the plan's.
+    PlannedWord {
+        /// The plan names it.
+        Named,
+        /// `*=main`.
+        Other,
     }
 }
 words! {
@@ -176,8 +193,8 @@ words! {
 pub struct Surroundings {
     /// `terminationGracePeriodSeconds`.
     pub kubelet_grace: Option<Duration>,
-    /// All containers of the pod.
-    pub containers: Vec<String>,
+    /// All containers of the pod, and how a kubelet starts each.
+    pub containers: Vec<(String, List)>,
 }
 
 /// Explains a plan.
@@ -187,40 +204,45 @@ pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
         (None, Some(kubelet)) => (kubelet, BudgetSource::Manifest),
         (None, None) => (KUBELET_GRACE, BudgetSource::Default),
     };
-    let order = Order::of(plan);
-    let stop = order.stop(plan, budget);
-    let containers = plan.members.iter().enumerate().map(|(index, member)| {
-        let second = member.is_second_of_pair(index);
-        let gate = order.is_awaited(index).then_some(&member.gate);
+    let unnamed: Vec<&(String, List)> =
+        surroundings.containers.iter().filter(|(name, _)| plan.member(name).is_none()).collect();
+    let order = Order::of(plan, other_mains(plan, &unnamed));
+    let stop = order.stop(budget);
+    let (start_steps, stop_steps) = (order.start_steps(), order.stop_steps());
+    let containers = order.entries().iter().enumerate().map(|(index, entry)| {
+        let member = &entry.member;
+        let gate = entry.is_awaited.then_some(&member.gate);
+        // U4: a main's gate restarts nothing.
+        let bound = gate.filter(|_| member.role == Role::Sidecar).and_then(gate_bound);
         Part {
             name: member.name.clone(),
             role: role_word(member.role),
-            standby_of: member.pair.filter(|_| second).map(|first| plan.members[first].name.clone()),
-            start_step: order.start_step(index),
-            waits_for: order.waits(plan, index),
+            planned: entry.planned,
+            standby_of: order.standby_of(index).map(|first| order.entries()[first].member.name.clone()),
+            start_step: start_steps[index],
+            waits_for: order.waits(index),
             gate: gate.map(ToString::to_string),
-            gate_within_ms: gate.and_then(gate_bound).map(milliseconds),
+            gate_within_ms: bound.map(milliseconds),
             restart: restart_word(member, plan.restart_policy),
             fatal: member.fatal.map(|fatal| match fatal {
                 pod_spec::Fatal::Failure => FatalWord::Failure,
                 pod_spec::Fatal::Exit => FatalWord::Exit,
             }),
-            stop_step: order.stop_step(plan, index),
-            stops_after: order.stops_after(plan, index),
+            stop_step: stop_steps[index],
+            stops_after: order.stops_after(index),
             signal_within_ms: milliseconds(stop[index].signal),
             gone_within_ms: milliseconds(stop[index].gone),
             on_terminate: member.on_terminate.clone(),
             pre_stop: member.pre_stop.clone(),
         }
     });
-    let named = |name: &&String| plan.member(name).is_none();
     Explanation {
         containers: containers.collect(),
         others: match plan.others {
             Others::Passthrough => OthersWord::Passthrough,
             Others::Mains => OthersWord::Mains,
         },
-        unnamed: surroundings.containers.iter().filter(named).cloned().collect(),
+        unnamed: unnamed.iter().map(|(name, _)| name.clone()).collect(),
         held_at_most_ms: plan.gate_timeout.map(milliseconds),
         completion: match plan.restart_policy {
             RestartPolicy::Always => Completion::Never,
@@ -235,125 +257,17 @@ pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
     }
 }
 
-/// The order of a plan, with what follows from other waits left out.
-struct Order {
-    /// What each member waits for before it starts.
-    waits: Vec<Vec<(usize, Condition)>>,
-    /// The members that must be gone before each sidecar.
-    before_stop: Vec<Vec<usize>>,
-}
-
-/// When a member gets its stop signal and is gone, at the latest.
-#[derive(Clone, Copy)]
-struct StopTimes {
-    signal: Duration,
-    gone: Duration,
-}
-
-impl Order {
-    fn of(plan: &Plan) -> Self {
-        let links: Vec<_> = (0..plan.members.len()).map(|index| plan.links(index)).collect();
-        let waits = links
-            .iter()
-            .map(|links| links.iter().filter_map(|link| Some((link.earlier, link.until?))).collect());
-        let before_stop = (0..plan.members.len()).map(|sidecar| {
-            let needs = |member: &usize| {
-                *member != sidecar
-                    && plan.members[sidecar].role == Role::Sidecar
-                    && links[*member].iter().any(|link| link.earlier == sidecar)
-            };
-            (0..plan.members.len()).filter(needs).collect()
-        });
-        Self { waits: waits.collect(), before_stop: before_stop.collect() }
+/// S8: what is a main by `*=main` alone. What a kubelet starts as an init container is left out.
+fn other_mains(plan: &Plan, unnamed: &[&(String, List)]) -> Vec<Entry> {
+    if plan.others == Others::Passthrough {
+        return Vec::new();
     }
-
-    fn is_awaited(&self, index: usize) -> bool {
-        self.waits.iter().flatten().any(|(earlier, until)| *earlier == index && *until == Condition::Ready)
+    let regular = unnamed.iter().filter(|(_, list)| *list == List::Regular);
+    let mut names: Vec<&str> = regular.map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() {
+        names.push(EVERY_OTHER);
     }
-
-    fn start_step(&self, index: usize) -> usize {
-        1 + self.waits[index].iter().map(|(earlier, _)| self.start_step(*earlier)).max().unwrap_or(0)
-    }
-
-    /// What must be said: whatever another wait waits for itself, in the same way, goes without saying.
-    fn waits(&self, plan: &Plan, index: usize) -> Vec<Wait> {
-        let own = &self.waits[index];
-        let implied = |wait: &(usize, Condition)| {
-            own.iter().any(|(other, _)| *other != wait.0 && self.waits[*other].contains(wait))
-        };
-        let said =
-            own.iter().filter(|wait| !implied(wait) && !plan.members[wait.0].is_second_of_pair(wait.0));
-        said.map(|(earlier, until)| Wait {
-            container: plan.members[*earlier].name.clone(),
-            until: match until {
-                Condition::Started => ConditionWord::Started,
-                Condition::Ready => ConditionWord::Ready,
-                Condition::Done => ConditionWord::Done,
-            },
-        })
-        .collect()
-    }
-
-    /// Who is there when a stop begins: inits have ended by then, or end at once (I6), and so does a standby (T4).
-    fn stops(plan: &Plan, index: usize) -> bool {
-        plan.members[index].role != Role::Init && !plan.members[index].is_second_of_pair(index)
-    }
-
-    fn stop_step(&self, plan: &Plan, index: usize) -> usize {
-        let earlier = self.before_stop[index].iter().filter(|other| Self::stops(plan, **other));
-        1 + earlier.map(|other| self.stop_step(plan, *other)).max().unwrap_or(0)
-    }
-
-    fn stops_after(&self, plan: &Plan, index: usize) -> Vec<String> {
-        if !Self::stops(plan, index) {
-            return Vec::new();
-        }
-        let own: Vec<usize> =
-            self.before_stop[index].iter().copied().filter(|other| Self::stops(plan, *other)).collect();
-        let said = own.iter().filter(|one| !own.iter().any(|other| self.before_stop[*other].contains(one)));
-        said.map(|other| plan.members[*other].name.clone()).collect()
-    }
-
-    /// T5, T6, T8: the latest moments, if everything uses all of its time.
-    fn stop(&self, plan: &Plan, budget: Duration) -> Vec<StopTimes> {
-        let mut times: Vec<Option<StopTimes>> = vec![None; plan.members.len()];
-        for index in 0..plan.members.len() {
-            self.stop_of(plan, index, budget, &mut times);
-        }
-        let end = StopTimes { signal: budget, gone: budget + FLOOR };
-        times.into_iter().map(|times| times.unwrap_or(end)).collect()
-    }
-
-    fn stop_of(
-        &self,
-        plan: &Plan,
-        index: usize,
-        budget: Duration,
-        times: &mut Vec<Option<StopTimes>>,
-    ) -> StopTimes {
-        if let Some(known) = times[index] {
-            return known;
-        }
-        let earlier = self.before_stop[index].iter().filter(|other| Self::stops(plan, **other));
-        let turn = earlier
-            .map(|other| self.stop_of(plan, *other, budget, times).gone)
-            .max()
-            .unwrap_or(Duration::ZERO)
-            .min(budget);
-        let member = &plan.members[index];
-        let has_hooks = member.pre_stop.is_some() || member.on_terminate.is_some();
-        // Hooks run before the signal, within the container's own grace, and leave it the floor of that (F9).
-        let end = budget + FLOOR;
-        let (signal, gone) = match (member.grace, has_hooks) {
-            (Some(grace), true) => (turn + grace, turn + grace + grace.min(FLOOR)),
-            (Some(grace), false) => (turn, turn + grace),
-            (None, true) => (budget, end),
-            (None, false) => (turn, end),
-        };
-        let found = StopTimes { signal: signal.min(budget), gone: gone.min(end) };
-        times[index] = Some(found);
-        found
-    }
+    names.into_iter().map(Entry::other_main).collect()
 }
 
 /// U4: how long a gate's probe goes on before its sidecar is restarted.

@@ -3,6 +3,7 @@
 //!
 //! Owns those words. They are what scripts rely on: new ones may come, none changes its meaning.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use control_api::Event;
@@ -175,6 +176,42 @@ impl EventReport {
     }
 }
 
+/// What has been told of a pod so far: the end of a program and that of its container are one thing for people, and told
+/// once.
+#[derive(Debug, Default)]
+pub struct Story {
+    /// How the program of each container ended that has not been started again.
+    exits: BTreeMap<String, (u64, u32)>,
+}
+
+impl Story {
+    /// An event as a sentence; `None` where all of it has been told.
+    pub fn tell(&mut self, event: &EventReport) -> Option<String> {
+        let id = || event.id.clone().or_else(|| event.container.clone()).unwrap_or_default();
+        match (event.kind, event.code) {
+            (EventKind::Exited, Some(code)) => drop(self.exits.insert(id(), (event.monotonic_ms, code))),
+            (EventKind::Created | EventKind::Starting, _) => drop(self.exits.remove(&id())),
+            (EventKind::Stopped, Some(code)) => {
+                let told = self.exits.remove(&id()).filter(|(_, told)| *told == code);
+                return match (told, event.shown_code) {
+                    (Some(_), Some(shown)) if shown != code => {
+                        Some(format!("shown to its caller as {shown}"))
+                    }
+                    (Some((at, _)), _) if event.monotonic_ms < at + AT_ONCE_MS => None,
+                    // Such as an init's, which is hidden from a caller that would start it again.
+                    (Some(_), _) => Some("its end is shown to its caller".to_owned()),
+                    (None, _) => Some(event.sentence()),
+                };
+            }
+            _ => {}
+        }
+        Some(event.sentence())
+    }
+}
+
+/// From a program's end to its container's, where nothing is between them.
+const AT_ONCE_MS: u64 = 1000;
+
 impl EventKind {
     fn of(kind: Kind) -> Self {
         match kind {
@@ -255,6 +292,42 @@ mod tests {
         };
         assert_eq!(event(Some(143), Some(0)).sentence(), "ended with 143, shown as 0");
         assert_eq!(event(Some(0), Some(0)).sentence(), "ended with 0");
+    }
+
+    #[test]
+    fn an_end_is_told_once() {
+        let event = |kind: Kind, at: u64, code, shown_code| {
+            let name = "proxy".to_owned();
+            EventReport::of(Event {
+                kind: kind.into(),
+                name,
+                monotonic_ms: at,
+                code,
+                shown_code,
+                ..Default::default()
+            })
+        };
+        let exited = |at, code| event(Kind::EXITED, at, Some(code), None);
+        let stopped = |at, code, shown| event(Kind::STOPPED, at, Some(code), Some(shown));
+        let told = |events: &[EventReport]| {
+            let mut story = Story::default();
+            events.iter().filter_map(|event| story.tell(event)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[exited(5, 0), stopped(5, 0, 0)]), ["exited with 0"]);
+        assert_eq!(
+            told(&[exited(5, 143), stopped(6, 143, 0)]),
+            ["exited with 143", "shown to its caller as 0"]
+        );
+        assert_eq!(
+            told(&[exited(5, 0), stopped(9000, 0, 0)]),
+            ["exited with 0", "its end is shown to its caller"]
+        );
+        assert_eq!(told(&[stopped(5, 143, 143)]), ["ended with 143"], "of one that was held");
+        let again = event(Kind::STARTING, 6, None, None);
+        assert_eq!(
+            told(&[exited(5, 1), again, stopped(7, 1, 1)]),
+            ["exited with 1", "starting", "ended with 1"]
+        );
     }
 
     /// A shim of the next release may tell what this command has never heard of.

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod annotations;
 pub mod arguments;
 pub mod check;
 pub mod commands;
@@ -24,6 +25,7 @@ pub mod reference;
 pub mod shims;
 pub mod sidecarset;
 pub mod source;
+pub mod terminal;
 pub mod timeline;
 pub mod translate;
 pub mod yaml;

@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+use crate::terminal::ColourChoice;
+
 /// Whether text is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
@@ -39,10 +41,9 @@ pub enum Format {
 }
 
 impl Paint {
-    /// Colours on a terminal, unless <https://no-color.org> says no.
+    /// What `--color`, NO_COLOR and the stream itself come to.
     pub fn of(stream: &impl IsTerminal) -> Self {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if stream.is_terminal() && !refused { Self::Colours } else { Self::Plain }
+        if ColourChoice::is_for(stream) { Self::Colours } else { Self::Plain }
     }
 
     /// The text in that colour.
@@ -81,7 +82,7 @@ pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(&(text + "\n"))
 }
 
-/// A table whose columns are as wide as what they hold.
+/// A table whose columns are as wide as what they hold, as far as there is room.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<(String, Option<Colour>)>>,
@@ -99,25 +100,92 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as text, without blanks at the ends of lines.
-    pub fn show(&self, paint: Paint) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|(text, _)| text.chars().count()).max().unwrap_or_default()
-        };
-        let widths: Vec<_> = (0..columns).map(width).collect();
+    /// The table as text, without blanks at the ends of lines, in so many columns where it must fit: the widest columns
+    /// give, each as far as its heading and [`SHORTEST`] allow; what is cut ends with `…`.
+    pub fn show(&self, paint: Paint, columns: Option<usize>) -> String {
+        let widths = self.widths(columns);
         let mut shown = String::new();
         for row in &self.rows {
             let last = row.iter().rposition(|(text, _)| !text.is_empty()).map_or(0, |last| last + 1);
             for (column, (text, colour)) in row.iter().take(last).enumerate() {
-                shown += &colour.map_or_else(|| text.clone(), |colour| paint.text(colour, text));
+                let text = cut(text, widths[column]);
+                shown += &colour.map_or_else(|| text.clone(), |colour| paint.text(colour, &text));
                 if column + 1 < last {
-                    shown += &" ".repeat(widths[column] - text.chars().count() + 2);
+                    shown += &" ".repeat(widths[column] - text.chars().count() + GAP);
                 }
             }
             shown.push('\n');
         }
         shown
+    }
+
+    fn widths(&self, columns: Option<usize>) -> Vec<usize> {
+        let count = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let cell = |row: &Vec<(String, Option<Colour>)>, column: usize| {
+            row.get(column).map_or(0, |(text, _)| text.chars().count())
+        };
+        let mut widths: Vec<usize> = (0..count)
+            .map(|column| self.rows.iter().map(|row| cell(row, column)).max().unwrap_or_default())
+            .collect();
+        let room =
+            columns.map_or(usize::MAX, |columns| columns.saturating_sub(GAP * count.saturating_sub(1)));
+        let least = |column: usize| SHORTEST.max(cell(&self.rows[0], column));
+        while widths.iter().sum::<usize>() > room {
+            let can_give = (0..count).filter(|column| widths[*column] > least(*column));
+            let Some(widest) = can_give.max_by_key(|column| widths[*column]) else { break };
+            widths[widest] -= 1;
+        }
+        widths
+    }
+}
+
+/// Between two columns.
+const GAP: usize = 2;
+/// What is left of a column that must give.
+const SHORTEST: usize = 8;
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&["NAME", "WHY", "N"]);
+        let why = "waits for something with a long name that goes on and on";
+        for name in ["a-container-of-some-length", "b"] {
+            table.row(vec![(name.to_owned(), None), (why.to_owned(), None), ("1".to_owned(), None)]);
+        }
+        table
+    }
+
+    #[test]
+    fn a_table_without_a_width_is_whole() {
+        assert!(table().show(Paint::Plain, None).lines().all(|line| line.chars().count() <= 87));
+        assert!(table().show(Paint::Plain, None).contains("goes on and on"));
+    }
+
+    #[test]
+    fn the_widest_column_gives_first() {
+        let shown = table().show(Paint::Plain, Some(80));
+        assert_eq!(
+            shown.lines().nth(1),
+            Some("a-container-of-some-length  waits for something with a long name that goes o…  1")
+        );
+        let narrow = table().show(Paint::Plain, Some(30));
+        assert_eq!(narrow.lines().nth(1), Some("a-container-…  waits for s…  1"));
+        assert_eq!(narrow.lines().nth(2), Some("b              waits for s…  1"));
+    }
+
+    /// What cannot be shown in less is shown.
+    #[test]
+    fn headings_are_never_cut() {
+        let shown = table().show(Paint::Plain, Some(10));
+        assert_eq!(shown.lines().nth(1), Some("a-conta…  waits f…  1"));
     }
 }

@@ -152,7 +152,7 @@ impl PodReport {
     /// What people call it.
     pub fn title(&self) -> String {
         match (&self.name, &self.pod_namespace) {
-            (Some(name), Some(namespace)) => format!("{name}/{namespace}"),
+            (Some(name), Some(namespace)) => format!("{namespace}/{name}"),
             (Some(name), None) => name.clone(),
             _ => self.id.clone(),
         }
@@ -262,6 +262,20 @@ fn state(state: State) -> &'static str {
         State::STOPPED => "stopped",
     }
 }
+
+/// A container as people call it. One that has no name is called by its id, which says nothing: under CRI the sandbox,
+/// whose id is the pod's.
+pub fn called(name: &str, pod_id: &str) -> String {
+    let is_id = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match is_id {
+        true if name == pod_id => "(sandbox)".to_owned(),
+        true => name.chars().take(SHORT_ID).collect(),
+        false => name.to_owned(),
+    }
+}
+
+/// Of an id, so much tells pods apart; crictl shows as much.
+pub const SHORT_ID: usize = 13;
 
 /// A signal's name.
 pub(crate) fn signal(number: u32) -> String {

@@ -91,15 +91,16 @@ fn ask(entry: &Entry) -> Result<InspectResponse, ClientError> {
     Client::connect(&entry.socket, ANSWER_LIMIT)?.inspect()
 }
 
-/// The one pod that is meant: by its name, `name/namespace`, id, or the beginning of an id or name that no other has.
+/// The one pod that is meant: by its name, `namespace/name` as in kubectl, `name/namespace`, id, or the beginning of an id or name that no other has.
 ///
 /// # Errors
 /// None, several, or the directory cannot be read.
 pub fn find(root: &Path, pod: &str) -> Result<Entry, FindError> {
     let entries = list(root)?;
-    let is_meant: [&dyn Fn(&Entry) -> bool; 4] = [
+    let is_meant: [&dyn Fn(&Entry) -> bool; 5] = [
         &|entry| entry.id == pod,
         &|entry| entry.pod_name == pod && !pod.is_empty(),
+        &|entry| !entry.pod_name.is_empty() && format!("{}/{}", entry.pod_namespace, entry.pod_name) == pod,
         &|entry| !entry.pod_name.is_empty() && format!("{}/{}", entry.pod_name, entry.pod_namespace) == pod,
         &|entry| !pod.is_empty() && (entry.id.starts_with(pod) || entry.pod_name.starts_with(pod)),
     ];
@@ -125,7 +126,7 @@ fn list(root: &Path) -> Result<Vec<Entry>, FindError> {
 fn name_for_sure(entry: &Entry) -> String {
     match entry.pod_name.as_str() {
         "" => entry.id.clone(),
-        name => format!("{} ({name}/{})", entry.id, entry.pod_namespace),
+        name => format!("{} ({}/{name})", entry.id, entry.pod_namespace),
     }
 }
 
@@ -164,6 +165,7 @@ mod tests {
         for (pod, id) in [
             ("abc1", "abc1"),
             ("shop-2", "def3"),
+            ("test/shop", "abc2"),
             ("shop/test", "abc2"),
             ("d", "def3"),
             ("shop-", "def3"),
@@ -172,10 +174,10 @@ mod tests {
         ] {
             assert_eq!(find(pod), Ok(id.to_owned()), "{pod}");
         }
-        let several = "\"shop\" can be any of: abc1 (shop/prod), abc2 (shop/test)";
+        let several = "\"shop\" can be any of: abc1 (prod/shop), abc2 (test/shop)";
         assert_eq!(find("shop"), Err(several.to_owned()));
         assert_eq!(find("ab").unwrap_err(), several.replace("\"shop\"", "\"ab\""));
-        for nothing in ["", "/", "bc1", "prod/shop"] {
+        for nothing in ["", "/", "bc1", "prod/shops"] {
             let error = format!("no pod {nothing:?}: `podshim ps` lists them");
             assert_eq!(find(nothing), Err(error));
         }

@@ -8,8 +8,10 @@ pub mod text;
 
 use std::collections::BTreeMap;
 
-use crate::history::{EventKind, EventReport};
-use crate::pods::PodReport;
+use pod_spec::Signal;
+
+use crate::history::{EventKind, EventReport, Story};
+use crate::pods::{PodReport, called};
 
 /// A pod's life.
 #[derive(Clone, Debug)]
@@ -29,9 +31,22 @@ pub struct Timeline {
     /// The stop's budget: from its begin until it is spent.
     pub budget: Option<(u64, u64)>,
     /// All that happened.
-    pub events: Vec<EventReport>,
+    pub rows: Vec<Row>,
     /// How many events of the beginning are not kept any more.
     pub lost: u64,
+}
+
+/// One thing that happened, as it stands below the picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// When.
+    pub at_ms: u64,
+    /// The same since 1970.
+    pub wall_ms: i64,
+    /// To which container, or `(pod)`.
+    pub who: String,
+    /// What.
+    pub sentence: String,
 }
 
 /// A container.
@@ -97,9 +112,11 @@ pub enum MarkKind {
     Gate,
     /// A signal was sent.
     Signal,
-    /// A program has ended with 0, or as it was told to.
+    /// A program has ended with 0.
     Done,
-    /// Something has failed.
+    /// A program has ended by the stop signal that it got.
+    Told,
+    /// Something has failed, or was killed.
     Failure,
     /// A hook was begun or has ended.
     Hook,
@@ -138,6 +155,8 @@ impl Phase {
 /// A lane that is being drawn.
 struct Drawn {
     lane: Lane,
+    /// The code of a program that its last stop signal ends.
+    told: Option<u32>,
     doing: Option<(u64, Phase)>,
     before_pause: Option<Phase>,
     gate: Gate,
@@ -173,7 +192,7 @@ impl Timeline {
         for container in pod.containers.iter().filter(|container| container.role != "sandbox") {
             indices.insert(container.name.clone(), lanes.len());
             let gate = if container.gate.is_some() { Gate::Closed } else { Gate::None };
-            let mut drawn = Drawn::new(&container.name, gate);
+            let mut drawn = Drawn::new(&called(&container.name, &pod.id), gate);
             drawn.lane.role = Some(container.role);
             lanes.push(drawn);
         }
@@ -193,7 +212,7 @@ impl Timeline {
                 continue;
             };
             let index = *indices.entry(name.to_owned()).or_insert_with(|| {
-                lanes.push(Drawn::new(name, Gate::None));
+                lanes.push(Drawn::new(&called(name, &pod.id), Gate::None));
                 lanes.len() - 1
             });
             lanes[index].happens(event);
@@ -205,7 +224,8 @@ impl Timeline {
         let end_ms = if goes_on { now.max(last_ms) } else { last_ms };
         let lanes = lanes.into_iter().map(|drawn| drawn.done(end_ms)).collect();
         let title = pod.title();
-        Self { title, begin_ms, end_ms, wall_offset_ms, lanes, marks, budget, events, lost }
+        let rows = rows(&events, &pod.id);
+        Self { title, begin_ms, end_ms, wall_offset_ms, lanes, marks, budget, rows, lost }
     }
 
     /// How long it took, never zero: it is divided by.
@@ -225,7 +245,7 @@ impl Timeline {
 impl Drawn {
     fn new(name: &str, gate: Gate) -> Self {
         let lane = Lane { name: name.to_owned(), ..Lane::default() };
-        Self { lane, doing: None, before_pause: None, gate }
+        Self { lane, told: None, doing: None, before_pause: None, gate }
     }
 
     fn happens(&mut self, event: &EventReport) {
@@ -252,15 +272,16 @@ impl Drawn {
                 self.does(at, before);
             }
             EventKind::Signalled if doing.is_some() && is_stop(event) => {
+                self.told = event.signal.as_deref().and_then(code_of);
                 self.does(at, Some(Phase::Stopping));
             }
             _ => {}
         }
-        let mark = mark(event).map(|mark| match doing {
-            // Ended as it was told to, whatever code it has for that.
-            Some(Phase::Stopping) if event.kind == EventKind::Exited => Mark { kind: MarkKind::Done, ..mark },
-            _ => mark,
-        });
+        let as_told = event.kind == EventKind::Exited && self.told.is_some() && event.code == self.told;
+        let mark = mark(event).map(|mark| if as_told { Mark { kind: MarkKind::Told, ..mark } } else { mark });
+        if matches!(event.kind, EventKind::Starting | EventKind::Exited) {
+            self.told = None;
+        }
         self.lane.marks.extend(mark);
     }
 
@@ -282,6 +303,22 @@ impl Drawn {
         }
         self.lane
     }
+}
+
+/// The code of a program that a stop signal ends. SIGKILL asks for nothing.
+fn code_of(signal: &str) -> Option<u32> {
+    let signal = Signal::parse(signal).ok().filter(|signal| *signal != Signal::KILL)?;
+    Some(128 + u32::from(signal.number()))
+}
+
+fn rows(events: &[EventReport], pod_id: &str) -> Vec<Row> {
+    let mut story = Story::default();
+    let told = events.iter().filter_map(|event| {
+        let who = event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| called(name, pod_id));
+        let sentence = story.tell(event)?;
+        Some(Row { at_ms: event.monotonic_ms, wall_ms: event.wall_ms, who, sentence })
+    });
+    told.collect()
 }
 
 /// Whether a signal is the begin of the end: podshim sends no other, a caller may.

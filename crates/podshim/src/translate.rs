@@ -16,7 +16,6 @@ use std::collections::BTreeSet;
 
 use inject::Injection;
 use native::Remarks;
-use pod_spec::Node as NodeFile;
 
 use crate::check;
 use crate::finding::{Finding, Severity};
@@ -81,7 +80,7 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
     let pods = works.iter().flat_map(|work| work.changes.iter().flatten()).count();
     let translated = carry_out(source, &documents, &works, &mut remarks)?;
     if !works.is_empty() {
-        let (_, found) = check::check(&translated, &NodeFile::default());
+        let (_, found) = check::check(&translated, &check::Outside::default());
         for error in found.into_iter().filter(|finding| finding.severity == Severity::Error) {
             // The line is one of the output.
             let message = format!("the translation does not pass podshim check: {}", error.message);

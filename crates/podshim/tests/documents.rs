@@ -1,4 +1,4 @@
-//! The examples of docs/migration.md: what readers copy is right.
+//! The examples of the README, of `podshim -h`, docs/migration.md and docs/injected.md: what readers copy is right.
 
 use std::fs;
 use std::path::Path;
@@ -20,26 +20,26 @@ fn examples(text: &str) -> Vec<(String, String)> {
     examples
 }
 
-fn page() -> Vec<(String, String)> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/migration.md");
+fn page(name: &str) -> Vec<(String, String)> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     examples(&fs::read_to_string(page).expect("the page"))
 }
 
 /// What a command writes about a text.
 #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
-fn podshim(command: &str, text: &str) -> String {
+fn podshim(command: &[&str], text: &str) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("example.yaml");
     fs::write(&file, text).expect("a file");
-    let output = Command::new(env!("CARGO_BIN_EXE_podshim")).arg(command).arg(&file).output().expect("runs");
+    let output = Command::new(env!("CARGO_BIN_EXE_podshim")).args(command).arg(&file).output().expect("runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
 fn every_pod_of_the_migration_page_passes_check() {
     let mut after = 0;
-    for (title, example) in page() {
-        let said = podshim("check", &example);
+    for (title, example) in page("migration.md") {
+        let said = podshim(&["check"], &example);
         assert!(said.contains(": ok (1 pod)"), "{said}\n{example}");
         assert_eq!(example.contains("podshim.io/plan"), title == "After:", "{title}\n{example}");
         after += usize::from(title == "After:");
@@ -47,10 +47,49 @@ fn every_pod_of_the_migration_page_passes_check() {
     assert_eq!(after, 6);
 }
 
+/// The recipe of the README, and of `podshim -h`: as it stands there, and complete.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+fn u2_t1_two_annotations_hold_an_app_until_its_proxy_is_ready() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = fs::read_to_string(readme).expect("the README");
+    let recipes = examples(&readme);
+    let [(title, recipe)] = &recipes[..] else { panic!("{recipes:?}") };
+    assert!(title.contains("holds an app until its proxy"), "{title}");
+    let output = Command::new(env!("CARGO_BIN_EXE_podshim")).arg("-h").output().expect("runs");
+    let help = String::from_utf8(output.stdout).expect("UTF-8");
+    let begin = help.find("  apiVersion:").expect("a recipe");
+    let shown = help[begin..].lines().take_while(|line| line.starts_with("  "));
+    let shown: String = shown.map(|line| format!("{}\n", &line[2..])).collect();
+    assert_eq!(shown, *recipe);
+    assert_eq!(recipe.matches("podshim.io/").count(), 2, "two annotations");
+    let checked = podshim(&["check"], recipe);
+    assert!(checked.contains(": ok (1 pod)"), "{checked}");
+    let plan: serde_json::Value = serde_json::from_str(&podshim(&["plan", "--json"], recipe)).expect("JSON");
+    let container = |index: usize, key: &str| plan["pods"][0]["containers"][index][key].to_string();
+    assert_eq!((container(0, "name"), container(1, "name")), ("\"proxy\"".to_owned(), "\"app\"".to_owned()));
+    assert_eq!(container(1, "waits_for"), r#"[{"container":"proxy","until":"ready"}]"#);
+    assert_eq!(container(0, "gate"), "\"tcp::8080\"");
+    assert_eq!(container(0, "stops_after"), r#"["app"]"#);
+}
+
 /// The last pair of the page.
 #[test]
 fn native_sidecars_are_translated_as_the_page_says() {
-    let examples = page();
+    let examples = page("migration.md");
     let [.., (_, before), (_, after)] = &examples[..] else { panic!("{examples:?}") };
-    assert_eq!(podshim("translate", before), *after);
+    assert_eq!(podshim(&["translate"], before), *after);
+}
+
+/// What a webhook adds is in no file: the page says how `check` hears of it.
+#[test]
+fn every_pod_of_the_page_about_injected_sidecars_passes_check() {
+    let examples = page("injected.md");
+    assert_eq!(examples.len(), 2);
+    for (_, example) in examples {
+        let injected = ["istio-proxy", "linkerd-proxy"].into_iter().find(|name| example.contains(name));
+        let said = podshim(&["check", "--injected", injected.expect("a proxy")], &example);
+        assert!(said.contains(": ok (1 pod)"), "{said}\n{example}");
+        assert!(podshim(&["check"], &example).contains("1 error"), "{example}");
+    }
 }

@@ -67,7 +67,9 @@ impl control_api::Pod for Fake {
         }
     }
 
-    async fn events(&self, _: &TtrpcContext, _: EventsRequest) -> ttrpc::Result<EventsResponse> {
+    /// Nothing happens to this pod: a caller waits.
+    async fn events(&self, _: &TtrpcContext, request: EventsRequest) -> ttrpc::Result<EventsResponse> {
+        tokio::time::sleep(Duration::from_millis(request.wait_ms)).await;
         Ok(EventsResponse { version: VERSION, ..Default::default() })
     }
 }
@@ -203,17 +205,17 @@ fn a_listing_survives_dead_and_hanging_shims() {
     assert_eq!(
         shown,
         "\
-POD ID         NAME   NAMESPACE  AGE  POD          CONTAINER  ROLE     STATE        RESTARTS
-dead           batch  prod       -    shim dead    -          -        -            -
-0123456789abc  web    prod       5m   running      proxy      sidecar  running      2
-                                                   logs       sidecar  backing-off  0
-                                                   app        main     held         0
-                                                   old        standby  stopped      0
-hang-0         zz     prod       -    shim silent  -          -        -            -
-hang-1         zz     prod       -    shim silent  -          -        -            -
-hang-2         zz     prod       -    shim silent  -          -        -            -
-hang-3         zz     prod       -    shim silent  -          -        -            -
-hang-4         zz     prod       -    shim silent  -          -        -            -
+POD ID         POD         AGE  STATUS       CONTAINER  ROLE     STATE        RESTARTS
+dead           prod/batch  -    shim dead    -          -        -            -
+0123456789abc  prod/web    5m   running      proxy      sidecar  running      2
+                                             logs       sidecar  backing-off  0
+                                             app        main     held         0
+                                             old        standby  stopped      0
+hang-0         prod/zz     -    shim silent  -          -        -            -
+hang-1         prod/zz     -    shim silent  -          -        -            -
+hang-2         prod/zz     -    shim silent  -          -        -            -
+hang-3         prod/zz     -    shim silent  -          -        -            -
+hang-4         prod/zz     -    shim silent  -          -        -            -
 "
     );
 }
@@ -223,12 +225,12 @@ hang-4         zz     prod       -    shim silent  -          -        -        
 fn a_pod_is_shown_whole() {
     let node = Node::new();
     node.pod(web());
-    let (code, shown, errors) = node.podshim(&["inspect", "web/prod"]);
+    let (code, shown, errors) = node.podshim(&["inspect", "prod/web"]);
     assert_eq!((code, errors.as_str()), (0, ""));
     assert_eq!(
         shown,
         "\
-Pod web/prod
+Pod prod/web
   id           0123456789abcdef
   uid          u-1
   containerd   namespace k8s.io
@@ -275,6 +277,51 @@ fn the_pod_of_a_dead_shim_is_told() {
         assert_eq!((code, shown.as_str()), (1, ""));
         assert!(errors.starts_with("podshim: pod batch: its shim is dead: nobody listens at /"), "{errors}");
     }
+}
+
+/// As wide as there is room, and never narrower than is readable; without a terminal nothing is cut.
+#[test]
+fn a_wide_table_fits_its_terminal() {
+    let node = Node::new();
+    let mut answer = web();
+    answer.pod_name =
+        "a-name-of-a-pod-that-is-rather-long-for-a-terminal-as-names-of-deployments-are".to_owned();
+    node.pod(answer);
+    let widest = |columns: Option<&str>| {
+        let mut ps = command(&["ps"], node.root.path());
+        columns.map(|columns| ps.env("COLUMNS", columns));
+        #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+        let shown = ps.output().unwrap().stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        (shown.lines().map(|line| line.chars().count()).max().unwrap(), shown.contains("…"))
+    };
+    assert_eq!(widest(Some("80")), (80, true));
+    assert_eq!(widest(Some("120")), (120, true));
+    assert_eq!(widest(Some("40")), (80, true));
+    let (whole, is_cut) = widest(None);
+    assert!(whole > 140 && !is_cut, "{whole}");
+    assert_eq!(widest(Some("1000")), (whole, false));
+}
+
+/// `podshim watch POD | head -1` ends, though nothing more happens for a long time.
+#[test]
+fn a_watch_ends_with_its_reader() {
+    let node = Node::new();
+    node.pod(web());
+    #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    let mut watch = command(&["watch", "web"], node.root.path()).stdout(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    assert!(watch.try_wait().unwrap().is_none(), "it waits");
+    drop(watch.stdout.take());
+    // A call waits for 10 s.
+    for _ in 0..50 {
+        if let Some(status) = watch.try_wait().unwrap() {
+            return assert!(status.success(), "{status}");
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    watch.kill().unwrap();
+    panic!("it still waits");
 }
 
 #[test]
@@ -375,7 +422,7 @@ fn n3_uninstall_refuses_while_pods_run() {
     let (code, errors) = uninstall(&[]);
     assert_eq!(code, Some(1), "{errors}");
     assert!(
-        errors.contains("these pods run on podshim: web/prod; end them first (podshim drain)"),
+        errors.contains("these pods run on podshim: prod/web; end them first (podshim drain)"),
         "{errors}"
     );
     assert!(shim.exists());

@@ -9,7 +9,9 @@ use oci_runtime::mount::RootfsMount;
 use oci_runtime::runtime::{CheckpointOptions, RootSwitch, SessionKeyring};
 use oci_runtime::spec::{self, Spec};
 use oci_runtime::stdio::StreamOwner;
-use pod_lifecycle::{Caller, ContainerId, ContainerSpec, KubeletHook, KubeletType, Origin, PidNamespace, TaskKind};
+use pod_lifecycle::{
+    Caller, ContainerId, ContainerSpec, KubeletHook, KubeletType, Origin, PidNamespace, TaskKind,
+};
 use pod_spec::Plan;
 
 use crate::options::RuntimeOptions;

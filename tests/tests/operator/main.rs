@@ -59,7 +59,7 @@ async fn u7_u10_a_held_pod_is_explained() -> Result<()> {
     ensure!(container(&told, "app")?["held_for"] == "sidecar \"proxy\": not created yet", "{told}");
     ensure!(container(&told, "proxy")?["state"] == "not-created", "{told}");
     let name = told["name"].as_str().context("no name")?;
-    let whole = format!("{name}/{}", told["pod_namespace"].as_str().context("no namespace")?);
+    let whole = format!("{}/{name}", told["pod_namespace"].as_str().context("no namespace")?);
     for called in [name, &whole, &pod.sandbox()[..20]] {
         let by_name: Value = json(&node, &["inspect", "--json", called]).await?;
         ensure!(by_name["id"] == pod.sandbox(), "{called} is {by_name}");

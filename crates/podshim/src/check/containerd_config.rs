@@ -103,9 +103,7 @@ impl Config<'_> {
                 }
                 found += 1;
                 let line = self.line_of(runtimes, handler);
-                if version == self.version {
-                    self.check_runtime(handler, line, runtime);
-                } else {
+                if version != self.version {
                     let message = format!(
                         "runtime {handler:?} stands below {name:?}, which a file of version {} does not have",
                         self.version
@@ -113,6 +111,8 @@ impl Config<'_> {
                     let fix = format!("[plugins.'{plugin}'.containerd.runtimes.{handler}]");
                     self.note(Severity::Error, line, message).fix = Some(fix);
                 }
+                // Also of one in the wrong place, so that its author reads all there is to say before moving it.
+                self.check_runtime(handler, line, runtime);
             }
         }
         if found == 0 {
@@ -122,14 +122,8 @@ impl Config<'_> {
                 ""
             };
             let message = format!("no runtime of podshim{also}");
-            let fix = match self.version {
-                2 => format!(
-                    "[plugins.\"{plugin}\".containerd.runtimes.podshim] with runtime_type = \"{TYPE}\""
-                ),
-                _ => format!(
-                    "[plugins.'{plugin}'.containerd.runtimes.podshim] with runtime_path = \"/usr/local/bin/{BINARY}\""
-                ),
-            };
+            let lines = format!("/usr/local/share/podshim/containerd-version-{}.toml", self.version);
+            let fix = format!("podshim install adds one; or append the lines of {lines}");
             self.note(Severity::Error, 1, message).fix = Some(fix);
         }
     }
@@ -138,7 +132,9 @@ impl Config<'_> {
         for (key, item) in runtime.iter() {
             if !RUNTIME_KEYS.contains(&key) {
                 let at = self.line_of(runtime, key);
-                let nearest = nearest_word(key, RUNTIME_KEYS).map(str::to_owned);
+                // One that is there already would be there twice.
+                let free = RUNTIME_KEYS.iter().copied().filter(|key| runtime.get(key).is_none());
+                let nearest = nearest_word(key, free).map(str::to_owned);
                 let message = "no key of a runtime: containerd passes over it in silence";
                 let value = item.as_value().and_then(Value::span).and_then(|span| self.source.text.get(span));
                 let value = value.map(str::to_owned);

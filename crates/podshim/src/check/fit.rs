@@ -6,8 +6,9 @@ use std::time::Duration;
 use pod_spec::{DurationText, Gate, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word};
 
 use super::pod::annotation_line;
+use super::proposal;
 use crate::finding::{Finding, Severity};
-use crate::manifest::{Container, List, Template};
+use crate::manifest::{self, Container, List, Template};
 use crate::yaml::Node;
 
 /// A kubelet's terminationGracePeriodSeconds where the pod does not say one.
@@ -19,6 +20,8 @@ struct Fit<'a> {
     annotations: &'a Node,
     plan: &'a Plan,
     containers: Vec<Container<'a>>,
+    /// What something adds later.
+    injected: &'a [String],
 }
 
 /// Notes whatever does not fit.
@@ -27,9 +30,10 @@ pub fn check(
     template: &Template<'_>,
     annotations: &Node,
     plan: &Plan,
+    injected: &[String],
     findings: &mut Vec<Finding>,
 ) {
-    let fit = Fit { file, template, annotations, plan, containers: template.containers() };
+    let fit = Fit { file, template, annotations, plan, containers: template.containers(), injected };
     fit.check_names(findings);
     fit.check_pod(findings);
     for container in &fit.containers {
@@ -55,31 +59,69 @@ impl Fit<'_> {
 
     /// U10: a name that no container has is waited for, for ever.
     fn check_names(&self, findings: &mut Vec<Finding>) {
-        let names = || self.containers.iter().map(|container| container.name);
-        for member in &self.plan.members {
-            if names().any(|name| name == member.name) {
+        let injected = || self.injected.iter().map(String::as_str);
+        let names = || self.containers.iter().map(|container| container.name).chain(injected());
+        for member in self.plan.members.iter().filter(|member| names().all(|name| name != member.name)) {
+            let keys = self.keys_of(&member.name);
+            if !proposal::lists(self.annotations, &member.name) {
+                // By `*=main` a key is enough to make a main of any name.
+                for key in keys {
+                    let message = format!("the pod has no container {:?}", member.name);
+                    let finding = self.at_key(Severity::Error, &key, message);
+                    findings.push(match nearest_word(&member.name, names()) {
+                        Some(word) => finding.nearest(word).fix(format!("write {word:?}")),
+                        None => finding.fix("remove it"),
+                    });
+                }
                 continue;
             }
             let message = format!("{:?} is in the plan, and the pod has no such container", member.name);
             let finding = self.at_key(Severity::Error, "plan", message);
             let free = names().filter(|name| self.plan.member(name).is_none());
             findings.push(match nearest_word(&member.name, free) {
-                Some(word) => finding.nearest(word).fix(format!("write {word:?}")),
-                None => finding.fix("remove it from the plan, or add the container"),
+                Some(word) => {
+                    let keys: Vec<String> = keys.iter().map(|key| format!("{PREFIX}{key}")).collect();
+                    let also = if keys.is_empty() { "" } else { ", also in " };
+                    finding.nearest(word).fix(format!("write {word:?}{also}{}", keys.join(" and ")))
+                }
+                None => finding.fix(format!(
+                    "add the container, or check with --injected {} if something adds it later",
+                    member.name
+                )),
             });
         }
         if self.plan.others == Others::Passthrough {
             let regular = self.containers.iter().filter(|container| container.list == List::Regular);
-            for container in regular.filter(|container| self.plan.member(container.name).is_none()) {
+            // What a name of the plan was probably to be is reported there.
+            let meant: Vec<&str> = self.plan.members.iter().map(|member| self.meant(&member.name)).collect();
+            for container in regular.filter(|container| !meant.contains(&container.name)) {
                 let message = format!(
                     "container {:?} is not in the plan: never held, and nobody waits for it",
                     container.name
                 );
-                let fix = format!("add {}=main to {PREFIX}plan, or *=main at its end", container.name);
+                let fix = proposal::add_main(container.name, self.template.restart_policy());
                 let line = container.node.start.line;
                 findings.push(self.finding(Severity::Warning, line, message).fix(fix));
             }
+            for name in injected().filter(|name| self.plan.member(name).is_none()) {
+                let message = format!(
+                    "container {name:?}, which is injected, is not in the plan: nothing waits for it"
+                );
+                let fix = format!("add {name}=sidecar at the beginning of {PREFIX}plan");
+                findings.push(self.at_key(Severity::Warning, "plan", message).fix(fix));
+            }
         }
+    }
+
+    /// The keys that name a container, without the prefix: its own, and others' `after`.
+    fn keys_of(&self, name: &str) -> Vec<String> {
+        let own = manifest::pairs(self.annotations).filter_map(|(key, value)| {
+            let key = key.strip_prefix(PREFIX)?;
+            let (word, of) = key.split_once('.')?;
+            let names_it = || value.split(',').any(|one| one.trim().split('=').next() == Some(name));
+            (of == name || (word == "after" && names_it())).then(|| key.to_owned())
+        });
+        own.collect()
     }
 
     fn check_pod(&self, findings: &mut Vec<Finding>) {
@@ -93,7 +135,8 @@ impl Fit<'_> {
         if policy != own {
             let message = format!("the pod's restartPolicy is {policy}, the plan's is {own}");
             let finding = self.at_key(Severity::Error, "restart-policy", message);
-            findings.push(finding.nearest(policy).fix(format!("write {PREFIX}restart-policy: {policy}")));
+            let fix = proposal::restart_policy(self.template, self.annotations, self.plan.others);
+            findings.push(finding.nearest(policy).fix(fix));
         }
         let kubelet = self.template.spec.number_of("terminationGracePeriodSeconds").unwrap_or(KUBELET_GRACE);
         if let Some(grace) = self.plan.grace.filter(|grace| *grace > Duration::from_secs(kubelet)) {
@@ -101,7 +144,8 @@ impl Fit<'_> {
                 "{} is longer than the pod's terminationGracePeriodSeconds ({kubelet}): the kubelet kills first",
                 DurationText(grace)
             );
-            let fix = "make terminationGracePeriodSeconds at least as long";
+            let seconds = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
+            let fix = format!("write terminationGracePeriodSeconds: {seconds}");
             findings.push(self.at_key(Severity::Warning, "grace", message).fix(fix));
         }
         if self.template.spec.get("runtimeClassName").is_none() {
@@ -128,13 +172,16 @@ impl Fit<'_> {
                 ),
                 "move it to containers",
             ),
-            (List::NativeSidecar, Role::Init | Role::Main) => note(
+            (List::NativeSidecar, role @ (Role::Init | Role::Main)) => note(
                 Severity::Error,
                 line,
                 format!(
                     "{name:?} is a sidecar for the kubelet (restartPolicy: Always), and none in the plan"
                 ),
-                "make it a sidecar in the plan, or remove its restartPolicy",
+                match role {
+                    Role::Init => "remove its restartPolicy, or make it a sidecar in the plan",
+                    _ => "move it to containers, without its restartPolicy",
+                },
             ),
             _ => {}
         }
@@ -176,7 +223,7 @@ impl Fit<'_> {
                 format!(
                     "the kubelet runs the preStop hook of {name:?} when the pod's stop begins: its mains still need it"
                 ),
-                &format!("make it {PREFIX}pre-stop.{name}, which runs when they have ended"),
+                &proposal::pre_stop(member, container.node),
             );
         }
         // U9.
@@ -236,7 +283,7 @@ impl Fit<'_> {
     /// The names of what a member waits for, itself or through others.
     fn waited_for(&self, index: usize) -> Vec<&str> {
         let awaited = self.awaited_members(index);
-        awaited.into_iter().map(|member| self.plan.members[member].name.as_str()).collect()
+        awaited.into_iter().map(|member| self.meant(&self.plan.members[member].name)).collect()
     }
 
     fn awaited_members(&self, index: usize) -> Vec<usize> {
@@ -251,6 +298,17 @@ impl Fit<'_> {
             }
         }
         reached.split_off(1)
+    }
+
+    /// A container by its name in the plan, or, where the pod has none of that name, what was probably meant: then all
+    /// there is to say of that one is reported at once.
+    fn meant<'b>(&'b self, name: &'b str) -> &'b str {
+        let mut names = self.containers.iter().map(|container| container.name);
+        if names.any(|own| own == name) {
+            return name;
+        }
+        let free = self.containers.iter().map(|container| container.name);
+        nearest_word(name, free.filter(|name| self.plan.member(name).is_none())).unwrap_or(name)
     }
 }
 

@@ -21,7 +21,7 @@ pub fn check(source: &Source) -> Vec<Finding> {
             finding = finding.key(key.trim()).value(value.trim());
         }
         if let Some(word) = error.nearest() {
-            finding = finding.nearest(word).fix(format!("write {word:?}"));
+            finding = finding.nearest(&word).fix(format!("write {word:?}"));
         }
         findings.push(finding);
         *place = "";

@@ -1,8 +1,11 @@
 //! One pod of a manifest: its annotations, by the parser that the shim has, with the lines they stand on.
 
-use pod_spec::{InvalidPlan, Node as NodeFile, PREFIX, Warning};
+use std::borrow::Cow;
 
-use super::fit;
+use pod_spec::{InvalidPlan, Node as NodeFile, PREFIX, Plan, PlanError, Warning};
+
+use super::{Outside, fit, proposal};
+use crate::annotations::{Line, is_ours};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Template};
 use crate::yaml::{Node, Value};
@@ -11,52 +14,125 @@ use crate::yaml::{Node, Value};
 const MAX_KEY_NAME: usize = 63;
 
 /// Everything that is wrong with a pod.
-pub fn check(file: &str, template: &Template<'_>, node: &NodeFile, findings: &mut Vec<Finding>) {
+pub fn check(file: &str, template: &Template<'_>, outside: &Outside, findings: &mut Vec<Finding>) {
+    let own = template.annotations();
     for (key, _) in template.outer_annotations().into_iter().flat_map(ours) {
+        let name = key.text().unwrap_or_default();
         let message = format!("stands on the {}, and never reaches its pods", template.kind);
         let finding = Finding::new(Severity::Warning, file, key.start.line, message);
-        let fix = "move it to the metadata.annotations of the pod template";
-        findings.push(finding.key(key.text().unwrap_or_default()).fix(fix));
+        let is_there_too = own.is_some_and(|own| own.entry(name).is_some());
+        let fix = if is_there_too {
+            "remove it: the pod template has its own"
+        } else {
+            "move it to the metadata.annotations of the pod template"
+        };
+        findings.push(finding.key(name).fix(fix));
     }
-    let Some(annotations) = template.annotations() else { return };
-    for (key, value) in ours(annotations) {
-        check_entry(file, key, value, findings);
-    }
-    match node.parse_pod(manifest::pairs(annotations)) {
-        Err(invalid) => findings.extend(findings_of_parser(
-            file,
-            &invalid,
-            |key| annotation_line(annotations, key),
-            |key| annotations.text_of(key),
-        )),
-        Ok(parsed) => {
-            for warning in &parsed.warnings {
-                findings.push(finding_of_warning(file, annotations, warning));
-            }
-            if let Some(plan) = parsed.plan {
-                fit::check(file, template, annotations, &plan, findings);
+    let Some(annotations) = own else { return };
+    match check_annotations(file, annotations, &outside.node, findings) {
+        Ok(Some(plan)) => fit::check(file, template, annotations, &plan, &outside.injected, findings),
+        Ok(None) => {}
+        Err(invalid) => {
+            for (mut finding, error) in parser_findings(file, annotations, &invalid).zip(invalid.errors()) {
+                if finding.fix.is_none() {
+                    finding.fix = proposal::of_parser(template, annotations, error);
+                }
+                findings.push(finding);
             }
         }
     }
 }
 
-/// The annotations of podshim.
-fn ours(annotations: &Node) -> impl Iterator<Item = &(Node, Node)> {
-    annotations.entries().iter().filter(|(key, _)| key.text().is_some_and(|key| key.starts_with(PREFIX)))
+/// Everything that is wrong with annotations that have no pod around them.
+pub fn check_alone(file: &str, annotations: &Node, node: &NodeFile, findings: &mut Vec<Finding>) {
+    if let Err(invalid) = check_annotations(file, annotations, node, findings) {
+        findings.extend(parser_findings(file, annotations, &invalid));
+    }
 }
 
-/// What Kubernetes itself refuses, long before a shim sees it.
-fn check_entry(file: &str, key: &Node, value: &Node, findings: &mut Vec<Finding>) {
+/// The same of lines of `key=value`.
+pub fn check_lines(file: &str, lines: &[Line<'_>], node: &NodeFile, findings: &mut Vec<Finding>) {
+    let entry = |key: &str| lines.iter().find(|(_, own, _)| *own == key);
+    let line_of = |key: &str| entry(key).map_or(1, |(line, ..)| *line);
+    match node.parse_pod(lines.iter().map(|(_, key, value)| (*key, *value))) {
+        Err(invalid) => {
+            let value_of = |key: &str| entry(key).map(|(_, _, value)| *value);
+            findings.extend(findings_of_parser(file, &invalid, line_of, value_of));
+        }
+        Ok(parsed) => {
+            let warnings = parsed.warnings.iter().map(|warning| {
+                let key = key_of(warning);
+                let finding = Finding::new(Severity::Warning, file, line_of(&key), warning.to_string());
+                entry(&key).map_or(finding.clone(), |(_, _, value)| finding.value(value)).key(&key)
+            });
+            findings.extend(warnings);
+        }
+    }
+}
+
+/// What is wrong with annotations whatever stands around them; the plan they make, or the parser's errors.
+fn check_annotations(
+    file: &str,
+    annotations: &Node,
+    node: &NodeFile,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<Plan>, InvalidPlan> {
+    let parsed = node.parse_pod(manifest::pairs(annotations));
+    let errors = parsed.as_ref().err().map(InvalidPlan::errors).unwrap_or_default();
+    for (key, value) in ours(annotations) {
+        let name = key.text().unwrap_or_default();
+        check_entry(file, key, value, errors.iter().find(|error| error.key == name), findings);
+    }
+    let parsed = parsed?;
+    for warning in &parsed.warnings {
+        findings.push(finding_of_warning(file, annotations, warning));
+    }
+    Ok(parsed.plan)
+}
+
+fn parser_findings(file: &str, annotations: &Node, invalid: &InvalidPlan) -> impl Iterator<Item = Finding> {
+    let line_of = |key: &str| annotation_line(annotations, key);
+    let found = findings_of_parser(file, invalid, line_of, |key| annotations.text_of(key));
+    found.into_iter().zip(invalid.errors()).map(|(finding, error)| match proposal::right_key(error) {
+        // The same key twice is no YAML.
+        Some(right) if annotations.entry(&right).is_some() => {
+            Finding { fix: Some(format!("remove it: {right} is there already")), ..finding }
+        }
+        _ => finding,
+    })
+}
+
+/// The annotations of podshim.
+fn ours(annotations: &Node) -> impl Iterator<Item = &(Node, Node)> {
+    annotations.entries().iter().filter(|(key, _)| key.text().is_some_and(is_ours))
+}
+
+/// What Kubernetes itself refuses, long before a shim sees it. What a shim would refuse as well is not proposed: where
+/// the parser has an error too, it is the parser's word that is.
+fn check_entry(
+    file: &str,
+    key: &Node,
+    value: &Node,
+    parser: Option<&PlanError>,
+    findings: &mut Vec<Finding>,
+) {
     let name = key.text().unwrap_or_default();
     let error = |node: &Node, message: String| {
         Finding::new(Severity::Error, file, node.start.line, message).key(name)
     };
     match (&value.value, value.text()) {
-        (Value::Scalar(_), Some(text)) if !value.is_string() => findings.push(
-            error(value, "is no string, and Kubernetes takes no other annotations".to_owned())
-                .value(text)
-                .fix(format!("write it in quotes: \"{text}\"")),
-        ),
+        (Value::Scalar(_), Some(text)) if !value.is_string() => {
+            let finding = error(value, "is no string, and Kubernetes takes no other annotations".to_owned());
+            let right = match parser {
+                None => Some(Cow::Borrowed(text)),
+                Some(error) => error.problem.nearest(),
+            };
+            let finding = finding.value(text);
+            findings.push(match right {
+                Some(right) => finding.fix(format!("write it in quotes: {right:?}")),
+                None => finding,
+            });
+        }
         (Value::Scalar(_), _) => {}
         _ => findings.push(error(value, "is a mapping or a list; annotations are strings".to_owned())),
     }
@@ -65,7 +141,8 @@ fn check_entry(file: &str, key: &Node, value: &Node, findings: &mut Vec<Finding>
         let message = format!("{:?} has {} letters, Kubernetes allows {MAX_KEY_NAME}", own, own.len());
         let fix =
             "give the container an alias in the plan: name@alias=role, and write the key with the alias";
-        findings.push(error(key, message).fix(fix));
+        let finding = error(key, message);
+        findings.push(if parser.is_none() { finding.fix(fix) } else { finding });
     }
 }
 
@@ -83,7 +160,7 @@ pub fn findings_of_parser<'a>(
             finding = finding.value(value);
         }
         match error.problem.nearest() {
-            Some(word) => finding.nearest(word).fix(format!("write {word:?}")),
+            Some(word) => finding.nearest(&word).fix(format!("write {word:?}")),
             None => finding,
         }
     };
@@ -91,14 +168,18 @@ pub fn findings_of_parser<'a>(
 }
 
 fn finding_of_warning(file: &str, annotations: &Node, warning: &Warning) -> Finding {
-    let message = warning.to_string();
-    let key = message.split(": ").next().unwrap_or_default().to_owned();
-    let finding =
-        Finding::new(Severity::Warning, file, annotation_line(annotations, &key), message).key(&key);
+    let key = key_of(warning);
+    let line = annotation_line(annotations, &key);
+    let finding = Finding::new(Severity::Warning, file, line, warning.to_string()).key(&key);
     match annotations.text_of(&key) {
         Some(value) => finding.value(value),
         None => finding,
     }
+}
+
+/// A warning's text begins with the key it is about.
+fn key_of(warning: &Warning) -> String {
+    warning.to_string().split(": ").next().unwrap_or_default().to_owned()
 }
 
 /// Where an annotation stands; the annotations' first line for one that is not there.

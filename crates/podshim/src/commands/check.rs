@@ -7,7 +7,7 @@ use pod_spec::Node as NodeFile;
 use serde::Serialize;
 
 use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
-use crate::check::{Looked, check};
+use crate::check::{Looked, Outside, check};
 use crate::finding::{Finding, Severity};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::source::Source;
@@ -15,16 +15,18 @@ use crate::source::Source;
 const NAME: &str = "check";
 /// What `-h` says.
 pub const HELP: &str = "\
-usage: podshim check [--json] [--node-file FILE] FILE...
+usage: podshim check [--json] [--node-file FILE] [--injected NAME]... FILE...
 
 Finds what is wrong with FILE, with line, value, the nearest valid word, and what to write instead. FILE is
   *.yaml, *.json   Kubernetes manifests: the annotations of podshim on Pods and on the pod templates of Deployments,
-                   StatefulSets, DaemonSets, ReplicaSets, Jobs and CronJobs, and whether they fit the pod
+                   StatefulSets, DaemonSets, ReplicaSets, Jobs and CronJobs, and whether they fit the pod; or annotations
+                   alone, as `podshim plan` reads them
   *.toml           the node's file (/etc/podshim/config.toml), or containerd's configuration: told apart by its tables
   -                standard input: either
 Nothing is changed, and nothing but FILE is read.
 
   --node-file FILE   check the manifests as a node with this file takes them: what it forbids is an error
+  --injected NAME    a container that something adds to each pod later, such as istio-proxy: the plan may name it
   --json             for programs: docs/podshim-json.md
   -h                 this help
 
@@ -43,7 +45,7 @@ struct Report {
 /// # Errors
 /// A wrong call, or a file that cannot be read.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match file_arguments(NAME, arguments, &["node-file"])? {
+    let arguments = match file_arguments(NAME, arguments, &["node-file", "injected"])? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };
@@ -54,10 +56,12 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         }
         None => NodeFile::default(),
     };
+    let injected = arguments.options("injected").map(str::to_owned).collect();
+    let outside = Outside { node, injected };
     let mut findings = Vec::new();
     let mut looked_at = Vec::new();
     for file in &arguments.files {
-        let (looked, found) = check(&Source::read(file)?, &node);
+        let (looked, found) = check(&Source::read(file)?, &outside);
         findings.extend(found);
         looked_at.push((file, looked));
     }

@@ -10,8 +10,9 @@ use pod_spec::DurationText;
 use super::ps::{age, colour_of_container, now_ms};
 use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
 use crate::output::{Colour, Format, Paint, Table, print, print_json};
-use crate::pods::{ContainerReport, PodReport, PodState};
+use crate::pods::{ContainerReport, PodReport, PodState, called};
 use crate::shims::{self, ANSWER_LIMIT, Shim};
+use crate::terminal::columns;
 
 const NAME: &str = "inspect";
 /// What `-h` says.
@@ -21,7 +22,7 @@ usage: podshim inspect [--json] [--run-dir DIR] POD
 Shows a pod: each container's role, state, gate and what it waits for, restarts, exit codes as they really were beside those
 that callers are told, signals that wait for their turn, and what is left of a stop's time.
 
-POD is a name, name/namespace, an id, or the beginning of one that no other pod has.
+POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
 
   --json         for programs: docs/podshim-json.md
   --run-dir DIR  where the shims are found (/run/podshim)
@@ -70,16 +71,16 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
         line("error", paint.text(Colour::Red, error));
     }
     if pod.state == PodState::ShimDead {
-        text += "\nNobody restarts, orders or reaps its containers any more. containerd cleans up after a dead shim when it\n\
+        text += "\nNothing restarts, orders or reaps its containers any more. containerd cleans up after a dead shim when it\n\
                  notices, or when it is started again; if it is running, stop and remove the pod.\n";
     }
     if !pod.containers.is_empty() {
         let mut table = Table::new(&["CONTAINER", "ROLE", "STATE", "PID", "GATE", "RESTARTS", "EXIT"]);
         for container in &pod.containers {
-            table.row(row(container));
+            table.row(row(container, &pod.id));
         }
-        text += &format!("\n{}", table.show(paint));
-        let notes: String = pod.containers.iter().flat_map(notes).collect();
+        text += &format!("\n{}", table.show(paint, columns()));
+        let notes: String = pod.containers.iter().flat_map(|container| notes(container, &pod.id)).collect();
         if !notes.is_empty() {
             text += &format!("\n{notes}");
         }
@@ -87,7 +88,7 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
     text
 }
 
-fn row(container: &ContainerReport) -> Vec<(String, Option<Colour>)> {
+fn row(container: &ContainerReport, pod_id: &str) -> Vec<(String, Option<Colour>)> {
     let dash = || "-".to_owned();
     let gate = match (&container.gate, container.gate_state) {
         (Some(gate), Some(state)) => format!("{gate} ({state})"),
@@ -99,7 +100,7 @@ fn row(container: &ContainerReport) -> Vec<(String, Option<Colour>)> {
         (None, None) => dash(),
     };
     vec![
-        (container.name.clone(), None),
+        (called(&container.name, pod_id), None),
         (container.role.to_owned(), None),
         (container.state.to_owned(), colour_of_container(container.state)),
         (container.pid.map_or_else(dash, |pid| pid.to_string()), None),
@@ -109,8 +110,8 @@ fn row(container: &ContainerReport) -> Vec<(String, Option<Colour>)> {
     ]
 }
 
-fn notes(container: &ContainerReport) -> Vec<String> {
-    let name = &container.name;
+fn notes(container: &ContainerReport, pod_id: &str) -> Vec<String> {
+    let name = called(&container.name, pod_id);
     let held = container.held_for.as_ref().map(|reason| format!("{name}: held, waiting for {reason}\n"));
     let signal = container.pending_signal.as_ref();
     let signal = signal.map(|signal| format!("{name}: {signal} waits for its turn\n"));

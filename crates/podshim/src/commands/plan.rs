@@ -7,6 +7,7 @@ use std::time::Duration;
 use pod_spec::{Node as NodeFile, Parsed as ParsedPlan};
 use serde::Serialize;
 
+use crate::annotations;
 use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
 use crate::check::pod::{annotation_line, findings_of_parser};
 use crate::explanation::{Explanation, Surroundings, explain, show::show};
@@ -86,8 +87,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
 fn read(source: &Source, report: &mut Report) -> Result<(), CommandError> {
     let wrong =
         |line: usize, problem: &str| CommandError::Input(format!("{}:{line}: {problem}", source.name));
-    let lines = annotation_lines(&source.text);
-    if let Some(pairs) = lines {
+    if let Some(pairs) = annotations::lines(&source.text) {
         let parsed = pod_spec::parse(pairs.iter().map(|(_, key, value)| (*key, *value)));
         let line_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map_or(1, |(line, ..)| *line);
         let value_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map(|(_, _, value)| *value);
@@ -96,10 +96,7 @@ fn read(source: &Source, report: &mut Report) -> Result<(), CommandError> {
     }
     for document in yaml::documents(&source.text).map_err(|error| wrong(error.line, &error.problem))? {
         let root = &document.root;
-        let alone = root.entries().iter().any(|(key, _)| key.text().is_some_and(is_ours));
-        let alone =
-            if alone { Some(root) } else { root.get("annotations").filter(|_| root.get("kind").is_none()) };
-        if let Some(annotations) = alone {
+        if let Some(annotations) = annotations::alone(root) {
             let title = "annotations".to_owned();
             explain_node(report, source, annotations, title, &Surroundings::default())?;
         }
@@ -149,24 +146,10 @@ fn take(
 fn surroundings(template: &Template<'_>) -> Surroundings {
     Surroundings {
         kubelet_grace: template.spec.number_of("terminationGracePeriodSeconds").map(Duration::from_secs),
-        containers: template.containers().iter().map(|container| container.name.to_owned()).collect(),
+        containers: template
+            .containers()
+            .iter()
+            .map(|container| (container.name.to_owned(), container.list))
+            .collect(),
     }
-}
-
-fn is_ours(key: &str) -> bool {
-    key.starts_with(pod_spec::PREFIX)
-}
-
-/// `key=value` lines, as `ctr` takes them, with their line numbers; `None` if there is any other line.
-fn annotation_lines(text: &str) -> Option<Vec<(usize, &str, &str)>> {
-    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
-    let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let pairs: Option<Vec<_>> = said
-        .map(|(index, line)| {
-            let line = line.strip_prefix("--annotation").map_or(line, str::trim_start);
-            let (key, value) = line.split_once('=')?;
-            (is_ours(key) && !key.contains([':', ' '])).then_some((index, key, value))
-        })
-        .collect();
-    pairs.filter(|pairs| !pairs.is_empty())
 }

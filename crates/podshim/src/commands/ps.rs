@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
 use crate::output::{Colour, Format, Paint, Table, print, print_json};
-use crate::pods::{PodReport, PodState};
+use crate::pods::{PodReport, PodState, SHORT_ID, called};
 use crate::shims;
+use crate::terminal::columns;
 
 const NAME: &str = "ps";
 /// What `-h` says.
@@ -25,9 +26,6 @@ asked all at once and have two seconds; one that is dead or does not answer is l
 
 Exit codes: 0; 1 the directory cannot be read; 2 a wrong call.
 ";
-
-/// Of an id, so much tells pods apart; crictl shows as much.
-const SHORT_ID: usize = 13;
 
 #[derive(Serialize)]
 struct Report {
@@ -46,20 +44,18 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     let pods: Vec<_> = shims::all(&arguments.root)?.into_iter().map(PodReport::of).collect();
     match arguments.format {
         Format::Json => print_json(&Report { pods })?,
-        Format::Text => print(&show(&pods, now_ms(), Paint::of(&stdout())))?,
+        Format::Text => print(&show(&pods, now_ms(), Paint::of(&stdout()), columns()))?,
     }
     Ok(Outcome::Success)
 }
 
-fn show(pods: &[PodReport], now_ms: i64, paint: Paint) -> String {
-    let mut table =
-        Table::new(&["POD ID", "NAME", "NAMESPACE", "AGE", "POD", "CONTAINER", "ROLE", "STATE", "RESTARTS"]);
+fn show(pods: &[PodReport], now_ms: i64, paint: Paint, columns: Option<usize>) -> String {
+    let mut table = Table::new(&["POD ID", "POD", "AGE", "STATUS", "CONTAINER", "ROLE", "STATE", "RESTARTS"]);
     for pod in pods {
         let id: String = pod.id.chars().take(SHORT_ID).collect();
-        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let title = pod.name.as_ref().map_or_else(|| "-".to_owned(), |_| pod.title());
         let age = pod.started_at_ms.map_or_else(|| "-".to_owned(), |at| age(now_ms - at));
-        let mut first =
-            vec![(id, None), (or_dash(&pod.name), None), (or_dash(&pod.pod_namespace), None), (age, None)];
+        let mut first = vec![(id, None), (title, None), (age, None)];
         first.push((pod.state.words().to_owned(), colour_of(pod.state)));
         let mut containers = pod.containers.iter().filter(|container| container.role != "sandbox").peekable();
         if containers.peek().is_none() {
@@ -69,15 +65,15 @@ fn show(pods: &[PodReport], now_ms: i64, paint: Paint) -> String {
         }
         for container in containers {
             let mut row =
-                if first.is_empty() { vec![(String::new(), None); 5] } else { std::mem::take(&mut first) };
-            row.push((container.name.clone(), None));
+                if first.is_empty() { vec![(String::new(), None); 4] } else { std::mem::take(&mut first) };
+            row.push((called(&container.name, &pod.id), None));
             row.push((container.role.to_owned(), None));
             row.push((container.state.to_owned(), colour_of_container(container.state)));
             row.push((container.restarts.to_string(), None));
             table.row(row);
         }
     }
-    table.show(paint)
+    table.show(paint, columns)
 }
 
 fn colour_of(state: PodState) -> Option<Colour> {

@@ -24,7 +24,7 @@ usage: podshim stop [--grace TIME] [--json] [--run-dir DIR] POD
 Stops a pod in order (mains, then sidecars in reverse, then the sandbox) within one budget, and waits for the end. Nothing of
 it is started again, and nothing new is created in it; whoever made the pod still has to remove it.
 
-POD is a name, name/namespace, an id, or the beginning of one that no other pod has.
+POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
 
   --grace TIME   the budget; a bare number is seconds. It can shorten the pod's own (podshim.io/grace), not extend it
   --json         for programs: docs/podshim-json.md

@@ -16,7 +16,7 @@ Lets the standby of a sidecar (a plan's proxy|proxy-next=sidecar) take over: it 
 hook is run, and then the other one is stopped and held. SIDECAR is either one of the pair. If the standby fails, the active
 one stays as it is and the reason is told.
 
-POD is a name, name/namespace, an id, or the beginning of one that no other pod has.
+POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
 
   --timeout TIME  how long to wait for the end of it (5m); a bare number is seconds. It goes on all the same
   --json          for programs: docs/podshim-json.md

@@ -15,6 +15,7 @@ use crate::history::EventReport;
 use crate::output::{Format, Paint, print, print_json};
 use crate::pods::PodReport;
 use crate::shims::{self, ANSWER_LIMIT};
+use crate::terminal::columns_of_picture;
 use crate::timeline::{Timeline, html, svg, text};
 
 const NAME: &str = "timeline";
@@ -25,9 +26,9 @@ usage: podshim timeline [--width COLUMNS] [--svg FILE] [--html FILE] [--json] [-
 Draws a pod's life: when each container was created, held, started, ready, restarted and stopped, its gates, signals and
 hooks, and the stop's budget; below it all that happened. A shim keeps the last 256 events of its pod, and ends with it.
 
-POD is a name, name/namespace, an id, or the beginning of one that no other pod has.
+POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
 
-  --width COLUMNS  how wide the terminal is (100)
+  --width COLUMNS  how wide the picture is (as the terminal, 80 to 200; 100 where there is none)
   --svg FILE       writes a picture instead
   --html FILE      writes a page with the picture and a table of all that happened instead
   --json           for programs: the events, docs/podshim-json.md
@@ -36,8 +37,6 @@ POD is a name, name/namespace, an id, or the beginning of one that no other pod 
 
 Exit codes: 0; 1 there is no such pod, its shim does not answer, or the file cannot be written; 2 a wrong call.
 ";
-
-const DEFAULT_WIDTH: usize = 100;
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -60,7 +59,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         Some(value) => value
             .parse()
             .map_err(|_| CommandError::usage(NAME, format!("--width {value}: not a number of columns")))?,
-        None => DEFAULT_WIDTH,
+        None => columns_of_picture(),
     };
     let called = &arguments.words[0];
     let entry = shims::find(&arguments.root, called)?;

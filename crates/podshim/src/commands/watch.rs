@@ -4,12 +4,15 @@ use std::ffi::OsString;
 use std::io::{self, Write, stdout};
 use std::time::Duration;
 
-use control_api::client::ClientError;
+use control_api::client::{Client, ClientError};
 
-use super::inspect::{connect, failed};
+use super::inspect::failed;
 use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
-use crate::history::{EventKind, EventReport, time_of_day};
+use crate::history::{EventKind, EventReport, Story, time_of_day};
 use crate::output::{Colour, Format, Paint, print};
+use crate::pods::called;
+use crate::shims::{self, ANSWER_LIMIT};
+use crate::terminal::end_with_reader;
 
 const NAME: &str = "watch";
 /// What `-h` says.
@@ -17,9 +20,9 @@ pub const HELP: &str = "\
 usage: podshim watch [--json] [--run-dir DIR] POD
 
 Tells what has happened to a pod (of the last 256 events) and goes on as things happen, a line each, until the pod and its
-shim have ended or you interrupt it.
+shim have ended, you interrupt it, or the reader of its output is gone.
 
-POD is a name, name/namespace, an id, or the beginning of one that no other pod has.
+POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
 
   --json         for programs: an object a line, docs/podshim-json.md
   --run-dir DIR  where the shims are found (/run/podshim)
@@ -41,9 +44,11 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         Parsed::Run(arguments) => arguments,
     };
     let called = &arguments.words[0];
-    let client = connect(&arguments.root, called)?;
+    let entry = shims::find(&arguments.root, called)?;
+    let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(called, source))?;
     let paint = Paint::of(&stdout());
-    let mut after = 0;
+    let (mut after, mut story) = (0, Story::default());
+    end_with_reader();
     loop {
         let answer = match client.events(after, WAIT) {
             Ok(answer) => answer,
@@ -62,7 +67,10 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
             after = event.sequence;
             let event = EventReport::of(event);
             let line = match arguments.format {
-                Format::Text => line(&event, paint),
+                Format::Text => match story.tell(&event) {
+                    Some(sentence) => line(&event, &entry.id, sentence, paint),
+                    None => continue,
+                },
                 Format::Json => serde_json::to_string(&event).map_err(io::Error::other)? + "\n",
             };
             if write(&line)? == Reader::Gone {
@@ -72,7 +80,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     }
 }
 
-fn line(event: &EventReport, paint: Paint) -> String {
+fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> String {
     let colour = match event.kind {
         EventKind::GateOpened | EventKind::Switched => Some(Colour::Green),
         EventKind::GateFailed | EventKind::StartFailed | EventKind::OutOfMemory | EventKind::SwitchFailed => {
@@ -84,8 +92,7 @@ fn line(event: &EventReport, paint: Paint) -> String {
         }
         _ => None,
     };
-    let name = event.container.as_deref().unwrap_or("(pod)");
-    let sentence = event.sentence();
+    let name = event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| called(name, pod_id));
     let sentence = colour.map_or_else(|| sentence.clone(), |colour| paint.text(colour, &sentence));
     format!("{}  {name:<16} {sentence}\n", paint.text(Colour::Dim, &time_of_day(event.wall_ms)))
 }

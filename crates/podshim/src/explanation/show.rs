@@ -5,7 +5,8 @@ use std::time::Duration;
 use pod_spec::DurationText;
 
 use super::{
-    BudgetSource, Completion, ConditionWord, Explanation, FatalWord, OthersWord, Part, RestartWord, RoleWord,
+    BudgetSource, Completion, ConditionWord, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
+    PlannedWord, RestartWord, RoleWord,
 };
 use crate::output::{Colour, Paint};
 
@@ -106,11 +107,16 @@ fn start_lines(part: &Part) -> Vec<String> {
         (RoleWord::Sidecar | RoleWord::Main, RestartWord::Never) => Some("never restarted"),
         _ => None,
     };
+    let other = match part.planned {
+        PlannedWord::Named => None,
+        PlannedWord::Other if part.name == EVERY_OTHER => Some("every container that the plan does not name"),
+        PlannedWord::Other => Some("a main by *=main"),
+    };
     let fatal = part.fatal.map(|fatal| match fatal {
         FatalWord::Failure => "its failure stops the whole pod",
         FatalWord::Exit => "its exit stops the whole pod",
     });
-    lines.extend(restarts.into_iter().chain(fatal).map(str::to_owned));
+    lines.extend(other.into_iter().chain(restarts).chain(fatal).map(str::to_owned));
     lines
 }
 
@@ -118,8 +124,8 @@ fn stop_line(part: &Part) -> String {
     let mut text = match (part.stops_after.len(), part.role) {
         (0, RoleWord::Main) => "at once".to_owned(),
         (0, _) => "at once, as nothing needs it".to_owned(),
-        (1, _) => format!("when {} is gone", part.stops_after[0]),
-        _ => format!("when {} are gone", and(part.stops_after.clone())),
+        (1, _) => format!("when {} is gone", in_words(&part.stops_after[0])),
+        _ => format!("when {} are gone", and(part.stops_after.iter().map(|name| in_words(name)).collect())),
     };
     if part.signal_within_ms > 0 {
         text += &format!(", after {} at the latest", show_ms(part.signal_within_ms));
@@ -134,16 +140,27 @@ fn stop_line(part: &Part) -> String {
     text
 }
 
+/// What the plan says nothing of.
 fn others(explanation: &Explanation) -> String {
-    let unnamed = &explanation.unnamed;
-    match (explanation.others, unnamed.is_empty()) {
-        (OthersWord::Mains, true) => "  Every other container is a main (*=main).\n".to_owned(),
-        (OthersWord::Mains, false) => format!("  Mains as well, by *=main: {}.\n", unnamed.join(", ")),
-        (OthersWord::Passthrough, true) => String::new(),
-        (OthersWord::Passthrough, false) => {
-            format!("  Not in the plan, so never held and never counted: {}.\n", unnamed.join(", "))
+    let planned = |name: &&String| explanation.containers.iter().all(|part| part.name != **name);
+    let names: Vec<&str> = explanation.unnamed.iter().filter(planned).map(String::as_str).collect();
+    match (names.is_empty(), explanation.others) {
+        (true, _) => String::new(),
+        (false, OthersWord::Mains) => {
+            format!(
+                "  Started by the kubelet before all of this, and not in the plan: {}.\n",
+                names.join(", ")
+            )
+        }
+        (false, OthersWord::Passthrough) => {
+            format!("  Not in the plan, so never held and never counted: {}.\n", names.join(", "))
         }
     }
+}
+
+/// A container as a sentence has it.
+fn in_words(name: &str) -> String {
+    if name == EVERY_OTHER { "every other container".to_owned() } else { name.to_owned() }
 }
 
 fn held(explanation: &Explanation) -> String {

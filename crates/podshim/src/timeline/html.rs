@@ -10,16 +10,15 @@ use crate::history::{duration, time_of_day};
 pub fn page(timeline: &Timeline) -> String {
     let title = escaped(&format!("Pod {}", timeline.title));
     let mut rows = String::new();
-    for event in &timeline.events {
-        let after = duration(event.monotonic_ms.saturating_sub(timeline.begin_ms));
-        let name = event.container.as_deref().unwrap_or("(pod)");
+    for row in &timeline.rows {
+        let after = duration(row.at_ms.saturating_sub(timeline.begin_ms));
         // Writing to a string cannot fail.
         let _ = writeln!(
             rows,
             "<tr><td>{}</td><td>{after}</td><td>{}</td><td>{}</td></tr>",
-            time_of_day(event.wall_ms),
-            escaped(name),
-            escaped(&event.sentence())
+            time_of_day(row.wall_ms),
+            escaped(&row.who),
+            escaped(&row.sentence)
         );
     }
     let lost = match timeline.lost {
@@ -48,7 +47,7 @@ mod tests {
     fn a_page_has_the_picture_and_every_event() {
         let life = life();
         let page = page(&life);
-        assert_eq!(page.matches("<tr><td>").count(), life.events.len());
+        assert_eq!(page.matches("<tr><td>").count(), life.rows.len());
         assert!(page.contains("<svg"), "{page}");
         assert!(page.contains("<td>00:16:40.100</td><td>0s</td><td>app</td><td>created</td>"), "{page}");
     }

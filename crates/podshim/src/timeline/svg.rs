@@ -69,11 +69,13 @@ fn draw_mark(body: &mut String, x: f64, y: f64, mark: &Mark) {
         MarkKind::Gate => (format!("M{x:.1} {y:.1}v{BAR}"), "#0969da"),
         MarkKind::Signal => (format!("M{x:.1} {y:.1}l-5 -7h10z"), "#bc4c00"),
         MarkKind::Done => (format!("M{:.1} {middle:.1}l3 4l6 -8", x - 5.0), "#1a7f37"),
+        MarkKind::Told => (format!("M{:.1} {:.1}h6v6h-6z", x - 3.0, middle - 3.0), "#1a7f37"),
         MarkKind::Failure => (format!("M{:.1} {:.1}l8 8m0 -8l-8 8", x - 4.0, middle - 4.0), "#cf222e"),
         MarkKind::Hook => (format!("M{x:.1} {:.1}l4 4l-4 4l-4 -4z", y + BAR), "#8250df"),
         MarkKind::Budget => return,
     };
-    let fill = if matches!(mark.kind, MarkKind::Signal | MarkKind::Hook) { colour } else { "none" };
+    let filled = matches!(mark.kind, MarkKind::Signal | MarkKind::Told | MarkKind::Hook);
+    let fill = if filled { colour } else { "none" };
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         body,
@@ -116,8 +118,9 @@ fn legend(body: &mut String, y: f64) {
     for (kind, words) in [
         (MarkKind::Gate, "gate open"),
         (MarkKind::Signal, "signal"),
-        (MarkKind::Done, "ended well"),
-        (MarkKind::Failure, "failed"),
+        (MarkKind::Done, "ended with 0"),
+        (MarkKind::Told, "by its stop signal"),
+        (MarkKind::Failure, "failed or killed"),
         (MarkKind::Hook, "hook"),
     ] {
         // In a lane a signal is above the bar and a hook below it.
@@ -128,7 +131,7 @@ fn legend(body: &mut String, y: f64) {
         };
         draw_mark(body, x, y + 16.0 + shift, &Mark { at_ms: 0, kind, text: words.to_owned() });
         text(body, (x + 15.0, y + 28.0), "", words);
-        x += 112.0;
+        x += 140.0;
     }
 }
 

@@ -5,8 +5,12 @@ use control_api::{Budget, Container, Event, InspectResponse, StopReason, contain
 
 use super::*;
 
-/// The events of a small life; the shim started at 1,000,000 since 1970.
+/// A small life; the shim started at 1,000,000 since 1970.
 pub fn life() -> Timeline {
+    Timeline::of(&pod(), events(), 0, 1_060_000)
+}
+
+fn events() -> Vec<EventReport> {
     let mut events = Vec::new();
     let mut happens = |at: u64, name: &str, kind: Kind, change: &dyn Fn(&mut Event)| {
         let mut event = Event {
@@ -44,7 +48,7 @@ pub fn life() -> Timeline {
         happens(at + 1000, name, Kind::EXITED, &|event| event.code = Some(code));
     }
     happens(7000, "", Kind::STOP_ENDED, &|_| {});
-    Timeline::of(&pod(), events, 0, 1_060_000)
+    events
 }
 
 fn pod() -> PodReport {
@@ -100,7 +104,7 @@ fn a_main_runs_as_soon_as_it_runs() {
 /// What still goes on goes on until now.
 #[test]
 fn a_pod_that_lives_is_drawn_up_to_now() {
-    let mut events = life().events;
+    let mut events = events();
     events.truncate(12);
     let lives = Timeline::of(&pod(), events, 4, 1_060_000);
     assert_eq!((lives.end_ms, lives.lost), (60_000, 4));
@@ -120,4 +124,45 @@ fn nothing_is_drawn_of_nothing() {
     let nothing = Timeline::of(&pod(), Vec::new(), 0, 5);
     assert!(nothing.lanes.iter().all(|lane| lane.spans.is_empty()));
     assert_eq!(nothing.length_ms(), 1);
+}
+
+/// How an end is drawn of a program that has its stop signal: what callers are shown does not make it a good one.
+#[test]
+fn an_end_is_drawn_as_what_it_was() {
+    let kind_of = |signals: &[u32], code: u32| {
+        let mut events = Vec::new();
+        let mut happens = |kind: Kind, change: &dyn Fn(&mut Event)| {
+            let mut event = Event { kind: kind.into(), name: "proxy".to_owned(), ..Default::default() };
+            change(&mut event);
+            events.push(EventReport::of(event));
+        };
+        happens(Kind::RUNNING, &|_| {});
+        for signal in signals {
+            happens(Kind::SIGNALLED, &|event| (event.signal, event.cause) = (*signal, Cause::TURN.into()));
+        }
+        happens(Kind::EXITED, &|event| event.code = Some(code));
+        happens(Kind::STOPPED, &|event| (event.code, event.shown_code) = (Some(code), Some(0)));
+        let timeline = Timeline::of(&pod(), events, 0, 1_000_000);
+        timeline.lanes[0].marks.last().expect("a mark").kind
+    };
+    assert_eq!(kind_of(&[15], 0), MarkKind::Done);
+    assert_eq!(kind_of(&[15], 143), MarkKind::Told);
+    assert_eq!(kind_of(&[12], 140), MarkKind::Told);
+    assert_eq!(kind_of(&[15], 3), MarkKind::Failure, "masked");
+    assert_eq!(kind_of(&[15, 9], 137), MarkKind::Failure);
+    assert_eq!(kind_of(&[9], 137), MarkKind::Failure);
+    assert_eq!(kind_of(&[], 143), MarkKind::Failure, "no signal was sent");
+}
+
+/// 64 letters of an id say nothing.
+#[test]
+fn names_are_told_and_no_ids() {
+    let (pod_id, other) = ("a".repeat(64), "0123456789abcdef".repeat(4));
+    let event = |name: &str| {
+        EventReport::of(Event { kind: Kind::CREATED.into(), name: name.to_owned(), ..Default::default() })
+    };
+    let pod = PodReport { id: pod_id.clone(), ..pod() };
+    let timeline = Timeline::of(&pod, vec![event(&pod_id), event(&other), event("proxy")], 0, 5);
+    let who: Vec<_> = timeline.rows.iter().map(|row| row.who.as_str()).collect();
+    assert_eq!(who, ["(sandbox)", "0123456789abc", "proxy"]);
 }

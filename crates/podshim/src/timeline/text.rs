@@ -4,6 +4,10 @@ use super::{Lane, MarkKind, Phase, Timeline};
 use crate::history::{duration, time_of_day};
 use crate::output::{Colour, Paint, Table};
 
+/// What the marks are.
+const LEGEND: &str =
+    "│ gate open  ! signal  ✓ ended with 0  ▪ ended by its stop signal  ✗ failed or killed  ◆ hook";
+
 /// The timeline in so many columns.
 pub fn show(timeline: &Timeline, columns: usize, paint: Paint) -> String {
     let names = timeline.lanes.iter().map(|lane| lane.name.chars().count()).max().unwrap_or_default();
@@ -23,8 +27,7 @@ pub fn show(timeline: &Timeline, columns: usize, paint: Paint) -> String {
     }
     let legend: Vec<String> =
         Phase::ALL.iter().map(|phase| format!("{} {}", paint_of(*phase, paint), phase.words())).collect();
-    text +=
-        &format!("\n{}\n{}\n\n", legend.join("  "), "│ gate open  ! signal  ✓ ended well  ✗ failed  ◆ hook");
+    text += &format!("\n{}\n{}\n\n", legend.join("  "), LEGEND);
     if timeline.lost > 0 {
         text += &format!("({} events before these are not kept any more)\n", timeline.lost);
     }
@@ -58,6 +61,7 @@ fn cells(timeline: &Timeline, lane: &Lane, bar: usize, paint: Paint) -> String {
             MarkKind::Gate => ("│", Colour::Bold),
             MarkKind::Signal => ("!", Colour::Yellow),
             MarkKind::Done => ("✓", Colour::Green),
+            MarkKind::Told => ("▪", Colour::Green),
             MarkKind::Failure => ("✗", Colour::Red),
             MarkKind::Hook => ("◆", Colour::Bold),
             MarkKind::Budget => continue,
@@ -91,12 +95,12 @@ fn paint_of(phase: Phase, paint: Paint) -> String {
 
 fn events(timeline: &Timeline, paint: Paint) -> String {
     let mut table = Table::new(&["AFTER", "CONTAINER", "WHAT HAPPENED"]);
-    for event in &timeline.events {
-        let after = duration(event.monotonic_ms.saturating_sub(timeline.begin_ms));
-        let name = event.container.clone().unwrap_or_else(|| "(pod)".to_owned());
-        table.row(vec![(after, Some(Colour::Dim)), (name, None), (event.sentence(), None)]);
+    for row in &timeline.rows {
+        let after = duration(row.at_ms.saturating_sub(timeline.begin_ms));
+        table.row(vec![(after, Some(Colour::Dim)), (row.who.clone(), None), (row.sentence.clone(), None)]);
     }
-    table.show(paint)
+    // The sentences are what is to be read: they are not cut.
+    table.show(paint, None)
 }
 
 #[cfg(test)]
@@ -108,9 +112,9 @@ mod tests {
     fn bars_are_as_long_as_what_they_show() {
         let text = show(&life(), 47, Paint::Plain);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "Pod web/prod 6.9s from 00:16:40.100 UTC on");
+        assert_eq!(lines[0], "Pod prod/web 6.9s from 00:16:40.100 UTC on");
         assert_eq!(lines[2], "       0s                          5s");
-        assert_eq!(lines[3], "proxy   ░▒▒✗~~░▒▒│██████████████████████!▓▓▓▓▓✓");
+        assert_eq!(lines[3], "proxy   ░▒▒✗~~░▒▒│██████████████████████!▓▓▓▓▓▪");
         assert_eq!(lines[4], "app    ┄┄┄┄┄┄┄┄┄┄░████████████████!▓▓▓▓▓✓");
         let events: Vec<&str> = lines[10..].to_vec();
         assert_eq!(events[1], "100ms  app        held, waiting for sidecar \"proxy\"");

@@ -1,0 +1,111 @@
+//! What to write instead, where that takes more than a word. Owns that nothing is proposed which `check` would refuse
+//! next: a test applies every proposal of the examples until nothing is left.
+
+use pod_spec::{GateAction, ListError, Member, Others, PREFIX, PlanError, Problem};
+
+use crate::manifest::{List, Template};
+use crate::yaml::Node;
+
+/// What a job's plan cannot have.
+const OTHERS: &str = "*=main";
+/// The restart policy under which it can.
+const ALWAYS: &str = "Always";
+
+/// Whether the plan's list names a container, or only a key does.
+pub fn lists(annotations: &Node, name: &str) -> bool {
+    list(annotations).split([',', '+', '|', '=', '@']).any(|word| word.trim() == name)
+}
+
+/// To make a container a main.
+pub fn add_main(name: &str, restart_policy: &str) -> String {
+    let add = format!("add {name}=main to {PREFIX}plan");
+    if restart_policy == ALWAYS { format!("{add}, or {OTHERS} at its end") } else { add }
+}
+
+/// To say the pod's restart policy again: J1. In a job each main has a name (11.4).
+pub fn restart_policy(template: &Template<'_>, annotations: &Node, others: Others) -> String {
+    let policy = template.restart_policy();
+    let say = format!("write {PREFIX}restart-policy: {policy}");
+    if policy == ALWAYS || others == Others::Passthrough {
+        return say;
+    }
+    format!("{say}, and {}", name_mains(template, annotations))
+}
+
+/// To the parser's errors that a look at the pod can mend.
+pub fn of_parser(template: &Template<'_>, annotations: &Node, error: &PlanError) -> Option<String> {
+    match &error.problem {
+        Problem::List(ListError::OthersInJob { .. }) if template.restart_policy() == ALWAYS => {
+            Some(format!("write {PREFIX}restart-policy: {ALWAYS}"))
+        }
+        Problem::List(ListError::OthersInJob { .. }) => {
+            Some(format!("write {}", name_mains(template, annotations)))
+        }
+        Problem::NoSuchContainer { name, .. } if error.key.ends_with(&format!(".{name}")) => {
+            let list = template.containers().into_iter().find(|own| own.name == name).map(|own| own.list);
+            Some(match list {
+                Some(List::Regular) => format!("add {name}=main to {PREFIX}plan"),
+                Some(List::NativeSidecar) => format!("add {name}=sidecar at the beginning of {PREFIX}plan"),
+                Some(List::Init) => "remove it: the kubelet runs that container before the plan".to_owned(),
+                None => "remove it: neither the plan nor the pod has that container".to_owned(),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The key that was meant by a wrong one.
+pub fn right_key(error: &PlanError) -> Option<String> {
+    let word = error.problem.nearest()?;
+    match &error.problem {
+        Problem::UnknownKey { .. } => Some(word.into_owned()),
+        Problem::NoSuchContainer { name, .. } => {
+            Some(format!("{}.{word}", error.key.strip_suffix(name.as_str())?.strip_suffix('.')?))
+        }
+        _ => None,
+    }
+}
+
+/// To run a kubelet's preStop hook when the mains have ended.
+pub fn pre_stop(member: &Member, container: &Node) -> String {
+    let hook = |keys: &[&str]| container.at(&["lifecycle", "preStop"]).and_then(|hook| hook.at(keys));
+    let key = format!("{PREFIX}pre-stop.{}", member.alias.as_ref().unwrap_or(&member.name));
+    if member.pre_stop.is_some() {
+        return format!("remove it: {key} runs when they have ended");
+    }
+    if hook(&["sleep"]).is_some() {
+        return format!("remove it: {:?} gets its stop signal when they have ended", member.name);
+    }
+    match hook(&["exec", "command"]) {
+        Some(command) => {
+            let command = command.items().iter().filter_map(Node::text).map(str::to_owned).collect();
+            format!(
+                "write {key}: '{}' instead, which runs when they have ended",
+                GateAction::Exec(command).to_string().replace('\'', "''")
+            )
+        }
+        None => format!(
+            "write {key}: exec:<a command that does the same> instead, which runs when they have ended"
+        ),
+    }
+}
+
+/// The plan with the pod's containers for `*=main`.
+fn name_mains(template: &Template<'_>, annotations: &Node) -> String {
+    let list = list(annotations);
+    let mut entries: Vec<String> =
+        list.split(',').map(str::trim).filter(|entry| *entry != OTHERS).map(str::to_owned).collect();
+    let containers = template.containers();
+    let regular = containers.iter().filter(|container| container.list == List::Regular);
+    let unnamed = regular.filter(|container| !lists(annotations, container.name));
+    entries.extend(unnamed.map(|container| format!("{}=main", container.name)));
+    if entries.iter().any(|entry| entry.ends_with("=main")) {
+        format!("{PREFIX}plan: {:?}", entries.join(", "))
+    } else {
+        format!("{PREFIX}plan with the name of each main in place of {OTHERS}")
+    }
+}
+
+fn list(annotations: &Node) -> &str {
+    annotations.text_of(&format!("{PREFIX}plan")).unwrap_or_default()
+}
