@@ -65,7 +65,7 @@ pub use inspection::{
     BudgetLeft, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop, Inspection,
     StopReason,
 };
-pub use pod::Pod;
+pub use pod::{Pod, UNSETTLED};
 pub use shutdown::FLOOR;
 pub use stop_order::StopOrder;
 pub use time::{PodTime, WallTime};

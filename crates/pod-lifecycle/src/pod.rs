@@ -16,6 +16,11 @@ use crate::shutdown::Stop;
 use crate::startup::PodFailure;
 use crate::time::PodTime;
 
+/// More often than any pod's rules have something to say after one event.
+const MOST_ROUNDS: usize = 10_000;
+/// What [`Action::Warn`] says when the rules contradict each other.
+pub const UNSETTLED: &str = "the rules of the pod do not settle: this is a fault of podshim";
+
 /// A pod.
 #[derive(Clone, Debug)]
 pub struct Pod {
@@ -231,7 +236,7 @@ impl Pod {
 
     /// Applies the rules until nothing changes.
     fn settle(&mut self) {
-        loop {
+        for _ in 0..MOST_ROUNDS {
             let before = self.changes;
             self.detect_callers_stop();
             self.apply_stop();
@@ -248,6 +253,8 @@ impl Pod {
                 return;
             }
         }
+        // A fault of ours must not take the node's memory.
+        self.act(Action::Warn(UNSETTLED.to_owned()));
     }
 
     /// Queues an action. Every change of the tables that a rule makes comes with one, or with `changed`.

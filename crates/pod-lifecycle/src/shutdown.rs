@@ -197,6 +197,9 @@ impl Pod {
         let ids: Vec<_> = self.planned_where(|_, _| true);
         for id in ids {
             let code = self.code_of_unrun(&stop, &id);
+            // T11: a caller that stops the pod stops what is held itself. V2: but for a standby, which has no stop of its own.
+            let stays_held = !stop.is_ours()
+                && !self.containers.get(&id).is_some_and(|container| self.stands_by(container));
             let Some(container) = self.containers.get_mut(&id) else { continue };
             container.probe = None;
             let never_ran = container.program == Program::NeverRan;
@@ -206,8 +209,8 @@ impl Pod {
                     let exit = *exit;
                     self.finish(&id, exit);
                 }
-                // T11: a caller that stops the pod stops them itself. I2 has its own words for the held: see `release`.
-                _ if !never_ran || !stop.is_ours() || self.failure.is_some() => {}
+                // I2 has its own words for the held: see `release`.
+                _ if !never_ran || stays_held || self.failure.is_some() => {}
                 Phase::Held(_) => self.end_without_running(&id, code, None),
                 Phase::Draining { was: was @ Was::Held, .. } => *was = Was::Ending { code },
                 Phase::BackingOff { last, .. } => {
@@ -397,9 +400,12 @@ impl Pod {
         if self.stop.as_ref().is_none_or(Stop::is_for_good) {
             return;
         }
+        let ours = self.stop.as_ref().is_some_and(Stop::is_ours);
         let going_on = self.planned().any(|(state, container)| {
             // What ends to be started again (U4, T16) goes on when the stop is over.
             let covered = state.asked.is_some()
+                // T2: also one that was gone before its signal, and whose start has not been answered.
+                || (ours && state.member.role != Role::Sidecar)
                 || (container.stop.term_at.is_some() && container.stop.intent != Intent::Restart)
                 || container.stop.intent == Intent::End
                 || (state.member.role == Role::Sidecar && self.turn_has_come(container));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pod_lifecycle::{
     Action, Check, ContainerId, Event, Exit, FLOOR, Notice, OpId, Operation, Outcome, Pod, PodTime, Reply,
-    Request, RequestId, Status, Target, TaskKind,
+    Request, RequestId, Status, Target, TaskKind, UNSETTLED,
 };
 use pod_spec::{Defaults, Gate, Plan, RestartPolicy, Role, Signal};
 
@@ -292,6 +292,7 @@ impl Invariants {
                 self.noted(line);
                 Ok(())
             }
+            Action::Warn(line) if line == UNSETTLED => self.violated(UNSETTLED),
             Action::Reply { request, result } => self.replied(*request, result.as_ref().ok()),
             Action::Publish(notice) => self.published(notice),
             Action::Finish { container, shown, real } => self.finished(container, *shown, *real),
