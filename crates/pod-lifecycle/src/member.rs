@@ -7,7 +7,7 @@ use std::fmt;
 use pod_spec::{Condition, Fatal, Link, Member, Order, Plan, RestartPolicy, Role, needs};
 
 use crate::container::Container;
-use crate::event::{ContainerId, Exit};
+use crate::event::{ContainerId, ContainerSpec, Exit, KubeletType};
 use crate::evidence::{Asked, Ended};
 use crate::pod::Pod;
 use crate::standby::{Duty, Started};
@@ -42,6 +42,8 @@ pub(crate) struct MemberState {
     pub(crate) start_failure: Option<String>,
     /// Whether its gate was open in this sandbox (I8).
     pub(crate) was_open: WasOpen,
+    /// When its caller creates it again.
+    pub(crate) recreation: Recreation,
     /// What the next task of its name is.
     creation: Creation,
 }
@@ -64,6 +66,15 @@ pub(crate) enum GateState {
 pub(crate) enum WasOpen {
     Never,
     Before,
+}
+
+/// When a caller creates again what has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recreation {
+    /// As the pod's restart policy says.
+    ByPolicy,
+    /// A kubelet's native sidecar: under any policy.
+    Always,
 }
 
 /// Whether a task is the first of its name in this sandbox.
@@ -95,12 +106,15 @@ impl MemberState {
             asked: None,
             start_failure: None,
             was_open: WasOpen::Never,
+            recreation: Recreation::ByPolicy,
             creation: Creation::First,
         }
     }
 
     /// A task of its name is created.
-    pub(crate) fn created(&mut self, id: ContainerId, policy: RestartPolicy) -> Creation {
+    pub(crate) fn created(&mut self, id: ContainerId, spec: &ContainerSpec, policy: RestartPolicy) -> Creation {
+        let native = self.member.role == Role::Sidecar && spec.kubelet_type == Some(KubeletType::Init);
+        self.recreation = if native { Recreation::Always } else { Recreation::ByPolicy };
         self.current = Some(id);
         self.asked = None;
         self.start_failure = None;

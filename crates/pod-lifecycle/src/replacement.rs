@@ -15,7 +15,7 @@ use crate::action::Action;
 use crate::container::{Container, Phase, Program};
 use crate::event::{ContainerId, Exit};
 use crate::evidence::{Ended, EndedBy};
-use crate::member::{GateState, MemberState, WasOpen};
+use crate::member::{GateState, MemberState, Recreation, WasOpen};
 use crate::pod::Pod;
 use crate::standby::Duty;
 use crate::time::PodTime;
@@ -103,7 +103,11 @@ impl Pod {
         let state = &self.members[index];
         let unmet = match state.member.role {
             Role::Init => state.completed.is_none(),
-            Role::Sidecar => state.gate != GateState::Open && state.duty == Duty::Active,
+            Role::Sidecar => {
+                state.recreation == Recreation::ByPolicy
+                    && state.gate != GateState::Open
+                    && state.duty == Duty::Active
+            }
             Role::Main => false,
         };
         unmet && self.is_gone(index)
@@ -141,7 +145,10 @@ impl Pod {
         let fatal = match state.member.role {
             Role::Init => self.is_not_repeated(index),
             Role::Sidecar => {
-                self.recreates_nothing() && state.gate != GateState::Open && state.duty == Duty::Active
+                self.recreates_nothing()
+                    && state.recreation == Recreation::ByPolicy
+                    && state.gate != GateState::Open
+                    && state.duty == Duty::Active
             }
             Role::Main => false,
         };

@@ -37,7 +37,7 @@ impl Pod {
             self.create_quiet_until = self.now + self.replace_wait();
             let policy = self.policy();
             let state = &mut self.members[index];
-            let creation = state.created(id.clone(), policy);
+            let creation = state.created(id.clone(), &spec, policy);
             spent = state.completed;
             self.forgive_failure_of(index);
             if creation == Creation::Again {

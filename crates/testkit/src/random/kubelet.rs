@@ -118,7 +118,8 @@ impl KubeletRun {
         let random = &mut Random::new(self.seed ^ stream);
         let extra = match self.trouble {
             Trouble::Fatal => plan::Extra::Fatal,
-            Trouble::Keys => plan::Extra::Rest,
+            // An aware kubelet creates mains last: what waits for one would never begin.
+            Trouble::Keys if version == KubeletVersion::Unaware => plan::Extra::Rest,
             _ => plan::Extra::None,
         };
         let pod = plan::kubelet_pod(random, self.policy, extra);

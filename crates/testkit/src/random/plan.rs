@@ -127,7 +127,7 @@ pub(super) fn kubelet_pod(random: &mut Random, policy: RestartPolicy, extra: Ext
         let real_codes = key == "exit-codes" && value == "real";
         KUBELET_KEYS.iter().any(|known| key == known || (known.ends_with('.') && key.starts_with(known)))
             && key != "restart-policy"
-            && !(extra == Extra::Fatal && key == "gate-timeout")
+            && !(matches!(extra, Extra::Fatal | Extra::Rest) && key == "gate-timeout")
             && !(real_codes && policy == RestartPolicy::OnFailure && extra != Extra::Rest)
             || (extra == Extra::Rest && can_come_true(key, value, policy, &planned))
     });
