@@ -19,8 +19,10 @@ pub mod reaper;
 pub mod runtime;
 pub mod spec;
 pub mod stdio;
+pub mod termination_message;
 
 mod async_file;
+mod helper_process;
 mod helper_thread;
 #[cfg(test)]
 mod test_support;

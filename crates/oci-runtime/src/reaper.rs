@@ -210,7 +210,8 @@ impl Reaper {
         }
     }
 
-    fn register(&self, pid: Pid) -> ExitWatch {
+    /// Of a child that was made in this moment: nothing has been awaited since.
+    pub(crate) fn register(&self, pid: Pid) -> ExitWatch {
         let (sender, receiver) = oneshot::channel();
         self.table.borrow_mut().watched.insert(pid, sender);
         ExitWatch(receiver)
@@ -305,8 +306,8 @@ fn is_our_child(pid: Pid) -> bool {
     unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &mut info, flags) == 0 }
 }
 
-/// Runs in the child between fork and exec.
-fn prepare_child(shim: Pid) -> io::Result<()> {
+/// Runs in the child between fork and exec, or what takes the place of that.
+pub(crate) fn prepare_child(shim: Pid) -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     if nix::unistd::getppid() != shim {
         // The shim died between fork and prctl: no signal will come any more.

@@ -102,9 +102,13 @@ pub(crate) fn prepare(resources: &mut Resources, gate: &GateAction) -> Result<()
             let ear: Rc<RefCell<Option<Ear>>> = Rc::default();
             add_socket(resources.bundle())?;
             let listening = ear.clone();
-            let socket = NotifySocket::listen(resources.bundle(), move |sender, message| {
-                hear(&mut listening.borrow_mut(), &sender, message);
-            });
+            let socket = NotifySocket::listen(
+                resources.runtime.reaper(),
+                resources.bundle(),
+                move |sender, message| {
+                    hear(&mut listening.borrow_mut(), &sender, message);
+                },
+            );
             let socket = socket
                 .map_err(|error| failure(format!("cannot make the socket of its notify gate: {error}")))?;
             resources.mailbox = Some(Mailbox { _socket: socket, ear });
