@@ -92,7 +92,7 @@ pub(crate) unsafe fn run(
             let process = Process::open(child).inspect_err(|_| {
                 let _ = nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL);
             })?;
-            Ok((HelperProcess(process), reaper.register(child)))
+            Ok((HelperProcess(process), reaper.register_own(child)))
         }
     }
 }

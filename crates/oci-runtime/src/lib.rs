@@ -5,6 +5,7 @@
 //! next (`pod-lifecycle`), never speaks to containerd (`shim-service`), and is made for one thread: a
 //! tokio current-thread runtime with a `LocalSet`. Handles are `Rc` based and not `Send`.
 
+pub mod attention;
 #[cfg(any(test, fuzzing))]
 pub mod bad_input;
 pub mod bundle;

@@ -21,7 +21,7 @@ use tokio::{io::Interest, task::JoinHandle};
 use tracing::warn;
 
 use crate::{
-    async_file, bundle::Bundle, cgroup::Cgroup, helper_process::HelperProcess, process::Process,
+    async_file, attention, bundle::Bundle, cgroup::Cgroup, helper_process::HelperProcess, process::Process,
     reaper::Reaper,
 };
 
@@ -124,7 +124,9 @@ impl NotifySocket {
             while let Ok(mut readable) = reports.readable().await {
                 match relay::next_report(reports.get_ref().as_raw_fd(), &mut room) {
                     Ok(Some(report)) => {
-                        hear(Sender(report.sender), Message::parse(report.text));
+                        attention::during("a container's message", || {
+                            hear(Sender(report.sender), Message::parse(report.text));
+                        });
                         if report.rights == Rights::Some {
                             relay::acknowledge(reports.get_ref());
                         }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::limits::MAX_PATTERN;
 use compile::Program;
 
 mod compile;
@@ -18,11 +19,8 @@ mod tests;
 
 pub use matcher::Matcher;
 
-/// Largest size of a compiled pattern: its instructions, the factor by which a match is slower than a look at each letter,
-/// and the ranges of its sets.
-pub(crate) const MAX_SIZE: usize = 512;
 /// Most letters, sets and groups that are written before a pattern is refused unread.
-const MAX_ATOMS: usize = 16 * MAX_SIZE;
+const MAX_ATOMS: usize = 16 * MAX_PATTERN;
 /// Deepest nesting of groups.
 const MAX_DEPTH: usize = 32;
 /// Largest number in `{m,n}`.

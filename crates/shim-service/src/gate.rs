@@ -56,9 +56,10 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
                 Ok(process) => process,
                 Err(failure) => return done.fail(failure),
             };
-            let runtime = resources.runtime.clone();
+            let (runtime, pace) = (resources.runtime.clone(), resources.surroundings.pace.clone());
             let id = format!("podshim-gate-{}", done.op().0);
             done.spawn(async move {
+                let _turn = pace.turn().await;
                 match probe::exec(&runtime, &id, &process, timeout).await {
                     ProbeResult::Success => Ok(()),
                     ProbeResult::Failure(reason) => {

@@ -148,7 +148,9 @@ fn sender(received: &Received) -> Option<(libc::pid_t, RawFd)> {
             RawFd::try_from(pidfd).ok().filter(|pidfd| *pidfd >= 0).map(|pidfd| (pid, pidfd))
         }
         (None, pidfd) => {
-            pidfd.map(close);
+            if let Some(pidfd) = pidfd {
+                close(pidfd);
+            }
             None
         }
     }

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use super::PatternError;
 use super::set::Set;
 use super::syntax::Node;
-use super::{MAX_SIZE, PatternError};
+use crate::limits::MAX_PATTERN;
 
 /// The instructions; the first one begins.
 pub(super) type Program = Vec<Instruction>;
@@ -31,7 +32,7 @@ pub(super) fn compile(node: &Node) -> Result<Program, PatternError> {
     let mut compiler = Compiler { program: Vec::new(), visits: 0 };
     compiler.node(node)?;
     compiler.push(Instruction::Match)?;
-    if size(&compiler.program) > MAX_SIZE {
+    if size(&compiler.program) > MAX_PATTERN {
         return Err(PatternError::TooLarge);
     }
     Ok(compiler.program)
@@ -57,7 +58,7 @@ struct Compiler {
 
 impl Compiler {
     fn push(&mut self, instruction: Instruction) -> Result<usize, PatternError> {
-        if self.program.len() >= MAX_SIZE {
+        if self.program.len() >= MAX_PATTERN {
             return Err(PatternError::TooLarge);
         }
         self.program.push(instruction);
@@ -66,7 +67,7 @@ impl Compiler {
 
     fn node(&mut self, node: &Node) -> Result<(), PatternError> {
         self.visits += 1;
-        if self.visits > 16 * MAX_SIZE {
+        if self.visits > 16 * MAX_PATTERN {
             return Err(PatternError::TooLarge);
         }
         match node {
