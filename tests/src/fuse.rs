@@ -192,7 +192,8 @@ impl State {
 fn initialized() -> Vec<u8> {
     let mut answer = [7_u32, 31, 0, 0].map(u32::to_le_bytes).concat();
     answer.extend([16_u16, 12].map(u16::to_le_bytes).concat());
-    answer.extend([128_u32 * 1024, 1].map(u32::to_le_bytes).concat());
+    // What nobody writes decides how large a request may be.
+    answer.extend([4096_u32, 1].map(u32::to_le_bytes).concat());
     answer.resize(64, 0);
     answer
 }

@@ -34,14 +34,14 @@ impl RunningPod<'_> {
         if self.shim == super::Shim::Other || self.shim_pid().is_err() {
             return Ok(None);
         }
-        let root = self.node.root()?.join("run/podshim");
-        let root = root.to_str().context("a path in UTF-8")?;
-        let answer = self.node.podshim(&["inspect", "--json", "--run-dir", root, &self.sandbox]).await;
-        let answer = match answer {
-            Err(_) if self.shim_pid().is_err() => return Ok(None),
-            answer => answer?,
-        };
-        let answer: serde_json::Value = serde_json::from_str(&answer)?;
+        // Inside, where the shims' sockets are.
+        let answer =
+            self.node.ctr().output(&["--run", "podshim", "inspect", "--json", &self.sandbox]).await?;
+        if answer.exit_code != Some(0) && self.shim_pid().is_err() {
+            return Ok(None);
+        }
+        ensure!(answer.exit_code == Some(0), "{answer:?}");
+        let answer: serde_json::Value = serde_json::from_str(&answer.stdout)?;
         let on = answer["longest_away_on"].as_str().unwrap_or_default().to_owned();
         Ok(answer["longest_away_ms"].as_u64().map(|away| (Duration::from_millis(away), on)))
     }

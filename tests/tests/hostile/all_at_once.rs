@@ -68,7 +68,7 @@ async fn a_good_pod_stays_punctual_beside_all_of_them() -> Result<()> {
         }
     }
     for pod in [restarts, probes, hostile] {
-        wait::at_most(Duration::from_secs(20), "a hostile pod cannot be stopped", pod.stop_sandbox()).await?;
+        wait::at_most(Duration::from_secs(50), "a hostile pod cannot be stopped", pod.stop_sandbox()).await?;
         pod.remove().await?;
     }
     drop(other_ends);

@@ -27,7 +27,8 @@ async fn u1_a_program_on_a_file_system_that_never_answers_stops_nobody() -> Resu
     ensure!(run.exit_code == 0, "{run:?}");
     fuse.falls_silent();
     for _ in 0..3 {
-        let (ran, served) = tokio::join!(pod.exec("app", &[&program, "1"]), async {
+        let words = [program.as_str(), "1"];
+        let (ran, served) = tokio::join!(pod.exec("app", &words), async {
             wait::quiet_time(Duration::from_millis(400)).await;
             ensure_serving(&pod, "other").await
         });

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use e2e::{Containerd, Pod, Program, wait};
 use k8s_cri::v1::ContainerState;
 
-use crate::support::{PROMPT, ensure_serving};
+use crate::support::{PROMPT, ensure_serving, podshim};
 
 /// containerd's configuration lets the pods' authors say everything.
 const OPEN: &str = "podshim-open";
@@ -32,11 +32,9 @@ async fn a_pod_that_names_another_as_its_group_gets_a_shim_of_its_own() -> Resul
         .await?;
     attacker.start_all(&["s1", "app"]).await?;
     ensure!(victim.shim_pid()? != attacker.shim_pid()?, "they share a shim");
-    let root = node.root()?.join("run/podshim");
-    let root = root.to_str().unwrap_or_default();
-    let shown = node.podshim(&["inspect", "--run-dir", root, victim.sandbox()]).await?;
+    let shown = podshim(&node, &["inspect", victim.sandbox()]).await?;
     ensure!(shown.contains(victim.name()) && !shown.contains(attacker.name()), "{shown}");
-    let shown = node.podshim(&["inspect", "--run-dir", root, attacker.sandbox()]).await?;
+    let shown = podshim(&node, &["inspect", attacker.sandbox()]).await?;
     ensure!(shown.contains(attacker.name()), "{shown}");
     attacker.remove().await?;
     wait::quiet_time(Duration::from_millis(500)).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::durations::{LONGEST_AWAY, at_most};
-use e2e::{RunningPod, wait};
+use e2e::{Containerd, RunningPod, wait};
 
 /// How long anything may take that is asked of a shim under attack.
 pub const PROMPT: Duration = Duration::from_secs(5);
@@ -22,12 +22,29 @@ pub async fn ensure_serving(pod: &RunningPod<'_>, container: &str) -> Result<()>
     Ok(())
 }
 
-/// What the shim and all that it has called have used of a processor so far: what no cgroup of the pod counts.
-pub fn processor_time(shim: libc::pid_t) -> Result<Duration> {
+/// Runs `podshim` where the shims' files are. Gives what it says.
+pub async fn podshim(node: &Containerd, arguments: &[&str]) -> Result<String> {
+    let output = node.ctr().output(&[&["--run", "podshim"], arguments].concat()).await?;
+    ensure!(output.exit_code == Some(0), "{arguments:?}: {output:?}");
+    Ok(output.stdout)
+}
+
+/// Processor time of a shim so far, which no cgroup of its pod counts.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessorTime {
+    /// Its own.
+    pub own: Duration,
+    /// Of all that it has called and that has ended.
+    pub called: Duration,
+}
+
+pub fn processor_time(shim: libc::pid_t) -> Result<ProcessorTime> {
     let stat = std::fs::read_to_string(format!("/proc/{shim}/stat"))?;
     // proc_pid_stat(5): utime, stime, cutime, cstime are fields 14 to 17, counted behind the name.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(14 - 3).take(4);
-    let ticks: u64 = fields.map(|field| field.parse::<u64>().unwrap_or_default()).sum();
     // USER_HZ is 100 on every architecture that containerd has.
-    Ok(Duration::from_millis(ticks * 10))
+    let times: Vec<_> = fields.map(|field| field.parse::<u64>().unwrap_or_default() * 10).collect();
+    let [user, system, called_user, called_system] = times[..] else { anyhow::bail!("not a stat: {stat}") };
+    let time = Duration::from_millis;
+    Ok(ProcessorTime { own: time(user + system), called: time(called_user + called_system) })
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use e2e::Event::Term;
 use e2e::{Containerd, Pod, Program, Runtime};
 
-use crate::support::ensure_serving;
+use crate::support::{ensure_serving, podshim};
 
 /// Issue 18: with it the server panicked when the mains had ended.
 #[tokio::test]
@@ -43,10 +43,8 @@ async fn t5_the_longest_grace_that_an_operator_can_say_ends_no_shim() -> Result<
         .await?;
     pod.start_all(&["s1", "app"]).await?;
     ensure_serving(&pod, "app").await?;
-    let root = node.root()?.join("run/podshim");
-    let root = root.to_str().unwrap_or_default();
     let longest = u64::MAX.to_string();
-    let said = node.podshim(&["stop", "--grace", &longest, "--run-dir", root, pod.sandbox()]).await?;
+    let said = podshim(&node, &["stop", "--grace", &longest, pod.sandbox()]).await?;
     ensure!(said.contains("stopped"), "{said}");
     pod.remove().await
 }

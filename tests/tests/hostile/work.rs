@@ -11,8 +11,10 @@ use crate::support::{ensure_serving, processor_time};
 /// After what a pod may use at once.
 const SETTLED: Duration = Duration::from_secs(12);
 const WINDOW: Duration = Duration::from_secs(10);
-/// A fifth of a processor, and what is under way at the end of the window.
-const MOST: Duration = Duration::from_millis(2000 + 1000);
+/// A fifth of a processor, and what is under way at both ends of the window.
+const MOST: Duration = Duration::from_millis(2000 + 400);
+/// What the shim may use itself meanwhile: unoptimised, with all that it logs.
+const MOST_OF_ITS_OWN: Duration = Duration::from_millis(1500);
 
 pub fn restarting(count: usize) -> Pod {
     let names: Vec<_> = (1..=count).map(|number| format!("s{number}")).collect();
@@ -49,11 +51,23 @@ async fn ensure_bounded(pod: &RunningPod<'_>) -> Result<()> {
     wait::quiet_time(SETTLED).await;
     let before = processor_time(shim)?;
     wait::quiet_time(WINDOW).await;
-    let used = processor_time(shim)?.saturating_sub(before);
-    println!("{used:?} of a processor in {WINDOW:?}");
-    ensure!(used <= MOST, "{used:?} of a processor in {WINDOW:?}");
-    ensure!(used >= Duration::from_millis(200), "{used:?}: nothing was done at all");
+    let now = processor_time(shim)?;
+    let (own, called) = (now.own - before.own, now.called - before.called);
+    println!("of a processor in {WINDOW:?}: {called:?} by what the shim has called, {own:?} by itself");
+    ensure!(called <= MOST && own <= MOST_OF_ITS_OWN, "{called:?} and {own:?} in {WINDOW:?}");
+    ensure!(called >= Duration::from_millis(200), "{called:?}: nothing was done at all");
     Ok(())
+}
+
+/// A stop waits for no turn: less than any of them could last. CRI kills one container after another, so that twelve take a
+/// while on a busy machine.
+async fn stop(pod: RunningPod<'_>) -> Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "a test measures")]
+    let begun = std::time::Instant::now();
+    wait::at_most(Duration::from_secs(50), "the stop waits for restarts or probes", pod.stop_sandbox())
+        .await?;
+    println!("stopped in {:?}", begun.elapsed());
+    pod.remove().await
 }
 
 /// Issue 18: ten containers that end at once and are started again each 100 ms took two thirds of a processor.
@@ -64,8 +78,7 @@ async fn r4_restarts_take_a_part_of_a_processor() -> Result<()> {
     start(&mut pod, 10).await?;
     ensure_bounded(&pod).await?;
     ensure_serving(&pod, "app").await?;
-    wait::at_most(Duration::from_secs(10), "the stop waits for restarts", pod.stop_sandbox()).await?;
-    pod.remove().await
+    stop(pod).await
 }
 
 /// Issue 18: ten probes each 100 ms took a processor's half.
@@ -76,8 +89,7 @@ async fn u2_probes_take_a_part_of_a_processor() -> Result<()> {
     start(&mut pod, 10).await?;
     ensure_bounded(&pod).await?;
     ensure_serving(&pod, "s1").await?;
-    wait::at_most(Duration::from_secs(10), "the stop waits for probes", pod.stop_sandbox()).await?;
-    pod.remove().await
+    stop(pod).await
 }
 
 /// The class of `log:[bbb...a]{500}#`, which took the shim to 711 MB and minutes for a line.
@@ -101,8 +113,8 @@ async fn u2_a_pattern_costs_what_it_means() -> Result<()> {
     let shim = pod.shim_pid()?;
     let before = processor_time(shim)?;
     wait::quiet_time(WINDOW).await;
-    let used = processor_time(shim)?.saturating_sub(before);
-    println!("{used:?} of a processor in {WINDOW:?}");
+    let used = processor_time(shim)?.own - before.own;
+    println!("of a processor in {WINDOW:?}: {used:?}");
     ensure!(used <= MOST, "{used:?} of a processor in {WINDOW:?}");
     ensure_serving(&pod, "s1").await?;
     let kilobytes = status_number(shim, "RssAnon")?;
