@@ -129,6 +129,12 @@ $(oci_runtime_option "$dir")
   pod_annotations = ["podshim.io/*"]
   container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
 
+# As nobody should have it (podshim check says so): a pod's author may say what is the CRI's to say.
+[plugins."$plugin".containerd.runtimes.podshim-open]
+  runtime_type = "io.containerd.podshim.v2"
+  pod_annotations = ["podshim.io/*", "*"]
+  container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
+
 # A runtime of its own, whatever that of the instance is: 1.6 passes a file's name on, later ones the table.
 [plugins."$plugin".containerd.runtimes.podshim-crun]
   runtime_type = "io.containerd.podshim.v2"

@@ -15,6 +15,10 @@ pub const TOLERANCE: Duration = Duration::from_secs(1);
 /// How late a program may come back that is restarted: its process has to be made anew, on a machine that may be busy.
 pub const REMAKING: Duration = Duration::from_secs(4);
 
+/// The longest that a shim's thread may be away from what it serves, on a busy machine and unoptimised (docs/trust.md):
+/// containerd gives a State two seconds.
+pub const LONGEST_AWAY: Duration = Duration::from_secs(1);
+
 /// That many seconds.
 pub const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)

@@ -25,6 +25,7 @@ pub mod direct;
 pub mod durations;
 pub mod events;
 pub mod faulty_runtime;
+pub mod fuse;
 pub mod instance;
 pub mod kubelet;
 pub mod leftovers;

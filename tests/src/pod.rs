@@ -81,6 +81,13 @@ impl Pod {
         self
     }
 
+    /// An annotation of the pod that is not podshim's.
+    #[must_use]
+    pub fn annotate_with(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
     /// Adds a container. Nothing is created before [`RunningPod::create`].
     #[must_use]
     pub fn container(mut self, program: Program) -> Self {
@@ -151,7 +158,18 @@ impl Pod {
         let mut footprint = Footprint::of_pod(&sandbox, &cgroup);
         footprint.add_shim_socket(node, "k8s.io", &sandbox)?;
         footprint.add_network_namespace(&network_namespace(&cri, &sandbox).await?);
-        Ok(RunningPod { pod: self, node, cri, config, sandbox, directory, containers: Vec::new(), footprint })
+        let shim = if handler.starts_with("podshim") { Shim::Podshim } else { Shim::Other };
+        Ok(RunningPod {
+            pod: self,
+            node,
+            cri,
+            config,
+            sandbox,
+            directory,
+            containers: Vec::new(),
+            footprint,
+            shim,
+        })
     }
 
     fn namespaces(&self) -> NamespaceOption {
@@ -261,6 +279,14 @@ pub struct RunningPod<'node> {
     directory: PathBuf,
     containers: Vec<Created>,
     footprint: Footprint,
+    shim: Shim,
+}
+
+/// What serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shim {
+    Podshim,
+    Other,
 }
 
 impl RunningPod<'_> {
@@ -452,12 +478,14 @@ impl RunningPod<'_> {
         self.cri.stop_pod_sandbox(&self.sandbox).await
     }
 
-    /// Stops and removes the pod as a kubelet does, and checks that nothing of it is left on the node.
+    /// Stops and removes the pod as a kubelet does, and checks that its shim was never away for long (docs/trust.md) and that
+    /// nothing of it is left on the node.
     ///
     /// # Errors
     /// What containerd answers, or the list of what is left.
     pub async fn remove(self) -> Result<()> {
         self.stop_sandbox().await?;
+        self.ensure_attentive().await?;
         for created in &self.containers {
             self.cri.remove_container(&created.id).await?;
         }

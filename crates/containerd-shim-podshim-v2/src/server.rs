@@ -10,6 +10,7 @@ use std::panic;
 use std::path::Path;
 use std::time::Duration;
 
+use oci_runtime::attention;
 use shim_service::ServeConfig;
 use thiserror::Error;
 use tokio::runtime;
@@ -110,8 +111,10 @@ fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<(), ServerErro
         tokio::task::spawn_local(async { stop_signals().thread_unblock() });
         shim_service::serve(config).await
     };
-    let result =
-        LocalSet::new().block_on(&runtime, service).map_err(|error| ServerError::Service(error.to_string()));
+    let all = LocalSet::new();
+    let result = runtime.block_on(attention::measured(all.run_until(service)));
+    let result = result.map_err(|error| ServerError::Service(error.to_string()));
+    drop(all);
     // Whatever still runs has nobody left to report to.
     runtime.shutdown_background();
     result

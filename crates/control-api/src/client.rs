@@ -1,6 +1,7 @@
 //! One connection to a shim, for a command that asks and waits.
 //!
-//! Owns the bounds: whatever state a shim is in, connecting does not block and every call ends in its time.
+//! Owns the bounds: whatever state a shim is in, connecting does not block and every call ends in its time. And what is
+//! in a text of a pod's (`text`): nothing that a terminal takes for more than letters.
 
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -14,6 +15,7 @@ use protobuf::Message;
 use thiserror::Error;
 use ttrpc::{Code, Error as TtrpcError};
 
+use crate::text;
 use crate::{
     EventsRequest, EventsResponse, InspectRequest, InspectResponse, StopRequest, StopResponse, SwitchRequest,
     SwitchResponse, VERSION,
@@ -105,7 +107,8 @@ impl Client {
     /// [`ClientError`].
     pub fn inspect(&self) -> Result<InspectResponse, ClientError> {
         let request = InspectRequest { version: VERSION, ..Default::default() };
-        let answer: InspectResponse = self.call("Inspect", &request, self.limit)?;
+        let mut answer: InspectResponse = self.call("Inspect", &request, self.limit)?;
+        text::of_inspection(&mut answer);
         understood(answer.version).map(|()| answer)
     }
 
@@ -138,7 +141,9 @@ impl Client {
     pub fn events(&self, after: u64, wait: Duration) -> Result<EventsResponse, ClientError> {
         let request =
             EventsRequest { version: VERSION, after, wait_ms: milliseconds(wait), ..Default::default() };
-        let answer: EventsResponse = self.call("Events", &request, self.limit + wait)?;
+        let limit = self.limit.saturating_add(wait);
+        let mut answer: EventsResponse = self.call("Events", &request, limit)?;
+        text::of_events(&mut answer);
         understood(answer.version).map(|()| answer)
     }
 
@@ -162,7 +167,7 @@ impl Client {
                 // A release of podshim without this API, or another shim.
                 Code::UNIMPLEMENTED => ClientError::Version { theirs: 0 },
                 Code::DEADLINE_EXCEEDED => ClientError::NoAnswer { limit },
-                code => ClientError::Refused { code, message: status.message },
+                code => ClientError::Refused { code, message: text::printable(&status.message) },
             }),
             // Of the library's own making, when its deadline has passed.
             Err(TtrpcError::Others(text)) if text.contains("timeout") => Err(ClientError::NoAnswer { limit }),

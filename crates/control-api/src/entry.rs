@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::printable;
+
 /// The directory of all pods' state. Not persistent: pods do not survive a reboot either.
 pub const STATE_ROOT: &str = "/run/podshim";
 /// The file's name in a pod's directory.
@@ -68,7 +70,14 @@ impl Entry {
         };
         let pods = namespaces.flatten().filter_map(|namespace| fs::read_dir(namespace.path()).ok());
         let files = pods.flat_map(|pods| pods.flatten()).map(|pod| pod.path().join(FILE));
-        let read = |path: PathBuf| serde_json::from_slice(&fs::read(path).ok()?).ok();
+        // Names are a container's annotations: for people, as all texts are that come from a pod.
+        let read = |path: PathBuf| {
+            let mut entry: Self = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+            for name in [&mut entry.id, &mut entry.namespace, &mut entry.pod_name, &mut entry.pod_namespace] {
+                *name = printable(name);
+            }
+            Some(entry)
+        };
         let mut entries: Vec<Self> = files.filter_map(read).collect();
         entries.sort_by(|a, b| (&a.namespace, &a.id).cmp(&(&b.namespace, &b.id)));
         Ok(entries)

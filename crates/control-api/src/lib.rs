@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod entry;
+pub mod text;
 
 /// The version that messages of this release carry.
 pub const VERSION: u32 = 1;

@@ -201,7 +201,7 @@ impl Console {
                 let source = async_file::register(stdin, Interest::READABLE)?;
                 let (master, output) = (master.clone(), output.abort_handle());
                 Some(tokio::task::spawn_local(async move {
-                    let ended = copy(&source, &master, |_| {}).await;
+                    let ended = copy(&source, &master, async |_: &[u8]| {}).await;
                     debug!(?ended, "the terminal's input ended");
                     if ended.is_ok() {
                         // CloseIO hangs up: containerd's shim closes the console at the end of stdin.
@@ -273,10 +273,11 @@ async fn copy_output(
     sink: Option<&AsyncFd<File>>,
     lines: &WatchedLines,
 ) -> io::Result<()> {
-    let look = |data: &[u8]| {
-        let mut lines = lines.borrow_mut();
-        if lines.as_mut().is_some_and(|lines| lines.feed(data) == Watching::Ends) {
-            *lines = None;
+    let look = async |data: &[u8]| {
+        // Out of its place, for another may be put there meanwhile.
+        let Some(mut watched) = lines.take() else { return };
+        if watched.feed(data).await == Watching::GoesOn {
+            lines.borrow_mut().get_or_insert(watched);
         }
     };
     match sink {
@@ -286,21 +287,21 @@ async fn copy_output(
             loop {
                 match read(master, &mut buffer).await? {
                     0 => return Ok(()),
-                    length => look(&buffer[..length]),
+                    length => look(&buffer[..length]).await,
                 }
             }
         }
     }
 }
 
-async fn copy(source: &AsyncFd<File>, sink: &AsyncFd<File>, look: impl Fn(&[u8])) -> io::Result<()> {
+async fn copy(source: &AsyncFd<File>, sink: &AsyncFd<File>, look: impl AsyncFn(&[u8])) -> io::Result<()> {
     let mut buffer = [0; COPY_BUFFER];
     loop {
         let length = read(source, &mut buffer).await?;
         if length == 0 {
             return Ok(());
         }
-        look(&buffer[..length]);
+        look(&buffer[..length]).await;
         let mut rest = &buffer[..length];
         while !rest.is_empty() {
             let written = sink.async_io(Interest::WRITABLE, |mut sink| sink.write(rest)).await?;

@@ -5,6 +5,7 @@
 //! next (`pod-lifecycle`), never speaks to containerd (`shim-service`), and is made for one thread: a
 //! tokio current-thread runtime with a `LocalSet`. Handles are `Rc` based and not `Send`.
 
+pub mod attention;
 #[cfg(any(test, fuzzing))]
 pub mod bad_input;
 pub mod bundle;
@@ -19,8 +20,10 @@ pub mod reaper;
 pub mod runtime;
 pub mod spec;
 pub mod stdio;
+pub mod termination_message;
 
 mod async_file;
+mod helper_process;
 mod helper_thread;
 #[cfg(test)]
 mod test_support;

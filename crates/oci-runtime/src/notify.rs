@@ -1,28 +1,33 @@
 //! The socket on which a container says `READY=1`, in the protocol of systemd's services (sd_notify).
 //!
 //! Owns the socket in the bundle, who may speak on it, and how much is listened to. Never answers, and never keeps
-//! what it is sent: descriptors that come along are closed.
+//! what it is sent. Descriptors that come along are closed by a helper (`relay`).
 
 use std::{
     fs::File,
     io,
-    mem::{size_of, zeroed},
+    mem::size_of,
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        fd::AsRawFd,
         unix::{
             fs::{OpenOptionsExt, PermissionsExt},
             net::UnixDatagram,
         },
     },
     path::Path,
-    time::Duration,
 };
 
-use nix::unistd::Pid;
 use tokio::{io::Interest, task::JoinHandle};
+use tracing::warn;
 
-use crate::{async_file, bundle::Bundle, cgroup::Cgroup, process::Process};
+use crate::{
+    async_file, attention, bundle::Bundle, cgroup::Cgroup, helper_process::HelperProcess, process::Process,
+    reaper::Reaper,
+};
 
+use relay::{Relay, Rights};
+
+mod relay;
 #[cfg(test)]
 mod tests;
 
@@ -32,12 +37,6 @@ const SCM_PIDFD: libc::c_int = 4;
 const MESSAGE_LONGEST: usize = 4096;
 /// Longest status that is kept, in bytes.
 pub(crate) const STATUS_LONGEST: usize = 128;
-/// So many datagrams in a row, then a pause: who floods the socket waits in its own send, for the queue is short.
-const BATCH: usize = 16;
-const PAUSE: Duration = Duration::from_millis(10);
-/// Room for the credentials, a pidfd, and some descriptors that are to be closed.
-const CONTROL_LONGEST: usize = 256;
-
 /// What a datagram says that means something here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
@@ -92,6 +91,9 @@ impl Sender {
 #[derive(Debug)]
 pub struct NotifySocket {
     task: JoinHandle<()>,
+    // It has the socket. Killed when this is dropped, it closes that, and what is still queued there, without us.
+    #[cfg_attr(not(test), expect(dead_code, reason = "its being there is all it is for"))]
+    helper: HelperProcess,
 }
 
 impl NotifySocket {
@@ -101,31 +103,46 @@ impl NotifySocket {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn listen(bundle: &Bundle, hear: impl Fn(Sender, Message) + 'static) -> io::Result<Self> {
-        let socket = bind(&bundle.notify_socket_path())?;
-        let socket = async_file::register(File::from(OwnedFd::from(socket)), Interest::READABLE)?;
+    pub fn listen(
+        reaper: &Reaper,
+        bundle: &Bundle,
+        hear: impl Fn(Sender, Message) + 'static,
+    ) -> io::Result<Self> {
+        Self::listen_on(reaper, bind(&bundle.notify_socket_path())?, hear)
+    }
+
+    fn listen_on(
+        reaper: &Reaper,
+        socket: UnixDatagram,
+        hear: impl Fn(Sender, Message) + 'static,
+    ) -> io::Result<Self> {
+        let Relay { reports, helper } = Relay::start(reaper, socket.into())?;
+        let reports = async_file::register(File::from(reports), Interest::READABLE)?;
         let task = tokio::task::spawn_local(async move {
-            let mut taken = 0;
-            // An error of the descriptor itself: nothing will be heard any more.
-            while let Ok(mut readable) = socket.readable().await {
-                match receive(socket.get_ref().as_raw_fd()) {
-                    Ok(Some((sender, message))) => hear(sender, message),
-                    Ok(None) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        taken = 0;
-                        readable.clear_ready();
+            let mut room = relay::room();
+            // The helper keeps to a pace, so that this does.
+            while let Ok(mut readable) = reports.readable().await {
+                match relay::next_report(reports.get_ref().as_raw_fd(), &mut room) {
+                    Ok(Some(report)) => {
+                        attention::during("a container's message", || {
+                            hear(Sender(report.sender), Message::parse(report.text));
+                        });
+                        if report.rights == Rights::Some {
+                            relay::acknowledge(reports.get_ref());
+                        }
                     }
+                    Ok(None) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => readable.clear_ready(),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => return,
+                    Err(error) => {
+                        warn!(%error, "nothing is heard on a notify socket any more: its helper has ended");
+                        return;
+                    }
                 }
-                taken += 1;
-                if taken >= BATCH {
-                    taken = 0;
-                    tokio::time::sleep(PAUSE).await;
-                }
+                tokio::task::coop::consume_budget().await;
             }
         });
-        Ok(Self { task })
+        Ok(Self { task, helper })
     }
 }
 
@@ -148,11 +165,11 @@ fn bind(path: &Path) -> io::Result<UnixDatagram> {
         File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(directory)?;
     let address = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
     let socket = UnixDatagram::bind(address)?;
-    socket.set_nonblocking(true)?;
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o666))?;
     set(&socket, libc::SO_PASSCRED)?;
     // Linux 6.5; before, the pid of the credentials is pinned as soon as it is read.
     let _ = set(&socket, libc::SO_PASSPIDFD);
+    // Not SO_PASSRIGHTS=0 (Linux 6.16): the barrier of sd_notify is a descriptor, and without it systemd-notify fails.
     Ok(socket)
 }
 
@@ -164,55 +181,4 @@ fn set(socket: &UnixDatagram, option: libc::c_int) -> io::Result<()> {
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, std::ptr::from_ref(&on).cast(), size)
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// The next datagram; `None` for one that counts for nothing: too long, or of a sender who is gone or unknown.
-fn receive(socket: RawFd) -> io::Result<Option<(Sender, Message)>> {
-    // Aligned as control messages want it.
-    let mut control = [0_u64; CONTROL_LONGEST / size_of::<u64>()];
-    let mut data = [0; MESSAGE_LONGEST];
-    let mut buffer = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
-    // SAFETY: msghdr is plain data for which all zeroes is a valid value.
-    let mut header: libc::msghdr = unsafe { zeroed() };
-    header.msg_iov = &raw mut buffer;
-    header.msg_iovlen = 1;
-    header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the header names buffers of ours that outlive the call, with their sizes.
-    let length = unsafe { libc::recvmsg(socket, &raw mut header, libc::MSG_CMSG_CLOEXEC) };
-    let Ok(length) = usize::try_from(length) else { return Err(io::Error::last_os_error()) };
-    let (mut credentials, mut pidfd) = (None, None);
-    // SAFETY: recvmsg has filled the header; the macros stay inside its control buffer.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
-    while !next.is_null() {
-        // SAFETY: not null, so it is a whole control message, whose type says what its data are.
-        unsafe {
-            let (level, kind, data) = ((*next).cmsg_level, (*next).cmsg_type, libc::CMSG_DATA(next));
-            if (level, kind) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) {
-                credentials = Some(data.cast::<libc::ucred>().read_unaligned());
-            } else if level == libc::SOL_SOCKET && matches!(kind, libc::SCM_RIGHTS | SCM_PIDFD) {
-                let bytes = (*next).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                for index in 0..bytes / size_of::<RawFd>() {
-                    let descriptor = data.cast::<RawFd>().add(index).read_unaligned();
-                    // Ours from now on: closed here but for the pidfd. That one may be an error: reaped already.
-                    let descriptor = (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor));
-                    if kind == SCM_PIDFD {
-                        pidfd = Some(descriptor);
-                    }
-                }
-            }
-            next = libc::CMSG_NXTHDR(&raw const header, next);
-        }
-    }
-    let pid = credentials.map_or(0, |credentials| credentials.pid);
-    // 0: of a pid namespace that is not below ours.
-    if pid <= 0 || header.msg_flags & libc::MSG_TRUNC != 0 {
-        return Ok(None);
-    }
-    let pid = Pid::from_raw(pid);
-    let process = match pidfd {
-        Some(pidfd) => pidfd.map(|pidfd| Process::of_pidfd(pid, pidfd)),
-        None => Process::open(pid).ok(),
-    };
-    Ok(process.map(|process| (Sender(process), Message::parse(&data[..length]))))
 }

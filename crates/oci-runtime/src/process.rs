@@ -6,12 +6,9 @@
 
 use std::{
     fmt,
-    fs::{File, OpenOptions},
-    io,
-    os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-        unix::fs::{MetadataExt, OpenOptionsExt},
-    },
+    fs::File,
+    io::{self, Read},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     path::PathBuf,
     pin::pin,
     sync::OnceLock,
@@ -27,7 +24,7 @@ use tokio::{io::Interest, time::Instant};
 
 use crate::async_file::{poll_now, register};
 
-/// First pause between two looks at `/proc/<pid>/exe`; an opened gate should cost a few milliseconds.
+/// First pause between two looks at `/proc/<pid>/comm`; an opened gate should cost a few milliseconds.
 const EXEC_POLL_FIRST: Duration = Duration::from_millis(1);
 /// Longest pause between two looks, for runtimes whose start hooks take long.
 const EXEC_POLL_LONGEST: Duration = Duration::from_millis(20);
@@ -87,12 +84,12 @@ pub enum SignalDelivery {
     AlreadyGone,
 }
 
-/// Which file a process is executing, comparable across an `execve`.
+/// The name that the kernel gives a process at an `execve`, comparable across one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExecutableIdentity {
-    device: u64,
-    inode: u64,
-}
+pub struct ExecutableIdentity([u8; NAME_LONGEST]);
+
+/// `TASK_COMM_LEN` of linux/sched.h.
+const NAME_LONGEST: usize = 16;
 
 /// The end of a wait for the user program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,19 +222,24 @@ impl Process {
         }
     }
 
-    /// Which file the process executes now.
+    /// What the process executes now, as far as its name tells.
     ///
-    /// Fails with `NotFound` when it has exited. runc runs its init from a memfd or a sealed clone of
-    /// itself (CVE-2019-5736), so only a comparison with an earlier identity of the same process means
-    /// anything, never one with the runtime's binary.
+    /// Fails with `NotFound` when it has exited. An init of runc's calls itself `runc:[2:INIT]`, and `execve` gives it the
+    /// name of its program. A program of that very name is not told from the init: its gate then stays closed, and nothing
+    /// else.
+    ///
+    /// Not `/proc/<pid>/exe`: stat(2) asks the file system of the program, which may be one that the container serves (FUSE)
+    /// and never answers. Nor a link or a number that needs the process's memory or file for a moment (`readlink` of `exe`,
+    /// `stat`): whoever has the last reference of a process that ends just then unmaps and closes for it, and waits.
     pub fn executable(&self) -> io::Result<ExecutableIdentity> {
-        // Following the magic link works for memfds and for files of another mount namespace.
-        let metadata = std::fs::metadata(self.proc_path("exe"))?;
+        let mut name = [0; NAME_LONGEST];
+        // One read has it all, and its line end is as good as any other byte.
+        let _ = File::open(self.proc_path("comm"))?.read(&mut name)?;
         if !self.is_running() {
             // The pid may have been reused between the exit and the look.
             return Err(io::Error::from(io::ErrorKind::NotFound));
         }
-        Ok(ExecutableIdentity { device: metadata.dev(), inode: metadata.ino() })
+        Ok(ExecutableIdentity(name))
     }
 
     /// Waits until the process executes something other than `runtime_init` (rule U1).
@@ -252,7 +254,7 @@ impl Process {
                 Ok(now) if now != runtime_init => return ExecOutcome::Executed,
                 Ok(_) => {}
                 Err(_) if !self.is_running() => return ExecOutcome::Exited,
-                // During execve the link is briefly unreadable: look again.
+                // No descriptor to spare, perhaps: look again.
                 Err(_) => {}
             }
             if Instant::now() >= deadline {
@@ -281,14 +283,6 @@ impl Process {
     pub fn open_namespace(&self, name: &str) -> io::Result<File> {
         let namespace = File::open(self.proc_path("ns").join(name))?;
         if self.is_running() { Ok(namespace) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }
-    }
-
-    /// Opens the root directory of the process in its mount namespace, for lookups only (`O_PATH`), checked to be that
-    /// of this very process.
-    pub fn open_root(&self) -> io::Result<OwnedFd> {
-        let flags = libc::O_PATH | libc::O_DIRECTORY;
-        let root = OpenOptions::new().read(true).custom_flags(flags).open(self.proc_path("root"))?;
-        if self.is_running() { Ok(root.into()) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }
     }
 
     fn proc_path(&self, entry: &str) -> PathBuf {

@@ -27,7 +27,10 @@ use tokio::{
 };
 use tracing::{debug, error};
 
-use crate::process::{self, Process};
+use crate::{
+    attention,
+    process::{self, Process},
+};
 
 #[cfg(test)]
 mod tests;
@@ -83,6 +86,9 @@ struct Table {
     parked: BTreeMap<Pid, Exit>,
     tickets: BTreeSet<u64>,
     last_ticket: u64,
+    /// Those that the shim has made itself, and what all of them that have ended have used of a processor.
+    own: BTreeSet<Pid>,
+    processor_time: Duration,
 }
 
 /// While one of these lives, exits of processes nobody watches are kept for [`Reaper::adopt`].
@@ -129,7 +135,7 @@ impl Reaper {
         // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
         unsafe { command.pre_exec(move || prepare_child(shim)) };
         #[expect(clippy::disallowed_methods, reason = "the reaper is the owner of every child")]
-        let child = command.spawn()?;
+        let child = attention::during("the start of a process", || command.spawn())?;
         let pid = Pid::from_raw(child.id() as libc::pid_t);
         // invariant for the pid: we have not awaited since the fork, so nobody has reaped it.
         let process = match Process::open(pid) {
@@ -141,7 +147,13 @@ impl Reaper {
                 return Err(error);
             }
         };
-        Ok(Child { process, exit: self.register(pid) })
+        Ok(Child { process, exit: self.register_own(pid) })
+    }
+
+    /// What the commands and helpers of this shim have used of a processor until they ended, with the processes that they
+    /// have waited for themselves. Containers' processes do not count.
+    pub fn processor_time(&self) -> Duration {
+        self.table.borrow().processor_time
     }
 
     /// Keeps exits of unknown processes until the ticket is dropped.
@@ -210,6 +222,12 @@ impl Reaper {
         }
     }
 
+    /// Of a child that was made in this moment: nothing has been awaited since.
+    pub(crate) fn register_own(&self, pid: Pid) -> ExitWatch {
+        self.table.borrow_mut().own.insert(pid);
+        self.register(pid)
+    }
+
     fn register(&self, pid: Pid) -> ExitWatch {
         let (sender, receiver) = oneshot::channel();
         self.table.borrow_mut().watched.insert(pid, sender);
@@ -218,7 +236,7 @@ impl Reaper {
 
     async fn run(self, mut signals: SignalStream) {
         loop {
-            self.reap_all();
+            attention::during("exits", || self.reap_all());
             // SIGCHLDs coalesce: one wake-up may stand for many exits, and reap_all takes them all.
             if signals.recv().await.is_none() {
                 return;
@@ -231,10 +249,18 @@ impl Reaper {
             match peek() {
                 Ok(Some((pid, exit))) => {
                     self.record(pid, exit);
-                    if let Err(error) = release(pid) {
-                        // Looping on would spin: the same zombie comes first again.
-                        error!(%pid, %error, "cannot reap an exited process");
-                        return;
+                    match release(pid) {
+                        Ok(used) => {
+                            let mut table = self.table.borrow_mut();
+                            if table.own.remove(&pid) {
+                                table.processor_time += used;
+                            }
+                        }
+                        Err(error) => {
+                            // Looping on would spin: the same zombie comes first again.
+                            error!(%pid, %error, "cannot reap an exited process");
+                            return;
+                        }
                     }
                 }
                 Ok(None) => return,
@@ -286,15 +312,23 @@ fn peek() -> io::Result<Option<(Pid, Exit)>> {
     Ok(Some((Pid::from_raw(pid), exit)))
 }
 
-fn release(pid: Pid) -> io::Result<()> {
-    // SAFETY: as in peek().
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+/// Frees the pid; what the process has used of a processor.
+fn release(pid: Pid) -> io::Result<Duration> {
+    // SAFETY: as in peek(), and the same of rusage.
+    let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
     let flags = libc::WEXITED | libc::WNOHANG;
-    // SAFETY: `info` is a valid siginfo_t for the kernel to fill.
-    if unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &mut info, flags) } < 0 {
+    // The system call, for libc's function leaves the usage out.
+    // SAFETY: both are valid for the kernel to fill.
+    let released = unsafe {
+        libc::syscall(libc::SYS_waitid, libc::P_PID, pid.as_raw(), &raw mut info, flags, &raw mut usage)
+    };
+    if released < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(())
+    let time = |time: libc::timeval| {
+        Duration::new(time.tv_sec.unsigned_abs(), 0) + Duration::from_micros(time.tv_usec.unsigned_abs())
+    };
+    Ok(time(usage.ru_utime) + time(usage.ru_stime))
 }
 
 fn is_our_child(pid: Pid) -> bool {
@@ -305,8 +339,8 @@ fn is_our_child(pid: Pid) -> bool {
     unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &mut info, flags) == 0 }
 }
 
-/// Runs in the child between fork and exec.
-fn prepare_child(shim: Pid) -> io::Result<()> {
+/// Runs in the child between fork and exec, or what takes the place of that.
+pub(crate) fn prepare_child(shim: Pid) -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     if nix::unistd::getppid() != shim {
         // The shim died between fork and prctl: no signal will come any more.

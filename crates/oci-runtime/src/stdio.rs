@@ -48,7 +48,7 @@ pub use attempt::{Attempt, ChildStdio, HeldBack, UnusedFifos};
 use endpoint::{Address, Addresses, FarEnd, Fifo, OutputAddresses, ReaderWait};
 pub use error::{StdioError, StreamName};
 pub(crate) use lines::Lines;
-pub use lines::{LINE_LONGEST, LineWatch, Watching};
+pub use lines::{LINE_LONGEST, LineWatch, LookPace, Piece, Watching};
 use logger::Logger;
 pub use logger::{LoggerError, LoggerIdentity};
 use mover::Movement;

@@ -112,7 +112,12 @@ impl MemberState {
     }
 
     /// A task of its name is created.
-    pub(crate) fn created(&mut self, id: ContainerId, spec: &ContainerSpec, policy: RestartPolicy) -> Creation {
+    pub(crate) fn created(
+        &mut self,
+        id: ContainerId,
+        spec: &ContainerSpec,
+        policy: RestartPolicy,
+    ) -> Creation {
         let native = self.member.role == Role::Sidecar && spec.kubelet_type == Some(KubeletType::Init);
         self.recreation = if native { Recreation::Always } else { Recreation::ByPolicy };
         self.current = Some(id);

@@ -124,6 +124,44 @@ fn fraction_of(digits: &str, unit: u128) -> u128 {
     if digits.is_empty() { 0 } else { part }
 }
 
+/// A duration that somebody else has said, which no sum of a few overflows: [`MAX_DURATION`] at most, whatever the number.
+///
+/// What crosses a border (an annotation, a kubelet's word, a command's option, the control API, systemd) goes through it:
+/// [`parse`] refuses what is longer, for there a person can be told; everything else is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BoundedDuration(Duration);
+
+impl BoundedDuration {
+    /// The longest one.
+    pub const MAX: Self = Self(MAX_DURATION);
+
+    /// Cut to the longest one.
+    pub fn new(duration: Duration) -> Self {
+        Self(duration.min(MAX_DURATION))
+    }
+
+    /// Of whole seconds, as a kubelet and a command's bare number have them.
+    pub fn of_seconds(seconds: u64) -> Self {
+        Self::new(Duration::from_secs(seconds))
+    }
+
+    /// Of whole milliseconds, as the control API has them.
+    pub fn of_milliseconds(milliseconds: u64) -> Self {
+        Self::new(Duration::from_millis(milliseconds))
+    }
+
+    /// A kubelet's annotation: digits alone, any number of them. `None` for another text.
+    pub fn of_seconds_text(text: &str) -> Option<Self> {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| Self::of_seconds(text.parse().unwrap_or(u64::MAX)))
+    }
+
+    /// What can be counted with.
+    pub fn get(self) -> Duration {
+        self.0
+    }
+}
+
 /// Writes a duration the way the annotations read it: `1h30m`, `1m30s`, `1.5s`, `500ms`, `0s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationText(pub Duration);
@@ -207,6 +245,30 @@ mod tests {
         ] {
             assert_eq!(parse(text).map_err(|e| e.to_string()), Err(message.to_owned()), "{text}");
         }
+    }
+
+    /// The largest number that each border can carry.
+    #[test]
+    fn what_is_too_long_is_cut() {
+        for cut in [
+            BoundedDuration::of_seconds(u64::MAX),
+            BoundedDuration::of_milliseconds(u64::MAX),
+            BoundedDuration::new(Duration::MAX),
+        ] {
+            assert_eq!(cut, BoundedDuration::MAX);
+        }
+        for (text, expected) in [
+            ("9223372036854775807", Some(MAX_DURATION)),
+            ("99999999999999999999999999", Some(MAX_DURATION)),
+            ("45", Some(Duration::from_secs(45))),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("1s", None),
+        ] {
+            assert_eq!(BoundedDuration::of_seconds_text(text).map(BoundedDuration::get), expected, "{text}");
+        }
+        assert_eq!(BoundedDuration::of_milliseconds(1500).get(), Duration::from_millis(1500));
     }
 
     #[test]

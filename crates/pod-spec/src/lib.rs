@@ -26,7 +26,7 @@ mod warning;
 mod write;
 
 pub use command::CommandError;
-pub use duration::{DurationError, DurationText, parse as parse_duration};
+pub use duration::{BoundedDuration, DurationError, DurationText, parse as parse_duration};
 pub use error::{GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
 pub use keys::PREFIX;
 pub use nearest::Hint;

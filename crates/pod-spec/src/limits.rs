@@ -24,6 +24,10 @@ pub const MIN_PROBE_PERIOD: Duration = Duration::from_millis(100);
 /// Shortest repeated delay before a restart (R4): a program that cannot run must not keep a core busy.
 pub const MIN_BACKOFF: Duration = Duration::from_millis(100);
 
+/// Largest compiled pattern of a `log:` gate: instructions, and ranges of its sets. Each letter of a line costs at most as
+/// many steps.
+pub const MAX_PATTERN: usize = 512;
+
 /// Shortest timeout of a probe: a shorter one could never succeed.
 pub const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(1);
 

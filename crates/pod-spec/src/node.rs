@@ -9,12 +9,12 @@ use crate::duration::{self, DurationError, DurationText};
 use crate::error::{InvalidPlan, PlanError, Problem, excerpt, printable};
 use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
 use crate::limits::{
-    MAX_CONTAINERS, MAX_LONE_STOP_WINDOW, MAX_REPLACE_WAIT, MIN_BACKOFF, MIN_LONE_STOP_WINDOW,
-    MIN_PROBE_PERIOD, MIN_REPLACE_WAIT,
+    MAX_CONTAINERS, MAX_DURATION, MAX_LONE_STOP_WINDOW, MAX_PATTERN, MAX_REPLACE_WAIT, MIN_BACKOFF,
+    MIN_LONE_STOP_WINDOW, MIN_PROBE_PERIOD, MIN_REPLACE_WAIT,
 };
 use crate::nearest::{Hint, choose};
-use crate::parse::{Parsed, parse};
-use crate::plan::{Backoff, Defaults, Gate, Plan, Role, ZeroGrace};
+use crate::parse::{Parsed, gate_kind, parse};
+use crate::plan::{Backoff, Defaults, Gate, GateAction, Plan, Role, ZeroGrace};
 use crate::toml::{TomlError, Value, assignments};
 
 /// The node's word. The default is a node without a file.
@@ -30,6 +30,8 @@ pub struct Node {
     max_grace: Option<Duration>,
     max_containers: Option<usize>,
     min_period: Option<Duration>,
+    min_backoff: Option<Duration>,
+    max_pattern: Option<usize>,
 }
 
 /// What is wrong in the file: the first thing, with its line.
@@ -105,12 +107,14 @@ enum Key {
     MaxGrace,
     MaxContainers,
     MinPeriod,
+    MinBackoff,
+    MaxPattern,
     ReplaceWait,
     LoneStopWindow,
     VisibleAfter,
 }
 
-const KEYS: [(&str, Key); 13] = [
+const KEYS: [(&str, Key); 15] = [
     ("grace", Key::Grace),
     ("gate-timeout", Key::GateTimeout),
     ("zero-grace", Key::ZeroGrace),
@@ -124,7 +128,15 @@ const KEYS: [(&str, Key); 13] = [
     ("replace-wait", Key::ReplaceWait),
     ("lone-stop-window", Key::LoneStopWindow),
     ("visible-after", Key::VisibleAfter),
+    ("min-backoff", Key::MinBackoff),
+    ("max-pattern", Key::MaxPattern),
 ];
+
+/// The keys whose value is a gate or a hook.
+const KEYS_OF_VALUES: [&str; 4] = ["ready", "on-terminate", "pre-stop", "migrate"];
+
+/// No pod can be within a larger bound.
+const MOST_OF_A_BOUND: Duration = Duration::from_secs(3600);
 
 /// What values can be forbidden by: the kinds of gates and hooks.
 const VALUES: [&str; 6] = ["exec:", "http:", "tcp:", "log:", "notify", "file:"];
@@ -188,21 +200,12 @@ impl Node {
                 self.forbidden = words_of(value, &all)?;
             }
             Key::MaxGrace => self.max_grace = Some(duration_of(value)?),
-            Key::MaxContainers => {
-                let count = match value {
-                    Value::Number(count) => usize::try_from(count).unwrap_or_default(),
-                    _ => return Err(ValueProblem::Kind("a number")),
-                };
-                if !(1..=MAX_CONTAINERS).contains(&count) {
-                    let (least, most) = (1.to_string(), MAX_CONTAINERS.to_string());
-                    return Err(ValueProblem::Range { least, most });
-                }
-                self.max_containers = Some(count);
-            }
+            Key::MaxContainers => self.max_containers = Some(count_of(value, 1, MAX_CONTAINERS)?),
             Key::MinPeriod => {
-                let period = duration_within(value, MIN_PROBE_PERIOD, Duration::from_secs(3600))?;
-                self.min_period = Some(period);
+                self.min_period = Some(duration_within(value, MIN_PROBE_PERIOD, MOST_OF_A_BOUND)?)
             }
+            Key::MinBackoff => self.min_backoff = Some(duration_within(value, MIN_BACKOFF, MOST_OF_A_BOUND)?),
+            Key::MaxPattern => self.max_pattern = Some(count_of(value, 16, MAX_PATTERN)?),
             Key::ReplaceWait => {
                 self.defaults.replace_wait = duration_within(value, MIN_REPLACE_WAIT, MAX_REPLACE_WAIT)?;
             }
@@ -246,11 +249,19 @@ impl Node {
         Ok(parsed)
     }
 
+    /// The longest grace of any origin: what a kubelet, an operator or this node says is cut to it.
+    pub fn longest_grace(&self) -> Duration {
+        self.max_grace.unwrap_or(MAX_DURATION)
+    }
+
     /// What a pod may not say here.
     fn check_key(&self, key: &str, value: &str, errors: &mut Vec<PlanError>) {
         let word = key.split_once('.').map_or(key, |(word, _)| word);
+        // As it is read, not as it is written: "exec :x" is one too.
+        let kind = Some(gate_kind(value).0).filter(|_| KEYS_OF_VALUES.contains(&word));
         let hit = |forbidden: &&&str| {
-            **forbidden == word || (VALUES.contains(forbidden) && value.starts_with(**forbidden))
+            **forbidden == word
+                || (VALUES.contains(forbidden) && kind == Some(forbidden.trim_end_matches(':')))
         };
         if let Some(forbidden) = self.forbidden.iter().find(hit) {
             errors.push(PlanError::new(key, Problem::ForbiddenByNode { word: forbidden }));
@@ -280,12 +291,32 @@ impl Node {
                 let key = format!("ready.{}", member.key_name());
                 beyond(&key, format!("a period of at least {}", DurationText(least)));
             }
+            if let (Gate::Probe { action: GateAction::Log(pattern), .. }, Some(most)) =
+                (&member.gate, self.max_pattern)
+                && pattern.size() > most
+            {
+                let key = format!("ready.{}", member.key_name());
+                beyond(&key, format!("a pattern of at most {most} steps (this one has {})", pattern.size()));
+            }
+            if let (Some(restart), Some(least)) = (member.restart, self.min_backoff)
+                && restart.backoff != Backoff::default()
+                && restart.backoff.base < least
+            {
+                let key = format!("restart.{}", member.key_name());
+                beyond(&key, format!("a base of at least {}", DurationText(least)));
+            }
         }
     }
 
     /// What the pod does not say itself.
     fn complete(&self, plan: &mut Plan, says: impl Fn(&str) -> bool) {
         plan.defaults = self.defaults;
+        plan.defaults.grace = plan.defaults.grace.min(self.longest_grace());
+        if let Some(least) = self.min_backoff {
+            let backoff = &mut plan.defaults.backoff;
+            backoff.base = backoff.base.max(least);
+            backoff.max = backoff.max.max(backoff.base);
+        }
         if !says("gate-timeout") {
             plan.gate_timeout = self.gate_timeout;
         }
@@ -293,9 +324,10 @@ impl Node {
         if !says("zero-grace") && plan.members.iter().any(|member| member.role == Role::Sidecar) {
             plan.zero_grace = self.zero_grace;
         }
+        let backoff = plan.defaults.backoff;
         for restart in plan.members.iter_mut().flat_map(|member| &mut member.restart) {
             if restart.backoff == Backoff::default() {
-                restart.backoff = self.defaults.backoff;
+                restart.backoff = backoff;
             }
         }
     }
@@ -312,6 +344,7 @@ fn duration_of(value: Value) -> Result<Duration, ValueProblem> {
     Ok(duration::parse(&text_of(value)?)?)
 }
 
+/// Neither shorter than what holds everywhere, nor so long that no pod can be within it.
 fn duration_within(value: Value, least: Duration, most: Duration) -> Result<Duration, ValueProblem> {
     let duration = duration_of(value)?;
     if (least..=most).contains(&duration) {
@@ -319,6 +352,15 @@ fn duration_within(value: Value, least: Duration, most: Duration) -> Result<Dura
     }
     let show = |duration| DurationText(duration).to_string();
     Err(ValueProblem::Range { least: show(least), most: show(most) })
+}
+
+fn count_of(value: Value, least: usize, most: usize) -> Result<usize, ValueProblem> {
+    let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
+    let count = usize::try_from(count).unwrap_or_default();
+    if (least..=most).contains(&count) {
+        return Ok(count);
+    }
+    Err(ValueProblem::Range { least: least.to_string(), most: most.to_string() })
 }
 
 fn word_of<T: Copy>(word: &str, words: &[(&'static str, T)]) -> Result<T, ValueProblem> {

@@ -7,18 +7,20 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::limits::MAX_PATTERN;
 use compile::Program;
 
 mod compile;
 mod matcher;
+mod set;
 mod syntax;
 #[cfg(test)]
 mod tests;
 
 pub use matcher::Matcher;
 
-/// Most instructions of a compiled pattern, the factor by which a match is slower than a look at each letter.
-const MAX_INSTRUCTIONS: usize = 512;
+/// Most letters, sets and groups that are written before a pattern is refused unread.
+const MAX_ATOMS: usize = 16 * MAX_PATTERN;
 /// Deepest nesting of groups.
 const MAX_DEPTH: usize = 32;
 /// Largest number in `{m,n}`.
@@ -91,6 +93,12 @@ impl Pattern {
     /// As it was written.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// How large it is: instructions when compiled, and ranges of its sets after merging. Each letter of a line costs at
+    /// most so many steps.
+    pub fn size(&self) -> usize {
+        compile::size(&self.program)
     }
 
     /// What looks for it in lines.

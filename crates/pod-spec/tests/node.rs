@@ -30,6 +30,8 @@ fn a_bad_file_names_line_key_and_nearest_word() {
         ("forbid = \"exec:\"", r#"line 1: forbid: must be a list of strings, such as ["grace"]"#),
         ("fixed = [\"grace\"]", r#"line 1: fixed: unknown word "grace" (one of: gate-timeout, zero-grace)"#),
         ("max-containers = 0", "line 1: max-containers: must be between 1 and 64"),
+        ("max-pattern = 1000", "line 1: max-pattern: must be between 16 and 512"),
+        ("min-backoff = \"1ms\"", "line 1: min-backoff: must be between 100ms and 1h"),
         ("min-period = \"1ms\"", "line 1: min-period: must be between 100ms and 1h"),
         ("replace-wait = \"0s\"", "line 1: replace-wait: must be between 1s and 24h"),
         ("lone-stop-window = \"2m\"", "line 1: lone-stop-window: must be between 100ms and 1m"),
@@ -127,7 +129,7 @@ fn how_long_a_caller_may_take() {
 fn what_the_node_forbids_fixes_or_bounds_is_refused() {
     let node = node(
         "forbid = [\"exec:\", \"fatal\"]\nfixed = [\"zero-grace\"]\nmax-grace = \"1m\"\nmax-containers = 2\n\
-         min-period = \"1s\"",
+         min-period = \"1s\"\nmin-backoff = \"2s\"\nmax-pattern = 20",
     );
     for (keys, expected) in [
         (
@@ -150,9 +152,48 @@ fn what_the_node_forbids_fixes_or_bounds_is_refused() {
             &[PLAN, ("ready.proxy", "tcp::80;period=500ms")],
             "podshim.io/ready.proxy: this node allows a period of at least 1s",
         ),
+        (
+            &[PLAN, ("restart.proxy", "always;base=500ms")],
+            "podshim.io/restart.proxy: this node allows a base of at least 2s",
+        ),
+        (
+            &[PLAN, ("ready.proxy", "log:(a|b|c|d|e)+ x")],
+            "podshim.io/ready.proxy: this node allows a pattern of at most 20 steps (this one has 31)",
+        ),
     ] {
         assert_eq!(pod(&node, keys).expect_err(expected), expected);
     }
-    assert!(pod(&node, &[PLAN, ("grace", "1m"), ("ready.proxy", "tcp::80")]).is_ok());
+    let plan = pod(&node, &[PLAN, ("grace", "1m"), ("ready.proxy", "tcp::80"), ("restart.proxy", "always")]);
+    let plan = plan.expect("a pod").plan.expect("a plan");
+    assert_eq!(plan.members[0].restart.map(|restart| restart.backoff.base), Some(Duration::from_secs(2)));
+    assert_eq!(plan.defaults.backoff.base, Duration::from_secs(2));
+    assert_eq!(plan.defaults.grace, Duration::from_secs(30));
     assert_eq!(pod(&node, &[]).expect("a pod").plan, None);
+}
+
+/// DESIGN §6, issue 18: what is forbidden is what is read. A blank before the colon was read as nothing, and not seen.
+#[test]
+fn a_blank_does_not_get_around_what_is_forbidden() {
+    let all = node(r#"forbid = ["exec:", "tcp:", "http:", "log:", "file:", "notify"]"#);
+    for value in [
+        "exec :true",
+        "tcp ::80",
+        "http\t::80/",
+        "log :a",
+        "file\u{a0}:/x",
+        " notify ;period=1s",
+        "exec:true",
+    ] {
+        let word = value.trim().split([' ', '\t', '\u{a0}', ':']).next().expect("a word");
+        let error = pod(&all, &[PLAN, ("ready.proxy", value)]).expect_err(value);
+        assert!(error.contains(word) && error.ends_with("is forbidden on this node"), "{value}: {error}");
+    }
+    // Nor is what only begins with the same letters.
+    let plan = [("plan", "notify=sidecar, app=main"), ("ready.notify", "running")];
+    assert!(pod(&all, &plan).is_ok());
+    // The largest grace that there is, where the node has a bound, and where it has none.
+    assert_eq!(node("max-grace = \"10s\"").longest_grace(), Duration::from_secs(10));
+    assert_eq!(all.longest_grace(), pod_spec::limits::MAX_DURATION);
+    let plan = pod(&node("max-grace = \"10s\""), &[PLAN]).expect("a pod").plan.expect("a plan");
+    assert_eq!(plan.defaults.grace, Duration::from_secs(10));
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use control_api::client::ClientError;
 use lexopt::Arg;
+use pod_spec::BoundedDuration;
 
 use crate::output::Format;
 use crate::shims::{self, FindError};
@@ -180,7 +181,7 @@ impl PodArguments {
     pub fn duration(&self, command: &'static str, name: &str) -> Result<Option<Duration>, CommandError> {
         let Some(value) = self.option(name) else { return Ok(None) };
         let read = match value.parse() {
-            Ok(seconds) => Ok(Duration::from_secs(seconds)),
+            Ok(seconds) => Ok(BoundedDuration::of_seconds(seconds).get()),
             Err(_) => pod_spec::parse_duration(value),
         };
         read.map(Some).map_err(|error| CommandError::usage(command, format!("--{name} {value}: {error}")))

@@ -39,6 +39,14 @@ pub fn exposition(pods: &[PodReport]) -> String {
     for (pod, left) in pods.iter().filter_map(|pod| Some((pod, pod.stop.as_ref()?.left_ms?))) {
         let _ = writeln!(text, "podshim_pod_stop_budget_seconds{{{}}} {}", labels(pod), seconds(left));
     }
+    family(
+        &mut text,
+        "podshim_shim_longest_away_seconds",
+        "The longest that a pod's shim was away from what it serves.",
+    );
+    for (pod, away) in pods.iter().filter_map(|pod| Some((pod, pod.longest_away_ms?))) {
+        let _ = writeln!(text, "podshim_shim_longest_away_seconds{{{}}} {}", labels(pod), seconds(away));
+    }
     let of_container = |container: &ContainerReport| Some(format!(",state=\"{}\"}} 1", container.state));
     containers(&mut text, pods, "podshim_container_state", "The state of a container.", of_container);
     let help = "Restarts by podshim since the program last ran for ten minutes.";

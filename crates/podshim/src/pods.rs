@@ -32,6 +32,10 @@ pub struct PodReport {
     pub release: Option<String>,
     /// When its shim was started.
     pub started_at_ms: Option<i64>,
+    /// The longest that its shim was away from what it serves, and on what.
+    pub longest_away_ms: Option<u64>,
+    /// See `longest_away_ms`.
+    pub longest_away_on: Option<String>,
     /// The stop under way, or the last one.
     pub stop: Option<StopReport>,
     /// Its containers, in the order of its plan.
@@ -127,6 +131,8 @@ impl PodReport {
             error: None,
             release: said(answer.release),
             started_at_ms: Some(answer.started_at_ms),
+            longest_away_ms: answer.longest_away_us.map(|away| away.div_ceil(1000)),
+            longest_away_on: said(answer.longest_away_on),
             stop,
             containers,
         }
@@ -144,6 +150,8 @@ impl PodReport {
             error: Some(error.to_string()),
             release: None,
             started_at_ms: None,
+            longest_away_ms: None,
+            longest_away_on: None,
             stop: None,
             containers: Vec::new(),
         }

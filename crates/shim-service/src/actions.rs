@@ -1,14 +1,11 @@
 //! The pod's actions, executed at once and in order: replies, events, signals, lines for logs, the record of an
 //! exit. What takes time is handed to `operations`.
 
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::time::SystemTime;
 
-use nix::fcntl::OFlag;
 use oci_runtime::bundle::ExitRecord;
 use oci_runtime::process::SignalNumber;
+use oci_runtime::termination_message;
 use pod_lifecycle::{Action, ContainerId, Exit, Reach, Target, Tell};
 use pod_spec::Signal;
 use tracing::{error, info, warn};
@@ -88,7 +85,7 @@ impl Owner {
             stdio.write_line(line);
         }
         if let (Tell::LogAndTerminationMessage, Some(path)) = (to, &resources.termination_message)
-            && let Err(error) = write_termination_message(path, line)
+            && let Err(error) = termination_message::write(resources.runtime.reaper(), path, line)
         {
             warn!(container = %id, path = %path.display(), %error, "cannot leave a termination message");
         }
@@ -113,37 +110,5 @@ impl Owner {
             // `delete` then says 137, as a stock shim always does.
             error!(container = %id, %error, "cannot record the exit");
         }
-    }
-}
-
-/// J9: the kubelet shows it in the container's status. The file is the kubelet's: it is neither created nor
-/// followed if it is a link, and a fifo in its place must not stop the owner.
-fn write_termination_message(path: &Path, line: &str) -> std::io::Result<()> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let mut file =
-        std::fs::OpenOptions::new().write(true).truncate(true).custom_flags(flags.bits()).open(path)?;
-    writeln!(file, "podshim: {line}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// J9, DESIGN §6: what is in the file's place may be the container's doing.
-    #[test]
-    fn j9_a_termination_message_goes_into_a_file_and_nowhere_else() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let at = |name: &str| directory.path().join(name);
-        std::fs::write(at("log"), "of the program itself, and longer than ours").expect("a file");
-        write_termination_message(&at("log"), "not started").expect("written");
-        assert_eq!(std::fs::read_to_string(at("log")).expect("a file"), "podshim: not started\n");
-        std::fs::write(at("of-the-node"), "untouched").expect("a file");
-        std::os::unix::fs::symlink(at("of-the-node"), at("link")).expect("a link");
-        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).expect("a fifo");
-        for name in ["link", "fifo", "missing", "."] {
-            write_termination_message(&at(name), "not started").expect_err(name);
-        }
-        assert_eq!(std::fs::read_to_string(at("of-the-node")).expect("a file"), "untouched");
-        assert!(!at("missing").exists());
     }
 }

@@ -12,11 +12,14 @@ use control_api::{
     EventsRequest, EventsResponse, InspectRequest, InspectResponse, StopRequest, StopResponse, SwitchRequest,
     SwitchResponse, VERSION,
 };
+use oci_runtime::attention::{self, Away};
 use pod_lifecycle::{Event, Inspection, Request};
+use pod_spec::BoundedDuration;
 use tracing::info;
 use ttrpc::asynchronous::TtrpcContext;
 
 use crate::command::{Answer, Command, OwnerHandle};
+use crate::details::CONTAINER_TYPE;
 use crate::owner::Owner;
 
 /// The longest wait for an event: a caller that wants more asks again.
@@ -26,7 +29,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) enum ControlCommand {
     /// The pod as it is.
-    Inspect { answer: Answer<(Identity, Inspection)> },
+    Inspect { answer: Answer<(Identity, Inspection, Away)> },
     /// An ordered stop (T12c); answered at once.
     Stop { grace: Option<Duration>, answer: Answer<()> },
     /// What has happened after that event; with `Wait` answered when there is something.
@@ -55,6 +58,10 @@ pub(crate) struct Identity {
 impl Identity {
     /// Takes over what the CRI writes into each container's spec.
     pub(crate) fn learn(&mut self, annotations: &BTreeMap<String, String>) {
+        // A CRI container says the same as its sandbox, or has been told to by somebody else.
+        if annotations.get(CONTAINER_TYPE).is_some_and(|kind| kind != "sandbox") {
+            return;
+        }
         let known = [
             ("io.kubernetes.cri.sandbox-name", &mut self.pod_name),
             ("io.kubernetes.cri.sandbox-namespace", &mut self.pod_namespace),
@@ -84,12 +91,12 @@ impl ControlService {
 impl control_api::Pod for ControlService {
     async fn inspect(&self, _: &TtrpcContext, _: InspectRequest) -> ttrpc::Result<InspectResponse> {
         let ask = |answer| Command::Control(ControlCommand::Inspect { answer });
-        let (identity, inspection) = self.owner.ask(ask).await?;
-        Ok(inspection::response(identity, inspection))
+        let (identity, inspection, away) = self.owner.ask(ask).await?;
+        Ok(inspection::response(identity, inspection, away))
     }
 
     async fn stop(&self, _: &TtrpcContext, request: StopRequest) -> ttrpc::Result<StopResponse> {
-        let grace = request.grace_ms.map(Duration::from_millis);
+        let grace = request.grace_ms.map(|grace| BoundedDuration::of_milliseconds(grace).get());
         self.owner.ask(|answer| Command::Control(ControlCommand::Stop { grace, answer })).await?;
         Ok(StopResponse { version: VERSION, ..Default::default() })
     }
@@ -122,10 +129,11 @@ impl Owner {
         match command {
             ControlCommand::Inspect { answer } => {
                 let inspection = self.pod.inspect(self.now());
-                drop(answer.send(Ok((self.identity.clone(), inspection))));
+                drop(answer.send(Ok((self.identity.clone(), inspection, attention::longest()))));
             }
             ControlCommand::Stop { grace, answer } => {
                 info!(?grace, "asked to stop by an operator: the pod is stopped in order");
+                let grace = grace.map(|grace| self.at_most(grace));
                 self.feed(Event::StopPod { grace });
                 drop(answer.send(Ok(())));
             }

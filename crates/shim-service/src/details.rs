@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use oci_runtime::mount::RootfsMount;
 use oci_runtime::runtime::{CheckpointOptions, RootSwitch, SessionKeyring};
@@ -12,13 +11,15 @@ use oci_runtime::stdio::StreamOwner;
 use pod_lifecycle::{
     Caller, ContainerId, ContainerSpec, KubeletHook, KubeletType, Origin, PidNamespace, TaskKind,
 };
-use pod_spec::Plan;
+use pod_spec::{BoundedDuration, Plan};
 
 use crate::options::RuntimeOptions;
 use crate::resources::StreamAddresses;
 
+/// The CRI plugin's name for the pod's first container.
+pub(crate) const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
 /// The CRI plugin's mark of a task: `sandbox` or `container`.
-const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
+pub(crate) const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
 const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
 /// The kubelet's, where the runtime's `container_annotations` let them through (F7, F8).
 const KUBELET_TYPE: &str = "io.kubernetes.container.type";
@@ -113,8 +114,8 @@ pub(crate) fn container_spec(
             spec::PidNamespace::Shared => PidNamespace::Shared,
         },
         kubelet_grace: annotation(KUBELET_GRACE)
-            .and_then(|seconds| seconds.parse().ok())
-            .map(Duration::from_secs),
+            .and_then(BoundedDuration::of_seconds_text)
+            .map(BoundedDuration::get),
         kubelet: annotation(KUBELET_HASH).map(|_| match annotation(KUBELET_PRE_STOP) {
             Some(_) => KubeletHook::PreStop,
             None => KubeletHook::None,
@@ -125,6 +126,30 @@ pub(crate) fn container_spec(
     }
 }
 
+/// Whether a container is of the pod `pod`. Of one that CRI made its sandbox alone decides, which CRI writes last and no
+/// pod's author can: any other annotation that names a group may be an author's, who would get into another's pod by it.
+///
+/// # Errors
+/// What is wrong, for people.
+pub(crate) fn membership(
+    id: &ContainerId,
+    annotations: &BTreeMap<String, String>,
+    pod: &str,
+) -> Result<(), String> {
+    let sandbox = match annotations.get(CONTAINER_TYPE).map(String::as_str) {
+        None => return Ok(()),
+        Some("sandbox") => id.as_str(),
+        Some(_) => annotations.get(SANDBOX_ID).map_or("", String::as_str),
+    };
+    if sandbox == pod {
+        return Ok(());
+    }
+    Err(format!(
+        "it is of the sandbox {sandbox:?}, and this shim serves {pod:?} (does a runtime's pod_annotations in \
+                 containerd's configuration let io.containerd.* or io.kubernetes.* through?)"
+    ))
+}
+
 /// The annotations as the parser takes them.
 pub(crate) fn annotations(annotations: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()))
@@ -132,6 +157,8 @@ pub(crate) fn annotations(annotations: &BTreeMap<String, String>) -> impl Iterat
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn spec(annotations: &[(&str, &str)]) -> Spec {
@@ -169,6 +196,36 @@ mod tests {
         assert_eq!(kubelet(&[(KUBELET_HASH, "5c1e")]), Some(KubeletHook::None));
         let hook = (KUBELET_PRE_STOP, "{\"exec\":{}}");
         assert_eq!(kubelet(&[(KUBELET_HASH, "5c1e"), hook]), Some(KubeletHook::PreStop));
+    }
+
+    /// DESIGN §6, issue 18: CRI's word counts, and a group that an author has named does not.
+    #[test]
+    fn a_container_of_another_sandbox_is_refused() {
+        let of = |id: &str, pairs: &[(&str, &str)]| membership(&id.into(), &spec(pairs).annotations, "pod");
+        let group = ("io.containerd.runc.v2.group", "pod");
+        let (sandbox, container) = ((CONTAINER_TYPE, "sandbox"), (CONTAINER_TYPE, "container"));
+        assert_eq!(of("pod", &[sandbox, (SANDBOX_ID, "pod")]), Ok(()));
+        assert_eq!(of("c", &[container, (SANDBOX_ID, "pod")]), Ok(()));
+        assert_eq!(of("web", &[group]), Ok(()));
+        for (id, annotations) in [
+            ("attacker", &[sandbox, (SANDBOX_ID, "attacker"), group][..]),
+            ("attacker", &[sandbox, (SANDBOX_ID, "pod"), group]),
+            ("c", &[container, (SANDBOX_ID, "attacker"), group]),
+            ("c", &[container, group]),
+        ] {
+            let refused = of(id, annotations).expect_err(id);
+            assert!(refused.contains("this shim serves \"pod\""), "{refused}");
+        }
+    }
+
+    /// What a kubelet can say at most is counted with as a year.
+    #[test]
+    fn a_grace_without_end_is_a_year() {
+        for seconds in ["9223372036854775807", "18446744073709551616"] {
+            let found =
+                container_spec(&"id".into(), &spec(&[(KUBELET_GRACE, seconds)]), Origin::Program, None);
+            assert_eq!(found.kubelet_grace, Some(pod_spec::limits::MAX_DURATION), "{seconds}");
+        }
     }
 
     /// ctr gives no type: its signals mean what they say (K7), its id is the name.

@@ -46,17 +46,18 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
             done.spawn(async move { heard.ready_within(timeout).await });
         }
         Check::Probe { action: GateAction::File(path), timeout } => {
-            let looks = resources.file_looks.clone();
-            done.spawn(async move { verdict(probe::file(&process, &path, &looks, timeout).await) });
+            let (looks, reaper) = (resources.file_looks.clone(), resources.runtime.reaper().clone());
+            done.spawn(async move { verdict(probe::file(&reaper, &process, &path, &looks, timeout).await) });
         }
         Check::Probe { action: GateAction::Exec(command), timeout } => {
             let process = match process_of(resources, &command) {
                 Ok(process) => process,
                 Err(failure) => return done.fail(failure),
             };
-            let runtime = resources.runtime.clone();
+            let (runtime, pace) = (resources.runtime.clone(), resources.surroundings.pace.clone());
             let id = format!("podshim-gate-{}", done.op().0);
             done.spawn(async move {
+                let _turn = pace.turn().await;
                 match probe::exec(&runtime, &id, &process, timeout).await {
                     ProbeResult::Success => Ok(()),
                     ProbeResult::Failure(reason) => {

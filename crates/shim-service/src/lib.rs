@@ -23,6 +23,7 @@ mod notice;
 mod operations;
 pub mod options;
 mod owner;
+mod pace;
 mod peers;
 pub mod publisher;
 mod readiness;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::spec::Spec;
@@ -21,6 +22,10 @@ const PROPERTY: &str = "org.systemd.property.";
 const DRAIN_UNIT: &str = "podshim-drain.service";
 /// systemd's last target. A scope in no pod's slice (ctr) has no other tie to it.
 const SHUTDOWN: &str = "shutdown.target";
+
+/// What a scope may have to end after the drain, which has given its pod all of its time already (the limit of the drain
+/// itself): a year of it would keep the node from going down.
+const SCOPE_LONGEST: Duration = Duration::from_secs(300);
 
 /// N7: while this file is there, nothing new is begun on the node. A directory is the state of a namespace of that name.
 pub(crate) fn is_draining(file: &Path) -> bool {
@@ -61,7 +66,7 @@ fn properties(
     let mut properties = vec![
         ("Before", list([DRAIN_UNIT.to_owned(), SHUTDOWN.to_owned()])),
         ("Conflicts", list([SHUTDOWN.to_owned()])),
-        ("TimeoutStopUSec", format!("uint64 {}", order.grace.as_micros())),
+        ("TimeoutStopUSec", format!("uint64 {}", order.grace.min(SCOPE_LONGEST).as_micros())),
     ];
     // An empty list is an error to runc.
     if let Some(sandbox) = order.outlived_by.as_ref().and_then(scope) {
@@ -89,8 +94,6 @@ fn add(spec: &mut Value, properties: Vec<(&'static str, String)>) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn spec(cgroups_path: &str) -> Spec {
@@ -130,6 +133,9 @@ mod tests {
                 "org.systemd.property.TimeoutStopUSec": "uint64 32000000",
             })
         );
+        let year = StopOrder { outlived_by: None, grace: pod_spec::limits::MAX_DURATION };
+        let timeout = properties(&year, scope).into_iter().find(|(name, _)| *name == "TimeoutStopUSec");
+        assert_eq!(timeout.map(|(_, value)| value).as_deref(), Some("uint64 300000000"));
         let first = StopOrder { outlived_by: None, ..order };
         let mut changed = json!({"annotations": null});
         add(&mut changed, properties(&first, scope));

@@ -225,7 +225,9 @@ fn recreate(resources: &mut Resources, done: Finisher) {
     };
     let blueprint = resources.blueprint();
     let (before, update) = (resources.incarnation.take(), resources.update.clone());
+    let pace = resources.surroundings.pace.clone();
     tokio::task::spawn_local(async move {
+        let _turn = pace.turn().await;
         match blueprint.recreate(streams, before, update).await {
             Ok(new) => done.finish(pid_of(&new), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),

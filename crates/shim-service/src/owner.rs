@@ -8,13 +8,14 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
+use oci_runtime::attention;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::stdio::UnusedFifos;
 use pod_lifecycle::{
     ContainerId, Event, ExecId, Exit, Pod, PodTime, Refusal, Reply, Request, RequestId, Target,
 };
-use pod_spec::{Node, Parsed};
+use pod_spec::{BoundedDuration, Node, Parsed};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -22,7 +23,7 @@ use tracing::{debug, info, warn};
 use crate::command::{Answer, Command};
 use crate::control::Identity;
 use crate::control::history::History;
-use crate::details::{self, CheckpointDetails, CreateDetails, ExecDetails};
+use crate::details::{self, CheckpointDetails, CreateDetails, ExecDetails, SANDBOX_ID};
 use crate::error::ServiceError;
 use crate::node;
 use crate::node_shutdown;
@@ -33,8 +34,6 @@ use crate::reads::FailedUpdate;
 use crate::resources::{ExecResources, Resources, Surroundings};
 use crate::shared_namespaces::PidHistory;
 
-/// The CRI plugin's name for the pod's first container.
-const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
 /// containerd deletes what has ended within milliseconds, if it runs.
 const TIME_TO_DELETE: Duration = Duration::from_secs(2);
 /// Create follows `start` at once, and Shutdown the last Delete. Where containerd was killed or failed in between, or its time
@@ -49,6 +48,17 @@ pub(crate) enum Local {
     Exited { target: Target, exit: oci_runtime::reaper::Exit },
     OutOfMemory { container: ContainerId },
     NotUpdated(Box<FailedUpdate>),
+}
+
+impl Local {
+    /// For the measure of how long it takes.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Completed(_) => "the end of an operation",
+            Self::Exited { .. } => "an exit",
+            Self::OutOfMemory { .. } | Self::NotUpdated { .. } => "a container's limits",
+        }
+    }
 }
 
 /// Everything there is of a pod.
@@ -68,6 +78,8 @@ pub(crate) struct Owner {
     /// Of the last create that failed, until its container is created or deleted: containerd deletes it at once
     /// (CONTRACT §1.8).
     pub(crate) unused_fifos: Option<(ContainerId, UnusedFifos)>,
+    /// What the node's file said last; only a pod with a plan has it read.
+    longest_grace: Duration,
     next_request: u64,
     epoch: Instant,
     shutdown: Shutdown,
@@ -113,6 +125,7 @@ impl Owner {
             requests: BTreeMap::new(),
             checkpoints: BTreeMap::new(),
             unused_fifos: None,
+            longest_grace: BoundedDuration::MAX.get(),
             next_request: 0,
             epoch: Instant::now(),
             shutdown: Shutdown::NotAsked { by: None },
@@ -129,12 +142,13 @@ impl Owner {
         mut stop: mpsc::Receiver<()>,
     ) -> Publisher {
         while !self.may_end() {
-            let next = self.pod.next_deadline().map(|at| self.epoch + at.since_epoch());
+            // One beyond all clocks is none.
+            let next = self.pod.next_deadline().and_then(|at| self.epoch.checked_add(at.since_epoch()));
             let deadline = next.into_iter().chain(self.leave_by()).min();
             tokio::select! {
                 // What has happened comes before what is asked next.
                 biased;
-                Some(local) = inbox.recv() => self.on_local(local),
+                Some(local) = inbox.recv() => attention::during(local.name(), || self.on_local(local)),
                 Some(()) = stop.recv() => {
                     info!("asked to end by a signal: the pod is stopped in order");
                     self.feed(Event::StopPod { grace: None });
@@ -144,9 +158,11 @@ impl Owner {
                     self.requests.remove(&id);
                     self.feed(Event::Abandoned { id });
                 }
-                Some(command) = commands.recv() => self.on_command(command),
+                Some(command) = commands.recv() => {
+                    attention::during("a request", || self.on_command(command));
+                }
                 () = tokio::time::sleep_until(deadline.unwrap_or(self.epoch)), if deadline.is_some() => {
-                    self.feed(Event::Tick);
+                    attention::during("what was due", || self.feed(Event::Tick));
                 }
                 else => break,
             }
@@ -190,6 +206,7 @@ impl Owner {
                 self.checkpoint(container, *details, answer)
             }
             Command::Delete { target, limit, answer } => {
+                self.surroundings.pace.hurry();
                 if target.exec.is_none() {
                     self.end_unused_fifos(&target.container);
                 }
@@ -199,6 +216,9 @@ impl Owner {
                 self.request(Request::Delete(target), answer);
             }
             Command::Pod { request, answer } => {
+                if let Request::Kill { .. } = request {
+                    self.surroundings.pace.hurry();
+                }
                 self.request(request, answer);
             }
             Command::State { target, answer } => drop(answer.send(self.state(&target))),
@@ -282,6 +302,8 @@ impl Owner {
         let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
         let bundle = Bundle::new(&details.bundle);
         let spec = bundle.read_spec().map_err(|error| invalid(error.to_string()))?;
+        details::membership(id, &spec.annotations, &self.identity.id)
+            .map_err(|message| ServiceError::Invalid { container: id.to_string(), message })?;
         self.identity.learn(&spec.annotations);
         let plan = match self.read_annotations(&spec.annotations) {
             Ok(parsed) => {
@@ -309,7 +331,8 @@ impl Owner {
         details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
         let runtime =
             Rc::new(details.options.runtime(self.reaper.clone(), &self.surroundings.namespace, &spec));
-        let core = details::container_spec(id, &spec, details.origin(), plan);
+        let mut core = details::container_spec(id, &spec, details.origin(), plan);
+        core.kubelet_grace = core.kubelet_grace.map(|grace| self.at_most(grace));
         let resources =
             Resources::new(runtime.container(id.as_str(), bundle), self.surroundings.clone(), details, &spec);
         Ok((resources, core))
@@ -317,10 +340,16 @@ impl Owner {
 
     /// What a container's annotations say on this node. The node's file is read only where there are some: a pod
     /// without them knows nothing of podshim (S1).
-    fn read_annotations(&self, annotations: &BTreeMap<String, String>) -> Result<Parsed, String> {
+    fn read_annotations(&mut self, annotations: &BTreeMap<String, String>) -> Result<Parsed, String> {
         let ours = annotations.keys().any(|key| key.starts_with(pod_spec::PREFIX));
         let node = if ours { node::read(&self.surroundings.node_file)? } else { Node::default() };
+        self.longest_grace = node.longest_grace();
         node.parse_pod(details::annotations(annotations)).map_err(|error| error.to_string())
+    }
+
+    /// A grace that is not the plan's, within what the node allows.
+    pub(crate) fn at_most(&self, grace: Duration) -> Duration {
+        BoundedDuration::new(grace).get().min(self.longest_grace)
     }
 
     pub(crate) fn next_request(&mut self) -> RequestId {
@@ -387,6 +416,7 @@ impl Owner {
             self.execute(action);
         }
         self.events.tell();
+        self.surroundings.pace.in_stop(self.pod.is_stopping());
     }
 
     pub(crate) fn now(&self) -> PodTime {

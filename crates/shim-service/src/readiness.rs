@@ -11,7 +11,7 @@ use std::time::Duration;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::Cgroup;
 use oci_runtime::notify::{self, Message, NotifySocket, Sender};
-use oci_runtime::stdio::{LineWatch, Watching};
+use oci_runtime::stdio::{LineWatch, Piece, Watching};
 use pod_lifecycle::{Failure, RefusalKind};
 use pod_spec::{GateAction, Pattern};
 use serde_json::{Value, json};
@@ -102,9 +102,13 @@ pub(crate) fn prepare(resources: &mut Resources, gate: &GateAction) -> Result<()
             let ear: Rc<RefCell<Option<Ear>>> = Rc::default();
             add_socket(resources.bundle())?;
             let listening = ear.clone();
-            let socket = NotifySocket::listen(resources.bundle(), move |sender, message| {
-                hear(&mut listening.borrow_mut(), &sender, message);
-            });
+            let socket = NotifySocket::listen(
+                resources.runtime.reaper(),
+                resources.bundle(),
+                move |sender, message| {
+                    hear(&mut listening.borrow_mut(), &sender, message);
+                },
+            );
             let socket = socket
                 .map_err(|error| failure(format!("cannot make the socket of its notify gate: {error}")))?;
             resources.mailbox = Some(Mailbox { _socket: socket, ear });
@@ -159,20 +163,28 @@ pub(crate) fn listen(
 }
 
 fn watch_lines(resources: &Resources, incarnation: &Incarnation, pattern: &Pattern, heard: Rc<Heard>) {
-    let mut matcher = pattern.matcher();
-    let watch: LineWatch = Rc::new(RefCell::new(move |line: &str| {
-        // The other stream may have had it.
-        if !heard.is_ready() && !matcher.is_match(line) {
-            return Watching::GoesOn;
-        }
-        heard.set_ready();
-        Watching::Ends
-    }));
+    // Of both streams, whose lines come piece by piece: one matcher each.
+    let watch = |heard: Rc<Heard>| {
+        let mut matcher = pattern.matcher();
+        matcher.begin();
+        LineWatch::new(pattern.size(), resources.surroundings.looks.clone(), move |piece| {
+            let is_found = match piece {
+                Piece::Part(text) => matcher.advance(text),
+                Piece::End => matcher.end(),
+            };
+            // The other stream may have had it.
+            if !heard.is_ready() && !is_found {
+                return Watching::GoesOn;
+            }
+            heard.set_ready();
+            Watching::Ends
+        })
+    };
     if let Some(console) = &incarnation.console {
-        console.watch_lines(&watch);
+        console.watch_lines(&watch(heard.clone()));
     }
     if let Some(stdio) = &resources.stdio
-        && let Err(error) = stdio.watch_lines(&watch)
+        && let Err(error) = stdio.watch_lines(|| watch(heard.clone()))
     {
         warn!(container = resources.runtime.id(), %error, "cannot look at its output: its gate stays closed");
     }

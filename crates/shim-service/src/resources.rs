@@ -13,12 +13,13 @@ use oci_runtime::probe::FileLooks;
 use oci_runtime::process::{ExecutableIdentity, Process};
 use oci_runtime::runtime::{CgroupDriver, Container};
 use oci_runtime::spec::Spec;
-use oci_runtime::stdio::{Stdio, StdioPaths, StreamMode};
+use oci_runtime::stdio::{LookPace, Stdio, StdioPaths, StreamMode};
 use pod_lifecycle::{ExecId, RequestId};
 
 use crate::details::{CreateDetails, ExecDetails};
 use crate::incarnation::Blueprint;
 use crate::node_shutdown;
+use crate::pace::Pace;
 use crate::readiness::{Heard, Mailbox};
 
 /// The kubelet's name for the file in which a container leaves its last words.
@@ -59,6 +60,10 @@ pub(crate) struct Surroundings {
     pub(crate) draining_file: Rc<Path>,
     /// Where console sockets are made.
     pub(crate) console_directory: Rc<Path>,
+    /// How fast lines are looked at for `log:` gates.
+    pub(crate) looks: LookPace,
+    /// How much of a processor restarts and probes may take.
+    pub(crate) pace: Rc<Pace>,
 }
 
 /// One container, from its Create to its Delete.

@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use containerd_shim_protos::shim_async::create_task;
 use control_api::create_pod;
 use oci_runtime::reaper::Reaper;
+use oci_runtime::stdio::LookPace;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -19,6 +21,7 @@ use crate::command::OwnerHandle;
 use crate::control::{ControlService, Identity};
 use crate::incarnation::console_directory;
 use crate::owner::Owner;
+use crate::pace::Pace;
 use crate::peers;
 use crate::publisher::Publisher;
 use crate::resources::Surroundings;
@@ -87,6 +90,8 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
         node_file: node_file.into(),
         draining_file: draining_file.into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
+        looks: LookPace::default(),
+        pace: Rc::new(Pace::new(reaper.clone())),
     };
     let identity = Identity { id: id.clone(), namespace, ..Identity::default() };
     let (owner, inbox) = Owner::new(identity, surroundings, reaper, publisher);

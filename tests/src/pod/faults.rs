@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_cri::v1::ContainerState;
 
 use super::{Created, RunningPod};
-use crate::durations::SOON;
+use crate::durations::{LONGEST_AWAY, SOON, at_most};
 use crate::wait;
 
 impl RunningPod<'_> {
@@ -23,6 +23,36 @@ impl RunningPod<'_> {
         let pid =
             line.and_then(|line| line.split(' ').nth(1)).with_context(|| format!("no shim in {found:#?}"))?;
         Ok(pid.parse()?)
+    }
+
+    /// The longest that its shim's one thread was away from what it serves, and on what; `None` of one that does not say so: it
+    /// is dead, of another release, or not podshim.
+    ///
+    /// # Errors
+    /// It lives and does not answer.
+    pub async fn longest_away(&self) -> Result<Option<(Duration, String)>> {
+        if self.shim == super::Shim::Other || self.shim_pid().is_err() {
+            return Ok(None);
+        }
+        // Inside, where the shims' sockets are.
+        let answer =
+            self.node.ctr().output(&["--run", "podshim", "inspect", "--json", &self.sandbox]).await?;
+        if answer.exit_code != Some(0) && self.shim_pid().is_err() {
+            return Ok(None);
+        }
+        ensure!(answer.exit_code == Some(0), "{answer:?}");
+        let answer: serde_json::Value = serde_json::from_str(&answer.stdout)?;
+        let on = answer["longest_away_on"].as_str().unwrap_or_default().to_owned();
+        Ok(answer["longest_away_ms"].as_u64().map(|away| (Duration::from_millis(away), on)))
+    }
+
+    /// # Errors
+    /// Its shim was away for longer than [`LONGEST_AWAY`].
+    pub(super) async fn ensure_attentive(&self) -> Result<()> {
+        if let Some((away, on)) = self.longest_away().await? {
+            ensure!(at_most(away, LONGEST_AWAY), "the shim was away for {away:?}, on {on:?}");
+        }
+        Ok(())
     }
 
     /// Waits until none of the pod's [`leftovers`](Self::leftovers) is one that `unwanted` accepts.

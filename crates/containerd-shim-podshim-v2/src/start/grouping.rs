@@ -4,14 +4,17 @@
 
 use std::collections::BTreeMap;
 
-/// The annotations that name a group, the first one wins; the same as with containerd's own shim.
+/// The annotations that name a group, the first one wins; the same as with containerd's own shim. Of what CRI makes only
+/// its sandbox counts: the other one may be a pod's own (`pod_annotations`), which would get into another's shim by it.
 const GROUP_KEYS: [&str; 2] = ["io.containerd.runc.v2.group", SANDBOX_ID];
+const CRI_KEYS: [&str; 1] = [SANDBOX_ID];
 const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
 const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
 
 /// The id of the group whose shim serves a container; its own id if it belongs to none.
 pub fn group_of<'a>(annotations: &'a BTreeMap<String, String>, id: &'a str) -> &'a str {
-    GROUP_KEYS.iter().find_map(|key| annotations.get(*key)).map_or(id, String::as_str)
+    let keys = if annotations.contains_key(CONTAINER_TYPE) { &CRI_KEYS[..] } else { &GROUP_KEYS };
+    keys.iter().find_map(|key| annotations.get(*key)).map_or(id, String::as_str)
 }
 
 /// What a container is to its group.
@@ -53,6 +56,12 @@ mod tests {
         assert_eq!(group_of(&both, "c1"), "g");
         assert_eq!(group_of(&annotations(&[(SANDBOX_ID, "pod")]), "c1"), "pod");
         assert_eq!(group_of(&annotations(&[]), "c1"), "c1");
+        // Issue 18: CRI's word is CRI's.
+        for kind in ["sandbox", "container"] {
+            let hostile =
+                annotations(&[(GROUP_KEYS[0], "other"), (SANDBOX_ID, "pod"), (CONTAINER_TYPE, kind)]);
+            assert_eq!(group_of(&hostile, "c1"), "pod");
+        }
     }
 
     /// N3: only a sandbox, or a container outside CRI, may get a fresh shim.

@@ -1,15 +1,38 @@
 //! What is read of datagrams, and who is told as their sender. That a container is heard is shown by the e2e tests.
 
-use std::{cell::RefCell, os::unix::net::UnixDatagram, rc::Rc};
+use std::{
+    cell::RefCell,
+    io::Write,
+    net::{TcpListener, TcpStream},
+    os::{
+        fd::{OwnedFd, RawFd},
+        unix::net::UnixDatagram,
+    },
+    rc::Rc,
+    time::Duration,
+};
 
-use nix::unistd::getpid;
+use nix::{
+    sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt},
+    unistd::{Pid, getpid},
+};
+use tokio::time::Instant;
 
 use super::*;
 use crate::{
     runtime::CreateOptions,
     stdio::ChildStdio,
-    test_support::{TestContainer, run, until, within},
+    test_support::{TestContainer, run, until, until_ended, within},
 };
+
+type Messages = Rc<RefCell<Vec<(Sender, Message)>>>;
+
+fn listen(reaper: &Reaper, bundle: &Bundle) -> (Messages, NotifySocket) {
+    let heard = Messages::default();
+    let hearing = heard.clone();
+    let hear = move |sender, message| hearing.borrow_mut().push((sender, message));
+    (heard, NotifySocket::listen(reaper, bundle, hear).unwrap())
+}
 
 #[test]
 fn messages_are_lines_of_which_two_mean_something() {
@@ -36,12 +59,7 @@ fn senders_are_known_and_descriptors_closed() {
         let path = directory.path().join("x".repeat(120));
         std::fs::create_dir(&path).unwrap();
         let bundle = Bundle::new(&path);
-        let heard = Rc::new(RefCell::new(Vec::new()));
-        let listener = {
-            let heard = heard.clone();
-            NotifySocket::listen(&bundle, move |sender, message| heard.borrow_mut().push((sender, message)))
-                .unwrap()
-        };
+        let (heard, listener) = listen(&Reaper::start().unwrap(), &bundle);
         let client = UnixDatagram::unbound().unwrap();
         let parent = File::open(&path).unwrap();
         let address = format!("/proc/self/fd/{}/notify.sock", parent.as_raw_fd());
@@ -52,14 +70,7 @@ fn senders_are_known_and_descriptors_closed() {
         until(|| heard.borrow().len() == 1).await;
         let before = descriptors();
         let rights = [parent.as_raw_fd(); 3];
-        nix::sys::socket::sendmsg::<()>(
-            client.as_raw_fd(),
-            &[io::IoSlice::new(b"READY=1")],
-            &[nix::sys::socket::ControlMessage::ScmRights(&rights)],
-            nix::sys::socket::MsgFlags::empty(),
-            None,
-        )
-        .unwrap();
+        send_with(&client, b"READY=1", &rights);
         until(|| heard.borrow().len() == 2).await;
         // The one more is the second sender's pidfd, which the test keeps.
         assert_eq!(descriptors(), before + 1);
@@ -73,16 +84,117 @@ fn senders_are_known_and_descriptors_closed() {
     });
 }
 
+/// A TCP connection whose close waits for its other end to read, as long as SO_LINGER says.
+struct Lingering {
+    socket: TcpStream,
+    /// It never reads.
+    _other_end: TcpStream,
+}
+
+impl Lingering {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_other_end, _) = listener.accept().unwrap();
+        let linger = libc::linger { l_onoff: 1, l_linger: 3600 };
+        setsockopt(&socket, sockopt::Linger, &linger).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        while socket.write(&[b'x'; 1 << 16]).is_ok() {}
+        Self { socket, _other_end }
+    }
+}
+
+fn send_with(client: &UnixDatagram, text: &[u8], rights: &[RawFd]) {
+    let rights = [ControlMessage::ScmRights(rights)];
+    sendmsg::<()>(client.as_raw_fd(), &[io::IoSlice::new(text)], &rights, MsgFlags::empty(), None).unwrap();
+}
+
+/// DESIGN §6: the close of a descriptor that came along may last as long as the container likes, be it received, too much
+/// for the room there is, or still queued when the socket is closed. The shim's thread is not there.
+#[test]
+fn u2_a_descriptor_that_cannot_be_closed_stops_a_helper_only() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = Bundle::new(directory.path());
+        let reaper = Reaper::start().unwrap();
+        let (heard, listener) = listen(&reaper, &bundle);
+        let client = UnixDatagram::unbound().unwrap();
+        client.connect(bundle.notify_socket_path()).unwrap();
+        let lingering = [Lingering::new(), Lingering::new()];
+        send_with(&client, b"STATUS=one", &[lingering[0].socket.as_raw_fd()]);
+        send_with(&client, b"STATUS=many", &[lingering[1].socket.as_raw_fd(); 253]);
+        let closed = lingering.map(|lingering| lingering._other_end);
+        let began = Instant::now();
+        until(|| heard.borrow().len() == 1).await;
+        // The helper is at the first one, and the second is in the queue.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(heard.borrow().len(), 1);
+        let helper = listener.helper.pid();
+        drop(listener);
+        until_ended(&helper.to_string()).await;
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        drop(closed);
+    });
+}
+
+/// sd_notify_barrier(3): the descriptor is closed when what came before has been heard, and so `systemd-notify` stays until
+/// its cgroup has been looked at.
+#[test]
+fn u2_a_barrier_ends_when_what_came_before_has_been_heard() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = Bundle::new(directory.path());
+        let (heard, _listener) = listen(&Reaper::start().unwrap(), &bundle);
+        let client = UnixDatagram::unbound().unwrap();
+        client.connect(bundle.notify_socket_path()).unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let reader = async_file::register(File::from(OwnedFd::from(reader)), Interest::READABLE).unwrap();
+        client.send(b"READY=1").unwrap();
+        send_with(&client, b"BARRIER=1", &[writer.as_raw_fd()]);
+        drop(writer);
+        drop(within(reader.readable()).await.unwrap());
+        assert_eq!(heard.borrow().first().map(|(_, message)| message.readiness), Some(Readiness::Ready));
+    });
+}
+
+/// DESIGN §6: however many descriptors come along, the pidfd is not pushed out, and the next message is heard.
+#[test]
+fn u2_descriptors_do_not_push_the_sender_out() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = Bundle::new(directory.path());
+        let reaper = Reaper::start().unwrap();
+        let (heard, _listener) = listen(&reaper, &bundle);
+        let client = UnixDatagram::unbound().unwrap();
+        client.connect(bundle.notify_socket_path()).unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let mut command = std::process::Command::new("true");
+        // Its number is known, and the process is not any more: who looks that up finds another or none.
+        // SAFETY: sendmsg allocates; no thread of the test holds a lock.
+        unsafe {
+            std::os::unix::process::CommandExt::pre_exec(&mut command, move || {
+                send_with(&client, b"READY=1", &[null.as_raw_fd(); 60]);
+                Ok(())
+            })
+        };
+        let child = reaper.spawn(&mut command).unwrap();
+        within(child.exit).await;
+        until(|| !heard.borrow().is_empty()).await;
+        assert_eq!(heard.borrow()[0].0.0.pid(), child.process.pid());
+        assert!(!heard.borrow()[0].0.0.is_running());
+    });
+}
+
 /// A process that is gone is nobody's any more: its pid may be another's by now.
 #[test]
 fn a_sender_that_is_gone_is_in_no_container() {
     run(async {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
-        let socket = bind(&bundle.notify_socket_path()).unwrap();
+        let reaper = Reaper::start().unwrap();
+        let (heard, _listener) = listen(&reaper, &bundle);
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
-        let reaper = crate::reaper::Reaper::start().unwrap();
         let mut command = std::process::Command::new("true");
         // SAFETY: send is one system call, between fork and exec.
         unsafe {
@@ -93,8 +205,13 @@ fn a_sender_that_is_gone_is_in_no_container() {
         let child = reaper.spawn(&mut command).unwrap();
         let cgroup = Cgroup::of_pid(getpid()).unwrap();
         within(child.exit).await;
-        let received = receive(socket.as_raw_fd()).unwrap();
-        assert!(received.is_none_or(|(sender, _)| !sender.is_in(&cgroup)));
+        // Behind it.
+        let last = UnixDatagram::unbound().unwrap();
+        last.connect(bundle.notify_socket_path()).unwrap();
+        last.send(b"STATUS=last").unwrap();
+        until(|| heard.borrow().last().is_some_and(|(_, message)| message.status.is_some())).await;
+        let heard = heard.borrow();
+        assert!(heard.iter().rev().skip(1).all(|(sender, _)| !sender.is_in(&cgroup)), "{heard:?}");
     });
 }
 
@@ -131,7 +248,7 @@ fn u2_only_processes_of_the_container_speak_for_it() {
         let (init, cgroup) = (created.process.pid(), Cgroup::of_pid(created.process.pid()).unwrap());
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
-        let listener = bind(&bundle.notify_socket_path()).unwrap();
+        let (messages, _listener) = listen(&test.reaper, &bundle);
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
         let socket = client.as_raw_fd();
@@ -144,20 +261,22 @@ fn u2_only_processes_of_the_container_speak_for_it() {
             }
             test.reaper.spawn(&mut command)
         };
-        let heard = || receive(listener.as_raw_fd());
-        let is_taken = || heard().unwrap().is_some_and(|(sender, _)| sender.is_in(&cgroup));
+        let is_taken = async || {
+            until(|| !messages.borrow().is_empty()).await;
+            messages.borrow_mut().drain(..).all(|(sender, _)| sender.is_in(&cgroup))
+        };
 
         let outsider = spawn(|socket, _| {
             nix::sys::socket::send(socket, b"READY=1", nix::sys::socket::MsgFlags::empty())?;
             Ok(())
         });
-        assert!(!is_taken(), "a process of the node");
+        assert!(!is_taken().await, "a process of the node");
         let member = spawn(|socket, init| {
             join_groups_of(init)?;
             nix::sys::socket::send(socket, b"READY=1", nix::sys::socket::MsgFlags::empty())?;
             Ok(())
         });
-        assert!(is_taken(), "a process of the container");
+        assert!(is_taken().await, "a process of the container");
         let parent_of_a_daemon = spawn(|socket, init| {
             join_groups_of(init)?;
             // SAFETY: as in the tests' other children: system calls only.
@@ -178,14 +297,15 @@ fn u2_only_processes_of_the_container_speak_for_it() {
                 nix::unistd::pause();
             }
         });
-        assert!(is_taken(), "a daemon of the container");
+        assert!(is_taken().await, "a daemon of the container");
         // Without CAP_SYS_ADMIN in the pid namespace the kernel lets nobody claim to be another.
         let liar = spawn(|socket, init| {
             nix::unistd::setuid(nix::unistd::Uid::from_raw(65534))?;
             send_as(socket, init)
         });
         assert_eq!(liar.unwrap_err().raw_os_error(), Some(libc::EPERM));
-        assert_eq!(heard().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        client.send(b"STATUS=after it").unwrap();
+        assert!(!is_taken().await, "of this process, and nothing before it");
 
         cgroup.kill_remaining(tokio::time::Instant::now() + crate::test_support::DEADLINE).await;
         within(created.exit).await;

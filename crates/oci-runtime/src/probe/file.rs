@@ -1,40 +1,48 @@
 //! `file:` probes: is a path there, seen from inside the container (rule U2)?
 //!
-//! Owns one look. Never opens the file itself: whatever the container made of it, a fifo or a device, stays untouched.
+//! Owns one look, made by a helper process. Never opens the file itself: whatever the container made of it, a fifo or a device, stays untouched.
 
 use std::{
+    cell::Cell,
+    ffi::{CStr, CString},
     io,
-    os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    rc::Rc,
     time::Duration,
 };
 
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::{
+    errno::Errno,
+    fcntl::{OFlag, OpenHow, ResolveFlag, openat2},
+};
 
 use super::{ProbeResult, timed_out};
-use crate::{helper_thread, process::Process};
+use crate::{helper_process, process::Process, reaper::Reaper};
 
 /// The looks of one container, of which only one is under way at a time: a file system that never answers (FUSE, NFS)
-/// must not cost a thread for each.
+/// must not cost a process for each.
 #[derive(Debug, Clone, Default)]
-pub struct FileLooks(Arc<AtomicBool>);
+pub struct FileLooks(Rc<Cell<UnderWay>>);
 
-/// A look under way; it is over when this is dropped, however it ends.
-struct Look(Arc<AtomicBool>);
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum UnderWay {
+    #[default]
+    None,
+    One,
+}
+
+/// A look under way; it is over when this is dropped.
+struct Look(FileLooks);
 
 impl Look {
     fn begin(looks: &FileLooks) -> Option<Self> {
-        // Relaxed: the flag is all that is shared.
-        (!looks.0.swap(true, Ordering::Relaxed)).then(|| Self(looks.0.clone()))
+        (looks.0.replace(UnderWay::One) == UnderWay::None).then(|| Self(looks.clone()))
     }
 }
 
 impl Drop for Look {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.0.set(UnderWay::None);
     }
 }
 
@@ -42,8 +50,14 @@ impl Drop for Look {
 ///
 /// Links are followed inside that root only and magic links (`/proc/<pid>/root`) never, so no link that a container
 /// plants in a shared volume leads out of it (DESIGN §6). Mounts are those the process sees. Cancel-safe.
-pub async fn file(process: &Process, path: &str, looks: &FileLooks, timeout: Duration) -> ProbeResult {
-    let failure = match tokio::time::timeout(timeout, look(process, path, looks)).await {
+pub async fn file(
+    reaper: &Reaper,
+    process: &Process,
+    path: &str,
+    looks: &FileLooks,
+    timeout: Duration,
+) -> ProbeResult {
+    let failure = match tokio::time::timeout(timeout, look(reaper, process, path, looks)).await {
         Ok(Ok(())) => return ProbeResult::Success,
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => "is not there".to_owned(),
         Ok(Err(error)) => format!("cannot be looked for: {error}"),
@@ -52,28 +66,56 @@ pub async fn file(process: &Process, path: &str, looks: &FileLooks, timeout: Dur
     ProbeResult::Failure(format!("file:{path} {failure}"))
 }
 
-async fn look(process: &Process, path: &str, looks: &FileLooks) -> io::Result<()> {
-    let (root, path) = (process.open_root()?, path.to_owned());
+/// A helper looks: already the root may be a file system that asks its server who it is (NFS).
+async fn look(reaper: &Reaper, process: &Process, path: &str, looks: &FileLooks) -> io::Result<()> {
+    let (Some(pidfd), Ok(path)) = (process.pidfd(), CString::new(path)) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
     let Some(under_way) = Look::begin(looks) else {
         return Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
             "its file system has not answered the last look",
         ));
     };
-    helper_thread::run("probe", move || {
-        let found = exists(&root, &path);
+    let root = CString::new(format!("/proc/{}/root", process.pid()))?;
+    let job = || match exists(pidfd, &root, &path) {
+        Ok(()) => 0,
+        // invariant: the kernel's numbers end at 133.
+        Err(error) => error as i32 as u8,
+    };
+    // SAFETY: the job makes system calls on texts that are there.
+    let (helper, exit) = unsafe { helper_process::run(reaper, c"podshim-look", &[pidfd], job) }?;
+    // The look is over when the helper is, which may be long after this future.
+    let over = tokio::task::spawn_local(async move {
+        let exit = exit.await;
         drop(under_way);
-        found
-    })
-    .await
+        exit
+    });
+    let exit = over.await.map_err(io::Error::other);
+    drop(helper);
+    match exit?.code {
+        0 => Ok(()),
+        helper_process::NOT_BEGUN => Err(io::Error::other("no process to look with")),
+        error => Err(io::Error::from_raw_os_error(error.into())),
+    }
 }
 
-fn exists(root: &OwnedFd, path: &str) -> io::Result<()> {
+/// Runs in the helper: system calls only.
+fn exists(pidfd: BorrowedFd<'_>, root: &CStr, path: &CStr) -> nix::Result<()> {
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: a path that ends with a NUL.
+    let root = Errno::result(unsafe { libc::open(root.as_ptr(), flags) })?;
+    // SAFETY: the kernel has just given this descriptor to us alone.
+    let root = unsafe { OwnedFd::from_raw_fd(root) };
+    let mut process = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd of ours. Readable, the process has ended, and the root was another's of the same number.
+    if unsafe { libc::poll(&raw mut process, 1, 0) } != 0 {
+        return Err(Errno::ENOENT);
+    }
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    openat2(root, path, how)?;
-    Ok(())
+    openat2(root, path, how).map(drop)
 }
 
 #[cfg(test)]
@@ -93,13 +135,13 @@ mod tests {
             let looks = FileLooks::default();
             let limit = Duration::from_secs(5);
             let under_way = Look::begin(&looks).unwrap();
-            let refused = within(file(&own.process, "/", &looks, limit)).await.to_string();
+            let refused = within(file(&reaper, &own.process, "/", &looks, limit)).await.to_string();
             assert_eq!(
                 refused,
                 "file:/ cannot be looked for: its file system has not answered the last look"
             );
             drop(under_way);
-            assert_eq!(within(file(&own.process, "/", &looks, limit)).await, ProbeResult::Success);
+            assert_eq!(within(file(&reaper, &own.process, "/", &looks, limit)).await, ProbeResult::Success);
             own.process.signal(crate::process::SignalNumber::KILL).unwrap();
             within(own.exit).await;
         });

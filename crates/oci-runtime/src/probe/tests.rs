@@ -239,7 +239,9 @@ fn u2_file_probe_stays_inside_the_containers_root() {
         link("itself", "itself");
         let (test, created) = with_volume(&links).await;
         let looks = FileLooks::default();
-        let look = async |path: &str| within(file(&created.process, path, &looks.clone(), TIMEOUT)).await;
+        let look = async |path: &str| {
+            within(file(&test.reaper, &created.process, path, &looks.clone(), TIMEOUT)).await
+        };
         assert_eq!(look("/tmp/ready").await.to_string(), "file:/tmp/ready is not there");
         std::fs::write(test.container.bundle().rootfs().join("tmp/ready"), "").unwrap();
         for path in ["/tmp/ready", "/shared/inside", "/tmp", "/../tmp/ready", "/shared/../tmp/ready"] {

@@ -233,6 +233,20 @@ fn children_keep_the_limit_of_open_files_that_the_shim_raises() {
     });
 }
 
+/// DESIGN §6: what is called for a pod is measured, with what that has called.
+#[test]
+fn the_processor_time_of_commands_is_known() {
+    run(async {
+        let reaper = Reaper::start().unwrap();
+        assert_eq!(reaper.processor_time(), std::time::Duration::ZERO);
+        let spin = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+        within(reaper.spawn(&mut shell(&format!("({spin}); {spin}"))).unwrap().exit).await;
+        until(|| !reaper.processor_time().is_zero()).await;
+        let used = reaper.processor_time();
+        assert!((10..5000).contains(&used.as_millis()), "{used:?}");
+    });
+}
+
 #[test]
 fn a_dropped_watch_does_not_disturb_others() {
     run(async {

@@ -1,11 +1,19 @@
 //! Looking at the lines of a stream while they pass.
 //!
-//! Owns the cutting into lines, bounded in memory, and the second view of a pipe for it. The stream itself goes its
-//! way as if nobody looked: nothing here can hold it up, change it, or fail it.
+//! Owns the cutting into lines, bounded in memory and in processor time, and the second view of a pipe for it. Nothing here
+//! can change the stream or fail it. While somebody looks, it moves no faster than that goes.
 
-use std::{cell::RefCell, fs::File, io, io::Read, os::fd::AsRawFd, rc::Rc};
+use std::{
+    cell::RefCell,
+    fs::File,
+    io::{self, Read},
+    os::fd::AsRawFd,
+    rc::Rc,
+    time::Duration,
+};
 
 use nix::fcntl::{SpliceFFlags, tee};
+use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     Stdio, StdioPaths, StreamMode,
@@ -27,8 +35,62 @@ pub enum Watching {
     Ends,
 }
 
-/// Is given each line without its end, and with U+FFFD for what is no UTF-8.
-pub type LineWatch = Rc<RefCell<dyn FnMut(&str) -> Watching>>;
+/// A line without its end, piece by piece, with U+FFFD for what is no UTF-8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'text> {
+    /// What comes next in the line.
+    Part(&'text str),
+    /// The line is over.
+    End,
+}
+
+/// Steps between two pauses: about half a millisecond of processor time.
+const TURN_STEPS: usize = 100_000;
+/// Looking at lines takes one part in so many of a processor, all streams of the pod together: it is done outside of the
+/// container's limits, and a container writes what it likes.
+const SHARE: u32 = 5;
+
+/// How fast the lines of a pod are looked at; one for all its streams.
+#[derive(Debug, Clone, Default)]
+pub struct LookPace(Rc<Mutex<()>>);
+
+impl LookPace {
+    /// Pauses after so much work. Whoever comes meanwhile waits for the end of the pause before its own.
+    async fn rest(&self, worked: Duration) {
+        let _others = self.0.lock().await;
+        tokio::time::sleep(worked * (SHARE - 1)).await;
+    }
+}
+
+type Look = dyn FnMut(Piece<'_>) -> Watching;
+
+/// Somebody who looks at lines.
+#[derive(Clone)]
+pub struct LineWatch {
+    look: Rc<RefCell<Look>>,
+    /// Letters between two pauses.
+    turn: usize,
+    pace: LookPace,
+}
+
+impl LineWatch {
+    /// `look` is given each line, a letter of which costs it so many steps at most.
+    pub fn new(
+        steps_per_letter: usize,
+        pace: LookPace,
+        look: impl FnMut(Piece<'_>) -> Watching + 'static,
+    ) -> Self {
+        // A character is never cut.
+        let turn = (TURN_STEPS / steps_per_letter.max(1)).max(char::MAX.len_utf8());
+        Self { look: Rc::new(RefCell::new(look)), turn, pace }
+    }
+}
+
+impl std::fmt::Debug for LineWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LineWatch").field("turn", &self.turn).finish_non_exhaustive()
+    }
+}
 
 impl StdioPaths {
     /// Whether output will pass through here, where its lines can be seen. A terminal's does, through its console; a
@@ -47,35 +109,41 @@ impl StdioPaths {
 }
 
 impl Stdio {
-    /// Shows `watch` the lines of stdout and stderr that are written from now on, until it has seen enough; who
+    /// Shows the lines of stdout and stderr that are written from now on to a watch of each, until it has seen enough; who
     /// looked before does no more. A terminal's are the [`Console`](crate::console::Console)'s.
     ///
     /// # Errors
     /// No more descriptors.
-    pub fn watch_lines(&self, watch: &LineWatch) -> io::Result<()> {
+    pub fn watch_lines(&self, watch: impl Fn() -> LineWatch) -> io::Result<()> {
         [&self.stdout, &self.stderr]
             .into_iter()
             .flatten()
             .filter_map(|output| output.pipe.as_ref())
-            .try_for_each(|pipe| pipe.movement.watch(watch))
+            .try_for_each(|pipe| pipe.movement.watch(&watch()))
     }
 }
 
 /// Cuts a stream into lines.
+#[derive(Debug)]
 pub(crate) struct Lines {
     watch: LineWatch,
     /// The beginning of a line whose end has not come.
     begun: Vec<u8>,
     state: Watching,
+    /// Letters until the next pause.
+    left: usize,
+    /// Spent since the last one.
+    worked: Duration,
 }
 
 impl Lines {
     pub(crate) fn new(watch: LineWatch) -> Self {
-        Self { watch, begun: Vec::new(), state: Watching::GoesOn }
+        let left = watch.turn;
+        Self { watch, begun: Vec::new(), state: Watching::GoesOn, left, worked: Duration::ZERO }
     }
 
-    /// Looks at what comes next in the stream.
-    pub(crate) fn feed(&mut self, data: &[u8]) -> Watching {
+    /// Looks at what comes next in the stream. Lets others have the thread meanwhile, in the middle of a line too.
+    pub(crate) async fn feed(&mut self, data: &[u8]) -> Watching {
         for piece in data.split_inclusive(|byte| *byte == b'\n') {
             if self.state == Watching::Ends {
                 break;
@@ -83,21 +151,39 @@ impl Lines {
             let room = LINE_LONGEST - self.begun.len();
             self.begun.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.begun);
                 // A terminal ends its lines with both.
-                let end =
-                    self.begun.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
-                let line = String::from_utf8_lossy(&self.begun[..end]);
-                self.state = (self.watch.borrow_mut())(&line);
+                let end = line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
+                self.look_at(&String::from_utf8_lossy(&line[..end])).await;
+                self.begun = line;
                 self.begun.clear();
             }
         }
         self.state
     }
-}
 
-impl std::fmt::Debug for Lines {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lines").field("begun", &self.begun.len()).finish_non_exhaustive()
+    async fn look_at(&mut self, line: &str) {
+        let mut rest = line;
+        while !rest.is_empty() && self.state == Watching::GoesOn {
+            let (now, later) = rest.split_at(rest.floor_char_boundary(self.left.max(char::MAX.len_utf8())));
+            self.look(Piece::Part(now), now.len()).await;
+            rest = later;
+        }
+        if self.state == Watching::GoesOn {
+            // An empty line costs as much as a letter.
+            self.look(Piece::End, 1).await;
+        }
+    }
+
+    async fn look(&mut self, piece: Piece<'_>, letters: usize) {
+        let began = Instant::now();
+        self.state = (self.watch.look.borrow_mut())(piece);
+        self.worked += began.elapsed();
+        self.left = self.left.saturating_sub(letters);
+        if self.left == 0 {
+            self.left = self.watch.turn;
+            self.watch.pace.rest(std::mem::take(&mut self.worked)).await;
+        }
     }
 }
 
@@ -126,8 +212,8 @@ impl Tap {
     }
 
     /// Looks at what `source` holds, unless it did so already. Returns how many bytes have been looked at: as many
-    /// may be moved; 0 is the end of the stream.
-    pub(super) fn look(&mut self, source: &File, most: usize) -> nix::Result<(usize, Watching)> {
+    /// may be moved; 0 is the end of the stream. Dropped in the middle, the tap is of no more use.
+    pub(super) async fn look(&mut self, source: &File, most: usize) -> nix::Result<(usize, Watching)> {
         if self.ahead > 0 {
             return Ok((self.ahead, self.lines.state));
         }
@@ -143,7 +229,7 @@ impl Tap {
             };
             let old = self.stale.min(length);
             self.stale -= old;
-            self.lines.feed(&chunk[old..length]);
+            self.lines.feed(&chunk[old..length]).await;
             rest -= length;
         }
         Ok((self.ahead, self.lines.state))
@@ -158,44 +244,90 @@ impl Tap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::run;
+
+    /// Who writes whole lines down, and wants no more after "end".
+    fn watch(steps_per_letter: usize) -> (Rc<RefCell<Vec<String>>>, LineWatch) {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let (writes, mut line) = (seen.clone(), String::new());
+        let watch = LineWatch::new(steps_per_letter, LookPace::default(), move |piece| match piece {
+            Piece::Part(text) => {
+                line += text;
+                Watching::GoesOn
+            }
+            Piece::End => {
+                let ends = if line == "end" { Watching::Ends } else { Watching::GoesOn };
+                writes.borrow_mut().push(std::mem::take(&mut line));
+                ends
+            }
+        });
+        (seen, watch)
+    }
 
     #[test]
     fn lines_are_whole_however_they_come() {
-        let seen = Rc::new(RefCell::new(Vec::new()));
-        let watch = {
-            let seen = seen.clone();
-            Rc::new(RefCell::new(move |line: &str| {
-                seen.borrow_mut().push(line.to_owned());
-                if line == "end" { Watching::Ends } else { Watching::GoesOn }
-            }))
-        };
-        let mut lines = Lines::new(watch);
-        for piece in [&b"one\ntw"[..], b"o\n\nth", b"re", b"e\r", b"\n\xff!\nno end"] {
-            assert_eq!(lines.feed(piece), Watching::GoesOn);
-        }
-        assert_eq!(*seen.borrow(), ["one", "two", "", "three", "\u{fffd}!"]);
-        assert_eq!(lines.feed(b"\nend\nafter\n"), Watching::Ends);
-        assert_eq!(lines.feed(b"after\n"), Watching::Ends);
-        assert_eq!(seen.borrow()[5..], ["no end", "end"]);
+        run(async {
+            // All at once, and in pieces of a few letters.
+            for steps in [1, TURN_STEPS / 5] {
+                let (seen, watch) = watch(steps);
+                let mut lines = Lines::new(watch);
+                for piece in [&b"one\ntw"[..], b"o\n\nth", b"re", b"e\r", b"\n\xff!\nno end"] {
+                    assert_eq!(lines.feed(piece).await, Watching::GoesOn);
+                }
+                assert_eq!(*seen.borrow(), ["one", "two", "", "three", "\u{fffd}!"]);
+                assert_eq!(lines.feed(b"\nend\nafter\n").await, Watching::Ends);
+                assert_eq!(lines.feed(b"after\n").await, Watching::Ends);
+                assert_eq!(seen.borrow()[5..], ["no end", "end"]);
+            }
+        });
     }
 
     /// DESIGN §6: a line without an end costs no memory, and the next one is whole again.
     #[test]
     fn a_line_is_looked_at_up_to_its_bound() {
-        let seen = Rc::new(RefCell::new(Vec::new()));
-        let watch = {
-            let seen = seen.clone();
-            Rc::new(RefCell::new(move |line: &str| {
-                seen.borrow_mut().push(line.len());
+        run(async {
+            let (seen, watch) = watch(1);
+            let mut lines = Lines::new(watch);
+            for _ in 0..100 {
+                lines.feed(&[b'x'; 1000]).await;
+            }
+            assert!(lines.begun.capacity() <= 2 * LINE_LONGEST);
+            lines.feed(b"\nshort\n").await;
+            let lengths: Vec<_> = seen.borrow().iter().map(String::len).collect();
+            assert_eq!(lengths, [LINE_LONGEST, 5]);
+        });
+    }
+
+    /// DESIGN §6, issue 18: a look is outside of the container's limits. One line lets others have the thread, and all lines
+    /// of a pod take a part of a processor.
+    #[test]
+    fn looks_take_a_part_of_the_time() {
+        run(async {
+            let pace = LookPace::default();
+            let look = |piece: Piece<'_>| {
+                if let Piece::Part(text) = piece {
+                    std::thread::sleep(Duration::from_micros(500) * u32::from(text.len() > 1000));
+                }
                 Watching::GoesOn
-            }))
-        };
-        let mut lines = Lines::new(watch);
-        for _ in 0..100 {
-            lines.feed(&[b'x'; 1000]);
-        }
-        assert!(lines.begun.capacity() <= 2 * LINE_LONGEST);
-        lines.feed(b"\nshort\n");
-        assert_eq!(*seen.borrow(), [LINE_LONGEST, 5]);
+            };
+            let began = Instant::now();
+            let mut others = 0;
+            let line = [&[b'x'; LINE_LONGEST][..], b"\n"].concat();
+            let two = async || {
+                let watch = LineWatch::new(50, pace.clone(), look);
+                Lines::new(watch).feed(&line).await;
+            };
+            let mut both = std::pin::pin!(async { tokio::join!(two(), two()) });
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = &mut both => break,
+                    () = tokio::task::yield_now() => others += 1,
+                }
+            }
+            // Two times eight turns of half a millisecond each.
+            assert!(began.elapsed() >= Duration::from_millis(8) * SHARE, "{:?}", began.elapsed());
+            assert!(others > 16, "{others}");
+        });
     }
 }

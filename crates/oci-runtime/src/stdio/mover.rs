@@ -26,7 +26,7 @@ use super::{
     StreamName,
     lines::{LineWatch, Tap, Watching},
 };
-use crate::{async_file, async_file::poll_now};
+use crate::{async_file, async_file::poll_now, attention};
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer is what
 /// keeps a write of up to PIPE_BUF bytes in one piece.
@@ -132,7 +132,7 @@ impl Task {
         let mover = Rc::new(mover);
         let weak = Rc::downgrade(&mover);
         let handle = tokio::task::spawn_local(async move {
-            if let Err(error) = mover.run().await {
+            if let Err(error) = attention::named("a container's output", mover.run()).await {
                 warn!(%stream, %error, "the stream is cut: it cannot be moved any further");
             }
         });
@@ -145,7 +145,7 @@ impl Task {
         }
         if let Some(mover) = self.mover.upgrade() {
             // What was written just before the cut and fits; a full or broken fifo takes no more.
-            let _ = mover.move_available();
+            let _ = mover.move_available(EVERYTHING);
         }
         self.handle.abort();
         // The ends are closed when the aborted task has been dropped, not before.
@@ -173,7 +173,7 @@ impl Mover {
         loop {
             // Taken before the attempt: readiness that arrives during it is not cleared with this one.
             let mut readable = self.source.readable().await?;
-            match self.move_available() {
+            match self.move_looked_at().await {
                 Ok(0) => return Ok(()),
                 // A look at lines takes its time, and a flood of them would take all of it.
                 Ok(_) if self.tap.borrow().is_some() => tokio::task::yield_now().await,
@@ -201,22 +201,37 @@ impl Mover {
         }
     }
 
-    /// Moves what fits and returns its length in bytes; 0 is the end of the stream.
-    fn move_available(&self) -> nix::Result<usize> {
-        let (source, sink) = (self.source.get_ref(), self.sink.get_ref());
-        let mut tap = self.tap.borrow_mut();
-        let looked_at = tap.as_mut().map(|tap| tap.look(source, EVERYTHING)).transpose()?;
-        let limit = match looked_at {
-            Some((_, Watching::Ends)) => {
-                *tap = None;
-                EVERYTHING
+    /// How many bytes may be moved: all, or those that have been looked at. 0 is the end of the stream.
+    async fn look(&self) -> nix::Result<usize> {
+        loop {
+            // Out of its place, for another may be put there meanwhile.
+            let Some(mut tap) = self.tap.take() else { return Ok(EVERYTHING) };
+            let looked_at = tap.look(self.source.get_ref(), EVERYTHING).await;
+            let mut place = self.tap.borrow_mut();
+            match looked_at {
+                // A new incarnation's: it begins behind what is there now, and counts that for itself.
+                _ if place.is_some() => continue,
+                Ok((_, Watching::Ends)) => return Ok(EVERYTHING),
+                looked_at => {
+                    *place = Some(tap);
+                    return looked_at.map(|(bytes, _)| bytes);
+                }
             }
-            Some((0, Watching::GoesOn)) => return Ok(0),
-            Some((bytes, Watching::GoesOn)) => bytes,
-            None => EVERYTHING,
-        };
+        }
+    }
+
+    /// Moves what may be moved and fits, and returns its length in bytes; 0 is the end of the stream.
+    async fn move_looked_at(&self) -> nix::Result<usize> {
+        match self.look().await? {
+            0 => Ok(0),
+            limit => self.move_available(limit),
+        }
+    }
+
+    fn move_available(&self, limit: usize) -> nix::Result<usize> {
+        let (source, sink) = (self.source.get_ref(), self.sink.get_ref());
         let moved = splice(source, None, sink, None, limit, SpliceFFlags::SPLICE_F_NONBLOCK)?;
-        if let Some(tap) = tap.as_mut() {
+        if let Some(tap) = self.tap.borrow_mut().as_mut() {
             tap.moved(moved);
         }
         Ok(moved)

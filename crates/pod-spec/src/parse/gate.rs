@@ -37,13 +37,19 @@ const TIMING_OPTIONS: [(&str, TimingOption); 5] = [
     ("ok", TimingOption::Successes),
 ];
 
+/// The word that says which gate a value is, and what follows it. Blanks around the word count for nothing: whoever looks
+/// for a kind of gate has to ask here.
+pub(crate) fn kind(value: &str) -> (&str, &str) {
+    let (kind, rest) = value.split_at(value.find([':', ';']).unwrap_or(value.len()));
+    (kind.trim(), rest)
+}
+
 /// Reads a gate.
 pub(super) fn parse(value: &str) -> Result<Gate, GateError> {
-    let kind_end = value.find([':', ';']).unwrap_or(value.len());
-    let (kind, rest) = value.split_at(kind_end);
+    let (kind, rest) = kind(value);
     let argument = rest.strip_prefix(':');
     let needs = |gate, form| argument.ok_or(GateError::Incomplete { gate, form });
-    match kind.trim() {
+    match kind {
         "running" => alone("running", rest).map(|()| Gate::Running),
         "none" => alone("none", rest).map(|()| Gate::Skip),
         "notify" => {

@@ -27,6 +27,7 @@ use crate::warning::Warning;
 
 use container::Containers;
 use findings::Findings;
+pub(crate) use gate::kind as gate_kind;
 
 /// What a pod's annotations say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

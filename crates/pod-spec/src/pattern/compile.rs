@@ -1,7 +1,12 @@
-//! From the tree to a list of instructions for the matcher. Owns the limit on how many there may be.
+//! From the tree to a list of instructions for the matcher. Owns the limit on how many there may be, and on the ranges of
+//! their sets.
 
-use super::syntax::{Node, Set};
-use super::{MAX_INSTRUCTIONS, PatternError};
+use std::collections::BTreeSet;
+
+use super::PatternError;
+use super::set::Set;
+use super::syntax::Node;
+use crate::limits::MAX_PATTERN;
 
 /// The instructions; the first one begins.
 pub(super) type Program = Vec<Instruction>;
@@ -27,7 +32,22 @@ pub(super) fn compile(node: &Node) -> Result<Program, PatternError> {
     let mut compiler = Compiler { program: Vec::new(), visits: 0 };
     compiler.node(node)?;
     compiler.push(Instruction::Match)?;
+    if size(&compiler.program) > MAX_PATTERN {
+        return Err(PatternError::TooLarge);
+    }
     Ok(compiler.program)
+}
+
+/// Instructions, and the ranges beyond the first of each set. A set that several share, as the rounds of a repetition do,
+/// counts once.
+pub(super) fn size(program: &Program) -> usize {
+    let mut seen = BTreeSet::new();
+    let sets = program.iter().filter_map(|instruction| match instruction {
+        Instruction::Letter(set) => Some(set),
+        _ => None,
+    });
+    let distinct = sets.filter(|set| seen.insert(set.identity()));
+    program.len() + distinct.map(|set| set.ranges().saturating_sub(1)).sum::<usize>()
 }
 
 struct Compiler {
@@ -38,7 +58,7 @@ struct Compiler {
 
 impl Compiler {
     fn push(&mut self, instruction: Instruction) -> Result<usize, PatternError> {
-        if self.program.len() >= MAX_INSTRUCTIONS {
+        if self.program.len() >= MAX_PATTERN {
             return Err(PatternError::TooLarge);
         }
         self.program.push(instruction);
@@ -47,7 +67,7 @@ impl Compiler {
 
     fn node(&mut self, node: &Node) -> Result<(), PatternError> {
         self.visits += 1;
-        if self.visits > 16 * MAX_INSTRUCTIONS {
+        if self.visits > 16 * MAX_PATTERN {
             return Err(PatternError::TooLarge);
         }
         match node {

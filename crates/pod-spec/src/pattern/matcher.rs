@@ -13,29 +13,52 @@ pub struct Matcher {
     open: Vec<usize>,
     /// Those that wait for a letter.
     waiting: Vec<usize>,
+    /// Those that wait for the end of the line.
+    at_end: Vec<usize>,
     /// The last position at which each instruction was visited.
-    visited: Vec<usize>,
+    visited: Vec<u64>,
+    /// Counted over all lines, so that nothing need be cleared between two.
+    position: u64,
+    place: Place,
+}
+
+/// Where in the line it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Beginning,
+    Middle,
+    End,
 }
 
 impl Matcher {
     pub(super) fn new(program: Arc<Program>) -> Self {
         let visited = vec![0; program.len()];
-        Self { program, open: Vec::new(), waiting: Vec::new(), visited }
+        let (open, waiting, at_end) = (Vec::new(), Vec::new(), Vec::new());
+        Self { program, open, waiting, at_end, visited, position: 1, place: Place::Beginning }
     }
 
     /// Whether the pattern is found in the line, which has no line end.
     pub fn is_match(&mut self, line: &str) -> bool {
+        self.begin();
+        self.advance(line) || self.end()
+    }
+
+    /// Begins a line.
+    pub fn begin(&mut self) {
         self.open.clear();
         self.waiting.clear();
-        self.visited.fill(0);
-        let mut letters = line.chars().peekable();
-        for position in 1.. {
-            // It may begin anywhere.
-            self.open.push(0);
-            if self.follow(position, letters.peek().is_none()) {
+        self.at_end.clear();
+        self.position += 1;
+        self.place = Place::Beginning;
+    }
+
+    /// Looks at the next letters of the line; true when the pattern is found, whatever follows. So a long line can be
+    /// looked at piece by piece: each letter takes at most [`Pattern::size`](super::Pattern::size) steps.
+    pub fn advance(&mut self, letters: &str) -> bool {
+        for letter in letters.chars() {
+            if self.follow_from_here() {
                 return true;
             }
-            let Some(letter) = letters.next() else { return false };
             for at in self.waiting.drain(..) {
                 if let Instruction::Letter(set) = &self.program[at]
                     && set.contains(letter)
@@ -43,22 +66,46 @@ impl Matcher {
                     self.open.push(at + 1);
                 }
             }
+            self.at_end.clear();
+            self.position += 1;
+            self.place = Place::Middle;
         }
         false
     }
 
+    /// The line is over: whether the pattern is found there at the last.
+    pub fn end(&mut self) -> bool {
+        if self.follow_from_here() {
+            return true;
+        }
+        // What was visited on the way to the end of the line need not be again.
+        self.open.extend(self.at_end.drain(..).map(|at| at + 1));
+        let beginning = self.place;
+        self.place = Place::End;
+        let found = self.follow(beginning == Place::Beginning);
+        self.begin();
+        found
+    }
+
+    /// It may begin anywhere.
+    fn follow_from_here(&mut self) -> bool {
+        self.open.push(0);
+        self.follow(self.place == Place::Beginning)
+    }
+
     /// Follows all open ways up to where they need a letter; true if one of them is at the end of the pattern.
-    fn follow(&mut self, position: usize, is_end: bool) -> bool {
+    fn follow(&mut self, is_beginning: bool) -> bool {
         while let Some(at) = self.open.pop() {
-            if std::mem::replace(&mut self.visited[at], position) == position {
+            if std::mem::replace(&mut self.visited[at], self.position) == self.position {
                 continue;
             }
             match &self.program[at] {
                 Instruction::Match => return true,
                 Instruction::Letter(_) => self.waiting.push(at),
-                Instruction::Start if position == 1 => self.open.push(at + 1),
-                Instruction::End if is_end => self.open.push(at + 1),
-                Instruction::Start | Instruction::End => {}
+                Instruction::Start if is_beginning => self.open.push(at + 1),
+                Instruction::Start => {}
+                Instruction::End if self.place == Place::End => self.open.push(at + 1),
+                Instruction::End => self.at_end.push(at),
                 Instruction::Split(there) => self.open.extend([at + 1, *there]),
                 Instruction::Jump(there) => self.open.push(*there),
             }

@@ -3,7 +3,8 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::{MAX_DEPTH, MAX_REPEAT, PatternError};
+use super::set::{Case, Sense, Set};
+use super::{MAX_ATOMS, MAX_DEPTH, MAX_REPEAT, PatternError};
 
 /// A part of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,45 +23,6 @@ pub(super) enum Node {
     Repeat { node: Box<Node>, least: u32, most: Option<u32> },
 }
 
-/// A set of letters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Set {
-    ranges: Vec<(char, char)>,
-    sense: Sense,
-    case: Case,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Sense {
-    #[default]
-    In,
-    NotIn,
-}
-
-/// `(?i)`, for the letters of ASCII.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Case {
-    #[default]
-    Matters,
-    Ignored,
-}
-
-impl Set {
-    /// Whether a letter is one of it.
-    pub(super) fn contains(&self, letter: char) -> bool {
-        let listed = |letter: char| self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&letter));
-        let other_case = || {
-            let other = if letter.is_ascii_lowercase() {
-                letter.to_ascii_uppercase()
-            } else {
-                letter.to_ascii_lowercase()
-            };
-            self.case == Case::Ignored && listed(other)
-        };
-        (listed(letter) || other_case()) == (self.sense == Sense::In)
-    }
-}
-
 /// Reads a whole pattern.
 pub(super) fn parse(text: &str) -> Result<Node, PatternError> {
     let (text, case) = match text.strip_prefix("(?i)") {
@@ -70,7 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Node, PatternError> {
     if text.is_empty() {
         return Err(PatternError::Empty);
     }
-    let mut reader = Reader { letters: text.chars().peekable(), case };
+    let mut reader = Reader { letters: text.chars().peekable(), case, atoms: 0 };
     let node = reader.alternatives(0)?;
     match reader.letters.next() {
         Some(_) => Err(PatternError::CloseGroup),
@@ -81,6 +43,8 @@ pub(super) fn parse(text: &str) -> Result<Node, PatternError> {
 struct Reader<'a> {
     letters: Peekable<Chars<'a>>,
     case: Case,
+    /// So far: a tree of all that fits into an annotation would take many times its memory.
+    atoms: usize,
 }
 
 impl Reader<'_> {
@@ -124,16 +88,23 @@ impl Reader<'_> {
     }
 
     fn atom(&mut self, letter: char, depth: usize) -> Result<Node, PatternError> {
+        self.atoms += 1;
+        if self.atoms > MAX_ATOMS {
+            return Err(PatternError::TooLarge);
+        }
         let ranges = match letter {
             '(' => return self.group(depth),
             '^' => return Ok(Node::Start),
             '$' => return Ok(Node::End),
             '[' => return self.class().map(Node::Letter),
-            '.' => return Ok(Node::Letter(Set { sense: Sense::NotIn, ..Set::default() })),
-            '\\' => return self.escape().map(Node::Letter),
+            '.' => return Ok(Node::Letter(Set::new(Vec::new(), Sense::NotIn, Case::Matters))),
+            '\\' => {
+                let (ranges, sense) = self.escape()?;
+                return Ok(Node::Letter(Set::new(ranges, sense, Case::Matters)));
+            }
             literal => vec![(literal, literal)],
         };
-        Ok(Node::Letter(Set { ranges, sense: Sense::In, case: self.case }))
+        Ok(Node::Letter(Set::new(ranges, Sense::In, self.case)))
     }
 
     fn group(&mut self, depth: usize) -> Result<Node, PatternError> {
@@ -177,7 +148,7 @@ impl Reader<'_> {
     }
 
     /// What a backslash makes of the letter after it.
-    fn escape(&mut self) -> Result<Set, PatternError> {
+    fn escape(&mut self) -> Result<(Vec<(char, char)>, Sense), PatternError> {
         let letter = self.letters.next().ok_or(PatternError::Escape)?;
         let ranges: &[(char, char)] = match letter.to_ascii_lowercase() {
             'd' => &[('0', '9')],
@@ -188,7 +159,7 @@ impl Reader<'_> {
             _ => return Err(PatternError::Escape),
         };
         let sense = if letter.is_ascii_uppercase() { Sense::NotIn } else { Sense::In };
-        Ok(Set { ranges: ranges.to_vec(), sense, case: Case::Matters })
+        Ok((ranges.to_vec(), sense))
     }
 
     /// `[...]` after its bracket.
@@ -202,19 +173,17 @@ impl Reader<'_> {
         let mut first = self.letters.next_if_eq(&']');
         loop {
             let letter = match first.take().or_else(|| self.letters.next()).ok_or(PatternError::OpenClass)? {
-                ']' if !ranges.is_empty() => return Ok(Set { ranges, sense, case: self.case }),
+                ']' if !ranges.is_empty() => return Ok(Set::new(ranges, sense, self.case)),
                 '[' => return Err(PatternError::NestedClass),
                 '\\' => match self.escape()? {
-                    Set { sense: Sense::In, ranges: quoted, .. }
-                        if quoted.len() == 1 && quoted[0].0 == quoted[0].1 =>
-                    {
-                        quoted[0].0
-                    }
-                    Set { sense: Sense::In, ranges: several, .. } => {
-                        ranges.extend(several);
-                        continue;
-                    }
-                    Set { sense: Sense::NotIn, .. } => return Err(PatternError::Escape),
+                    (_, Sense::NotIn) => return Err(PatternError::Escape),
+                    (quoted, Sense::In) => match quoted[..] {
+                        [(from, to)] if from == to => from,
+                        _ => {
+                            ranges.extend(quoted);
+                            continue;
+                        }
+                    },
                 },
                 letter => letter,
             };
@@ -225,7 +194,7 @@ impl Reader<'_> {
             }
             self.letters.next();
             let last = match self.letters.next().ok_or(PatternError::OpenClass)? {
-                '\\' => match self.escape()?.ranges[..] {
+                '\\' => match self.escape()?.0[..] {
                     [(from, to)] if from == to => to,
                     _ => return Err(PatternError::Range),
                 },

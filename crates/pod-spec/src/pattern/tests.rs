@@ -44,6 +44,25 @@ fn no_pattern_is_slow() {
     }
 }
 
+/// DESIGN §6, issue 18: what a class costs is what it means. 60,000 letters that are two count as two, also where the
+/// class is repeated; and a class of 300 ranges is a large pattern.
+#[test]
+fn a_class_is_as_large_as_what_it_means() {
+    let class = format!("[{}a]", "b".repeat(60_000));
+    let size = |pattern: &str| Pattern::parse(pattern).map(|pattern| pattern.size());
+    assert_eq!(size(&format!("{class}{{500}}#")), Ok(502));
+    assert_eq!(size(&class), size("[ab]"));
+    let sparse: String = (0..300).filter_map(|n| char::from_u32(0x1000 + 2 * n)).collect();
+    assert_eq!(size(&format!("[{sparse}]")), Ok(301));
+    assert_eq!(size(&format!("[{sparse}]{{100}}")), Ok(400), "shared");
+    assert_eq!(size(&format!("[{sparse}][{sparse}]")), Err(PatternError::TooLarge));
+    assert_eq!(size(&"a|".repeat(30_000)), Err(PatternError::TooLarge));
+    assert_eq!(size(&"(?:a{0}){0}".repeat(5_000)), Err(PatternError::TooLarge));
+    // As it was found: 0.7 GB, and minutes for a line.
+    let line = "b".repeat(16 * 1024);
+    assert!(!finds(&format!("{class}{{500}}#"), &line));
+}
+
 /// A syntax tree as text that both engines read the same way.
 fn pattern() -> impl Strategy<Value = String> {
     let set = prop::sample::select(vec![
@@ -72,7 +91,11 @@ proptest! {
         let other = regex_lite::Regex::new(&pattern).expect("both read it");
         let mut matcher = Pattern::parse(&pattern).map_err(|error| TestCaseError::fail(format!("{pattern}: {error}")))?.matcher();
         for line in lines {
-            prop_assert_eq!(matcher.is_match(&line), other.is_match(&line), "{} in {:?}", pattern, line);
+            let expected = other.is_match(&line);
+            prop_assert_eq!(matcher.is_match(&line), expected, "{} in {:?}", pattern, line);
+            matcher.begin();
+            let in_pieces = line.chars().any(|letter| matcher.advance(letter.encode_utf8(&mut [0; 4]))) || matcher.end();
+            prop_assert_eq!(in_pieces, expected, "{} in pieces of {:?}", pattern, line);
         }
     }
 

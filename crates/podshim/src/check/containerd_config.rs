@@ -21,6 +21,13 @@ const KUBELET_KEYS: [(&str, &str); 2] = [
     ("io.kubernetes.pod.terminationGracePeriod", "io.kubernetes.pod.*"),
     ("io.kubernetes.container.type", "io.kubernetes.container.*"),
 ];
+/// What no pod's author may say: each is the CRI's or the node's own, and is written by a pod where a glob of
+/// `pod_annotations` lets it through. First what it looks like, then what can be done with it.
+const NOT_OF_A_POD: [(&str, &str); 3] = [
+    ("io.containerd.runc.v2.group", "io.containerd.*: which shim serves it, and so whose pod it is"),
+    ("io.kubernetes.cri.sandbox-id", "io.kubernetes.*: what the CRI and the kubelet say of a container"),
+    ("org.systemd.property.ExecStopPost", "org.systemd.property.*: what systemd does with its scope"),
+];
 /// The keys of a runtime, of all versions.
 const RUNTIME_KEYS: [&str; 17] = [
     "runtime_type",
@@ -196,6 +203,15 @@ impl Config<'_> {
             finding.fix =
                 Some("pod_annotations = [\"podshim.io/*\"] (a * does not cross a slash)".to_owned());
             finding.nearest = nearest;
+        }
+        for (key, what) in NOT_OF_A_POD {
+            for glob in pod.iter().filter(|glob| glob::matches(glob, key)) {
+                let message = format!("lets a pod's author say {what}");
+                let finding = self.note(Severity::Warning, pod_line, message);
+                finding.key = Some("pod_annotations".to_owned());
+                finding.value = Some(glob.clone());
+                finding.fix = Some("let through what pods need, such as \"podshim.io/*\"".to_owned());
+            }
         }
         let (container, container_line) = self.globs(runtime, "container_annotations", line);
         for (key, wanted) in KUBELET_KEYS {

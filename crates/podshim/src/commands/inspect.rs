@@ -62,6 +62,10 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
     if let (Some(release), Some(at)) = (&pod.release, pod.started_at_ms) {
         line("shim", format!("podshim {release}, started {} ago", age(now_ms - at)));
     }
+    if let Some(away) = pod.longest_away_ms {
+        let on = pod.longest_away_on.as_deref().map(|on| format!(", on {on}")).unwrap_or_default();
+        line("longest away", format!("{away}ms{on}"));
+    }
     line("state", pod.state.words().to_owned());
     if let Some(stop) = &pod.stop {
         let left = stop.left_ms.map(|left| format!(", {} left", duration(left))).unwrap_or_default();

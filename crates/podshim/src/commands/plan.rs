@@ -2,9 +2,8 @@
 
 use std::ffi::OsString;
 use std::io::stdout;
-use std::time::Duration;
 
-use pod_spec::{Node as NodeFile, Parsed as ParsedPlan};
+use pod_spec::{BoundedDuration, Node as NodeFile, Parsed as ParsedPlan};
 use serde::Serialize;
 
 use crate::annotations;
@@ -145,7 +144,10 @@ fn take(
 
 fn surroundings(template: &Template<'_>) -> Surroundings {
     Surroundings {
-        kubelet_grace: template.spec.number_of("terminationGracePeriodSeconds").map(Duration::from_secs),
+        kubelet_grace: template
+            .spec
+            .number_of("terminationGracePeriodSeconds")
+            .map(|grace| BoundedDuration::of_seconds(grace).get()),
         containers: template
             .containers()
             .iter()

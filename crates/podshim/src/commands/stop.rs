@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use control_api::client::{Client, ClientError};
 use control_api::entry::Entry;
+use pod_spec::BoundedDuration;
 use serde::Serialize;
 
 use super::inspect::failed;
@@ -86,7 +87,7 @@ fn wait(client: &Client, begun: Instant) -> Result<Option<PodReport>, ClientErro
     let mut until = None;
     loop {
         let Some(answer) = unless_gone(client.inspect())? else { return Ok(None) };
-        let budget = Duration::from_millis(answer.budget_left_ms) + AFTER_BUDGET;
+        let budget = BoundedDuration::of_milliseconds(answer.budget_left_ms).get() + AFTER_BUDGET;
         let until = *until.get_or_insert(begun + budget);
         let report = PodReport::of_answer(answer);
         if report.state == PodState::Stopped || Instant::now() >= until {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use control_api::container::{GateState, Role as WireRole, State as WireState};
 use control_api::{Budget, Container, InspectResponse, StopReason as WireReason, VERSION};
+use oci_runtime::attention::Away;
 use pod_lifecycle::{
     BudgetLeft, Exit, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop,
     Inspection, StopReason,
@@ -13,7 +14,7 @@ use pod_spec::Role;
 use crate::control::Identity;
 
 /// The answer to Inspect.
-pub(crate) fn response(identity: Identity, inspection: Inspection) -> InspectResponse {
+pub(crate) fn response(identity: Identity, inspection: Inspection, away: Away) -> InspectResponse {
     let (stop_reason, budget, left) = inspection.stop.map_or_else(Default::default, stop);
     InspectResponse {
         version: VERSION,
@@ -28,6 +29,8 @@ pub(crate) fn response(identity: Identity, inspection: Inspection) -> InspectRes
         budget: budget.into(),
         budget_left_ms: milliseconds(left),
         containers: inspection.containers.into_iter().map(container).collect(),
+        longest_away_us: Some(u64::try_from(away.time.as_micros()).unwrap_or(u64::MAX)),
+        longest_away_on: away.on.to_owned(),
         ..Default::default()
     }
 }

@@ -14,8 +14,9 @@ const SANDBOX: &str = "io.kubernetes.cri.sandbox-id";
 #[test]
 fn trap_06_a_container_is_run_by_the_runtime_of_its_sandbox() {
     with_pod(async |pod| {
-        pod.run("pause", "exec sleep 60", &[(TYPE, "sandbox"), (SANDBOX, "pause")]).await;
-        pod.bundle("app", "exec sleep 60", &[(TYPE, "container"), (SANDBOX, "pause")]);
+        // The sandbox's id is the shim's.
+        pod.run("pod", "exec sleep 60", &[(TYPE, "sandbox"), (SANDBOX, "pod")]).await;
+        pod.bundle("app", "exec sleep 60", &[(TYPE, "container"), (SANDBOX, "pod")]);
         // io_uid and io_gid 1.
         let task = Any {
             type_url: "containerd.runc.v1.Options".to_owned(),

@@ -119,7 +119,7 @@ impl KubeletRun {
         let extra = match self.trouble {
             Trouble::Fatal => plan::Extra::Fatal,
             // An aware kubelet creates mains last: what waits for one would never begin.
-            Trouble::Keys if version == KubeletVersion::Unaware => plan::Extra::Rest,
+            Trouble::Keys if self.version == KubeletVersion::Unaware => plan::Extra::Rest,
             _ => plan::Extra::None,
         };
         let pod = plan::kubelet_pod(random, self.policy, extra);

@@ -196,10 +196,11 @@ fn u2_a_file_probe_is_not_outrun_by_a_swapped_link() {
         std::fs::write(of_the_node.join("secret"), "").unwrap();
         let volume = shared.path().join("volume");
         std::fs::create_dir(&volume).unwrap();
-        let (_test, created) = with_volume(&volume).await;
+        let (test, created) = with_volume(&volume).await;
         let race = Race::begin(volume.clone(), of_the_node.to_str().unwrap());
         let looks = FileLooks::default();
-        let look = async |path: &str| within(file(&created.process, path, &looks, TIMEOUT)).await;
+        let look =
+            async |path: &str| within(file(&test.reaper, &created.process, path, &looks, TIMEOUT)).await;
         for _ in 0..300 {
             for path in ["/shared/door/secret", "/shared/inner/secret", "/shared/door/../of-the-node/secret"]
             {

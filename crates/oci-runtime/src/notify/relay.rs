@@ -1,0 +1,306 @@
+//! The receiving side of a notify socket, which is a helper process.
+//!
+//! A container may send descriptors with its datagrams, or leave them in the queue of a socket that is closed. Whoever
+//! receives, drops or closes them waits as long as the container likes: for a TCP socket with SO_LINGER, or a file whose
+//! FUSE server does not answer. So the shim has no such socket open. The helper hands on the text and the sender, and
+//! closes what came along when the shim has heard: the barrier of sd_notify is a descriptor whose end says that what was
+//! sent before has been taken, and `systemd-notify` stays until then. Owns the way between the two.
+
+use std::{
+    io,
+    mem::{size_of, zeroed},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+    time::Duration,
+};
+
+use nix::{
+    sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, socketpair},
+    unistd::Pid,
+};
+
+use super::{MESSAGE_LONGEST, SCM_PIDFD};
+use crate::{
+    helper_process::{self, HelperProcess},
+    process::Process,
+    reaper::Reaper,
+};
+
+/// So many datagrams in a row, then a pause: who floods the socket waits in its own send, for the queue is short. Every
+/// datagram counts, for one that is dropped costs processor time outside of the container's limits too.
+const BATCH: u32 = 16;
+const PAUSE: Duration = Duration::from_millis(10);
+/// Room for as many descriptors as a datagram can have (`SCM_MAX_FD`), and credentials, a pidfd and a label of a security
+/// module beside them: none is pushed out.
+const CONTROL_LONGEST: usize = 2048;
+/// Descriptors that one datagram can have (`SCM_MAX_FD`).
+const MOST_RIGHTS: usize = 253;
+const PID: usize = size_of::<libc::pid_t>();
+/// Before the text: the sender's pid, and whether descriptors came along.
+const HEAD: usize = PID + 1;
+
+/// Whether descriptors came with a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Rights {
+    None,
+    /// The helper waits for [`acknowledge`] and closes them then.
+    Some,
+}
+
+/// What the helper says.
+#[derive(Debug)]
+pub(super) struct Report<'text> {
+    pub(super) sender: Process,
+    pub(super) text: &'text [u8],
+    pub(super) rights: Rights,
+}
+
+/// A helper that receives what comes to a socket.
+#[derive(Debug)]
+pub(super) struct Relay {
+    /// Where the helper reports, one datagram for each.
+    pub(super) reports: OwnedFd,
+    pub(super) helper: HelperProcess,
+}
+
+impl Relay {
+    /// Starts the helper, which is the only one to have the socket from then on. Nobody may have been able to send before.
+    pub(super) fn start(reaper: &Reaper, socket: OwnedFd) -> io::Result<Self> {
+        let (reports, report) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        let (from, to) = (socket.as_raw_fd(), report.as_raw_fd());
+        // SAFETY: the loop makes system calls on its own stack.
+        let (helper, _exit) = unsafe {
+            helper_process::run(reaper, c"podshim-notify", &[socket.as_fd(), report.as_fd()], || {
+                relay(from, to)
+            })
+        }?;
+        Ok(Self { reports, helper })
+    }
+}
+
+/// Control messages, aligned as they must be.
+type Control = [u64; CONTROL_LONGEST / size_of::<u64>()];
+
+/// What recvmsg has filled.
+struct Received {
+    length: usize,
+    flags: libc::c_int,
+    pid: Option<libc::pid_t>,
+    /// Absent where the kernel sends none (before Linux 6.5); -1 if the sender had been reaped.
+    pidfd: Option<RawFd>,
+    rights: [RawFd; MOST_RIGHTS],
+    rights_count: usize,
+}
+
+impl Received {
+    fn rights(&self) -> Rights {
+        if self.rights_count == 0 { Rights::None } else { Rights::Some }
+    }
+
+    /// This may take for ever.
+    fn close_rights(&self) {
+        self.rights[..self.rights_count].iter().copied().for_each(close);
+    }
+}
+
+/// Hands on what comes until the shim is gone.
+fn relay(socket: RawFd, report: RawFd) -> u8 {
+    let mut taken = 0;
+    let mut buffer = [0_u8; HEAD + MESSAGE_LONGEST];
+    loop {
+        let received = match receive(socket, &mut buffer[HEAD..]) {
+            Ok(received) => received,
+            Err(libc::EINTR) => continue,
+            Err(_) => return helper_process::NOT_BEGUN,
+        };
+        if let Some((pid, pidfd)) = sender(&received) {
+            buffer[..PID].copy_from_slice(&pid.to_ne_bytes());
+            buffer[PID] = received.rights() as u8;
+            let sent = send(report, &mut buffer[..HEAD + received.length], pidfd);
+            close(pidfd);
+            if sent.is_err()
+                || (received.rights() == Rights::Some && wait_for_acknowledgement(report).is_err())
+            {
+                return 0;
+            }
+        }
+        received.close_rights();
+        taken += 1;
+        if taken >= BATCH {
+            taken = 0;
+            pause();
+        }
+    }
+}
+
+/// Who sent it, if it is to be handed on: not what is too long, nor what had more with it than there is room for, nor what
+/// comes from a process that is gone, or of a pid namespace that is not below ours (0).
+fn sender(received: &Received) -> Option<(libc::pid_t, RawFd)> {
+    let pid = received.pid.filter(|pid| *pid > 0);
+    let is_whole = received.flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0;
+    match (pid.filter(|_| is_whole), received.pidfd) {
+        (Some(pid), Some(pidfd)) => (pidfd >= 0).then_some((pid, pidfd)),
+        // At once: its number may be another's soon.
+        (Some(pid), None) => {
+            // SAFETY: takes a pid and flags.
+            let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+            RawFd::try_from(pidfd).ok().filter(|pidfd| *pidfd >= 0).map(|pidfd| (pid, pidfd))
+        }
+        (None, pidfd) => {
+            if let Some(pidfd) = pidfd {
+                close(pidfd);
+            }
+            None
+        }
+    }
+}
+
+/// The next datagram, with the descriptors that came along.
+fn receive(socket: RawFd, text: &mut [u8]) -> Result<Received, libc::c_int> {
+    let mut control: Control = [0; _];
+    let mut buffer = libc::iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() };
+    let mut header = header(&mut buffer, &mut control);
+    // SAFETY: the header names buffers of ours that outlive the call, with their sizes.
+    let length = unsafe { libc::recvmsg(socket, &raw mut header, libc::MSG_CMSG_CLOEXEC) };
+    let Ok(length) = usize::try_from(length) else { return Err(nix::errno::Errno::last_raw()) };
+    let (flags, rights) = (header.msg_flags, [-1; MOST_RIGHTS]);
+    let mut received = Received { length, flags, pid: None, pidfd: None, rights, rights_count: 0 };
+    each_control(&header, |kind, data, bytes| {
+        // SAFETY: the kernel's message of this kind, as long as it says.
+        unsafe {
+            if kind == libc::SCM_CREDENTIALS {
+                received.pid = Some(data.cast::<libc::ucred>().read_unaligned().pid);
+            } else if kind == SCM_PIDFD {
+                received.pidfd = Some(data.cast::<RawFd>().read_unaligned());
+            } else if kind == libc::SCM_RIGHTS {
+                let room = &mut received.rights[received.rights_count..];
+                // One message of them at most, with as many as there is room for; any more than that would be closed
+                // with this process.
+                for (index, place) in room.iter_mut().enumerate().take(bytes / size_of::<RawFd>()) {
+                    *place = data.cast::<RawFd>().add(index).read_unaligned();
+                    received.rights_count += 1;
+                }
+            }
+        }
+    });
+    Ok(received)
+}
+
+fn header(buffer: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
+    // SAFETY: msghdr is plain data for which all zeroes is a valid value.
+    let mut header: libc::msghdr = unsafe { zeroed() };
+    header.msg_iov = buffer;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(control) as _;
+    header
+}
+
+/// Shows `look` the kind, the data and the length of each of a socket's control messages.
+fn each_control(header: &libc::msghdr, mut look: impl FnMut(libc::c_int, *const u8, usize)) {
+    // SAFETY: recvmsg has filled the header; the macros stay inside its control buffer.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
+    while !next.is_null() {
+        // SAFETY: not null, so it is a whole control message.
+        unsafe {
+            if (*next).cmsg_level == libc::SOL_SOCKET {
+                let bytes = (*next).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                look((*next).cmsg_type, libc::CMSG_DATA(next), bytes);
+            }
+            next = libc::CMSG_NXTHDR(header, next);
+        }
+    }
+}
+
+/// Waits for the shim where it is slower than the senders.
+fn send(report: RawFd, bytes: &mut [u8], pidfd: RawFd) -> Result<(), ()> {
+    let mut control: Control = [0; _];
+    let mut buffer = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut header = header(&mut buffer, &mut control);
+    // SAFETY: the buffer has room for one descriptor.
+    unsafe {
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as _) as _;
+        let message = libc::CMSG_FIRSTHDR(&raw const header);
+        (*message).cmsg_level = libc::SOL_SOCKET;
+        (*message).cmsg_type = libc::SCM_RIGHTS;
+        (*message).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as _) as _;
+        libc::CMSG_DATA(message).cast::<RawFd>().write_unaligned(pidfd);
+    }
+    loop {
+        // SAFETY: as above.
+        if unsafe { libc::sendmsg(report, &raw const header, libc::MSG_NOSIGNAL) } >= 0 {
+            return Ok(());
+        }
+        if nix::errno::Errno::last_raw() != libc::EINTR {
+            return Err(());
+        }
+    }
+}
+
+fn wait_for_acknowledgement(report: RawFd) -> Result<(), ()> {
+    let mut byte = 0_u8;
+    loop {
+        // SAFETY: one byte of ours.
+        match unsafe { libc::recv(report, (&raw mut byte).cast(), 1, 0) } {
+            1 => return Ok(()),
+            -1 if nix::errno::Errno::last_raw() == libc::EINTR => {}
+            _ => return Err(()),
+        }
+    }
+}
+
+/// Lets the helper close the descriptors that came with the last report.
+pub(super) fn acknowledge(reports: &impl AsRawFd) {
+    // It waits for this, so there is room; or it has ended.
+    let _ =
+        nix::sys::socket::send(reports.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+}
+
+fn close(fd: RawFd) {
+    // SAFETY: a descriptor that the kernel has just given this process.
+    unsafe { libc::close(fd) };
+}
+
+fn pause() {
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() };
+    // SAFETY: the kernel reads one timespec.
+    unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
+}
+
+/// The next report; `None` for what is not one.
+///
+/// # Errors
+/// `WouldBlock` when there is none, `BrokenPipe` when the helper has ended.
+pub(super) fn next_report(reports: RawFd, room: &mut Room) -> io::Result<Option<Report<'_>>> {
+    let mut control: Control = [0; _];
+    let mut buffer = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+    let mut header = header(&mut buffer, &mut control);
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    // SAFETY: the header names buffers of ours that outlive the call, with their sizes.
+    let length = unsafe { libc::recvmsg(reports, &raw mut header, flags) };
+    let Ok(length) = usize::try_from(length) else { return Err(io::Error::last_os_error()) };
+    let mut pidfd = None;
+    each_control(&header, |kind, data, bytes| {
+        if kind == libc::SCM_RIGHTS && bytes == size_of::<RawFd>() {
+            // SAFETY: the kernel has just given this descriptor to us alone. It is a pidfd: closing it waits for nobody.
+            pidfd = Some(unsafe { OwnedFd::from_raw_fd(data.cast::<RawFd>().read_unaligned()) });
+        }
+    });
+    if length == 0 {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    let Some((head, text)) = room[..length].split_first_chunk::<HEAD>() else { return Ok(None) };
+    let [pid @ .., rights] = *head;
+    let rights = if rights == Rights::Some as u8 { Rights::Some } else { Rights::None };
+    let pid = Pid::from_raw(libc::pid_t::from_ne_bytes(pid));
+    Ok(pidfd.map(|pidfd| Report { sender: Process::of_pidfd(pid, pidfd), text, rights }))
+}
+
+/// A buffer for [`next_report`].
+pub(super) type Room = Box<[u8; HEAD + MESSAGE_LONGEST]>;
+
+/// An empty one.
+pub(super) fn room() -> Room {
+    Box::new([0; _])
+}

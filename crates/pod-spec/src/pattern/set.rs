@@ -1,0 +1,111 @@
+//! A set of letters as sorted ranges, so that it costs what it means and not how it was written.
+
+use std::sync::Arc;
+
+/// A set of letters: ranges that neither overlap nor touch, in order. Clones share them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Set(Arc<[(char, char)]>);
+
+/// Whether letters are those listed or all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sense {
+    In,
+    NotIn,
+}
+
+/// Whether `a` is also `A`, for the letters of ASCII.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    Matters,
+    Ignored,
+}
+
+impl Set {
+    /// Of ranges in any order, which may overlap.
+    pub(super) fn new(mut ranges: Vec<(char, char)>, sense: Sense, case: Case) -> Self {
+        if case == Case::Ignored {
+            for index in 0..ranges.len() {
+                ranges.extend(other_case(ranges[index]).into_iter().flatten());
+            }
+        }
+        ranges.sort_unstable();
+        let mut merged: Vec<(char, char)> = Vec::new();
+        for (from, to) in ranges {
+            match merged.last_mut() {
+                Some((_, end)) if next(*end).is_none_or(|next| from <= next) => *end = (*end).max(to),
+                _ => merged.push((from, to)),
+            }
+        }
+        let ranges = if sense == Sense::NotIn { complement(&merged) } else { merged };
+        Self(ranges.into())
+    }
+
+    /// Whether a letter is one of it.
+    pub(super) fn contains(&self, letter: char) -> bool {
+        let at = self.0.partition_point(|(_, to)| *to < letter);
+        self.0.get(at).is_some_and(|(from, _)| *from <= letter)
+    }
+
+    /// How many ranges it has.
+    pub(super) fn ranges(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The same for all clones of a set, and for no other as long as one of them is there.
+    pub(super) fn identity(&self) -> *const (char, char) {
+        self.0.as_ptr()
+    }
+}
+
+/// What of a range is a letter of ASCII, in the other case.
+fn other_case((from, to): (char, char)) -> [Option<(char, char)>; 2] {
+    [('a', 'z', 'A'), ('A', 'Z', 'a')].map(|(first, last, other)| {
+        let (from, to) = (from.max(first), to.min(last));
+        let shift = |letter: char| char::from_u32(u32::from(letter) - u32::from(first) + u32::from(other));
+        (from <= to).then(|| Some((shift(from)?, shift(to)?))).flatten()
+    })
+}
+
+fn complement(ranges: &[(char, char)]) -> Vec<(char, char)> {
+    let mut others = Vec::with_capacity(ranges.len() + 1);
+    let mut begin = Some('\0');
+    for (from, to) in ranges {
+        if let (Some(begin), Some(end)) = (begin, before(*from))
+            && begin <= end
+        {
+            others.push((begin, end));
+        }
+        begin = next(*to);
+    }
+    others.extend(begin.map(|begin| (begin, char::MAX)));
+    others
+}
+
+/// The letter after it; surrogates are none.
+fn next(letter: char) -> Option<char> {
+    (letter..=char::MAX).nth(1)
+}
+
+fn before(letter: char) -> Option<char> {
+    ('\0'..letter).next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_as_large_as_what_it_means() {
+        let set = |ranges: &[(char, char)], sense| Set::new(ranges.to_vec(), sense, Case::Matters);
+        let many: Vec<_> =
+            std::iter::repeat_n([('b', 'b'), ('a', 'c'), ('d', 'd')], 1000).flatten().collect();
+        assert_eq!(set(&many, Sense::In).0[..], [('a', 'd')]);
+        assert_eq!(set(&many, Sense::NotIn).0[..], [('\0', '`'), ('e', char::MAX)]);
+        assert_eq!(set(&[], Sense::NotIn).0[..], [('\0', char::MAX)]);
+        assert_eq!(set(&[('\0', char::MAX)], Sense::NotIn).0[..], []);
+        let both = Set::new(vec![('X', 'b')], Sense::In, Case::Ignored);
+        assert_eq!(both.0[..], [('A', 'B'), ('X', 'b'), ('x', 'z')]);
+        // Surrogates are no letters: what stands on both sides of them touches.
+        assert_eq!(set(&[('\u{d7ff}', '\u{d7ff}'), ('\u{e000}', '\u{e000}')], Sense::In).ranges(), 1);
+    }
+}

@@ -1,0 +1,175 @@
+//! How much of a processor a pod's restarts and probes take outside of its cgroup.
+//!
+//! The OCI runtime is called beside the container's limits, for in them it could not end what it should. What a pod's
+//! author wants again and again is paid for by the pod all the same: by its time. Owns the account. What callers ask for
+//! (a create, a start, a kill, a delete) counts, and is never held up.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use oci_runtime::reaper::Reaper;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+use tracing::debug;
+
+/// What a pod may have used up at once: some forty calls of runc.
+const BURST: Duration = Duration::from_secs(2);
+/// One part in so many of a processor is what it may take on and on.
+const SHARE: u32 = 5;
+/// Restarts and probes at a time.
+const AT_A_TIME: usize = 4;
+/// Longest time in which one of them is held up: as R4's longest delay.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The same while the pod stops: its time is counted.
+const LONGEST_IN_STOP: Duration = Duration::from_secs(1);
+
+/// The account of one pod.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    reaper: Reaper,
+    slots: Semaphore,
+    /// What is left, at which time, and what had been used by then.
+    left: Cell<Account>,
+    stop: Cell<Stop>,
+    hurry: Notify,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    left: Duration,
+    debt: Duration,
+    at: Instant,
+    used: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    None,
+    UnderWay,
+}
+
+impl Pace {
+    pub(crate) fn new(reaper: Reaper) -> Self {
+        let account =
+            Account { left: BURST, debt: Duration::ZERO, at: Instant::now(), used: reaper.processor_time() };
+        Self {
+            reaper,
+            slots: Semaphore::new(AT_A_TIME),
+            left: Cell::new(account),
+            stop: Cell::new(Stop::None),
+            hurry: Notify::new(),
+        }
+    }
+
+    /// Waits for the turn of a restart or a probe, which lasts until the answer is dropped.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        let hurried = self.hurry.notified();
+        let wait = async {
+            let slot = self.slots.acquire().await.ok();
+            let until = self.due();
+            if until > Instant::now() {
+                debug!(held_up = ?(until - Instant::now()), "the pod has used its share of a processor");
+                tokio::time::sleep_until(until).await;
+            }
+            slot
+        };
+        let longest = match self.stop.get() {
+            Stop::None => LONGEST,
+            Stop::UnderWay => LONGEST_IN_STOP,
+        };
+        tokio::select! {
+            slot = tokio::time::timeout(longest, wait) => slot.unwrap_or_default(),
+            () = hurried => None,
+        }
+    }
+
+    /// Somebody waits for the end of what may be held up here: a stop, a kill, a delete.
+    pub(crate) fn hurry(&self) {
+        self.hurry.notify_waiters();
+    }
+
+    /// Whether a stop of the pod is under way; its beginning hurries everybody.
+    pub(crate) fn in_stop(&self, is_stopping: bool) {
+        let now = if is_stopping { Stop::UnderWay } else { Stop::None };
+        if self.stop.replace(now) == Stop::None && is_stopping {
+            self.hurry();
+        }
+    }
+
+    /// When nothing is owed any more.
+    fn due(&self) -> Instant {
+        let account = self.account();
+        account.at + account.debt * SHARE
+    }
+
+    fn account(&self) -> Account {
+        let (before, now, used) = (self.left.get(), Instant::now(), self.reaper.processor_time());
+        let earned = before.left + (now - before.at) / SHARE;
+        let owed = before.debt + used.saturating_sub(before.used);
+        let account = Account {
+            left: earned.saturating_sub(owed).min(BURST),
+            debt: owed.saturating_sub(earned),
+            at: now,
+            used,
+        };
+        self.left.set(account);
+        account
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        tokio::task::LocalSet::new().block_on(&runtime, test);
+    }
+
+    /// DESIGN §6, issue 18: what has been used is waited for, and a stop waits for nothing.
+    #[test]
+    fn what_a_pod_has_used_it_waits_for() {
+        run(async {
+            let reaper = Reaper::start().expect("a reaper");
+            let pace = Pace::new(reaper.clone());
+            let began = Instant::now();
+            drop(pace.turn().await);
+            assert!(began.elapsed() < Duration::from_millis(100));
+            // As if half a second more than the burst had been used.
+            let mut account = pace.account();
+            (account.left, account.debt) = (Duration::ZERO, Duration::from_millis(100));
+            pace.left.set(account);
+            let began = Instant::now();
+            drop(pace.turn().await);
+            let waited = began.elapsed();
+            assert!(waited >= Duration::from_millis(450), "{waited:?}");
+            account = pace.account();
+            (account.left, account.debt) = (Duration::ZERO, Duration::from_secs(100));
+            pace.left.set(account);
+            let began = Instant::now();
+            let (slot, ()) = tokio::join!(pace.turn(), async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                pace.in_stop(true);
+            });
+            assert!(slot.is_none());
+            assert!(began.elapsed() < Duration::from_millis(900));
+            drop(pace.turn().await);
+            assert!(began.elapsed() < LONGEST_IN_STOP * 2);
+        });
+    }
+
+    #[test]
+    fn so_many_at_a_time() {
+        run(async {
+            let pace = Pace::new(Reaper::start().expect("a reaper"));
+            let mut turns = Vec::new();
+            for _ in 0..AT_A_TIME {
+                turns.push(pace.turn().await.expect("a slot"));
+            }
+            let wait = Duration::from_millis(50);
+            assert!(tokio::time::timeout(wait, pace.turn()).await.is_err());
+            turns.pop();
+            assert!(tokio::time::timeout(wait, pace.turn()).await.is_ok());
+        });
+    }
+}

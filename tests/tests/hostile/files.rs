@@ -1,0 +1,67 @@
+//! File systems that do not answer.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::fuse::{ENDLESS, Fuse, PROGRAM};
+use e2e::{Containerd, Pod, Program, Runtime, wait};
+
+use crate::support::{PROMPT, ensure_serving};
+
+/// Issue 18: after a create, an exec, a probe and a hook the shim looked which program it is, and asked that program's file
+/// system. Here it is one that the tenant serves.
+#[tokio::test]
+async fn u1_a_program_on_a_file_system_that_never_answers_stops_nobody() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let fuse = Fuse::mount(&node, "program").await?;
+    let mut pod = Pod::new("fuse-program")
+        .annotate("plan", "app=main, other=main")
+        .container(Program::new("app").mount(fuse.path(), "/fuse"))
+        .container(Program::new("other"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "other"]).await?;
+    let program = format!("/fuse/{PROGRAM}");
+    // It can be run.
+    let run = pod.exec("app", &[&program, "0"]).await?;
+    ensure!(run.exit_code == 0, "{run:?}");
+    fuse.falls_silent();
+    for _ in 0..3 {
+        let words = [program.as_str(), "1"];
+        let (ran, served) = tokio::join!(pod.exec("app", &words), async {
+            wait::quiet_time(Duration::from_millis(400)).await;
+            ensure_serving(&pod, "other").await
+        });
+        served?;
+        ensure!(ran?.exit_code == 0);
+    }
+    ensure!(fuse.unanswered() == 0, "{} have asked in vain", fuse.unanswered());
+    ensure_serving(&pod, "other").await?;
+    fuse.end().await?;
+    pod.remove().await
+}
+
+/// U2: a `file:` gate on it costs a helper, which is killed with its look, and the pod ends in time.
+#[tokio::test]
+async fn u2_a_file_gate_on_a_file_system_that_never_answers_stops_nobody() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let fuse = Fuse::mount(&node, "gate").await?;
+    fuse.falls_silent();
+    let mut pod = Pod::new("fuse-gate")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("ready.s1", &format!("file:/fuse/{ENDLESS};period=100ms;timeout=200ms;fail=1000"))
+        .container(Program::new("s1").mount(fuse.path(), "/fuse"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait::until("a look that is not answered", PROMPT, async || Ok((fuse.unanswered() > 0).then_some(())))
+        .await?;
+    // As long as one look waits there is no other.
+    wait::quiet_time(Duration::from_secs(1)).await;
+    ensure!(fuse.unanswered() == 1, "{} looks", fuse.unanswered());
+    ensure_serving(&pod, "s1").await?;
+    wait::at_most(PROMPT, "the sandbox does not stop", pod.stop_sandbox()).await?;
+    fuse.end().await?;
+    pod.remove().await
+}

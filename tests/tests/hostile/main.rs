@@ -1,0 +1,10 @@
+//! What a hostile pod may try against its shim and its neighbours, on real containers; docs/trust.md has each act with what
+//! comes of it. `hack/stress --hostile` runs all of them at once.
+
+mod all_at_once;
+mod files;
+mod messages;
+mod neighbours;
+mod support;
+mod times;
+mod work;

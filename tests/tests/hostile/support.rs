@@ -1,0 +1,50 @@
+//! What the acts have in common: a shim that goes on serving meanwhile, and what it takes of a processor.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::durations::{LONGEST_AWAY, at_most};
+use e2e::{Containerd, RunningPod, wait};
+
+/// How long anything may take that is asked of a shim under attack.
+pub const PROMPT: Duration = Duration::from_secs(5);
+
+/// A container of the pod still takes an exec, and the shim was never away for long.
+pub async fn ensure_serving(pod: &RunningPod<'_>, container: &str) -> Result<()> {
+    let exec = async {
+        let output = pod.exec(container, &["true"]).await?;
+        ensure!(output.exit_code == 0, "{output:?}");
+        Ok(())
+    };
+    wait::at_most(PROMPT, "the shim does not serve an exec in time", exec).await?;
+    let (away, on) = pod.longest_away().await?.context("the shim does not say how long it was away")?;
+    ensure!(at_most(away, LONGEST_AWAY), "the shim was away for {away:?}, on {on:?}");
+    Ok(())
+}
+
+/// Runs `podshim` where the shims' files are. Gives what it says.
+pub async fn podshim(node: &Containerd, arguments: &[&str]) -> Result<String> {
+    let output = node.ctr().output(&[&["--run", "podshim"], arguments].concat()).await?;
+    ensure!(output.exit_code == Some(0), "{arguments:?}: {output:?}");
+    Ok(output.stdout)
+}
+
+/// Processor time of a shim so far, which no cgroup of its pod counts.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessorTime {
+    /// Its own.
+    pub own: Duration,
+    /// Of all that it has called and that has ended.
+    pub called: Duration,
+}
+
+pub fn processor_time(shim: libc::pid_t) -> Result<ProcessorTime> {
+    let stat = std::fs::read_to_string(format!("/proc/{shim}/stat"))?;
+    // proc_pid_stat(5): utime, stime, cutime, cstime are fields 14 to 17, counted behind the name.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(14 - 3).take(4);
+    // USER_HZ is 100 on every architecture that containerd has.
+    let times: Vec<_> = fields.map(|field| field.parse::<u64>().unwrap_or_default() * 10).collect();
+    let [user, system, called_user, called_system] = times[..] else { anyhow::bail!("not a stat: {stat}") };
+    let time = Duration::from_millis;
+    Ok(ProcessorTime { own: time(user + system), called: time(called_user + called_system) })
+}

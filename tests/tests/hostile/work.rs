@@ -1,0 +1,123 @@
+//! Work that a pod has done outside of its cgroup.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::instance::status_number;
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
+
+use crate::support::{ensure_serving, processor_time};
+
+/// After what a pod may use at once.
+const SETTLED: Duration = Duration::from_secs(12);
+const WINDOW: Duration = Duration::from_secs(10);
+/// A fifth of a processor, and what is under way at both ends of the window.
+const MOST: Duration = Duration::from_millis(2000 + 400);
+/// What the shim may use itself meanwhile: unoptimised, with all that it logs.
+const MOST_OF_ITS_OWN: Duration = Duration::from_millis(1500);
+
+pub fn restarting(count: usize) -> Pod {
+    let names: Vec<_> = (1..=count).map(|number| format!("s{number}")).collect();
+    let mut pod = Pod::new("restarts").annotate("plan", &(names.join("+") + "=sidecar, app=main"));
+    for name in names {
+        pod = pod
+            .annotate(&format!("restart.{name}"), "always;base=100ms;max=100ms")
+            .annotate(&format!("ready.{name}"), "none")
+            .container(Program::new(&name).exits(0));
+    }
+    pod.container(Program::new("app"))
+}
+
+pub fn probing(count: usize) -> Pod {
+    let names: Vec<_> = (1..=count).map(|number| format!("s{number}")).collect();
+    let mut pod = Pod::new("probes").annotate("plan", &(names.join("+") + "=sidecar, app=main"));
+    for name in names {
+        pod = pod
+            .annotate(&format!("ready.{name}"), "exec:false;period=100ms;fail=100000")
+            .container(Program::new(&name));
+    }
+    pod.container(Program::new("app"))
+}
+
+pub async fn start(pod: &mut RunningPod<'_>, count: usize) -> Result<()> {
+    for number in 1..=count {
+        pod.start(&format!("s{number}")).await?;
+    }
+    pod.start("app").await
+}
+
+async fn ensure_bounded(pod: &RunningPod<'_>) -> Result<()> {
+    let shim = pod.shim_pid()?;
+    wait::quiet_time(SETTLED).await;
+    let before = processor_time(shim)?;
+    wait::quiet_time(WINDOW).await;
+    let now = processor_time(shim)?;
+    let (own, called) = (now.own - before.own, now.called - before.called);
+    println!("of a processor in {WINDOW:?}: {called:?} by what the shim has called, {own:?} by itself");
+    ensure!(called <= MOST && own <= MOST_OF_ITS_OWN, "{called:?} and {own:?} in {WINDOW:?}");
+    ensure!(called >= Duration::from_millis(200), "{called:?}: nothing was done at all");
+    Ok(())
+}
+
+/// A stop waits for no turn: less than any of them could last. CRI kills one container after another, so that twelve take a
+/// while on a busy machine.
+async fn stop(pod: RunningPod<'_>) -> Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "a test measures")]
+    let begun = std::time::Instant::now();
+    wait::at_most(Duration::from_secs(50), "the stop waits for restarts or probes", pod.stop_sandbox())
+        .await?;
+    println!("stopped in {:?}", begun.elapsed());
+    pod.remove().await
+}
+
+/// Issue 18: ten containers that end at once and are started again each 100 ms took two thirds of a processor.
+#[tokio::test]
+async fn r4_restarts_take_a_part_of_a_processor() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = restarting(10).run(&node, Runtime::Podshim).await?;
+    start(&mut pod, 10).await?;
+    ensure_bounded(&pod).await?;
+    ensure_serving(&pod, "app").await?;
+    stop(pod).await
+}
+
+/// Issue 18: ten probes each 100 ms took a processor's half.
+#[tokio::test]
+async fn u2_probes_take_a_part_of_a_processor() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = probing(10).run(&node, Runtime::Podshim).await?;
+    start(&mut pod, 10).await?;
+    ensure_bounded(&pod).await?;
+    ensure_serving(&pod, "s1").await?;
+    stop(pod).await
+}
+
+/// The class of `log:[bbb...a]{500}#`, which took the shim to 711 MB and minutes for a line.
+pub fn large_pattern() -> String {
+    format!("log:[{}a]{{500}}#;fail=1000", "b".repeat(60_000))
+}
+
+/// Issue 18.
+#[tokio::test]
+async fn u2_a_pattern_costs_what_it_means() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let line = "while true; do head -c 16000 /dev/zero | tr '\\0' b; echo; done &";
+    let mut pod = Pod::new("pattern")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("ready.s1", &large_pattern())
+        .container(Program::new("s1").looks_first(line))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    let shim = pod.shim_pid()?;
+    let before = processor_time(shim)?;
+    wait::quiet_time(WINDOW).await;
+    let used = processor_time(shim)?.own - before.own;
+    println!("of a processor in {WINDOW:?}: {used:?}");
+    ensure!(used <= MOST, "{used:?} of a processor in {WINDOW:?}");
+    ensure_serving(&pod, "s1").await?;
+    let kilobytes = status_number(shim, "RssAnon")?;
+    ensure!(kilobytes < 16_000, "the shim keeps {kilobytes} kB");
+    pod.remove().await
+}
