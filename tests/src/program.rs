@@ -25,6 +25,7 @@ enum Stdin {
 /// signal.
 #[derive(Clone, Debug)]
 pub struct Program {
+    existence: Existence,
     name: String,
     image: &'static str,
     flags: Vec<String>,
@@ -38,6 +39,13 @@ pub struct Program {
     script: Option<String>,
 }
 
+/// Whether a program's command exists in its image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Existence {
+    Present,
+    Missing,
+}
+
 impl Program {
     /// A container called `name`.
     #[must_use]
@@ -46,6 +54,7 @@ impl Program {
             name: name.to_owned(),
             image: "podshim.test/busybox:1",
             flags: Vec::new(),
+            existence: Existence::Present,
             annotations: Vec::new(),
             memory_limit: None,
             oom_score: 0,
@@ -67,6 +76,13 @@ impl Program {
             bail!("{name}: not a command of ours: {command:?}");
         };
         Ok(Self { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Self::new(name) })
+    }
+
+    /// Cannot be started: its command does not exist in its image.
+    #[must_use]
+    pub fn missing(mut self) -> Self {
+        self.existence = Existence::Missing;
+        self
     }
 
     /// Is in an image whose STOPSIGNAL is HUP, and takes it for its stop signal.
@@ -240,6 +256,9 @@ impl Program {
             words.extend(["--run".to_owned(), run.clone()]);
         }
         words.extend(self.flags.iter().cloned());
+        if self.existence == Existence::Missing {
+            words[0] = "/bin/no-such-program".to_owned();
+        }
         if let Some(script) = &self.script {
             // The shell's $0 and what follows it: the program and its arguments.
             let shell = ["/bin/sh".to_owned(), "-c".to_owned(), format!("{script}\nexec \"$0\" \"$@\"")];
