@@ -3,6 +3,8 @@
 //! CRI deletes a task as soon as it has exited (F6), so the task itself cannot keep this. Owns T12 (which stops are
 //! evidence of a stop of the pod) and when evidence goes stale. Signals nothing.
 
+use std::time::Duration;
+
 use pod_spec::{RestartPolicy, Role};
 
 use crate::action::Action;
@@ -66,9 +68,9 @@ impl Asked {
         self.how == Ask::Signal
     }
 
-    /// Whether a stop at `now` may belong to the same stop of the pod.
-    pub(crate) fn is_fresh(self, now: PodTime) -> bool {
-        now <= self.fresh_until
+    /// Whether both may belong to the same stop of the pod: not more than a window lies between them.
+    pub(crate) fn may_belong_with(self, other: Self, window: Duration) -> bool {
+        self.fresh_until <= other.fresh_until + window && other.fresh_until <= self.fresh_until + window
     }
 }
 

@@ -102,11 +102,15 @@ impl Pod {
             .map(|(_, other)| other.spec.kubelet)
             .collect();
         let at_once = |kubelet: &Option<KubeletHook>| *kubelet == Some(KubeletHook::None);
+        let own = sidecar.member().and_then(|index| self.members[index].asked);
         let another = self.members.iter().enumerate().any(|(index, state)| {
             let judged = self.current(index).is_some_and(|other| other.lone_stop == Some(LoneStop::Alone));
             Some(index) != sidecar.member()
                 && !judged
-                && state.asked.is_some_and(|asked| asked.is_fresh(self.now))
+                && state
+                    .asked
+                    .zip(own)
+                    .is_some_and(|(other, own)| other.may_belong_with(own, self.lone_stop_window()))
         });
         !mains.is_empty() && mains.iter().all(at_once) && !another
     }
