@@ -29,12 +29,24 @@ pub async fn podshim(node: &Containerd, arguments: &[&str]) -> Result<String> {
     Ok(output.stdout)
 }
 
-/// Processor time of a shim so far, which no cgroup of its pod counts.
+/// Processor time that the pod's own cgroup has counted so far, that of containers that are gone included.
+pub fn time_inside(node: &Containerd, pod: &RunningPod<'_>) -> Result<Duration> {
+    let group = node.pod_cgroup(pod.name())?;
+    let read = |path: String| std::fs::read_to_string(path);
+    if let Ok(usage) = read(format!("/sys/fs/cgroup/cpuacct{group}/cpuacct.usage")) {
+        return Ok(Duration::from_nanos(usage.trim().parse()?));
+    }
+    let stat = read(format!("/sys/fs/cgroup{group}/cpu.stat"))?;
+    let usage = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
+    Ok(Duration::from_micros(usage.context("no usage_usec")?.trim().parse()?))
+}
+
+/// Processor time of a shim so far.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessorTime {
     /// Its own.
     pub own: Duration,
-    /// Of all that it has called and that has ended.
+    /// Of all that it has called and of the containers' processes, as far as they have ended.
     pub called: Duration,
 }
 

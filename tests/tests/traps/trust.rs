@@ -12,14 +12,23 @@ use crate::table::sources;
 fn acts(text: &str) -> Result<Vec<(&str, Vec<&str>)>> {
     let lines: Vec<_> = text.lines().chain([""]).collect();
     let is_head = |next: &str| next.starts_with("|---");
-    let rows = lines.windows(2).filter(|pair| pair[0].starts_with("| ") && !is_head(pair[1]));
-    rows.map(|pair| {
-        let line = pair[0];
-        let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [act, _, tests] = cells[..] else { anyhow::bail!("not three cells: {line}") };
-        Ok((act, tests.split('`').skip(1).step_by(2).collect()))
-    })
-    .collect()
+    // Whose last column is tests; a table of reasons is none.
+    let mut of_tests = false;
+    let rows = lines.windows(2).filter(|pair| {
+        if is_head(pair[1]) {
+            of_tests = pair[0].ends_with("| tests |");
+        }
+        of_tests && pair[0].starts_with("| ") && !is_head(pair[1])
+    });
+    let rows: Vec<_> = rows.collect();
+    rows.into_iter()
+        .map(|pair| {
+            let line = pair[0];
+            let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let [act, _, tests] = cells[..] else { anyhow::bail!("not three cells: {line}") };
+            Ok((act, tests.split('`').skip(1).step_by(2).collect()))
+        })
+        .collect()
 }
 
 /// The names of all functions that are marked as tests.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use nix::fcntl::{SpliceFFlags, tee};
-use tokio::{sync::Mutex, time::Instant};
+use tokio::sync::Mutex;
 
 use super::{
     Stdio, StdioPaths, StreamMode,
@@ -44,21 +44,22 @@ pub enum Piece<'text> {
     End,
 }
 
-/// Steps between two pauses: about half a millisecond of processor time.
+/// Steps between two pauses: half a millisecond of processor time, a whole one on a slow machine.
 const TURN_STEPS: usize = 100_000;
-/// Looking at lines takes one part in so many of a processor, all streams of the pod together: it is done outside of the
-/// container's limits, and a container writes what it likes.
-const SHARE: u32 = 5;
+/// Looking at lines takes a fifth of a processor at most, all streams of the pod together: it is done outside of the
+/// container's limits, and a container writes what it likes. Counted in steps: a turn takes longer where others are at work
+/// too, and is no reason for a longer pause.
+const PAUSE: Duration = Duration::from_millis(4);
 
 /// How fast the lines of a pod are looked at; one for all its streams.
 #[derive(Debug, Clone, Default)]
 pub struct LookPace(Rc<Mutex<()>>);
 
 impl LookPace {
-    /// Pauses after so much work. Whoever comes meanwhile waits for the end of the pause before its own.
-    async fn rest(&self, worked: Duration) {
+    /// Pauses after a turn. Whoever comes meanwhile waits for the end of the pause before its own.
+    async fn rest(&self) {
         let _others = self.0.lock().await;
-        tokio::time::sleep(worked * (SHARE - 1)).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -132,14 +133,12 @@ pub(crate) struct Lines {
     state: Watching,
     /// Letters until the next pause.
     left: usize,
-    /// Spent since the last one.
-    worked: Duration,
 }
 
 impl Lines {
     pub(crate) fn new(watch: LineWatch) -> Self {
         let left = watch.turn;
-        Self { watch, begun: Vec::new(), state: Watching::GoesOn, left, worked: Duration::ZERO }
+        Self { watch, begun: Vec::new(), state: Watching::GoesOn, left }
     }
 
     /// Looks at what comes next in the stream. Lets others have the thread meanwhile, in the middle of a line too.
@@ -176,13 +175,11 @@ impl Lines {
     }
 
     async fn look(&mut self, piece: Piece<'_>, letters: usize) {
-        let began = Instant::now();
         self.state = (self.watch.look.borrow_mut())(piece);
-        self.worked += began.elapsed();
         self.left = self.left.saturating_sub(letters);
         if self.left == 0 {
             self.left = self.watch.turn;
-            self.watch.pace.rest(std::mem::take(&mut self.worked)).await;
+            self.watch.pace.rest().await;
         }
     }
 }
@@ -304,13 +301,8 @@ mod tests {
     fn looks_take_a_part_of_the_time() {
         run(async {
             let pace = LookPace::default();
-            let look = |piece: Piece<'_>| {
-                if let Piece::Part(text) = piece {
-                    std::thread::sleep(Duration::from_micros(500) * u32::from(text.len() > 1000));
-                }
-                Watching::GoesOn
-            };
-            let began = Instant::now();
+            let look = |_: Piece<'_>| Watching::GoesOn;
+            let began = tokio::time::Instant::now();
             let mut others = 0;
             let line = [&[b'x'; LINE_LONGEST][..], b"\n"].concat();
             let two = async || {
@@ -325,8 +317,8 @@ mod tests {
                     () = tokio::task::yield_now() => others += 1,
                 }
             }
-            // Two times eight turns of half a millisecond each.
-            assert!(began.elapsed() >= Duration::from_millis(8) * SHARE, "{:?}", began.elapsed());
+            // Two times eight turns of two thousand letters each.
+            assert!(began.elapsed() >= PAUSE * 16, "{:?}", began.elapsed());
             assert!(others > 16, "{others}");
         });
     }
