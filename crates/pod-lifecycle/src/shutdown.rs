@@ -301,7 +301,8 @@ impl Pod {
         let stopping = self.stop.is_some();
         let ready: Vec<_> = self.planned_where(|state, container| {
             state.member.role == Role::Sidecar
-                && matches!(container.phase, Phase::Starting { .. } | Phase::Running { .. })
+                // One that is being started has its turn when it runs: a main may start before that (T1).
+                && matches!(container.phase, Phase::Running { .. })
                 && (stopping || container.stop.held_signal.is_some())
                 && (container.stop.term_at.is_none() || container.stop.intent == Intent::Restart)
                 && self.turn_has_come(container)

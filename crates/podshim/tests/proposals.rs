@@ -195,6 +195,21 @@ impl Editor {
                 self.at,
                 format!("{space}startupProbe: {{httpGet: {{port: 80}}, failureThreshold: 60}}"),
             );
+        } else if let Some(threshold) = between(&fix, "write failureThreshold: ", " in") {
+            let line = &mut self.lines[self.at];
+            let before = between(line, "failureThreshold: ", "}").unwrap_or_default().to_owned();
+            let kept = line.replace(&format!(", failureThreshold: {before}"), "");
+            *line = format!(
+                "{}, failureThreshold: {threshold}}}",
+                kept.strip_suffix('}').expect("a flow mapping")
+            );
+        } else if fix.starts_with("give it a readinessProbe") {
+            let space = " ".repeat(indent(&self.lines[self.at]));
+            let probe = "readinessProbe: {httpGet: {port: 80}}";
+            match self.lines[self.at].strip_suffix('}').map(str::to_owned) {
+                Some(flow) => self.lines[self.at] = format!("{flow}, {probe}}}"),
+                None => self.lines.insert(self.at + 1, format!("{space}{probe}")),
+            }
         } else if fix.starts_with("move it to the metadata.annotations") {
             let line = self.lines.remove(self.at);
             let below = self.next("annotations:");
@@ -206,7 +221,14 @@ impl Editor {
     }
 
     fn apply_toml(&mut self, fix: &str, key: &str) {
-        if fix.starts_with("remove it") {
+        if let Some(glob) = between(fix, "remove \"", "\"") {
+            let wrong = format!("\"{glob}\"");
+            let line = self.lines[self.at].clone();
+            self.lines[self.at] =
+                line.replacen(&format!(", {wrong}"), "", 1).replacen(&format!("{wrong}, "), "", 1);
+        } else if let Some(glob) = between(fix, "replace \"", "\"") {
+            self.replace(self.at, &format!("\"{glob}\""), "\"podshim.io/*\"");
+        } else if fix.starts_with("remove it") {
             self.lines.remove(self.at);
         } else if fix.starts_with("remove the table") {
             self.cut(self.at);

@@ -1,7 +1,7 @@
 //! A text of a state that is the same for states that behave the same.
 //!
-//! Owns what does not matter: absolute time, the numbers of operations and processes, counters. Works on the
-//! debug form, so that the core needs nothing for it.
+//! Owns what does not matter: absolute time, the numbers of operations and processes, counters, when a hold writes its
+//! next line. Works on the debug form, so that the core needs nothing for it.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,9 +15,15 @@ const PAST: i128 = -15_000;
 pub(crate) fn canonical(debug: &str, now: PodTime) -> String {
     let mut text = String::with_capacity(debug.len());
     let (mut operations, mut pids) = (Vec::new(), Vec::new());
+    let holds_end = debug.contains(HOLDS_END);
     let mut rest = debug;
     while let Some((before, mark, after)) = next_mark(rest) {
         text.push_str(before);
+        if mark == LINE {
+            // U13: lines change nothing of what a pod does.
+            rest = after.find(AFTER_LINE).map_or("", |at| &after[at..]);
+            continue;
+        }
         let end = after
             .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | 'µ')))
             .unwrap_or(after.len());
@@ -28,7 +34,8 @@ pub(crate) fn canonical(debug: &str, now: PodTime) -> String {
                 let at = parse(value).map_or(0, |time| time.as_millis() as i128);
                 let relative = at - now.since_epoch().as_millis() as i128;
                 // invariant: writing to a string does not fail.
-                let _ = write!(text, "{}", relative.max(PAST));
+                let matters = !(before.ends_with(RUNNING) || (before.ends_with(HELD) && !holds_end));
+                let _ = if matters { write!(text, "{}", relative.max(PAST)) } else { Ok(()) };
             }
             "OpId(" => number(&mut text, &mut operations, value),
             "pid: " if value != "0" => number(&mut text, &mut pids, value),
@@ -41,7 +48,17 @@ pub(crate) fn canonical(debug: &str, now: PodTime) -> String {
     text
 }
 
-const MARKS: [&str; 5] = ["PodTime(", "OpId(", "pid: ", "next_op: ", "changes: "];
+/// How long a program has run says something only after ten minutes (R4).
+const RUNNING: &str = "Running { since: ";
+/// How long a hold has lasted says something only where it ends (U6).
+const HELD: &str = "Hold { since: ";
+const HOLDS_END: &str = "gate_timeout: Some";
+/// A hold's next line, and how many it has written.
+const LINE: &str = "line_due: ";
+/// What ends the debug form of a hold.
+const AFTER_LINE: &str = " }";
+
+const MARKS: [&str; 6] = ["PodTime(", "OpId(", "pid: ", "next_op: ", "changes: ", LINE];
 
 fn next_mark(text: &str) -> Option<(&str, &'static str, &str)> {
     let found = MARKS.iter().filter_map(|mark| Some((text.find(mark)?, *mark)));
@@ -83,5 +100,15 @@ mod tests {
         let late = "A { until: PodTime(11.5s), op: OpId(9), other: OpId(12), pid: 99, next_op: 12 }";
         assert_eq!(canonical(early, at(1)), canonical(late, at(11)));
         assert_ne!(canonical(early, at(1)), canonical(late, at(10)));
+    }
+
+    /// So are those that differ in the lines a hold has written.
+    #[test]
+    fn lines_are_no_behaviour() {
+        let now = PodTime::ZERO;
+        let first = "Hold { since: PodTime(0ns), line_due: Some(PodTime(60s)), repeats: 0 }, pid: 4";
+        let last = "Hold { since: PodTime(0ns), line_due: None, repeats: 3 }, pid: 5";
+        assert_eq!(canonical(first, now), canonical(last, now));
+        assert_ne!(canonical(first, now), canonical(&last.replace("pid", "kind"), now));
     }
 }

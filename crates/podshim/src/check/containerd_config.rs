@@ -207,10 +207,15 @@ impl Config<'_> {
         for (key, what) in NOT_OF_A_POD {
             for glob in pod.iter().filter(|glob| glob::matches(glob, key)) {
                 let message = format!("lets a pod's author say {what}");
+                let rest: Vec<_> = pod.iter().filter(|other| *other != glob).collect();
+                let rest_is_enough = KEYS.iter().all(|key| rest.iter().any(|glob| glob::matches(glob, key)));
                 let finding = self.note(Severity::Warning, pod_line, message);
                 finding.key = Some("pod_annotations".to_owned());
                 finding.value = Some(glob.clone());
-                finding.fix = Some("let through what pods need, such as \"podshim.io/*\"".to_owned());
+                finding.fix = Some(match rest_is_enough {
+                    true => format!("remove \"{glob}\", or name what your pods need of it"),
+                    false => format!("replace \"{glob}\" by what your pods need, such as \"podshim.io/*\""),
+                });
             }
         }
         let (container, container_line) = self.globs(runtime, "container_annotations", line);

@@ -261,17 +261,23 @@ impl Fit<'_> {
         let Some((key, probe)) = container.node.entry("startupProbe") else { return };
         let number = |key, usual| probe.number_of(key).unwrap_or(usual);
         // The defaults of the Kubernetes API.
-        let seconds = number("periodSeconds", 10).saturating_mul(number("failureThreshold", 3));
-        let allowed = Duration::from_secs(seconds.saturating_add(number("initialDelaySeconds", 0)));
+        let (period, delay) = (number("periodSeconds", 10).max(1), number("initialDelaySeconds", 0));
+        let seconds = period.saturating_mul(number("failureThreshold", 3));
+        let allowed = Duration::from_secs(seconds.saturating_add(delay));
         let gates = awaited.iter().map(|awaited| patience(&self.plan.members[*awaited].gate));
         let gates = gates.fold(Duration::ZERO, Duration::saturating_add);
         let longest = self.plan.gate_timeout.map_or(gates, |limit| limit.min(gates));
         if allowed < longest {
+            let threshold = longest.as_secs().saturating_add(1).saturating_sub(delay).div_ceil(period);
             let [allowed, longest] = [allowed, longest].map(DurationText);
             let message = format!(
                 "the kubelet kills {name:?} when its startupProbe has failed for {allowed}, and it may be held for {longest}"
             );
-            note(key.start.line, message, "make failureThreshold * periodSeconds longer than it is held");
+            note(
+                key.start.line,
+                message,
+                &format!("write failureThreshold: {threshold} in its startupProbe"),
+            );
         }
     }
 

@@ -6,10 +6,14 @@ use pod_spec::RestartPolicy;
 
 use super::setup::SpecPart;
 use super::status::{Listed, State};
-use super::sync::{Actions, Reason, Sight, regulars};
+use super::sync::{Actions, Reason, Sight, is_started_again, regulars};
 
 pub(super) fn decide(sight: &Sight<'_>) -> Actions {
     let mut actions = Actions::default();
+    if is_terminal(sight) {
+        actions.kill_pod = true;
+        return actions;
+    }
     let is_initialized = inits(sight, &mut actions);
     if actions.kill_pod || !is_initialized {
         return actions;
@@ -23,6 +27,22 @@ pub(super) fn decide(sight: &Sight<'_>) -> Actions {
     actions.kill.extend(mains.kill);
     actions.start.extend(mains.start);
     actions
+}
+
+/// A pod whose phase is final is ended before a kubelet looks at its containers (`SyncPod`, `getPhase`): a sidecar that
+/// ended with the last main is not started again.
+fn is_terminal(sight: &Sight<'_>) -> bool {
+    let mut regular = sight
+        .setup
+        .containers
+        .iter()
+        .enumerate()
+        .filter(|(_, container)| container.part == SpecPart::Regular);
+    regular.all(|(container, _)| {
+        sight.listed.newest(container).is_some_and(|newest| {
+            matches!(newest.state, State::Exited { .. }) && !is_started_again(newest, sight.setup.policy)
+        })
+    })
 }
 
 /// Looks at the init containers, the last one first; whether all are done or started.
