@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{Cri, Ctr, command, wait};
 
@@ -219,6 +219,27 @@ impl Containerd {
         let directory = std::fs::read_to_string(self.directory.join("bin"))?;
         let program = Path::new(directory.trim()).join("podshim");
         command::run(&program, arguments).await?.success(arguments)
+    }
+
+    /// Writes the node's own word on pods, `/etc/podshim/config.toml`, which is read for each pod. Only for an instance of
+    /// the test's own.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub async fn write_node_file(&self, text: &str) -> Result<()> {
+        // What is written to /etc stays in the instance's own /run.
+        let script = format!(
+            "set -e
+             if ! [ -d /run/etc ]; then
+                 mkdir -p /run/etc/upper /run/etc/work
+                 mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work /etc
+             fi
+             mkdir -p /etc/podshim
+             cat >/etc/podshim/config.toml <<'END'\n{text}\nEND"
+        );
+        let output = self.ctr().output(&["--run", "sh", "-c", &script]).await?;
+        ensure!(output.exit_code == Some(0), "{output:?}");
+        Ok(())
     }
 
     /// What makes the cgroups of its containers.

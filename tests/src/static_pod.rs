@@ -81,6 +81,7 @@ pub struct Manifest {
     volumes: Vec<Volume>,
     inits: Vec<(Program, Value)>,
     containers: Vec<(Program, Value)>,
+    uid: Option<String>,
 }
 
 impl Manifest {
@@ -95,7 +96,16 @@ impl Manifest {
             volumes: vec![Volume::Shared],
             inits: Vec::new(),
             containers: Vec::new(),
+            uid: None,
         }
+    }
+
+    /// Gives it a UID. Without one of its own a manifest that changes is another pod for the kubelet; with one it is the
+    /// same pod, whose changed containers are run again.
+    #[must_use]
+    pub fn changeable(mut self) -> Self {
+        self.uid = Some(self.name.clone());
+        self
     }
 
     /// The annotation `podshim.io/<key>`.
@@ -140,6 +150,15 @@ impl Manifest {
         self
     }
 
+    /// The same with another image of a container.
+    #[must_use]
+    pub fn with_image(mut self, name: &str, image: &str) -> Self {
+        for (_, fields) in self.containers.iter_mut().filter(|(program, _)| program.name() == name) {
+            fields["image"] = image.into();
+        }
+        self
+    }
+
     /// Adds a container to `initContainers`, which this kubelet knows and runs one after another before the others.
     #[must_use]
     pub fn init_container(mut self, program: Program) -> Self {
@@ -163,7 +182,7 @@ impl Manifest {
         json!({
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": { "name": self.name, "annotations": self.annotations },
+            "metadata": { "name": self.name, "annotations": self.annotations, "uid": self.uid },
             "spec": {
                 "restartPolicy": self.policy.word(),
                 "terminationGracePeriodSeconds": self.grace.as_secs(),
@@ -225,6 +244,16 @@ impl<'kubelet> StaticPod<'kubelet> {
         std::fs::rename(&written, &manifest)?;
         let cri = kubelet.node().cri()?;
         Ok(Self { kubelet, cri, name: format!("{name}-podshim"), manifest, directory })
+    }
+
+    /// Gives the kubelet another manifest of it (see [`Manifest::changeable`]).
+    ///
+    /// # Errors
+    /// If its file cannot be made.
+    pub fn change(&self, manifest: &Manifest) -> Result<()> {
+        let written = self.directory.join("manifest");
+        std::fs::write(&written, manifest.text(&self.directory))?;
+        Ok(std::fs::rename(&written, &self.manifest)?)
     }
 
     /// The directory that its containers share.

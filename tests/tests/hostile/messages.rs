@@ -30,23 +30,32 @@ impl Lingering {
     }
 }
 
+impl Drop for Lingering {
+    /// The shim may have closed its copies before: then this close is the last, and it must not wait.
+    fn drop(&mut self) {
+        let none = libc::linger { l_onoff: 0, l_linger: 0 };
+        // A test's end must not fail for it.
+        let _ = setsockopt(&self.socket, sockopt::Linger, &none);
+    }
+}
+
 /// Sends such descriptors as a process of the container can: one by one, more than there is room for, and some that are never
 /// received. What the shim's side closes last waits.
-pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<Vec<TcpStream>> {
+pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<Vec<Lingering>> {
     let bundle = node.directory().join("state/io.containerd.runtime.v2.task/k8s.io").join(pod.id(container)?);
     let directory = File::open(&bundle).with_context(|| bundle.display().to_string())?;
     let client = UnixDatagram::unbound()?;
     client.connect(format!("/proc/self/fd/{}/notify.sock", directory.as_raw_fd()))?;
     client.set_nonblocking(true)?;
-    let mut other_ends = Vec::new();
+    let mut sent = Vec::new();
     for copies in [1, 60, 253, 1, 1] {
         let lingering = Lingering::new()?;
         let rights: Vec<RawFd> = vec![lingering.socket.as_raw_fd(); copies];
         let message = [ControlMessage::ScmRights(&rights)];
         sendmsg::<()>(client.as_raw_fd(), &[IoSlice::new(b"STATUS=x")], &message, MsgFlags::empty(), None)?;
-        other_ends.push(lingering._other_end);
+        sent.push(lingering);
     }
-    Ok(other_ends)
+    Ok(sent)
 }
 
 /// Issue 18: the close of a descriptor that came along took as long as the container liked, on the shim's only thread.
@@ -62,11 +71,11 @@ async fn u2_a_descriptor_that_lingers_stops_nobody() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start("s1").await?;
-    let other_ends = send_lingering(&node, &pod, "s1")?;
+    let sent = send_lingering(&node, &pod, "s1")?;
     pod.start("app").await?;
     ensure_serving(&pod, "s1").await?;
     pod.stop("app", std::time::Duration::from_secs(1)).await?;
     pod.remove().await?;
-    drop(other_ends);
+    drop(sent);
     Ok(())
 }

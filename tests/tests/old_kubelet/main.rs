@@ -5,6 +5,7 @@
 mod jobs;
 mod kubelet_restarts;
 mod order;
+mod policies;
 mod probes;
 mod removal;
 mod sidecar_ends;

@@ -62,12 +62,12 @@ async fn t12_s6_a_liveness_kill_of_a_main() -> Result<()> {
     Ok(())
 }
 
-/// T12, T3, T7: a sidecar that is wedged. A kill of it alone looks like the beginning of the pod's stop, so its signal is
-/// kept until the kubelet loses its patience: this is what it costs. Then the kubelet starts it again; the main lives
-/// through it.
+/// T16: a sidecar that is wedged. The kubelet stops it alone, which podshim tells from the beginning of the pod's stop by
+/// the stops that do not follow: the sidecar has its signal soon, whatever its grace. Then the kubelet starts it again; the
+/// main lives through it.
 #[tokio::test]
-async fn t12_t7_a_liveness_kill_of_a_sidecar_takes_its_grace() -> Result<()> {
-    let grace = seconds(5);
+async fn t16_a_liveness_kill_of_a_sidecar_is_fast() -> Result<()> {
+    let grace = seconds(20);
     let lives = on_both(async |kubelet: &Kubelet| {
         let manifest = Manifest::new("wedged-sidecar")
             .grace(grace)
@@ -93,7 +93,9 @@ async fn t12_t7_a_liveness_kill_of_a_sidecar_takes_its_grace() -> Result<()> {
     ensure!(took < grace, "its signal came after {took:?}");
 
     let (took, status, timeline) = lives.podshim;
-    ensure!(took >= grace && took <= grace + seconds(3) + TOLERANCE, "its signal came after {took:?}");
+    // The window, twice on a machine that is late, and the kubelet's own probe.
+    let window = seconds(2);
+    ensure!(took >= window && took < window * 2 + seconds(3) + TOLERANCE, "its signal came after {took:?}");
     ensure!(status.of("app")?.restarts == 0, "{status:#?}");
     timeline.has_not_restarted("app")?;
     let (app, proxy) = (last(&timeline, "app", Exiting)?, last(&timeline, "proxy", Term)?);

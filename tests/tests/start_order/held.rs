@@ -43,7 +43,8 @@ async fn u7_u10_a_main_waits_for_a_sidecar_that_comes_late() -> Result<()> {
     ensure!(task(&node, &id).await? == shown, "its process is the one that Start told of");
     let output = pod.output("app")?;
     let of_podshim = output.lines().filter(|line| line.contains("podshim:")).collect::<Vec<_>>();
-    ensure!(of_podshim.len() == 1 && of_podshim[0].contains(" stderr "), "{output}");
+    // U13: once it is created, it may be listening for more than a second.
+    ensure!(of_podshim.len() <= 2 && of_podshim.iter().all(|line| line.contains(" stderr ")), "{output}");
     pod.remove().await
 }
 

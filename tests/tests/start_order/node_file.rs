@@ -9,30 +9,11 @@ use crate::support::{
     SOON, TOLERANCE, at_most, exit_with, message, milliseconds, near, seconds, starts, wait_started,
 };
 
-/// Writes the file. It is read anew for each pod.
-async fn write(node: &Containerd, text: &str) -> Result<()> {
-    // What is written to /etc stays in the instance's own /run.
-    let script = format!(
-        "set -e
-         if ! [ -d /run/etc ]; then
-             mkdir -p /run/etc/upper /run/etc/work
-             mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work /etc
-         fi
-         mkdir -p /etc/podshim
-         cat >/etc/podshim/config.toml <<'END'\n{text}\nEND"
-    );
-    let output = node.ctr().output(&["--run", "sh", "-c", &script]).await?;
-    ensure!(output.exit_code == Some(0), "{output:?}");
-    Ok(())
-}
-
 /// DESIGN §5: `grace`, `gate-timeout`, `zero-grace`, `backoff-base` and `backoff-max` are those of a pod that says nothing.
 #[tokio::test]
 async fn a_nodes_defaults_are_a_pods_that_does_not_say() -> Result<()> {
     let node = Containerd::start().await?;
-    write(
-        &node,
-        "grace = \"1s\"\ngate-timeout = \"2s\"\nzero-grace = \"order\"\nbackoff-base = \"3s\"\nbackoff-max = \"3s\"",
+    node.write_node_file("grace = \"1s\"\ngate-timeout = \"2s\"\nzero-grace = \"order\"\nbackoff-base = \"3s\"\nbackoff-max = \"3s\"",
     )
     .await?;
 
@@ -110,8 +91,7 @@ async fn a_nodes_defaults_are_a_pods_that_does_not_say() -> Result<()> {
 #[tokio::test]
 async fn s5_what_a_node_does_not_allow_is_refused() -> Result<()> {
     let node = Containerd::start().await?;
-    write(
-        &node,
+    node.write_node_file(
         "forbid = [\"http:\", \"fatal\"]\nfixed = [\"zero-grace\", \"gate-timeout\"]\nmax-grace = \"1m\"\n\
          max-containers = 2\nmin-period = \"1s\"",
     )
@@ -147,7 +127,7 @@ async fn s5_what_a_node_does_not_allow_is_refused() -> Result<()> {
     wait_started(&pod, &["s1", "app"]).await?;
     pod.remove().await?;
 
-    write(&node, "grace = \"1s\"\nforbit = [\"exec:\"]").await?;
+    node.write_node_file("grace = \"1s\"\nforbit = [\"exec:\"]").await?;
     let refused =
         Pod::new("node-mistake").annotate("plan", "app=main").run(&node, Runtime::Podshim).await.err();
     let refused = message(&refused.context("the mistake was not seen")?);

@@ -102,7 +102,8 @@ async fn i2_r4_an_init_that_is_not_to_be_tried_again_fails_the_pod() -> Result<(
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "i1", "app"]).await?;
-    exit_with(&pod, &[("i1", 2), ("app", 125), ("s1", 0)]).await?;
+    // J10: the pod goes on, so its caller must run the sidecar again.
+    exit_with(&pod, &[("i1", 2), ("app", 125), ("s1", 143)]).await?;
     let timeline = pod.timeline()?;
     timeline.in_order(&[("i1", Exiting), ("s1", Term)])?;
     timeline.doesnt_start("app")?;

@@ -265,7 +265,9 @@ async fn r5_a_stop_beats_the_backoff() -> Result<()> {
     let timeline = pod.timeline()?;
     timeline.within(SOON, ("app", Term), ("s1", Exiting))?;
     timeline.in_order(&[("app", Exiting), ("s1", Term)])?;
-    ensure!(exit_codes(&pod, ["app", "s2", "s1"]).await? == [0; 3], "{timeline}");
+    // T16: the stop of s2 may be the first that comes; then its code is the last that it had.
+    let [app, s2, s1] = exit_codes(&pod, ["app", "s2", "s1"]).await?;
+    ensure!((app, s1) == (0, 0) && s2 <= 1, "{app} {s2} {s1}\n{timeline}");
     ensure!(timeline.count("s2", Exiting) == 1, "{timeline}");
     pod.remove().await
 }

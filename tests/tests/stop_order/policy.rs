@@ -159,8 +159,11 @@ async fn u13_a_hold_says_what_changes() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app"]).await?;
-    pod.wait_for_output("app", "podshim: held: waiting for sidecar \"s1\": the command exited with 1")
-        .await?;
+    pod.wait_for_output(
+        "app",
+        "podshim: held: waiting for sidecar \"s1\": exec:test -e /tmp/ready: exit status 1",
+    )
+    .await?;
     pod.wait_for_output("app", "podshim: held: waiting for sidecar \"s2\": not created yet").await?;
     pod.start_all(&["s2"]).await?;
     wait_started(&pod, &["app"]).await?;
