@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,24 @@ const PORT: u16 = 10255;
 
 /// How long the kubelet may take to answer.
 const ANSWER: Duration = Duration::from_secs(30);
+
+/// How often a kubelet that is away is asked.
+const RETRY: Duration = Duration::from_millis(200);
+const RETRIES: u32 = 150;
+
+fn ask(request: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT))?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// Whether nobody listens, or the kubelet was killed while it answered.
+fn is_away(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset)
+}
 
 /// A running kubelet and its containerd.
 #[derive(Debug)]
@@ -105,7 +123,8 @@ impl Kubelet {
         Ok(items.iter_mut().find(|pod| pod["metadata"]["name"] == name).map(Value::take))
     }
 
-    /// GET of a page of the read-only port, from inside the instance's network namespace.
+    /// GET of a page of the read-only port, from inside the instance's network namespace. A kubelet that is started again may
+    /// take its time.
     fn get(&self, path: &str) -> Result<String> {
         let namespace = File::open(self.node.namespace("net")?)?;
         let request = format!("GET {path} HTTP/1.0\r\n\r\n");
@@ -115,12 +134,13 @@ impl Kubelet {
             if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
                 return Err(std::io::Error::last_os_error()).context("setns");
             }
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT))?;
-            stream.set_read_timeout(Some(ANSWER))?;
-            stream.write_all(request.as_bytes())?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
+            for _ in 0..RETRIES {
+                match ask(&request) {
+                    Err(error) if is_away(&error) => std::thread::sleep(RETRY),
+                    answer => return Ok(answer?),
+                }
+            }
+            Ok(ask(&request)?)
         });
         let Ok(answer) = asking.join() else { bail!("the thread that asks the kubelet panicked") };
         let answer = answer.context("the kubelet does not answer")?;
