@@ -1,12 +1,13 @@
 //! What a caller with a restart policy makes of a pod: stops of one container, recreation, what is shown, and what is kept
 //! (I8, R12, T15 to T17, U13, J10, J11). The callers here are scripted; a real kubelet's are in `old_kubelet`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
 use e2e::{Containerd, Pod, Program, Runtime};
 use k8s_cri::v1::ContainerState;
+use tokio::time::Instant;
 
 use crate::support::{AMPLE, SOON, exit_codes, milliseconds, near, seconds, wait_started};
 
