@@ -8,11 +8,11 @@ use std::time::Duration;
 use pod_spec::{RestartPolicy, Role};
 
 use crate::action::Action;
-use crate::container::{Container, Phase, Program};
+use crate::container::{Container, Intent, Phase, Program};
 use crate::event::Exit;
 use crate::member::MemberState;
 use crate::pod::Pod;
-use crate::shutdown::StopCause;
+use crate::shutdown::{FLOOR, StopCause};
 use crate::time::PodTime;
 
 /// How a caller asked for a container's end.
@@ -159,7 +159,26 @@ impl Pod {
     pub(crate) fn give_up_callers_stop(&mut self) {
         if self.stop.as_ref().is_some_and(|stop| stop.cause == StopCause::Caller) {
             self.act(Action::Note("the pod was not stopped: its kubelet creates a container".to_owned()));
+            self.take_back_turns();
             self.end_round();
+        }
+    }
+
+    /// Sidecars that had their turn in a stop that was none, and that their caller has not stopped: they end, for they have
+    /// their signal, and are started again (R2).
+    fn take_back_turns(&mut self) {
+        let stopped = self.planned_where(|state, container| {
+            state.member.role == Role::Sidecar
+                && state.asked.is_none()
+                && container.has_process()
+                && container.stop.term_at.is_some()
+        });
+        for id in stopped {
+            let grace = self.grace_of(&id).max(FLOOR);
+            if let Some(container) = self.containers.get_mut(&id) {
+                container.stop.intent = Intent::Restart;
+                container.stop.kill_by(self.now + grace);
+            }
         }
     }
 

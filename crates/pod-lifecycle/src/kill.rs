@@ -152,8 +152,11 @@ impl Pod {
         let between_runs = matches!(container.phase, Phase::BackingOff { .. } | Phase::Recreating { .. });
         // What could not be started is killed by its caller to be deleted: that is no stop.
         if let (Some(index), None, false) = (container.member(), container.start_error, undone) {
-            self.take_over_grace(id, index, ask);
+            let was_asked = self.members[index].asked.is_some();
             self.members[index].ask(ask, fresh_until);
+            if !was_asked && ask == Ask::Signal {
+                self.take_over_grace(id, index);
+            }
         }
         // R2, R5: with another stop before it, this one may be the pod's.
         if between_runs {
@@ -214,12 +217,16 @@ impl Pod {
     }
 
     /// T17: from its own stop signal on the caller counts the time of a sidecar that its stop had reached before.
-    fn take_over_grace(&mut self, id: &ContainerId, index: usize, ask: Ask) {
-        let state = &self.members[index];
+    fn take_over_grace(&mut self, id: &ContainerId, index: usize) {
         let by_caller = self.stop.as_ref().is_some_and(|stop| !stop.is_ours());
-        let ours = by_caller && state.asked.is_none() && state.member.grace.is_none();
-        if let Some(container) = self.containers.get_mut(id).filter(|_| ours && ask == Ask::Signal) {
-            container.stop.kill_at = None;
+        if !by_caller || self.members[index].member.grace.is_some() {
+            return;
+        }
+        let kill_at = self.grace_without_caller(id).map(|grace| self.now + grace);
+        if let Some(container) =
+            self.containers.get_mut(id).filter(|container| container.stop.kill_at.is_some())
+        {
+            container.stop.kill_at = kill_at;
         }
     }
 

@@ -314,6 +314,8 @@ impl Pod {
         let hides = self.policy() == RestartPolicy::Always
             && container.spec.kubelet_type != Some(KubeletType::Init)
             && self.members[index].asked.is_none()
+            // Its Start was not answered: its caller undoes what it has made, and waits for the exit.
+            && !container.stop.killed
             && self.stop.is_none()
             && later_exists;
         self.members[index].completed = Some(exit);

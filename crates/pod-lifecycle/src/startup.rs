@@ -127,6 +127,7 @@ impl Pod {
             for id in never_ran {
                 self.end_without_running(&id, NEVER_RAN, Some(line.clone()));
             }
+            self.end_those_without_a_process(&line);
         }
         let never = |id: &ContainerId| self.containers.get(id).filter(|c| c.program == Program::NeverRan);
         let lost: Vec<_> =
@@ -148,6 +149,23 @@ impl Pod {
         for id in free {
             self.mark_released(&id);
             self.launch(&id, Vec::new());
+        }
+    }
+
+    /// I2: held ones whose runtime's init was killed, and that wait for another (R7).
+    fn end_those_without_a_process(&mut self, line: &str) {
+        let waiting: Vec<_> = self
+            .planned()
+            .filter(|(_, container)| container.program == Program::NeverRan)
+            .filter_map(|(_, container)| match container.phase {
+                Phase::BackingOff { last, .. } => Some((container.id.clone(), last.at)),
+                _ => None,
+            })
+            .collect();
+        for (id, at) in waiting {
+            let (line, to) = (line.to_owned(), Tell::LogAndTerminationMessage);
+            self.act(Action::Tell { container: id.clone(), line, to });
+            self.finish(&id, Exit { code: NEVER_RAN, at });
         }
     }
 
