@@ -190,6 +190,21 @@ impl StopProgress {
         }
     }
 
+    /// What podshim meant to send has not reached the process, and will not: it has exited by itself.
+    pub(crate) fn not_signalled(&mut self) {
+        self.term_at = None;
+        if self.intent == Intent::Restart {
+            self.intent = Intent::Live;
+        }
+    }
+
+    /// The stop that it was part of was none.
+    pub(crate) fn taken_back(&mut self) {
+        self.term_at = None;
+        self.kill_at = None;
+        self.intent = Intent::Live;
+    }
+
     /// Makes SIGKILL due at that time, or earlier if it already was.
     pub(crate) fn kill_by(&mut self, at: PodTime) {
         self.kill_at = Some(self.kill_at.map_or(at, |due| due.min(at)));

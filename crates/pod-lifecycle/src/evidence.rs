@@ -10,6 +10,7 @@ use pod_spec::{RestartPolicy, Role};
 use crate::action::Action;
 use crate::container::{Container, Intent, Phase, Program};
 use crate::event::Exit;
+use crate::history::SignalCause;
 use crate::member::MemberState;
 use crate::pod::Pod;
 use crate::shutdown::{FLOOR, StopCause};
@@ -175,7 +176,12 @@ impl Pod {
         });
         for id in stopped {
             let grace = self.grace_of(&id).max(FLOOR);
-            if let Some(container) = self.containers.get_mut(&id) {
+            let Some(container) = self.containers.get_mut(&id) else { continue };
+            if let Phase::Starting { signals, .. } = &mut container.phase {
+                // It has not got it yet.
+                signals.retain(|(_, _, cause)| *cause == SignalCause::Caller);
+                container.stop.taken_back();
+            } else {
                 container.stop.intent = Intent::Restart;
                 container.stop.kill_by(self.now + grace);
             }

@@ -163,10 +163,15 @@ impl Pod {
         if self.plan.is_none() || policy == RestartPolicy::Always {
             return false;
         }
-        self.mains().all(|state| {
+        // J11: one whose start is under way is about to run.
+        let runs = |(state, container): (&MemberState, &Container)| {
+            state.member.role == Role::Main && container.is_alive()
+        };
+        let are_done = self.mains().all(|state| {
             let code = state.ended.as_ref().and_then(Ended::counted_code);
             code.is_some_and(|code| policy == RestartPolicy::Never || code == 0)
-        })
+        });
+        are_done && !self.planned().any(runs)
     }
 
     /// J11: until when a complete pod is left alone. What its caller creates again after the end of a round may be the

@@ -266,9 +266,9 @@ impl Pod {
     /// What waited for the end of a start: an exit, or signals, or a stop with hooks.
     fn catch_up(&mut self, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<Parked>) {
         if let Some(exit) = early_exit {
-            // J10: what was kept back for the end of the start has not reached the program.
-            if let Some(container) = self.containers.get_mut(id).filter(|_| !signals.is_empty()) {
-                container.stop.term_at = None;
+            // J10, I7: what was kept back for the end of the start has not reached the program.
+            if let Some(container) = self.containers.get_mut(id) {
+                container.stop.not_signalled();
             }
             return self.exited(id.clone(), exit);
         }

@@ -309,6 +309,8 @@ impl World {
             return process.pending.push(blow);
         }
         let (at, code) = match (blow, &process.stage) {
+            // U1: a runtime's init never ends with 0.
+            (Blow::Death(0), Stage::RuntimeInit) => (now, 137),
             (Blow::Death(code), _) => (now, code),
             (Blow::Signal(Signal::KILL), _) => (now, 137),
             (Blow::Signal(signal), Stage::RuntimeInit) => (now, 128 + u32::from(signal.number())),
