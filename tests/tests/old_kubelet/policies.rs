@@ -1,0 +1,313 @@
+//! A pod's restart policy, and what befalls a pod that has one: kills by liveness and startup probes, commands that do not
+//! exist, other images; each also with a kubelet that is killed and started again in the middle. Once nothing befalls it
+//! any more the pod does what its policy says (I8, T12, T15, T16, J3, J10).
+//!
+//! With containerd's own shim there is no order that could keep a pod from its end; so these run with podshim alone. The
+//! kubelets are the tests' own: their node file says how long a caller has to recreate what it stopped (`replace-wait`).
+
+use std::fs::File;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::Event::{Started, Starting, Term};
+use e2e::durations::seconds;
+use e2e::static_pod::RestartPolicy::{self, Always, Never, OnFailure};
+use e2e::{ContainerState, Kubelet, Manifest, Phase, PodStatus, Program, Runtime, StaticPod, wait};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::{JoinSet, LocalSet};
+
+use crate::support::SOON;
+
+/// A kubelet's back-off of ten seconds may come twice, and several pods share the machine.
+const PATIENCE: Duration = seconds(150);
+/// Longer than it takes a kubelet to recreate what it killed, which it does in the same sync, or once it has been started
+/// again.
+const NODE_FILE: &str = "replace-wait = \"15s\"";
+/// A job's main runs longer than what befalls it takes to happen.
+const WORK: Duration = seconds(15);
+
+/// What befalls a pod of the sidecars s1 and s2 and the main app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// A liveness probe kills it once.
+    Liveness(&'static str),
+    /// Its startup probe kills the main while it is held.
+    StartupOfHeld,
+    /// The startup probe of s2 kills it before its gate is open.
+    StartupOfSidecar,
+    /// Its command does not exist.
+    Missing(&'static str),
+    /// The manifest names another image for it.
+    Image(&'static str),
+}
+
+/// Whether the kubelet lives through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KubeletLife {
+    Whole,
+    /// It is killed and started again, three times from when the first fault has happened.
+    KilledInBetween,
+}
+
+impl KubeletLife {
+    /// What happens to pods meanwhile. A kubelet that is killed forgets how often its probes have failed: those whose failures
+    /// it counts are for one that lives.
+    fn faults(self) -> &'static [Fault] {
+        match self {
+            KubeletLife::Whole => &[
+                Fault::Liveness("s1"),
+                Fault::Liveness("s2"),
+                Fault::Liveness("app"),
+                Fault::StartupOfHeld,
+                Fault::StartupOfSidecar,
+                Fault::Missing("s2"),
+                Fault::Missing("app"),
+                Fault::Image("s1"),
+                Fault::Image("app"),
+            ],
+            KubeletLife::KilledInBetween => &[
+                Fault::Liveness("s1"),
+                Fault::Liveness("app"),
+                Fault::Missing("app"),
+                Fault::Image("s1"),
+                Fault::Image("app"),
+            ],
+        }
+    }
+}
+
+/// A probe that asks each second and is believed at the `failures`th failure.
+fn probe(command: &[&str], failures: u32) -> Value {
+    json!({ "exec": { "command": command }, "periodSeconds": 1, "failureThreshold": failures })
+}
+
+fn wedged(name: &str) -> String {
+    format!("wedged-{name}")
+}
+
+impl Fault {
+    fn program(self, policy: RestartPolicy, name: &str) -> Program {
+        let program = match (name, policy) {
+            // T15: a 0 at its stop signal would complete the job, if it counted at once.
+            ("app", OnFailure) => Program::new(name).runs_for(WORK),
+            ("app", Never) => Program::new(name).runs_for(WORK).term_exit_code(4),
+            _ => Program::new(name),
+        };
+        match self {
+            Fault::Missing(of) if of == name => program.missing(),
+            _ => program.ready_file("/tmp/ready", seconds(0)),
+        }
+    }
+
+    fn fields(self, name: &str) -> Value {
+        let not_wedged = format!("/pod/{}", wedged(name));
+        match self {
+            Fault::Liveness(of) if of == name => {
+                json!({ "livenessProbe": probe(&["test", "!", "-e", &not_wedged], 1) })
+            }
+            Fault::StartupOfHeld if name == "app" => {
+                json!({ "startupProbe": probe(&["test", "-e", "/tmp/ready"], 3) })
+            }
+            Fault::StartupOfSidecar if name == "s2" => {
+                json!({ "startupProbe": probe(&["test", "-e", "/pod/open"], 3) })
+            }
+            _ => json!({}),
+        }
+    }
+
+    /// The gate of s2 opens when the test says so, where that matters.
+    fn has_gate(self) -> bool {
+        matches!(self, Fault::StartupOfHeld | Fault::StartupOfSidecar)
+    }
+
+    fn manifest(self, policy: RestartPolicy, name: &str) -> Manifest {
+        let mut manifest = Manifest::new(name)
+            .changeable()
+            .policy(policy)
+            .grace(seconds(20))
+            .annotate("plan", "s1=sidecar, s2=sidecar, app=main");
+        if self.has_gate() {
+            manifest = manifest.annotate("ready.s2", "exec:test -e /pod/open;period=200ms;fail=10000");
+        }
+        for name in ["s1", "s2", "app"] {
+            manifest = manifest.container_with(self.program(policy, name), self.fields(name));
+        }
+        manifest
+    }
+
+    /// Whether the main of a job is lost with it: under Never a kubelet recreates neither what its probe killed nor what it
+    /// could not start.
+    fn loses_main(self, policy: RestartPolicy) -> bool {
+        policy == Never
+            && matches!(
+                self,
+                Fault::Liveness("app")
+                    | Fault::Missing("app" | "s2")
+                    | Fault::StartupOfHeld
+                    | Fault::StartupOfSidecar
+            )
+    }
+}
+
+/// Lets it happen, and undoes it again where that can be done.
+async fn befall(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest) -> Result<()> {
+    let touch = |name: &str| File::create(pod.directory().join(name)).map(drop);
+    match fault {
+        Fault::Missing(_) => {}
+        Fault::Liveness(name) => {
+            pod.wait_for("app", Started, 1, SOON).await?;
+            pod.wait_seen(SOON).await?;
+            touch(&wedged(name))?;
+            pod.wait_for(name, Term, 1, SOON).await?;
+            std::fs::remove_file(pod.directory().join(wedged(name)))?;
+        }
+        Fault::Image(name) => {
+            pod.wait_for("app", Started, 1, SOON).await?;
+            pod.wait_seen(SOON).await?;
+            pod.change(changed)?;
+            pod.wait_for(name, Term, 1, SOON).await?;
+        }
+        Fault::StartupOfHeld | Fault::StartupOfSidecar => {
+            let name = if fault == Fault::StartupOfHeld { "app" } else { "s2" };
+            let killed = |status: &PodStatus| {
+                status.of(name).is_ok_and(|it| it.restarts > 0 || !it.state.is_running())
+            };
+            pod.wait_for("s2", Started, 1, SOON).await?;
+            pod.wait_status("that all containers run", SOON, |status| {
+                status.containers.iter().all(|container| container.state.is_running())
+            })
+            .await?;
+            pod.wait_status("that the startup probe has killed", PATIENCE, killed).await?;
+            touch("open")?;
+        }
+    }
+    Ok(())
+}
+
+/// What the policy promises, of a job.
+fn job_is_done(fault: Fault, policy: RestartPolicy, status: &PodStatus) -> Result<()> {
+    let app = status.code("app");
+    match fault {
+        // U6, I2, I8: what it waited for cannot come any more.
+        Fault::Missing("s2") | Fault::StartupOfSidecar if policy == Never => {
+            ensure!(app == Some(125), "{status:#?}");
+            let ContainerState::Terminated { message, .. } = &status.of("app")?.state else {
+                unreachable!("it has a code")
+            };
+            ensure!(message.contains("not started: sidecar \"s2\""), "{message}");
+        }
+        _ if fault.loses_main(policy) => ensure!(app.is_some_and(|code| code != 0), "{status:#?}"),
+        _ => ensure!(app == Some(0), "{status:#?}"),
+    }
+    ensure!(policy == Never || status.phase == Phase::Succeeded, "{status:#?}");
+    Ok(())
+}
+
+/// One pod: what befalls it, and that it does then what its policy says.
+async fn life(kubelet: &Kubelet, policy: RestartPolicy, fault: Fault, befallen: &Notify) -> Result<()> {
+    let manifest = fault.manifest(policy, &format!("{policy:?}-{}", name_of(fault)).to_lowercase());
+    let changed = match fault {
+        Fault::Image(name) => manifest.clone().with_image(name, "podshim.test/stops-by-hup:1"),
+        _ => manifest.clone(),
+    };
+    let pod = manifest.run(kubelet)?;
+    befall(fault, &pod, &changed).await?;
+    befallen.notify_one();
+    match (policy, fault) {
+        // Its policy says that it is tried again and again: the others live.
+        (Always | OnFailure, Fault::Missing(name)) => {
+            let is_tried = |status: &PodStatus| status.of(name).is_ok_and(|it| it.restarts >= 1);
+            let status = pod.wait_status("that it is tried again", PATIENCE, is_tried).await?;
+            let s1 = status.of("s1")?;
+            ensure!(s1.state.is_running() && s1.restarts == 0, "{status:#?}");
+        }
+        (Never | OnFailure, _) => {
+            let status = pod.wait_status("that the pod has ended", PATIENCE, PodStatus::has_ended).await?;
+            job_is_done(fault, policy, &status)?;
+        }
+        (Always, _) => {
+            pod.wait_seen(PATIENCE).await?;
+            let starts = if matches!(fault, Fault::Liveness("app") | Fault::Image("app")) { 2 } else { 1 };
+            let timeline = pod.wait_for("app", Started, starts, PATIENCE).await?;
+            ensure!(timeline.count("app", Starting) == starts, "{timeline}");
+        }
+    }
+    pod.delete()?;
+    pod.wait_ended(PATIENCE).await?;
+    Ok(())
+}
+
+fn name_of(fault: Fault) -> String {
+    let text = format!("{fault:?}").replace(['"', ')'], "").replace('(', "-");
+    text.to_lowercase()
+}
+
+/// All that befalls pods of that policy, side by side under one kubelet.
+async fn every_row(policy: RestartPolicy, kubelet_life: KubeletLife) -> Result<()> {
+    let kubelet = Kubelet::start(Runtime::Podshim).await?;
+    kubelet.node().write_node_file(NODE_FILE).await?;
+    let faults = kubelet_life.faults();
+    let kubelet = Rc::new(kubelet);
+    let befallen = Rc::new(Notify::new());
+    let lives = async {
+        let mut lives = JoinSet::new();
+        for fault in faults.iter().copied() {
+            let (kubelet, befallen) = (Rc::clone(&kubelet), Rc::clone(&befallen));
+            lives.spawn_local(async move {
+                life(&kubelet, policy, fault, &befallen)
+                    .await
+                    .with_context(|| format!("{policy:?}, {fault:?}"))
+            });
+        }
+        lives.join_all().await
+    };
+    let restarts = async {
+        if kubelet_life == KubeletLife::KilledInBetween {
+            befallen.notified().await;
+            for _ in 0..3 {
+                wait::quiet_time(seconds(4)).await;
+                kubelet.kill().await?;
+                kubelet.start_again().await?;
+            }
+        }
+        Ok(())
+    };
+    let both = async { tokio::join!(lives, restarts) };
+    let (results, restarts): (Vec<Result<()>>, Result<()>) = LocalSet::new().run_until(both).await;
+    let failures: Vec<_> =
+        results.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    ensure!(failures.is_empty(), "{} of {} pods:\n{}", failures.len(), faults.len(), failures.join("\n\n"));
+    restarts
+}
+
+#[tokio::test]
+async fn i8_t15_t16_every_row_under_never() -> Result<()> {
+    every_row(Never, KubeletLife::Whole).await
+}
+
+#[tokio::test]
+async fn j10_t15_t16_every_row_under_on_failure() -> Result<()> {
+    every_row(OnFailure, KubeletLife::Whole).await
+}
+
+#[tokio::test]
+async fn t12_t16_every_row_under_always() -> Result<()> {
+    every_row(Always, KubeletLife::Whole).await
+}
+
+#[tokio::test]
+async fn n2_i8_t15_every_row_under_never_with_a_kubelet_that_is_killed() -> Result<()> {
+    every_row(Never, KubeletLife::KilledInBetween).await
+}
+
+#[tokio::test]
+async fn n2_j10_t15_every_row_under_on_failure_with_a_kubelet_that_is_killed() -> Result<()> {
+    every_row(OnFailure, KubeletLife::KilledInBetween).await
+}
+
+#[tokio::test]
+async fn n2_t12_every_row_under_always_with_a_kubelet_that_is_killed() -> Result<()> {
+    every_row(Always, KubeletLife::KilledInBetween).await
+}
