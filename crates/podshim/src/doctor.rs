@@ -119,6 +119,7 @@ impl Report<'_> {
         let status = match finding.severity {
             Severity::Error => Status::Error,
             Severity::Warning => Status::Warning,
+            Severity::Note => Status::Ok,
         };
         let key = finding.key.filter(|key| !finding.message.starts_with(key.as_str()));
         let key = key.map_or(String::new(), |key| format!("{key}: "));

@@ -33,6 +33,8 @@ pub enum Severity {
     Error,
     /// It works, and is probably not what was meant.
     Warning,
+    /// It works as meant, and is easily forgotten.
+    Note,
 }
 
 impl Finding {
@@ -79,6 +81,7 @@ impl Finding {
         let severity = match self.severity {
             Severity::Error => paint.text(Colour::Red, "error"),
             Severity::Warning => paint.text(Colour::Yellow, "warning"),
+            Severity::Note => "note".to_owned(),
         };
         let mut text = format!("{}:{}: {severity}: ", self.file, self.line);
         // Messages of the parser name the key already.

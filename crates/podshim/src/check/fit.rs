@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use pod_spec::{DurationText, Gate, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word};
+use pod_spec::{
+    DurationText, ExitCodes, Gate, Member, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word,
+};
 
 use super::pod::annotation_line;
 use super::proposal;
@@ -137,6 +139,9 @@ impl Fit<'_> {
             let finding = self.at_key(Severity::Error, "restart-policy", message);
             let fix = proposal::restart_policy(self.template, self.annotations, self.plan.others);
             findings.push(finding.nearest(policy).fix(fix));
+        }
+        if let Some(message) = codes(self.plan) {
+            findings.push(self.at_key(Severity::Note, "restart-policy", message));
         }
         let kubelet = self.template.spec.number_of("terminationGracePeriodSeconds").unwrap_or(KUBELET_GRACE);
         if let Some(grace) = self.plan.grace.filter(|grace| *grace > Duration::from_secs(kubelet)) {
@@ -325,5 +330,29 @@ fn patience(gate: &Gate) -> Duration {
             timing.delay.saturating_add(timing.period.saturating_mul(timing.failures))
         }
         Gate::Running | Gate::Skip => Duration::ZERO,
+    }
+}
+
+/// What callers see of exit codes, where a policy makes something of it (J2, J10).
+fn codes(plan: &Plan) -> Option<String> {
+    let has_sidecar = plan.members.iter().any(|member| member.role == Role::Sidecar);
+    let shown_restarts = |member: &Member| {
+        member.role == Role::Sidecar && member.restart.is_some_and(|restart| restart.limit.is_some())
+    };
+    match (plan.restart_policy, plan.exit_codes) {
+        (RestartPolicy::OnFailure, _) if has_sidecar => {
+            let also = match plan.members.iter().find(|member| shown_restarts(member)) {
+                Some(member) => format!(", and an exit of {:?} once its limit is reached", member.name),
+                None => String::new(),
+            };
+            Some(format!(
+                "sidecars show 0 when the job is done; what is stopped before that shows 143 instead of 0, to be run again \
+                 (a liveness kill, another image, `fatal`{also}): each counts against a job's backoffLimit"
+            ))
+        }
+        (RestartPolicy::Never, ExitCodes::Real) if has_sidecar => {
+            Some("sidecars show their own codes: one other than 0 makes the pod Failed, although its mains succeeded".to_owned())
+        }
+        _ => None,
     }
 }

@@ -30,7 +30,7 @@ Nothing is changed, and nothing but FILE is read.
   --json             for programs: docs/podshim-json.md
   -h                 this help
 
-Exit codes: 0 no errors (warnings are none); 1 errors, or a file cannot be read; 2 a wrong call.
+Exit codes: 0 no errors (warnings and notes are none); 1 errors, or a file cannot be read; 2 a wrong call.
 ";
 
 #[derive(Serialize)]
@@ -73,7 +73,8 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
             let paint = Paint::of(&stdout());
             let mut text: String = findings.iter().map(|finding| finding.show(paint)).collect();
             for (file, looked) in looked_at {
-                if !findings.iter().any(|finding| finding.file == *file) {
+                let told = |finding: &Finding| finding.file == *file && finding.severity != Severity::Note;
+                if !findings.iter().any(told) {
                     text += &format!("{file}: {} ({})\n", paint.text(Colour::Green, "ok"), what(looked));
                 }
             }
