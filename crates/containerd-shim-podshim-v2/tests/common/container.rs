@@ -57,6 +57,9 @@ impl RealContainer {
         spec["process"]["args"] = serde_json::json!(["/bin/busybox", "sh", "-c", script]);
         spec["process"]["env"] = serde_json::json!(["PATH=/bin"]);
         spec["process"]["terminal"] = false.into();
+        // By default it is the id, which tests that run at the same time share.
+        let cgroup = format!("/podshim-test-{}-{id}", std::process::id());
+        spec["linux"]["cgroupsPath"] = cgroup.into();
         spec["root"]["readonly"] = false.into();
         spec["annotations"] =
             annotations.iter().map(|(key, value)| ((*key).to_owned(), serde_json::json!(value))).collect();

@@ -245,7 +245,9 @@ impl Invariants {
         let mut mains = self
             .containers
             .values()
-            .filter(|other| other.role == Some(Role::Main) && other.started && other.shown.is_none())
+            // Its Start may not have been answered yet.
+            .filter(|other| other.role == Some(Role::Main) && (other.started || other.runs_program()))
+            .filter(|other| other.shown.is_none())
             .peekable();
         !self.stopping
             && container.held.is_some()
