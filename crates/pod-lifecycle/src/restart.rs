@@ -119,9 +119,9 @@ impl Pod {
             Was::Created => self.finish(id, exit),
             Was::Ending { code } => {
                 self.finish(id, Exit { code, at: exit.at });
-                // What nobody asked for is a failure like one of the program.
-                if let (NEVER_RAN | START_FAILED, Some(index)) =
-                    (code, self.containers.get(id).and_then(Container::member))
+                // What nobody asked for is a failure like one of the program, but not what the pod's own has ended.
+                if let (NEVER_RAN | START_FAILED, Some(index), None) =
+                    (code, self.containers.get(id).and_then(Container::member), &self.failure)
                 {
                     self.stop_if_fatal(index, code);
                 }
