@@ -4,7 +4,7 @@
 
 use pod_spec::{ExitCodes, Gate, RestartMode, RestartPolicy, Role, Signal};
 
-use crate::container::Container;
+use crate::container::{Container, Phase};
 use crate::event::Exit;
 use crate::member::GateState;
 use crate::pod::Pod;
@@ -32,7 +32,7 @@ impl Pod {
             (Some(Stop { cause: StopCause::Completed, .. }), Role::Init) if by_code => 0,
             // J10: an interrupted main must not be taken for a finished one.
             (Some(stop), Role::Main)
-                if by_code && stop.is_ours() && stop.goes_on() && container.stop.term_at.is_some() =>
+                if by_code && stop.is_ours() && stop.goes_on() && container.is_interrupted() =>
             {
                 not_zero(real)
             }
@@ -53,6 +53,14 @@ impl Pod {
 
     fn masks_exit_codes(&self) -> bool {
         self.plan.as_ref().is_some_and(|plan| plan.exit_codes == ExitCodes::Masked)
+    }
+}
+
+impl Container {
+    /// Whether a stop ends its work: it was signalled, or was to be started again (R7).
+    fn is_interrupted(&self) -> bool {
+        self.stop.term_at.is_some()
+            || matches!(self.phase, Phase::BackingOff { .. } | Phase::Recreating { .. })
     }
 }
 

@@ -211,7 +211,7 @@ impl Pod {
             && !self.containers.values().any(|container| container.member() == Some(index))
     }
 
-    fn is_unnamed(&self, index: usize) -> bool {
+    pub(crate) fn is_unnamed(&self, index: usize) -> bool {
         self.plan.as_ref().is_some_and(|plan| index >= plan.members.len())
     }
 

@@ -332,13 +332,15 @@ impl Pod {
             return Part::Sandbox;
         }
         let Some(plan) = &self.plan else { return Part::Passthrough };
-        if let Some(index) = self.members.iter().position(|state| state.member.name == spec.name) {
+        // S8: a kubelet's own init containers and debug containers are never mains by wildcard.
+        let is_kubelets_own = matches!(spec.kubelet_type, Some(Init | Ephemeral));
+        let named = self.members.iter().position(|state| state.member.name == spec.name);
+        if let Some(index) = named.filter(|index| !is_kubelets_own || !self.is_unnamed(*index)) {
             return Part::Member(index);
         }
-        // S8: a kubelet's own init containers and debug containers are never mains by wildcard.
-        match (plan.others, spec.kubelet_type) {
-            (Others::Passthrough, _) | (Others::Mains, Some(Init | Ephemeral)) => Part::Passthrough,
-            (Others::Mains, _) => {
+        match (plan.others, is_kubelets_own) {
+            (Others::Passthrough, _) | (Others::Mains, true) => Part::Passthrough,
+            (Others::Mains, false) => {
                 let new = MemberState::unnamed_main(plan, &spec.name);
                 let vacant = (0..self.members.len()).find(|index| self.is_vacant(*index));
                 match vacant {

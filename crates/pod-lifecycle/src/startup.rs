@@ -413,6 +413,8 @@ impl Pod {
             let member = container.member();
             self.end_without_running(id, START_FAILED, None);
             match member {
+                // R9: its end is the pod's.
+                Some(index) if self.members[index].is_fatal(START_FAILED) => {}
                 // R4: it was started before, or might have been, and is not again.
                 Some(index) if self.members[index].member.role == Role::Sidecar => self.go_on_without(index),
                 Some(index) => self.cannot_start(index, &failure.message),

@@ -71,7 +71,12 @@ impl Invariants {
         self.policy() == Some(RestartPolicy::OnFailure)
             && match container.role {
                 Some(Role::Sidecar) => as_stopped,
-                Some(Role::Main) => as_stopped && self.stopping && container.stop_signals > 0,
+                // R7: or it was to be started again.
+                Some(Role::Main) => {
+                    let restarts =
+                        self.member(&container.name).is_some_and(|member| member.restart.is_some());
+                    as_stopped && self.stopping && (container.stop_signals > 0 || restarts)
+                }
                 Some(Role::Init) => shown.code == 0 && self.stopping,
                 None => false,
             }

@@ -24,9 +24,7 @@ impl Invariants {
             return Some(member.role);
         }
         let kubelets = matches!(spec.kubelet_type, Some(KubeletType::Init | KubeletType::Ephemeral));
-        // S6: a name that `*=main` has taken once keeps its role, whatever comes under it.
-        let is_main = !kubelets || self.members.contains_key(&spec.name);
-        (plan.others == Others::Mains && is_main).then_some(Role::Main)
+        (plan.others == Others::Mains && !kubelets).then_some(Role::Main)
     }
 
     /// Whether a sidecar must outlive `later` (S2, T1): a main, or whatever waits for it, through others too.
