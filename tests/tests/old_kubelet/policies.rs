@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, LocalSet};
 
-use crate::support::SOON;
+use crate::support::{SOON, probe};
 
 /// A kubelet's back-off of ten seconds may come twice, and several pods share the machine.
 const PATIENCE: Duration = seconds(150);
@@ -76,11 +76,6 @@ impl KubeletLife {
             ],
         }
     }
-}
-
-/// A probe that asks each second and is believed at the `failures`th failure.
-fn probe(command: &[&str], failures: u32) -> Value {
-    json!({ "exec": { "command": command }, "periodSeconds": 1, "failureThreshold": failures })
 }
 
 fn wedged(name: &str) -> String {

@@ -9,12 +9,7 @@ use e2e::{ContainerState, Kubelet, Manifest, PodStatus, Program, Runtime, Static
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::{SOON, last, on_both, started};
-
-/// A probe that runs a command in its container each second, and is believed at the `failures`th failure.
-fn probe(command: &[&str], failures: u32) -> Value {
-    json!({ "exec": { "command": command }, "periodSeconds": 1, "failureThreshold": failures })
-}
+use crate::support::{SOON, last, on_both, probe, started};
 
 /// A liveness probe that fails from when [`wedge`] is called until [`heal`].
 fn wedges() -> Value {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use e2e::durations::seconds;
 use e2e::{Event, Kubelet, Manifest, Runtime, StaticPod, Timeline};
+use serde_json::{Value, json};
 
 /// Ample for what takes a kubelet no time of its own. It looks at its containers once a second, and makes those of a pod one
 /// after another.
@@ -68,4 +69,9 @@ pub(crate) async fn whole_life(kubelet: &Kubelet, manifest: Manifest, up: &[&str
 pub(crate) fn last(timeline: &Timeline, container: &str, event: Event) -> Result<Duration> {
     let last = timeline.of(container, event).last();
     Ok(last.with_context(|| format!("{container} has no {event:?} in\n{timeline}"))?.at)
+}
+
+/// A probe that runs a command in its container each second, and is believed at the `failures`th failure.
+pub(crate) fn probe(command: &[&str], failures: u32) -> Value {
+    json!({ "exec": { "command": command }, "periodSeconds": 1, "failureThreshold": failures })
 }
