@@ -50,6 +50,7 @@ impl RunningPod<'_> {
     /// Its shim was away for longer than [`LONGEST_AWAY`].
     pub(super) async fn ensure_attentive(&self) -> Result<()> {
         if let Some((away, on)) = self.longest_away().await? {
+            self.node.note("longest-away", &format!("{} {on}", away.as_millis()))?;
             ensure!(at_most(away, LONGEST_AWAY), "the shim was away for {away:?}, on {on:?}");
         }
         Ok(())

@@ -12,7 +12,6 @@ mod record;
 mod run;
 mod scenarios;
 
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -47,14 +46,6 @@ fn enter(node: &Containerd) -> Result<()> {
     Ok(())
 }
 
-/// Adds to the sum that `hack/test` says at the end.
-fn count(node: &Containerd, operations: usize) -> Result<()> {
-    let path = node.directory().join("compared-operations");
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-    // One write: other scenarios run at the same time.
-    Ok(file.write_all(format!("{operations}\n").as_bytes())?)
-}
-
 /// Runs a scenario on both shims and compares.
 fn compare(
     name: &'static str,
@@ -78,7 +69,7 @@ fn compare(
         thread.join()
     });
     let (runc, podshim) = compared.map_err(|_| anyhow::anyhow!("{name} panicked"))??;
-    count(&node, runc.operations)?;
+    node.note("compared-operations", &runc.operations.to_string())?;
     let (runc, podshim) = (runc.records, podshim.records);
     let found = differences::between(&runc, &podshim);
     let setting = |name: &str| std::fs::read_to_string(node.directory().join(name));

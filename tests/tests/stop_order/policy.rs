@@ -198,6 +198,8 @@ async fn j11_nothing_lives_on_in_a_complete_job() -> Result<()> {
     let mut pod = Pod::new("j11")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("restart-policy", "Never")
+        // Its signal comes right after its exec: process 1 of a pid namespace misses one that it has no handler for yet.
+        .annotate("grace", "2s")
         .container(Program::new("s1"))
         .container(Program::new("app").missing())
         .run(&node, Runtime::Podshim)

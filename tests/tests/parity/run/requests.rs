@@ -11,6 +11,9 @@ use super::{Run, split};
 use e2e::direct::bundle::process;
 use e2e::direct::streams::{Ends, Streams};
 
+/// How often a pause is asked for again.
+const MOST_FREEZES: usize = 20;
+
 /// An exec to be added.
 #[derive(Clone, Debug)]
 pub struct Exec {
@@ -125,7 +128,18 @@ impl Run {
 
     pub async fn pause(&mut self, id: &str) {
         let request = PauseRequest { id: id.to_owned(), ..Default::default() };
-        self.ask_for_nothing(format!("pause {id}"), "Pause", &request).await;
+        let mut answer = self.send::<Empty>("Pause", &request).await;
+        // runc up to 1.1 gives the kernel's freezer of cgroup v1 a thousand looks, a fraction of a second. On a busy machine that
+        // is too short now and then, with either shim.
+        for _ in 0..MOST_FREEZES {
+            match &answer {
+                Err(ttrpc::Error::RpcStatus(status)) if status.message.ends_with("unable to freeze") => {
+                    answer = self.send("Pause", &request).await;
+                }
+                _ => break,
+            }
+        }
+        self.answered(format!("pause {id}"), answer);
     }
 
     pub async fn resume(&mut self, id: &str) {
