@@ -24,6 +24,9 @@ mount --make-rshared /
 # The CNI library keeps its result cache here and cannot be told otherwise.
 mkdir -p /var/lib/cni
 mount -t tmpfs -o mode=0755 podshim-test /var/lib/cni
+# What podshim keeps of pods that are gone.
+mkdir -p /var/lib/podshim
+mount -t tmpfs -o mode=0755 podshim-test /var/lib/podshim
 # crun 1.8 refuses a hybrid cgroup tree whose v2 part has controllers; runc does not use that part.
 if [ "$(stat -fc %T /sys/fs/cgroup)" = tmpfs ] && mountpoint -q /sys/fs/cgroup/unified; then
     umount /sys/fs/cgroup/unified

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 use crate::instance::{self, SHARED_INSTANCE, own_arguments, own_directory};
 use crate::{Containerd, Runtime, command};
@@ -116,20 +117,20 @@ impl Kubelet {
     ///
     /// # Errors
     /// If it does not answer.
-    pub fn pod(&self, name: &str) -> Result<Option<Value>> {
-        let mut list: Value = serde_json::from_str(&self.get("/pods")?)?;
+    pub async fn pod(&self, name: &str) -> Result<Option<Value>> {
+        let mut list: Value = serde_json::from_str(&self.get("/pods").await?)?;
         // Nothing instead of an empty list.
         let Some(items) = list["items"].as_array_mut() else { return Ok(None) };
         Ok(items.iter_mut().find(|pod| pod["metadata"]["name"] == name).map(Value::take))
     }
 
     /// GET of a page of the read-only port, from inside the instance's network namespace. A kubelet that is started again may
-    /// take its time.
-    fn get(&self, path: &str) -> Result<String> {
+    /// take its time, and whoever starts it may wait on this very thread: so nothing blocks here.
+    async fn get(&self, path: &str) -> Result<String> {
         let namespace = File::open(self.node.namespace("net")?)?;
         let request = format!("GET {path} HTTP/1.0\r\n\r\n");
         // A thread that ends with the request: it never leaves the namespace it enters.
-        let asking = std::thread::spawn(move || -> Result<String> {
+        let ask_inside = move || -> Result<String> {
             // SAFETY: setns takes no pointers, and the descriptor is open for as long as the call.
             if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
                 return Err(std::io::Error::last_os_error()).context("setns");
@@ -141,8 +142,10 @@ impl Kubelet {
                 }
             }
             Ok(ask(&request)?)
-        });
-        let Ok(answer) = asking.join() else { bail!("the thread that asks the kubelet panicked") };
+        };
+        let (sender, answer) = oneshot::channel();
+        std::thread::spawn(move || drop(sender.send(ask_inside())));
+        let answer = answer.await.context("the thread that asks the kubelet panicked")?;
         let answer = answer.context("the kubelet does not answer")?;
         let (head, body) = answer.split_once("\r\n\r\n").context("no answer of HTTP")?;
         if !head.starts_with("HTTP/1.0 200") {

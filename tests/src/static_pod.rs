@@ -281,17 +281,16 @@ impl<'kubelet> StaticPod<'kubelet> {
         count: usize,
         within: Duration,
     ) -> Result<Timeline> {
-        Timeline::wait_for(&self.directory.join(LOG), name, event, count, within)
-            .await
-            .with_context(|| self.so_far())
+        let log = self.directory.join(LOG);
+        self.explained(Timeline::wait_for(&log, name, event, count, within).await).await
     }
 
     /// The kubelet's word on the pod.
     ///
     /// # Errors
     /// If it does not answer, or knows no such pod.
-    pub fn status(&self) -> Result<PodStatus> {
-        PodStatus::parse(&self.kubelet.pod(&self.name)?.context("the kubelet knows no such pod")?)
+    pub async fn status(&self) -> Result<PodStatus> {
+        PodStatus::parse(&self.kubelet.pod(&self.name).await?.context("the kubelet knows no such pod")?)
     }
 
     /// Waits until the kubelet says of the pod what is expected.
@@ -304,13 +303,14 @@ impl<'kubelet> StaticPod<'kubelet> {
         within: Duration,
         expected: impl Fn(&PodStatus) -> bool,
     ) -> Result<PodStatus> {
-        wait::until_seen_every(INTERVAL, &format!("the kubelet to say {what}"), within, async || {
-            let Some(pod) = self.kubelet.pod(&self.name)? else { return Ok(None) };
-            let status = PodStatus::parse(&pod)?;
-            Ok(expected(&status).then_some(status))
-        })
-        .await
-        .with_context(|| self.so_far())
+        let seen =
+            wait::until_seen_every(INTERVAL, &format!("the kubelet to say {what}"), within, async || {
+                let Some(pod) = self.kubelet.pod(&self.name).await? else { return Ok(None) };
+                let status = PodStatus::parse(&pod)?;
+                Ok(expected(&status).then_some(status))
+            })
+            .await;
+        self.explained(seen).await
     }
 
     /// Waits until the kubelet has refused the manifest, and gives what its log says.
@@ -320,12 +320,13 @@ impl<'kubelet> StaticPod<'kubelet> {
     pub async fn wait_refused(&self, within: Duration) -> Result<String> {
         let log = self.kubelet.node().directory().join("kubelet.log");
         let start = format!("Can't process manifest file {:?}", self.manifest);
-        wait::until_seen_every(INTERVAL, "the kubelet to refuse the manifest", within, async || {
-            let log = std::fs::read_to_string(&log)?;
-            Ok(log.lines().find(|line| line.contains(&start)).map(str::to_owned))
-        })
-        .await
-        .with_context(|| self.so_far())
+        let seen =
+            wait::until_seen_every(INTERVAL, "the kubelet to refuse the manifest", within, async || {
+                let log = std::fs::read_to_string(&log)?;
+                Ok(log.lines().find(|line| line.contains(&start)).map(str::to_owned))
+            })
+            .await;
+        self.explained(seen).await
     }
 
     /// Waits until the kubelet would stop every container of the pod if its manifest went: it has seen all of them run, or
@@ -364,7 +365,7 @@ impl<'kubelet> StaticPod<'kubelet> {
             Ok(left.is_empty().then_some(()))
         })
         .await;
-        waited.with_context(|| format!("left: {left:#?}")).with_context(|| self.so_far())?;
+        self.explained(waited.with_context(|| format!("left: {left:#?}"))).await?;
         self.timeline()
     }
 
@@ -427,9 +428,11 @@ impl<'kubelet> StaticPod<'kubelet> {
         Ok(left)
     }
 
-    fn so_far(&self) -> String {
-        let timeline = self.timeline().unwrap_or_default();
-        format!("the kubelet says {:#?}; the timeline so far:\n{timeline}", self.status())
+    /// An error with what the kubelet says and what has happened.
+    async fn explained<T>(&self, result: Result<T>) -> Result<T> {
+        let Err(error) = result else { return result };
+        let (status, timeline) = (self.status().await, self.timeline().unwrap_or_default());
+        Err(error.context(format!("the kubelet says {status:#?}; the timeline so far:\n{timeline}")))
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Action {
     Delete,
     /// No action: be the pod's server.
     Serve,
+    /// [`WRITE_HISTORY`]: keep the record of a pod that is on stdin.
+    WriteHistory,
     /// `-info`: describe the runtime.
     Info,
     /// `-v`: print the version.
@@ -103,6 +105,9 @@ pub enum ArgumentError {
     },
 }
 
+/// What an ending shim runs itself with.
+pub const WRITE_HISTORY: &str = "-write-history";
+
 /// The usage text of `-h`.
 pub const USAGE: &str = "\
 Usage: containerd-shim-podshim-v2 [flags] [start|delete]
@@ -124,6 +129,7 @@ Flags:
   -publish-binary PATH  accepted and not used: events go to containerd's ttrpc socket
   -debug                log more
   -info                 print the runtime's description (a RuntimeInfo message)
+  -write-history       run by an ending shim: keeps what is on stdin for `podshim history`
   -v, -version          print the version
   -h, -help             print this text
 ";
@@ -179,6 +185,9 @@ impl Arguments {
                     parsed.verbosity = switch(name, attached)?.map_or(Verbosity::Info, |()| Verbosity::Debug)
                 }
                 "info" => about_itself = switch(name, attached)?.map(|()| Action::Info).or(about_itself),
+                "write-history" => {
+                    about_itself = switch(name, attached)?.map(|()| Action::WriteHistory).or(about_itself);
+                }
                 "v" | "version" => {
                     about_itself = switch(name, attached)?.map(|()| Action::Version).or(about_itself);
                 }

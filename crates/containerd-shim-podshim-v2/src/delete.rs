@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use containerd_shim_protos::api::DeleteResponse;
 use containerd_shim_protos::protobuf::Message;
+use control_api::entry::Entry;
 use nix::unistd::Pid;
 use oci_runtime::bundle::{Bundle, ExitRecord};
 use thiserror::Error;
@@ -18,13 +19,16 @@ use tokio::runtime;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
+use self::past::Remains;
 use crate::args::Arguments;
+use crate::history;
 use crate::lock::FileLock;
 use crate::paths::{SocketAddress, StateDir};
 use crate::start::{Liveness, group_of, liveness, remove_pod_files};
 
 mod group;
 mod orphan;
+mod past;
 
 /// containerd kills `delete` after five seconds; a second is left for its own work and a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(4);
@@ -71,7 +75,15 @@ pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
     let mut problems = Vec::new();
     match dead_shim(&address, source, &state) {
         Ok(Some(dead)) => {
-            problems = end_group(&address, &bundle, arguments, deadline)?;
+            // The shim takes its entry along when it ends in order.
+            let entry = Entry::read_from(state.path()).filter(|entry| !entry.pod_name.is_empty());
+            let (remains, found) = end_group(&address, &bundle, arguments, deadline)?;
+            problems = found;
+            if let (Some(entry), Some(remains)) = (entry, remains)
+                && let Err(error) = history::keep(&remains.record(entry))
+            {
+                problems.push(format!("the pod's history is not kept: {error}"));
+            }
             remove_pod_files(address.path(), dead.server, Some(dead.bootstrap), &state);
         }
         Ok(None) => {}
@@ -150,17 +162,18 @@ fn end_group(
     bundle: &Bundle,
     arguments: &Arguments,
     deadline: Instant,
-) -> Result<Vec<String>, DeleteError> {
+) -> Result<(Option<Remains>, Vec<String>), DeleteError> {
     let members = group::members(address, bundle, &arguments.id, &arguments.namespace);
     if members.is_empty() {
-        return Ok(Vec::new());
+        return Ok((None, Vec::new()));
     }
+    let remains = Remains::of(&members);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(DeleteError::Setup)?;
     let ending = group::end(members, &arguments.namespace, deadline);
     let problems = LocalSet::new().block_on(&runtime, ending).map_err(DeleteError::Setup);
     // A runtime that hangs must not keep this process: containerd counts its time.
     runtime.shutdown_background();
-    problems
+    Ok((Some(remains), problems?))
 }
 
 /// What is known of the container's end: what the server recorded; else, for a container that has been

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use shim_service::names::{Names, names};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
@@ -73,7 +74,14 @@ impl<S: Subscriber> Layer<S> for FifoLog {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut text = EventText::default();
         event.record(&mut text);
-        self.write(&format_line(now(), *event.metadata().level(), &text.message, &text.fields));
+        let level = *event.metadata().level();
+        let (message, fields) = {
+            let names = names();
+            // At debug the events and actions of the pod are shown as they are.
+            let message = if level < Level::DEBUG { names.said(&text.message) } else { text.message.clone() };
+            (message, text.finish(&names))
+        };
+        self.write(&format_line(now(), level, &message, &fields));
     }
 }
 
@@ -81,20 +89,44 @@ impl<S: Subscriber> Layer<S> for FifoLog {
 #[derive(Default)]
 struct EventText {
     message: String,
+    container: String,
     fields: String,
 }
 
 impl EventText {
     fn add(&mut self, field: &Field, value: &str) {
-        if field.name() == "message" {
-            value.clone_into(&mut self.message);
-        } else {
-            self.fields.push(' ');
-            self.fields.push_str(field.name());
-            self.fields.push('=');
-            push_value(&mut self.fields, value);
+        match field.name() {
+            "message" => value.clone_into(&mut self.message),
+            "container" => value.clone_into(&mut self.container),
+            name => push_field(&mut self.fields, name, value),
         }
     }
+
+    /// The fields that a line ends with: the pod and the container by name, before the container's id.
+    fn finish(&self, names: &Names) -> String {
+        let mut fields = String::new();
+        let Self { container, .. } = self;
+        match names.of(container) {
+            Some(name) => {
+                push_field(&mut fields, "container", name);
+                push_field(&mut fields, "id", container);
+            }
+            None if container.is_empty() => {}
+            None => push_field(&mut fields, "container", container),
+        }
+        fields.push_str(&self.fields);
+        if !names.pod().is_empty() {
+            push_field(&mut fields, "pod", names.pod());
+        }
+        fields
+    }
+}
+
+fn push_field(fields: &mut String, name: &str, value: &str) {
+    fields.push(' ');
+    fields.push_str(name);
+    fields.push('=');
+    push_value(fields, value);
 }
 
 impl Visit for EventText {

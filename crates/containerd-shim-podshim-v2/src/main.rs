@@ -7,6 +7,7 @@
 mod allocator;
 mod args;
 mod delete;
+mod history;
 mod info;
 mod lock;
 mod logging;
@@ -59,6 +60,7 @@ fn run() -> anyhow::Result<()> {
         Action::Start => start(&arguments),
         Action::Delete => delete(&arguments),
         Action::Serve => Ok(server::run(&arguments)?),
+        Action::WriteHistory => Ok(history::write()?),
     }
 }
 

@@ -10,6 +10,8 @@ use std::panic;
 use std::path::Path;
 use std::time::Duration;
 
+use control_api::Past;
+use control_api::entry::Entry;
 use oci_runtime::attention;
 use shim_service::ServeConfig;
 use thiserror::Error;
@@ -17,6 +19,7 @@ use tokio::runtime;
 use tokio::task::LocalSet;
 
 use crate::args::Arguments;
+use crate::history;
 use crate::lock::FileLock;
 use crate::logging;
 use crate::paths::{DRAINING_FILE, NODE_FILE, SocketAddress, StateDir};
@@ -63,6 +66,15 @@ pub fn run(arguments: &Arguments) -> Result<(), ServerError> {
     logging::init(Path::new(LOG_FIFO), arguments.verbosity);
     log_panics();
     let result = serve(arguments, inherited);
+    // Whoever finds the entry, finds a pod whose shim was killed.
+    Entry::remove_from(state.path());
+    let result = result.map(|past| {
+        if let Some(past) = past
+            && let Err(error) = history::keep(&past)
+        {
+            tracing::warn!(%error, "the pod's history is not kept");
+        }
+    });
     if let Err(error) = &result {
         tracing::error!(%error, "the server ends");
     }
@@ -86,7 +98,7 @@ fn leave(address: &SocketAddress, lock: FileLock, state: &StateDir, limit: Durat
     }
 }
 
-fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<(), ServerError> {
+fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<Option<Past>, ServerError> {
     // The bundle of the group's first container may go before its last one does.
     env::set_current_dir("/").map_err(ServerError::Setup)?;
     if let Err(error) = oci_runtime::process::disable_huge_pages() {

@@ -56,6 +56,11 @@ impl Entry {
         let _ = fs::remove_file(directory.join(FILE));
     }
 
+    /// The entry of a pod, if there is one that can be read.
+    pub fn read_from(directory: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(directory.join(FILE)).ok()?).ok()
+    }
+
     /// The entries under a root, in the order of their namespaces and ids. What cannot be read is no entry: pods come
     /// and go while this looks.
     ///
@@ -69,16 +74,16 @@ impl Entry {
             Err(error) => return Err(error),
         };
         let pods = namespaces.flatten().filter_map(|namespace| fs::read_dir(namespace.path()).ok());
-        let files = pods.flat_map(|pods| pods.flatten()).map(|pod| pod.path().join(FILE));
+        let directories = pods.flat_map(|pods| pods.flatten()).map(|pod| pod.path());
         // Names are a container's annotations: for people, as all texts are that come from a pod.
         let read = |path: PathBuf| {
-            let mut entry: Self = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+            let mut entry = Self::read_from(&path)?;
             for name in [&mut entry.id, &mut entry.namespace, &mut entry.pod_name, &mut entry.pod_namespace] {
                 *name = printable(name);
             }
             Some(entry)
         };
-        let mut entries: Vec<Self> = files.filter_map(read).collect();
+        let mut entries: Vec<Self> = directories.filter_map(read).collect();
         entries.sort_by(|a, b| (&a.namespace, &a.id).cmp(&(&b.namespace, &b.id)));
         Ok(entries)
     }

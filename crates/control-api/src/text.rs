@@ -39,6 +39,7 @@ pub(crate) fn of_inspection(answer: &mut InspectResponse) {
         &mut answer.pod_uid,
         &mut answer.release,
         &mut answer.longest_away_on,
+        &mut answer.fault,
     ]);
     for container in &mut answer.containers {
         clean([&mut container.id, &mut container.name, &mut container.gate, &mut container.held_for]);
@@ -79,6 +80,7 @@ mod tests {
             pod_uid: text(),
             release: text(),
             longest_away_on: text(),
+            fault: text(),
             containers: vec![crate::Container {
                 id: text(),
                 name: text(),

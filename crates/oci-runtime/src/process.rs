@@ -17,6 +17,7 @@ use std::{
 
 use nix::{
     poll::{PollFd, PollFlags},
+    time::{ClockId, clock_gettime},
     unistd::Pid,
 };
 use thiserror::Error;
@@ -108,6 +109,12 @@ pub enum ExecOutcome {
 /// takes it back for every child. Fails with the kernel's error.
 pub fn disable_huge_pages() -> io::Result<()> {
     Ok(nix::sys::prctl::set_thp_disable(true)?)
+}
+
+/// What this process has used of a processor, without its children.
+pub fn processor_time() -> Duration {
+    let used = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    used.map(Duration::from).unwrap_or_default()
 }
 
 /// What this process had before [`use_all_open_files`].

@@ -78,6 +78,21 @@ pub struct Child {
 #[derive(Debug, Clone)]
 pub struct Reaper {
     table: Rc<RefCell<Table>>,
+    charge: Charge,
+}
+
+/// What processes are made for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Charge {
+    /// What callers ask for, and what is not one of the others.
+    #[default]
+    Requests,
+    /// Probes of gates.
+    Probes,
+    /// Hooks.
+    Hooks,
+    /// Restarts in place.
+    Restarts,
 }
 
 #[derive(Debug, Default)]
@@ -87,8 +102,8 @@ struct Table {
     tickets: BTreeSet<u64>,
     last_ticket: u64,
     /// Those that the shim has made itself, and what all of them that have ended have used of a processor.
-    own: BTreeSet<Pid>,
-    processor_time: Duration,
+    own: BTreeMap<Pid, Charge>,
+    processor_time: BTreeMap<Charge, Duration>,
 }
 
 /// While one of these lives, exits of processes nobody watches are kept for [`Reaper::adopt`].
@@ -120,7 +135,7 @@ impl Reaper {
         nix::sys::prctl::set_child_subreaper(true)?;
         // Register before the first look, so that no exit falls between the two.
         let signals = signal(SignalKind::child())?;
-        let reaper = Self { table: Rc::default() };
+        let reaper = Self { table: Rc::default(), charge: Charge::default() };
         tokio::task::spawn_local(reaper.clone().run(signals));
         Ok(reaper)
     }
@@ -153,7 +168,17 @@ impl Reaper {
     /// What the commands and helpers of this shim have used of a processor until they ended, with the processes that they
     /// have waited for themselves. Containers' processes do not count.
     pub fn processor_time(&self) -> Duration {
-        self.table.borrow().processor_time
+        self.table.borrow().processor_time.values().sum()
+    }
+
+    /// The part of it that was for this.
+    pub fn processor_time_for(&self, charge: Charge) -> Duration {
+        self.table.borrow().processor_time.get(&charge).copied().unwrap_or_default()
+    }
+
+    /// A handle of which everything is for this.
+    pub fn charged_to(&self, charge: Charge) -> Self {
+        Self { table: self.table.clone(), charge }
     }
 
     /// Keeps exits of unknown processes until the ticket is dropped.
@@ -224,7 +249,7 @@ impl Reaper {
 
     /// Of a child that was made in this moment: nothing has been awaited since.
     pub(crate) fn register_own(&self, pid: Pid) -> ExitWatch {
-        self.table.borrow_mut().own.insert(pid);
+        self.table.borrow_mut().own.insert(pid, self.charge);
         self.register(pid)
     }
 
@@ -252,8 +277,8 @@ impl Reaper {
                     match release(pid) {
                         Ok(used) => {
                             let mut table = self.table.borrow_mut();
-                            if table.own.remove(&pid) {
-                                table.processor_time += used;
+                            if let Some(charge) = table.own.remove(&pid) {
+                                *table.processor_time.entry(charge).or_default() += used;
                             }
                         }
                         Err(error) => {

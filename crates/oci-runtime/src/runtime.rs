@@ -20,7 +20,7 @@ use crate::{
     bundle::{self, Bundle, BundleError},
     cgroup::{Cgroup, FreezeState},
     process::{ExecutableIdentity, Process},
-    reaper::{Child, Exit, ExitWatch, Reaper, Ticket},
+    reaper::{Charge, Child, Exit, ExitWatch, Reaper, Ticket},
     stdio::ChildStdio,
 };
 
@@ -132,7 +132,7 @@ pub struct RuntimeState {
 }
 
 /// An OCI runtime binary with its settings.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Runtime {
     reaper: Reaper,
     binary: PathBuf,
@@ -190,6 +190,14 @@ impl Container {
     /// The bundle.
     pub fn bundle(&self) -> &Bundle {
         &self.bundle
+    }
+
+    /// A handle of which every call is for this.
+    #[must_use]
+    pub fn charged_to(&self, charge: Charge) -> Self {
+        let reaper = self.runtime.reaper.charged_to(charge);
+        let runtime = Runtime { reaper, ..Runtime::clone(&self.runtime) };
+        Self { runtime: Rc::new(runtime), ..self.clone() }
     }
 
     /// The reaper that knows this container's processes.

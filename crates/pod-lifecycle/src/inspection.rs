@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use pod_spec::{Gate, Role, Signal};
+use pod_spec::{Gate, RestartPolicy, Role, Signal};
 
 use crate::budget::Budget;
 use crate::container::{Container, Freezer, Part, Phase};
-use crate::event::{ContainerId, Exit};
+use crate::event::{ContainerId, Exit, KubeletType};
 use crate::evidence::Ended;
 use crate::member::{Awaited, GateState, MemberState};
 use crate::pod::Pod;
@@ -20,8 +20,22 @@ use crate::time::PodTime;
 pub struct Inspection {
     /// The stop under way, if one is.
     pub stop: Option<InspectedStop>,
+    /// How the pod ended, if its restart policy says that it has (J1).
+    pub outcome: Option<PodOutcome>,
+    /// A main of the plan that no caller has created (U10), and what comes of that. As long as its caller may still be at
+    /// work this is no fault: that is for the driver to say.
+    pub missing_main: Option<String>,
     /// The pause container, then the plan in its order, then all others.
     pub containers: Vec<InspectedContainer>,
+}
+
+/// How a pod ended (J1, I2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodOutcome {
+    /// All mains exited with 0.
+    Succeeded,
+    /// A main, or an init or sidecar under Never, did not.
+    Failed,
 }
 
 /// A stop under way (T12).
@@ -164,7 +178,40 @@ impl Pod {
             containers.map(move |container| self.inspect_container(container, now))
         };
         let containers = of_part(Part::Sandbox).chain(planned).chain(of_part(Part::Passthrough)).collect();
-        Inspection { stop: self.stop.as_ref().map(|stop| stop.inspect(now)), containers }
+        Inspection {
+            stop: self.stop.as_ref().map(|stop| stop.inspect(now)),
+            outcome: self.outcome(),
+            missing_main: self.missing_main(),
+            containers,
+        }
+    }
+
+    fn outcome(&self) -> Option<PodOutcome> {
+        let succeeded = |state: &MemberState| state.ended.as_ref().and_then(Ended::counted_code) == Some(0);
+        match (self.is_complete(), &self.failure) {
+            (true, _) if self.mains().all(succeeded) => Some(PodOutcome::Succeeded),
+            (true, _) => Some(PodOutcome::Failed),
+            (false, Some(_)) if self.recreates_nothing() => Some(PodOutcome::Failed),
+            (false, _) => None,
+        }
+    }
+
+    /// A main of the plan that no caller has created (U10), and what comes of that.
+    pub fn missing_main(&self) -> Option<String> {
+        let missing = self.mains().find(|state| state.was_never_created())?;
+        // A kubelet creates regular containers only when its own init containers are done.
+        let regular = |container: &Container| {
+            container.part != Part::Sandbox && container.spec.kubelet_type != Some(KubeletType::Init)
+        };
+        let was_created = |state: &MemberState| !state.was_never_created();
+        if !self.containers.values().any(regular) && !self.members.iter().any(was_created) {
+            return None;
+        }
+        let consequence = match self.policy() {
+            RestartPolicy::Always => "",
+            RestartPolicy::OnFailure | RestartPolicy::Never => "the pod does not end: ",
+        };
+        Some(format!("{consequence}{missing} was never created"))
     }
 
     fn inspect_container(&self, container: &Container, now: PodTime) -> InspectedContainer {
@@ -203,15 +250,26 @@ impl Pod {
 
     fn inspect_missing(&self, state: &MemberState) -> InspectedContainer {
         InspectedContainer {
+            gate: state.inspected_gate(),
+            real_exit: state.ended.as_ref().map(Ended::real).or(state.completed),
+            ..InspectedContainer::not_created(&state.member.name, state.inspected_part())
+        }
+    }
+}
+
+impl InspectedContainer {
+    /// Of which there is nothing but the name.
+    pub fn not_created(name: &str, part: InspectedPart) -> Self {
+        Self {
             id: None,
-            name: state.member.name.clone(),
-            part: state.inspected_part(),
+            name: name.to_owned(),
+            part,
             state: InspectedState::NotCreated,
             pid: None,
-            gate: state.inspected_gate(),
+            gate: None,
             held_for: None,
             restarts: 0,
-            real_exit: state.ended.as_ref().map(Ended::real).or(state.completed),
+            real_exit: None,
             shown_exit: None,
             pending_signal: None,
             kill_in: None,

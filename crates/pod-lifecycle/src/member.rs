@@ -135,6 +135,11 @@ impl MemberState {
         creation
     }
 
+    /// Whether no task of its name was ever created in this sandbox.
+    pub(crate) fn was_never_created(&self) -> bool {
+        self.creation == Creation::First
+    }
+
     /// The program of its newest task runs.
     pub(crate) fn runs(&mut self) {
         self.ended = None;

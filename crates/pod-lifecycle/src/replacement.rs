@@ -189,7 +189,7 @@ impl Pod {
         }
     }
 
-    fn mains(&self) -> impl Iterator<Item = &MemberState> {
+    pub(crate) fn mains(&self) -> impl Iterator<Item = &MemberState> {
         self.members.iter().filter(|state| state.member.role == Role::Main)
     }
 

@@ -32,6 +32,24 @@ pub struct Node {
     min_period: Option<Duration>,
     min_backoff: Option<Duration>,
     max_pattern: Option<usize>,
+    history: History,
+}
+
+/// How much is kept of pods that are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Bytes of all; 0 keeps nothing.
+    pub size: u64,
+    /// Bytes of one of Kubernetes' namespaces.
+    pub namespace_size: u64,
+    /// For how long.
+    pub age: Duration,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { size: 64 << 20, namespace_size: 8 << 20, age: Duration::from_secs(7 * 24 * 3600) }
+    }
 }
 
 /// What is wrong in the file: the first thing, with its line.
@@ -112,9 +130,12 @@ enum Key {
     ReplaceWait,
     LoneStopWindow,
     VisibleAfter,
+    HistorySize,
+    HistoryNamespaceSize,
+    HistoryAge,
 }
 
-const KEYS: [(&str, Key); 15] = [
+const KEYS: [(&str, Key); 18] = [
     ("grace", Key::Grace),
     ("gate-timeout", Key::GateTimeout),
     ("zero-grace", Key::ZeroGrace),
@@ -130,6 +151,9 @@ const KEYS: [(&str, Key); 15] = [
     ("visible-after", Key::VisibleAfter),
     ("min-backoff", Key::MinBackoff),
     ("max-pattern", Key::MaxPattern),
+    ("history-size", Key::HistorySize),
+    ("history-namespace-size", Key::HistoryNamespaceSize),
+    ("history-age", Key::HistoryAge),
 ];
 
 /// The keys whose value is a gate or a hook.
@@ -213,6 +237,9 @@ impl Node {
                 self.defaults.lone_stop_window =
                     duration_within(value, MIN_LONE_STOP_WINDOW, MAX_LONE_STOP_WINDOW)?;
             }
+            Key::HistorySize => self.history.size = size_of(value)?,
+            Key::HistoryNamespaceSize => self.history.namespace_size = size_of(value)?,
+            Key::HistoryAge => self.history.age = duration_of(value)?,
             Key::VisibleAfter => {
                 let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
                 let count = u32::try_from(count)
@@ -247,6 +274,11 @@ impl Node {
             self.complete(plan, says);
         }
         Ok(parsed)
+    }
+
+    /// How much is kept of pods that are gone.
+    pub fn history(&self) -> History {
+        self.history
     }
 
     /// The longest grace of any origin: what a kubelet, an operator or this node says is cut to it.
@@ -361,6 +393,21 @@ fn count_of(value: Value, least: usize, most: usize) -> Result<usize, ValueProbl
         return Ok(count);
     }
     Err(ValueProblem::Range { least: least.to_string(), most: most.to_string() })
+}
+
+/// Bytes, as Kubernetes writes them.
+fn size_of(value: Value) -> Result<u64, ValueProblem> {
+    const KIND: ValueProblem = ValueProblem::Kind("a size, such as \"64Mi\"");
+    let text = match value {
+        Value::Number(bytes) => return u64::try_from(bytes).map_err(|_| KIND),
+        Value::Text(text) => text,
+        Value::Switch(_) | Value::List(_) => return Err(KIND),
+    };
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
+    let (count, unit) =
+        units.into_iter().find_map(|(name, shift)| Some((text.strip_suffix(name)?, shift))).ok_or(KIND)?;
+    let count: u64 = count.parse().map_err(|_| KIND)?;
+    count.checked_mul(1 << unit).ok_or(KIND)
 }
 
 fn word_of<T: Copy>(word: &str, words: &[(&'static str, T)]) -> Result<T, ValueProblem> {

@@ -130,7 +130,7 @@ pub fn file_arguments(
     Ok(Parsed::Run(found))
 }
 
-/// Reads `[options] WORD...`: one for each of `words`, which name them. `own` are options with a value.
+/// Reads `[options] WORD...`: one for each of `words`, which name them, then some of `more`. `own` are options with a value.
 ///
 /// # Errors
 /// An unknown option, a missing value, more or fewer words.
@@ -138,6 +138,7 @@ pub fn pod_arguments(
     command: &'static str,
     arguments: impl IntoIterator<Item = OsString>,
     words: &[&str],
+    more: &[&str],
     own: &[&'static str],
 ) -> Result<Parsed<PodArguments>, CommandError> {
     let wrong = |error: lexopt::Error| CommandError::usage(command, error);
@@ -157,7 +158,9 @@ pub fn pod_arguments(
                 let name = own.iter().find(|name| **name == option).copied().unwrap_or_default();
                 found.own.push((name, text(command, parser.value().map_err(wrong)?)?));
             }
-            Arg::Value(word) if found.words.len() < words.len() => found.words.push(text(command, word)?),
+            Arg::Value(word) if found.words.len() < words.len() + more.len() => {
+                found.words.push(text(command, word)?)
+            }
             other => return Err(wrong(other.unexpected())),
         }
     }

@@ -4,6 +4,7 @@
 //! What an annotation may say is `pod-spec`'s alone.
 
 pub mod containerd_config;
+mod cost;
 mod fit;
 pub(crate) mod glob;
 pub mod node_file;

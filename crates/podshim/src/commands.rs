@@ -3,6 +3,7 @@
 pub mod check;
 pub mod doctor;
 pub mod drain;
+pub mod history;
 pub mod inspect;
 pub mod install;
 pub mod metrics;
@@ -50,6 +51,12 @@ pub const COMMANDS: &[Command] = &[
         summary: "end all pods of this node, each in its order",
         help: drain::HELP,
         run: drain::run,
+    },
+    Command {
+        name: "history",
+        summary: "list the pods that were on this node",
+        help: history::HELP,
+        run: history::run,
     },
     Command {
         name: "inspect",

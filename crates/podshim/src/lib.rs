@@ -20,6 +20,7 @@ pub mod manifest;
 pub mod metrics;
 pub mod node;
 pub mod output;
+pub mod past;
 pub mod pods;
 pub mod reference;
 pub mod shims;

@@ -47,6 +47,17 @@ pub fn exposition(pods: &[PodReport]) -> String {
     for (pod, away) in pods.iter().filter_map(|pod| Some((pod, pod.longest_away_ms?))) {
         let _ = writeln!(text, "podshim_shim_longest_away_seconds{{{}}} {}", labels(pod), seconds(away));
     }
+    family(
+        &mut text,
+        "podshim_pod_processor_seconds",
+        "Processor time spent for a pod outside of its containers' cgroups, by what it was for.",
+    );
+    for (pod, cost) in pods.iter().filter_map(|pod| Some((pod, pod.cost.as_ref()?))) {
+        for (name, time) in cost.parts() {
+            let (labels, time) = (labels(pod), seconds(time));
+            let _ = writeln!(text, "podshim_pod_processor_seconds{{{labels},for=\"{name}\"}} {time}");
+        }
+    }
     let of_container = |container: &ContainerReport| Some(format!(",state=\"{}\"}} 1", container.state));
     containers(&mut text, pods, "podshim_container_state", "The state of a container.", of_container);
     let help = "Restarts by podshim since the program last ran for ten minutes.";
@@ -64,9 +75,11 @@ pub fn exposition(pods: &[PodReport]) -> String {
     text
 }
 
-const STATES: [(PodState, &str); 5] = [
+const STATES: [(PodState, &str); 7] = [
     (PodState::Running, "running"),
     (PodState::Stopping, "stopping"),
+    (PodState::Completed, "completed"),
+    (PodState::Failed, "failed"),
     (PodState::Stopped, "stopped"),
     (PodState::ShimDead, "dead"),
     (PodState::ShimSilent, "silent"),

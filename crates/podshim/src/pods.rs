@@ -5,7 +5,7 @@
 use control_api::client::ClientError;
 use control_api::container::{GateState, Role, State};
 use control_api::entry::Entry;
-use control_api::{Budget, Container, InspectResponse, StopReason};
+use control_api::{Budget, Container, Cost, InspectResponse, Outcome, StopReason};
 use pod_spec::Signal;
 use serde::Serialize;
 
@@ -36,6 +36,10 @@ pub struct PodReport {
     pub longest_away_ms: Option<u64>,
     /// See `longest_away_ms`.
     pub longest_away_on: Option<String>,
+    /// What is wrong with its plan, where it does not fit to the pod.
+    pub fault: Option<String>,
+    /// What was spent for it outside of its containers.
+    pub cost: Option<CostReport>,
     /// The stop under way, or the last one.
     pub stop: Option<StopReport>,
     /// Its containers, in the order of its plan.
@@ -50,12 +54,54 @@ pub enum PodState {
     Running,
     /// A stop is under way.
     Stopping,
+    /// Its mains have done what they are there for, and nothing of it is left to end.
+    Completed,
+    /// It has ended for good, and not well.
+    Failed,
     /// All its containers have ended.
     Stopped,
     /// Its shim is dead.
     ShimDead,
     /// Its shim does not answer, or not in words that are understood.
     ShimSilent,
+}
+
+/// Processor time that was spent for a pod outside of its containers' cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CostReport {
+    /// By its shim.
+    pub shim_ms: u64,
+    /// By the OCI runtime, for exec probes.
+    pub probes_ms: u64,
+    /// By the OCI runtime, for hooks.
+    pub hooks_ms: u64,
+    /// By the OCI runtime, for restarts in place.
+    pub restarts_ms: u64,
+    /// By the OCI runtime, for what callers asked for.
+    pub requests_ms: u64,
+}
+
+impl CostReport {
+    fn of(cost: Cost) -> Self {
+        Self {
+            shim_ms: cost.shim_ms,
+            probes_ms: cost.probes_ms,
+            hooks_ms: cost.hooks_ms,
+            restarts_ms: cost.restarts_ms,
+            requests_ms: cost.requests_ms,
+        }
+    }
+
+    /// Each of them, with what it is for.
+    pub fn parts(&self) -> [(&'static str, u64); 5] {
+        [
+            ("shim", self.shim_ms),
+            ("probes", self.probes_ms),
+            ("hooks", self.hooks_ms),
+            ("restarts", self.restarts_ms),
+            ("requests", self.requests_ms),
+        ]
+    }
 }
 
 /// A stop.
@@ -100,6 +146,8 @@ pub struct ContainerReport {
     pub kill_in_ms: Option<u64>,
     /// When it is started again.
     pub restart_in_ms: Option<u64>,
+    /// When its program ended last, since 1970.
+    pub exited_at_ms: Option<i64>,
 }
 
 impl PodReport {
@@ -115,12 +163,19 @@ impl PodReport {
     pub fn of_answer(answer: InspectResponse) -> Self {
         let stop = stop_of(&answer);
         let containers: Vec<_> = answer.containers.into_iter().map(ContainerReport::of).collect();
-        let has_ended = |container: &ContainerReport| matches!(container.state, "stopped" | "not-created");
-        let state = match &stop {
-            _ if !containers.is_empty() && containers.iter().all(has_ended) => PodState::Stopped,
-            Some(_) => PodState::Stopping,
-            None => PodState::Running,
+        let has_ended = |container: &ContainerReport| {
+            matches!(container.state, "stopped" | "exited" | "completed" | "not-created")
         };
+        let programs = || containers.iter().filter(|container| container.role != "sandbox");
+        let nothing_runs = programs().next().is_some() && programs().all(has_ended);
+        let state = match (&stop, answer.outcome.enum_value_or_default()) {
+            (_, Outcome::SUCCEEDED) if nothing_runs => PodState::Completed,
+            (_, Outcome::FAILED) if nothing_runs => PodState::Failed,
+            _ if !containers.is_empty() && containers.iter().all(has_ended) => PodState::Stopped,
+            (Some(_), _) => PodState::Stopping,
+            (None, _) => PodState::Running,
+        };
+        let cost = answer.cost.into_option().map(CostReport::of);
         Self {
             id: answer.id,
             name: said(answer.pod_name),
@@ -133,6 +188,8 @@ impl PodReport {
             started_at_ms: Some(answer.started_at_ms),
             longest_away_ms: answer.longest_away_us.map(|away| away.div_ceil(1000)),
             longest_away_on: said(answer.longest_away_on),
+            fault: said(answer.fault),
+            cost,
             stop,
             containers,
         }
@@ -152,6 +209,8 @@ impl PodReport {
             started_at_ms: None,
             longest_away_ms: None,
             longest_away_on: None,
+            fault: None,
+            cost: None,
             stop: None,
             containers: Vec::new(),
         }
@@ -173,6 +232,8 @@ impl PodState {
         match self {
             Self::Running => "running",
             Self::Stopping => "stopping",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
             Self::Stopped => "stopped",
             Self::ShimDead => "shim dead",
             Self::ShimSilent => "shim silent",
@@ -203,6 +264,7 @@ impl ContainerReport {
             pending_signal: (container.pending_signal != 0).then(|| signal(container.pending_signal)),
             kill_in_ms: container.kill_in_ms,
             restart_in_ms: container.restart_in_ms,
+            exited_at_ms: container.exited_at_ms,
         }
     }
 }
@@ -268,6 +330,7 @@ fn state(state: State) -> &'static str {
         State::COMPLETED => "completed",
         State::ENDING => "ending",
         State::STOPPED => "stopped",
+        State::EXITED => "exited",
     }
 }
 

@@ -3,9 +3,16 @@
 //!
 //! With `PODSHIM_REWRITE_GOLDEN` set the outputs are written anew; each must then be read before it is kept.
 
+use control_api::container::{Role, State};
+use control_api::event::Kind;
+use control_api::{Container, Event, EventsResponse, InspectResponse, Outcome, Past, StopReason};
+use protobuf::Message;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// 2026-11-21, half past two.
+const NIGHT_MS: i64 = 1_795_228_200_000;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -32,6 +39,9 @@ fn run(arguments: &[&str]) -> String {
 fn commands_say_what_their_golden_files_have() {
     let cases = fs::read_to_string(folder().join("cases.txt")).expect("the cases");
     let rewrite = std::env::var_os("PODSHIM_REWRITE_GOLDEN").is_some();
+    if rewrite {
+        keep_records(&folder().join("history/records"));
+    }
     let mut wrong = Vec::new();
     let mut listed = Vec::new();
     for case in cases.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -51,6 +61,88 @@ fn commands_say_what_their_golden_files_have() {
     for path in outputs(&folder()) {
         assert!(listed.contains(&path), "{} belongs to no case", path.display());
     }
+}
+
+/// The records that `podshim history` is asked for: a pod that was stopped by its kubelet, a job, one whose shim was killed,
+/// and a file that is none.
+fn keep_records(root: &Path) {
+    let container = |name: &str, role: Role, real: u32, shown: u32| Container {
+        name: name.to_owned(),
+        role: role.into(),
+        state: State::EXITED.into(),
+        real_exit_code: Some(real),
+        shown_exit_code: Some(shown),
+        exited_at_ms: Some(NIGHT_MS),
+        ..Default::default()
+    };
+    let event = |at: u64, name: &str, kind: Kind| Event {
+        sequence: at,
+        wall_ms: NIGHT_MS - 60_000 + i64::try_from(at).expect("a time"),
+        monotonic_ms: at,
+        id: if name.is_empty() { String::new() } else { format!("id-of-{name}") },
+        name: name.to_owned(),
+        kind: kind.into(),
+        ..Default::default()
+    };
+    let pod = |name: &str, outcome: Outcome, containers: Vec<Container>| InspectResponse {
+        id: format!("{name}-0123456789abcdef"),
+        namespace: "k8s.io".to_owned(),
+        pod_name: name.to_owned(),
+        pod_namespace: "shop".to_owned(),
+        started_at_ms: NIGHT_MS - 60_000,
+        outcome: outcome.into(),
+        containers,
+        ..Default::default()
+    };
+    let stopped = Past {
+        pod: Some(pod(
+            "cart-1",
+            Outcome::NOT_ENDED,
+            vec![container("proxy", Role::SIDECAR, 143, 0), container("app", Role::MAIN, 0, 0)],
+        ))
+        .into(),
+        events: Some(EventsResponse {
+            events: vec![
+                event(100, "app", Kind::CREATED),
+                Event { text: "sidecar \"proxy\"".to_owned(), ..event(110, "app", Kind::HELD) },
+                event(200, "proxy", Kind::CREATED),
+                event(210, "proxy", Kind::STARTING),
+                event(300, "proxy", Kind::RUNNING),
+                event(310, "proxy", Kind::GATE_OPENED),
+                event(311, "app", Kind::STARTING),
+                event(320, "app", Kind::RUNNING),
+                Event { code: Some(1), ..event(20_000, "proxy", Kind::EXITED) },
+                Event { duration_ms: Some(0), ..event(20_001, "proxy", Kind::RESTART_DUE) },
+                event(20_002, "proxy", Kind::STARTING),
+                event(20_050, "proxy", Kind::RUNNING),
+                Event { stop_reason: StopReason::CALLER.into(), ..event(59_000, "", Kind::STOP_BEGAN) },
+                Event { code: Some(0), ..event(59_100, "app", Kind::EXITED) },
+                Event { code: Some(143), ..event(59_300, "proxy", Kind::EXITED) },
+                event(59_400, "", Kind::STOP_ENDED),
+            ],
+            ..Default::default()
+        })
+        .into(),
+        ended_at_ms: NIGHT_MS,
+        ..Default::default()
+    };
+    let job = Past {
+        pod: Some(pod("cart-import", Outcome::FAILED, vec![container("import", Role::MAIN, 3, 3)])).into(),
+        ended_at_ms: NIGHT_MS + 5_000,
+        ..Default::default()
+    };
+    let mut killed = Past {
+        pod: Some(pod("till", Outcome::NOT_ENDED, vec![container("app", Role::MAIN, 137, 137)])).into(),
+        ended_at_ms: NIGHT_MS + 7_000,
+        shim_was_killed: true,
+        ..Default::default()
+    };
+    killed.pod.mut_or_insert_default().started_at_ms = 0;
+    for past in [stopped, job, killed] {
+        fs::create_dir_all(root.join("shop")).expect("a directory");
+        fs::write(root.join(past.file()), past.write_to_bytes().expect("bytes")).expect("a record");
+    }
+    fs::write(root.join("shop/damaged.past"), "no record").expect("a file");
 }
 
 fn outputs(folder: &Path) -> Vec<PathBuf> {

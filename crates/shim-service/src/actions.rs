@@ -6,11 +6,12 @@ use std::time::SystemTime;
 use oci_runtime::bundle::ExitRecord;
 use oci_runtime::process::SignalNumber;
 use oci_runtime::termination_message;
-use pod_lifecycle::{Action, ContainerId, Exit, Reach, Target, Tell};
+use pod_lifecycle::{Action, ContainerId, Exit, Notice, Reach, SignalCause, Target, Tell};
 use pod_spec::Signal;
 use tracing::{error, info, warn};
 
 use crate::error::ServiceError;
+use crate::names::names;
 use crate::notice;
 use crate::owner::Owner;
 use crate::resources::Resources;
@@ -19,7 +20,7 @@ impl Owner {
     pub(crate) fn execute(&mut self, action: Action) {
         match action {
             Action::Run { op, container, operation } => self.run(op, container, operation),
-            Action::Signal { target, signal, reach, .. } => self.signal(&target, signal, reach),
+            Action::Signal { target, signal, reach, cause } => self.signal(&target, signal, reach, cause),
             Action::Reply { request, result } => {
                 self.checkpoints.remove(&request);
                 if let Some(answer) = self.requests.remove(&request) {
@@ -29,6 +30,9 @@ impl Owner {
             }
             Action::Publish(notice) => {
                 let resources = self.containers.get(notice.container());
+                if let Notice::Deleted { container, .. } = &notice {
+                    names().forget(container.as_str());
+                }
                 notice::publish(&self.publisher, notice, resources);
             }
             Action::LimitOomScore { container, highest } => self.limit_oom_score(&container, highest),
@@ -41,7 +45,7 @@ impl Owner {
         }
     }
 
-    fn signal(&mut self, target: &Target, signal: Signal, reach: Reach) {
+    fn signal(&mut self, target: &Target, signal: Signal, reach: Reach, cause: SignalCause) {
         let Some(resources) = self.containers.get(&target.container) else { return };
         let process = match &target.exec {
             None => resources.process(),
@@ -50,7 +54,8 @@ impl Owner {
         let (Some(process), Ok(number)) = (process, SignalNumber::new(signal.number().into())) else {
             return;
         };
-        info!(%target, signal = signal.number(), "signal");
+        let (container, exec) = (&target.container, target.exec.as_ref().map(ToString::to_string));
+        info!(%container, exec, signal = signal.number(), name = %signal, ?cause, "signal");
         // SIGKILL to the init takes the others with it, by the kernel or by KillRemaining.
         if let (Some(cgroup), Reach::All) = (resources.cgroup(), reach)
             && signal != Signal::KILL

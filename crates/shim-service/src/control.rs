@@ -1,26 +1,32 @@
 //! podshim's own API (proto/podshim/v1/pod.proto), and the owner's side of it. Owns who the pod is to people; decides
 //! nothing: what there is to know is the core's, what there is to do are its events and requests.
 
+pub(crate) mod ends;
+pub(crate) mod fault;
 pub(crate) mod history;
 mod inspection;
+pub(crate) mod log;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use control_api::{
-    EventsRequest, EventsResponse, InspectRequest, InspectResponse, StopRequest, StopResponse, SwitchRequest,
-    SwitchResponse, VERSION,
+    Cost, EventsRequest, EventsResponse, InspectRequest, InspectResponse, Past, StopRequest, StopResponse,
+    SwitchRequest, SwitchResponse, VERSION,
 };
-use oci_runtime::attention::{self, Away};
+use oci_runtime::attention;
+use oci_runtime::reaper::Charge;
 use pod_lifecycle::{Event, Inspection, Request};
 use pod_spec::BoundedDuration;
 use tracing::info;
 use ttrpc::asynchronous::TtrpcContext;
 
 use crate::command::{Answer, Command, OwnerHandle};
+use crate::control::inspection::milliseconds;
 use crate::details::CONTAINER_TYPE;
-use crate::owner::Owner;
+use crate::notice::wall_time;
+use crate::owner::{Owner, wall_clock};
 
 /// The longest wait for an event: a caller that wants more asks again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -29,7 +35,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) enum ControlCommand {
     /// The pod as it is.
-    Inspect { answer: Answer<(Identity, Inspection, Away)> },
+    Inspect { answer: Answer<InspectResponse> },
     /// An ordered stop (T12c); answered at once.
     Stop { grace: Option<Duration>, answer: Answer<()> },
     /// What has happened after that event; with `Wait` answered when there is something.
@@ -90,9 +96,7 @@ impl ControlService {
 #[async_trait]
 impl control_api::Pod for ControlService {
     async fn inspect(&self, _: &TtrpcContext, _: InspectRequest) -> ttrpc::Result<InspectResponse> {
-        let ask = |answer| Command::Control(ControlCommand::Inspect { answer });
-        let (identity, inspection, away) = self.owner.ask(ask).await?;
-        Ok(inspection::response(identity, inspection, away))
+        Ok(self.owner.ask(|answer| Command::Control(ControlCommand::Inspect { answer })).await?)
     }
 
     async fn stop(&self, _: &TtrpcContext, request: StopRequest) -> ttrpc::Result<StopResponse> {
@@ -124,13 +128,54 @@ impl control_api::Pod for ControlService {
 }
 
 impl Owner {
+    /// The pod as it is, with what is known of containers that are gone.
+    pub(crate) fn inspect(&self) -> Inspection {
+        let mut inspection = self.pod.inspect(self.now());
+        self.ends.complete(&mut inspection);
+        inspection
+    }
+
+    fn response(&self) -> InspectResponse {
+        let inspection = self.inspect();
+        let fault = self.fault(&inspection);
+        inspection::response(self.identity.clone(), inspection, fault, attention::longest(), self.cost())
+    }
+
+    /// Processor time that was spent for the pod outside of its containers' cgroups.
+    fn cost(&self) -> Cost {
+        let of = |charge| milliseconds(self.reaper.processor_time_for(charge));
+        Cost {
+            shim_ms: milliseconds(oci_runtime::process::processor_time()),
+            probes_ms: of(Charge::Probes),
+            hooks_ms: of(Charge::Hooks),
+            restarts_ms: of(Charge::Restarts),
+            requests_ms: of(Charge::Requests),
+            ..Default::default()
+        }
+    }
+
+    /// What is kept of the pod when it is gone. A container of ctr that is no pod leaves nothing.
+    pub(crate) fn past(&self) -> Option<Past> {
+        let response = self.response();
+        let is_pod = !response.pod_name.is_empty() || self.pod.plan_is_settled();
+        if !is_pod || response.containers.is_empty() {
+            return None;
+        }
+        let mut past = Past {
+            version: VERSION,
+            pod: Some(response).into(),
+            events: Some(self.events.all()).into(),
+            ended_at_ms: i64::try_from(wall_time(wall_clock()).0.as_millis()).unwrap_or_default(),
+            ..Default::default()
+        };
+        past.forget_commands();
+        Some(past)
+    }
+
     /// Answers an operator.
     pub(crate) fn on_control(&mut self, command: ControlCommand) {
         match command {
-            ControlCommand::Inspect { answer } => {
-                let inspection = self.pod.inspect(self.now());
-                drop(answer.send(Ok((self.identity.clone(), inspection, attention::longest()))));
-            }
+            ControlCommand::Inspect { answer } => drop(answer.send(Ok(self.response()))),
             ControlCommand::Stop { grace, answer } => {
                 info!(?grace, "asked to stop by an operator: the pod is stopped in order");
                 let grace = grace.map(|grace| self.at_most(grace));

@@ -5,6 +5,7 @@
 
 use oci_runtime::probe::{self, Endpoint, ProbeResult};
 use oci_runtime::process::ExecOutcome;
+use oci_runtime::reaper::Charge;
 use pod_lifecycle::{Check, Failure};
 use pod_spec::GateAction;
 use tokio::time::Instant;
@@ -46,7 +47,8 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
             done.spawn(async move { heard.ready_within(timeout).await });
         }
         Check::Probe { action: GateAction::File(path), timeout } => {
-            let (looks, reaper) = (resources.file_looks.clone(), resources.runtime.reaper().clone());
+            let (looks, reaper) =
+                (resources.file_looks.clone(), resources.runtime.reaper().charged_to(Charge::Probes));
             done.spawn(async move { verdict(probe::file(&reaper, &process, &path, &looks, timeout).await) });
         }
         Check::Probe { action: GateAction::Exec(command), timeout } => {
@@ -54,7 +56,8 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
                 Ok(process) => process,
                 Err(failure) => return done.fail(failure),
             };
-            let (runtime, pace) = (resources.runtime.clone(), resources.surroundings.pace.clone());
+            let runtime = resources.runtime.charged_to(Charge::Probes);
+            let pace = resources.surroundings.pace.clone();
             let id = format!("podshim-gate-{}", done.op().0);
             done.spawn(async move {
                 let _turn = pace.turn().await;

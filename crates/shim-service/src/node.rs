@@ -13,7 +13,7 @@ const LIMIT: u64 = 64 * 1024;
 ///
 /// # Errors
 /// What is wrong with it: the file, the line, the key.
-pub(crate) fn read(path: &Path) -> Result<Node, String> {
+pub fn read(path: &Path) -> Result<Node, String> {
     let wrong = |problem: &dyn std::fmt::Display| format!("{}: {problem}", path.display());
     let file = match File::open(path) {
         Ok(file) => file,

@@ -10,6 +10,7 @@ use oci_runtime::cgroup::KillOutcome;
 use oci_runtime::console::Console;
 use oci_runtime::hook;
 use oci_runtime::process::{ExecOutcome, SignalNumber};
+use oci_runtime::reaper::Charge;
 use oci_runtime::runtime::DeleteMode;
 use oci_runtime::stdio::{Stdio, UnusedFifos};
 use pod_lifecycle::{ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
@@ -223,7 +224,8 @@ fn recreate(resources: &mut Resources, done: Finisher) {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
-    let blueprint = resources.blueprint();
+    let mut blueprint = resources.blueprint();
+    blueprint.runtime = blueprint.runtime.charged_to(Charge::Restarts);
     let (before, update) = (resources.incarnation.take(), resources.update.clone());
     let pace = resources.surroundings.pace.clone();
     tokio::task::spawn_local(async move {
@@ -351,7 +353,7 @@ fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Fin
         (Ok(process), Ok(streams)) => (process, streams),
         (Err(failure), _) | (_, Err(failure)) => return done.fail(failure),
     };
-    let runtime = resources.runtime.clone();
+    let runtime = resources.runtime.charged_to(Charge::Hooks);
     let id = format!("podshim-hook-{}", done.op.0);
     done.spawn(async move { hook::run(&runtime, &id, &process, streams).await.map_err(failure) });
 }

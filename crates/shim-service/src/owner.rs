@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
+use control_api::Past;
 use oci_runtime::attention;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::reaper::Reaper;
@@ -22,9 +23,13 @@ use tracing::{debug, info, warn};
 
 use crate::command::{Answer, Command};
 use crate::control::Identity;
+use crate::control::ends::Ends;
+use crate::control::fault::Creations;
 use crate::control::history::History;
+use crate::control::log;
 use crate::details::{self, CheckpointDetails, CreateDetails, ExecDetails, SANDBOX_ID};
 use crate::error::ServiceError;
+use crate::names::names;
 use crate::node;
 use crate::node_shutdown;
 use crate::notice::wall_time;
@@ -69,8 +74,10 @@ pub(crate) struct Owner {
     pub(crate) history: PidHistory,
     pub(crate) identity: Identity,
     pub(crate) events: History,
+    pub(crate) ends: Ends,
+    pub(crate) creations: Creations,
     surroundings: Surroundings,
-    reaper: Reaper,
+    pub(crate) reaper: Reaper,
     pub(crate) publisher: Publisher,
     pub(crate) requests: BTreeMap<RequestId, Answer<Reply>>,
     /// What the Checkpoint requests ask for that are not answered yet.
@@ -119,6 +126,8 @@ impl Owner {
             history: PidHistory::default(),
             identity,
             events: History::default(),
+            ends: Ends::default(),
+            creations: Creations::default(),
             surroundings,
             reaper,
             publisher,
@@ -134,17 +143,17 @@ impl Owner {
     }
 
     /// Serves until the shim is told to shut down and has nothing left. `stop` yields when the process was
-    /// asked to end by a signal. Returns the publisher, for its last events.
+    /// asked to end by a signal. Returns the publisher, for its last events, and what is to be kept of the pod.
     pub(crate) async fn run_until_empty(
         mut self,
         mut commands: mpsc::Receiver<Command>,
         mut inbox: mpsc::UnboundedReceiver<Local>,
         mut stop: mpsc::Receiver<()>,
-    ) -> Publisher {
+    ) -> (Publisher, Option<Past>) {
         while !self.may_end() {
             // One beyond all clocks is none.
             let next = self.pod.next_deadline().and_then(|at| self.epoch.checked_add(at.since_epoch()));
-            let deadline = next.into_iter().chain(self.leave_by()).min();
+            let deadline = next.into_iter().chain(self.leave_by()).chain(self.fault_due()).min();
             tokio::select! {
                 // What has happened comes before what is asked next.
                 biased;
@@ -162,12 +171,16 @@ impl Owner {
                     attention::during("a request", || self.on_command(command));
                 }
                 () = tokio::time::sleep_until(deadline.unwrap_or(self.epoch)), if deadline.is_some() => {
-                    attention::during("what was due", || self.feed(Event::Tick));
+                    attention::during("what was due", || {
+                        self.feed(Event::Tick);
+                        self.tell_fault();
+                    });
                 }
                 else => break,
             }
         }
-        self.publisher
+        let past = self.past();
+        (self.publisher, past)
     }
 
     /// When to end if nobody comes: to create or to shut down, or after an ordered stop to delete the remains.
@@ -259,6 +272,8 @@ impl Owner {
         }
         match self.prepare(&id, details) {
             Ok((resources, spec)) => {
+                names().container_is(id.as_str(), &spec.name);
+                self.creations.another();
                 self.containers.insert(id.clone(), resources);
                 self.request(Request::Create { container: id.clone(), spec: Box::new(spec) }, answer);
                 // Refused: the pod never knew it.
@@ -305,6 +320,7 @@ impl Owner {
         details::membership(id, &spec.annotations, &self.identity.id)
             .map_err(|message| ServiceError::Invalid { container: id.to_string(), message })?;
         self.identity.learn(&spec.annotations);
+        names().pod_is(&self.identity.pod_namespace, &self.identity.pod_name);
         let plan = match self.read_annotations(&spec.annotations) {
             Ok(parsed) => {
                 for warning in &parsed.warnings {
@@ -413,6 +429,8 @@ impl Owner {
             debug!(?action, "action");
             let at = (self.now(), wall_time(wall_clock()));
             self.events.remember(&action, at, |id| self.pod.name_of(id));
+            self.ends.learn(&action, |id| self.pod.name_of(id));
+            log::say(&action);
             self.execute(action);
         }
         self.events.tell();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use containerd_shim_protos::shim_async::create_task;
-use control_api::create_pod;
+use control_api::{Past, create_pod};
 use oci_runtime::reaper::Reaper;
 use oci_runtime::stdio::LookPace;
 use thiserror::Error;
@@ -71,11 +71,12 @@ pub enum ServeError {
     Ttrpc(#[from] ttrpc::Error),
 }
 
-/// Serves a pod until containerd shuts it down. Must run inside a `LocalSet` of a current-thread runtime.
+/// Serves a pod until containerd shuts it down. Gives what is to be kept of it. Must run inside a `LocalSet` of a
+/// current-thread runtime.
 ///
 /// # Errors
 /// [`ServeError`], before anything is served.
-pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
+pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     let ServeConfig { namespace, id, containerd_ttrpc_address, listener, node_file, draining_file, lock } =
         config;
     let setup = |what| move |source| ServeError::Setup { what, source };
@@ -105,7 +106,7 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
     server.start().await?;
     tracing::info!(pod = id, "serving");
 
-    let publisher = owner.run_until_empty(commands, inbox, stop).await;
+    let (publisher, past) = owner.run_until_empty(commands, inbox, stop).await;
     // First: no `start` gets the address of a shim that is about to go, and a `delete` sees that it is going.
     if let Some(socket) = socket {
         let _ = std::fs::remove_file(socket);
@@ -121,7 +122,7 @@ pub async fn serve(config: ServeConfig) -> Result<(), ServeError> {
     // Reading the request has woken a thread of containerd, on this processor most often. Ending takes half a millisecond;
     // containerd goes on first, and removes the container meanwhile.
     let _ = nix::sched::sched_yield();
-    Ok(())
+    Ok(past)
 }
 
 /// The Task service under both of its names; the messages are the same.

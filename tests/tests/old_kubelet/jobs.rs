@@ -29,7 +29,7 @@ async fn outcome(kubelet: &Kubelet, manifest: Manifest, runs: usize) -> Result<(
     let status = match kubelet.runtime() {
         Runtime::Runc => {
             wait::quiet_time(LOOKS).await;
-            pod.status()?
+            pod.status().await?
         }
         Runtime::Podshim => pod.wait_status("that the pod has ended", SOON, PodStatus::has_ended).await?,
     };
@@ -113,7 +113,7 @@ async fn i2_j9_never_failed_by_an_init() -> Result<()> {
         let status = match kubelet.runtime() {
             Runtime::Runc => {
                 pod.wait_for("job", Started, 1, SOON).await?;
-                pod.status()?
+                pod.status().await?
             }
             Runtime::Podshim => {
                 pod.wait_status("Failed", SOON, |status| {

@@ -79,7 +79,7 @@ async fn i5_s2_r8_an_init_behind_a_sidecar_runs_once() -> Result<()> {
         pod.wait_for("fetch", Exiting, 1, SOON).await?;
         // Time for the kubelet to see an exit, and to start it again.
         wait::quiet_time(seconds(5)).await;
-        let (timeline, status) = (pod.timeline()?, pod.status()?);
+        let (timeline, status) = (pod.timeline()?, pod.status().await?);
         pod.delete()?;
         pod.wait_ended(SOON).await?;
         Ok((timeline, status))

@@ -165,7 +165,7 @@ async fn u9_h7_a_startup_probe_during_a_hold() -> Result<()> {
         pod.wait_for("proxy", Started, 1, SOON).await?;
         // Ample for a kubelet that asks once a second to lose its patience.
         wait::quiet_time(seconds(5)).await;
-        let (held, before) = (pod.timeline()?, pod.status()?);
+        let (held, before) = (pod.timeline()?, pod.status().await?);
         open(&pod)?;
         let status =
             pod.wait_status("ready", SOON, |status| status.of("app").is_ok_and(|app| app.ready)).await?;
@@ -216,7 +216,7 @@ async fn u12_a_post_start_hook_before_the_sidecar() -> Result<()> {
             // Its own word comes after the hook: containerd's is that it runs.
             wait::until("app to be made", SOON, async || Ok(pod.pid("app").await.ok())).await?;
             wait::quiet_time(seconds(5)).await;
-            ensure!(!made(&pod.status()?), "the kubelet is done with it: {:#?}", pod.status()?);
+            ensure!(!made(&pod.status().await?), "the kubelet is done with it: {:#?}", pod.status().await?);
         }
         let timeline = pod.timeline()?;
         pod.delete()?;

@@ -1,5 +1,6 @@
 //! The commands for running pods, on real pods: what people are told, and that what they ask for is done in order.
 
+mod past;
 mod translated;
 
 use anyhow::{Context, Result, ensure};

@@ -56,6 +56,8 @@ pub(super) enum Turn {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) id: String,
+    pub(super) name: String,
+    pub(super) role: Option<Role>,
     pub(super) turn: Turn,
     pub(super) bundle: Bundle,
     /// Whether its pod has a plan: without one nothing is owed but the end, as with containerd's own shim.
@@ -102,8 +104,8 @@ impl Member {
         let plan = pod_spec::parse(annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())))
             .ok()
             .and_then(|parsed| parsed.plan);
-        let name = annotations.get(CONTAINER_NAME).unwrap_or(&id);
-        let role = plan.iter().flat_map(|plan| &plan.members).find(|member| member.name == *name);
+        let name = annotations.get(CONTAINER_NAME).unwrap_or(&id).clone();
+        let role = plan.iter().flat_map(|plan| &plan.members).find(|member| member.name == name);
         let turn = match role.map(|member| (member.role, member.entry)) {
             _ if annotations.get(CONTAINER_TYPE).is_some_and(|kind| kind == "sandbox") => Turn::Sandbox,
             Some((Role::Sidecar, entry)) => Turn::Sidecar { entry },
@@ -114,7 +116,8 @@ impl Member {
             Ok(options) => (options, None),
             Err(error) => (RuntimeOptions::default(), Some(error)),
         };
-        Self { id, turn, bundle, planned, options, options_problem }
+        let role = role.map(|member| member.role);
+        Self { id, name, role, turn, bundle, planned, options, options_problem }
     }
 
     /// runc and crun keep a directory for each container they have.

@@ -244,6 +244,11 @@ fn the_processor_time_of_commands_is_known() {
         until(|| !reaper.processor_time().is_zero()).await;
         let used = reaper.processor_time();
         assert!((10..5000).contains(&used.as_millis()), "{used:?}");
+        let probes = reaper.charged_to(Charge::Probes);
+        within(probes.spawn(&mut shell(spin)).unwrap().exit).await;
+        until(|| reaper.processor_time() > used).await;
+        assert_eq!(reaper.processor_time_for(Charge::Requests), used);
+        assert_eq!(used + reaper.processor_time_for(Charge::Probes), reaper.processor_time());
     });
 }
 

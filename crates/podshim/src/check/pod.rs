@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use pod_spec::{InvalidPlan, Node as NodeFile, PREFIX, Plan, PlanError, Warning};
 
-use super::{Outside, fit, proposal};
+use super::{Outside, cost, fit, proposal};
 use crate::annotations::{Line, is_ours};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Template};
@@ -66,6 +66,8 @@ pub fn check_lines(file: &str, lines: &[Line<'_>], node: &NodeFile, findings: &m
                 entry(&key).map_or(finding.clone(), |(_, _, value)| finding.value(value)).key(&key)
             });
             findings.extend(warnings);
+            let place = |key: &str| entry(key).map_or((1, None), |(line, _, value)| (*line, Some(*value)));
+            findings.extend(parsed.plan.and_then(|plan| cost::of_probes(file, &plan, place)));
         }
     }
 }
@@ -86,6 +88,10 @@ fn check_annotations(
     let parsed = parsed?;
     for warning in &parsed.warnings {
         findings.push(finding_of_warning(file, annotations, warning));
+    }
+    if let Some(plan) = &parsed.plan {
+        let place = |key: &str| (annotation_line(annotations, key), annotations.text_of(key));
+        findings.extend(cost::of_probes(file, plan, place));
     }
     Ok(parsed.plan)
 }

@@ -36,7 +36,7 @@ Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2
 /// # Errors
 /// A wrong call, or no such pod.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[])? {
+    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[], &[])? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };
@@ -66,7 +66,15 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
         let on = pod.longest_away_on.as_deref().map(|on| format!(", on {on}")).unwrap_or_default();
         line("longest away", format!("{away}ms{on}"));
     }
+    if let Some(cost) = &pod.cost {
+        let parts = cost.parts().into_iter().filter(|(_, time)| *time > 0);
+        let parts: Vec<_> = parts.map(|(name, time)| format!("{name} {}", duration(time))).collect();
+        line("processor", if parts.is_empty() { "-".to_owned() } else { parts.join(", ") });
+    }
     line("state", pod.state.words().to_owned());
+    if let Some(fault) = &pod.fault {
+        line("fault", paint.text(Colour::Red, fault));
+    }
     if let Some(stop) = &pod.stop {
         let left = stop.left_ms.map(|left| format!(", {} left", duration(left))).unwrap_or_default();
         line("stop", format!("{}; budget {}{left}", stop.reason, stop.budget));
@@ -75,13 +83,13 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
         line("error", paint.text(Colour::Red, error));
     }
     if pod.state == PodState::ShimDead {
-        text += "\nNothing restarts, orders or reaps its containers any more. containerd cleans up after a dead shim when it\n\
-                 notices, or when it is started again; if it is running, stop and remove the pod.\n";
+        text += "\nAs soon as containerd notices, or is started again, it runs podshim's `delete`: that ends the pod's containers,\n\
+                 in the plan's order as far as four seconds allow. A pod that stays here has no containerd: start it.\n";
     }
     if !pod.containers.is_empty() {
         let mut table = Table::new(&["CONTAINER", "ROLE", "STATE", "PID", "GATE", "RESTARTS", "EXIT"]);
         for container in &pod.containers {
-            table.row(row(container, &pod.id));
+            table.row(row(container, &pod.id, now_ms));
         }
         text += &format!("\n{}", table.show(paint, columns()));
         let notes: String = pod.containers.iter().flat_map(|container| notes(container, &pod.id)).collect();
@@ -92,7 +100,7 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
     text
 }
 
-fn row(container: &ContainerReport, pod_id: &str) -> Vec<(String, Option<Colour>)> {
+fn row(container: &ContainerReport, pod_id: &str, now_ms: i64) -> Vec<(String, Option<Colour>)> {
     let dash = || "-".to_owned();
     let gate = match (&container.gate, container.gate_state) {
         (Some(gate), Some(state)) => format!("{gate} ({state})"),
@@ -103,10 +111,14 @@ fn row(container: &ContainerReport, pod_id: &str) -> Vec<(String, Option<Colour>
         (Some(code), _) | (None, Some(code)) => code.to_string(),
         (None, None) => dash(),
     };
+    let state = match container.exited_at_ms.filter(|_| container.state == "exited") {
+        Some(at) => format!("exited {} ago", age(now_ms - at)),
+        None => container.state.to_owned(),
+    };
     vec![
         (called(&container.name, pod_id), None),
         (container.role.to_owned(), None),
-        (container.state.to_owned(), colour_of_container(container.state)),
+        (state, colour_of_container(container.state)),
         (container.pid.map_or_else(dash, |pid| pid.to_string()), None),
         (gate, None),
         (container.restarts.to_string(), None),

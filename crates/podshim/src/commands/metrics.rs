@@ -37,7 +37,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// # Errors
 /// A wrong call, a directory that cannot be read, an address that cannot be used.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &[], &["listen"])? {
+    let arguments = match pod_arguments(NAME, arguments, &[], &[], &["listen"])? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };

@@ -37,7 +37,7 @@ struct Report {
 /// # Errors
 /// A wrong call, or the directory cannot be read.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &[], &[])? {
+    let arguments = match pod_arguments(NAME, arguments, &[], &[], &[])? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };
@@ -68,20 +68,28 @@ fn show(pods: &[PodReport], now_ms: i64, paint: Paint, columns: Option<usize>) -
                 if first.is_empty() { vec![(String::new(), None); 4] } else { std::mem::take(&mut first) };
             row.push((called(&container.name, &pod.id), None));
             row.push((container.role.to_owned(), None));
-            row.push((container.state.to_owned(), colour_of_container(container.state)));
+            let state = match container.real_exit_code.filter(|_| container.state == "exited") {
+                Some(code) => format!("exited ({code})"),
+                None => container.state.to_owned(),
+            };
+            row.push((state, colour_of_container(container.state)));
             row.push((container.restarts.to_string(), None));
             table.row(row);
         }
     }
-    table.show(paint, columns)
+    let mut text = table.show(paint, columns);
+    for (pod, fault) in pods.iter().filter_map(|pod| Some((pod, pod.fault.as_ref()?))) {
+        text += &format!("{}: {fault}\n", pod.title());
+    }
+    text
 }
 
 fn colour_of(state: PodState) -> Option<Colour> {
     match state {
-        PodState::Running => Some(Colour::Green),
+        PodState::Running | PodState::Completed => Some(Colour::Green),
         PodState::Stopping => Some(Colour::Yellow),
         PodState::Stopped => None,
-        PodState::ShimDead | PodState::ShimSilent => Some(Colour::Red),
+        PodState::Failed | PodState::ShimDead | PodState::ShimSilent => Some(Colour::Red),
     }
 }
 
@@ -89,7 +97,7 @@ fn colour_of(state: PodState) -> Option<Colour> {
 pub(crate) fn colour_of_container(state: &str) -> Option<Colour> {
     match state {
         "running" | "completed" => Some(Colour::Green),
-        "stopped" => None,
+        "stopped" | "exited" => None,
         _ => Some(Colour::Yellow),
     }
 }

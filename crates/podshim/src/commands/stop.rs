@@ -53,7 +53,7 @@ struct Report {
 /// A wrong call, no such pod, a shim that does not answer.
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &["POD"], &["grace"])? {
+    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[], &["grace"])? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };

@@ -33,7 +33,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// # Errors
 /// A wrong call, no such pod or sidecar, a switch that failed.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &["POD", "SIDECAR"], &["timeout"])? {
+    let arguments = match pod_arguments(NAME, arguments, &["POD", "SIDECAR"], &[], &["timeout"])? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };

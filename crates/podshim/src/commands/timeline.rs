@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::stdout;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control_api::client::Client;
@@ -13,6 +14,7 @@ use super::ps::now_ms;
 use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
 use crate::history::EventReport;
 use crate::output::{Format, Paint, print, print_json};
+use crate::past;
 use crate::pods::PodReport;
 use crate::shims::{self, ANSWER_LIMIT};
 use crate::terminal::columns_of_picture;
@@ -21,10 +23,11 @@ use crate::timeline::{Timeline, html, svg, text};
 const NAME: &str = "timeline";
 /// What `-h` says.
 pub const HELP: &str = "\
-usage: podshim timeline [--width COLUMNS] [--svg FILE] [--html FILE] [--json] [--run-dir DIR] POD
+usage: podshim timeline [--past] [--width COLUMNS] [--svg FILE] [--html FILE] [--json] [--run-dir DIR] [--history-dir DIR] POD
 
 Draws a pod's life: when each container was created, held, started, ready, restarted and stopped, its gates, signals and
-hooks, and the stop's budget; below it all that happened. A shim keeps the last 256 events of its pod, and ends with it.
+hooks, and the stop's budget; below it all that happened. A shim keeps the last 256 events of its pod; with --past it is a pod
+that has ended, the newest one of that name: `podshim history` lists them.
 
 POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
 
@@ -32,7 +35,9 @@ POD is a name, namespace/name, an id, or the beginning of one that no other pod 
   --svg FILE       writes a picture instead
   --html FILE      writes a page with the picture and a table of all that happened instead
   --json           for programs: the events, docs/podshim-json.md
+  --past           a pod that has ended
   --run-dir DIR    where the shims are found (/run/podshim)
+  --history-dir DIR  where the records of those are that have ended (/var/lib/podshim/history)
   -h               this help
 
 Exit codes: 0; 1 there is no such pod, its shim does not answer, or the file cannot be written; 2 a wrong call.
@@ -49,9 +54,12 @@ struct Report<'a> {
 ///
 /// # Errors
 /// A wrong call, no such pod, a file that cannot be written.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let own = ["width", "svg", "html"];
-    let arguments = match pod_arguments(NAME, arguments, &["POD"], &own)? {
+pub fn run(mut arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+    let own = ["width", "svg", "html", "history-dir"];
+    let given = arguments.len();
+    arguments.retain(|argument| argument != "--past");
+    let is_past = arguments.len() < given;
+    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[], &own)? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };
@@ -62,17 +70,22 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         None => columns_of_picture(),
     };
     let called = &arguments.words[0];
-    let entry = shims::find(&arguments.root, called)?;
-    let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(called, source))?;
-    let pod = client.inspect().map_err(|source| failed(called, source))?;
-    let answer = client.events(0, Duration::ZERO).map_err(|source| failed(called, source))?;
-    let events: Vec<_> = answer.events.into_iter().map(EventReport::of).collect();
-    let pod = PodReport::of_answer(pod);
+    let (pod, events, lost, until_ms) = if is_past {
+        let root = arguments.option("history-dir").map_or_else(past::default_root, PathBuf::from);
+        let past = past::find(&root, called)?;
+        if past.shim_was_killed {
+            eprintln!("podshim: its shim was killed: what happened before that is not known");
+        }
+        (past.pod, past.events, past.lost, past.ended_at_ms)
+    } else {
+        let (pod, events, lost) = present(&arguments.root, called)?;
+        (pod, events, lost, now_ms())
+    };
     if arguments.format == Format::Json {
-        print_json(&Report { pod: &pod, lost: answer.lost, events: &events })?;
+        print_json(&Report { pod: &pod, lost, events: &events })?;
         return Ok(Outcome::Success);
     }
-    let timeline = Timeline::of(&pod, events, answer.lost, now_ms());
+    let timeline = Timeline::of(&pod, events, lost, until_ms);
     let mut written = false;
     for (name, draw) in [("svg", svg::draw as fn(&Timeline) -> String), ("html", html::page)] {
         if let Some(path) = arguments.option(name) {
@@ -85,4 +98,15 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         print(&text::show(&timeline, width, Paint::of(&stdout())))?;
     }
     Ok(Outcome::Success)
+}
+
+/// A pod that a shim serves, with what has happened to it.
+fn present(root: &Path, called: &str) -> Result<(PodReport, Vec<EventReport>, u64), CommandError> {
+    let failed = |source| failed(called, source);
+    let entry = shims::find(root, called)?;
+    let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(failed)?;
+    let pod = client.inspect().map_err(failed)?;
+    let answer = client.events(0, Duration::ZERO).map_err(failed)?;
+    let events = answer.events.into_iter().map(EventReport::of).collect();
+    Ok((PodReport::of_answer(pod), events, answer.lost))
 }

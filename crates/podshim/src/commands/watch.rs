@@ -39,7 +39,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// # Errors
 /// A wrong call, no such pod, a shim that stops answering.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[])? {
+    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[], &[])? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };

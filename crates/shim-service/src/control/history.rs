@@ -113,6 +113,11 @@ impl History {
         let _ = answer.send(Ok(self.after(after)));
     }
 
+    /// All that is kept.
+    pub(crate) fn all(&self) -> EventsResponse {
+        self.after(0)
+    }
+
     fn after(&self, after: u64) -> EventsResponse {
         let first = self.last + 1 - self.records.len() as u64;
         let numbered = self.records.iter().zip(first..);

@@ -3,18 +3,24 @@
 use std::time::Duration;
 
 use control_api::container::{GateState, Role as WireRole, State as WireState};
-use control_api::{Budget, Container, InspectResponse, StopReason as WireReason, VERSION};
+use control_api::{Budget, Container, Cost, InspectResponse, Outcome, StopReason as WireReason, VERSION};
 use oci_runtime::attention::Away;
 use pod_lifecycle::{
     BudgetLeft, Exit, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop,
-    Inspection, StopReason,
+    Inspection, PodOutcome, StopReason,
 };
 use pod_spec::Role;
 
 use crate::control::Identity;
 
 /// The answer to Inspect.
-pub(crate) fn response(identity: Identity, inspection: Inspection, away: Away) -> InspectResponse {
+pub(crate) fn response(
+    identity: Identity,
+    inspection: Inspection,
+    fault: Option<String>,
+    away: Away,
+    cost: Cost,
+) -> InspectResponse {
     let (stop_reason, budget, left) = inspection.stop.map_or_else(Default::default, stop);
     InspectResponse {
         version: VERSION,
@@ -31,6 +37,14 @@ pub(crate) fn response(identity: Identity, inspection: Inspection, away: Away) -
         containers: inspection.containers.into_iter().map(container).collect(),
         longest_away_us: Some(u64::try_from(away.time.as_micros()).unwrap_or(u64::MAX)),
         longest_away_on: away.on.to_owned(),
+        outcome: match inspection.outcome {
+            None => Outcome::NOT_ENDED,
+            Some(PodOutcome::Succeeded) => Outcome::SUCCEEDED,
+            Some(PodOutcome::Failed) => Outcome::FAILED,
+        }
+        .into(),
+        fault: fault.unwrap_or_default(),
+        cost: Some(cost).into(),
         ..Default::default()
     }
 }
@@ -58,6 +72,7 @@ pub(crate) fn stop(stop: InspectedStop) -> (WireReason, Budget, Duration) {
 
 fn container(container: InspectedContainer) -> Container {
     let code = |exit: Option<Exit>| exit.map(|exit| exit.code);
+    let exited_at = |exit: Exit| i64::try_from(exit.at.0.as_millis()).ok().filter(|at| *at > 0);
     let (gate, gate_state) = match container.gate {
         Some((gate, progress)) => (gate.to_string(), progress),
         None => (String::new(), GateProgress::Closed),
@@ -66,7 +81,12 @@ fn container(container: InspectedContainer) -> Container {
         id: container.id.map(|id| id.to_string()).unwrap_or_default(),
         name: container.name,
         role: role(container.part).into(),
-        state: state(container.state).into(),
+        state: match container.real_exit {
+            // Its task is deleted.
+            Some(_) if container.state == InspectedState::NotCreated => WireState::EXITED,
+            _ => state(container.state),
+        }
+        .into(),
         pid: container.pid.unwrap_or_default(),
         gate,
         gate_state: match gate_state {
@@ -82,6 +102,7 @@ fn container(container: InspectedContainer) -> Container {
         pending_signal: container.pending_signal.map_or(0, |signal| signal.number().into()),
         kill_in_ms: container.kill_in.map(milliseconds),
         restart_in_ms: container.restart_in.map(milliseconds),
+        exited_at_ms: container.real_exit.and_then(exited_at),
         ..Default::default()
     }
 }

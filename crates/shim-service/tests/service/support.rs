@@ -97,8 +97,9 @@ impl Pod {
             draining_file: directory.path().join("draining"),
             lock: tempfile::tempfile().unwrap(),
         };
-        let served =
-            tokio::task::spawn_local(async { serve(config).await.map_err(|error| error.to_string()) });
+        let served = tokio::task::spawn_local(async {
+            serve(config).await.map(drop).map_err(|error| error.to_string())
+        });
         let client = Client::connect(&format!("unix://{}", path.display())).await.unwrap();
         let runtime = directory.path().join("runtime");
         fs::write(&runtime, include_str!("fake-runtime.sh")).unwrap();

@@ -1,0 +1,76 @@
+//! What is kept of a pod whose shim was killed: who it was, what it had, and how that ended. What happened before, only the
+//! shim knew.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use control_api::container::{Role as WireRole, State};
+use control_api::entry::Entry;
+use control_api::{Container, InspectResponse, Past, VERSION};
+use oci_runtime::bundle::Bundle;
+use pod_spec::Role;
+
+use super::group::{Member, Turn};
+use super::{UNSEEN_EXIT, now};
+
+/// The containers as they were found.
+#[derive(Debug)]
+pub(super) struct Remains {
+    containers: Vec<(Container, PathBuf)>,
+}
+
+impl Remains {
+    /// Before they are ended.
+    pub(super) fn of(members: &[Member]) -> Self {
+        let container = |member: &Member| Container {
+            id: member.id.clone(),
+            name: member.name.clone(),
+            role: match (member.turn, member.role) {
+                (Turn::Sandbox, _) => WireRole::SANDBOX,
+                (_, Some(Role::Init)) => WireRole::INIT,
+                (_, Some(Role::Sidecar)) => WireRole::SIDECAR,
+                (_, Some(Role::Main)) => WireRole::MAIN,
+                (_, None) => WireRole::PASSTHROUGH,
+            }
+            .into(),
+            state: State::EXITED.into(),
+            ..Default::default()
+        };
+        let containers = members.iter().map(|member| (container(member), member.bundle.path().to_owned()));
+        Self { containers: containers.collect() }
+    }
+
+    /// When they have been: with the exits that the shim had recorded.
+    pub(super) fn record(self, entry: Entry) -> Past {
+        let milliseconds = |at: SystemTime| {
+            let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+            i64::try_from(since.as_millis()).unwrap_or_default()
+        };
+        let ended = |(container, path): (Container, PathBuf)| {
+            let exit = Bundle::new(path).read_exit().ok().flatten();
+            Container {
+                real_exit_code: Some(exit.as_ref().map_or(UNSEEN_EXIT, |exit| exit.real_exit_status)),
+                shown_exit_code: Some(exit.as_ref().map_or(UNSEEN_EXIT, |exit| exit.exit_status)),
+                exited_at_ms: Some(milliseconds(exit.map_or_else(now, |exit| exit.exited_at))),
+                ..container
+            }
+        };
+        let pod = InspectResponse {
+            version: VERSION,
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            id: entry.id,
+            namespace: entry.namespace,
+            pod_name: entry.pod_name,
+            pod_namespace: entry.pod_namespace,
+            containers: self.containers.into_iter().map(ended).collect(),
+            ..Default::default()
+        };
+        Past {
+            version: VERSION,
+            pod: Some(pod).into(),
+            ended_at_ms: milliseconds(now()),
+            shim_was_killed: true,
+            ..Default::default()
+        }
+    }
+}

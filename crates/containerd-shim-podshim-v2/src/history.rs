@@ -1,0 +1,60 @@
+//! The record of a pod that is gone, for `podshim history`.
+//!
+//! Owns who writes it: a process of its own, with nothing of the pod's open. A disk that hangs then keeps neither the pod's
+//! lock nor whoever waits for its end.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use containerd_shim_protos::protobuf::Message;
+use control_api::Past;
+use control_api::past::{self, Bounds, HISTORY_ROOT};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::args::WRITE_HISTORY;
+use crate::paths::NODE_FILE;
+
+/// How the writer is told where the record belongs.
+const FILE: &str = "PODSHIM_HISTORY_FILE";
+/// What `ps` shows of the writer: it is no shim.
+const NAME: &str = "podshim-history";
+
+/// Hands the record to a process that writes it. Not waited for: whoever reaps orphans gets its end.
+///
+/// # Errors
+/// No memory, or no more processes.
+#[expect(clippy::disallowed_methods, reason = "nothing is served any more: no reaper would take its exit")]
+pub fn keep(past: &Past) -> io::Result<()> {
+    let bytes = past.write_to_bytes().map_err(io::Error::other)?;
+    let mut record = File::from(memfd_create(c"history", MFdFlags::MFD_CLOEXEC)?);
+    record.write_all(&bytes)?;
+    record.rewind()?;
+    Command::new("/proc/self/exe")
+        .arg0(NAME)
+        .arg(WRITE_HISTORY)
+        .env(FILE, past.file())
+        .current_dir("/")
+        .stdin(Stdio::from(OwnedFd::from(record)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map(drop)
+}
+
+/// Writes the record that is on stdin, within what the node's file allows.
+///
+/// # Errors
+/// The node's file is wrong, or the directory cannot be written.
+pub fn write() -> io::Result<()> {
+    let file = env::var_os(FILE).ok_or_else(|| io::Error::other("run by an ending shim, not by hand"))?;
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes)?;
+    let bounds = shim_service::node::read(Path::new(NODE_FILE)).map_err(io::Error::other)?.history();
+    let bounds = Bounds { size: bounds.size, namespace_size: bounds.namespace_size, age: bounds.age };
+    past::keep(Path::new(HISTORY_ROOT), Path::new(&file), &bytes, &bounds)
+}

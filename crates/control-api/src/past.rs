@@ -1,0 +1,371 @@
+//! What is kept of pods that are gone: one file a pod, under a directory for each of Kubernetes' namespaces.
+//!
+//! Owns the files: where they are, who may read them (root), what is not in them (commands, environment), and when they go.
+//! A namespace has its share, so that one tenant's pods do not push out another's.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use nix::fcntl::{Flock, FlockArg};
+use protobuf::Message;
+
+use crate::text::{of_events, of_inspection};
+use crate::{Past, event::Kind};
+
+/// The directory of the node's history. It outlives a reboot.
+pub const HISTORY_ROOT: &str = "/var/lib/podshim/history";
+/// A pod's 256 events take 20 kB as a rule; what is larger is nobody's pod.
+const LARGEST: u64 = 1 << 20;
+/// How often old files are looked for, at most.
+const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// Held while they are, and as old as the last time.
+const LOCK: &str = ".lock";
+const EXTENSION: &str = "past";
+/// The longest part of a file's name that is somebody's word.
+const LONGEST_NAME: usize = 100;
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of all files.
+    pub size: u64,
+    /// Bytes of the files of one namespace.
+    pub namespace_size: u64,
+    /// A file goes when it is older.
+    pub age: Duration,
+}
+
+impl Past {
+    /// Takes out of it what may be a command or somebody's secret: the programs of gates, and what the runtime, probes and
+    /// hooks said, but for its last words where these are a system's error.
+    pub fn forget_commands(&mut self) {
+        for container in &mut self.pod.mut_or_insert_default().containers {
+            container.gate = container.gate.split(':').next().unwrap_or_default().to_owned();
+            container.held_for = first_words(&container.held_for);
+        }
+        for event in &mut self.events.mut_or_insert_default().events {
+            event.text = match event.kind.enum_value_or_default() {
+                Kind::HELD => first_words(&event.text),
+                // Which hook.
+                Kind::HOOK_STARTED | Kind::HOOK_ENDED => std::mem::take(&mut event.text),
+                _ => last_words(&event.text),
+            };
+            if !event.failure.is_empty() {
+                // That it has failed is told by the text.
+                let words = last_words(&event.failure);
+                event.failure = if words.is_empty() { "failed".to_owned() } else { words };
+            }
+        }
+    }
+
+    /// Where it is kept, below the root: `NAMESPACE/TIME-POD-ID.past`.
+    pub fn file(&self) -> PathBuf {
+        let pod = self.pod.get_or_default();
+        let name = match pod.pod_name.as_str() {
+            "" => file_name(&pod.id),
+            name => file_name(name),
+        };
+        let id: String = pod.id.chars().take(13).collect();
+        let file = format!("{:013}-{name}-{}.{EXTENSION}", self.ended_at_ms, file_name(&id));
+        Path::new(&self.directory()).join(file)
+    }
+
+    /// A directory of its namespace's; of pods without Kubernetes, of containerd's.
+    fn directory(&self) -> String {
+        let pod = self.pod.get_or_default();
+        match pod.pod_namespace.as_str() {
+            "" => format!("containerd.{}", file_name(&pod.namespace)),
+            namespace => file_name(namespace),
+        }
+    }
+}
+
+/// Keeps a record, whole or not at all, and removes what is more than the bounds allow. `file` is [`Past::file`].
+///
+/// # Errors
+/// The system's answer; nothing of it is left behind then.
+pub fn keep(root: &Path, file: &Path, bytes: &[u8], bounds: &Bounds) -> io::Result<()> {
+    if bounds.size == 0 || bounds.namespace_size == 0 {
+        return Ok(());
+    }
+    let path = root.join(file);
+    DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap_or(root))?;
+    let temporary = path.with_extension("new");
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&temporary, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    prune_now_and_then(root, bounds)
+}
+
+/// All that is kept, oldest first, and how many files could not be read.
+///
+/// # Errors
+/// The directory is there and cannot be read.
+pub fn list(root: &Path) -> io::Result<(Vec<Past>, usize)> {
+    let mut unreadable = 0;
+    let mut all = Vec::new();
+    for kept in files(root)? {
+        match read(&kept.path) {
+            Ok(past) => all.push(past),
+            // Pruned meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => unreadable += 1,
+        }
+    }
+    all.sort_by_key(|past| past.ended_at_ms);
+    Ok((all, unreadable))
+}
+
+fn read(path: &Path) -> io::Result<Past> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() > LARGEST {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut past = Past::parse_from_reader(&mut file).map_err(io::Error::other)?;
+    of_inspection(past.pod.mut_or_insert_default());
+    of_events(past.events.mut_or_insert_default());
+    Ok(past)
+}
+
+/// One file.
+#[derive(Clone, Debug)]
+struct Kept {
+    namespace: PathBuf,
+    path: PathBuf,
+    size: u64,
+    at: SystemTime,
+}
+
+/// All files; those of one namespace by name, which is by age.
+fn files(root: &Path) -> io::Result<Vec<Kept>> {
+    let namespaces = match fs::read_dir(root) {
+        Ok(namespaces) => namespaces,
+        // No pod has ended here yet.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut files = Vec::new();
+    for namespace in namespaces.flatten().map(|entry| entry.path()) {
+        for file in fs::read_dir(&namespace).into_iter().flatten().flatten() {
+            let path = file.path();
+            if path.extension().is_some_and(|extension| extension == EXTENSION)
+                && let Ok(metadata) = file.metadata()
+                && let Ok(at) = metadata.modified()
+            {
+                files.push(Kept { namespace: namespace.clone(), path, size: metadata.len(), at });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.file_name().cmp(&b.path.file_name()));
+    Ok(files)
+}
+
+/// One process at a time, once a minute; nobody waits for another.
+fn prune_now_and_then(root: &Path, bounds: &Bounds) -> io::Result<()> {
+    let lock = root.join(LOCK);
+    let is_new = !lock.exists();
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&lock)?;
+    let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(()) };
+    let last = lock.metadata()?.modified()?;
+    if !is_new && now().duration_since(last).is_ok_and(|since| since < PRUNE_EVERY) {
+        return Ok(());
+    }
+    lock.set_modified(now())?;
+    prune(root, bounds, now())
+}
+
+/// Removes what is too old, then of each namespace the oldest beyond its share, then of the largest ones.
+fn prune(root: &Path, bounds: &Bounds, now: SystemTime) -> io::Result<()> {
+    let mut files = files(root)?;
+    files.retain(|file| {
+        let too_old = now.duration_since(file.at).is_ok_and(|age| age > bounds.age);
+        !(too_old && fs::remove_file(&file.path).is_ok())
+    });
+    let mut namespaces: Vec<PathBuf> = files.iter().map(|file| file.namespace.clone()).collect();
+    namespaces.sort();
+    namespaces.dedup();
+    let mut sizes: Vec<(PathBuf, u64)> = namespaces
+        .into_iter()
+        .map(|namespace| {
+            let size = files.iter().filter(|file| file.namespace == namespace).map(|file| file.size).sum();
+            (namespace, size)
+        })
+        .collect();
+    let mut remove_oldest_of = |namespace: &Path| {
+        let oldest = files.iter().position(|file| file.namespace == namespace)?;
+        let file = files.remove(oldest);
+        let _ = fs::remove_file(&file.path);
+        Some(file.size)
+    };
+    for (namespace, size) in &mut sizes {
+        while *size > bounds.namespace_size {
+            let Some(freed) = remove_oldest_of(namespace) else { break };
+            *size -= freed;
+        }
+    }
+    while sizes.iter().map(|(_, size)| size).sum::<u64>() > bounds.size {
+        let Some((namespace, size)) = sizes.iter_mut().max_by_key(|(_, size)| *size) else { break };
+        let Some(freed) = remove_oldest_of(namespace) else { break };
+        *size -= freed;
+    }
+    // Of a namespace without pods.
+    for directory in fs::read_dir(root)?.flatten() {
+        let _ = fs::remove_dir(directory.path());
+    }
+    Ok(())
+}
+
+/// A name that is one, and no path: names come from annotations.
+fn file_name(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let of_byte = |(index, byte): (usize, u8)| match byte {
+        byte if plain(byte) || (byte == b'.' && index > 0) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    let name: String = name.bytes().enumerate().map(of_byte).collect();
+    name.chars().take(LONGEST_NAME).collect()
+}
+
+/// For whom something waits; what follows a colon is what its probe says.
+fn first_words(text: &str) -> String {
+    text.split(": ").next().unwrap_or_default().to_owned()
+}
+
+/// The system's error that a message ends with.
+fn last_words(text: &str) -> String {
+    let words = text.rsplit(": ").next().unwrap_or_default();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || " -'()".contains(letter);
+    if words.chars().all(plain) { words.to_owned() } else { String::new() }
+}
+
+#[expect(clippy::disallowed_methods, reason = "files are as old as the wall clock says")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::{Container, Event, EventsResponse, InspectResponse};
+
+    const AMPLE: Bounds = Bounds { size: 1 << 30, namespace_size: 1 << 30, age: Duration::from_secs(3600) };
+
+    fn past(namespace: &str, name: &str, ended_at_ms: i64) -> Past {
+        let pod = InspectResponse {
+            id: format!("{name}-0123456789abcdef"),
+            pod_name: name.to_owned(),
+            pod_namespace: namespace.to_owned(),
+            ..Default::default()
+        };
+        Past { pod: Some(pod).into(), ended_at_ms, ..Default::default() }
+    }
+
+    fn keep(root: &Path, past: &Past, bounds: &Bounds) {
+        super::keep(root, &past.file(), &past.write_to_bytes().unwrap(), bounds).unwrap();
+    }
+
+    fn names(root: &Path) -> Vec<String> {
+        list(root).unwrap().0.into_iter().map(|past| past.pod.pod_name.clone()).collect()
+    }
+
+    #[test]
+    fn what_is_kept_is_listed_and_for_root_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().join("history");
+        assert!(names(&root).is_empty());
+        keep(&root, &past("shop", "cart", 2000), &AMPLE);
+        keep(&root, &past("../..", "../etc\n", 1000), &AMPLE);
+        assert_eq!(names(&root), ["../etc\\n", "cart"]);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for file in files(&root).unwrap() {
+            assert_eq!((mode(&file.path), mode(&file.namespace), mode(&root)), (0o600, 0o700, 0o700));
+            assert_eq!(file.namespace.parent(), Some(root.as_path()), "{}", file.path.display());
+        }
+        fs::write(root.join("shop/damaged.past"), [0xff; 100]).unwrap();
+        assert_eq!(list(&root).unwrap().1, 1);
+    }
+
+    /// Issue 19: one tenant does not push out another's.
+    #[test]
+    fn a_namespace_has_its_share() {
+        let root = tempfile::tempdir().unwrap();
+        for number in 0..50 {
+            keep(root.path(), &past("noisy", &format!("n{number}"), 1000 + number), &AMPLE);
+        }
+        keep(root.path(), &past("quiet", "q", 1), &AMPLE);
+        let one = files(root.path()).unwrap()[0].size;
+        let bounds = Bounds { size: 20 * one, namespace_size: 30 * one, ..AMPLE };
+        prune(root.path(), &bounds, now()).unwrap();
+        let kept = names(root.path());
+        assert!(kept.contains(&"q".to_owned()) && kept.contains(&"n49".to_owned()), "{kept:?}");
+        assert!((15..=20).contains(&kept.len()), "{kept:?}");
+        let bounds = Bounds { namespace_size: 5 * one, ..AMPLE };
+        prune(root.path(), &bounds, now()).unwrap();
+        assert!((4..=7).contains(&names(root.path()).len()), "{:?}", names(root.path()));
+        prune(root.path(), &AMPLE, now() + 2 * AMPLE.age).unwrap();
+        assert!(names(root.path()).is_empty());
+        assert!(!root.path().join("noisy").exists());
+    }
+
+    /// Whoever else is at it does it: nobody waits.
+    #[test]
+    fn a_lock_that_is_held_keeps_nobody() {
+        let root = tempfile::tempdir().unwrap();
+        let file = File::create(root.path().join(LOCK)).unwrap();
+        let _held = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+        keep(root.path(), &past("shop", "cart", 1), &Bounds { size: 1, ..AMPLE });
+        assert_eq!(names(root.path()), ["cart"]);
+        let nothing = Bounds { size: 0, ..AMPLE };
+        keep(root.path(), &past("shop", "till", 2), &nothing);
+        assert_eq!(names(root.path()), ["cart"], "a size of nothing keeps nothing");
+    }
+
+    /// Issue 19: no commands and no environment.
+    #[test]
+    fn commands_are_forgotten() {
+        let mut past = past("shop", "cart", 1);
+        let pod = past.pod.mut_or_insert_default();
+        pod.containers.push(Container {
+            gate: "exec:/bin/check --password secret".to_owned(),
+            held_for: "sidecar \"db\" to be ready: exec:/bin/check secret: exit code 1".to_owned(),
+            ..Default::default()
+        });
+        let event = |kind: Kind, text: &str, failure: &str| Event {
+            kind: kind.into(),
+            text: text.to_owned(),
+            failure: failure.to_owned(),
+            ..Default::default()
+        };
+        past.events = Some(EventsResponse {
+            events: vec![
+                event(Kind::HELD, "sidecar \"db\" to be ready: exec:/bin/check secret: x", ""),
+                event(Kind::START_FAILED, "exec: \"/bin/secret\": no such file or directory", ""),
+                event(Kind::GATE_FAILED, "exec:/bin/check secret", ""),
+                event(Kind::HOOK_ENDED, "pre-stop", "exec /bin/secret: exit code 3"),
+            ],
+            ..Default::default()
+        })
+        .into();
+        past.forget_commands();
+        let bytes = past.write_to_bytes().unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
+        let texts: Vec<_> = past.events.events.iter().map(|event| event.text.as_str()).collect();
+        assert_eq!(texts, ["sidecar \"db\" to be ready", "no such file or directory", "", "pre-stop"]);
+        assert_eq!(past.events.events[3].failure, "exit code 3");
+        assert_eq!(past.pod.containers[0].gate, "exec");
+    }
+}

@@ -1,0 +1,41 @@
+//! What a plan's probes cost, by the figures of docs/costs.md. Owns from when on that is worth a warning.
+
+use std::time::Duration;
+
+use pod_spec::{Gate, GateAction, Plan};
+
+use crate::finding::{Finding, Severity};
+
+/// Processor time of one `exec:` probe: a call of the OCI runtime, whatever the program is. Others are a hundredth of it.
+const EXEC_PROBE: Duration = Duration::from_millis(15);
+/// So much of a processor is nobody's business.
+const UNNOTICED: f64 = 0.1;
+
+/// A warning if probes take more than a tenth of a processor while their gates are closed. `place` says on which line a key
+/// stands, and what its value is.
+pub fn of_probes<'a>(
+    file: &str,
+    plan: &Plan,
+    place: impl Fn(&str) -> (usize, Option<&'a str>),
+) -> Option<Finding> {
+    let probes: Vec<_> = plan
+        .members
+        .iter()
+        .filter_map(|member| match &member.gate {
+            Gate::Probe { action: GateAction::Exec(_), timing, .. } => Some((&member.name, timing.period)),
+            _ => None,
+        })
+        .collect();
+    let part: f64 = probes.iter().map(|(_, period)| EXEC_PROBE.as_secs_f64() / period.as_secs_f64()).sum();
+    let (name, _) = probes.iter().min_by_key(|(_, period)| *period).filter(|_| part > UNNOTICED)?;
+    let key = format!("{}ready.{name}", pod_spec::PREFIX);
+    let (line, value) = place(&key);
+    let names: Vec<_> = probes.iter().map(|(name, _)| format!("{name:?}")).collect();
+    let message = format!(
+        "exec: probes of {} take {part:.1} of a processor beside the pod's limits until their gates are open",
+        names.join(", "),
+    );
+    let finding = Finding::new(Severity::Warning, file, line, message).key(&key);
+    let finding = value.map_or(finding.clone(), |value| finding.value(value));
+    Some(finding.fix("a longer period, or another probe: tcp:, http:, file: and notify cost next to nothing"))
+}

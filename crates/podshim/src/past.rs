@@ -1,0 +1,101 @@
+//! Pods that are gone, as the commands show them. Owns how one is found; what is kept of it is the shim's word.
+
+use std::path::{Path, PathBuf};
+
+use control_api::past::{self, HISTORY_ROOT};
+use serde::Serialize;
+
+use crate::arguments::CommandError;
+use crate::history::{EventKind, EventReport};
+use crate::pods::{PodReport, PodState};
+
+/// A pod that is gone.
+#[derive(Debug, Serialize)]
+pub struct PastReport {
+    /// When it was.
+    pub ended_at_ms: i64,
+    /// Its shim was killed: what happened before is not known.
+    pub shim_was_killed: bool,
+    /// Why the pod was stopped: the newest reason that there was, but for the sandbox's end, which comes last always.
+    pub reason: Option<&'static str>,
+    /// The pod as it was last.
+    pub pod: PodReport,
+    /// How many events of the beginning were not kept.
+    pub lost: u64,
+    /// What happened to it. Left out of the list.
+    #[serde(skip)]
+    pub events: Vec<EventReport>,
+}
+
+/// The default of `--history-dir`.
+pub fn default_root() -> PathBuf {
+    HISTORY_ROOT.into()
+}
+
+/// All pods that are kept and that ended after a time, oldest first, and how many files could not be read.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn list(root: &Path, since_ms: i64) -> Result<(Vec<PastReport>, usize), CommandError> {
+    let (all, unreadable) = past::list(root)
+        .map_err(|error| CommandError::Input(format!("cannot read {}: {error}", root.display())))?;
+    let recent = all.into_iter().filter(|past| past.ended_at_ms >= since_ms);
+    Ok((recent.map(PastReport::of).collect(), unreadable))
+}
+
+/// The newest of those that are called so.
+///
+/// # Errors
+/// There is none.
+pub fn find(root: &Path, called: &str) -> Result<PastReport, CommandError> {
+    let (all, _) = list(root, i64::MIN)?;
+    all.into_iter().rev().find(|past| past.is_called(called)).ok_or_else(|| {
+        CommandError::Input(format!("no pod {called:?} in {}: `podshim history` lists them", root.display()))
+    })
+}
+
+impl PastReport {
+    fn of(past: control_api::Past) -> Self {
+        let (answer, events) =
+            (past.pod.into_option().unwrap_or_default(), past.events.into_option().unwrap_or_default());
+        let mut pod = PodReport::of_answer(answer);
+        // It ended after it was written down.
+        if !matches!(pod.state, PodState::Completed | PodState::Failed) {
+            pod.state = PodState::Stopped;
+        }
+        let lost = events.lost;
+        let events: Vec<_> = events.events.into_iter().map(EventReport::of).collect();
+        let reasons = || events.iter().rev().filter_map(|event| event.reason);
+        let said = reasons().find(|reason| *reason != "sandbox").or_else(|| reasons().next());
+        Self {
+            ended_at_ms: past.ended_at_ms,
+            shim_was_killed: past.shim_was_killed,
+            reason: said.or_else(|| pod.stop.as_ref().map(|stop| stop.reason)),
+            pod,
+            lost,
+            events,
+        }
+    }
+
+    /// Whether people call it that: by its name, namespace/name, or the beginning of its name or id.
+    pub fn is_called(&self, word: &str) -> bool {
+        let name = self.pod.name.as_deref().unwrap_or_default();
+        !word.is_empty()
+            && (name.starts_with(word) || self.pod.id.starts_with(word) || self.pod.title() == word)
+    }
+
+    /// How long it lived, from what is known.
+    pub fn lived_ms(&self) -> Option<i64> {
+        self.pod.started_at_ms.filter(|at| *at > 0).map(|at| self.ended_at_ms - at)
+    }
+
+    /// How often podshim restarted one of its containers.
+    pub fn restarts(&self) -> usize {
+        self.events.iter().filter(|event| event.kind == EventKind::RestartDue).count()
+    }
+
+    /// Why it ended, in a word.
+    pub fn why(&self) -> &'static str {
+        if self.shim_was_killed { "shim-killed" } else { self.reason.unwrap_or("-") }
+    }
+}

@@ -1,0 +1,225 @@
+//! What operators are told of what has ended: a container that CRI has deleted, a pod that is gone, one whose shim was killed,
+//! one that does not end; and the node's log of all that.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use e2e::Event::{Exiting, Started};
+use e2e::durations::{AMPLE, SOON, seconds};
+use e2e::instance::signal;
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
+use serde_json::Value;
+
+use super::{container, inspect, json, listed, podshim};
+
+/// How a proxy ends that does not care.
+const PROXY: u8 = 9;
+
+/// What `podshim history` has of a pod, once it has something.
+async fn history(node: &Containerd, pod: &str) -> Result<Value> {
+    wait::until("the pod's record", SOON, async || {
+        let told = json(node, &["history", "--json", pod]).await?;
+        Ok(told["pods"].as_array().and_then(|pods| pods.last().cloned()))
+    })
+    .await
+}
+
+/// Until all that is left of a pod is its sandbox.
+async fn wait_state(node: &Containerd, pod: &RunningPod<'_>, state: &str) -> Result<Value> {
+    wait::until(&format!("the pod to be {state}"), SOON, async || {
+        let told = inspect(node, pod).await?;
+        Ok((told["state"] == state).then_some(told))
+    })
+    .await
+}
+
+/// J2: CRI deletes a task as soon as it has ended; its codes stay, the real one and the one that was shown. Of the pod its
+/// policy says whether it has completed.
+#[tokio::test]
+async fn j2_what_has_ended_keeps_what_it_ended_with() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let job = |name: &str, code: u8, policy: &str| {
+        Pod::new(name)
+            .annotate("plan", "fetch=init, proxy=sidecar, app=main")
+            .annotate("restart-policy", policy)
+            .container(Program::new("fetch").runs_for(seconds(0)))
+            .container(Program::new("proxy").term_exit_code(PROXY))
+            .container(Program::new("app").runs_for(seconds(1)).exits(code))
+    };
+    for (name, code, policy, state) in
+        [("past-done", 0, "OnFailure", "completed"), ("past-failed", 3, "Never", "failed")]
+    {
+        let mut pod = job(name, code, policy).run(&node, Runtime::Podshim).await?;
+        pod.start_all(&["fetch", "proxy", "app"]).await?;
+        pod.wait_for("proxy", Exiting, 1, SOON).await?;
+        let told = wait_state(&node, &pod, state).await?;
+        for (name, real, shown) in [("fetch", 0, 0), ("app", code, code), ("proxy", PROXY, 0)] {
+            let container = container(&told, name)?;
+            ensure!(container["state"] == "exited", "{name}: {told}");
+            ensure!(container["real_exit_code"] == real && container["shown_exit_code"] == shown, "{told}");
+            ensure!(container["exited_at_ms"].as_i64() > told["started_at_ms"].as_i64(), "{told}");
+        }
+        let line = listed(&node, pod.sandbox()).await?.context("the pod is not listed")?;
+        ensure!(line["state"] == state, "{line}");
+        let text = podshim(&node, &["ps"], 0).await?;
+        ensure!(text.contains(&format!("exited ({code})")), "{text}");
+        let sandbox = pod.name().to_owned();
+        pod.remove().await?;
+        // And when the pod is gone.
+        let past = history(&node, &sandbox).await?;
+        ensure!(past["pod"]["state"] == state && past["shim_was_killed"] == false, "{past}");
+        ensure!(container(&past["pod"], "proxy")?["real_exit_code"] == PROXY, "{past}");
+    }
+    Ok(())
+}
+
+/// Last night: what happened to a pod can be asked when it is gone, by root alone, and nobody's command stands there.
+#[tokio::test]
+async fn a_pod_leaves_its_story() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("past-story")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .annotate("ready.proxy", "exec:/bin/pod-member --check tell-nobody")
+        .container(Program::new("proxy"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "proxy"]).await?;
+    pod.wait_for("proxy", Started, 1, SOON).await?;
+    let told = inspect(&node, &pod).await?;
+    ensure!(told.to_string().contains("tell-nobody"), "the gate is shown while the pod is there: {told}");
+    let cost = |told: &Value, of: &str| told["cost"][of].as_u64();
+    wait::until("probes to cost something", SOON, async || {
+        let told = inspect(&node, &pod).await?;
+        Ok((cost(&told, "probes_ms") > Some(0) && cost(&told, "requests_ms") > Some(0)).then_some(()))
+    })
+    .await?;
+    let (name, sandbox) = (pod.name().to_owned(), pod.sandbox().to_owned());
+    pod.stop_all_at_once(SOON).await?;
+    pod.remove().await?;
+    let past = history(&node, &name).await?;
+    ensure!(past["reason"] == "caller", "{past}");
+    let listed = podshim(&node, &["history", "--since", "1h", &name], 0).await?;
+    ensure!(listed.contains(&name) && listed.contains("caller"), "{listed}");
+    let drawn = podshim(&node, &["timeline", "--past", "--width", "80", &name], 0).await?;
+    ensure!(drawn.contains("held, waiting for sidecar \"proxy\""), "{drawn}");
+    ensure!(drawn.contains("SIGTERM waits for its turn"), "{drawn}");
+    let missing = podshim(&node, &["timeline", "--past", "no-such-pod"], 1).await?;
+    ensure!(missing.contains("`podshim history` lists them"), "{missing}");
+
+    let root = node.root()?.join("var/lib/podshim/history");
+    let directory = root.join("e2e");
+    let mode = |path: &Path| anyhow::Ok(std::fs::metadata(path)?.permissions().mode() & 0o777);
+    ensure!(mode(&root)? == 0o700 && mode(&directory)? == 0o700);
+    let file = std::fs::read_dir(&directory)?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().contains(&sandbox[..13]))
+        .with_context(|| format!("no record in {}", directory.display()))?;
+    ensure!(mode(&file)? == 0o600, "{}", file.display());
+    let bytes = std::fs::read(&file)?;
+    ensure!(!String::from_utf8_lossy(&bytes).contains("tell-nobody"), "a command is in the record");
+    Ok(())
+}
+
+/// N3: of a pod whose shim was killed `delete` keeps what it knows.
+#[tokio::test]
+async fn n3_a_killed_shim_leaves_a_record() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("past-killed")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .container(Program::new("proxy"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["proxy", "app"]).await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    let name = pod.name().to_owned();
+    signal(pod.shim_pid()?, libc::SIGKILL)?;
+    pod.wait_exited("app", SOON).await?;
+    let past = history(&node, &name).await?;
+    ensure!(past["shim_was_killed"] == true, "{past}");
+    ensure!(container(&past["pod"], "proxy")?["role"] == "sidecar", "{past}");
+    ensure!(container(&past["pod"], "app")?["real_exit_code"].is_u64(), "{past}");
+    pod.remove().await?;
+    let told = json(&node, &["history", "--json", &name]).await?;
+    ensure!(told["pods"].as_array().is_some_and(|pods| pods.len() == 1), "one record a pod: {told}");
+    let listed = podshim(&node, &["history", &name], 0).await?;
+    ensure!(listed.contains("shim-killed"), "{listed}");
+    Ok(())
+}
+
+/// U10: a main that the pod has under another name than the plan.
+#[tokio::test]
+async fn u10_a_main_that_nobody_creates_is_told() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("past-typo")
+        .annotate("plan", "proxy=sidecar, worker=main")
+        .annotate("restart-policy", "Never")
+        .container(Program::new("proxy"))
+        .container(Program::new("wrkr").runs_for(seconds(1)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["proxy", "wrkr"]).await?;
+    let fault = "the pod does not end: main \"worker\" was never created; the pod has \"wrkr\", which the \
+                 plan does not name";
+    ensure!(inspect(&node, &pod).await?["fault"].is_null(), "its caller may still be creating");
+    wait::until("the fault to be known", AMPLE + SOON, async || {
+        Ok((inspect(&node, &pod).await?["fault"] == fault).then_some(()))
+    })
+    .await?;
+    ensure!(podshim(&node, &["ps"], 0).await?.contains(fault));
+    ensure!(podshim(&node, &["inspect", pod.sandbox()], 0).await?.contains(fault));
+    pod.wait_for_output("proxy", "main \"worker\" was never created").await?;
+    pod.stop_all_at_once(SOON).await?;
+    pod.remove().await
+}
+
+/// The log has names, each exit with its code, and each start, gate, signal and the end of a stop once.
+#[tokio::test]
+async fn the_log_tells_a_pods_story_by_names() -> Result<()> {
+    let node = Containerd::start().await?;
+    let mut pod = Pod::new("past-log")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .container(Program::new("proxy"))
+        .container(Program::new("app").term_exit_code(4))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["proxy", "app"]).await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    let title = format!("pod=e2e/{}", pod.name());
+    pod.stop_all_at_once(SOON).await?;
+    let log = node.directory().join("containerd.log");
+    let lines = wait::until("the stop to be over in the log", SOON, async || {
+        let text = std::fs::read_to_string(&log)?;
+        let ours: Vec<_> =
+            text.lines().filter(|line| line.ends_with(&title) && !line.contains("level=debug")).collect();
+        let over = ours.iter().any(|line| line.contains("pod stop is over"));
+        Ok(over.then(|| ours.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>()))
+    })
+    .await?;
+    for words in [
+        &["msg=start", "container=proxy"][..],
+        &["gate of sidecar", "proxy", "is open"],
+        &["msg=start", "container=app"],
+        &["pod stop begins"],
+        &["msg=signal", "container=app", "name=SIGTERM"],
+        &["msg=exited", "container=app", "code=4"],
+        &["msg=signal", "container=proxy", "cause=Turn"],
+        &["msg=exited", "container=proxy", "code=0"],
+        &["pod stop is over"],
+    ] {
+        // containerd quotes a message or not, by its version.
+        let has = |line: &String| words.iter().all(|word| line.replace('"', "").contains(word));
+        let found = lines.iter().filter(|line| has(line)).count();
+        ensure!(found == 1, "{words:?} stands {found} times in\n{}", lines.join("\n"));
+    }
+    let named = |line: &&String| line.contains("container=") && !line.contains("container=app");
+    let unnamed = lines
+        .iter()
+        .filter(named)
+        .find(|line| !line.contains("container=proxy") && !line.contains(pod.sandbox()));
+    ensure!(unnamed.is_none(), "{unnamed:?}");
+    pod.remove().await
+}
