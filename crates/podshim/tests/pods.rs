@@ -271,7 +271,7 @@ fn the_pod_of_a_dead_shim_is_told() {
         shown.contains("state        shim dead\n  error        its shim is dead: nobody listens at"),
         "{shown}"
     );
-    assert!(shown.contains("stop and remove the pod"), "{shown}");
+    assert!(shown.contains("runs podshim's `delete`: that ends the pod's containers"), "{shown}");
     for call in [&["stop", "batch"][..], &["switch", "batch", "proxy"]] {
         let (code, shown, errors) = node.podshim(call);
         assert_eq!((code, shown.as_str()), (1, ""));

@@ -135,6 +135,10 @@ impl Editor {
                 " ".repeat(indent(&self.lines[spec]))
             );
             self.lines.insert(spec + 1, line);
+        } else if let Some(period) = between(&fix, "write period=", " or longer") {
+            let before = between(&self.lines[self.at], "period=", "").unwrap_or_default().to_owned();
+            let before = before.split([';', '"']).next().unwrap_or_default();
+            self.replace(self.at, &format!("period={before}"), &format!("period={period}"));
         } else if fix.starts_with("write \"") {
             let right = quoted(&fix).expect("a word").to_owned();
             let wrong = match quoted(&finding.message) {

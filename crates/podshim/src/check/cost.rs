@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_spec::{Gate, GateAction, Plan};
+use pod_spec::{DurationText, Gate, GateAction, Plan};
 
 use crate::finding::{Finding, Severity};
 
@@ -37,5 +37,11 @@ pub fn of_probes<'a>(
     );
     let finding = Finding::new(Severity::Warning, file, line, message).key(&key);
     let finding = value.map_or(finding.clone(), |value| finding.value(value));
-    Some(finding.fix("a longer period, or another probe: tcp:, http:, file: and notify cost next to nothing"))
+    // If each of them has it, they are within the bound together.
+    let share =
+        EXEC_PROBE.as_secs_f64() / UNNOTICED * f64::from(u32::try_from(probes.len()).unwrap_or(u32::MAX));
+    let period = DurationText(Duration::from_millis((share * 10.0).ceil() as u64 * 100));
+    Some(finding.fix(format!(
+        "write period={period} or longer, or ask in another way: other probes cost next to nothing"
+    )))
 }
