@@ -23,6 +23,8 @@ use crate::durations::{SOON, pace};
 use crate::program::{LOG, SHARED_DIRECTORY};
 use crate::{Containerd, Cri, Event, ExecOutput, Footprint, Program, Runtime, Timeline, wait};
 
+/// The namespace of all pods of the tests, as Kubernetes would have it.
+const NAMESPACE: &str = "e2e";
 /// How long the node may take to lose every trace of a removed pod: the shim ends after its last RPC.
 const CLEANUP: Duration = Duration::from_secs(10);
 
@@ -196,7 +198,7 @@ impl Pod {
             metadata: Some(PodSandboxMetadata {
                 name: self.name.clone(),
                 uid: self.name.clone(),
-                namespace: "e2e".to_owned(),
+                namespace: NAMESPACE.to_owned(),
                 attempt: 0,
             }),
             log_directory: directory.join("output").to_string_lossy().into_owned(),
@@ -485,7 +487,6 @@ impl RunningPod<'_> {
     /// What containerd answers, or the list of what is left.
     pub async fn remove(self) -> Result<()> {
         self.stop_sandbox().await?;
-        self.ensure_attentive().await?;
         for created in &self.containers {
             self.cri.remove_container(&created.id).await?;
         }
@@ -494,6 +495,7 @@ impl RunningPod<'_> {
             .wait_gone(self.node, CLEANUP)
             .await
             .with_context(|| format!("pod {}", self.pod.name))?;
+        self.ensure_attentive().await?;
         std::fs::remove_dir_all(&self.directory)?;
         Ok(())
     }

@@ -129,7 +129,7 @@ Flags:
   -publish-binary PATH  accepted and not used: events go to containerd's ttrpc socket
   -debug                log more
   -info                 print the runtime's description (a RuntimeInfo message)
-  -write-history       run by an ending shim: keeps what is on stdin for `podshim history`
+  -write-history       run by an ending shim: writes the record on stdin for `podshim history`
   -v, -version          print the version
   -h, -help             print this text
 ";

@@ -72,23 +72,24 @@ pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
     let bundle = Bundle::new(path);
     let (address, source) = address_of(&bundle, arguments);
     let state = StateDir::of_pod(&arguments.namespace, &address);
-    let mut problems = Vec::new();
+    let (mut problems, mut past) = (Vec::new(), None);
     match dead_shim(&address, source, &state) {
         Ok(Some(dead)) => {
             // The shim takes its entry along when it ends in order.
-            let entry = Entry::read_from(state.path()).filter(|entry| !entry.pod_name.is_empty());
+            let entry = Entry::read_from(state.path());
             let (remains, found) = end_group(&address, &bundle, arguments, deadline)?;
             problems = found;
-            if let (Some(entry), Some(remains)) = (entry, remains)
-                && let Err(error) = history::keep(&remains.record(entry))
-            {
-                problems.push(format!("the pod's history is not kept: {error}"));
-            }
+            past = remains.zip(entry).and_then(|(remains, entry)| remains.record(entry));
             remove_pod_files(address.path(), dead.server, Some(dead.bootstrap), &state);
         }
         Ok(None) => {}
         // Another `delete` is at work for longer than this one may wait: it does what there is to do.
         Err(error) => problems.push(format!("state of the pod: {error}")),
+    }
+    if let Some(past) = past
+        && let Err(error) = history::keep(&past)
+    {
+        problems.push(format!("the pod's history is not kept: {error}"));
     }
     let answer = response(&bundle, &mut problems).write_to_bytes()?;
     Ok(Deleted { answer, problems })

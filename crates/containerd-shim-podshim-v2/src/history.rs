@@ -10,10 +10,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use containerd_shim_protos::protobuf::Message;
 use control_api::Past;
+use control_api::entry::STATE_ROOT;
 use control_api::past::{self, Bounds, HISTORY_ROOT};
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::args::WRITE_HISTORY;
@@ -21,6 +24,10 @@ use crate::paths::NODE_FILE;
 
 /// How the writer is told where the record belongs.
 const FILE: &str = "PODSHIM_HISTORY_FILE";
+/// Writers at a time, and how long one waits for its turn.
+const SLOTS: usize = 8;
+const SLOT_TRIES: u32 = 100;
+const SLOT_RETRY: Duration = Duration::from_millis(50);
 /// What `ps` shows of the writer: it is no shim.
 const NAME: &str = "podshim-history";
 
@@ -46,6 +53,20 @@ pub fn keep(past: &Past) -> io::Result<()> {
         .map(drop)
 }
 
+/// One of a few places at the disk: where it hangs, the writers of a busy node must not become more and more.
+fn slot() -> Option<Flock<File>> {
+    for _ in 0..SLOT_TRIES {
+        for number in 0..SLOTS {
+            let file = File::create(Path::new(STATE_ROOT).join(format!("history.{number}"))).ok()?;
+            if let Ok(slot) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                return Some(slot);
+            }
+        }
+        std::thread::sleep(SLOT_RETRY);
+    }
+    None
+}
+
 /// Writes the record that is on stdin, within what the node's file allows.
 ///
 /// # Errors
@@ -54,7 +75,10 @@ pub fn write() -> io::Result<()> {
     let file = env::var_os(FILE).ok_or_else(|| io::Error::other("run by an ending shim, not by hand"))?;
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
-    let bounds = shim_service::node::read(Path::new(NODE_FILE)).map_err(io::Error::other)?.history();
+    // A mistake in the file must not lose what happened.
+    let bounds =
+        shim_service::node::read(Path::new(NODE_FILE)).map(|node| node.history()).unwrap_or_default();
+    let Some(_slot) = slot() else { return Err(io::Error::other("too many others wait for the disk")) };
     let bounds = Bounds { size: bounds.size, namespace_size: bounds.namespace_size, age: bounds.age };
     past::keep(Path::new(HISTORY_ROOT), Path::new(&file), &bytes, &bounds)
 }

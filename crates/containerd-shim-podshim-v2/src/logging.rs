@@ -114,10 +114,11 @@ impl EventText {
             None if container.is_empty() => {}
             None => push_field(&mut fields, "container", container),
         }
-        fields.push_str(&self.fields);
+        // Before what may be too long for a line.
         if !names.pod().is_empty() {
             push_field(&mut fields, "pod", names.pod());
         }
+        fields.push_str(&self.fields);
         fields
     }
 }

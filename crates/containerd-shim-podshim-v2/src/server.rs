@@ -66,20 +66,19 @@ pub fn run(arguments: &Arguments) -> Result<(), ServerError> {
     logging::init(Path::new(LOG_FIFO), arguments.verbosity);
     log_panics();
     let result = serve(arguments, inherited);
-    // Whoever finds the entry, finds a pod whose shim was killed.
+    // A `delete` that finds the entry takes this for a shim that was killed.
     Entry::remove_from(state.path());
-    let result = result.map(|past| {
-        if let Some(past) = past
-            && let Err(error) = history::keep(&past)
-        {
-            tracing::warn!(%error, "the pod's history is not kept");
-        }
-    });
     if let Err(error) = &result {
         tracing::error!(%error, "the server ends");
     }
     leave(&address, lock, &state, BOOTSTRAP_LIMIT);
-    result
+    // Last: a disk that hangs keeps nothing that another process waits for.
+    if let Some(past) = result?
+        && let Err(error) = history::keep(&past)
+    {
+        tracing::warn!(%error, "the pod's history is not kept");
+    }
+    Ok(())
 }
 
 /// Removes the pod's files, or leaves them to whoever has the bootstrap lock.

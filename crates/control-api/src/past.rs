@@ -21,9 +21,10 @@ pub const HISTORY_ROOT: &str = "/var/lib/podshim/history";
 const LARGEST: u64 = 1 << 20;
 /// How often old files are looked for, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
-/// Held while they are, and as old as the last time.
+/// Its lock is held while old files are removed, and its modification time is when that was done last.
 const LOCK: &str = ".lock";
 const EXTENSION: &str = "past";
+const UNFINISHED: &str = "new";
 /// The longest part of a file's name that is somebody's word.
 const LONGEST_NAME: usize = 100;
 
@@ -92,8 +93,17 @@ pub fn keep(root: &Path, file: &Path, bytes: &[u8], bounds: &Bounds) -> io::Resu
         return Ok(());
     }
     let path = root.join(file);
+    match write(root, &path, bytes) {
+        // The directory was empty, and another process has removed it just now.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => write(root, &path, bytes)?,
+        result => result?,
+    }
+    prune_now_and_then(root, bounds)
+}
+
+fn write(root: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap_or(root))?;
-    let temporary = path.with_extension("new");
+    let temporary = path.with_extension(UNFINISHED);
     let written = OpenOptions::new()
         .write(true)
         .create(true)
@@ -101,12 +111,11 @@ pub fn keep(root: &Path, file: &Path, bytes: &[u8], bounds: &Bounds) -> io::Resu
         .mode(0o600)
         .open(&temporary)
         .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&temporary, &path));
+        .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
-    written?;
-    prune_now_and_then(root, bounds)
+    written
 }
 
 /// All that is kept, oldest first, and how many files could not be read.
@@ -134,6 +143,10 @@ fn read(path: &Path) -> io::Result<Past> {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut past = Past::parse_from_reader(&mut file).map_err(io::Error::other)?;
+    // A file that a power cut has left empty.
+    if past.version == 0 {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     of_inspection(past.pod.mut_or_insert_default());
     of_events(past.events.mut_or_insert_default());
     Ok(past)
@@ -220,9 +233,18 @@ fn prune(root: &Path, bounds: &Bounds, now: SystemTime) -> io::Result<()> {
         let Some(freed) = remove_oldest_of(namespace) else { break };
         *size -= freed;
     }
-    // Of a namespace without pods.
-    for directory in fs::read_dir(root)?.flatten() {
-        let _ = fs::remove_dir(directory.path());
+    for directory in fs::read_dir(root)?.flatten().map(|entry| entry.path()) {
+        for file in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            // Of a writer that was killed.
+            let unfinished = file.path().extension().is_some_and(|extension| extension == UNFINISHED);
+            let at = file.metadata().and_then(|metadata| metadata.modified());
+            let is_old = |at| now.duration_since(at).is_ok_and(|age| age > PRUNE_EVERY);
+            if unfinished && at.is_ok_and(is_old) {
+                let _ = fs::remove_file(file.path());
+            }
+        }
+        // Of a namespace without pods.
+        let _ = fs::remove_dir(directory);
     }
     Ok(())
 }
@@ -243,11 +265,24 @@ fn first_words(text: &str) -> String {
     text.split(": ").next().unwrap_or_default().to_owned()
 }
 
-/// The system's error that a message ends with.
+/// The ends of messages that are never somebody's command.
+const ERRORS: [&str; 7] = [
+    "no such file or directory",
+    "permission denied",
+    "executable file not found in $PATH",
+    "exec format error",
+    "not a directory",
+    "is a directory",
+    "timed out",
+];
+
+/// The system's error that a message ends with, or the number that a program exited with.
 fn last_words(text: &str) -> String {
     let words = text.rsplit(": ").next().unwrap_or_default();
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || " -'()".contains(letter);
-    if words.chars().all(plain) { words.to_owned() } else { String::new() }
+    let (before, number) = words.rsplit_once(' ').unwrap_or_default();
+    let is_code = matches!(before, "exit status" | "exit code" | "exited with" | "killed by signal")
+        && number.parse::<u32>().is_ok();
+    if is_code || ERRORS.contains(&words) { words.to_owned() } else { String::new() }
 }
 
 #[expect(clippy::disallowed_methods, reason = "files are as old as the wall clock says")]
@@ -271,7 +306,7 @@ mod tests {
             pod_namespace: namespace.to_owned(),
             ..Default::default()
         };
-        Past { pod: Some(pod).into(), ended_at_ms, ..Default::default() }
+        Past { version: crate::VERSION, pod: Some(pod).into(), ended_at_ms, ..Default::default() }
     }
 
     fn keep(root: &Path, past: &Past, bounds: &Bounds) {
@@ -296,7 +331,8 @@ mod tests {
             assert_eq!(file.namespace.parent(), Some(root.as_path()), "{}", file.path.display());
         }
         fs::write(root.join("shop/damaged.past"), [0xff; 100]).unwrap();
-        assert_eq!(list(&root).unwrap().1, 1);
+        fs::write(root.join("shop/empty.past"), []).unwrap();
+        assert_eq!(list(&root).unwrap().1, 2);
     }
 
     /// Issue 19: one tenant does not push out another's.
@@ -355,6 +391,8 @@ mod tests {
                 event(Kind::HELD, "sidecar \"db\" to be ready: exec:/bin/check secret: x", ""),
                 event(Kind::START_FAILED, "exec: \"/bin/secret\": no such file or directory", ""),
                 event(Kind::GATE_FAILED, "exec:/bin/check secret", ""),
+                // As the history has cut it.
+                event(Kind::START_FAILED, "exec: \"curl -H 'Authorization: Bearer secret", ""),
                 event(Kind::HOOK_ENDED, "pre-stop", "exec /bin/secret: exit code 3"),
             ],
             ..Default::default()
@@ -364,8 +402,8 @@ mod tests {
         let bytes = past.write_to_bytes().unwrap();
         assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
         let texts: Vec<_> = past.events.events.iter().map(|event| event.text.as_str()).collect();
-        assert_eq!(texts, ["sidecar \"db\" to be ready", "no such file or directory", "", "pre-stop"]);
-        assert_eq!(past.events.events[3].failure, "exit code 3");
+        assert_eq!(texts, ["sidecar \"db\" to be ready", "no such file or directory", "", "", "pre-stop"]);
+        assert_eq!(past.events.events[4].failure, "exit code 3");
         assert_eq!(past.pod.containers[0].gate, "exec");
     }
 }

@@ -7,7 +7,7 @@ use pod_spec::{Gate, RestartPolicy, Role, Signal};
 
 use crate::budget::Budget;
 use crate::container::{Container, Freezer, Part, Phase};
-use crate::event::{ContainerId, Exit, KubeletType};
+use crate::event::{ContainerId, Exit};
 use crate::evidence::Ended;
 use crate::member::{Awaited, GateState, MemberState};
 use crate::pod::Pod;
@@ -22,9 +22,9 @@ pub struct Inspection {
     pub stop: Option<InspectedStop>,
     /// How the pod ended, if its restart policy says that it has (J1).
     pub outcome: Option<PodOutcome>,
-    /// A main of the plan that no caller has created (U10), and what comes of that. As long as its caller may still be at
-    /// work this is no fault: that is for the driver to say.
-    pub missing_main: Option<String>,
+    /// A main of the plan that no caller has created (U10), in a pod that has neither ended nor is being stopped. Whether its
+    /// caller is still at work is for the driver to say.
+    pub missing_main: Option<MissingMain>,
     /// The pause container, then the plan in its order, then all others.
     pub containers: Vec<InspectedContainer>,
 }
@@ -36,6 +36,15 @@ pub enum PodOutcome {
     Succeeded,
     /// A main, or an init or sidecar under Never, did not.
     Failed,
+}
+
+/// A main that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingMain {
+    /// It, as lines for people name it: `main "app"`.
+    pub main: String,
+    /// Whether the pod would end.
+    pub policy: RestartPolicy,
 }
 
 /// A stop under way (T12).
@@ -196,22 +205,27 @@ impl Pod {
         }
     }
 
-    /// A main of the plan that no caller has created (U10), and what comes of that.
-    pub fn missing_main(&self) -> Option<String> {
-        let missing = self.mains().find(|state| state.was_never_created())?;
-        // A kubelet creates regular containers only when its own init containers are done.
-        let regular = |container: &Container| {
-            container.part != Part::Sandbox && container.spec.kubelet_type != Some(KubeletType::Init)
-        };
-        let was_created = |state: &MemberState| !state.was_never_created();
-        if !self.containers.values().any(regular) && !self.members.iter().any(was_created) {
+    /// A main of the plan that no caller has created (U10), as long as that matters.
+    pub fn missing_main(&self) -> Option<MissingMain> {
+        if self.stop.is_some() || self.outcome().is_some() {
             return None;
         }
-        let consequence = match self.policy() {
-            RestartPolicy::Always => "",
-            RestartPolicy::OnFailure | RestartPolicy::Never => "the pod does not end: ",
-        };
-        Some(format!("{consequence}{missing} was never created"))
+        let main = self.mains().find(|state| state.was_never_created())?;
+        Some(MissingMain { main: main.to_string(), policy: self.policy() })
+    }
+
+    /// What is to be kept of a container when it is gone: what it is to the pod, and how often podshim restarted it (R4).
+    pub fn part_and_restarts(&self, id: &ContainerId) -> Option<(InspectedPart, u32)> {
+        let container = self.containers.get(id)?;
+        Some((self.inspected_part(container), container.restarts.count()))
+    }
+
+    fn inspected_part(&self, container: &Container) -> InspectedPart {
+        match (container.part, container.member()) {
+            (Part::Sandbox, _) => InspectedPart::Sandbox,
+            (_, Some(index)) => self.members[index].inspected_part(),
+            (_, None) => InspectedPart::Passthrough,
+        }
     }
 
     fn inspect_container(&self, container: &Container, now: PodTime) -> InspectedContainer {
@@ -230,11 +244,7 @@ impl Pod {
         InspectedContainer {
             id: Some(container.id.clone()),
             name: container.spec.name.clone(),
-            part: match (container.part, state) {
-                (Part::Sandbox, _) => InspectedPart::Sandbox,
-                (_, Some(state)) => state.inspected_part(),
-                (_, None) => InspectedPart::Passthrough,
-            },
+            part: self.inspected_part(container),
             state: container.inspected_state(),
             pid: container.has_process().then_some(container.pid),
             gate: state.and_then(MemberState::inspected_gate),

@@ -63,7 +63,7 @@ pub use event::{
 pub use history::{Milestone, SignalCause};
 pub use inspection::{
     BudgetLeft, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop, Inspection,
-    PodOutcome, StopReason,
+    MissingMain, PodOutcome, StopReason,
 };
 pub use pod::{Pod, UNSETTLED};
 pub use shutdown::FLOOR;

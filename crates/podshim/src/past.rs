@@ -1,5 +1,6 @@
 //! Pods that are gone, as the commands show them. Owns how one is found; what is kept of it is the shim's word.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use control_api::past::{self, HISTORY_ROOT};
@@ -43,15 +44,31 @@ pub fn list(root: &Path, since_ms: i64) -> Result<(Vec<PastReport>, usize), Comm
     Ok((recent.map(PastReport::of).collect(), unreadable))
 }
 
-/// The newest of those that are called so.
+/// The newest of those that are called so: a whole id or name counts before the beginning of another one.
 ///
 /// # Errors
-/// There is none.
+/// There is none, or the beginning of a name could be several pods'.
 pub fn find(root: &Path, called: &str) -> Result<PastReport, CommandError> {
-    let (all, _) = list(root, i64::MIN)?;
-    all.into_iter().rev().find(|past| past.is_called(called)).ok_or_else(|| {
-        CommandError::Input(format!("no pod {called:?} in {}: `podshim history` lists them", root.display()))
-    })
+    let (mut all, _) = list(root, i64::MIN)?;
+    let is_whole = |past: &PastReport| {
+        past.pod.id == called || past.pod.name.as_deref() == Some(called) || past.pod.title() == called
+    };
+    if let Some(at) = all.iter().rposition(is_whole) {
+        return Ok(all.swap_remove(at));
+    }
+    all.retain(|past| past.is_called(called));
+    let titles: BTreeSet<String> = all.iter().map(|past| past.pod.title()).collect();
+    match all.pop() {
+        Some(newest) if titles.len() == 1 => Ok(newest),
+        Some(_) => {
+            let titles: Vec<_> = titles.into_iter().collect();
+            Err(CommandError::Input(format!("{called:?} can be any of: {}", titles.join(", "))))
+        }
+        None => Err(CommandError::Input(format!(
+            "no pod {called:?} in {}: `podshim history` lists them",
+            root.display()
+        ))),
+    }
 }
 
 impl PastReport {
@@ -89,9 +106,10 @@ impl PastReport {
         self.pod.started_at_ms.filter(|at| *at > 0).map(|at| self.ended_at_ms - at)
     }
 
-    /// How often podshim restarted one of its containers.
-    pub fn restarts(&self) -> usize {
-        self.events.iter().filter(|event| event.kind == EventKind::RestartDue).count()
+    /// How often podshim restarted one of its containers; at least so often where events are lost.
+    pub fn restarts(&self) -> String {
+        let told = self.events.iter().filter(|event| event.kind == EventKind::RestartDue).count();
+        format!("{told}{}", if self.lost > 0 { "+" } else { "" })
     }
 
     /// Why it ended, in a word.

@@ -138,7 +138,8 @@ fn keep_records(root: &Path) {
         ..Default::default()
     };
     killed.pod.mut_or_insert_default().started_at_ms = 0;
-    for past in [stopped, job, killed] {
+    for mut past in [stopped, job, killed] {
+        past.version = control_api::VERSION;
         fs::create_dir_all(root.join("shop")).expect("a directory");
         fs::write(root.join(past.file()), past.write_to_bytes().expect("bytes")).expect("a record");
     }

@@ -10,6 +10,7 @@ use pod_lifecycle::{Action, ContainerId, Exit, Notice, Reach, SignalCause, Targe
 use pod_spec::Signal;
 use tracing::{error, info, warn};
 
+use crate::control::history::words_of;
 use crate::error::ServiceError;
 use crate::names::names;
 use crate::notice;
@@ -55,7 +56,7 @@ impl Owner {
             return;
         };
         let (container, exec) = (&target.container, target.exec.as_ref().map(ToString::to_string));
-        info!(%container, exec, signal = signal.number(), name = %signal, ?cause, "signal");
+        info!(%container, exec, signal = signal.number(), name = %signal, cause = words_of(cause), "signal");
         // SIGKILL to the init takes the others with it, by the kernel or by KillRemaining.
         if let (Some(cgroup), Reach::All) = (resources.cgroup(), reach)
             && signal != Signal::KILL

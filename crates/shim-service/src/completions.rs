@@ -12,6 +12,7 @@ use pod_lifecycle::{ContainerId, Event, OpId, Outcome, Target};
 use tracing::warn;
 
 use crate::incarnation::{NewIncarnation, failure};
+use crate::names::names;
 use crate::notice::wall_time;
 use crate::operations::{Completion, Product};
 use crate::owner::{Local, Owner, wall_clock};
@@ -68,6 +69,7 @@ impl Owner {
             Product::Removed => outcome = Outcome::Failed(failure("nobody waited for the end of its delete")),
             Product::CreateFailed(fifos) => {
                 self.containers.remove(&container);
+                names().forget(container.as_str());
                 self.unused_fifos = Some((container.clone(), fifos));
             }
             Product::RemovedExec(exec) => {

@@ -169,6 +169,8 @@ impl Owner {
             ..Default::default()
         };
         past.forget_commands();
+        // It is gone, whatever it was.
+        past.pod.mut_or_insert_default().fault = String::new();
         Some(past)
     }
 

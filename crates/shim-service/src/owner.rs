@@ -273,12 +273,13 @@ impl Owner {
         match self.prepare(&id, details) {
             Ok((resources, spec)) => {
                 names().container_is(id.as_str(), &spec.name);
-                self.creations.another();
+                self.creations.add(&spec.name, spec.kubelet_type);
                 self.containers.insert(id.clone(), resources);
                 self.request(Request::Create { container: id.clone(), spec: Box::new(spec) }, answer);
                 // Refused: the pod never knew it.
                 if !self.pod.containers().any(|known| *known == id) {
                     self.containers.remove(&id);
+                    names().forget(id.as_str());
                 }
             }
             Err(error) => drop(answer.send(Err(error))),
@@ -429,7 +430,7 @@ impl Owner {
             debug!(?action, "action");
             let at = (self.now(), wall_time(wall_clock()));
             self.events.remember(&action, at, |id| self.pod.name_of(id));
-            self.ends.learn(&action, |id| self.pod.name_of(id));
+            self.ends.learn(&action, &self.pod);
             log::say(&action);
             self.execute(action);
         }

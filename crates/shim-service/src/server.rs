@@ -104,7 +104,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     }
     server = server.register_service(create_pod(Arc::new(ControlService::new(handle))));
     server.start().await?;
-    tracing::info!(pod = id, "serving");
+    tracing::info!(id, "serving");
 
     let (publisher, past) = owner.run_until_empty(commands, inbox, stop).await;
     // First: no `start` gets the address of a shim that is about to go, and a `delete` sees that it is going.

@@ -1,14 +1,20 @@
 //! What tests of faults do to a running pod and ask of it: its shim, what is left of it, and going on as a kubelet does
 //! when containerd is back. Kills nobody itself.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use control_api::Past;
 use k8s_cri::v1::ContainerState;
+use protobuf::Message;
 
-use super::{Created, RunningPod};
+use super::{Created, NAMESPACE, RunningPod};
 use crate::durations::{LONGEST_AWAY, SOON, at_most};
 use crate::wait;
+
+/// A record is written after the last answer.
+const RECORD: Duration = Duration::from_secs(1);
 
 impl RunningPod<'_> {
     /// The pid of the pod's shim.
@@ -46,14 +52,36 @@ impl RunningPod<'_> {
         Ok(answer["longest_away_ms"].as_u64().map(|away| (Duration::from_millis(away), on)))
     }
 
+    /// From the record that an ended shim leaves of its pod; one that was killed, or is not podshim, says nothing.
+    ///
     /// # Errors
     /// Its shim was away for longer than [`LONGEST_AWAY`].
     pub(super) async fn ensure_attentive(&self) -> Result<()> {
-        if let Some((away, on)) = self.longest_away().await? {
-            self.node.note("longest-away", &format!("{} {on}", away.as_millis()))?;
-            ensure!(at_most(away, LONGEST_AWAY), "the shim was away for {away:?}, on {on:?}");
+        if self.shim == super::Shim::Other {
+            return Ok(());
         }
+        let record = wait::until("the pod's record", RECORD, async || self.record()).await;
+        let Some((away, on)) = record.ok().and_then(|past| {
+            let pod = past.pod.into_option()?;
+            Some((Duration::from_micros(pod.longest_away_us?), pod.longest_away_on))
+        }) else {
+            return Ok(());
+        };
+        self.node.note("longest-away", &format!("{} {on}", away.as_millis()))?;
+        ensure!(at_most(away, LONGEST_AWAY), "the shim was away for {away:?}, on {on:?}");
         Ok(())
+    }
+
+    /// What is kept of the pod now that it is gone.
+    fn record(&self) -> Result<Option<Past>> {
+        let directory = self.node.root()?.join("var/lib/podshim/history").join(NAMESPACE);
+        let is_its = |path: &PathBuf| {
+            let name = path.to_string_lossy();
+            name.ends_with(".past") && name.contains(&self.sandbox[..13])
+        };
+        let files = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        let Some(file) = files.into_iter().find(is_its) else { return Ok(None) };
+        Ok(Some(Past::parse_from_bytes(&std::fs::read(file)?)?))
     }
 
     /// Waits until none of the pod's [`leftovers`](Self::leftovers) is one that `unwanted` accepts.

@@ -194,7 +194,7 @@ async fn the_log_tells_a_pods_story_by_names() -> Result<()> {
     let lines = wait::until("the stop to be over in the log", SOON, async || {
         let text = std::fs::read_to_string(&log)?;
         let ours: Vec<_> =
-            text.lines().filter(|line| line.ends_with(&title) && !line.contains("level=debug")).collect();
+            text.lines().filter(|line| line.contains(&title) && !line.contains("level=debug")).collect();
         let over = ours.iter().any(|line| line.contains("pod stop is over"));
         Ok(over.then(|| ours.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>()))
     })
@@ -206,7 +206,7 @@ async fn the_log_tells_a_pods_story_by_names() -> Result<()> {
         &["pod stop begins"],
         &["msg=signal", "container=app", "name=SIGTERM"],
         &["msg=exited", "container=app", "code=4"],
-        &["msg=signal", "container=proxy", "cause=Turn"],
+        &["msg=signal", "container=proxy", "cause=turn"],
         &["msg=exited", "container=proxy", "code=0"],
         &["pod stop is over"],
     ] {

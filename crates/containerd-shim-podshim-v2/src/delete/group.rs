@@ -16,7 +16,7 @@ use oci_runtime::mount::unmount_rootfs;
 use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::{Container, DeleteMode};
-use pod_spec::Role;
+use pod_spec::{Others, Role};
 use shim_service::options::{OptionsError, RuntimeOptions};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
@@ -116,7 +116,8 @@ impl Member {
             Ok(options) => (options, None),
             Err(error) => (RuntimeOptions::default(), Some(error)),
         };
-        let role = role.map(|member| member.role);
+        let by_star = plan.as_ref().is_some_and(|plan| plan.others == Others::Mains);
+        let role = role.map(|member| member.role).or_else(|| by_star.then_some(Role::Main));
         Self { id, name, role, turn, bundle, planned, options, options_problem }
     }
 

@@ -1,5 +1,5 @@
-//! What is kept of a pod whose shim was killed: who it was, what it had, and how that ended. What happened before, only the
-//! shim knew.
+//! The record of a pod whose shim was killed: its name, the containers that were left, and their exit codes. What happened to
+//! the pod before, and containers that were deleted before, are lost with the shim.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,13 +10,14 @@ use control_api::{Container, InspectResponse, Past, VERSION};
 use oci_runtime::bundle::Bundle;
 use pod_spec::Role;
 
-use super::group::{Member, Turn};
+use super::group::{Member, Planned, Turn};
 use super::{UNSEEN_EXIT, now};
 
 /// The containers as they were found.
 #[derive(Debug)]
 pub(super) struct Remains {
     containers: Vec<(Container, PathBuf)>,
+    planned: Planned,
 }
 
 impl Remains {
@@ -37,11 +38,19 @@ impl Remains {
             ..Default::default()
         };
         let containers = members.iter().map(|member| (container(member), member.bundle.path().to_owned()));
-        Self { containers: containers.collect() }
+        let is_planned = members.iter().any(|member| member.planned == Planned::Yes);
+        Self {
+            containers: containers.collect(),
+            planned: if is_planned { Planned::Yes } else { Planned::No },
+        }
     }
 
     /// When they have been: with the exits that the shim had recorded.
-    pub(super) fn record(self, entry: Entry) -> Past {
+    pub(super) fn record(self, entry: Entry) -> Option<Past> {
+        // As of a shim that ends in order: a container of ctr that is no pod leaves nothing.
+        if entry.pod_name.is_empty() && self.planned == Planned::No {
+            return None;
+        }
         let milliseconds = |at: SystemTime| {
             let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
             i64::try_from(since.as_millis()).unwrap_or_default()
@@ -65,12 +74,12 @@ impl Remains {
             containers: self.containers.into_iter().map(ended).collect(),
             ..Default::default()
         };
-        Past {
+        Some(Past {
             version: VERSION,
             pod: Some(pod).into(),
             ended_at_ms: milliseconds(now()),
             shim_was_killed: true,
             ..Default::default()
-        }
+        })
     }
 }

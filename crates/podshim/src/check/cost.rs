@@ -8,7 +8,7 @@ use crate::finding::{Finding, Severity};
 
 /// Processor time of one `exec:` probe: a call of the OCI runtime, whatever the program is. Others are a hundredth of it.
 const EXEC_PROBE: Duration = Duration::from_millis(15);
-/// So much of a processor is nobody's business.
+/// A part of a processor that is not worth a warning.
 const UNNOTICED: f64 = 0.1;
 
 /// A warning if probes take more than a tenth of a processor while their gates are closed. `place` says on which line a key
@@ -27,12 +27,12 @@ pub fn of_probes<'a>(
         })
         .collect();
     let part: f64 = probes.iter().map(|(_, period)| EXEC_PROBE.as_secs_f64() / period.as_secs_f64()).sum();
-    let (name, _) = probes.iter().min_by_key(|(_, period)| *period).filter(|_| part > UNNOTICED)?;
+    let (name, _) = probes.iter().min_by_key(|(_, period)| *period).filter(|_| part > UNNOTICED * 1.001)?;
     let key = format!("{}ready.{name}", pod_spec::PREFIX);
     let (line, value) = place(&key);
     let names: Vec<_> = probes.iter().map(|(name, _)| format!("{name:?}")).collect();
     let message = format!(
-        "exec: probes of {} take {part:.1} of a processor beside the pod's limits until their gates are open",
+        "exec: probes of {} take {part:.2} of a processor beside the pod's limits until their gates are open",
         names.join(", "),
     );
     let finding = Finding::new(Severity::Warning, file, line, message).key(&key);

@@ -79,7 +79,7 @@ fn show(pods: &[PastReport], unreadable: usize, paint: Paint, columns: Option<us
             (past.lived_ms().map_or_else(|| "-".to_owned(), age), None),
             (past.pod.state.words().to_owned(), colour_of(past.pod.state)),
             (past.why().to_owned(), None),
-            (past.restarts().to_string(), None),
+            (past.restarts(), None),
             (if codes.is_empty() { "-".to_owned() } else { codes.join(", ") }, None),
         ]);
     }

@@ -5,9 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_lifecycle::{
-    Action, ContainerId, Exit, InspectedContainer, InspectedPart, InspectedState, Inspection,
-};
+use pod_lifecycle::{Action, Exit, InspectedContainer, InspectedPart, InspectedState, Inspection, Pod};
 
 /// So many names are kept. A plan has 64; under ctr each container has a name of its own.
 const KEPT: usize = 256;
@@ -23,6 +21,8 @@ pub(crate) struct Ends {
 struct End {
     real: Exit,
     shown: Exit,
+    restarts: u32,
+    part: InspectedPart,
     name: Name,
 }
 
@@ -35,12 +35,16 @@ enum Name {
 }
 
 impl Ends {
-    /// Keeps what an action says of an end. `name` is that of its container.
-    pub(crate) fn learn<'a>(&mut self, action: &Action, name: impl FnOnce(&ContainerId) -> Option<&'a str>) {
+    /// Keeps what an action says of an end.
+    pub(crate) fn learn(&mut self, action: &Action, pod: &Pod) {
         let Action::Finish { container, shown, real } = action else { return };
-        let Some(name) = name(container) else { return };
-        let is_id = name == container.as_str();
-        let end = End { real: *real, shown: *shown, name: if is_id { Name::Id } else { Name::Own } };
+        let known = pod.name_of(container).zip(pod.part_and_restarts(container));
+        let Some((name, (part, restarts))) = known else { return };
+        let kind = if name == container.as_str() { Name::Id } else { Name::Own };
+        self.add(name, End { real: *real, shown: *shown, restarts, part, name: kind });
+    }
+
+    fn add(&mut self, name: &str, end: End) {
         if let Some(known) = self.by_name.get_mut(name) {
             *known = end;
         } else if self.by_name.len() < KEPT {
@@ -57,16 +61,24 @@ impl Ends {
             {
                 container.real_exit = Some(end.real);
                 container.shown_exit = Some(end.shown);
+                container.restarts = end.restarts;
             }
         }
         let unknown = |name: &str| !inspection.containers.iter().any(|container| container.name == name);
-        let gone = self.by_name.iter().filter(|(name, end)| end.name == Name::Own && unknown(name));
+        // Of ctr's containers those that are mains by `*=main`.
+        let counts = |end: &End| match end.part {
+            InspectedPart::Sandbox => false,
+            InspectedPart::Passthrough => end.name == Name::Own,
+            InspectedPart::Planned(_) | InspectedPart::Standby => true,
+        };
+        let gone = self.by_name.iter().filter(|(name, end)| counts(end) && unknown(name));
         let gone: Vec<_> = gone.collect();
         for (name, end) in gone {
             inspection.containers.push(InspectedContainer {
                 real_exit: Some(end.real),
                 shown_exit: Some(end.shown),
-                ..InspectedContainer::not_created(name, InspectedPart::Passthrough)
+                restarts: end.restarts,
+                ..InspectedContainer::not_created(name, end.part)
             });
         }
     }
@@ -74,15 +86,15 @@ impl Ends {
 
 #[cfg(test)]
 mod tests {
-    use pod_lifecycle::{Pod, PodTime};
+    use pod_lifecycle::PodTime;
 
     use super::*;
 
     fn finish(ends: &mut Ends, name: &str, real: u32, shown: u32) {
         let exit = |code| Exit { code, ..Exit::default() };
-        let container = ContainerId::from("c");
-        let action = Action::Finish { container, shown: exit(shown), real: exit(real) };
-        ends.learn(&action, |_| Some(name));
+        let (restarts, part) = (3, InspectedPart::Planned(pod_spec::Role::Main));
+        let end = End { real: exit(real), shown: exit(shown), restarts, part, name: Name::Own };
+        ends.add(name, end);
     }
 
     #[test]

@@ -1,26 +1,38 @@
-//! A plan that is at fault against its pod: a main that nobody creates, most often for a typing error. The core knows what
-//! is missing; this owns from when on that is a fault, and that the containers' logs have it once.
+//! A plan that is at fault against its pod: a main that no caller creates, most often for a typing error. The core knows what
+//! is missing; this owns from when on that is a fault, and that the logs have it once.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_lifecycle::{Action, InspectedPart, InspectedState, Inspection, Tell};
+use pod_lifecycle::{Action, InspectedPart, InspectedState, Inspection, KubeletType, Tell};
+use pod_spec::RestartPolicy;
 use tokio::time::Instant;
+use tracing::warn;
 
 use crate::owner::Owner;
 
-/// A kubelet creates the containers of a pod one after another, with a pull between them.
+/// A kubelet creates the regular containers of a pod one after another, with a pull between them.
 const AFTER: Duration = Duration::from_secs(60);
+/// So many names are kept.
+const KEPT: usize = 256;
 
-/// When something was created last: a caller that creates nothing for a while is done with that.
+/// The regular containers that a caller has created: one that has created no other name for a while is done with that. A
+/// kubelet creates the first one when its own init containers are done.
 #[derive(Debug, Default)]
 pub(crate) struct Creations {
+    names: BTreeSet<Box<str>>,
     last: Option<Instant>,
-    said: bool,
+    is_told: bool,
 }
 
 impl Creations {
-    pub(crate) fn another(&mut self) {
-        self.last = Some(Instant::now());
+    /// A caller creates a container.
+    pub(crate) fn add(&mut self, name: &str, kubelet_type: Option<KubeletType>) {
+        let regular = !matches!(kubelet_type, Some(KubeletType::Init | KubeletType::Ephemeral));
+        if regular && self.names.len() < KEPT && !self.names.contains(name) {
+            self.names.insert(name.into());
+            self.last = Some(Instant::now());
+        }
     }
 
     fn are_over_at(&self) -> Option<Instant> {
@@ -36,29 +48,39 @@ impl Owner {
     /// What is wrong with the plan, for people, once the caller had its time to create all of it.
     pub(crate) fn fault(&self, inspection: &Inspection) -> Option<String> {
         let missing = inspection.missing_main.as_ref().filter(|_| self.creations.are_over())?;
-        let strangers =
-            inspection.containers.iter().filter(|container| container.part == InspectedPart::Passthrough);
-        let strangers: Vec<_> = strangers.map(|container| format!("{:?}", container.name)).collect();
-        Some(match strangers.as_slice() {
-            [] => missing.clone(),
-            _ => format!("{missing}; the pod has {}, which the plan does not name", strangers.join(", ")),
-        })
+        let is_stranger =
+            |name: &str, part| part == InspectedPart::Passthrough && self.creations.names.contains(name);
+        let strangers = inspection.containers.iter();
+        let strangers: Vec<_> = strangers
+            .filter(|container| is_stranger(&container.name, container.part))
+            .map(|container| format!("{:?}", container.name))
+            .collect();
+        let main = &missing.main;
+        if strangers.is_empty() {
+            return Some(format!(
+                "{main} is not created yet: its image is still pulled, or the pod has no container of that name"
+            ));
+        }
+        let strangers = strangers.join(", ");
+        let end = if missing.policy == RestartPolicy::Always { "" } else { "the pod does not end: " };
+        Some(format!("{end}{main} was never created; the pod has {strangers}, which the plan does not name"))
     }
 
     /// When there is something to say, if nothing comes in between.
     pub(crate) fn fault_due(&self) -> Option<Instant> {
-        let due = self.creations.are_over_at().filter(|_| !self.creations.said)?;
+        let due = self.creations.are_over_at().filter(|_| !self.creations.is_told)?;
         self.pod.missing_main().map(|_| due)
     }
 
-    /// Tells the containers that wait, in their logs, what is wrong with the plan.
+    /// Tells the log, and the containers that wait in their own, what is wrong with the plan.
     pub(crate) fn tell_fault(&mut self) {
-        if self.creations.said || !self.creations.are_over() {
+        if self.creations.is_told || !self.creations.are_over() {
             return;
         }
         let inspection = self.inspect();
         let Some(line) = self.fault(&inspection) else { return };
-        self.creations.said = true;
+        self.creations.is_told = true;
+        warn!("{line}");
         for container in inspection.containers {
             let waits = matches!(container.state, InspectedState::Held | InspectedState::Running)
                 && matches!(container.part, InspectedPart::Planned(_));

@@ -258,6 +258,18 @@ fn with_duration(event: &mut Event, duration: Duration, kind: Kind) -> Kind {
     kind
 }
 
+/// Why a signal is sent, for the log.
+pub(crate) fn words_of(cause: SignalCause) -> &'static str {
+    match cause {
+        SignalCause::Caller => "caller",
+        SignalCause::Turn => "turn",
+        SignalCause::Budget => "budget",
+        SignalCause::Grace => "grace",
+        SignalCause::Restart => "restart",
+        SignalCause::NotRun => "not-run",
+    }
+}
+
 fn cause_of(cause: SignalCause) -> Cause {
     match cause {
         SignalCause::Caller => Cause::BY_CALLER,
