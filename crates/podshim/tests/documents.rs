@@ -93,3 +93,44 @@ fn every_pod_of_the_page_about_injected_sidecars_passes_check() {
         assert!(podshim(&["check"], &example).contains("1 error"), "{example}");
     }
 }
+
+/// Each link from a page leads to a file that is there, and to a heading of it.
+#[test]
+fn links_hold() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = fs::read_dir(root.join("docs")).expect("docs").map(|entry| entry.expect("an entry").path());
+    let mut pages: Vec<_> = docs.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
+    let index = fs::read_to_string(root.join("docs/index.md")).expect("the index");
+    for page in &pages {
+        let name = page.file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(name == "index.md" || index.contains(&format!("]({name})")), "docs/index.md lacks {name}");
+    }
+    pages.push(root.join("README.md"));
+    let mut followed = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).expect("a page");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") || link.contains(char::is_whitespace) {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.with_file_name("").join(file) };
+            assert!(target.exists(), "{}: no {link}", page.display());
+            if !heading.is_empty() {
+                let text = fs::read_to_string(&target).expect("a page");
+                let found =
+                    text.lines().filter(|line| line.starts_with('#')).any(|line| anchor(line) == heading);
+                assert!(found, "{}: no heading for {link}", page.display());
+            }
+            followed += 1;
+        }
+    }
+    assert!(followed > 50, "only {followed} links");
+}
+
+/// How a heading is named in a link.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
