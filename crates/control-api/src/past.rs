@@ -118,19 +118,19 @@ fn write(root: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// All that is kept, oldest first, and how many files could not be read.
+/// All that is kept, oldest first, and the files that could not be read.
 ///
 /// # Errors
 /// The directory is there and cannot be read.
-pub fn list(root: &Path) -> io::Result<(Vec<Past>, usize)> {
-    let mut unreadable = 0;
+pub fn list(root: &Path) -> io::Result<(Vec<Past>, Vec<PathBuf>)> {
+    let mut unreadable = Vec::new();
     let mut all = Vec::new();
     for kept in files(root)? {
         match read(&kept.path) {
             Ok(past) => all.push(past),
             // Pruned meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => unreadable += 1,
+            Err(_) => unreadable.push(kept.path),
         }
     }
     all.sort_by_key(|past| past.ended_at_ms);
@@ -332,7 +332,7 @@ mod tests {
         }
         fs::write(root.join("shop/damaged.past"), [0xff; 100]).unwrap();
         fs::write(root.join("shop/empty.past"), []).unwrap();
-        assert_eq!(list(&root).unwrap().1, 2);
+        assert_eq!(list(&root).unwrap().1.len(), 2);
     }
 
     /// Issue 19: one tenant does not push out another's.

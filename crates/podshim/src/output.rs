@@ -101,7 +101,7 @@ impl Table {
     }
 
     /// The table as text, without blanks at the ends of lines, in so many columns where it must fit: the widest columns
-    /// give, each as far as its heading and [`SHORTEST`] allow; what is cut ends with `…`.
+    /// give, each as far as its heading and `SHORTEST` allow; what is cut ends with `…`.
     pub fn show(&self, paint: Paint, columns: Option<usize>) -> String {
         let widths = self.widths(columns);
         let mut shown = String::new();

@@ -33,11 +33,11 @@ pub fn default_root() -> PathBuf {
     HISTORY_ROOT.into()
 }
 
-/// All pods that are kept and that ended after a time, oldest first, and how many files could not be read.
+/// All pods that are kept and that ended after a time, oldest first, and the records that could not be read.
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn list(root: &Path, since_ms: i64) -> Result<(Vec<PastReport>, usize), CommandError> {
+pub fn list(root: &Path, since_ms: i64) -> Result<(Vec<PastReport>, Vec<PathBuf>), CommandError> {
     let (all, unreadable) = past::list(root)
         .map_err(|error| CommandError::Input(format!("cannot read {}: {error}", root.display())))?;
     let recent = all.into_iter().filter(|past| past.ended_at_ms >= since_ms);

@@ -19,11 +19,15 @@ const NAME: &str = "history";
 pub const HELP: &str = "\
 usage: podshim history [--since DURATION] [--history-dir DIR] [--json] [NAME]
 
-Lists the pods that have ended on this node, the newest last: when, how, why they were stopped, and what each container exited
-with. `podshim timeline --past POD` draws one.
+Lists the pods that have ended on this node, the newest last, one line each. `podshim timeline --past POD` draws one.
 
-Each pod leaves a record when it is gone, also when its shim was killed. How much is kept is the node's word, in
-/etc/podshim/config.toml: history-size, history-namespace-size, history-age. A record has no commands and no environment.
+RESULT is `completed` or `failed` if the pod's restart policy says that it has ended, else `stopped`. WHY is what began its stop:
+caller (a kubelet, crictl, ctr), requested (podshim stop, a drain), completed, init-failed, sidecar-failed, fatal, zero-grace,
+sandbox (its end came first), or shim-killed. EXIT CODES are the real ones, with what the caller was shown if that differs.
+
+podshim writes a record when a pod ends, even if the pod's shim was killed. It keeps 7 days, 64 MiB in all and 8 MiB of each
+namespace; history-age, history-size and history-namespace-size in /etc/podshim/config.toml change that. A record has no
+commands and no environment.
 
 NAME is a pod's name, namespace/name, an id, or the beginning of one.
 
@@ -32,13 +36,13 @@ NAME is a pod's name, namespace/name, an id, or the beginning of one.
   --json             for programs: docs/podshim-json.md
   -h                 this help
 
-Exit codes: 0; 1 the directory, or a record in it, cannot be read; 2 a wrong call.
+Exit codes: 0; 1 no such pod, or a record cannot be read (all others are still listed); 2 wrong arguments.
 ";
 
 #[derive(Serialize)]
 struct Report<'a> {
     pods: &'a [PastReport],
-    unreadable: usize,
+    unreadable: &'a [PathBuf],
 }
 
 /// Runs the command.
@@ -58,15 +62,18 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     let (mut pods, unreadable) = past::list(&root, since_ms)?;
     if let Some(name) = arguments.words.first() {
         pods.retain(|pod| pod.is_called(name));
+        if pods.is_empty() && arguments.format == Format::Text {
+            return Err(CommandError::Input(format!("no record of a pod {name:?} in {}", root.display())));
+        }
     }
     match arguments.format {
-        Format::Json => print_json(&Report { pods: &pods, unreadable })?,
-        Format::Text => print(&show(&pods, unreadable, Paint::of(&stdout()), columns()))?,
+        Format::Json => print_json(&Report { pods: &pods, unreadable: &unreadable })?,
+        Format::Text => print(&show(&pods, &unreadable, Paint::of(&stdout()), columns()))?,
     }
-    Ok(if unreadable == 0 { Outcome::Success } else { Outcome::Findings })
+    Ok(if unreadable.is_empty() { Outcome::Success } else { Outcome::Findings })
 }
 
-fn show(pods: &[PastReport], unreadable: usize, paint: Paint, columns: Option<usize>) -> String {
+fn show(pods: &[PastReport], unreadable: &[PathBuf], paint: Paint, columns: Option<usize>) -> String {
     let mut table = Table::new(&["ENDED (UTC)", "POD", "LIVED", "RESULT", "WHY", "RESTARTS", "EXIT CODES"]);
     for past in pods {
         let time = time_of_day(past.ended_at_ms);
@@ -84,8 +91,8 @@ fn show(pods: &[PastReport], unreadable: usize, paint: Paint, columns: Option<us
         ]);
     }
     let mut text = table.show(paint, columns);
-    if unreadable > 0 {
-        text += &format!("\n{unreadable} records cannot be read.\n");
+    for file in unreadable {
+        text += &format!("cannot read {}: no record of podshim; remove it\n", file.display());
     }
     text
 }

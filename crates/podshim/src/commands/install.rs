@@ -52,7 +52,7 @@ usage: podshim uninstall [options]
 Takes out what podshim install put in: the programs, their files, and podshim's lines in containerd's configuration, which
 is then byte for byte what it was, but for what others have changed since. Shows each change and asks. What a package
 brought stays: remove the package. While pods run on podshim it refuses, and names them: containerd needs the shim's program
-to clean up after them. End them first (podshim drain).
+to clean up after them. Remove the pods first: cordon the node and run `kubectl drain` (docs/node.md).
 
   --dry-run       show the changes, make none
   --yes           do not ask

@@ -26,8 +26,8 @@ pub const HELP: &str = "\
 usage: podshim timeline [--past] [--width COLUMNS] [--svg FILE] [--html FILE] [--json] [--run-dir DIR] [--history-dir DIR] POD
 
 Draws a pod's life: when each container was created, held, started, ready, restarted and stopped, its gates, signals and
-hooks, and the stop's budget; below it all that happened. A shim keeps the last 256 events of its pod; with --past it is a pod
-that has ended, the newest one of that name: `podshim history` lists them.
+hooks, and the stop's budget; below it the last 256 events. With --past it draws the newest pod of that name that has ended:
+`podshim history` lists them.
 
 POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
 
@@ -35,9 +35,9 @@ POD is a name, namespace/name, an id, or the beginning of one that no other pod 
   --svg FILE       writes a picture instead
   --html FILE      writes a page with the picture and a table of all that happened instead
   --json           for programs: the events, docs/podshim-json.md
-  --past           a pod that has ended
+  --past           draw a pod that has ended
   --run-dir DIR    where the shims are found (/run/podshim)
-  --history-dir DIR  where the records of those are that have ended (/var/lib/podshim/history)
+  --history-dir DIR  where the records of ended pods are (/var/lib/podshim/history)
   -h               this help
 
 Exit codes: 0; 1 there is no such pod, its shim does not answer, or the file cannot be written; 2 a wrong call.

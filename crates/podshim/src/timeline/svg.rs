@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Lane, Mark, MarkKind, Phase, Timeline};
-use crate::history::{duration, time_of_day};
+use crate::history::{date, duration, time_of_day};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 150.0;
@@ -20,7 +20,8 @@ pub fn draw(timeline: &Timeline) -> String {
     let begin = i64::try_from(timeline.begin_ms).unwrap_or_default() + timeline.wall_offset_ms;
     let mut body = String::new();
     text(&mut body, (16.0, 26.0), "title", &format!("Pod {}", timeline.title));
-    let since = format!("{} from {} UTC on", duration(timeline.length_ms()), time_of_day(begin));
+    let since =
+        format!("{} from {} {} UTC on", duration(timeline.length_ms()), date(begin), time_of_day(begin));
     text(&mut body, (16.0, 44.0), "small", &since);
     budget(&mut body, timeline, bottom);
     axis(&mut body, timeline, bottom);

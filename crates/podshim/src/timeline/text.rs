@@ -1,7 +1,7 @@
 //! A timeline as lines of a terminal: a bar for each container, and below it all that happened.
 
 use super::{Lane, MarkKind, Phase, Timeline};
-use crate::history::{duration, time_of_day};
+use crate::history::{date, duration, time_of_day};
 use crate::output::{Colour, Paint, Table};
 
 /// What the marks are.
@@ -18,7 +18,7 @@ pub fn show(timeline: &Timeline, columns: usize, paint: Paint) -> String {
         paint.text(Colour::Bold, &format!("Pod {}", timeline.title)),
         paint.text(
             Colour::Dim,
-            &format!("{} from {} UTC on", duration(timeline.length_ms()), time_of_day(begin))
+            &format!("{} from {} {} UTC on", duration(timeline.length_ms()), date(begin), time_of_day(begin))
         )
     );
     text += &format!("{:names$}  {}\n", "", axis(timeline, bar));
@@ -112,7 +112,7 @@ mod tests {
     fn bars_are_as_long_as_what_they_show() {
         let text = show(&life(), 47, Paint::Plain);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "Pod prod/web 6.9s from 00:16:40.100 UTC on");
+        assert_eq!(lines[0], "Pod prod/web 6.9s from 1970-01-01 00:16:40.100 UTC on");
         assert_eq!(lines[2], "       0s                          5s");
         assert_eq!(lines[3], "proxy   ░▒▒✗~~░▒▒│██████████████████████!▓▓▓▓▓▪");
         assert_eq!(lines[4], "app    ┄┄┄┄┄┄┄┄┄┄░████████████████!▓▓▓▓▓✓");
