@@ -72,7 +72,7 @@ impl Pod {
                 spec.name
             )));
         }
-        // T11; and K13: whoever came now would be in nobody's stop and keep the sandbox from ending.
+        // T11; and K13: a container that was created now would belong to no stop, and would keep the sandbox alive.
         if part != Part::Sandbox && self.stop.as_ref().is_some_and(|stop| stop.is_for_good()) {
             return Err(Refusal::precondition(format!(
                 "cannot create container {:?}: the pod is stopping",

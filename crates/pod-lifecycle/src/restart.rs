@@ -119,7 +119,7 @@ impl Pod {
             Was::Created => self.finish(id, exit),
             Was::Ending { code } => {
                 self.finish(id, Exit { code, at: exit.at });
-                // What nobody asked for is a failure like one of the program, but not what the pod's own has ended.
+                // An end that no caller requested is a failure like one of the program, unless the pod itself had failed before.
                 if let (NEVER_RAN | START_FAILED, Some(index), None) =
                     (code, self.containers.get(id).and_then(Container::member), &self.failure)
                 {
@@ -255,8 +255,8 @@ impl Pod {
         self.policy() == RestartPolicy::Never || self.restart_mode(index) == RestartMode::Never
     }
 
-    /// Whether a container that is to be started again still is: nobody has asked for its end, and its pod goes on
-    /// (R2, R5, K16).
+    /// Whether a pending restart is still wanted: no caller has asked for the container's end, and its pod goes on (R2, R5,
+    /// K16).
     pub(crate) fn keeps_running(&self, container: &Container) -> bool {
         if container.stop.intent == Intent::End || (self.plan.is_some() && self.sandbox_gone) {
             return false;

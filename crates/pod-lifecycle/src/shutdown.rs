@@ -23,7 +23,7 @@ use crate::zero_grace::ZERO_GRACE;
 /// What everyone still gets when the budget is spent: from the last stop signals to SIGKILL (T6; the
 /// kubelet has the same as `minimumGracePeriodInSeconds`).
 pub const FLOOR: Duration = Duration::from_secs(2);
-/// The budget of a stop that podshim starts itself when nobody said another (T5).
+/// The budget of a stop that podshim begins where neither plan, kubelet nor node sets one (T5).
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 /// A stop of the pod (T12).

@@ -103,7 +103,7 @@ pub enum ValueProblem {
     /// The first delay is above the longest one.
     #[error("is longer than backoff-max ({0})")]
     AboveMax(DurationText),
-    /// A bound that is none, as every pod is within it or none can be.
+    /// A bound that every pod meets, or that none can.
     #[error("must be between {least} and {most}")]
     Range {
         /// The smallest one.

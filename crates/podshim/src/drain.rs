@@ -1,6 +1,6 @@
 //! Ending every pod of a node: all at the same time, each in its order (N7).
 //!
-//! Owns who has been asked and who has ended. A thread a pod, so that a shim that hangs holds up nobody but itself. The order
+//! Owns who has been asked and who has ended. A thread a pod, so that a shim that hangs delays no other. The order
 //! is the shims' own affair.
 
 use std::collections::BTreeSet;

@@ -310,8 +310,8 @@ fn start_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
     let Some(record) = resources.execs.get_mut(&exec) else {
         return done.fail(failure(format!("exec {exec}: nothing is known of it")));
     };
-    // A size from before the start is nobody's, as in the runc shim: the process may have its own (`consoleSize`). One
-    // that comes from now on is set when there is a terminal.
+    // Like the runc shim, ignore a terminal size that was set before the start: the process may have its own
+    // (`consoleSize`). One that comes from now on is set when there is a terminal.
     record.size = None;
     let details = record.details.clone();
     let blueprint = resources.blueprint();

@@ -405,7 +405,7 @@ impl Owner {
     /// Keeps what goes with a process. An exec's output ends with it; a container's may go on in its next incarnation (`Finish`).
     fn output_ended(&mut self, target: &Target) {
         let Some(exec) = &target.exec else {
-            // Nothing of other groups: some thirty files that need not be read before the exit is told.
+            // Only the scope's files: the thirty of the other cgroups are not needed before the exit is published.
             if let Some(resources) = self.containers.get_mut(&target.container) {
                 resources.read_stats_of_scope();
             }
