@@ -9,8 +9,9 @@ use serde::Serialize;
 use crate::annotations;
 use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
 use crate::check::pod::{annotation_line, findings_of_parser};
+use crate::check::{Outside, check};
 use crate::explanation::{Explanation, Surroundings, explain, show::show};
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Template};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::source::Source;
@@ -60,8 +61,14 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         Parsed::Run(arguments) => arguments,
     };
     let mut report = Report::default();
+    let mut doubts = String::new();
     for file in &arguments.files {
-        read(&Source::read(file)?, &mut report)?;
+        let source = Source::read(file)?;
+        let before = (report.pods.len(), report.errors.len());
+        read(&source, &mut report)?;
+        if report.pods.len() > before.0 && report.errors.len() == before.1 {
+            doubts += &doubts_of(&source);
+        }
     }
     if report.pods.is_empty() && report.errors.is_empty() {
         let files = arguments.files.join(", ");
@@ -78,9 +85,22 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
             print(&pods.collect::<Vec<_>>().join("\n"))?;
             let paint = Paint::of(&std::io::stderr());
             report.errors.iter().for_each(|error| eprint!("{}", error.show(paint)));
+            eprint!("{doubts}");
         }
     }
     Ok(if report.errors.is_empty() { Outcome::Success } else { Outcome::Findings })
+}
+
+/// What is explained may not be what is meant: a plan that is right by itself may not fit to its pod.
+fn doubts_of(source: &Source) -> String {
+    let (_, findings) = check(source, &Outside::default());
+    match findings.iter().filter(|finding| finding.severity != Severity::Note).count() {
+        0 => String::new(),
+        1 => format!("podshim: 1 finding of `podshim check {}`: look at it first\n", source.name),
+        count => {
+            format!("podshim: {count} findings of `podshim check {}`: look at them first\n", source.name)
+        }
+    }
 }
 
 fn read(source: &Source, report: &mut Report) -> Result<(), CommandError> {
