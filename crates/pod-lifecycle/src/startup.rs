@@ -401,6 +401,7 @@ impl Pod {
         let now = self.now;
         let Some(container) = self.containers.get(id) else { return };
         let tries_again = self.restarts_after(container, START_FAILED);
+        let first_try = container.program == Program::NeverRan && container.restarts.count() == 0;
         let Some(container) = self.containers.get_mut(id) else { return };
         // Whoever was told to end meanwhile reports that end (J3).
         if tries_again || container.stop.intent == Intent::End {
@@ -415,8 +416,11 @@ impl Pod {
             match member {
                 // R9: its end is the pod's.
                 Some(index) if self.members[index].is_fatal(START_FAILED) => {}
-                // R4: it was started before, or might have been, and is not again.
-                Some(index) if self.members[index].member.role == Role::Sidecar => self.go_on_without(index),
+                // R4: it has had its restarts, and gets no other.
+                Some(index) if self.members[index].member.role == Role::Sidecar && !first_try => {
+                    self.go_on_without(index)
+                }
+                // I8.
                 Some(index) => self.cannot_start(index, &failure.message),
                 None => {}
             }
