@@ -165,6 +165,12 @@ impl Fit<'_> {
         let Some((index, member)) = self.plan.member(container.name) else { return };
         let line = container.node.start.line;
         let name = container.name;
+        if (container.list, member.role) == (List::NativeSidecar, Role::Sidecar) {
+            let message = format!(
+                "{name:?} is a sidecar for the kubelet too: one older than 1.29 waits for its exit, for ever"
+            );
+            findings.push(self.finding(Severity::Note, line, message));
+        }
         let mut note = |severity, line, message: String, fix: &str| {
             findings.push(self.finding(severity, line, message).fix(fix));
         };
