@@ -29,7 +29,10 @@ async fn history(node: &Containerd, pod: &str) -> Result<Value> {
 async fn wait_state(node: &Containerd, pod: &RunningPod<'_>, state: &str) -> Result<Value> {
     wait::until(&format!("the pod to be {state}"), SOON, async || {
         let told = inspect(node, pod).await?;
-        Ok((told["state"] == state).then_some(told))
+        // CRI deletes what has ended a moment later.
+        let containers = told["containers"].as_array().context("no containers")?;
+        let deleted = containers.iter().all(|container| container["state"] != "stopped");
+        Ok((told["state"] == state && deleted).then_some(told))
     })
     .await
 }

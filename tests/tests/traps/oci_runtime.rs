@@ -185,6 +185,19 @@ async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
     killed?;
     ensure!(started.is_err(), "an answer came although containerd was killed");
     runtime.release("create")?;
+    // A containerd that looks while the runtime still makes it takes it for none, and cannot delete it later.
+    let sandbox = pod.sandbox().to_owned();
+    wait::until("the create to be over", SOON, async || {
+        let known = std::fs::read_dir(node.root()?.join("run/containerd/runc/k8s.io"))?.flatten();
+        // runc's file, crun's.
+        let is_made =
+            |path: std::path::PathBuf| ["state.json", "status"].iter().any(|file| path.join(file).exists());
+        Ok(known
+            .filter(|entry| *entry.file_name() != *sandbox)
+            .any(|entry| is_made(entry.path()))
+            .then_some(()))
+    })
+    .await?;
     node.start_again().await?;
     let status = pod.status("app").await?;
     ensure!(status.state() != ContainerState::ContainerRunning, "{status:?}");
