@@ -105,7 +105,7 @@ fn links_hold() {
         let name = page.file_name().expect("a name").to_string_lossy().into_owned();
         assert!(name == "index.md" || index.contains(&format!("]({name})")), "docs/index.md lacks {name}");
     }
-    pages.extend(["README.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
+    pages.extend(["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(|name| root.join(name)));
     let mut followed = 0;
     for page in pages {
         let text = fs::read_to_string(&page).expect("a page");
