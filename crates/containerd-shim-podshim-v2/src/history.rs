@@ -1,7 +1,7 @@
 //! The record of a pod that is gone, for `podshim history`.
 //!
-//! Owns who writes it: a process of its own, with nothing of the pod's open. A disk that hangs then keeps neither the pod's
-//! lock nor whoever waits for its end.
+//! Owns who writes it: a process of its own, with nothing of the pod's open. A disk that hangs then delays neither the
+//! release of the pod's lock nor a caller that waits for the pod's end.
 
 use std::env;
 use std::fs::File;
@@ -22,7 +22,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use crate::args::WRITE_HISTORY;
 use crate::paths::NODE_FILE;
 
-/// How the writer is told where the record belongs.
+/// The environment variable with the record's place.
 const FILE: &str = "PODSHIM_HISTORY_FILE";
 /// Writers at a time, and how long one waits for its turn.
 const SLOTS: usize = 8;
@@ -31,7 +31,7 @@ const SLOT_RETRY: Duration = Duration::from_millis(50);
 /// What `ps` shows of the writer: it is no shim.
 const NAME: &str = "podshim-history";
 
-/// Hands the record to a process that writes it. Not waited for: whoever reaps orphans gets its end.
+/// Hands the record to a process that writes it. podshim does not wait for it: the reaper of orphans gets its exit.
 ///
 /// # Errors
 /// No memory, or no more processes.
@@ -57,6 +57,7 @@ pub fn keep(past: &Past) -> io::Result<()> {
 fn slot() -> Option<Flock<File>> {
     for _ in 0..SLOT_TRIES {
         for number in 0..SLOTS {
+            // Not a `FileLock`, which would create a directory that a purge of podshim has removed.
             let file = File::create(Path::new(STATE_ROOT).join(format!("history.{number}"))).ok()?;
             if let Ok(slot) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 return Some(slot);
@@ -70,7 +71,7 @@ fn slot() -> Option<Flock<File>> {
 /// Writes the record that is on stdin, within what the node's file allows.
 ///
 /// # Errors
-/// The node's file is wrong, or the directory cannot be written.
+/// Too many writers wait for the disk, or the directory cannot be written.
 pub fn write() -> io::Result<()> {
     let file = env::var_os(FILE).ok_or_else(|| io::Error::other("run by an ending shim, not by hand"))?;
     let mut bytes = Vec::new();

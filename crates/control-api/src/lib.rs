@@ -1,8 +1,10 @@
 //! podshim's own API on a shim's socket: messages, service and client, and where the shims of a node are found.
 //!
-//! Owns the wire, the files under `/run/podshim` that lead to it and those that are kept of pods which are gone, and nothing of what they mean: the shim answers,
+//! Owns the wire, the files under `/run/podshim` that lead to it, and the records of ended pods. It owns nothing of what they
+//! mean: the shim answers,
 //! the command asks. Messages and service are generated from `proto/podshim/v1/pod.proto`.
 
+pub mod calendar;
 pub mod client;
 pub mod entry;
 pub mod past;

@@ -17,7 +17,7 @@ use crate::{Past, event::Kind};
 
 /// The directory of the node's history. It outlives a reboot.
 pub const HISTORY_ROOT: &str = "/var/lib/podshim/history";
-/// A pod's 256 events take 20 kB as a rule; what is larger is nobody's pod.
+/// A pod's 256 events take 20 kB as a rule; a larger file is no record.
 const LARGEST: u64 = 1 << 20;
 /// How often old files are looked for, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ const PRUNE_EVERY: Duration = Duration::from_secs(60);
 const LOCK: &str = ".lock";
 const EXTENSION: &str = "past";
 const UNFINISHED: &str = "new";
-/// The longest part of a file's name that is somebody's word.
+/// The longest part of a file's name that comes from an annotation.
 const LONGEST_NAME: usize = 100;
 
 /// How much is kept.
@@ -40,7 +40,7 @@ pub struct Bounds {
 }
 
 impl Past {
-    /// Takes out of it what may be a command or somebody's secret: the programs of gates, and what the runtime, probes and
+    /// Takes out of it what may be a command or a secret: the programs of gates, and what the runtime, probes and
     /// hooks said, but for its last words where these are a system's error.
     pub fn forget_commands(&mut self) {
         for container in &mut self.pod.mut_or_insert_default().containers {
@@ -55,7 +55,7 @@ impl Past {
                 _ => last_words(&event.text),
             };
             if !event.failure.is_empty() {
-                // That it has failed is told by the text.
+                // The text alone does not say that it has failed.
                 let words = last_words(&event.failure);
                 event.failure = if words.is_empty() { "failed".to_owned() } else { words };
             }
@@ -185,7 +185,7 @@ fn files(root: &Path) -> io::Result<Vec<Kept>> {
     Ok(files)
 }
 
-/// One process at a time, once a minute; nobody waits for another.
+/// One process at a time, once a minute; a process never waits for another.
 fn prune_now_and_then(root: &Path, bounds: &Bounds) -> io::Result<()> {
     let lock = root.join(LOCK);
     let is_new = !lock.exists();
@@ -265,7 +265,7 @@ fn first_words(text: &str) -> String {
     text.split(": ").next().unwrap_or_default().to_owned()
 }
 
-/// The ends of messages that are never somebody's command.
+/// The ends of messages that are never a command.
 const ERRORS: [&str; 7] = [
     "no such file or directory",
     "permission denied",
@@ -357,7 +357,7 @@ mod tests {
         assert!(!root.path().join("noisy").exists());
     }
 
-    /// Whoever else is at it does it: nobody waits.
+    /// A process that prunes already is not waited for.
     #[test]
     fn a_lock_that_is_held_keeps_nobody() {
         let root = tempfile::tempdir().unwrap();

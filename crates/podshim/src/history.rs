@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use control_api::Event;
+use control_api::calendar::civil_date;
 use control_api::event::{Cause, Kind};
 use pod_spec::DurationText;
 use serde::Serialize;
@@ -283,20 +284,8 @@ pub fn time_of_day(wall_ms: i64) -> String {
 
 /// The day of an event, in UTC: `YYYY-MM-DD`.
 pub fn date(wall_ms: i64) -> String {
-    let (year, month, day) = civil_date(wall_ms.div_euclid(86_400_000).max(0));
+    let (year, month, day) = civil_date(u64::try_from(wall_ms.div_euclid(86_400_000)).unwrap_or_default());
     format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// The Gregorian date of a day counted from 1970-01-01. Years are counted from March, so that the leap day is the last one,
-/// in eras of 400 years, each of 146,097 days.
-fn civil_date(day: i64) -> (i64, i64, i64) {
-    let day = day + 719_468;
-    let (era, of_era) = (day / 146_097, day % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, of_year - (153 * from_march + 2) / 5 + 1)
 }
 
 #[cfg(test)]

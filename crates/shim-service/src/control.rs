@@ -156,11 +156,11 @@ impl Owner {
 
     /// What is kept of the pod when it is gone. A container of ctr that is no pod leaves nothing.
     pub(crate) fn past(&self) -> Option<Past> {
-        let response = self.response();
-        let is_pod = !response.pod_name.is_empty() || self.pod.plan_is_settled();
-        if !is_pod || response.containers.is_empty() {
+        // Before any of the work: this is on the way of each `ctr run`.
+        if self.identity.pod_name.is_empty() && !self.pod.plan_is_settled() {
             return None;
         }
+        let response = Some(self.response()).filter(|response| !response.containers.is_empty())?;
         let mut past = Past {
             version: VERSION,
             pod: Some(response).into(),

@@ -18,7 +18,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The pod's, as `namespace/name`; empty as long as nobody has said it.
+    /// The pod's, as `namespace/name`; empty until its sandbox is created.
     pub fn pod(&self) -> &str {
         &self.pod
     }
