@@ -200,6 +200,9 @@ impl Pod {
             // T11: a caller that stops the pod stops what is held itself. V2: but for a standby, which has no stop of its own.
             let stays_held = !stop.is_ours()
                 && !self.containers.get(&id).is_some_and(|container| self.stands_by(container));
+            // I2 has its own words for the held: see `release`.
+            let fails_with_pod = self.failure.is_some()
+                && !self.containers.get(&id).is_some_and(|container| self.is_native(container));
             let Some(container) = self.containers.get_mut(&id) else { continue };
             container.probe = None;
             let never_ran = container.program == Program::NeverRan;
@@ -209,8 +212,7 @@ impl Pod {
                     let exit = *exit;
                     self.finish(&id, exit);
                 }
-                // I2 has its own words for the held: see `release`.
-                _ if !never_ran || stays_held || self.failure.is_some() => {}
+                _ if !never_ran || stays_held || fails_with_pod => {}
                 Phase::Held(_) => self.end_without_running(&id, code, None),
                 Phase::Draining { was: was @ Was::Held, .. } => *was = Was::Ending { code },
                 Phase::BackingOff { last, .. } => {

@@ -11,7 +11,7 @@ use crate::container::{Container, Intent, Phase, Program};
 use crate::event::{ContainerId, Exit, Failure, Outcome, RequestId, Target};
 use crate::history::{Milestone, SignalCause};
 use crate::hold::{Hold, show_duration};
-use crate::member::{Awaited, GateState, Release, WasOpen};
+use crate::member::{Awaited, GateState, Recreation, Release, WasOpen};
 use crate::pod::Pod;
 use crate::restart::{KILLED, START_FAILED};
 use crate::shutdown::StopCause;
@@ -109,7 +109,7 @@ impl Pod {
         if self.stands_by(container) {
             return false;
         }
-        if self.stop.is_some() || self.failure.is_some() {
+        if self.stop.is_some() || self.failure.is_some() && !self.is_tried_again(container) {
             // R2: only what ran before and still has somebody who needs it.
             return container.program == Program::HasRun && self.keeps_running(container);
         }
@@ -117,13 +117,25 @@ impl Pod {
         state.release == Release::Released || self.first_blocker(index).is_none()
     }
 
+    /// I2: a kubelet with native sidecars recreates one of a failed pod only if it did not see the failure, as the dead
+    /// init's container was removed before its next look. It creates that init next.
+    fn is_tried_again(&self, container: &Container) -> bool {
+        self.stop.is_none() && self.is_native(container)
+    }
+
+    /// Whether a kubelet that knows sidecars created it as one.
+    pub(crate) fn is_native(&self, container: &Container) -> bool {
+        container.member().is_some_and(|index| self.members[index].recreation == Recreation::Always)
+    }
+
     /// Releases whoever may start (S3: all mains in one go), and ends whoever never will (I2).
     pub(crate) fn release(&mut self) {
         let held = self.planned_where(|_, c| matches!(c.phase, Phase::Held(_)));
         if let Some(failure) = &self.failure {
             let line = format!("not started: {} {}", self.members[failure.member], failure.reason);
-            let never_ran = self
-                .planned_where(|_, c| matches!(c.phase, Phase::Held(_)) && c.program == Program::NeverRan);
+            let never_ran = self.planned_where(|_, c| {
+                matches!(c.phase, Phase::Held(_)) && c.program == Program::NeverRan && !self.is_tried_again(c)
+            });
             for id in never_ran {
                 self.end_without_running(&id, NEVER_RAN, Some(line.clone()));
             }

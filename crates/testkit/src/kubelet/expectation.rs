@@ -131,7 +131,7 @@ impl Kubelet {
                     || self.ledger.killed.contains(&newest.id)
                     || has_fatal(plan);
                 match policy {
-                    RestartPolicy::OnFailure if !earlier(&self.ledger.ended_well) => {
+                    RestartPolicy::OnFailure if !self.has_completed(container) => {
                         Some(format!("OnFailure: main {} is shown as completed, and is not", newest.id))
                     }
                     RestartPolicy::Never if !has_run && !excused => Some(format!(
@@ -142,6 +142,18 @@ impl Kubelet {
                 }
             },
         )
+    }
+
+    /// OnFailure: whether any task of a main has ended with 0. A 0 after the kubelet's own stop signal counts only if the
+    /// kubelet did not recreate it (T15).
+    fn has_completed(&self, container: usize) -> bool {
+        let newest = self.cri.listed().newest(container).map(|newest| &newest.id);
+        (1..=self.attempts[container]).any(|attempt| {
+            let id = self.id_of(container, attempt);
+            let was_stopped = self.cri.listed().get(&id).is_some_and(|listed| listed.was_signalled);
+            let counts = Some(&id) == newest || !was_stopped;
+            counts && self.ledger.ended_well.contains(&id)
+        })
     }
 
     /// OnFailure with a main whose command does not exist: the others are done, and their sidecars live.
