@@ -55,7 +55,8 @@ fn blocks(text: &str) -> Vec<Block> {
 /// What the commands of a block show.
 fn play(simulator: &mut Simulator, block: &Block) -> Vec<String> {
     let commands = block.commands.iter().map(String::as_str);
-    let scenario = Scenario::parse(commands).unwrap_or_else(|error| panic!("{error}, in {:#?}", block.commands));
+    let scenario =
+        Scenario::parse(commands).unwrap_or_else(|error| panic!("{error}, in {:#?}", block.commands));
     let result = simulator.run(&scenario);
     let mut trace = simulator.take_trace();
     trace.extend(result.err().map(|error| format!("broken: {error}")));

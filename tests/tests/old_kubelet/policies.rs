@@ -15,7 +15,7 @@ use e2e::durations::seconds;
 use e2e::static_pod::RestartPolicy::{self, Always, Never, OnFailure};
 use e2e::{ContainerState, Kubelet, Manifest, Phase, PodStatus, Program, Runtime, StaticPod, wait};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Barrier, Semaphore};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::support::{SOON, probe};
@@ -27,12 +27,27 @@ const PATIENCE: Duration = seconds(150);
 const NODE_FILE: &str = "replace-wait = \"15s\"";
 /// A job's main runs longer than what befalls it takes to happen.
 const WORK: Duration = seconds(15);
+/// What a kubelet kills ends so slowly that the kubelet itself is killed before.
+const SLOW_END: Duration = seconds(6);
+
+/// What the pods of one kubelet wait for.
+struct Moments {
+    all_run: Barrier,
+    /// One permit for each pod that has had its fault.
+    befallen: Semaphore,
+}
 
 /// What befalls a pod of the sidecars s1 and s2 and the main app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// A liveness probe kills it once.
     Liveness(&'static str),
+    /// Liveness probes kill all three, one after another.
+    LivenessOfEach,
+    /// A liveness probe kills s1 while the main is held, as the gate of s2 is closed.
+    LivenessWhileHeld,
+    /// The end of s2 is fatal, and it ends.
+    Fatal,
     /// Its startup probe kills the main while it is held.
     StartupOfHeld,
     /// The startup probe of s2 kills it before its gate is open.
@@ -47,7 +62,7 @@ enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KubeletLife {
     Whole,
-    /// It is killed and started again, three times from when each pod has had its fault.
+    /// It is killed and started again, three times; the first time while the containers end that it kills.
     KilledInBetween,
 }
 
@@ -60,6 +75,9 @@ impl KubeletLife {
                 Fault::Liveness("s1"),
                 Fault::Liveness("s2"),
                 Fault::Liveness("app"),
+                Fault::LivenessOfEach,
+                Fault::LivenessWhileHeld,
+                Fault::Fatal,
                 Fault::StartupOfHeld,
                 Fault::StartupOfSidecar,
                 Fault::Missing("s2"),
@@ -83,7 +101,7 @@ fn wedged(name: &str) -> String {
 }
 
 impl Fault {
-    fn program(self, policy: RestartPolicy, name: &str) -> Program {
+    fn program(self, policy: RestartPolicy, kubelet: KubeletLife, name: &str) -> Program {
         let program = match (name, policy) {
             // T15: a 0 at its stop signal would complete the job, if it counted at once.
             ("app", OnFailure) => Program::new(name).runs_for(WORK),
@@ -92,6 +110,12 @@ impl Fault {
         };
         match self {
             Fault::Missing(of) if of == name => program.missing(),
+            Fault::Fatal if name == "s2" => program.exits(1).runs_for_each(&[seconds(5), WORK + PATIENCE]),
+            Fault::Liveness(of) | Fault::Image(of)
+                if of == name && kubelet == KubeletLife::KilledInBetween =>
+            {
+                program.term_delay(SLOW_END)
+            }
             _ => program.ready_file("/tmp/ready", seconds(0)),
         }
     }
@@ -99,7 +123,7 @@ impl Fault {
     fn fields(self, name: &str) -> Value {
         let not_wedged = format!("/pod/{}", wedged(name));
         match self {
-            Fault::Liveness(of) if of == name => {
+            _ if self.kills_by_liveness().contains(&name) => {
                 json!({ "livenessProbe": probe(&["test", "!", "-e", &not_wedged], 1) })
             }
             Fault::StartupOfHeld if name == "app" => {
@@ -112,12 +136,39 @@ impl Fault {
         }
     }
 
-    /// The gate of s2 opens when the test says so, where that matters.
-    fn has_gate(self) -> bool {
-        matches!(self, Fault::StartupOfHeld | Fault::StartupOfSidecar)
+    /// What liveness probes kill, in that order.
+    fn kills_by_liveness(self) -> &'static [&'static str] {
+        match self {
+            Fault::Liveness("s1") | Fault::LivenessWhileHeld => &["s1"],
+            Fault::Liveness("s2") => &["s2"],
+            Fault::Liveness(_) => &["app"],
+            Fault::LivenessOfEach => &["s1", "s2", "app"],
+            _ => &[],
+        }
     }
 
-    fn manifest(self, policy: RestartPolicy, name: &str) -> Manifest {
+    /// Whether the main must run before.
+    fn befalls_what_runs(self) -> bool {
+        matches!(self, Fault::Liveness(_) | Fault::LivenessOfEach | Fault::Image(_))
+    }
+
+    /// The gate of s2 opens when the test says so, where that matters.
+    fn has_gate(self) -> bool {
+        matches!(self, Fault::StartupOfHeld | Fault::StartupOfSidecar | Fault::LivenessWhileHeld)
+    }
+
+    /// What befalls a sidecar alone ends the main under no policy, held or not (T12a).
+    fn spares_main(self) -> bool {
+        matches!(
+            self,
+            Fault::Liveness("s1" | "s2")
+                | Fault::Image("s1")
+                | Fault::LivenessWhileHeld
+                | Fault::StartupOfSidecar
+        )
+    }
+
+    fn manifest(self, policy: RestartPolicy, kubelet: KubeletLife, name: &str) -> Manifest {
         let mut manifest = Manifest::new(name)
             .changeable()
             .policy(policy)
@@ -126,8 +177,11 @@ impl Fault {
         if self.has_gate() {
             manifest = manifest.annotate("ready.s2", "exec:test -e /pod/open;period=200ms;fail=10000");
         }
+        if self == Fault::Fatal {
+            manifest = manifest.annotate("fatal.s2", "failure");
+        }
         for name in ["s1", "s2", "app"] {
-            manifest = manifest.container_with(self.program(policy, name), self.fields(name));
+            manifest = manifest.container_with(self.program(policy, kubelet, name), self.fields(name));
         }
         manifest
     }
@@ -139,6 +193,8 @@ impl Fault {
             && matches!(
                 self,
                 Fault::Liveness("app")
+                    | Fault::LivenessOfEach
+                    | Fault::Fatal
                     | Fault::Missing("app" | "s2")
                     | Fault::StartupOfHeld
                     | Fault::StartupOfSidecar
@@ -146,21 +202,48 @@ impl Fault {
     }
 }
 
-/// Lets it happen, and undoes it again where that can be done.
-async fn befall(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest) -> Result<()> {
+/// A liveness probe fails once.
+async fn wedge(pod: &StaticPod<'_>, name: &str) -> Result<()> {
+    let file = pod.directory().join(wedged(name));
+    File::create(&file)?;
+    pod.wait_for(name, Term, 1, SOON).await?;
+    Ok(std::fs::remove_file(file)?)
+}
+
+/// Lets it happen, and undoes it again where that can be done. Pods that must run before wait for each other.
+async fn befall(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest, all_run: &Barrier) -> Result<()> {
     let touch = |name: &str| File::create(pod.directory().join(name)).map(drop);
+    let runs = async {
+        pod.wait_for("app", Started, 1, SOON).await?;
+        pod.wait_seen(SOON).await
+    };
     match fault {
         Fault::Missing(_) => {}
-        Fault::Liveness(name) => {
-            pod.wait_for("app", Started, 1, SOON).await?;
-            pod.wait_seen(SOON).await?;
-            touch(&wedged(name))?;
-            pod.wait_for(name, Term, 1, SOON).await?;
-            std::fs::remove_file(pod.directory().join(wedged(name)))?;
+        Fault::Liveness(_) | Fault::LivenessOfEach => {
+            let ran = runs.await;
+            all_run.wait().await;
+            ran?;
+            for name in fault.kills_by_liveness() {
+                wedge(pod, name).await?;
+            }
+        }
+        Fault::LivenessWhileHeld => {
+            pod.wait_for("s2", Started, 1, SOON).await?;
+            pod.wait_status("that all containers run", SOON, all_are_running).await?;
+            wedge(pod, "s1").await?;
+            let ended = |status: &PodStatus| {
+                status.of("s1").is_ok_and(|it| it.restarts > 0 || !it.state.is_running())
+            };
+            pod.wait_status("that the liveness probe has killed", PATIENCE, ended).await?;
+            touch("open")?;
+        }
+        Fault::Fatal => {
+            pod.wait_for("app", Term, 1, SOON).await?;
         }
         Fault::Image(name) => {
-            pod.wait_for("app", Started, 1, SOON).await?;
-            pod.wait_seen(SOON).await?;
+            let ran = runs.await;
+            all_run.wait().await;
+            ran?;
             pod.change(changed)?;
             pod.wait_for(name, Term, 1, SOON).await?;
         }
@@ -170,10 +253,7 @@ async fn befall(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest) -> Result
                 status.of(name).is_ok_and(|it| it.restarts > 0 || !it.state.is_running())
             };
             pod.wait_for("s2", Started, 1, SOON).await?;
-            pod.wait_status("that all containers run", SOON, |status| {
-                status.containers.iter().all(|container| container.state.is_running())
-            })
-            .await?;
+            pod.wait_status("that all containers run", SOON, all_are_running).await?;
             pod.wait_status("that the startup probe has killed", PATIENCE, killed).await?;
             touch("open")?;
         }
@@ -181,8 +261,12 @@ async fn befall(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest) -> Result
     Ok(())
 }
 
+fn all_are_running(status: &PodStatus) -> bool {
+    status.containers.iter().all(|container| container.state.is_running())
+}
+
 /// What the policy promises, of a job.
-fn job_is_done(fault: Fault, policy: RestartPolicy, status: &PodStatus) -> Result<()> {
+fn job_is_done(fault: Fault, policy: RestartPolicy, kubelet: KubeletLife, status: &PodStatus) -> Result<()> {
     let app = status.code("app");
     match fault {
         // U6, I2, I8: what it waited for cannot come any more.
@@ -193,6 +277,10 @@ fn job_is_done(fault: Fault, policy: RestartPolicy, status: &PodStatus) -> Resul
             };
             ensure!(message.contains("not started: sidecar \"s2\""), "{message}");
         }
+        // A kubelet that is back after the main's end does not know that it stopped it, and under Never that was its end.
+        Fault::Image("app") if policy == Never && kubelet == KubeletLife::KilledInBetween => {
+            ensure!(matches!(app, Some(0 | 4)), "{status:#?}");
+        }
         _ if fault.loses_main(policy) => ensure!(app.is_some_and(|code| code != 0), "{status:#?}"),
         _ => ensure!(app == Some(0), "{status:#?}"),
     }
@@ -201,15 +289,21 @@ fn job_is_done(fault: Fault, policy: RestartPolicy, status: &PodStatus) -> Resul
 }
 
 /// One pod: what befalls it, and that it does then what its policy says.
-async fn life(kubelet: &Kubelet, policy: RestartPolicy, fault: Fault, befallen: &Semaphore) -> Result<()> {
-    let manifest = fault.manifest(policy, &format!("{policy:?}-{}", name_of(fault)).to_lowercase());
+async fn life(
+    kubelet: &Kubelet,
+    (policy, kubelet_life): (RestartPolicy, KubeletLife),
+    fault: Fault,
+    moments: &Moments,
+) -> Result<()> {
+    let manifest =
+        fault.manifest(policy, kubelet_life, &format!("{policy:?}-{}", name_of(fault)).to_lowercase());
     let changed = match fault {
         Fault::Image(name) => manifest.clone().with_image(name, "podshim.test/stops-by-hup:1"),
         _ => manifest.clone(),
     };
     let pod = manifest.run(kubelet)?;
-    befall(fault, &pod, &changed).await?;
-    befallen.add_permits(1);
+    befall(fault, &pod, &changed, &moments.all_run).await?;
+    moments.befallen.add_permits(1);
     match (policy, fault) {
         // Its policy says that it is tried again and again: the others live.
         (Always | OnFailure, Fault::Missing(name)) => {
@@ -220,11 +314,15 @@ async fn life(kubelet: &Kubelet, policy: RestartPolicy, fault: Fault, befallen: 
         }
         (Never | OnFailure, _) => {
             let status = pod.wait_status("that the pod has ended", PATIENCE, PodStatus::has_ended).await?;
-            job_is_done(fault, policy, &status)?;
+            job_is_done(fault, policy, kubelet_life, &status)?;
+            ensure!(!fault.spares_main() || status.of("app")?.restarts == 0, "{status:#?}");
         }
         (Always, _) => {
-            pod.wait_seen(PATIENCE).await?;
-            let starts = if matches!(fault, Fault::Liveness("app") | Fault::Image("app")) { 2 } else { 1 };
+            let status = pod.wait_seen(PATIENCE).await?;
+            ensure!(!fault.spares_main() || status.of("app")?.restarts == 0, "{status:#?}");
+            let again = fault.kills_by_liveness().contains(&"app")
+                || matches!(fault, Fault::Image("app") | Fault::Fatal);
+            let starts = if again { 2 } else { 1 };
             let timeline = pod.wait_for("app", Started, starts, PATIENCE).await?;
             ensure!(timeline.count("app", Starting) == starts, "{timeline}");
         }
@@ -245,16 +343,17 @@ async fn every_row(policy: RestartPolicy, kubelet_life: KubeletLife) -> Result<(
     kubelet.node().write_node_file(NODE_FILE).await?;
     let faults = kubelet_life.faults();
     let kubelet = Rc::new(kubelet);
-    let befallen = Rc::new(Semaphore::new(0));
+    let run_before = faults.iter().filter(|fault| fault.befalls_what_runs()).count();
+    let moments = Rc::new(Moments { all_run: Barrier::new(run_before), befallen: Semaphore::new(0) });
     let lives = async {
         let mut lives = JoinSet::new();
         for fault in faults.iter().copied() {
-            let (kubelet, befallen) = (Rc::clone(&kubelet), Rc::clone(&befallen));
+            let (kubelet, moments) = (Rc::clone(&kubelet), Rc::clone(&moments));
             lives.spawn_local(async move {
-                let lived = life(&kubelet, policy, fault, &befallen).await;
+                let lived = life(&kubelet, (policy, kubelet_life), fault, &moments).await;
                 if lived.is_err() {
                     // Nothing waits for its fault.
-                    befallen.add_permits(1);
+                    moments.befallen.add_permits(1);
                 }
                 lived.with_context(|| format!("{policy:?}, {fault:?}"))
             });
@@ -265,11 +364,12 @@ async fn every_row(policy: RestartPolicy, kubelet_life: KubeletLife) -> Result<(
         if kubelet_life == KubeletLife::KilledInBetween {
             // A kubelet that is killed in the middle of a Start cancels it, and under Never makes nothing of that container again:
             // that is another fault than the one that is looked at.
-            drop(befallen.acquire_many(u32::try_from(faults.len())?).await?);
+            drop(moments.befallen.acquire_many(u32::try_from(faults.len())?).await?);
+            wait::quiet_time(seconds(1)).await;
             for _ in 0..3 {
-                wait::quiet_time(seconds(4)).await;
                 kubelet.kill().await?;
                 kubelet.start_again().await?;
+                wait::quiet_time(seconds(4)).await;
             }
         }
         Ok(())
