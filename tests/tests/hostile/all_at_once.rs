@@ -44,7 +44,7 @@ async fn a_good_pod_stays_punctual_beside_all_of_them() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     hostile.start_all(&["log", "mail", "file", "app"]).await?;
-    let sent = send_lingering(&node, &hostile, "mail")?;
+    let other_ends = send_lingering(&node, &hostile, "mail")?;
 
     for round in 0..rounds() {
         let mut good = Pod::new("good")
@@ -71,6 +71,6 @@ async fn a_good_pod_stays_punctual_beside_all_of_them() -> Result<()> {
         wait::at_most(Duration::from_secs(50), "a hostile pod cannot be stopped", pod.stop_sandbox()).await?;
         pod.remove().await?;
     }
-    drop(sent);
+    drop(other_ends);
     fuse.end().await
 }

@@ -5,57 +5,52 @@ use std::io::{IoSlice, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
+use nix::unistd::Pid;
 
 use crate::support::ensure_serving;
 
-/// A TCP connection whose close takes an hour, for nobody reads its other end.
-pub struct Lingering {
-    socket: TcpStream,
-    _other_end: TcpStream,
-}
-
-impl Lingering {
-    pub fn new() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let mut socket = TcpStream::connect(listener.local_addr()?)?;
-        let (other_end, _) = listener.accept()?;
-        setsockopt(&socket, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 })?;
-        socket.set_nonblocking(true)?;
-        while socket.write(&[b'x'; 1 << 16]).is_ok() {}
-        Ok(Self { socket, _other_end: other_end })
-    }
-}
-
-impl Drop for Lingering {
-    /// The shim may have closed its copies before: then this close is the last, and it must not wait.
-    fn drop(&mut self) {
-        let none = libc::linger { l_onoff: 0, l_linger: 0 };
-        // A test's end must not fail for it.
-        let _ = setsockopt(&self.socket, sockopt::Linger, &none);
-    }
+/// A TCP connection whose last close takes an hour, for nobody reads its other end.
+fn lingering() -> Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut socket = TcpStream::connect(listener.local_addr()?)?;
+    let (other_end, _) = listener.accept()?;
+    setsockopt(&socket, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 })?;
+    socket.set_nonblocking(true)?;
+    while socket.write(&[b'x'; 1 << 16]).is_ok() {}
+    Ok((socket, other_end))
 }
 
 /// Sends such descriptors as a process of the container can: one by one, more than there is room for, and some that are never
-/// received. What the shim's side closes last waits.
-pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<Vec<Lingering>> {
+/// received. The shim stands still meanwhile, so that its close is the last one, and waits. Gives the other ends, which end the
+/// wait when they are dropped.
+pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<Vec<TcpStream>> {
     let bundle = node.directory().join("state/io.containerd.runtime.v2.task/k8s.io").join(pod.id(container)?);
     let directory = File::open(&bundle).with_context(|| bundle.display().to_string())?;
     let client = UnixDatagram::unbound()?;
     client.connect(format!("/proc/self/fd/{}/notify.sock", directory.as_raw_fd()))?;
     client.set_nonblocking(true)?;
-    let mut sent = Vec::new();
+    let shim = Pid::from_raw(pod.shim_pid()?);
+    kill(shim, Signal::SIGSTOP)?;
+    let mut other_ends = Vec::new();
     for copies in [1, 60, 253, 1, 1] {
-        let lingering = Lingering::new()?;
-        let rights: Vec<RawFd> = vec![lingering.socket.as_raw_fd(); copies];
+        let (socket, other_end) = lingering()?;
+        let rights: Vec<RawFd> = vec![socket.as_raw_fd(); copies];
         let message = [ControlMessage::ScmRights(&rights)];
         sendmsg::<()>(client.as_raw_fd(), &[IoSlice::new(b"STATUS=x")], &message, MsgFlags::empty(), None)?;
-        sent.push(lingering);
+        other_ends.push(other_end);
+        // A helper of the shim may have closed it before: then this is the last close, on a thread that ends with the test.
+        std::thread::spawn(move || drop(socket));
     }
-    Ok(sent)
+    // The threads have closed theirs.
+    std::thread::sleep(Duration::from_millis(100));
+    kill(shim, Signal::SIGCONT)?;
+    Ok(other_ends)
 }
 
 /// Issue 18: the close of a descriptor that came along took as long as the container liked, on the shim's only thread.
@@ -71,11 +66,11 @@ async fn u2_a_descriptor_that_lingers_stops_nobody() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start("s1").await?;
-    let sent = send_lingering(&node, &pod, "s1")?;
+    let other_ends = send_lingering(&node, &pod, "s1")?;
     pod.start("app").await?;
     ensure_serving(&pod, "s1").await?;
-    pod.stop("app", std::time::Duration::from_secs(1)).await?;
+    pod.stop("app", Duration::from_secs(1)).await?;
     pod.remove().await?;
-    drop(sent);
+    drop(other_ends);
     Ok(())
 }

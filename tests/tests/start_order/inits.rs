@@ -309,6 +309,28 @@ async fn i5_a_completed_init_is_hidden_from_an_unaware_kubelet() -> Result<()> {
     pod.remove().await
 }
 
+/// I5: a liveness kill of the main does not show the init's exit: a kubelet would answer with a restart of the init.
+#[tokio::test]
+async fn i5_a_kill_of_the_main_leaves_the_init_hidden() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("i5-kill")
+        .annotate("plan", "i1=init, app=main")
+        .container(Program::new("i1").runs_for(seconds(1)).exits(0))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["i1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    pod.stop("app", AMPLE).await?;
+    wait::quiet_time(seconds(1)).await;
+    are_running(&pod, &["i1"]).await?;
+    pod.start_all(&["app"]).await?;
+    pod.wait_for("app", Started, 2, AMPLE).await?;
+    are_running(&pod, &["i1"]).await?;
+    pod.timeline()?.has_not_restarted("i1")?;
+    pod.remove().await
+}
+
 /// F11, I5, R4, N1: a restarted containerd deletes what is CREATED or STOPPED; a hidden init and a sidecar in its
 /// backoff are neither, and live on. A containerd of its own, because this one is killed.
 #[tokio::test]

@@ -126,6 +126,25 @@ async fn t16_a_lone_stop_of_a_sidecar_is_fast() -> Result<()> {
     pod.remove().await
 }
 
+/// T16, J10: under OnFailure the 0 of such a stop is shown as 143, or the kubelet would not recreate the sidecar.
+#[tokio::test]
+async fn t16_j10_a_lone_stop_under_on_failure_shows_no_zero() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("t16-j10")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart-policy", "OnFailure")
+        .container(kubelets(Program::new("s1").term_exit_code(0)))
+        .container(kubelets(Program::new("app")))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
+    pod.stop("s1", seconds(20)).await?;
+    ensure!(pod.status("s1").await?.exit_code == 143, "{:?}", pod.status("s1").await?);
+    ensure!(pod.status("app").await?.state() == ContainerState::ContainerRunning);
+    pod.remove().await
+}
+
 /// T17: a sidecar that only the pod's stop reaches is killed when the kubelet's grace is over, by podshim itself.
 #[tokio::test]
 async fn t17_a_sidecar_that_no_caller_has_stopped_has_the_pods_grace() -> Result<()> {
@@ -207,6 +226,28 @@ async fn j11_nothing_lives_on_in_a_complete_job() -> Result<()> {
     pod.create("app").await?;
     ensure!(pod.start("app").await.is_err(), "app has been started");
     pod.start_all(&["s1"]).await?;
+    ensure!(pod.wait_exited("s1", SOON).await?.exit_code == 0);
+    pod.remove().await
+}
+
+/// J11: what a caller recreates after a job's completion ends with it, once no main came for `replace-wait`.
+#[tokio::test]
+async fn j11_a_sidecar_that_is_recreated_after_completion_ends_too() -> Result<()> {
+    let node = Containerd::start().await?;
+    node.write_node_file("replace-wait = \"2s\"").await?;
+    let mut pod = Pod::new("j11-again")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart-policy", "OnFailure")
+        .annotate("grace", "2s")
+        .container(Program::new("s1"))
+        .container(Program::new("app").runs_for(seconds(1)).exits(0))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    let codes = exit_codes(&pod, ["app", "s1"]).await?;
+    ensure!(codes == [0, 0], "{codes:?}");
+    pod.start_all(&["s1"]).await?;
+    pod.wait_for("s1", Starting, 2, AMPLE).await?;
     ensure!(pod.wait_exited("s1", SOON).await?.exit_code == 0);
     pod.remove().await
 }

@@ -1,0 +1,84 @@
+//! Drives a pod without the simulator: its operations all succeed at once, and its clock is the test's.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::time::Duration;
+
+use pod_lifecycle::{
+    Action, Caller, ContainerId, ContainerSpec, Event, Operation, Origin, Outcome, PidNamespace, Pod,
+    PodTime, Reach, Request, RequestId, Target, TaskKind, WallTime,
+};
+use pod_spec::Signal;
+
+pub struct Driver {
+    pub pod: Pod,
+    plan: &'static str,
+    now: PodTime,
+    requests: u64,
+    signals: Vec<(ContainerId, Signal)>,
+}
+
+impl Driver {
+    pub fn new(plan: &'static str) -> Self {
+        Self { pod: Pod::new(), plan, now: PodTime::ZERO, requests: 0, signals: Vec::new() }
+    }
+
+    pub fn feed(&mut self, event: Event) {
+        self.pod.handle(self.now, event);
+        while let Some(action) = self.pod.next_action() {
+            match action {
+                Action::Run { op, operation, .. } => {
+                    let outcome = match operation {
+                        Operation::Create => Outcome::Process { pid: 1000 },
+                        _ => Outcome::Ok,
+                    };
+                    self.pod.handle(self.now, Event::Done { op, outcome, at: WallTime::default() });
+                }
+                Action::Signal { target, signal, .. } => self.signals.push((target.container, signal)),
+                _ => {}
+            }
+        }
+    }
+
+    pub fn ask(&mut self, request: Request) {
+        self.requests += 1;
+        self.feed(Event::Request { id: RequestId(self.requests), request });
+    }
+
+    /// Creates and starts a container, which `change` may make another than one of ctr.
+    pub fn run(&mut self, name: &str, change: impl FnOnce(&mut ContainerSpec)) {
+        let plan = pod_spec::parse([("podshim.io/plan", self.plan)]).expect("a plan").plan;
+        let mut spec = ContainerSpec {
+            name: name.to_owned(),
+            kind: TaskKind::Container,
+            caller: Caller::Other,
+            kubelet_type: None,
+            kubelet: None,
+            pid_namespace: PidNamespace::Private,
+            kubelet_grace: None,
+            oom_score_adj: None,
+            origin: Origin::Program,
+            plan,
+        };
+        change(&mut spec);
+        let container = ContainerId::from(name);
+        self.ask(Request::Create { container: container.clone(), spec: Box::new(spec) });
+        self.ask(Request::Start(Target::init(container)));
+    }
+
+    pub fn signal(&mut self, name: &str, signal: Signal) {
+        let target = Target::init(name.into());
+        self.ask(Request::Kill { target, signal, reach: Reach::Process });
+    }
+
+    /// The clock is asked so long after the beginning, whatever was due before.
+    pub fn tick_at(&mut self, milliseconds: u64) {
+        self.now = PodTime::after_epoch(Duration::from_millis(milliseconds));
+        self.feed(Event::Tick);
+    }
+
+    /// The containers that the pod has sent signals, in that order.
+    pub fn signalled(&self) -> Vec<&str> {
+        self.signals.iter().map(|(container, _)| container.as_str()).collect()
+    }
+}
