@@ -26,6 +26,8 @@ pub(crate) struct Ledger {
     ended_well: BTreeSet<ContainerId>,
     /// Containers that the kubelet has killed.
     pub(super) killed: BTreeSet<ContainerId>,
+    /// Those whose stop a kubelet that was restarted gave up.
+    given_up: BTreeSet<ContainerId>,
 }
 
 impl Ledger {
@@ -37,6 +39,11 @@ impl Ledger {
     pub(super) fn began(&mut self, id: &ContainerId) {
         self.running.insert(id.clone());
         self.ran.insert(id.clone());
+    }
+
+    /// The kubelet is restarted. A program that goes on after its stop signal does its work then, as far as anyone can see.
+    pub(super) fn forget_stops(&mut self) {
+        self.given_up.extend(self.killed.intersection(&self.running).cloned());
     }
 
     pub(crate) fn ended(&mut self, id: &ContainerId, code: u32) {
@@ -150,7 +157,8 @@ impl Kubelet {
         let newest = self.cri.listed().newest(container).map(|newest| &newest.id);
         (1..=self.attempts[container]).any(|attempt| {
             let id = self.id_of(container, attempt);
-            let was_stopped = self.cri.listed().get(&id).is_some_and(|listed| listed.was_signalled);
+            let was_stopped = self.cri.listed().get(&id).is_some_and(|listed| listed.was_signalled)
+                && !self.ledger.given_up.contains(&id);
             let counts = Some(&id) == newest || !was_stopped;
             counts && self.ledger.ended_well.contains(&id)
         })

@@ -146,6 +146,7 @@ impl Kubelet {
         }
         self.note("kubelet is gone".to_owned());
         self.cri.client_is_gone(now);
+        self.ledger.forget_stops();
         self.failed_probes.clear();
         self.back_off.forget();
         self.forget_ending();
