@@ -31,6 +31,21 @@ const MANNERS: [OnStop; 3] = [
     OnStop::Ignores,
 ];
 
+/// What else is special about a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// Nothing: the kubelet lists its containers as the plan does.
+    Plain,
+    /// The mains are listed first, and everything else is probed.
+    MainsFirst,
+    /// The mains have a preStop hook, which holds back their stop signal.
+    Hooked,
+    /// A failure of any but an init ends the pod (R9).
+    Fatal,
+}
+
+const SHAPES: [Shape; 4] = [Shape::Plain, Shape::MainsFirst, Shape::Hooked, Shape::Fatal];
+
 /// Longer than any of these pods needs, and for the first look at what happens.
 const SETTLE: Duration = Duration::from_secs(3600);
 const FIRST_LOOK: Duration = Duration::from_secs(40);
@@ -40,14 +55,13 @@ const GRACE: Duration = Duration::from_secs(4);
 pub fn scenarios(version: KubeletVersion, policy: RestartPolicy) -> impl Iterator<Item = Scenario> {
     let pods = PLANS.iter().flat_map(move |(plan, members)| {
         MANNERS.iter().flat_map(move |manner| {
-            [false, true]
-                .into_iter()
-                .map(move |mains_first| pod(version, policy, plan, members, *manner, mains_first))
+            SHAPES.into_iter().map(move |shape| {
+                (pod(version, policy, plan, members, *manner, shape), faults(members, shape))
+            })
         })
     });
-    pods.flat_map(move |(head, names)| {
+    pods.flat_map(move |(head, faults)| {
         let moments = moments(&head);
-        let faults = faults(&names);
         moments.into_iter().flat_map(move |moment| {
             let head = head.clone();
             faults.clone().into_iter().map(move |fault| {
@@ -68,13 +82,16 @@ fn pod(
     plan: &str,
     members: &[(&str, Role)],
     on_stop: OnStop,
-    mains_first: bool,
-) -> (Vec<Command>, Vec<String>) {
+    shape: Shape,
+) -> Vec<Command> {
     let mut annotations =
         vec![("plan".to_owned(), plan.to_owned()), ("restart-policy".to_owned(), format!("{policy:?}"))];
-    // With mains first everything else is probed, too.
-    if mains_first && members.iter().any(|(name, _)| *name == "s") {
+    if shape == Shape::MainsFirst && members.iter().any(|(name, _)| *name == "s") {
         annotations.push(("ready.s".to_owned(), "tcp::80;period=500ms;fail=9".to_owned()));
+    }
+    if shape == Shape::Fatal {
+        let others = members.iter().filter(|(_, role)| *role != Role::Init);
+        annotations.extend(others.map(|(name, _)| (format!("fatal.{name}"), "failure".to_owned())));
     }
     let mut commands =
         vec![Command::Pod { caller: PodCaller::CriWithCleanup, detail: Detail::Usual, annotations }];
@@ -99,15 +116,18 @@ fn pod(
                 (KubeletVersion::Aware, Role::Init) => SpecPart::Init,
                 (KubeletVersion::Aware, Role::Sidecar) => SpecPart::Sidecar,
             },
-            has_startup_probe: version == KubeletVersion::Aware && mains_first && *role == Role::Sidecar,
+            has_startup_probe: version == KubeletVersion::Aware
+                && shape == Shape::MainsFirst
+                && *role == Role::Sidecar,
+            hook: (shape == Shape::Hooked && *role == Role::Main).then_some(millis(1000)),
             ..PodContainer::named(name)
         })
         .collect();
-    if mains_first && version == KubeletVersion::Unaware {
+    if shape == Shape::MainsFirst && version == KubeletVersion::Unaware {
         containers.reverse();
     }
     commands.push(Command::Kubelet(KubeletSetup { version, policy, seed: 0, grace: GRACE, containers }));
-    (commands, members.iter().map(|(name, _)| (*name).to_owned()).collect())
+    commands
 }
 
 /// When something happens to that pod without a fault, and the middle of what is between.
@@ -131,7 +151,7 @@ fn time_of(line: &str) -> Option<Duration> {
 }
 
 /// What befalls it, each at one moment.
-fn faults(names: &[String]) -> Vec<Vec<Command>> {
+fn faults(members: &[(&str, Role)], shape: Shape) -> Vec<Vec<Command>> {
     let fault = |fault| Command::Fault(fault);
     let mut faults = vec![
         vec![fault(Fault::Restart(millis(3000)))],
@@ -143,12 +163,15 @@ fn faults(names: &[String]) -> Vec<Vec<Command>> {
             fault(Fault::Restart(millis(1000))),
         ],
     ];
-    for name in names {
+    for (name, role) in members {
+        let name = (*name).to_owned();
         let probe = || fault(Fault::Liveness(name.clone()));
         let image = || fault(Fault::Image(name.clone()));
         faults.extend([
             vec![probe()],
             vec![image()],
+            vec![fault(Fault::Startup(name.clone()))],
+            vec![fault(Fault::OutOfMemory(name.clone()))],
             vec![Command::Fail(name.clone(), OperationKind::Create)],
             vec![Command::Fail(name.clone(), OperationKind::Start)],
             vec![fault(Fault::Forget(name.clone()))],
@@ -162,8 +185,13 @@ fn faults(names: &[String]) -> Vec<Vec<Command>> {
             vec![Command::Fail(name.clone(), OperationKind::Create), probe()],
             vec![Command::Fail(name.clone(), OperationKind::Start), image()],
         ]);
-        for other in names.iter().filter(|other| *other != name) {
-            faults.push(vec![probe(), fault(Fault::Liveness(other.clone()))]);
+        // Without an init or a sidecar no policy promises anything, nor if the main's failure is fatal each time.
+        if *role == Role::Main && shape != Shape::Fatal {
+            faults.push(vec![fault(Fault::Broken(name.clone(), OperationKind::Create))]);
+            faults.push(vec![fault(Fault::Broken(name.clone(), OperationKind::Start))]);
+        }
+        for (other, _) in members.iter().filter(|(other, _)| *other != name) {
+            faults.push(vec![probe(), fault(Fault::Liveness((*other).to_owned()))]);
         }
     }
     faults
