@@ -114,6 +114,39 @@ mod tests {
         }
     }
 
+    /// A pod that has all of them: what is read is written again, and the reference has it.
+    #[test]
+    fn every_key_is_written_and_documented() {
+        let keys = [
+            ("plan", "a|b=sidecar, app=main"),
+            ("restart-policy", "Never"),
+            ("grace", "10s"),
+            ("gate-timeout", "5s"),
+            ("zero-grace", "order"),
+            ("exit-codes", "real"),
+            ("oom-score", "protect"),
+            ("ready.a", "notify"),
+            ("after.app", "a=ready"),
+            ("restart.a", "always;limit=2"),
+            ("grace.a", "1s"),
+            ("on-terminate.a", "exec:true"),
+            ("pre-stop.a", "exec:true"),
+            ("stop-signal.a", "SIGINT"),
+            ("fatal.app", "failure"),
+            ("migrate.b", "exec:true"),
+        ];
+        let whole = keys.map(|(key, value)| (format!("{PREFIX}{key}"), value));
+        let parsed = crate::parse(whole.iter().map(|(key, value)| (key.as_str(), *value))).expect("a plan");
+        let written = parsed.plan.expect("a plan").to_annotations();
+        let reference = include_str!("../../../docs/annotations.md");
+        let pod = POD_KEYS.iter().map(|(word, _)| (*word).to_owned());
+        for word in pod.chain(CONTAINER_KEYS.iter().map(|(word, _)| format!("{word}."))) {
+            let begins = |key: &String| key.strip_prefix(PREFIX).is_some_and(|key| key.starts_with(&word));
+            assert!(written.keys().any(begins), "{word} is not written: {written:?}");
+            assert!(reference.contains(&format!("`{word}")), "docs/annotations.md does not have `{word}");
+        }
+    }
+
     #[test]
     fn tables_are_complete() {
         for role in [Role::Init, Role::Sidecar, Role::Main] {

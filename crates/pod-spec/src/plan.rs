@@ -390,6 +390,21 @@ impl Member {
 }
 
 impl Plan {
+    /// One of no member, of which nothing else is said.
+    pub(crate) fn empty(others: Others) -> Self {
+        Self {
+            members: Vec::new(),
+            others,
+            restart_policy: RestartPolicy::default(),
+            grace: None,
+            gate_timeout: None,
+            zero_grace: ZeroGrace::default(),
+            exit_codes: ExitCodes::default(),
+            oom_score: OomScore::default(),
+            defaults: Defaults::default(),
+        }
+    }
+
     /// The member of that container name, with its index.
     pub fn member(&self, name: &str) -> Option<(usize, &Member)> {
         self.members.iter().enumerate().find(|(_, member)| member.name == name)

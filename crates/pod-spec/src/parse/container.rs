@@ -2,7 +2,6 @@
 //! which key a role may have (11.4); the grammar of each value is in the modules beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use crate::command;
 use crate::duration;
@@ -10,7 +9,7 @@ use crate::error::{Problem, excerpt, printable_key};
 use crate::keys::{ContainerKey, FATALS};
 use crate::limits::MAX_CONTAINERS;
 use crate::nearest::{Hint, hint_for_name};
-use crate::plan::{Condition, Dependency, Fatal, Gate, Others, Restart, RestartMode, Role, Signal};
+use crate::plan::{Condition, Dependency, Gate, Member, Others, RestartMode, Role, Signal};
 use crate::warning::Warning;
 
 use super::after;
@@ -31,24 +30,16 @@ pub(super) struct Containers {
 /// What is known of one container.
 #[derive(Debug)]
 pub(super) struct Draft {
-    pub(super) name: String,
-    pub(super) alias: Option<String>,
+    /// What its keys have said so far. Its gate, order and role count from the plan's step on: see below.
+    pub(super) member: Member,
     /// `None` when it is not known: an error says so already.
     pub(super) role: Option<Role>,
-    pub(super) entry: usize,
     pub(super) origin: Origin,
     /// The annotations that set it, without the prefix.
     pub(super) keys: BTreeMap<ContainerKey, String>,
-    pub(super) gate: Option<Gate>,
-    pub(super) restart: Option<Restart>,
-    pub(super) fatal: Option<Fatal>,
-    pub(super) grace: Option<Duration>,
-    pub(super) stop_signal: Option<Signal>,
-    pub(super) on_terminate: Option<Vec<String>>,
-    pub(super) pre_stop: Option<Vec<String>>,
-    pub(super) migrate: Option<Vec<String>>,
-    /// The other one of a standby pair, as an index into the drafts.
-    pub(super) pair: Option<usize>,
+    /// Of `ready`, whether or not some container waits for it.
+    gate: Option<Gate>,
+    /// Of `after`, by names that may be wrong.
     after: Option<Vec<(String, Condition)>>,
 }
 
@@ -63,28 +54,13 @@ pub(super) enum Origin {
 
 impl Draft {
     fn new(name: &str, role: Option<Role>, entry: usize, origin: Origin) -> Self {
-        Self {
-            name: name.to_owned(),
-            alias: None,
-            role,
-            entry,
-            origin,
-            keys: BTreeMap::new(),
-            gate: None,
-            restart: None,
-            fatal: None,
-            grace: None,
-            stop_signal: None,
-            on_terminate: None,
-            pre_stop: None,
-            migrate: None,
-            pair: None,
-            after: None,
-        }
+        // Without a role no plan comes of it.
+        let member = Member::new(name, role.unwrap_or(Role::Main), entry);
+        Self { member, role, origin, keys: BTreeMap::new(), gate: None, after: None }
     }
 
     fn is(&self, word: &str) -> bool {
-        self.name == word || self.alias.as_deref() == Some(word)
+        self.member.name == word || self.member.alias.as_deref() == Some(word)
     }
 
     /// Reads one key's value.
@@ -115,30 +91,34 @@ impl Draft {
             }
             ContainerKey::Restart => match restart::parse(value) {
                 Ok(restart) if restart.mode == RestartMode::Always && self.role == Some(Role::Init) => {
-                    findings.error(key, Problem::InitAlwaysRestarted { name: self.name.clone() });
+                    findings.error(key, Problem::InitAlwaysRestarted { name: self.member.name.clone() });
                 }
-                Ok(restart) => self.restart = Some(restart),
+                Ok(restart) => self.member.restart = Some(restart),
                 Err(problem) => findings.error(key, problem),
             },
-            ContainerKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut self.grace),
-            ContainerKey::OnTerminate => findings.keep(key, hook(value).map(Some), &mut self.on_terminate),
-            ContainerKey::PreStop => findings.keep(key, hook(value).map(Some), &mut self.pre_stop),
+            ContainerKey::Grace => {
+                findings.keep(key, duration::parse(value).map(Some), &mut self.member.grace)
+            }
+            ContainerKey::OnTerminate => {
+                findings.keep(key, hook(value).map(Some), &mut self.member.on_terminate)
+            }
+            ContainerKey::PreStop => findings.keep(key, hook(value).map(Some), &mut self.member.pre_stop),
             ContainerKey::Migrate => {
-                if self.pair.is_none() && self.role.is_some() {
-                    findings.error(key, Problem::NotInAPair { name: self.name.clone() });
+                if self.member.pair.is_none() && self.role.is_some() {
+                    findings.error(key, Problem::NotInAPair { name: self.member.name.clone() });
                 }
-                findings.keep(key, hook(value).map(Some), &mut self.migrate);
+                findings.keep(key, hook(value).map(Some), &mut self.member.migrate);
             }
             ContainerKey::StopSignal => {
-                findings.keep(key, Signal::parse_stop_signal(value).map(Some), &mut self.stop_signal);
+                findings.keep(key, Signal::parse_stop_signal(value).map(Some), &mut self.member.stop_signal);
             }
-            ContainerKey::Fatal => findings.keep(key, word(value, &FATALS).map(Some), &mut self.fatal),
+            ContainerKey::Fatal => findings.keep(key, word(value, &FATALS).map(Some), &mut self.member.fatal),
         }
     }
 
     /// What an init container may not have at all (I6).
     fn not_for_init(&self, container_key: ContainerKey) -> Option<Problem> {
-        let name = self.name.clone();
+        let name = self.member.name.clone();
         match container_key {
             ContainerKey::Ready => Some(Problem::NotForInit { name, word: "ready" }),
             ContainerKey::PreStop => Some(Problem::NotForInit { name, word: "pre-stop" }),
@@ -167,10 +147,11 @@ impl Containers {
         let drafts = list
             .listed
             .into_iter()
-            .map(|listed| Draft {
-                alias: listed.alias,
-                pair: listed.pair,
-                ..Draft::new(&listed.name, listed.role, listed.entry, Origin::List)
+            .map(|listed| {
+                let mut draft = Draft::new(&listed.name, listed.role, listed.entry, Origin::List);
+                draft.member.alias = listed.alias;
+                draft.member.pair = listed.pair;
+                draft
             })
             .collect();
         Self { drafts, others: list.others, names: list.names }
@@ -199,7 +180,7 @@ impl Containers {
             draft.set(container_key, key, value, findings);
             return;
         }
-        let entry = self.drafts.last().map_or(0, |draft| draft.entry + 1);
+        let entry = self.drafts.last().map_or(0, |draft| draft.member.entry + 1);
         let room = self.drafts.len() <= MAX_CONTAINERS;
         if self.names == Names::Complete && self.others == Others::Mains && is_name(name) && room {
             if let hint @ Hint::Nearest(_) = self.hint(name, findings) {
@@ -231,7 +212,10 @@ impl Containers {
             return Hint::Nothing;
         }
         let listed = self.drafts.iter().filter(|draft| draft.origin == Origin::List);
-        hint_for_name(name, listed.flat_map(|draft| [Some(&*draft.name), draft.alias.as_deref()]).flatten())
+        hint_for_name(
+            name,
+            listed.flat_map(|draft| [Some(&*draft.member.name), draft.member.alias.as_deref()]).flatten(),
+        )
     }
 
     /// Looks up what `after` names, once every name is known, and searches for cycles.
@@ -243,8 +227,8 @@ impl Containers {
             if let (Some(_), head) = (&draft.after, self.head(index))
                 && head != index
             {
-                let first = self.drafts[head].name.clone();
-                findings.error(key, Problem::OrderOfThePair { name: draft.name.clone(), first });
+                let first = self.drafts[head].member.name.clone();
+                findings.error(key, Problem::OrderOfThePair { name: draft.member.name.clone(), first });
             }
             for (name, condition) in draft.after.iter().flatten() {
                 let problem = match self.index_of(name) {
@@ -262,7 +246,10 @@ impl Containers {
                     }
                     Some(target)
                         if *condition == Condition::Done
-                            && self.drafts[target].restart.is_some_and(|it| it.never_shows_success()) =>
+                            && self.drafts[target]
+                                .member
+                                .restart
+                                .is_some_and(|it| it.never_shows_success()) =>
                     {
                         Problem::AlwaysRestarted { name: name.clone() }
                     }
@@ -273,7 +260,8 @@ impl Containers {
             edges.push(targets.into_iter().collect());
         }
         for cycle in after::cycles(&edges) {
-            let path: Vec<String> = cycle.iter().map(|index| self.drafts[*index].name.clone()).collect();
+            let path: Vec<String> =
+                cycle.iter().map(|index| self.drafts[*index].member.name.clone()).collect();
             let first = cycle.first().and_then(|index| self.drafts[*index].keys.get(&ContainerKey::After));
             findings.error(first.map_or("", String::as_str), Problem::Cycle { path });
         }
@@ -286,10 +274,24 @@ impl Containers {
         self.drafts.iter().any(|draft| draft.after.iter().flatten().any(waits))
     }
 
+    /// The plan's members; of use only when no error was found.
+    pub(super) fn members(&self) -> Vec<Member> {
+        let members = self.drafts.iter().filter_map(|draft| {
+            // A missing role is an error already.
+            let role = draft.role?;
+            let gate = match &draft.gate {
+                Some(gate) if role == Role::Sidecar || self.is_awaited(draft) => gate.clone(),
+                _ => Gate::Running,
+            };
+            Some(Member { gate, after: self.dependencies(draft), ..draft.member.clone() })
+        });
+        members.collect()
+    }
+
     /// What a draft's `after` says, once all names are known to be right.
-    pub(super) fn dependencies(&self, draft: &Draft) -> Option<Vec<Dependency>> {
+    fn dependencies(&self, draft: &Draft) -> Option<Vec<Dependency>> {
         // V1: the order of a pair is said on its first.
-        let first = draft.pair.map(|other| &self.drafts[other]).filter(|other| other.after.is_some());
+        let first = draft.member.pair.map(|other| &self.drafts[other]).filter(|other| other.after.is_some());
         let resolved = first.unwrap_or(draft).after.as_ref()?.iter().filter_map(|(name, condition)| {
             Some(Dependency { member: self.index_of(name)?, condition: *condition })
         });
@@ -302,6 +304,6 @@ impl Containers {
     }
 
     fn head(&self, index: usize) -> usize {
-        self.drafts[index].pair.map_or(index, |other| other.min(index))
+        self.drafts[index].member.pair.map_or(index, |other| other.min(index))
     }
 }

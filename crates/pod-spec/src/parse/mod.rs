@@ -3,13 +3,13 @@
 //! in the modules below.
 
 mod after;
-mod build;
 mod container;
 mod findings;
 mod gate;
 mod list;
 mod options;
 mod restart;
+mod together;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::keys::{
 };
 use crate::limits::{MAX_KEYS, MAX_VALUE_BYTES};
 use crate::nearest::{Hint, choose, hint_for_name, nearest};
-use crate::plan::{ExitCodes, OomScore, Plan, RestartPolicy, ZeroGrace};
+use crate::plan::Plan;
 use crate::warning::Warning;
 
 use container::Containers;
@@ -59,7 +59,7 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
         return findings.finish(None);
     }
     let mut containers = plan_list(&ours, &mut findings);
-    let mut settings = PodSettings::default();
+    let mut plan = Plan::empty(containers.others);
     for (key, value) in &ours {
         if value.len() > MAX_VALUE_BYTES {
             findings.error(key, Problem::ValueTooLong { bytes: value.len() });
@@ -68,7 +68,7 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
         }
         let value = value.trim();
         match classify(key) {
-            Ok(Key::Pod(pod_key)) => settings.set(pod_key, key, value, &mut findings),
+            Ok(Key::Pod(pod_key)) => set(&mut plan, pod_key, key, value, &mut findings),
             Ok(Key::Container(container_key, name)) => {
                 containers.set(container_key, name, key, value, &mut findings);
             }
@@ -76,8 +76,8 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
         }
     }
     containers.check_after(&mut findings);
-    build::check_together(&settings, &containers, &mut findings);
-    let plan = build::plan(&settings, &containers);
+    together::check(&plan, &containers, &mut findings);
+    plan.members = containers.members();
     findings.finish(Some(plan))
 }
 
@@ -143,31 +143,17 @@ fn not_of_a_container(word: &str, name: &str) -> Problem {
     Problem::UnknownKey { hint }
 }
 
-/// What the pod's own keys say.
-#[derive(Debug, Default)]
-struct PodSettings {
-    restart_policy: RestartPolicy,
-    grace: Option<Duration>,
-    gate_timeout: Option<Duration>,
-    zero_grace: ZeroGrace,
-    exit_codes: ExitCodes,
-    oom_score: OomScore,
-}
-
-impl PodSettings {
-    fn set(&mut self, pod_key: PodKey, key: &str, value: &str, findings: &mut Findings) {
-        match pod_key {
-            // Read before everything else.
-            PodKey::Plan => {}
-            PodKey::RestartPolicy => {
-                findings.keep(key, word(value, &RESTART_POLICIES), &mut self.restart_policy)
-            }
-            PodKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut self.grace),
-            PodKey::GateTimeout => findings.keep(key, gate_timeout(value), &mut self.gate_timeout),
-            PodKey::ZeroGrace => findings.keep(key, word(value, &ZERO_GRACES), &mut self.zero_grace),
-            PodKey::ExitCodes => findings.keep(key, word(value, &EXIT_CODES), &mut self.exit_codes),
-            PodKey::OomScore => findings.keep(key, word(value, &OOM_SCORES), &mut self.oom_score),
-        }
+/// Reads one of the pod's own keys.
+fn set(plan: &mut Plan, pod_key: PodKey, key: &str, value: &str, findings: &mut Findings) {
+    match pod_key {
+        // Read before everything else.
+        PodKey::Plan => {}
+        PodKey::RestartPolicy => findings.keep(key, word(value, &RESTART_POLICIES), &mut plan.restart_policy),
+        PodKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut plan.grace),
+        PodKey::GateTimeout => findings.keep(key, gate_timeout(value), &mut plan.gate_timeout),
+        PodKey::ZeroGrace => findings.keep(key, word(value, &ZERO_GRACES), &mut plan.zero_grace),
+        PodKey::ExitCodes => findings.keep(key, word(value, &EXIT_CODES), &mut plan.exit_codes),
+        PodKey::OomScore => findings.keep(key, word(value, &OOM_SCORES), &mut plan.oom_score),
     }
 }
 

@@ -1,19 +1,17 @@
-//! From what the keys said to a plan: the checks that need several keys, then the value. Owns nothing but
-//! that step; it runs after every key was read.
+//! The checks that need several keys. Owns nothing but that step; it runs after every key was read.
 
 use crate::duration::DurationText;
 use crate::error::{ListError, Problem, printable_key};
 use crate::keys::{ContainerKey, RESTART_POLICIES, word_of};
 use crate::limits::MAX_CONTAINERS;
-use crate::plan::{Defaults, ExitCodes, Fatal, Gate, Member, Others, Plan, RestartPolicy, Role, ZeroGrace};
+use crate::plan::{ExitCodes, Fatal, Others, Plan, RestartPolicy, Role, ZeroGrace};
 use crate::warning::Warning;
 
-use super::PodSettings;
 use super::container::{Containers, Draft, Origin};
 use super::findings::Findings;
 
 /// The checks of 11.4 that need more than one key.
-pub(super) fn check_together(settings: &PodSettings, containers: &Containers, findings: &mut Findings) {
+pub(super) fn check(settings: &Plan, containers: &Containers, findings: &mut Findings) {
     if containers.others == Others::Mains {
         check_others(settings, containers, findings);
     }
@@ -28,7 +26,7 @@ pub(super) fn check_together(settings: &PodSettings, containers: &Containers, fi
             && draft.role == Some(Role::Main)
             && !containers.is_awaited(draft)
         {
-            findings.warn(Warning::UnusedGate { key: printable_key(key), name: draft.name.clone() });
+            findings.warn(Warning::UnusedGate { key: printable_key(key), name: draft.member.name.clone() });
         }
     }
     let is_sidecar = |draft: &Draft| draft.role == Some(Role::Sidecar);
@@ -50,20 +48,21 @@ pub(super) fn check_together(settings: &PodSettings, containers: &Containers, fi
 }
 
 /// What `*=main` cannot or need not stand beside.
-fn check_others(settings: &PodSettings, containers: &Containers, findings: &mut Findings) {
+fn check_others(settings: &Plan, containers: &Containers, findings: &mut Findings) {
     if settings.restart_policy != RestartPolicy::Always {
         let policy = word_of(&RESTART_POLICIES, &settings.restart_policy);
         findings.error("plan", ListError::OthersInJob { policy });
     }
     let named = |draft: &&Draft| draft.role == Some(Role::Main) && draft.origin == Origin::List;
     if let Some(main) = containers.drafts.iter().find(named) {
-        findings.warn(Warning::NamedMainAndOthers { key: printable_key("plan"), name: main.name.clone() });
+        findings
+            .warn(Warning::NamedMainAndOthers { key: printable_key("plan"), name: main.member.name.clone() });
     }
 }
 
 /// T8: a container's grace lies inside the pod's, when the plan says what that is.
-fn check_grace(settings: &PodSettings, draft: &Draft, findings: &mut Findings) {
-    if let (Some(grace), Some(pod_grace)) = (draft.grace, settings.grace)
+fn check_grace(settings: &Plan, draft: &Draft, findings: &mut Findings) {
+    if let (Some(grace), Some(pod_grace)) = (draft.member.grace, settings.grace)
         && grace > pod_grace
         && let Some(key) = draft.keys.get(&ContainerKey::Grace)
     {
@@ -79,7 +78,7 @@ fn check_grace(settings: &PodSettings, draft: &Draft, findings: &mut Findings) {
 
 /// R9: beside an explicit `restart` only an exit that is not restarted is fatal; there must be one.
 fn check_fatal(draft: &Draft, findings: &mut Findings) {
-    let (Some(fatal), Some(restart)) = (draft.fatal, draft.restart) else { return };
+    let (Some(fatal), Some(restart)) = (draft.member.fatal, draft.member.restart) else { return };
     let unseen = match fatal {
         Fatal::Failure => restart.never_shows_failure(),
         Fatal::Exit => restart.never_shows_success(),
@@ -88,44 +87,5 @@ fn check_fatal(draft: &Draft, findings: &mut Findings) {
         (unseen, draft.keys.get(&ContainerKey::Fatal), draft.keys.get(&ContainerKey::Restart))
     {
         findings.error(key, Problem::FatalNeverSeen { restart: printable_key(other) });
-    }
-}
-
-/// The plan; of use only when no error was found.
-pub(super) fn plan(settings: &PodSettings, containers: &Containers) -> Plan {
-    let members = containers.drafts.iter().filter_map(|draft| {
-        // No role is an error that was told.
-        let role = draft.role?;
-        let gate = match &draft.gate {
-            Some(gate) if role == Role::Sidecar || containers.is_awaited(draft) => gate.clone(),
-            _ => Gate::Running,
-        };
-        Some(Member {
-            name: draft.name.clone(),
-            alias: draft.alias.clone(),
-            role,
-            entry: draft.entry,
-            after: containers.dependencies(draft),
-            pair: draft.pair,
-            gate,
-            restart: draft.restart,
-            fatal: draft.fatal,
-            grace: draft.grace,
-            stop_signal: draft.stop_signal,
-            on_terminate: draft.on_terminate.clone(),
-            pre_stop: draft.pre_stop.clone(),
-            migrate: draft.migrate.clone(),
-        })
-    });
-    Plan {
-        members: members.collect(),
-        others: containers.others,
-        restart_policy: settings.restart_policy,
-        grace: settings.grace,
-        gate_timeout: settings.gate_timeout,
-        zero_grace: settings.zero_grace,
-        exit_codes: settings.exit_codes,
-        defaults: Defaults::default(),
-        oom_score: settings.oom_score,
     }
 }
