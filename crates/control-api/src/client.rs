@@ -26,8 +26,8 @@ const SERVICE: &str = "podshim.v1.Pod";
 /// Why a shim has not answered.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// Nobody listens: the shim is dead.
-    #[error("its shim is dead: nobody listens at {}", socket.display())]
+    /// No process listens: the shim is dead.
+    #[error("its shim is dead: no process listens at {}", socket.display())]
     Dead {
         /// The socket.
         socket: PathBuf,
@@ -84,7 +84,7 @@ impl Client {
     /// Connects to the shim at that socket. `limit` is what each call may take.
     ///
     /// # Errors
-    /// [`ClientError::Dead`] where nobody listens, [`ClientError::NoAnswer`] where too many wait already.
+    /// [`ClientError::Dead`] where no process listens, [`ClientError::NoAnswer`] where too many wait already.
     pub fn connect(socket: &Path, limit: Duration) -> Result<Self, ClientError> {
         let failed = |errno: Errno| match errno {
             Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR => {
@@ -203,7 +203,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(100);
 
-    /// A dead shim's socket, one that never answers and one that does not even accept: each is told apart, in time.
+    /// A dead shim's socket, one that never answers and one that does not even accept: each is recognised, in time.
     #[test]
     fn no_shim_holds_up_its_caller() {
         let directory = tempfile::tempdir().unwrap();

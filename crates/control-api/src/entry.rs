@@ -1,6 +1,6 @@
 //! How a pod's shim is found: one directory a pod under `/run/podshim`, with one small file that says who serves what.
 //!
-//! Owns the file and where it is. Whoever makes a shim writes it, whoever removes a shim's lock removes it; whoever reads
+//! Owns the file and where it is. `start` writes it, the process that removes a shim's lock removes it; a reader that reads
 //! it must expect that the shim is gone.
 
 use std::fs;
@@ -20,7 +20,7 @@ const FILE: &str = "pod.json";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Entry {
-    /// The version of whoever wrote it.
+    /// The version of its writer.
     pub version: u32,
     /// The group the shim serves: the sandbox's id under CRI.
     pub id: String,

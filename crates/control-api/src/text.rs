@@ -2,7 +2,7 @@
 //!
 //! A pod's author writes commands, paths and patterns, its programs write what a probe repeats. An escape sequence in them
 //! would colour, move or hide what an operator reads, a line feed would be a row of its own. Owns what is made of them, in the
-//! one place where a shim's answers come in: whoever prints what comes from here need not think of it.
+//! one place where a shim's answers come in: code that prints what comes from here need not think of it.
 
 use crate::{EventsResponse, InspectResponse};
 

@@ -109,7 +109,7 @@ fn kind_of(source: &Source) -> Kind {
 }
 
 /// Keys and tables that only containerd's configuration has. The node's file has no tables at all; one that its author
-/// made up is told as a mistake in that file.
+/// made up is reported as a mistake in that file.
 const CONTAINERD_KEYS: [&str; 9] = [
     "version",
     "imports",

@@ -46,7 +46,7 @@ pub struct Node {
     pub root: PathBuf,
     /// containerd's main configuration file, without the root.
     pub config: PathBuf,
-    /// Where nobody can be asked: the release of containerd.
+    /// Where no containerd answers: the release of containerd.
     pub release: Option<Release>,
 }
 

@@ -49,8 +49,8 @@ pub enum End {
     },
 }
 
-/// Ends the pods of the shims found below `state_root`; each is told as it ends. Pods that were just being started are
-/// found too: whoever calls has seen to it that no new ones begin. `timeout` is the patience with each pod's own grace.
+/// Ends the pods of the shims found below `state_root`; each is printed as it ends. Pods that were just being started are
+/// found too: the caller has seen to it that no new ones begin. `timeout` is the patience with each pod's own grace.
 ///
 /// # Errors
 /// The state of the shims cannot be read.
@@ -82,7 +82,7 @@ pub fn drain(
                 end.iter().for_each(&mut tell);
                 ended.extend(end);
             }
-            // Only after a look that found nobody new.
+            // Only after a look that found no new pod.
             Err(_) if answers == asked.len() => return Ok(ended),
             Err(_) => {}
         }
@@ -101,7 +101,7 @@ fn end_pod(socket: &Path, begin: Instant, timeout: Option<Duration>) -> Option<E
     let (mut end, mut last_looks) = (End::InTime, 0);
     loop {
         match Client::connect(socket, CALL_LIMIT).and_then(|shim| shim.inspect()) {
-            // containerd has seen its end, and told it to go.
+            // containerd has seen its end, and asked it to shut down.
             Err(ClientError::Dead { .. }) => return Some(end),
             Err(error) if error.may_be_its_end() && last_looks < LAST_LOOKS => last_looks += 1,
             Err(error) => return failed(error),

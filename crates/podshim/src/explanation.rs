@@ -152,7 +152,7 @@ words! {
         OnFailure,
         /// The caller, who sees each exit.
         Caller,
-        /// Nobody.
+        /// No container.
         Never,
     }
 }
@@ -183,7 +183,7 @@ words! {
         Annotation,
         /// `terminationGracePeriodSeconds`: the kubelet's own SIGKILL ends it.
         Manifest,
-        /// Nobody: a kubelet's default.
+        /// Nothing: a kubelet's default.
         Default,
     }
 }

@@ -37,7 +37,7 @@ pub struct EventReport {
     pub pid: Option<u32>,
     /// How its program ended.
     pub code: Option<u32>,
-    /// What callers are told of that.
+    /// What callers see of that.
     pub shown_code: Option<u32>,
     /// Which signal.
     pub signal: Option<String>,
@@ -170,14 +170,14 @@ impl EventReport {
                     None => format!("{begins}, its caller counts the time"),
                 }
             }
-            EventKind::LastCall => "last call: whoever is left gets its stop signal".to_owned(),
-            EventKind::BudgetSpent => "the budget is spent: whoever is left is killed".to_owned(),
+            EventKind::LastCall => "last call: what is left gets its stop signal".to_owned(),
+            EventKind::BudgetSpent => "the budget is spent: what is left is killed".to_owned(),
             EventKind::StopEnded => "the stop has ended".to_owned(),
         }
     }
 }
 
-/// What has been told of a pod so far: the end of a program and that of its container are one thing for people, and told
+/// What has been printed of a pod so far: the end of a program and that of its container are one thing for people, and printed
 /// once.
 #[derive(Debug, Default)]
 pub struct Story {
@@ -186,15 +186,15 @@ pub struct Story {
 }
 
 impl Story {
-    /// An event as a sentence; `None` where all of it has been told.
+    /// An event as a sentence; `None` where all of it has been printed.
     pub fn tell(&mut self, event: &EventReport) -> Option<String> {
         let id = || event.id.clone().or_else(|| event.container.clone()).unwrap_or_default();
         match (event.kind, event.code) {
             (EventKind::Exited, Some(code)) => drop(self.exits.insert(id(), (event.monotonic_ms, code))),
             (EventKind::Created | EventKind::Starting, _) => drop(self.exits.remove(&id())),
             (EventKind::Stopped, Some(code)) => {
-                let told = self.exits.remove(&id()).filter(|(_, told)| *told == code);
-                return match (told, event.shown_code) {
+                let printed = self.exits.remove(&id()).filter(|(_, printed)| *printed == code);
+                return match (printed, event.shown_code) {
                     (Some(_), Some(shown)) if shown != code => {
                         Some(format!("shown to its caller as {shown}"))
                     }
@@ -316,23 +316,23 @@ mod tests {
         };
         let exited = |at, code| event(Kind::EXITED, at, Some(code), None);
         let stopped = |at, code, shown| event(Kind::STOPPED, at, Some(code), Some(shown));
-        let told = |events: &[EventReport]| {
+        let sentences = |events: &[EventReport]| {
             let mut story = Story::default();
             events.iter().filter_map(|event| story.tell(event)).collect::<Vec<_>>()
         };
-        assert_eq!(told(&[exited(5, 0), stopped(5, 0, 0)]), ["exited with 0"]);
+        assert_eq!(sentences(&[exited(5, 0), stopped(5, 0, 0)]), ["exited with 0"]);
         assert_eq!(
-            told(&[exited(5, 143), stopped(6, 143, 0)]),
+            sentences(&[exited(5, 143), stopped(6, 143, 0)]),
             ["exited with 143", "shown to its caller as 0"]
         );
         assert_eq!(
-            told(&[exited(5, 0), stopped(9000, 0, 0)]),
+            sentences(&[exited(5, 0), stopped(9000, 0, 0)]),
             ["exited with 0", "its end is shown to its caller"]
         );
-        assert_eq!(told(&[stopped(5, 143, 143)]), ["ended with 143"], "of one that was held");
+        assert_eq!(sentences(&[stopped(5, 143, 143)]), ["ended with 143"], "of one that was held");
         let again = event(Kind::STARTING, 6, None, None);
         assert_eq!(
-            told(&[exited(5, 1), again, stopped(7, 1, 1)]),
+            sentences(&[exited(5, 1), again, stopped(7, 1, 1)]),
             ["exited with 1", "starting", "ended with 1"]
         );
     }

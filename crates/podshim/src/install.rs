@@ -1,7 +1,7 @@
 //! What installing podshim on a node is: which files, with what in them, and what of that is taken out again.
 //!
 //! Owns the list of changes. Computing it writes nothing; [`files`] carries it out. No process is started, restarted or
-//! signalled: that is for whoever looks after the node, who is told what comes next.
+//! signalled: that is for the node's administrator, who gets to read what comes next.
 
 pub mod containerd;
 pub mod diff;
@@ -224,7 +224,7 @@ pub fn uninstall(layout: &Layout) -> Result<Vec<Change>, InstallError> {
             false => Content::Text(main),
         };
         changes.push(Change::new(path, content)?);
-        // One that differs is somebody's only copy of what others have changed since.
+        // One that differs may be the only copy of what others have changed since.
         if restored {
             changes.push(Change::new(layout.at(&layout.backup()), Content::Absent)?);
         }

@@ -1,4 +1,4 @@
-//! The command `podshim`: for whoever writes pods or looks after a node.
+//! The command `podshim`: for people who write pods or look after a node.
 //!
 //! Owns reading manifests and configuration, and showing what it finds. It decides nothing about pods: what a plan
 //! means is `pod-spec`'s, what happens to a pod `pod-lifecycle`'s, inside the shims. A library so that tests reach its

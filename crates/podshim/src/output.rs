@@ -62,7 +62,7 @@ impl Paint {
     }
 }
 
-/// Writes to standard output; whoever closed the other end has seen enough.
+/// Writes to standard output; a reader that closed the other end has seen enough.
 ///
 /// # Errors
 /// Anything else that the system says.

@@ -108,8 +108,8 @@ impl PastReport {
 
     /// How often podshim restarted one of its containers; at least so often where events are lost.
     pub fn restarts(&self) -> String {
-        let told = self.events.iter().filter(|event| event.kind == EventKind::RestartDue).count();
-        format!("{told}{}", if self.lost > 0 { "+" } else { "" })
+        let seen = self.events.iter().filter(|event| event.kind == EventKind::RestartDue).count();
+        format!("{seen}{}", if self.lost > 0 { "+" } else { "" })
     }
 
     /// Why it ended, in a word.

@@ -115,7 +115,7 @@ pub struct StopReport {
     pub left_ms: Option<u64>,
 }
 
-/// A container, or a name of the plan that nobody has created.
+/// A container, or a name of the plan that no caller has created.
 #[derive(Debug, Serialize)]
 pub struct ContainerReport {
     /// containerd's id.
@@ -138,7 +138,7 @@ pub struct ContainerReport {
     pub restarts: u32,
     /// How its program really ended last.
     pub real_exit_code: Option<u32>,
-    /// What callers are told.
+    /// What callers see.
     pub shown_exit_code: Option<u32>,
     /// A stop signal that waits for its turn.
     pub pending_signal: Option<String>,

@@ -1,6 +1,6 @@
 //! The shims of this node: found through their directory, asked all at once, each within its time.
 //!
-//! Owns the asking. A shim that is dead or does not answer is an answer too, and holds nobody up.
+//! Owns the asking. A shim that is dead or does not answer is an answer too, and delays no other.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ fn list(root: &Path) -> Result<Vec<Entry>, FindError> {
     Entry::list(root).map_err(|source| FindError::List { root: root.to_owned(), source })
 }
 
-/// What nobody else is called.
+/// A name that no other pod has.
 fn name_for_sure(entry: &Entry) -> String {
     match entry.pod_name.as_str() {
         "" => entry.id.clone(),

@@ -149,7 +149,7 @@ impl SidecarSetError {
         Self { line: node.start.line, problem: problem.into() }
     }
 
-    /// A word that is none of those there are.
+    /// An unknown word.
     fn word(node: &Node, field: &str, found: &str, words: &[&str]) -> Self {
         Self::at(node, format!("{field}: {found:?} is none of {}", words.join(", ")))
     }

@@ -1,4 +1,4 @@
-//! Who reads: how wide a terminal is, whether it is to have colours, whether there is still somebody. Owns the rule for
+//! Who reads: how wide a terminal is, whether it is to have colours, whether it is still there. Owns the rule for
 //! each; what is written is `output`'s and the commands'.
 
 use std::io::{IsTerminal, stdout};

@@ -84,7 +84,7 @@ pub enum Phase {
     Starting,
     /// It runs and its gate is closed.
     Running,
-    /// It runs and nobody waits for it.
+    /// It runs and no container waits for it.
     Ready,
     /// It has its stop signal.
     Stopping,
@@ -115,7 +115,7 @@ pub enum MarkKind {
     /// A program has ended with 0.
     Done,
     /// A program has ended by the stop signal that it got.
-    Told,
+    BySignal,
     /// Something has failed, or was killed.
     Failure,
     /// A hook was begun or has ended.
@@ -156,13 +156,13 @@ impl Phase {
 struct Drawn {
     lane: Lane,
     /// The code of a program that its last stop signal ends.
-    told: Option<u32>,
+    signalled: Option<u32>,
     doing: Option<(u64, Phase)>,
     before_pause: Option<Phase>,
     gate: Gate,
 }
 
-/// Whether somebody waits for a container's gate.
+/// Whether another container waits for a container's gate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gate {
     None,
@@ -245,7 +245,7 @@ impl Timeline {
 impl Drawn {
     fn new(name: &str, gate: Gate) -> Self {
         let lane = Lane { name: name.to_owned(), ..Lane::default() };
-        Self { lane, told: None, doing: None, before_pause: None, gate }
+        Self { lane, signalled: None, doing: None, before_pause: None, gate }
     }
 
     fn happens(&mut self, event: &EventReport) {
@@ -272,15 +272,17 @@ impl Drawn {
                 self.does(at, before);
             }
             EventKind::Signalled if doing.is_some() && is_stop(event) => {
-                self.told = event.signal.as_deref().and_then(code_of);
+                self.signalled = event.signal.as_deref().and_then(code_of);
                 self.does(at, Some(Phase::Stopping));
             }
             _ => {}
         }
-        let as_told = event.kind == EventKind::Exited && self.told.is_some() && event.code == self.told;
-        let mark = mark(event).map(|mark| if as_told { Mark { kind: MarkKind::Told, ..mark } } else { mark });
+        let by_signal =
+            event.kind == EventKind::Exited && self.signalled.is_some() && event.code == self.signalled;
+        let mark =
+            mark(event).map(|mark| if by_signal { Mark { kind: MarkKind::BySignal, ..mark } } else { mark });
         if matches!(event.kind, EventKind::Starting | EventKind::Exited) {
-            self.told = None;
+            self.signalled = None;
         }
         self.lane.marks.extend(mark);
     }
@@ -313,12 +315,12 @@ fn code_of(signal: &str) -> Option<u32> {
 
 fn rows(events: &[EventReport], pod_id: &str) -> Vec<Row> {
     let mut story = Story::default();
-    let told = events.iter().filter_map(|event| {
+    let sentences = events.iter().filter_map(|event| {
         let who = event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| called(name, pod_id));
         let sentence = story.tell(event)?;
         Some(Row { at_ms: event.monotonic_ms, wall_ms: event.wall_ms, who, sentence })
     });
-    told.collect()
+    sentences.collect()
 }
 
 /// Whether a signal is the begin of the end: podshim sends no other, a caller may.

@@ -3,7 +3,7 @@
 //!
 //! Pure: text in, text and remarks out. The tree of a document is what counts: the text is edited beside it, so that
 //! comments and the order of keys survive, and is read again and compared. Where that fails the tree is written out
-//! anew. Owns the way from one to the other; what a sidecar becomes is `native`'s.
+//! again. Owns the way from one to the other; what a sidecar becomes is `native`'s.
 
 mod edit;
 mod inject;
@@ -151,7 +151,7 @@ impl Work {
     }
 }
 
-/// Writes what is injected, then what that is translated to: the second is told by places in what the first has written.
+/// Writes what is injected, then what that is translated to: the second is addressed by places in what the first has written.
 fn carry_out(
     source: &Source,
     documents: &[Document],
@@ -220,7 +220,7 @@ struct Rewrite<'a> {
     edits: Result<Vec<edit::Edit>, &'static str>,
 }
 
-/// Edits the text where that gives what is wanted, and writes the other documents anew.
+/// Edits the text where that gives what is wanted, and rewrites the other documents.
 fn rewrite(source: &mut Source, rewrites: &[Rewrite<'_>], count: usize, remarks: &mut Vec<Finding>) {
     if rewrites.is_empty() {
         return;
@@ -238,7 +238,7 @@ fn rewrite(source: &mut Source, rewrites: &[Rewrite<'_>], count: usize, remarks:
         match in_text {
             Ok(own) => edits.extend(own),
             Err(reason) => {
-                let message = format!("comments of this document are lost, it is written anew: {reason}");
+                let message = format!("comments of this document are lost, as it is rewritten: {reason}");
                 remarks.push(Finding::new(Severity::Warning, &source.name, rewrite.line, message));
                 edits.push(edit::Edit {
                     from: rewrite.begin - 1,

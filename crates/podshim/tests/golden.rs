@@ -1,7 +1,7 @@
 //! What each command says, held against files: `golden/COMMAND/*` are its inputs, `golden/cases.txt` the calls, and
 //! `golden/COMMAND/*.out` what each call must write, with its exit code.
 //!
-//! With `PODSHIM_REWRITE_GOLDEN` set the outputs are written anew; each must then be read before it is kept.
+//! With `PODSHIM_REWRITE_GOLDEN` set the outputs are rewritten; each must then be read before it is kept.
 
 use control_api::container::{Role, State};
 use control_api::event::Kind;
@@ -64,7 +64,7 @@ fn commands_say_what_their_golden_files_have() {
 }
 
 /// The records that `podshim history` is asked for: a pod that was stopped by its kubelet, a job, one whose shim was killed,
-/// and a file that is none.
+/// and an unreadable one.
 fn keep_records(root: &Path) {
     let container = |name: &str, role: Role, real: u32, shown: u32| Container {
         name: name.to_owned(),

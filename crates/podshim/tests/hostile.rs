@@ -17,7 +17,7 @@ use control_api::{
 };
 use ttrpc::asynchronous::{Server, TtrpcContext};
 
-/// A shim that says this text wherever it can say one. Its events are told once, then it is gone.
+/// A shim that says this text wherever it can say one. Its events are sent once, then it is gone.
 struct Shim(String, Mutex<u32>);
 
 #[async_trait]

@@ -204,7 +204,7 @@ fn the_programs_directory_reaches_every_file() {
     }
 }
 
-/// A configuration may hold passwords of registries, and be a link into somebody's own directory.
+/// A configuration may hold passwords of registries, and be a link into a user's own directory.
 #[test]
 fn modes_and_links_stay() {
     let node = Node::new();

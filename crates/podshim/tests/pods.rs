@@ -1,5 +1,5 @@
-//! The commands about running pods, against shims that answer as told: what is shown, and that a shim which is dead or
-//! hangs holds nobody up.
+//! The commands about running pods, against shims that answer as the test says: what is shown, and that a shim which is dead or
+//! hangs delays no other.
 
 #![expect(clippy::unwrap_used, reason = "a test's harness fails by panicking")]
 
@@ -25,10 +25,10 @@ use tempfile::TempDir;
 use ttrpc::asynchronous::{Server, TtrpcContext};
 use ttrpc::{Code, get_status};
 
-/// A shim of a pod `web` that is stopped when it has been told to and looked at.
+/// A shim of a pod `web` that is stopped when it has been asked to and looked at.
 struct Fake {
     answer: InspectResponse,
-    /// How often it was inspected since it was told to stop; 0 before.
+    /// How often it was inspected since it was asked to stop; 0 before.
     stopping: AtomicU32,
 }
 
@@ -268,14 +268,17 @@ fn the_pod_of_a_dead_shim_is_told() {
     let (code, shown, _) = node.podshim(&["inspect", "batch"]);
     assert_eq!(code, 1);
     assert!(
-        shown.contains("state        shim dead\n  error        its shim is dead: nobody listens at"),
+        shown.contains("state        shim dead\n  error        its shim is dead: no process listens at"),
         "{shown}"
     );
     assert!(shown.contains("runs podshim's `delete`: that ends the pod's containers"), "{shown}");
     for call in [&["stop", "batch"][..], &["switch", "batch", "proxy"]] {
         let (code, shown, errors) = node.podshim(call);
         assert_eq!((code, shown.as_str()), (1, ""));
-        assert!(errors.starts_with("podshim: pod batch: its shim is dead: nobody listens at /"), "{errors}");
+        assert!(
+            errors.starts_with("podshim: pod batch: its shim is dead: no process listens at /"),
+            "{errors}"
+        );
     }
 }
 
@@ -388,7 +391,7 @@ fn metrics_are_written_and_served() {
     assert!(scraped.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{scraped}");
     assert!(scraped.ends_with(&text), "{scraped}");
     drop(silent);
-    // Nobody is heard for longer than that: the end of the head is not waited for.
+    // No client is heard for longer than that: the end of the head is not waited for.
     let endless = format!("GET /metrics HTTP/1.1\r\nX: {:8166}", "");
     assert_eq!(endless.len(), 8192);
     assert!(ask(&endless).starts_with("HTTP/1.1 200 OK"));
@@ -430,5 +433,5 @@ fn n3_uninstall_refuses_while_pods_run() {
     assert!(!shim.exists());
     fs::remove_dir_all(node.root.path().join("k8s.io/0123456789abcdef")).unwrap();
     fs::write(&shim, "a program").unwrap();
-    assert_eq!(uninstall(&[]), (Some(0), String::new()), "nobody needs it any more");
+    assert_eq!(uninstall(&[]), (Some(0), String::new()), "no pod needs it any more");
 }

@@ -1,6 +1,6 @@
 //! The corpus of `golden/translate`, there and back: what is translated is played on the pod core, and the trace must be
 //! what KEP-753 demands of the original. Each trace is kept beside its manifest (`*.trace`); with `PODSHIM_REWRITE_GOLDEN`
-//! set they are written anew.
+//! set they are rewritten.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Checkpoint and restore: from request to runtime.
 //!
 //! Owns what a Checkpoint asks for between the request and the call of the runtime; whether it is done is the pod's
-//! decision, how the runtime is told is `oci-runtime`'s.
+//! decision, how the runtime is called is `oci-runtime`'s.
 
 use std::rc::Rc;
 
@@ -35,10 +35,10 @@ impl Owner {
     }
 }
 
-/// The request may be gone with its container: then there is nobody to do it for.
+/// The request may be gone with its container: then no caller waits for it.
 pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>>, done: Finisher) {
     let Some(details) = details else {
-        return done.fail(failure("nobody asks for this checkpoint any more"));
+        return done.fail(failure("its caller does not wait for this checkpoint any more"));
     };
     let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
     done.spawn(async move {

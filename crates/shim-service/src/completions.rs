@@ -66,7 +66,9 @@ impl Owner {
             }
             // Trap 12: containerd gave up waiting. Were it forgotten now, the next Delete would get NotFound,
             // no Shutdown would follow, and the shim would stay for ever.
-            Product::Removed => outcome = Outcome::Failed(failure("nobody waited for the end of its delete")),
+            Product::Removed => {
+                outcome = Outcome::Failed(failure("no caller waited for the end of its delete"))
+            }
             Product::CreateFailed(fifos) => {
                 self.containers.remove(&container);
                 names().forget(container.as_str());
@@ -85,7 +87,7 @@ impl Owner {
         }
     }
 
-    /// Whether an Update came while a process was made (R6): its caller was told that it holds.
+    /// Whether an Update came while a process was made (R6): its caller got the answer that it holds.
     fn is_outdated(&self, id: &ContainerId, new: &NewIncarnation) -> bool {
         let wanted = self.containers.get(id).and_then(|resources| resources.update.as_ref());
         wanted.is_some_and(|wanted| new.limits.as_ref().is_none_or(|limits| !Rc::ptr_eq(limits, wanted)))
@@ -99,7 +101,7 @@ impl Owner {
         tokio::task::spawn_local(async move {
             blueprint.update_again(&mut new, update).await;
             let product = Product::Recreated(new);
-            // The owner has ended: nobody is left to tell.
+            // The owner has ended: no report is read any more.
             let _ = local.send(Local::Completed(Completion { op, container, outcome, product }));
         });
     }
@@ -149,7 +151,7 @@ impl Owner {
                     }
                 }
             };
-            // The kernel counts a kill after it has told of it (v1): look once more.
+            // The kernel counts a kill after it has reported it (v1): look once more.
             if oom.is_some_and(|mut oom| oom.new_kills() > 0) {
                 let _ = local.send(Local::OutOfMemory { container: target.container.clone() });
             }

@@ -42,7 +42,7 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
         }
         Check::Probe { action: GateAction::Log(_) | GateAction::Notify, timeout } => {
             let Some(heard) = incarnation.heard.clone() else {
-                return done.fail(failure("nobody listens to it"));
+                return done.fail(failure("no listener is set up for it"));
             };
             done.spawn(async move { heard.ready_within(timeout).await });
         }

@@ -144,7 +144,7 @@ impl Blueprint {
         Ok(stdio)
     }
 
-    /// `id` is what the logger is told: an exec's own, as containerd's shim has it (CONTRACT §7).
+    /// `id` is what the logger gets as its name: an exec's own, as containerd's shim has it (CONTRACT §7).
     async fn start_logger(&self, stdio: &mut Stdio, id: &str) -> Result<(), Failure> {
         let identity = LoggerIdentity { id, namespace: &self.surroundings.namespace };
         stdio.start_logger(self.runtime.reaper(), identity).await.map_err(failure)
@@ -236,7 +236,9 @@ impl Blueprint {
         let oom = cgroup.as_deref().and_then(|cgroup| {
             let watch = OomWatch::new(cgroup);
             watch
-                .inspect_err(|error| warn!(container = runtime.id(), %error, "OOM kills will not be told"))
+                .inspect_err(
+                    |error| warn!(container = runtime.id(), %error, "OOM kills will not be reported"),
+                )
                 .ok()
         });
         let incarnation = Incarnation { process: Rc::new(process), runtime_init, console, heard: None };

@@ -1,7 +1,7 @@
 //! The owner of a pod, and the services it speaks with.
 //!
 //! Owns the driver loop: one task that holds the pod's state machine and everything the pod's containers need
-//! (bundles, stdio, processes), and that nobody else may touch. ttrpc handlers translate, send a command and
+//! (bundles, stdio, processes), and that no other part may touch. ttrpc handlers translate, send a command and
 //! await the answer: containerd drops a handler when its caller's deadline passes or the connection breaks, so
 //! no effect may live in one. Decides nothing about pods; that is `pod-lifecycle`.
 

@@ -1,4 +1,4 @@
-//! The node's configuration file, read anew for each pod. Owns the reading; what it may say is `pod-spec`'s.
+//! The node's configuration file, read again for each pod. Owns the reading; what it may say is `pod-spec`'s.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};

@@ -1,4 +1,4 @@
-//! The node's shutdown: what systemd is told of a container's scope, so that it leaves the pod's order to the drain, and
+//! The node's shutdown: what systemd gets to know of a container's scope, so that it leaves the pod's order to the drain, and
 //! whether the node is being drained.
 //!
 //! Owns the words for systemd; the order itself is `pod-lifecycle`'s. Under the cgroupfs driver there are no scopes, and
@@ -57,7 +57,7 @@ pub(crate) fn prepare(
     spec_file::edit(bundle, |spec| add(spec, properties))
 }
 
-/// What starts before another unit is stopped after it. No scope is named that can be made anew under a live pod: systemd
+/// What starts before another unit is stopped after it. No scope is named that can be recreated under a live pod: systemd
 /// keeps a unit that another one names, and a restart in place (R6) then finds its scope taken (seen with runc 1.1 and 1.3).
 fn properties(
     order: &StopOrder,
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(scope_of(&Spec::default()), None);
     }
 
-    /// N5, R6: the drain and the sandbox, and no scope that may be made anew.
+    /// N5, R6: the drain and the sandbox, and no scope that may be recreated.
     #[test]
     fn n5_r6_a_container_is_after_the_sandbox_and_before_the_drain() {
         let order = StopOrder { outlived_by: Some("pause".into()), grace: Duration::from_secs(32) };

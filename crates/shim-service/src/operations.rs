@@ -140,7 +140,7 @@ impl Finisher {
 
     pub(crate) fn finish(self, outcome: Outcome, product: Product) {
         let Self { op, container, local } = self;
-        // The owner has ended: nobody is left to tell.
+        // The owner has ended: no report is read any more.
         let _ = local.send(Local::Completed(Completion { op, container, outcome, product }));
     }
 
@@ -187,11 +187,11 @@ fn create_spent(resources: &Resources, done: Finisher) {
     });
 }
 
-/// `runtime start` ends when its init has been told to go on, which is before that has become the program: a signal
+/// `runtime start` ends when its init has been signalled to go on, which is before that has become the program: a signal
 /// sent then would still be the init's, and end it. So the start ends when the program is there, and the pod keeps
 /// signals back until then.
 fn start(resources: &Resources, done: Finisher) {
-    // Nobody's request says when a held container's program is started.
+    // No request says when a held container's program is started.
     info!(container = resources.runtime.id(), "start");
     let runtime = resources.runtime.clone();
     let init = resources.incarnation.as_ref();
@@ -202,7 +202,7 @@ fn start(resources: &Resources, done: Finisher) {
         let limit = if started.is_ok() { EXECUTED_LIMIT } else { EXECUTED_ANYWAY_LIMIT };
         let executed = process.wait_for_exec(runtime_init, Instant::now() + limit).await;
         started.map_err(|error| {
-            // A runtime that failed after its work: nobody would know of the program, nor wait for its gate or its end.
+            // A runtime that failed after its work: podshim would not know of the program, nor wait for its gate or its end.
             if executed == ExecOutcome::Executed
                 && let Err(error) = process.signal(SignalNumber::KILL)
             {
@@ -281,7 +281,7 @@ fn drain_limit(resources: &Resources) -> Duration {
     resources.delete_limit.map_or(DRAIN_LIMIT, |limit| (limit / 2).min(DRAIN_LIMIT))
 }
 
-/// Ends the streams of a process that is gone. Whoever it left behind may hold them open for ever; containerd must
+/// Ends the streams of a process that is gone. Processes that it left behind may hold them open for ever; containerd must
 /// see their end (CONTRACT §7, trap 11).
 async fn end_streams(console: Option<Console>, stdio: Option<Stdio>, limit: Duration) {
     if let Some(console) = console {

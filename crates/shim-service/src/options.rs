@@ -28,7 +28,7 @@ pub use oci_runtime::runtime::CgroupDriver;
 
 /// A node's options file is a handful of lines; a larger one is something else.
 const CONFIG_FILE_LIMIT: u64 = 64 * 1024;
-/// What is called when nobody says what.
+/// What is called if neither the options nor the node's file name a runtime.
 const DEFAULT_BINARY: &str = "runc";
 /// Where containerd's own shim lets runc keep its state; `ctr` and people look there.
 const DEFAULT_ROOT: &str = "/run/containerd/runc";
@@ -46,7 +46,7 @@ pub struct RuntimeOptions {
     pub binary_name: Option<String>,
     /// The directory under which the runtime keeps its state, a directory for each namespace.
     pub root: Option<PathBuf>,
-    /// Who creates the containers' cgroups; if nobody says, the form of `cgroupsPath` and whether systemd runs decide.
+    /// Who creates the containers' cgroups; if neither says, the form of `cgroupsPath` and whether systemd runs decide.
     pub cgroup_driver: Option<CgroupDriver>,
     /// Call `create` with `--no-pivot`.
     pub no_pivot_root: bool,
@@ -60,14 +60,14 @@ pub struct RuntimeOptions {
     pub io_gid: Option<u32>,
     /// The `criu` the OCI runtime is to use. containerd 1.x has the field; in 2.x its number is reserved.
     pub criu_path: Option<PathBuf>,
-    /// Where CRIU works during a restore; if nobody says, in the container's work directory.
+    /// Where CRIU works during a restore; by default in the container's work directory.
     pub criu_work_path: Option<PathBuf>,
 }
 
 /// Why runtime options could not be used.
 #[derive(Debug, Error)]
 pub enum OptionsError {
-    /// A message that is none of containerd's option messages.
+    /// A message that is not one of containerd's option messages.
     #[error(
         "runtime options of type {type_url:?} are not known; use containerd.runc.v1.Options, \
          containerd.linux.runc.CreateOptions or runtimeoptions.v1.Options"
@@ -76,7 +76,7 @@ pub enum OptionsError {
         /// The type as containerd sent it.
         type_url: String,
     },
-    /// A message that is none of containerd's for checkpoints.
+    /// A message that is not one of containerd's for checkpoints.
     #[error(
         "checkpoint options of type {type_url:?} are not known; use containerd.runc.v1.CheckpointOptions"
     )]
@@ -166,7 +166,7 @@ impl RuntimeOptions {
         }
     }
 
-    /// The OCI runtime's binary, runc if nobody says.
+    /// The OCI runtime's binary, runc if neither says.
     pub fn binary(&self) -> &Path {
         Path::new(self.binary_name.as_deref().unwrap_or(DEFAULT_BINARY))
     }
@@ -202,7 +202,7 @@ impl RuntimeOptions {
         }
     }
 
-    /// Records the options in a bundle, for `delete`, which must call the same runtime without being told.
+    /// Records the options in a bundle, for `delete`, which must call the same runtime without a request that names it.
     ///
     /// # Errors
     ///

@@ -101,7 +101,7 @@ enum Shutdown {
     },
     /// As soon as the deletes under way have ended.
     WhenEmpty,
-    /// When the stop that a signal asked for has ended everything, and whoever is there to delete it had time to.
+    /// When the stop that a signal asked for has ended everything, and its caller had time to delete it.
     WhenFinal {
         /// Since when everything has been final, and how long that is waited for.
         by: Option<Instant>,
@@ -142,7 +142,7 @@ impl Owner {
         (owner, inbox)
     }
 
-    /// Serves until the shim is told to shut down and has nothing left. `stop` yields when the process was
+    /// Serves until the shim is asked to shut down and has nothing left. `stop` yields when the process was
     /// asked to end by a signal. Returns the publisher, for its last events, and what is to be kept of the pod.
     pub(crate) async fn run_until_empty(
         mut self,
@@ -183,7 +183,7 @@ impl Owner {
         (self.publisher, past)
     }
 
-    /// When to end if nobody comes: to create or to shut down, or after an ordered stop to delete the remains.
+    /// When to end if no caller comes: to create or to shut down, or after an ordered stop to delete the remains.
     fn leave_by(&mut self) -> Option<Instant> {
         let (is_idle, by, patience) = match &mut self.shutdown {
             Shutdown::NotAsked { by } => (self.pod.is_empty(), by, FORGOTTEN_AFTER),
@@ -344,7 +344,7 @@ impl Owner {
         {
             details.options = details.options.with_runtime_of(&sandbox.details.options);
         }
-        // `delete` must call the same runtime, also when nobody is left to ask.
+        // `delete` must call the same runtime, also when no process is left to ask.
         details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
         let runtime =
             Rc::new(details.options.runtime(self.reaper.clone(), &self.surroundings.namespace, &spec));
@@ -416,7 +416,7 @@ impl Owner {
         if let Some(stdio) = &mut record.stdio {
             stdio.finish_output();
         }
-        // CONTRACT §7: a terminal is closed at the exit, whoever else still holds it.
+        // CONTRACT §7: a terminal is closed at the exit, even if another process still holds it.
         if let Some(console) = record.console.take() {
             tokio::task::spawn_local(console.shutdown(LAST_TERMINAL_OUTPUT));
         }

@@ -83,7 +83,7 @@ impl Pace {
         }
     }
 
-    /// Somebody waits for the end of what may be held up here: a stop, a kill, a delete.
+    /// A caller waits for the end of what may be held up here: a stop, a kill, a delete.
     pub(crate) fn hurry(&self) {
         self.hurry.notify_waiters();
     }

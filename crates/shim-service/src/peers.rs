@@ -1,4 +1,4 @@
-//! Who may connect to a pod's socket: root, or whoever the shim runs as (DESIGN §6). containerd is one of them.
+//! Who may connect to a pod's socket: root, or the user that the shim runs as (DESIGN §6). containerd is one of them.
 
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;

@@ -32,7 +32,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(5);
 /// containerd is back within seconds of an upgrade; the first attempts are dense, the later ones cheap.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Older events are dropped: nobody waits for them any more, and a containerd that was removed for good must
+/// Older events are dropped: no caller waits for them any more, and a containerd that was removed for good must
 /// not keep the shim waking up.
 const MAX_AGE: Duration = Duration::from_secs(300);
 

@@ -52,7 +52,7 @@ impl Heard {
 
     fn set_ready(&self) {
         self.word.set(Word::Ready);
-        // Kept for whoever waits next.
+        // Kept for the next waiter.
         self.changed.notify_one();
     }
 

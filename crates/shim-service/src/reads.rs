@@ -43,7 +43,7 @@ impl Owner {
     }
 
     /// The processes of a container. There is always at least one, until it is deleted (F13): a restart of
-    /// containerd 1.7 or 2.x ends a task that has none, and with it goes an exit that nobody has seen yet (N1).
+    /// containerd 1.7 or 2.x ends a task that has none, and with it goes an exit that no caller has seen yet (N1).
     pub(crate) fn pids(&self, id: ContainerId) -> Result<Vec<Member>, ServiceError> {
         let view = self.pod.view(&Target::init(id.clone()))?;
         let resources = self.containers.get(&id).ok_or_else(|| not_found(&id))?;
@@ -111,7 +111,7 @@ impl Owner {
         });
     }
 
-    /// What its caller is told has failed must not come about with the next restart. It has not failed if the process
+    /// What its caller saw fail must not come about with the next restart. It has not failed if the process
     /// was replaced meanwhile (VPA after an OOM kill): the next one has the new limits (R6).
     pub(crate) fn update_failed(&mut self, failed: FailedUpdate) {
         let FailedUpdate { container, pid, limits, before, failure, answer } = failed;

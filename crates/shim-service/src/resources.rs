@@ -204,7 +204,7 @@ impl Resources {
         self.stats.as_ref()
     }
 
-    /// systemd removes a scope when its last process ends, on one processor before anybody else is told of that. So there
+    /// systemd removes a scope when its last process ends, on one processor before any other process hears of that. So there
     /// are numbers of its beginning, and of its end if it is still there. Other groups stay until the runtime's delete.
     pub(crate) fn read_stats_of_scope(&mut self) {
         if self.scope.is_some() {

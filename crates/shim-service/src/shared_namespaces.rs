@@ -2,7 +2,7 @@
 //!
 //! CRI fixes a target's pid when the target starts (`kubectl debug --target`), but a restart in place gives the
 //! target a new one (R6). Owns the memory of which pid was whose, and the correction of a spec that names a
-//! dead one: joining whoever has that pid by now would be a break-out.
+//! dead one: joining the process that has that pid by now would be a break-out.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -58,9 +58,9 @@ enum Meaning {
     /// The process that its container has now.
     Live(Pid),
     /// Its container has no process.
-    Nobody,
+    Gone,
     /// Its container, and another process has the pid by now.
-    Somebody,
+    AnotherProcess,
 }
 
 /// `pid` was a container's, whose process now is `live`. CRI names a container by the pid it had at its Start; other
@@ -69,9 +69,9 @@ fn meaning(pid: Pid, live: Option<Pid>, is_alive: impl Fn(Pid) -> bool, caller: 
     match (live, caller) {
         (Some(live), _) if live == pid => Meaning::Itself,
         (_, Caller::Other) if is_alive(pid) => Meaning::Itself,
-        (_, Caller::Cri) if is_alive(pid) => Meaning::Somebody,
+        (_, Caller::Cri) if is_alive(pid) => Meaning::AnotherProcess,
         (Some(live), _) => Meaning::Live(live),
-        (None, _) => Meaning::Nobody,
+        (None, _) => Meaning::Gone,
     }
 }
 
@@ -98,8 +98,8 @@ impl Owner {
                     corrections.insert(path.to_owned(), format!("/proc/{live}/ns/{file}"));
                     continue;
                 }
-                Meaning::Nobody => format!("which has no process (pid {pid} is gone)"),
-                Meaning::Somebody => format!("whose pid {pid} is another process's by now"),
+                Meaning::Gone => format!("which has no process (pid {pid} is gone)"),
+                Meaning::AnotherProcess => format!("whose pid {pid} is another process's by now"),
             };
             let message =
                 format!("cannot create container {id}: it joins a namespace of container {target}, {why}");
@@ -183,11 +183,11 @@ mod tests {
         let [old, new] = [17, 99].map(Pid::from_raw);
         for caller in [Caller::Cri, Caller::Other] {
             assert_eq!(meaning(old, Some(new), |_| false, caller), Meaning::Live(new));
-            assert_eq!(meaning(old, None, |_| false, caller), Meaning::Nobody);
+            assert_eq!(meaning(old, None, |_| false, caller), Meaning::Gone);
             assert_eq!(meaning(new, Some(new), |_| true, caller), Meaning::Itself);
         }
         for live in [Some(new), None] {
-            assert_eq!(meaning(old, live, |_| true, Caller::Cri), Meaning::Somebody);
+            assert_eq!(meaning(old, live, |_| true, Caller::Cri), Meaning::AnotherProcess);
             assert_eq!(meaning(old, live, |_| true, Caller::Other), Meaning::Itself);
         }
         assert!(is_alive(nix::unistd::getpid()));

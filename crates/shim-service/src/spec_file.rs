@@ -5,7 +5,7 @@ use oci_runtime::bundle::Bundle;
 use serde_json::Value;
 
 /// Replaces the spec by what `change` makes of it. Everything that `change` leaves alone stays as it is, fields that
-/// nobody here knows included.
+/// podshim does not know included.
 ///
 /// # Errors
 /// The file cannot be read or written, or is no JSON.

@@ -98,7 +98,7 @@ impl Fit<'_> {
             let meant: Vec<&str> = self.plan.members.iter().map(|member| self.meant(&member.name)).collect();
             for container in regular.filter(|container| !meant.contains(&container.name)) {
                 let message = format!(
-                    "container {:?} is not in the plan: never held, and nobody waits for it",
+                    "container {:?} is not in the plan: never held, and no container waits for it",
                     container.name
                 );
                 let fix = proposal::add_main(container.name, self.template.restart_policy());

@@ -21,7 +21,7 @@ Finds what is wrong with FILE, with line, value, the nearest valid word, and wha
   *.yaml, *.json   Kubernetes manifests: the annotations of podshim on Pods and on the pod templates of Deployments,
                    StatefulSets, DaemonSets, ReplicaSets, Jobs and CronJobs, and whether they fit the pod; or annotations
                    alone, as `podshim plan` reads them
-  *.toml           the node's file (/etc/podshim/config.toml), or containerd's configuration: told apart by its tables
+  *.toml           the node's file (/etc/podshim/config.toml), or containerd's configuration: recognised by its tables
   -                standard input: either
 Nothing is changed, and nothing but FILE is read.
 
@@ -73,8 +73,9 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
             let paint = Paint::of(&stdout());
             let mut text: String = findings.iter().map(|finding| finding.show(paint)).collect();
             for (file, looked) in looked_at {
-                let told = |finding: &Finding| finding.file == *file && finding.severity != Severity::Note;
-                if !findings.iter().any(told) {
+                let is_reported =
+                    |finding: &Finding| finding.file == *file && finding.severity != Severity::Note;
+                if !findings.iter().any(is_reported) {
                     text += &format!("{file}: {} ({})\n", paint.text(Colour::Green, "ok"), what(looked));
                 }
             }

@@ -20,7 +20,7 @@ pub const HELP: &str = "\
 usage: podshim inspect [--json] [--run-dir DIR] POD
 
 Shows a pod: each container's role, state, gate and what it waits for, restarts, exit codes as they really were beside those
-that callers are told, signals that wait for their turn, and what is left of a stop's time.
+that callers see, signals that wait for their turn, and what is left of a stop's time.
 
 POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
 
@@ -145,7 +145,7 @@ fn duration(milliseconds: u64) -> String {
 /// A pod by what it is called, with a connection to its shim.
 ///
 /// # Errors
-/// No such pod, or nobody to talk to.
+/// No such pod, or no shim that answers.
 pub(crate) fn connect(root: &std::path::Path, pod: &str) -> Result<Client, CommandError> {
     let entry = shims::find(root, pod)?;
     Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(pod, source))

@@ -29,7 +29,7 @@ asks, and makes all of them or none. What is as it should be is left alone, so a
 In a configuration of version 2 (containerd 1.6, 1.7) the runtime is written at the file's end: there an imported file
 would replace the whole section of the CRI, with its mirrors and its cgroup driver. One of version 3 (2.x) gets an import
 of conf.d/podshim.toml beside it. Every other byte stays; the file as it was is kept as config.toml.before-podshim.
-A file that k3s or rke2 write anew at each start is refused: use --no-config, and append containerd-version-2.toml or
+A file that k3s or rke2 rewrite at each start is refused: use --no-config, and append containerd-version-2.toml or
 containerd-version-3.toml of /usr/local/share/podshim to their template.
 
   --dry-run              show the changes, make none

@@ -61,7 +61,7 @@ fn serve(address: &str, root: &Path) -> Result<(), CommandError> {
     let parsed: SocketAddr = address
         .parse()
         .map_err(|_| CommandError::usage(NAME, format!("--listen {address:?} is no ADDRESS:PORT")))?;
-    // Names of pods and containers are nobody's business outside the node; a scraper elsewhere has a proxy that asks who
+    // Names of pods and containers stay on the node; a scraper elsewhere has a proxy that asks who
     // it is.
     if !parsed.ip().is_loopback() {
         return Err(CommandError::usage(

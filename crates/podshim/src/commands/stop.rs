@@ -23,7 +23,7 @@ pub const HELP: &str = "\
 usage: podshim stop [--grace TIME] [--json] [--run-dir DIR] POD
 
 Stops a pod in order (mains, then sidecars in reverse, then the sandbox) within one budget, and waits for the end. Nothing of
-it is started again, and nothing new is created in it; whoever made the pod still has to remove it.
+it is started again, and nothing new is created in it; the caller that created the pod still has to remove it.
 
 POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
 
@@ -37,7 +37,7 @@ Exit codes: 0 all of it has ended; 1 something has not, there is no such pod, or
 
 /// After its budget and two seconds everything of a pod has been killed (T6); what a kill takes is the kernel's.
 const AFTER_BUDGET: Duration = Duration::from_secs(2 + 5);
-/// Between two looks where nothing is told.
+/// Between two looks that show no change.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]

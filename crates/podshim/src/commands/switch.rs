@@ -14,7 +14,7 @@ usage: podshim switch [--timeout TIME] [--json] [--run-dir DIR] POD SIDECAR
 
 Lets the standby of a sidecar (a plan's proxy|proxy-next=sidecar) take over: it is started, its gate must open, its migrate
 hook is run, and then the other one is stopped and held. SIDECAR is either one of the pair. If the standby fails, the active
-one stays as it is and the reason is told.
+one stays as it is, and the command prints the reason.
 
 POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
 

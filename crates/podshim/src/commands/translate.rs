@@ -25,7 +25,7 @@ kubelet that does not know them, with podshim as the runtime:
   * annotations: the plan, ready from startup probes, pre-stop from preStop hooks, grace and restart-policy from the pod;
   * runtimeClassName.
 What needs no translation is written as it is. Comments and the order of keys stay, but for those beside a key that goes,
-and in a document with anchors or in braces, which is written anew. The result goes to standard output and passes `podshim check`; what could not be carried
+and in a document with anchors or in braces, which is rewritten. The result goes to standard output and passes `podshim check`; what could not be carried
 over, or is not quite the same, is said on standard error, field by field. FILE is not changed; \"-\" is standard input.
 
 With --sidecarset it first adds to the pods that an OpenKruise SidecarSet selects what Kruise's webhook would: containers,

@@ -105,7 +105,7 @@ enum Reader {
     Gone,
 }
 
-/// At once, also into a pipe: whoever reads it waits for it.
+/// At once, also into a pipe: its reader waits for it.
 fn write(text: &str) -> io::Result<Reader> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -77,7 +77,7 @@ pub enum ConfigError {
         /// 1 if it says none.
         version: i64,
     },
-    /// Another program writes it anew at each start.
+    /// Another program rewrites it at each start.
     #[error("it says {comment:?}: put the runtime into what it is made from (see podshim install -h)")]
     Generated {
         /// The line that says so.
@@ -207,7 +207,7 @@ pub fn remove(text: &str, drop_in: &Path) -> Option<String> {
     without(range)
 }
 
-/// Whether a file is nobody's but [`add`]'s: there was none before.
+/// Whether a file has nothing but what [`add`] wrote: there was none before.
 pub fn is_ours_alone(text: &str) -> bool {
     block(text) == Some(0..text.len()) && text.starts_with(BEGIN)
 }

@@ -1,6 +1,6 @@
 //! Files as a list of changes: what each was, what it becomes, and carrying that out, all or nothing.
 //!
-//! Owns every write of `install` and `uninstall`. Each file is replaced as a whole, so that whoever reads meanwhile, or
+//! Owns every write of `install` and `uninstall`. Each file is replaced as a whole, so that a process that reads meanwhile, or
 //! a node that loses power, has the old one or the new one.
 
 use std::fs;

@@ -6,7 +6,7 @@ use crate::commands::{COMMANDS, Command};
 /// The page of the command as a whole, and one for each of its commands: file name and text.
 pub fn man_pages() -> Vec<(String, String)> {
     let mut page = title("podshim");
-    page += ".SH NAME\npodshim \\- for whoever writes pods or looks after a node\n.SH SYNOPSIS\n.B podshim\nCOMMAND ...\n";
+    page += ".SH NAME\npodshim \\- for people who write pods or look after a node\n.SH SYNOPSIS\n.B podshim\nCOMMAND ...\n";
     page += ".SH DESCRIPTION\nCommands, each with a man page and a \\-h of its own:\n";
     for command in COMMANDS {
         page += &format!(".TP\n.BR podshim\\-{} (1)\n{}\n", escaped(command.name), escaped(command.summary));

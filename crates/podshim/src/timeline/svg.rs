@@ -70,12 +70,12 @@ fn draw_mark(body: &mut String, x: f64, y: f64, mark: &Mark) {
         MarkKind::Gate => (format!("M{x:.1} {y:.1}v{BAR}"), "#0969da"),
         MarkKind::Signal => (format!("M{x:.1} {y:.1}l-5 -7h10z"), "#bc4c00"),
         MarkKind::Done => (format!("M{:.1} {middle:.1}l3 4l6 -8", x - 5.0), "#1a7f37"),
-        MarkKind::Told => (format!("M{:.1} {:.1}h6v6h-6z", x - 3.0, middle - 3.0), "#1a7f37"),
+        MarkKind::BySignal => (format!("M{:.1} {:.1}h6v6h-6z", x - 3.0, middle - 3.0), "#1a7f37"),
         MarkKind::Failure => (format!("M{:.1} {:.1}l8 8m0 -8l-8 8", x - 4.0, middle - 4.0), "#cf222e"),
         MarkKind::Hook => (format!("M{x:.1} {:.1}l4 4l-4 4l-4 -4z", y + BAR), "#8250df"),
         MarkKind::Budget => return,
     };
-    let filled = matches!(mark.kind, MarkKind::Signal | MarkKind::Told | MarkKind::Hook);
+    let filled = matches!(mark.kind, MarkKind::Signal | MarkKind::BySignal | MarkKind::Hook);
     let fill = if filled { colour } else { "none" };
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
@@ -120,7 +120,7 @@ fn legend(body: &mut String, y: f64) {
         (MarkKind::Gate, "gate open"),
         (MarkKind::Signal, "signal"),
         (MarkKind::Done, "ended with 0"),
-        (MarkKind::Told, "by its stop signal"),
+        (MarkKind::BySignal, "by its stop signal"),
         (MarkKind::Failure, "failed or killed"),
         (MarkKind::Hook, "hook"),
     ] {

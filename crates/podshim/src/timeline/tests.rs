@@ -118,7 +118,7 @@ fn ticks_are_round_and_few() {
     assert_eq!(life.ticks(3), [0, 5000]);
 }
 
-/// A pod of which nothing is told is a picture of nothing, not an error.
+/// A pod without events is a picture of nothing, not an error.
 #[test]
 fn nothing_is_drawn_of_nothing() {
     let nothing = Timeline::of(&pod(), Vec::new(), 0, 5);
@@ -146,8 +146,8 @@ fn an_end_is_drawn_as_what_it_was() {
         timeline.lanes[0].marks.last().expect("a mark").kind
     };
     assert_eq!(kind_of(&[15], 0), MarkKind::Done);
-    assert_eq!(kind_of(&[15], 143), MarkKind::Told);
-    assert_eq!(kind_of(&[12], 140), MarkKind::Told);
+    assert_eq!(kind_of(&[15], 143), MarkKind::BySignal);
+    assert_eq!(kind_of(&[12], 140), MarkKind::BySignal);
     assert_eq!(kind_of(&[15], 3), MarkKind::Failure, "masked");
     assert_eq!(kind_of(&[15, 9], 137), MarkKind::Failure);
     assert_eq!(kind_of(&[9], 137), MarkKind::Failure);

@@ -61,7 +61,7 @@ fn cells(timeline: &Timeline, lane: &Lane, bar: usize, paint: Paint) -> String {
             MarkKind::Gate => ("│", Colour::Bold),
             MarkKind::Signal => ("!", Colour::Yellow),
             MarkKind::Done => ("✓", Colour::Green),
-            MarkKind::Told => ("▪", Colour::Green),
+            MarkKind::BySignal => ("▪", Colour::Green),
             MarkKind::Failure => ("✗", Colour::Red),
             MarkKind::Hook => ("◆", Colour::Bold),
             MarkKind::Budget => continue,

@@ -392,7 +392,7 @@ fn without_watchers(own: &SidecarContainer, remarks: &mut Remarks<'_>) -> Sideca
         }
     }
     let what = format!(
-        "the versions stay 1 and 2: whoever lets {}-1 take over again raises its annotation first",
+        "the versions stay 1 and 2: the tool that lets {}-1 take over again raises its annotation first",
         own.name
     );
     remarks.say(Severity::Warning, &own.node, field("env[SIDECARSET_VERSION]"), what);

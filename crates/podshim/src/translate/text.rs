@@ -1,6 +1,6 @@
 //! The same change as edits of the text, so that comments, quotes and the order of keys stay as their author has them.
 //!
-//! Owns what can be edited so: block style without anchors. Anything else is refused here and written anew.
+//! Owns what can be edited so: block style without anchors. Anything else is refused here and rewritten.
 
 use super::edit::{Edit, begin_of_comments, end_of_block, indent, is_comment, shifted};
 use super::inject::Injection;

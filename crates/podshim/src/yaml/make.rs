@@ -1,4 +1,4 @@
-//! Trees that no text has: made anew, or changed. Owns how nodes are put together; what they are to say is their
+//! Trees that no text has: new ones, or changed ones. Owns how nodes are put together; what they are to say is their
 //! maker's to know.
 
 use super::{Node, Position, Quoting, Scalar, Style, Value};

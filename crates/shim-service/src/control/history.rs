@@ -56,7 +56,7 @@ enum Fact {
     Resumed,
 }
 
-/// Somebody who waits for what comes after an event.
+/// A caller that waits for what comes after an event.
 #[derive(Debug)]
 struct Waiting {
     after: u64,
@@ -95,7 +95,7 @@ impl History {
         });
     }
 
-    /// Tells whoever waits what has come.
+    /// Answers the waiting callers with what has come.
     pub(crate) fn tell(&mut self) {
         let last = self.last;
         for waiting in self.waiting.extract_if(.., |waiting| waiting.after < last).collect::<Vec<_>>() {
@@ -319,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Who waits is told once, of what came after the last thing known; who has gone is forgotten.
+    /// A waiter is answered once, with what came after the last thing known; who has gone is forgotten.
     #[test]
     fn whoever_waits_is_told() {
         let mut history = History::default();

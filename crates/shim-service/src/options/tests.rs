@@ -210,7 +210,7 @@ fn a_container_uses_the_runtime_of_its_sandbox() {
     assert_eq!(own.with_runtime_of(&sandbox).binary_name.as_deref(), Some("runc"));
 }
 
-/// `delete` calls the runtime the container was created with, without being told.
+/// `delete` calls the runtime the container was created with, although no request names it.
 #[test]
 fn a_bundle_keeps_the_options() {
     let dir = tempfile::tempdir().unwrap();
@@ -235,7 +235,7 @@ fn a_bundle_keeps_the_options() {
     assert!(error.contains("options.json: invalid type: map, expected a string"), "{error}");
 }
 
-/// DESIGN §5: if nobody names the cgroup driver, the form of `cgroupsPath` does; where systemd does not run it is a path.
+/// DESIGN §5: if nothing names the cgroup driver, the form of `cgroupsPath` does; where systemd does not run it is a path.
 #[test]
 fn the_cgroup_path_names_the_driver() {
     let systemd_runs = tempfile::tempdir().unwrap();
@@ -252,7 +252,7 @@ fn the_cgroup_path_names_the_driver() {
         };
         assert_eq!(driver_of(&spec, systemd_runs.path()), driver, "{path}");
         assert_eq!(driver_of(&spec, &does_not_run), CgroupDriver::Cgroupfs, "{path}");
-        // Whoever names it is obeyed on any node.
+        // A driver that is named counts on any node.
         for driver in [CgroupDriver::Systemd, CgroupDriver::Cgroupfs] {
             let options = RuntimeOptions { cgroup_driver: Some(driver), ..RuntimeOptions::default() };
             assert_eq!(options.cgroup_driver_for(&spec), driver, "{path}");

@@ -1,4 +1,4 @@
-//! The control API: what operators are told and may do, over the same socket as containerd.
+//! The control API: what operators see and may do, over the same socket as containerd.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -55,7 +55,7 @@ fn kinds(events: &[Event], name: &str) -> Vec<Kind> {
     events.iter().filter(|event| event.name == name).map(|event| event.kind.unwrap()).collect()
 }
 
-/// U7, U10: what is held says why, what is not there yet is told too, and people find their names.
+/// U7, U10: what is held says why, what is not there yet is shown too, and people find their names.
 #[test]
 fn a_held_pod_says_what_it_waits_for() {
     with_pod(async |pod| {
@@ -202,7 +202,7 @@ fn a_switch_that_cannot_be_is_refused() {
     });
 }
 
-/// Whoever waits for events in vain is told so in time.
+/// A caller that waits for events in vain gets an answer in time.
 #[test]
 fn a_wait_for_events_ends() {
     with_pod(async |pod| {
@@ -211,7 +211,7 @@ fn a_wait_for_events_ends() {
     });
 }
 
-/// DESIGN §6: nobody but root gets an answer, not even one whom the files would let in.
+/// DESIGN §6: only root gets an answer, not even one whom the files would let in.
 #[test]
 fn a_peer_that_is_not_root_gets_no_answer() {
     with_pod(async |pod| {
@@ -220,10 +220,11 @@ fn a_peer_that_is_not_root_gets_no_answer() {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         }
         let ask_as_nobody = move || {
-            let nobody = 65_534;
+            let unprivileged = 65_534;
             // SAFETY: changes this thread's ids and touches no memory. Without the C library's wrapper it changes those
             // of no other thread.
-            let changed = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
+            let changed =
+                unsafe { libc::syscall(libc::SYS_setresuid, unprivileged, unprivileged, unprivileged) };
             assert_eq!(changed, 0, "the test must be run by root");
             Client::connect(&socket, LIMIT).and_then(|client| client.inspect())
         };

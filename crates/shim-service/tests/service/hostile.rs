@@ -1,4 +1,4 @@
-//! Containers that flood whoever listens to them (DESIGN §6): the pod's one thread has time for everybody else.
+//! Containers that flood what listens to them (DESIGN §6): the pod's one thread has time for everybody else.
 
 use std::fs;
 use std::io::Read;

@@ -304,7 +304,7 @@ fn r6_an_update_during_a_restart_is_the_next_processs() {
     });
 }
 
-/// K5: whoever has the answer to Start has a program to signal. The runtime's init would have ended in its own way, or
+/// K5: a caller that has the answer to Start has a program to signal. The runtime's init would have ended in its own way, or
 /// not at all: runc's hung on a SIGSEGV.
 #[test]
 fn k5_a_signal_right_after_the_start_is_the_programs() {
@@ -359,7 +359,7 @@ fn trap_07_an_execs_exit_comes_before_its_containers() {
         assert_eq!(refusal(pod.client.kill(context(), &unstarted).await).0, Code::FAILED_PRECONDITION);
         let start = StartRequest { id: "c".to_owned(), exec_id: "e".to_owned(), ..Default::default() };
         pod.client.start(context(), &start).await.unwrap();
-        // The init goes first; its exit is told last.
+        // The init goes first; its exit is published last.
         pod.kill("c", 9).await.unwrap();
         pod.client.kill(context(), &unstarted).await.unwrap();
         pod.wait("c").await.unwrap();

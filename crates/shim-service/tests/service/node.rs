@@ -10,7 +10,7 @@ use crate::PLAN;
 use crate::support::{context, refusal, with_pod};
 
 /// DESIGN §5, S1: a mistake refuses pods with annotations, naming file, line and key, and nothing is run; other pods do
-/// not notice. The file is read anew for each.
+/// not notice. The file is read again for each.
 #[test]
 fn s5_a_mistake_in_the_nodes_file_refuses_planned_pods_only() {
     with_pod(async |pod| {
@@ -76,7 +76,7 @@ fn n5_systemd_is_told_to_wait_for_the_drain() {
             let spec = spec_of(&pod.directory.path().join(id));
             spec["annotations"][format!("org.systemd.property.{name}")].as_str().map(str::to_owned)
         };
-        // R6: none names another that can be made anew. Not in the plan (S8): the drain comes before it all the same.
+        // R6: none names another that can be recreated. Not in the plan (S8): the drain comes before it all the same.
         for id in ["app", "proxy", "plain"] {
             assert_eq!(property(id, "Before").unwrap(), "['podshim-drain.service', 'shutdown.target']");
             assert_eq!(property(id, "After"), None);

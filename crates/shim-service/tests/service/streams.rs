@@ -1,4 +1,4 @@
-//! containerd's fifos over the socket (CONTRACT §7): what their readers are told of creates that fail.
+//! containerd's fifos over the socket (CONTRACT §7): what their readers see of creates that fail.
 
 use std::fs;
 use std::io::Read;

@@ -98,7 +98,7 @@ fn trap_06_options_of_a_task_replace_those_of_its_runtime() {
         assert!(fs::read_to_string(pod.directory.path().join("arguments")).unwrap().contains(" create "));
         pod.delete("runc").await.unwrap();
 
-        // Of a type that nobody knows nothing can be obeyed: an error, and no container without its settings.
+        // Of an unknown type nothing can be obeyed: an error, and no container without its settings.
         pod.bundle("other", "exec sleep 60", &[]);
         let (code, text) = refusal(create_with(&pod, "other", "acme.Options", Vec::new()).await);
         assert_eq!(code, Code::INVALID_ARGUMENT);
@@ -231,7 +231,7 @@ fn trap_12_a_delete_during_a_slow_one_shares_its_end() {
 fn trap_13_a_shim_ends_with_its_last_container_however_it_is_told() {
     const ALL: [&str; 3] = ["pause", "app", "proxy"];
     // Who is deleted in which order, and who gets a Shutdown after it.
-    for (order, told) in [
+    for (order, published) in [
         (["app", "proxy", "pause"], &["pause"][..]),
         (["pause", "app", "proxy"], &ALL[..]),
         (["app", "pause", "proxy"], &["app", "proxy"]),
@@ -245,7 +245,7 @@ fn trap_13_a_shim_ends_with_its_last_container_however_it_is_told() {
             for id in order {
                 assert!(!pod.served.is_finished(), "it ended before {id} was deleted");
                 pod.delete(id).await.unwrap();
-                if told.contains(&id) {
+                if published.contains(&id) {
                     let shutdown = ShutdownRequest { id: id.to_owned(), ..Default::default() };
                     pod.client.shutdown(context(), &shutdown).await.unwrap();
                 }
@@ -255,7 +255,7 @@ fn trap_13_a_shim_ends_with_its_last_container_however_it_is_told() {
     }
 }
 
-/// Trap 20: a stdin that is open at both ends, or that nobody ever opened, keeps neither a Delete nor the server's end.
+/// Trap 20: a stdin that is open at both ends, or that no process ever opened, keeps neither a Delete nor the server's end.
 #[test]
 fn trap_20_a_stdin_that_is_never_written_keeps_no_server() {
     with_pod(async |pod| {
@@ -302,7 +302,7 @@ fn trap_21_a_created_container_takes_a_kill() {
     });
 }
 
-/// Trap 28: kills that the runtime has to deliver, and that hang there, are in nobody's way.
+/// Trap 28: kills that the runtime has to deliver, and that hang there, delay no other request.
 #[test]
 fn trap_28_hanging_kills_are_in_nobodys_way() {
     with_pod(async |pod| {

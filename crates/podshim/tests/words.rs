@@ -1,0 +1,67 @@
+//! The words that CONTRIBUTING.md's style page keeps away from what people read: pages, help texts, messages, comments.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each hides who acts, or what happens. What to write instead stands in CONTRIBUTING.md.
+const WORDS: [&str; 6] = ["nobody", "whoever", "somebody", "anew", "told", "whomever"];
+const PHRASES: [&str; 4] = ["that is none", "the other one of", "made again", "from the begin "];
+/// They name what to avoid.
+const EXEMPT: [&str; 2] = ["crates/podshim/tests/words.rs", "docs/coverage.md"];
+
+fn is_read(path: &Path) -> bool {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("md" | "rs" | "proto" | "sh" | "out" | "service" | "toml") => true,
+        Some(_) => false,
+        // The scripts of hack/.
+        None => path.components().any(|part| part.as_os_str() == "hack"),
+    }
+}
+
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_symlink() || name.starts_with('.') || name == "target" {
+            continue;
+        }
+        if path.is_dir() {
+            files(&path, found);
+        } else if is_read(&path) {
+            found.push(path);
+        }
+    }
+}
+
+/// An identifier is one word: `u2_..._stops_nobody` names a test.
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|part| part == word)
+}
+
+#[test]
+fn words_that_hide_the_actor_stay_away() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository");
+    let mut all = Vec::new();
+    files(&root, &mut all);
+    assert!(all.len() > 300, "{} files", all.len());
+    let mut found = Vec::new();
+    for path in all {
+        let name = path.strip_prefix(&root).expect("a path of it").display().to_string();
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        if EXEMPT.contains(&name.as_str()) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            // The tables of the style page show what not to write.
+            if name == "CONTRIBUTING.md" && (line.starts_with('|') || line.contains("no \"")) {
+                continue;
+            }
+            let lower = line.to_lowercase();
+            let word = WORDS.into_iter().find(|word| has_word(&lower, word));
+            if let Some(wrong) = word.or_else(|| PHRASES.into_iter().find(|phrase| lower.contains(phrase))) {
+                found.push(format!("{name}:{}: {wrong:?}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{} lines (see CONTRIBUTING.md):\n{}", found.len(), found.join("\n"));
+}
