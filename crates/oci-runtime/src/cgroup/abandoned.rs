@@ -19,10 +19,10 @@ use super::{
 /// How often the removal of a busy group is retried.
 const BUSY_POLL: Duration = Duration::from_millis(5);
 
-/// Removes the groups that `cgroups_path` of an OCI spec names, with the processes in them. Missing groups are no
-/// error. A relative path is ignored, because it might mean another container's group; except `slice:prefix:name`,
-/// which names one container. With the systemd driver no group has that name, and systemd removes the scope; otherwise
-/// it is a path (DESIGN §5).
+/// Removes the groups that `cgroups_path` of an OCI spec names, with the processes in them. Missing groups are no error.
+/// A relative path is ignored, because it might mean another container's group; except `slice:prefix:name`, which names
+/// one container. If systemd runs, no group has that name and systemd removes the scope; otherwise it is a path (DESIGN
+/// §5).
 ///
 /// Call the runtime's own `delete` first. What cannot be removed by `deadline` stays.
 ///
