@@ -235,8 +235,8 @@ impl Process {
     /// What the process executes now, judged by its name.
     ///
     /// Fails with `NotFound` if it has exited. runc's init calls itself `runc:[2:INIT]`, and `execve` gives it the name
-    /// of its program. A program with exactly that name cannot be told from the init; the only effect is that its gate
-    /// stays closed.
+    /// of its program. A program with exactly that name looks like the init; the only effect is that its gate stays
+    /// closed.
     ///
     /// Do not use `/proc/<pid>/exe`: stat(2) asks the program's file system, which may be one that the container serves
     /// (FUSE) and that never answers. Nor any link or number that needs the process's memory or file for a moment

@@ -106,7 +106,8 @@ fn u2_tcp_probe_connects_inside_the_network_namespace_of_the_process() {
         let (child, listener) = namespace_with_listener(&reaper).await;
         let open = loopback(&listener);
         assert_eq!(within(tcp(&child.process, open, TIMEOUT)).await, ProbeResult::Success);
-        // The shim's own namespace does not have that listener: the socket was really made in the other one.
+        // The shim's own namespace does not have that listener: the socket was really made in the container's
+        // namespace.
         let own = reaper.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
         let refused = within(tcp(&own.process, open, TIMEOUT)).await;
         assert_eq!(refused.to_string(), format!("tcp:{open} refused"));
