@@ -90,7 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
     if let Some(past) = past
         && let Err(error) = history::keep(&past)
     {
-        problems.push(format!("the pod's history is not kept: {error}"));
+        problems.push(format!("cannot keep the pod's record for podshim history: {error}"));
     }
     let answer = response(&bundle, &mut problems).write_to_bytes()?;
     Ok(Deleted { answer, problems })

@@ -74,13 +74,16 @@ fn slot() -> Option<Flock<File>> {
 /// # Errors
 /// Too many writers wait for the disk, or the directory is not writable.
 pub fn write() -> io::Result<()> {
-    let file = env::var_os(FILE).ok_or_else(|| io::Error::other("run by an ending shim, not by hand"))?;
+    let file = env::var_os(FILE)
+        .ok_or_else(|| io::Error::other("-write-history is for an ending shim, not for use by hand"))?;
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
     // A mistake in the node's file must not lose the record.
     let bounds =
         shim_service::node::read(Path::new(NODE_FILE)).map(|node| node.history()).unwrap_or_default();
-    let Some(_slot) = slot() else { return Err(io::Error::other("too many others wait for the disk")) };
+    let Some(_slot) = slot() else {
+        return Err(io::Error::other("too many other writers wait for the disk"));
+    };
     let bounds = Bounds { size: bounds.size, namespace_size: bounds.namespace_size, age: bounds.age };
     past::keep(Path::new(HISTORY_ROOT), Path::new(&file), &bytes, &bounds)
 }

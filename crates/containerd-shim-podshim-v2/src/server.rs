@@ -69,14 +69,14 @@ pub fn run(arguments: &Arguments) -> Result<(), ServerError> {
     // A `delete` that found the entry would take this shim for a killed one.
     Entry::remove_from(state.path());
     if let Err(error) = &result {
-        tracing::error!(%error, "the server ends");
+        tracing::error!(%error, "the pod's server failed and ends");
     }
     leave(&address, lock, &state, BOOTSTRAP_LIMIT);
     // Last, so that a disk that hangs blocks nothing that another process waits for.
     if let Some(past) = result?
         && let Err(error) = history::keep(&past)
     {
-        tracing::warn!(%error, "the pod's history is not kept");
+        tracing::warn!(%error, "cannot keep the pod's record for podshim history");
     }
     Ok(())
 }
@@ -102,10 +102,10 @@ fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<Option<Past>, 
     // The bundle of the group's first container may be removed before its last container ends.
     env::set_current_dir("/").map_err(ServerError::Setup)?;
     if let Err(error) = oci_runtime::process::disable_huge_pages() {
-        tracing::warn!(%error, "transparent huge pages stay on");
+        tracing::warn!(%error, "cannot turn transparent huge pages off: the shim may use more memory");
     }
     if let Err(error) = oci_runtime::process::use_all_open_files() {
-        tracing::warn!(%error, "the limit of open files stays");
+        tracing::warn!(%error, "cannot raise the limit of open files: it bounds how many containers the shim can serve");
     }
     // One thread: a pod has little work and much state (DESIGN §4). std already ignores SIGPIPE.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Setup)?;

@@ -43,7 +43,7 @@ pub enum StartError {
     /// A container of a CRI pod without its shim (N3).
     #[error(
         "the pod's shim is gone: container {container} belongs to pod {pod}, which no shim serves, and a new \
-         one would not know the pod's plan; stop and remove the pod so that it is made anew"
+         one would not know the pod's plan; stop and remove the pod so that it is recreated"
     )]
     PodGone {
         /// The container.

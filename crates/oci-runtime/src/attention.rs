@@ -82,7 +82,7 @@ fn end_of_round(whole: Duration, queued: Duration) {
     let on = if piece.time * 2 >= whole { piece.on } else { NOTHING_LONG };
     LONGEST.set(Away { time, on });
     if time >= TOO_LONG {
-        warn!(?time, ?queued, on, "the shim was away: nothing of its pod was served");
+        warn!(?time, ?queued, on, "the shim was busy: it served nothing of its pod for this time");
     }
 }
 

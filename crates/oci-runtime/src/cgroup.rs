@@ -188,13 +188,13 @@ impl Cgroup {
         // A runtime that makes no cgroups leaves the container in the shim's group, which may be the host's root group.
         let members = self.pids();
         if members.contains(&nix::unistd::getpid()) {
-            warn!("the container has no cgroup of its own: what it left behind is not killed");
+            warn!("the container is in the shim's own cgroup: processes that it left behind are not killed");
             return KillOutcome::Remaining(members);
         }
         if let Self::V2(directory) = self {
             // From Linux 5.14: one write, which no fork can outrun. Without it the loop below does the work.
             if let Err(error) = fs::write(directory.join("cgroup.kill"), "1") {
-                debug!(%error, directory = %directory.display(), "cgroup.kill is not usable");
+                debug!(%error, directory = %directory.display(), "cannot write cgroup.kill: the shim kills the processes one by one");
             }
         }
         let mut pause = KILL_POLL_FIRST;

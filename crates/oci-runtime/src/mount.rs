@@ -116,7 +116,7 @@ fn mount_all(target: &Path, mounts: &[RootfsMount]) -> Result<(), MountError> {
     for one in mounts {
         if let Err(error) = mount_one(target, one) {
             if let Err(unmount_error) = unmount_all(target) {
-                warn!(%unmount_error, "a rootfs that failed to be mounted stays half mounted");
+                warn!(%unmount_error, "mounting the rootfs failed, and what was mounted of it cannot be unmounted");
             }
             return Err(error);
         }

@@ -136,7 +136,7 @@ impl NotifySocket {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => readable.clear_ready(),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => {
-                        warn!(%error, "nothing is heard on a notify socket any more: its helper has ended");
+                        warn!(%error, "the helper of a notify socket has ended: READY=1 of its container is no longer received");
                         return;
                     }
                 }

@@ -60,7 +60,7 @@ pub async fn exec(container: &Container, exec_id: &str, process: &[u8], timeout:
         }),
         Err(_) => {
             if let Err(error) = launched.process.signal(SignalNumber::KILL) {
-                warn!(container = container.id(), %error, "cannot kill a probe that takes too long");
+                warn!(container = container.id(), %error, "cannot kill an exec probe that exceeded its timeout");
             }
             ProbeResult::Failure(timed_out(timeout))
         }

@@ -284,14 +284,14 @@ impl Reaper {
                         }
                         Err(error) => {
                             // Continuing would spin: the same zombie comes first again.
-                            error!(%pid, %error, "cannot reap an exited process");
+                            error!(%pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
                             return;
                         }
                     }
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    error!(%error, "waitid failed; exits are seen at the next SIGCHLD");
+                    error!(%error, "waitid failed: the shim looks for exits again at the next SIGCHLD");
                     return;
                 }
             }

@@ -295,7 +295,7 @@ impl Container {
         let resumed = self.run(Operation::Resume, arguments, None).await.map(drop);
         match (resumed, cgroup, before) {
             (Err(error), Some(cgroup), Some(FreezeState::Frozen | FreezeState::Freezing)) => {
-                warn!(container = %self.id, %error, "thawed without the runtime");
+                warn!(container = %self.id, %error, "the OCI runtime failed to resume the container: the shim thaws its cgroup itself");
                 if self.thaw(cgroup) == FreezeState::Thawed { Ok(()) } else { Err(error) }
             }
             (resumed, ..) => resumed,

@@ -45,7 +45,7 @@ pub fn write(reaper: &Reaper, path: &Path, line: &str) -> io::Result<()> {
             Ok(exit) => io::Error::from_raw_os_error(exit.code.into()).to_string(),
             Err(_) => format!("its file system has not answered within {LIMIT:?}"),
         };
-        warn!(path = shown, reason, "cannot leave a termination message");
+        warn!(path = shown, reason, "cannot write the termination message");
         drop(helper);
     });
     Ok(())

@@ -54,7 +54,7 @@ impl Cgroup {
         loop {
             // v1 does not freeze members that the first write missed; write again.
             if let Err(error) = fs::write(&state, frozen) {
-                debug!(%error, state = %state.display(), "the group cannot be frozen");
+                debug!(%error, state = %state.display(), "cannot freeze the cgroup: its processes are signalled while they run");
                 return guard;
             }
             guard.get_or_insert_with(|| FrozenGroup { state: state.clone(), thawed });
@@ -71,7 +71,7 @@ impl Drop for FrozenGroup {
         if let Err(error) = fs::write(&self.state, self.thawed)
             && self.state.exists()
         {
-            warn!(%error, state = %self.state.display(), "the group cannot be thawed");
+            warn!(%error, state = %self.state.display(), "cannot thaw the cgroup that the shim froze: its processes stay frozen");
         }
     }
 }

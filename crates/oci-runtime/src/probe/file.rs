@@ -96,7 +96,7 @@ async fn look(reaper: &Reaper, process: &Process, path: &str, looks: &FileLooks)
     drop(helper);
     match exit?.code {
         0 => Ok(()),
-        helper_process::NOT_BEGUN => Err(io::Error::other("no process to look with")),
+        helper_process::NOT_BEGUN => Err(io::Error::other("the helper process could not start")),
         error => Err(io::Error::from_raw_os_error(error.into())),
     }
 }

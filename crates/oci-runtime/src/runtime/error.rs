@@ -116,9 +116,7 @@ pub enum RuntimeError {
         limit: Duration,
     },
     /// The container ended during an exec, but the runtime did not end. podshim killed it.
-    #[error(
-        "OCI runtime {operation} of container {id:?} was killed: the container has ended before it was done"
-    )]
+    #[error("OCI runtime {operation} of container {id:?} was killed: the container ended first")]
     Outlived {
         /// The command.
         operation: Operation,

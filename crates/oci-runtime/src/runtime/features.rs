@@ -28,7 +28,10 @@ pub async fn features(reaper: &Reaper, binary: &Path) -> io::Result<Option<Vec<u
     let Ok(exit) = tokio::time::timeout(TIME_LIMIT, &mut exit).await else {
         // podshim does not wait for the killed runtime: podshim itself ends next.
         killpg(process.pid(), Signal::SIGKILL)?;
-        return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no features after {TIME_LIMIT:?}")));
+        return Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("`features` not answered within {TIME_LIMIT:?}"),
+        ));
     };
     let output = captured.filter(|_| exit.code == 0).map(|mut captured| captured.stdout());
     let object: Option<Map<String, Value>> = output.and_then(|output| serde_json::from_slice(&output).ok());

@@ -37,14 +37,14 @@ impl Container {
     /// Removes all that is left of the container after a failed `operation`.
     pub(super) async fn remove_half_made(&self, operation: Operation) {
         if let Err(error) = self.delete(DeleteMode::Force).await {
-            warn!(container = %self.id, %operation, %error, "cannot remove what is left of a container that it failed to make");
+            warn!(container = %self.id, %operation, %error, "the OCI runtime failed, and the rest of the container that it left cannot be removed");
         }
         // If the runtime was killed before it recorded the container, its `delete` leaves the cgroups behind.
         let path = self.bundle.read_spec().ok().and_then(|spec| spec.linux?.cgroups_path);
         if let Some(path) = path
             && let Err(error) = remove_abandoned(&path, Instant::now() + DEATH_LIMIT).await
         {
-            warn!(container = %self.id, %operation, %error, "cannot remove the cgroup of a container that it failed to make");
+            warn!(container = %self.id, %operation, %error, "the OCI runtime failed, and the cgroup that it left cannot be removed");
         }
     }
 
@@ -99,7 +99,7 @@ impl Container {
     fn end(&self, process: &Process) {
         if let Err(error) = process.signal(SignalNumber::KILL) {
             let pid = process.pid();
-            warn!(container = %self.id, %pid, %error, "cannot end the process of a runtime that failed");
+            warn!(container = %self.id, %pid, %error, "the OCI runtime failed, and the process that it left cannot be killed");
         }
     }
 
@@ -109,7 +109,7 @@ impl Container {
     /// then.
     pub(super) fn kill_group(&self, operation: Operation, runtime: &Process) {
         if let Err(error) = killpg(runtime.pid(), Signal::SIGKILL) {
-            warn!(container = %self.id, %operation, %error, "cannot kill a runtime that takes too long");
+            warn!(container = %self.id, %operation, %error, "cannot kill an OCI runtime that exceeded its time limit");
         }
     }
 
@@ -125,7 +125,7 @@ impl Container {
     /// Lets the container's processes run, and returns whether they do.
     pub(super) fn thaw(&self, cgroup: &Cgroup) -> FreezeState {
         if let Err(error) = cgroup.thaw() {
-            warn!(container = %self.id, %error, "cannot thaw a container that its runtime failed to");
+            warn!(container = %self.id, %error, "the OCI runtime left the container frozen, and the shim cannot thaw it");
         }
         cgroup.freeze_state()
     }

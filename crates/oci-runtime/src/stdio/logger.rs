@@ -178,7 +178,7 @@ impl Logger {
         if running.ended_by(ends_itself).await == Ended::No {
             running.signal(SignalNumber::TERM);
             if running.ended_by(deadline).await == Ended::No {
-                warn!(program = %self.command.program.display(), "killed: it did not end at SIGTERM");
+                warn!(program = %self.command.program.display(), "the logging program did not end after SIGTERM: the shim kills it");
                 running.signal(SignalNumber::KILL);
                 running.ended_by(Instant::now() + KILL_LIMIT).await;
             }

@@ -133,7 +133,7 @@ impl Task {
         let weak = Rc::downgrade(&mover);
         let handle = tokio::task::spawn_local(async move {
             if let Err(error) = attention::named("a container's output", mover.run()).await {
-                warn!(%stream, %error, "the stream is cut: it cannot be moved any further");
+                warn!(%stream, %error, "cannot move the stream any further: it is cut here, and later data is lost");
             }
         });
         Self { handle, mover: weak }

@@ -238,7 +238,7 @@ async fn beside_a_slow_exec(
         until(|| cgroup.pids().len() == 2).await;
         let wrong = failing_after(test, "exec", "rm $pid_file; exit 0");
         wrong.exec("wrong", &program, ChildStdio::null(), None).await.unwrap_err();
-        assert_eq!(cgroup.pids().len(), 3, "nobody can know yet whose they are");
+        assert_eq!(cgroup.pids().len(), 3, "no call can claim them yet");
         std::fs::write(test.container.bundle().path().join("go"), "").unwrap();
     };
     let (other, ()) = tokio::join!(other, wrong);
