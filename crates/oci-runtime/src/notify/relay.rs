@@ -165,7 +165,7 @@ fn receive(socket: RawFd, text: &mut [u8]) -> Result<Received, libc::c_int> {
     let mut control: Control = [0; _];
     let mut buffer = libc::iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() };
     let mut header = header(&mut buffer, &mut control);
-    // SAFETY: the header names buffers of ours that outlive the call, with their sizes.
+    // SAFETY: the header names buffers of this function that outlive the call, with their sizes.
     let length = unsafe { libc::recvmsg(socket, &raw mut header, libc::MSG_CMSG_CLOEXEC) };
     let Ok(length) = usize::try_from(length) else { return Err(nix::errno::Errno::last_raw()) };
     let (flags, rights) = (header.msg_flags, [-1; MOST_RIGHTS]);
@@ -245,7 +245,7 @@ fn send(report: RawFd, bytes: &mut [u8], pidfd: RawFd) -> Result<(), ()> {
 fn wait_for_acknowledgement(report: RawFd) -> Result<(), ()> {
     let mut byte = 0_u8;
     loop {
-        // SAFETY: one byte of ours.
+        // SAFETY: receives into one byte of this function.
         match unsafe { libc::recv(report, (&raw mut byte).cast(), 1, 0) } {
             1 => return Ok(()),
             -1 if nix::errno::Errno::last_raw() == libc::EINTR => {}
@@ -281,7 +281,7 @@ pub(super) fn next_report(reports: RawFd, room: &mut Room) -> io::Result<Option<
     let mut buffer = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
     let mut header = header(&mut buffer, &mut control);
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    // SAFETY: the header names buffers of ours that outlive the call, with their sizes.
+    // SAFETY: the header names buffers of this function that outlive the call, with their sizes.
     let length = unsafe { libc::recvmsg(reports, &raw mut header, flags) };
     let Ok(length) = usize::try_from(length) else { return Err(io::Error::last_os_error()) };
     let mut pidfd = None;
