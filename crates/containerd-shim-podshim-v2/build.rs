@@ -4,14 +4,14 @@ use std::env;
 
 fn main() {
     println!("cargo::rerun-if-changed=release.ld");
-    // Only that profile aborts on a panic. Cargo's `CARGO_CFG_PANIC` does not know what a profile says.
+    // Only that profile aborts on a panic. Cargo's `CARGO_CFG_PANIC` does not reflect a profile's setting.
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
-    // mold reads no linker script of this kind; with it the binary is only larger.
+    // mold does not read this kind of linker script; with it the binary only gets larger.
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     if is_release && !flags.contains("fuse-ld=mold") {
         let directory = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
         println!("cargo::rustc-link-arg-bins=-Wl,-T,{directory}/release.ld,--no-eh-frame-hdr");
-        // A list of addresses in place of a table of entries: 100 KB less. An older glibc refuses such a binary.
+        // A list of addresses instead of a table of entries: 100 KB less. An older glibc refuses such a binary.
         if env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|libc| libc == "musl") {
             println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
         }

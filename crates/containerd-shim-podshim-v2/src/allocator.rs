@@ -1,14 +1,14 @@
 //! The shim's memory: small blocks from a heap that keeps its pages, large ones from the C library.
 //!
-//! musl's allocator maps and unmaps pages for every few objects, and its groups of equal sizes hold more than they use
-//! (docs/costs.md). dlmalloc's heap has neither cost, but once it has grown it stays: a request of megabytes must not
-//! become the pod's memory for ever. Children of a fork must not allocate, and none does.
+//! musl's allocator maps and unmaps pages for every few objects, and its groups of equal sizes occupy more than they
+//! use (docs/costs.md). dlmalloc's heap has neither cost, but it never shrinks: a request of megabytes must not become
+//! permanent memory of the pod. Children of a fork must not allocate, and none does.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use dlmalloc::GlobalDlmalloc;
 
-/// From this size on, in bytes, the C library gives a block back to the kernel when it is freed.
+/// From this size on, in bytes, a block comes from the C library, which returns it to the kernel when it is freed.
 const LARGE: usize = 128 * 1024;
 
 /// The shim's allocator.
@@ -18,15 +18,15 @@ fn is_large(size: usize) -> bool {
     size >= LARGE
 }
 
-/// Whose a block of this size is.
+/// The allocator that owns blocks of this size.
 fn owner(size: usize) -> &'static dyn GlobalAlloc {
     if is_large(size) { &System } else { &GlobalDlmalloc }
 }
 
-// SAFETY: both owners are allocators, and a block goes back to the one that it is of: its size says which.
+// SAFETY: both owners are allocators, and a block's size decides its owner, so a block returns to where it came from.
 unsafe impl GlobalAlloc for ShimAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: what the caller promises is what the owner asks; so in the next two.
+        // SAFETY: the owner requires what the caller of this function promises; so in the next two.
         unsafe { owner(layout.size()).alloc(layout) }
     }
 
@@ -42,11 +42,11 @@ unsafe impl GlobalAlloc for ShimAllocator {
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         if is_large(layout.size()) == is_large(new_size) {
-            // SAFETY: it stays with its owner.
+            // SAFETY: the block stays with its owner.
             return unsafe { owner(new_size).realloc(block, layout, new_size) };
         }
-        // SAFETY: the caller promises that the new size goes with the alignment; the blocks are two, and as long as what
-        // is copied.
+        // SAFETY: the caller promises that the new size fits the alignment; the two blocks are separate, and each is at
+        // least as long as what is copied.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(new_size, layout.align()));
             if !new.is_null() {
@@ -62,7 +62,7 @@ unsafe impl GlobalAlloc for ShimAllocator {
 mod tests {
     use super::*;
 
-    /// The tests of this crate run with it.
+    /// The tests of this crate run with this allocator.
     #[test]
     fn a_block_keeps_its_content_over_the_border_of_sizes() {
         let mut bytes: Vec<u8> = Vec::new();

@@ -1,6 +1,6 @@
 //! The command line containerd uses: Go style flags, then at most one action (CONTRACT §1.1).
 //!
-//! Owns the grammar and what is required by whom; acts on nothing.
+//! Owns the grammar, and which flags each action requires; acts on nothing.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ use thiserror::Error;
 pub enum Action {
     /// Print the address of the pod's shim, starting it if there is none.
     Start,
-    /// Clean up after a container whose shim cannot be asked any more.
+    /// Clean up after a container whose shim can no longer be asked.
     Delete,
-    /// No action: be the pod's server.
+    /// No action: run as the pod's server.
     Serve,
-    /// [`WRITE_HISTORY`]: keep the record of a pod that is on stdin.
+    /// [`WRITE_HISTORY`]: write the record of a pod that comes on stdin.
     WriteHistory,
     /// `-info`: describe the runtime.
     Info,
@@ -25,13 +25,13 @@ pub enum Action {
     Help,
 }
 
-/// How much is logged.
+/// How much the shim logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verbosity {
     /// Informational messages and worse.
     #[default]
     Info,
-    /// `-debug`: everything the shim has to say.
+    /// `-debug`: everything.
     Debug,
 }
 
@@ -55,13 +55,13 @@ pub struct Arguments {
 /// Why a command line was refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ArgumentError {
-    /// A flag containerd does not have.
+    /// A flag that containerd does not have.
     #[error("unknown flag -{name}; see -h")]
     UnknownFlag {
         /// The flag without its dashes.
         name: String,
     },
-    /// A flag that needs a value and stands last.
+    /// A flag that needs a value and is the last word.
     #[error("flag -{name} needs a value")]
     MissingValue {
         /// The flag.
@@ -84,10 +84,10 @@ pub enum ArgumentError {
     /// More than one action.
     #[error("one action is expected, found {extra:?} after it")]
     ExtraArgument {
-        /// The first word too many.
+        /// The first excess word.
         extra: String,
     },
-    /// A flag the action cannot do without.
+    /// A flag that the action requires.
     #[error(
         "-{name} is required: containerd runs this program, people run `ctr run --runtime io.containerd.podshim.v2`"
     )]
@@ -95,7 +95,7 @@ pub enum ArgumentError {
         /// The flag.
         name: &'static str,
     },
-    /// An id that could not name a directory.
+    /// An id that cannot name a directory.
     #[error("-{name} {value:?} is not an identifier: it must not be empty, `.` or `..` and contain no `/`")]
     NotIdentifier {
         /// The flag.
@@ -105,7 +105,7 @@ pub enum ArgumentError {
     },
 }
 
-/// What an ending shim runs itself with.
+/// The flag with which an ending shim runs itself.
 pub const WRITE_HISTORY: &str = "-write-history";
 
 /// The usage text of `-h`.
@@ -139,7 +139,7 @@ impl Arguments {
     ///
     /// # Errors
     ///
-    /// [`ArgumentError`] names the flag or word that is wrong, or the flag that the action lacks.
+    /// [`ArgumentError`] names the invalid flag or word, or the flag that the action lacks.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Self, ArgumentError> {
         let mut parsed = Self {
             action: Action::Serve,
@@ -151,10 +151,10 @@ impl Arguments {
         };
         let mut words = words.into_iter();
         let mut positional = Vec::new();
-        // What is asked of the program itself wins over any action.
+        // A question about the program itself takes precedence over any action.
         let mut about_itself = None;
         while let Some(word) = words.next() {
-            // As in Go, the first word that is no flag ends them.
+            // As in Go, the first word that is not a flag ends the flags.
             let Some(flag) = word.strip_prefix('-').filter(|flag| !flag.is_empty()) else {
                 positional.push(word);
                 break;
@@ -215,14 +215,14 @@ impl Arguments {
         Ok(parsed)
     }
 
-    /// Every action works for one container of one namespace of one containerd; the ids become directories.
+    /// Every action is for one container of one namespace of one containerd; the ids become directory names.
     fn require(&self) -> Result<(), ArgumentError> {
         for (name, value) in [("namespace", &self.namespace), ("id", &self.id), ("address", &self.address)] {
             if value.is_empty() {
                 return Err(ArgumentError::Required { name });
             }
         }
-        // The server's id is the grouping id, an annotation's text that names no directory.
+        // The server's id is the grouping id: the text of an annotation, which names no directory.
         let identifiers = match self.action {
             Action::Serve => &[("namespace", &self.namespace)][..],
             _ => &[("namespace", &self.namespace), ("id", &self.id)],
@@ -236,7 +236,7 @@ impl Arguments {
     }
 }
 
-/// A Go boolean flag: `-debug`, `-debug=true`, never `-debug true`. `None` when it is switched off.
+/// A Go boolean flag: `-debug`, `-debug=true`, never `-debug true`. `None` if it is switched off.
 fn switch(name: &str, attached: Option<String>) -> Result<Option<()>, ArgumentError> {
     match attached.as_deref() {
         None | Some("true" | "1" | "t" | "T" | "TRUE" | "True") => Ok(Some(())),
@@ -253,7 +253,7 @@ mod tests {
         Arguments::parse(line.split_whitespace().map(str::to_owned))
     }
 
-    /// CONTRACT §1.1: what containerd 1.6 to 2.3 calls.
+    /// CONTRACT §1.1: the command lines of containerd 1.6 to 2.3.
     #[test]
     fn containerds_own_lines() {
         let start = parse(
@@ -286,7 +286,7 @@ mod tests {
             (line.namespace.as_str(), line.id.as_str(), line.verbosity),
             ("ns", "c1", Verbosity::Info)
         );
-        // A value may begin with a dash: Go takes the next word whatever it is.
+        // A value may start with a dash: Go takes the next word in any case.
         assert_eq!(parse("-namespace ns -id -x -address /s start").unwrap().id, "-x");
         for line in ["-v", "-version", "--version", "-v start"] {
             assert_eq!(parse(line).unwrap().action, Action::Version, "{line}");

@@ -1,8 +1,8 @@
-//! `delete`: what containerd runs when it cannot, or need not, ask a shim about a container (CONTRACT §1.8).
+//! `delete`: containerd runs it when it cannot, or need not, ask a shim about a container (CONTRACT §1.8).
 //!
-//! Owns the decision between the two cases that look alike from outside: the normal end of one container of a
-//! live pod, which is the server's business, and a dead shim, whose whole group has to be ended here (N3).
-//! Never needs the socket, never fails for a file that is missing, and may run any number of times.
+//! Owns the decision between two cases that look alike from outside: the normal end of one container of a live pod,
+//! which the server handles, and a dead shim, whose whole group has to be ended here (N3). Never needs the socket,
+//! never fails because a file is missing, and may run any number of times.
 
 use std::env;
 use std::fs;
@@ -30,18 +30,19 @@ mod group;
 mod orphan;
 mod past;
 
-/// containerd kills `delete` after five seconds; a second is left for its own work and a busy machine.
+/// containerd kills `delete` after five seconds; one second is left for containerd's own work and a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(4);
-/// What containerd's own shim reports for a container whose end nobody saw: as if killed (128 + SIGKILL).
+/// The exit status that containerd's own shim reports if it did not see a container's end: as if killed (128 +
+/// SIGKILL).
 const UNSEEN_EXIT: u32 = 137;
 
-/// Why `delete` could not even begin.
+/// Why `delete` could not even start.
 #[derive(Debug, Error)]
 pub enum DeleteError {
     /// Neither `-bundle` nor a working directory.
     #[error("no -bundle is given and the working directory cannot be used: {0}")]
     NoBundle(io::Error),
-    /// The machine refused something the clean-up needs.
+    /// The system refused something that the clean-up needs.
     #[error("cannot clean up: {0}")]
     Setup(io::Error),
     /// The answer cannot be written as protobuf.
@@ -49,12 +50,12 @@ pub enum DeleteError {
     Encode(#[from] containerd_shim_protos::protobuf::Error),
 }
 
-/// What is to be told.
+/// The result of a `delete`.
 #[derive(Debug)]
 pub struct Deleted {
     /// The serialized `containerd.task.v2.DeleteResponse`.
     pub answer: Vec<u8>,
-    /// What did not work, for containerd's log. The answer holds all the same.
+    /// What failed, for containerd's log. The answer is valid even so.
     pub problems: Vec<String>,
 }
 
@@ -62,7 +63,7 @@ pub struct Deleted {
 ///
 /// # Errors
 ///
-/// [`DeleteError`]. What is in the way of the clean-up itself is in [`Deleted::problems`].
+/// [`DeleteError`]. Failures of the clean-up itself are in [`Deleted::problems`].
 pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
     let deadline = Instant::now() + TIME_LIMIT;
     let path = match &arguments.bundle {
@@ -75,7 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
     let (mut problems, mut past) = (Vec::new(), None);
     match dead_shim(&address, source, &state) {
         Ok(Some(dead)) => {
-            // The shim takes its entry along when it ends in order.
+            // A shim removes its entry when it ends in an orderly way.
             let entry = Entry::read_from(state.path());
             let (remains, found) = end_group(&address, &bundle, arguments, deadline)?;
             problems = found;
@@ -83,28 +84,29 @@ pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
             remove_pod_files(address.path(), dead.server, Some(dead.bootstrap), &state);
         }
         Ok(None) => {}
-        // Another `delete` is at work for longer than this one may wait: it does what there is to do.
+        // Another `delete` takes longer than this one may wait: it does the work.
         Err(error) => problems.push(format!("state of the pod: {error}")),
     }
     if let Some(past) = past
         && let Err(error) = history::keep(&past)
     {
-        problems.push(format!("the pod's history is not kept: {error}"));
+        problems.push(format!("cannot keep the pod's record for podshim history: {error}"));
     }
     let answer = response(&bundle, &mut problems).write_to_bytes()?;
     Ok(Deleted { answer, problems })
 }
 
-/// How `delete` knows a pod's socket.
+/// How `delete` knows the pod's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AddressSource {
     /// `start` wrote it into the bundle.
     Bundle,
-    /// Nobody did: it is where every containerd but 2.3 with a `socket_dir` has it.
+    /// The bundle has no address: computed from the place that every containerd uses, except a 2.3 with a `socket_dir`.
     Computed,
 }
 
-/// Where the container's shim is or was. `start` wrote it; without that file the container never had one.
+/// Where the container's shim is or was. `start` wrote it into the bundle; without that file the container never had
+/// one.
 fn address_of(bundle: &Bundle, arguments: &Arguments) -> (SocketAddress, AddressSource) {
     if let Some(address) = SocketAddress::in_bundle(bundle.path()) {
         return (address, AddressSource::Bundle);
@@ -115,7 +117,7 @@ fn address_of(bundle: &Bundle, arguments: &Arguments) -> (SocketAddress, Address
     (address, AddressSource::Computed)
 }
 
-/// The locks of a pod without a shim: nobody else starts or ends it meanwhile.
+/// The locks of a pod without a shim: while they are held, no other process starts or ends the pod.
 struct DeadShim {
     bootstrap: FileLock,
     server: FileLock,
@@ -133,23 +135,23 @@ fn dead_shim(
     let is_dying = || server_pid.is_some_and(is_dead_or_dying);
     let server = match FileLock::try_acquire(&lock)? {
         Some(server) => server,
-        // Where its socket is computed it may listen somewhere else: the lock alone says that it lives.
+        // A shim whose socket is only computed may listen elsewhere: its held lock alone shows that it lives.
         None if !is_dying() && (source == AddressSource::Computed || is_listening(address)) => {
             return Ok(None);
         }
-        // A server that has closed its socket is on its way out and serves nobody any more: what it left is ours.
+        // A server that has closed its socket is ending and serves no caller: this process may remove what it leaves.
         None => FileLock::acquire(&lock, TIME_LIMIT)?,
     };
-    // The lock's file may have been removed by hand under a live server; a whole pod hangs on it.
+    // The lock's file may have been removed by hand under a live server: ending its whole pod would be a grave mistake.
     if is_listening(address) && !is_dying() {
         return Ok(None);
     }
     Ok(Some(DeadShim { bootstrap, server }))
 }
 
-/// Whether a process has ended, or has been killed and still holds what it had open: the kernel closes the last descriptor
-/// first, so containerd's connections, and with them the call of `delete`, come before the listening socket and the lock.
-/// It has no program any more by then.
+/// Whether a process has ended, or was killed and still has files open. The kernel closes its descriptors one by one,
+/// so containerd's connections, and with them the call of `delete`, come before the listening socket and the lock are
+/// closed. By then the process has no program any more.
 fn is_dead_or_dying(pid: u32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_err()
 }
@@ -172,13 +174,13 @@ fn end_group(
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(DeleteError::Setup)?;
     let ending = group::end(members, &arguments.namespace, deadline);
     let problems = LocalSet::new().block_on(&runtime, ending).map_err(DeleteError::Setup);
-    // A runtime that hangs must not keep this process: containerd counts its time.
+    // A runtime that hangs must not keep this process from ending: containerd limits its time.
     runtime.shutdown_background();
     Ok((Some(remains), problems?))
 }
 
-/// What is known of the container's end: what the server recorded; else, for a container that has been
-/// created, that it was killed; and nothing for one that never was (trap 17). A record that cannot be read is none.
+/// What is known of the container's end: the exit that the server recorded; otherwise, for a container that was
+/// created, a kill; for one that never was, nothing (trap 17). An unreadable record counts as no record.
 fn response(bundle: &Bundle, problems: &mut Vec<String>) -> DeleteResponse {
     let recorded = bundle.read_exit().unwrap_or_else(|error| {
         problems.push(error.to_string());
@@ -195,7 +197,7 @@ fn response(bundle: &Bundle, problems: &mut Vec<String>) -> DeleteResponse {
     }
 }
 
-/// That of a container whose exit nobody has seen.
+/// The exit of a container whose end no process has seen.
 fn unseen_exit(pid: Pid) -> ExitRecord {
     ExitRecord { pid, exit_status: UNSEEN_EXIT, real_exit_status: UNSEEN_EXIT, exited_at: now() }
 }

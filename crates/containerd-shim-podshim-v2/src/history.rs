@@ -1,7 +1,7 @@
 //! The record of a pod that is gone, for `podshim history`.
 //!
-//! Owns who writes it: a process of its own, with nothing of the pod's open. A disk that hangs then delays neither the
-//! release of the pod's lock nor a caller that waits for the pod's end.
+//! Owns the process that writes it: one of its own, without open files of the pod. So a disk that hangs delays neither
+//! the release of the pod's lock nor a caller that waits for the pod's end.
 
 use std::env;
 use std::fs::File;
@@ -22,19 +22,20 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use crate::args::WRITE_HISTORY;
 use crate::paths::NODE_FILE;
 
-/// The environment variable with the record's place.
+/// The environment variable with the path of the record.
 const FILE: &str = "PODSHIM_HISTORY_FILE";
-/// Writers at a time, and how long one waits for its turn.
+/// How many writers may write at a time, and how often and how long one waits for its turn.
 const SLOTS: usize = 8;
 const SLOT_TRIES: u32 = 100;
 const SLOT_RETRY: Duration = Duration::from_millis(50);
-/// What `ps` shows of the writer: it is no shim.
+/// The writer's name in `ps`: it must not look like a shim.
 const NAME: &str = "podshim-history";
 
-/// Hands the record to a process that writes it. podshim does not wait for it: the reaper of orphans gets its exit.
+/// Passes the record to a process that writes it. podshim does not wait for that process: the reaper of orphans gets
+/// its exit.
 ///
 /// # Errors
-/// No memory, or no more processes.
+/// The system has no memory or no process left.
 #[expect(clippy::disallowed_methods, reason = "nothing is served any more: no reaper would take its exit")]
 pub fn keep(past: &Past) -> io::Result<()> {
     let bytes = past.write_to_bytes().map_err(io::Error::other)?;
@@ -53,11 +54,11 @@ pub fn keep(past: &Past) -> io::Result<()> {
         .map(drop)
 }
 
-/// One of a few places at the disk: where it hangs, the writers of a busy node must not become more and more.
+/// Takes one of a few slots for writing: if the disk hangs, the writers of a busy node must not pile up.
 fn slot() -> Option<Flock<File>> {
     for _ in 0..SLOT_TRIES {
         for number in 0..SLOTS {
-            // Not a `FileLock`, which would create a directory that a purge of podshim has removed.
+            // Not a `FileLock`: it would recreate a directory that a purge of podshim has removed.
             let file = File::create(Path::new(STATE_ROOT).join(format!("history.{number}"))).ok()?;
             if let Ok(slot) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 return Some(slot);
@@ -68,18 +69,21 @@ fn slot() -> Option<Flock<File>> {
     None
 }
 
-/// Writes the record that is on stdin, within what the node's file allows.
+/// Writes the record from stdin, within the limits of the node's file.
 ///
 /// # Errors
-/// Too many writers wait for the disk, or the directory cannot be written.
+/// Too many writers wait for the disk, or the directory is not writable.
 pub fn write() -> io::Result<()> {
-    let file = env::var_os(FILE).ok_or_else(|| io::Error::other("run by an ending shim, not by hand"))?;
+    let file = env::var_os(FILE)
+        .ok_or_else(|| io::Error::other("-write-history is for an ending shim, not for use by hand"))?;
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
-    // A mistake in the file must not lose what happened.
+    // A mistake in the node's file must not lose the record.
     let bounds =
         shim_service::node::read(Path::new(NODE_FILE)).map(|node| node.history()).unwrap_or_default();
-    let Some(_slot) = slot() else { return Err(io::Error::other("too many others wait for the disk")) };
+    let Some(_slot) = slot() else {
+        return Err(io::Error::other("too many other writers wait for the disk"));
+    };
     let bounds = Bounds { size: bounds.size, namespace_size: bounds.namespace_size, age: bounds.age };
     past::keep(Path::new(HISTORY_ROOT), Path::new(&file), &bytes, &bounds)
 }

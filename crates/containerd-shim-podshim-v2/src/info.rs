@@ -1,7 +1,8 @@
-//! `-info`: what containerd 2.x asks before it uses a runtime (CONTRACT §8).
+//! `-info`: containerd 2.x asks for it before it uses a runtime (CONTRACT §8).
 //!
-//! Owns the answer, which needs no pod and no containerd: what this shim is, and what the OCI runtime behind it
-//! can do. Without the latter the kubelet refuses pods with user namespaces or recursive read-only mounts.
+//! Owns the answer, which needs no pod and no containerd: the name and version of this shim, and the features of the
+//! OCI runtime behind it. Without those features the kubelet refuses pods with user namespaces or recursive read-only
+//! mounts.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,18 +23,18 @@ use crate::stdin;
 pub const RUNTIME_NAME: &str = "io.containerd.podshim.v2";
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit of this build, if whoever built it says so in `PODSHIM_REVISION`.
+/// The commit of this build, if the build sets `PODSHIM_REVISION`.
 const REVISION: Option<&str> = option_env!("PODSHIM_REVISION");
-/// The name by which containerd's typeurl knows the runtime-spec's features document; its value is JSON.
+/// The name that containerd's typeurl gives the runtime-spec's features document; its value is JSON.
 const FEATURES_TYPE: &str = "types.containerd.io/opencontainers/runtime-spec/1/features/Features";
 
 /// Why the runtime cannot be described.
 #[derive(Debug, Error)]
 pub enum InfoError {
-    /// Standard input is not the message containerd sends there.
+    /// Standard input is not the message that containerd sends there.
     #[error("standard input is not a google.protobuf.Any with runtime options: {0}")]
     NotAny(protobuf::Error),
-    /// The options cannot be understood.
+    /// The options cannot be parsed.
     #[error("{0}")]
     Options(#[from] OptionsError),
     /// The OCI runtime that the options select is missing.
@@ -41,10 +42,10 @@ pub enum InfoError {
     Runtime {
         /// The binary.
         binary: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The machine refused something that is needed to run the OCI runtime.
+    /// The system refused something that is needed to run the OCI runtime.
     #[error("cannot run processes: {0}")]
     Setup(io::Error),
     /// The answer cannot be written as protobuf.
@@ -52,11 +53,11 @@ pub enum InfoError {
     Encode(protobuf::Error),
 }
 
-/// The serialized `containerd.types.RuntimeInfo` for the options on standard input, which may be none.
+/// The serialized `containerd.types.RuntimeInfo` for the options on standard input, if there are any.
 ///
 /// # Errors
 ///
-/// [`InfoError`]. An OCI runtime that does not know its features is no error, as with containerd's own shim.
+/// [`InfoError`]. An OCI runtime without a `features` command is no error, as with containerd's own shim.
 pub fn run() -> Result<Vec<u8>, InfoError> {
     let options = options_in(&stdin::read())?;
     let binary = RuntimeOptions::from_any(options.as_ref())?.binary().to_owned();
@@ -64,7 +65,7 @@ pub fn run() -> Result<Vec<u8>, InfoError> {
     runtime_info(options, features).write_to_bytes().map_err(InfoError::Encode)
 }
 
-/// containerd 2.3 asks for a runtime as such, with nothing on standard input.
+/// containerd 2.3 may ask without options; then standard input is empty.
 fn options_in(input: &[u8]) -> Result<Option<Any>, InfoError> {
     if input.is_empty() {
         return Ok(None);

@@ -1,7 +1,7 @@
-//! Locks on files that come and go.
+//! Locks on files that may be removed and made again.
 //!
-//! Owns the one way to take a lock here: `flock` on an open file, which the kernel releases with the last
-//! descriptor of it, however its holders die. Never waits without a limit.
+//! Owns the only way to take such a lock: `flock` on an open file. The kernel releases it with the file's last
+//! descriptor, however its holders end. Never waits without a limit.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// A locked file. Dropping it closes the descriptor; the lock goes with the last copy of that.
+/// A locked file. Dropping it closes the descriptor; the lock ends with the last copy of the descriptor.
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
@@ -26,26 +26,26 @@ enum Patience {
 }
 
 impl FileLock {
-    /// Takes the lock if nobody has it; `None` if somebody does.
+    /// Takes the lock if it is free; `None` if another process holds it.
     ///
     /// # Errors
     ///
-    /// The system's answer when the file cannot be made or opened.
+    /// The system's error if the file cannot be made or opened.
     pub fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
         take(path, Patience::DontWait)
     }
 
-    /// Takes the lock, waiting for its holder for `limit` at most.
+    /// Takes the lock, and waits for its holder for at most `limit`.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::TimedOut`] when the holder kept it, or the system's answer.
+    /// [`io::ErrorKind::TimedOut`] if the holder kept it, or the system's error.
     pub fn acquire(path: &Path, limit: Duration) -> io::Result<Self> {
-        // Nobody has it as a rule, and a thread costs the start of a pod more than the lock.
+        // The lock is usually free, and a thread would cost the start of a pod more than the lock does.
         if let Some(lock) = Self::try_acquire(path)? {
             return Ok(lock);
         }
-        // `flock` has no timeout. A thread left waiting in it ends with the process, which is short-lived.
+        // `flock` has no timeout. A thread that still waits in it ends with the process, which is short-lived.
         let (sender, receiver) = mpsc::sync_channel(0);
         let waiting_for = path.to_owned();
         thread::Builder::new()
@@ -61,19 +61,19 @@ impl FileLock {
         }
     }
 
-    /// The open file: whoever inherits it holds the lock.
+    /// The open file: a process that inherits it holds the lock.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Makes a lock of an inherited descriptor of a file locked by [`Self::acquire`] in another process.
+    /// Makes a lock from an inherited descriptor; another process has locked the file with [`Self::acquire`].
     pub fn inherited(file: File, path: PathBuf) -> Self {
         Self { file, path }
     }
 
-    /// Removes the file, then lets go of the lock.
+    /// Removes the file, then releases the lock.
     pub fn remove(self) {
-        // Gone already is as good.
+        // It may be gone already.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -82,7 +82,7 @@ fn take(path: &Path, patience: Patience) -> io::Result<Option<FileLock>> {
     loop {
         let file = match open(path) {
             Ok(file) => file,
-            // The last holder removed the directory between its making and the file's.
+            // The last holder removed the directory after it was made and before the file was.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
@@ -94,7 +94,7 @@ fn take(path: &Path, patience: Patience) -> io::Result<Option<FileLock>> {
                 Err(TryLockError::Error(error)) => return Err(error),
             },
         }
-        // The holder before may have removed the file: a lock on that one excludes nobody.
+        // The previous holder may have removed the file: a lock on a removed file excludes no process.
         let current = fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
         let opened = file.metadata()?;
         if current == Some((opened.dev(), opened.ino())) {
@@ -129,7 +129,7 @@ mod tests {
         FileLock::acquire(&path, Duration::from_secs(10)).unwrap();
     }
 
-    /// The server inherits its lock: closing the copy of `start` must not open it.
+    /// The server inherits its lock: when `start` closes its copy, the lock must remain.
     #[test]
     fn a_copy_of_the_descriptor_keeps_the_lock() {
         let dir = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ mod tests {
         assert!(FileLock::try_acquire(&path).unwrap().is_some());
     }
 
-    /// A waiter that wakes up with a lock on a removed file must go for the new one.
+    /// A waiter that wakes up with a lock on a removed file must take the lock on the new one.
     #[test]
     fn a_removed_file_is_no_lock() {
         let dir = tempfile::tempdir().unwrap();

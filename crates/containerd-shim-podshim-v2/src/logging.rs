@@ -1,7 +1,7 @@
 //! The server's log: lines in containerd's own format, written to the fifo that containerd copies to its log.
 //!
-//! Owns the fifo and the format. A log that nobody reads, or reads too slowly, must neither block the pod's
-//! one thread nor end it (trap 19): a line that does not fit is dropped and counted.
+//! Owns the fifo and the format. A log without a reader, or with a slow one, must neither block the pod's one thread
+//! nor end it (trap 19): a line that does not fit is dropped and counted.
 
 use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
@@ -21,7 +21,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use crate::args::Verbosity;
 
-/// Writes to a fifo are whole up to here (PIPE_BUF); a longer line is cut.
+/// Up to this length (PIPE_BUF) a write to a fifo is atomic; a longer line is cut.
 const LINE_LIMIT: usize = 4096;
 
 /// Logs to the fifo at `path` from now on; without a fifo there, nothing is logged.
@@ -31,7 +31,7 @@ pub fn init(path: &Path, verbosity: Verbosity) {
         Verbosity::Debug => LevelFilter::DEBUG,
     };
     let subscriber = tracing_subscriber::registry().with(FifoLog::open(path).with_filter(level));
-    // Set before, as in a test that does: that one stays.
+    // Fails if a subscriber is set already, as in some tests: that one stays.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
@@ -43,8 +43,8 @@ struct FifoLog {
 }
 
 impl FifoLog {
-    /// Opened for reading too: there is always a reader then, so a restart of containerd gives no EPIPE, and
-    /// what was written meanwhile waits for it.
+    /// Opens the fifo for reading too: so it always has a reader, a restart of containerd causes no EPIPE, and lines
+    /// written meanwhile wait for containerd.
     fn open(path: &Path) -> Self {
         let fifo = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path).ok();
         Self { fifo, dropped: AtomicU64::new(0) }
@@ -78,7 +78,7 @@ impl<S: Subscriber> Layer<S> for FifoLog {
         let level = *event.metadata().level();
         let (message, fields) = {
             let names = names();
-            // At debug the events and actions of the pod are shown as they are.
+            // At debug, the events and actions of the pod are shown unchanged.
             let message = if level < Level::DEBUG { names.said(&text.message) } else { text.message.clone() };
             (message, text.finish(&names))
         };
@@ -103,7 +103,7 @@ impl EventText {
         }
     }
 
-    /// The fields that a line ends with: the pod and the container by name, before the container's id.
+    /// The fields at the end of a line: the container and the pod by name, then the others.
     fn finish(&self, names: &Names) -> String {
         let mut fields = String::new();
         let Self { container, .. } = self;
@@ -115,7 +115,7 @@ impl EventText {
             None if container.is_empty() => {}
             None => push_field(&mut fields, "container", container),
         }
-        // Before what may be too long for a line.
+        // Before the fields that may be too long for a line.
         if !names.pod().is_empty() {
             push_field(&mut fields, "pod", names.pod());
         }
@@ -141,13 +141,13 @@ impl Visit for EventText {
     }
 }
 
-/// A value as logrus writes it: in quotes if it holds anything but letters, digits and `-._/@^+`.
+/// A value as logrus writes it: in quotes if it contains anything but letters, digits and `-._/@^+`.
 fn push_value(text: &mut String, value: &str) {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._/@^+".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
         text.push_str(value);
     } else {
-        // Rust's escapes are Go's for everything a log holds; a newline never splits a line.
+        // Rust's escapes equal Go's for everything in a log; a newline never splits a line.
         let _ = write!(text, "{value:?}");
     }
 }
@@ -225,7 +225,7 @@ mod tests {
     fn a_line_is_containerds() {
         let (_dir, path) = fifo();
         let log = FifoLog::open(&path);
-        // The subscriber takes its log with it, and a fifo nobody has open forgets.
+        // The subscriber drops its log at its end, and a fifo that no process has open loses its content.
         let _kept = FifoLog::open(&path);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(log), || {
             tracing::warn!(container = "c1", error = %"no \"x\"\nfound", count = 3, "it is over");
@@ -239,7 +239,7 @@ mod tests {
         );
     }
 
-    /// Trap 19: nobody reads; nothing blocks, and the reader that comes later learns what is missing.
+    /// Trap 19: without a reader nothing blocks, and a later reader learns how many lines are missing.
     #[test]
     fn a_full_log_drops_and_counts() {
         let (_dir, path) = fifo();

@@ -1,8 +1,7 @@
-//! The shim binary: what containerd runs to start, describe and clean up after a pod's shim, and the shim
-//! itself.
+//! The shim binary: containerd runs it to start, describe and clean up after a pod's shim, and it is the shim itself.
 //!
-//! Owns the process's edges: argument words in, bytes and exit codes out. Nothing below `main` prints.
-//! containerd reads stdout and stderr of `start` as one text (trap 1), so a success writes nothing to stderr.
+//! Owns the process's interface: argument words in, bytes and exit codes out. Nothing below `main` prints. containerd
+//! reads stdout and stderr of `start` as one text (trap 1), so a success writes nothing to stderr.
 
 mod allocator;
 mod args;
@@ -34,14 +33,14 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // containerd shows this text to people as it is.
+            // containerd shows this text to users unchanged.
             eprintln!("{}", text(&error));
             ExitCode::FAILURE
         }
     }
 }
 
-/// An error and its causes, each once: the texts of many errors end with those of their causes.
+/// An error and its causes, each once: the text of many an error ends with that of its cause.
 fn text(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
         "" => cause,
@@ -70,7 +69,7 @@ fn start(arguments: &Arguments) -> anyhow::Result<()> {
     if answered.is_err()
         && let Some(server) = started.server
     {
-        // containerd will never ask a shim whose address it did not get to end.
+        // containerd did not get the address of this shim, so it would never ask it to end.
         server.take_back();
     }
     answered
@@ -78,7 +77,7 @@ fn start(arguments: &Arguments) -> anyhow::Result<()> {
 
 fn delete(arguments: &Arguments) -> anyhow::Result<()> {
     let deleted = delete::run(arguments)?;
-    // Of `delete` containerd logs stderr and reads stdout alone.
+    // For `delete`, containerd logs stderr and reads only stdout.
     for problem in &deleted.problems {
         eprintln!("{problem}");
     }

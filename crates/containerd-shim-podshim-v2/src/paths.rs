@@ -1,7 +1,7 @@
 //! Where a pod's shim can be found: its socket, its state directory, the files in its bundles.
 //!
-//! Owns every path that `start`, the server and `delete` must agree on. Creates and removes nothing but the
-//! `address` file.
+//! Owns every path on which `start`, the server and `delete` must agree. Creates and removes nothing but the `address`
+//! file.
 
 use std::fmt;
 use std::fs;
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use control_api::entry::STATE_ROOT;
 use sha2::{Digest, Sha256};
 
-/// What the node's administrator says of all pods.
+/// The settings of the node's administrator for all pods.
 pub const NODE_FILE: &str = "/etc/podshim/config.toml";
-/// `podshim drain` makes it and `--undo` removes it (N7); a reboot does, too.
+/// `podshim drain` makes it and `--undo` removes it (N7); so does a reboot.
 pub const DRAINING_FILE: &str = "/run/podshim/draining";
-/// Where shims' sockets are unless containerd says otherwise (CONTRACT §1.5).
+/// The directory of the shims' sockets, unless containerd names another (CONTRACT §1.5).
 const SOCKETS: &str = "/run/containerd/s";
-/// The file by which containerd 1.6 and 1.7 find a shim again after a restart (CONTRACT §1.4).
+/// The file in which containerd 1.6 and 1.7 look for a shim's address after a restart (CONTRACT §1.4).
 const ADDRESS_FILE: &str = "address";
 
 /// The address of a pod's shim.
@@ -28,11 +28,11 @@ pub struct SocketAddress {
 }
 
 impl SocketAddress {
-    /// The address of the shim of `group` under the containerd at `daemon` (CONTRACT §1.5). containerd 2.3
-    /// names the directory; older ones have a fixed one.
+    /// The address of the shim of `group` under the containerd at `daemon` (CONTRACT §1.5). containerd 2.3 names the
+    /// directory; older versions have a fixed one.
     pub fn of_pod(daemon: &str, namespace: &str, group: &str, socket_dir: Option<&Path>) -> Self {
-        // Go's path join makes an absolute group relative; Rust's would let it replace everything before it,
-        // and pods of two namespaces would meet in one shim.
+        // Go's path join makes an absolute group relative; Rust's would let it replace everything before it, and pods
+        // of two namespaces would share one shim.
         let hashed = Path::new(daemon).join(namespace).join(group.trim_start_matches('/'));
         let digest = Sha256::digest(hashed.as_os_str().as_bytes());
         let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -44,17 +44,17 @@ impl SocketAddress {
         (path.is_absolute() && path.file_name().is_some()).then(|| Self { path: path.to_owned() })
     }
 
-    /// The address that `start` left in a bundle, if there is one.
+    /// The address that `start` wrote into a bundle, if there is one.
     pub fn in_bundle(bundle: &Path) -> Option<Self> {
         let text = fs::read_to_string(bundle.join(ADDRESS_FILE)).ok()?;
         Self::at(Path::new(text.trim().strip_prefix("unix://")?))
     }
 
-    /// Leaves the address in a bundle, whole or not at all.
+    /// Writes the address into a bundle, whole or not at all.
     ///
     /// # Errors
     ///
-    /// The system's answer; nothing is left behind then.
+    /// The system's error; then no file is left.
     pub fn write_to(&self, bundle: &Path) -> io::Result<()> {
         let temporary = bundle.join(".address");
         let written = fs::write(&temporary, self.to_string())
@@ -72,20 +72,20 @@ impl SocketAddress {
 }
 
 impl fmt::Display for SocketAddress {
-    /// The plain form that every containerd takes for "ttrpc, task v2" (CONTRACT §1.3).
+    /// The plain form that every containerd reads as "ttrpc, task v2" (CONTRACT §1.3).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "unix://{}", self.path.display())
     }
 }
 
-/// The directory in which a pod's processes agree on who serves it.
+/// The directory with the locks that decide which process serves the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateDir {
     dir: PathBuf,
 }
 
 impl StateDir {
-    /// The state of the pod at `address`. The name is the socket's: it also tells two containerds apart, which
+    /// The state of the pod at `address`. Its name is the socket's: that also differs between two containerds, which
     /// the grouping id does not, and is safe as a file name, which an annotation is not.
     pub fn of_pod(namespace: &str, address: &SocketAddress) -> Self {
         let name = address.path.file_name().unwrap_or_default();
@@ -98,12 +98,12 @@ impl StateDir {
         Self { dir }
     }
 
-    /// Held by `start` and `delete` while they look at the pod's shim and change it.
+    /// The path of the lock that `start` and `delete` hold while they check the pod's shim and change it.
     pub fn bootstrap_lock(&self) -> PathBuf {
         self.dir.join("bootstrap.lock")
     }
 
-    /// Held by the server for its life (DESIGN §5): free means that the shim is dead.
+    /// The path of the lock that the server holds as long as it lives (DESIGN §5): if it is free, the shim is dead.
     pub fn server_lock(&self) -> PathBuf {
         self.dir.join("server.lock")
     }
@@ -113,9 +113,9 @@ impl StateDir {
         &self.dir
     }
 
-    /// Removes the directory, and the namespace's when this was its last pod.
+    /// Removes the directory, and the namespace's if this was its last pod.
     pub fn remove(&self) {
-        // Not empty: someone else's files are in there, and they will come here too.
+        // Fails if another process's files are in it; that process will call this too.
         if fs::remove_dir(&self.dir).is_ok()
             && let Some(namespace) = self.dir.parent()
         {
@@ -128,8 +128,7 @@ impl StateDir {
 mod tests {
     use super::*;
 
-    /// CONTRACT §1.5: `printf %s /run/containerd/containerd.sock/k8s.io/abc | sha256sum`; `ctr shim` computes
-    /// the same.
+    /// CONTRACT §1.5: `printf %s /run/containerd/containerd.sock/k8s.io/abc | sha256sum`; `ctr shim` computes the same.
     #[test]
     fn the_socket_is_where_ctr_looks_for_it() {
         let address = SocketAddress::of_pod("/run/containerd/containerd.sock", "k8s.io", "abc", None);

@@ -1,6 +1,6 @@
 //! Where a new server runs: its cgroup, its OOM score, its core scheduling group (CONTRACT §8).
 //!
-//! Everything here changes the calling process, `start`; the server inherits it by the fork.
+//! Everything here changes the calling process, which is `start`; the server inherits it through the fork.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ const PR_SCHED_CORE: libc::c_int = 62;
 const PR_SCHED_CORE_CREATE: libc::c_ulong = 1;
 const PIDTYPE_PGID: libc::c_ulong = 2;
 
-/// Why the server cannot run where it was told to.
+/// Why the server cannot be placed as configured.
 #[derive(Debug, Error)]
 pub enum PlacementError {
     /// The cgroup of the option does not exist.
@@ -27,28 +27,27 @@ pub enum PlacementError {
         /// The option's value.
         cgroup: String,
     },
-    /// The cgroup does not take the process.
+    /// The cgroup refuses the process.
     #[error("runtime option ShimCgroup: {path}: {source}", path = path.display())]
     Cgroup {
-        /// The file written to.
+        /// The file that was written to.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel does not do core scheduling.
+    /// The kernel does not support core scheduling.
     #[error("SCHED_CORE is set and core scheduling is not possible: {source}")]
     SchedCore {
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// Moves this process to an existing cgroup: the one of a unified hierarchy, or that of every v1 controller
-/// which has it.
+/// Moves this process into an existing cgroup: in the unified hierarchy, or in every v1 hierarchy that has it.
 ///
 /// # Errors
 ///
-/// [`PlacementError`] when no hierarchy has the cgroup or one that has it refuses.
+/// [`PlacementError`] if no hierarchy has the cgroup, or one that has it refuses the process.
 pub fn enter_cgroup(cgroup: &str) -> Result<(), PlacementError> {
     enter_cgroup_under(Path::new(CGROUP_ROOT), cgroup)
 }
@@ -62,7 +61,7 @@ fn enter_cgroup_under(root: &Path, cgroup: &str) -> Result<(), PlacementError> {
     let hierarchies = if root.join("cgroup.controllers").exists() {
         vec![root.to_owned()]
     } else {
-        // `cpu` and `cpuacct` are links to one directory: entering it twice would be harmless, and is not done.
+        // `cpu` and `cpuacct` are links to one directory; the links are skipped, so it is not entered twice.
         let entries = fs::read_dir(root).map_err(|_| missing())?;
         entries
             .flatten()
@@ -73,7 +72,7 @@ fn enter_cgroup_under(root: &Path, cgroup: &str) -> Result<(), PlacementError> {
     let mut entered = 0;
     for path in hierarchies.iter().map(|hierarchy| hierarchy.join(relative).join("cgroup.procs")) {
         if path.exists() {
-            // 0 is the writer itself.
+            // 0 means the writing process.
             fs::write(&path, "0").map_err(|source| PlacementError::Cgroup { path, source })?;
             entered += 1;
         }
@@ -81,8 +80,8 @@ fn enter_cgroup_under(root: &Path, cgroup: &str) -> Result<(), PlacementError> {
     if entered == 0 { Err(missing()) } else { Ok(()) }
 }
 
-/// Makes this process one more likely to be killed than containerd: the daemon can be restarted under its
-/// pods, and a shim is still worth more than its containers. Without the right to do so nothing changes.
+/// Raises this process's OOM score to containerd's plus one: containerd can be restarted under its pods, so it is worth
+/// more than a shim, and a shim is worth more than its containers. Without the permission nothing changes.
 pub fn adjust_oom_score() {
     let parent = format!("/proc/{}/oom_score_adj", nix::unistd::getppid());
     if let Some(score) = fs::read_to_string(parent).ok().and_then(|text| text.trim().parse::<i32>().ok()) {
@@ -94,12 +93,12 @@ pub fn adjust_oom_score() {
 ///
 /// # Errors
 ///
-/// [`PlacementError::SchedCore`] when the kernel cannot: the setting is a promise of isolation.
+/// [`PlacementError::SchedCore`] if the kernel does not support it: the setting promises isolation.
 pub fn separate_core() -> Result<(), PlacementError> {
     if std::env::var_os("SCHED_CORE").is_none_or(|value| value.is_empty()) {
         return Ok(());
     }
-    // SAFETY: prctl with integers only; the address of the cookie is not used by this operation.
+    // SAFETY: prctl with integers only; this operation does not use the address of the cookie.
     let result = unsafe {
         libc::prctl(PR_SCHED_CORE, PR_SCHED_CORE_CREATE, 0 as libc::c_ulong, PIDTYPE_PGID, 0 as libc::c_ulong)
     };

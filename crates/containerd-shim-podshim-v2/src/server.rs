@@ -1,7 +1,7 @@
 //! The pod's server: everything around the service itself.
 //!
-//! Owns the process: its log, its runtime, its last words in a panic, and the removal of its socket and state
-//! when it ends in order. What is served is `shim-service`'s business.
+//! Owns the process: its log, its tokio runtime, its log line at a panic, and the removal of its socket and state when
+//! it ends in an orderly way. `shim-service` owns the service.
 
 use std::env;
 use std::io;
@@ -28,10 +28,10 @@ use crate::start::remove_pod_files;
 
 /// The fifo in the bundle that containerd copies to its own log.
 const LOG_FIFO: &str = "log";
-/// How long an ending server waits for another process to have looked at its pod.
+/// How long an ending server waits for another process that is checking the pod.
 const BOOTSTRAP_LIMIT: Duration = Duration::from_millis(200);
 
-/// Why the server ended other than in order.
+/// Why the server failed.
 #[derive(Debug, Error)]
 pub enum ServerError {
     /// It was not started by `start`.
@@ -40,7 +40,7 @@ pub enum ServerError {
     /// The socket it inherited has no path.
     #[error("the inherited socket cannot be used: {0}")]
     Socket(io::Error),
-    /// The machine refused something a server needs.
+    /// The system refused something that a server needs.
     #[error("cannot set the server up: {0}")]
     Setup(io::Error),
     /// The service failed.
@@ -52,7 +52,7 @@ pub enum ServerError {
 ///
 /// # Errors
 ///
-/// [`ServerError`]; socket and state are removed all the same, unless this is no server at all.
+/// [`ServerError`]; socket and state are removed even then, unless this process is not a server at all.
 pub fn run(arguments: &Arguments) -> Result<(), ServerError> {
     let inherited = Inheritance::take().map_err(ServerError::ByHand)?;
     let path = inherited.listener.local_addr().map_err(ServerError::Socket)?;
@@ -66,30 +66,31 @@ pub fn run(arguments: &Arguments) -> Result<(), ServerError> {
     logging::init(Path::new(LOG_FIFO), arguments.verbosity);
     log_panics();
     let result = serve(arguments, inherited);
-    // A `delete` that finds the entry takes this for a shim that was killed.
+    // A `delete` that found the entry would take this shim for a killed one.
     Entry::remove_from(state.path());
     if let Err(error) = &result {
-        tracing::error!(%error, "the server ends");
+        tracing::error!(%error, "the pod's server failed and ends");
     }
     leave(&address, lock, &state, BOOTSTRAP_LIMIT);
-    // Last: a disk that hangs keeps nothing that another process waits for.
+    // Last, so that a disk that hangs blocks nothing that another process waits for.
     if let Some(past) = result?
         && let Err(error) = history::keep(&past)
     {
-        tracing::warn!(%error, "the pod's history is not kept");
+        tracing::warn!(%error, "cannot keep the pod's record for podshim history");
     }
     Ok(())
 }
 
-/// Removes the pod's files, or leaves them to whoever has the bootstrap lock.
+/// Removes the pod's files, or leaves them to the holder of the bootstrap lock.
 fn leave(address: &SocketAddress, lock: FileLock, state: &StateDir, limit: Duration) {
     if let Ok(Some(bootstrap)) = FileLock::try_acquire(&state.bootstrap_lock()) {
         return remove_pod_files(address.path(), lock, Some(bootstrap), state);
     }
-    // A `delete` that has found the socket closed, or a `start`, has it and waits for our lock: it uses or removes what is
-    // left. Waiting for each other cost four of sixty `ctr run` on a busy machine a fifth of a second.
+    // A `delete` that found the socket closed, or a `start`, holds the bootstrap lock and waits for the server lock: it
+    // uses or removes what is left. When the two waited for each other, four of sixty `ctr run` on a busy machine took
+    // a fifth of a second longer.
     remove_pod_files(address.path(), lock, None, state);
-    // But a `delete` that had found it open has looked, and gone.
+    // But a `delete` that found the socket open has released the lock and gone.
     if let Ok(bootstrap) = FileLock::acquire(&state.bootstrap_lock(), limit)
         && let Ok(Some(lock)) = FileLock::try_acquire(&state.server_lock())
     {
@@ -98,15 +99,15 @@ fn leave(address: &SocketAddress, lock: FileLock, state: &StateDir, limit: Durat
 }
 
 fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<Option<Past>, ServerError> {
-    // The bundle of the group's first container may go before its last one does.
+    // The bundle of the group's first container may be removed before its last container ends.
     env::set_current_dir("/").map_err(ServerError::Setup)?;
     if let Err(error) = oci_runtime::process::disable_huge_pages() {
-        tracing::warn!(%error, "transparent huge pages stay on");
+        tracing::warn!(%error, "cannot turn transparent huge pages off: the shim may use more memory");
     }
     if let Err(error) = oci_runtime::process::use_all_open_files() {
-        tracing::warn!(%error, "the limit of open files stays");
+        tracing::warn!(%error, "cannot raise the limit of open files: it bounds how many containers the shim can serve");
     }
-    // One thread: a pod has little to do and much to remember (DESIGN §4). std has SIGPIPE ignored already.
+    // One thread: a pod has little work and much state (DESIGN §4). std already ignores SIGPIPE.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Setup)?;
     let config = ServeConfig {
         namespace: arguments.namespace.clone(),
@@ -118,7 +119,7 @@ fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<Option<Past>, 
         lock: inherited.lock,
     };
     let service = async {
-        // Runs when the service first waits, and then it handles them.
+        // Runs when the service first waits; from then on the service handles these signals.
         tokio::task::spawn_local(async { stop_signals().thread_unblock() });
         shim_service::serve(config).await
     };
@@ -126,12 +127,12 @@ fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<Option<Past>, 
     let result = runtime.block_on(attention::measured(all.run_until(service)));
     let result = result.map_err(|error| ServerError::Service(error.to_string()));
     drop(all);
-    // Whatever still runs has nobody left to report to.
+    // What still runs has no receiver for its result.
     runtime.shutdown_background();
     result
 }
 
-/// containerd's event socket: from the environment, or where it always is.
+/// containerd's event socket: from the environment, or the default next to containerd's socket.
 fn ttrpc_address(arguments: &Arguments) -> String {
     match env::var(TTRPC_ADDRESS) {
         Ok(address) if !address.is_empty() => address,
@@ -139,7 +140,7 @@ fn ttrpc_address(arguments: &Arguments) -> String {
     }
 }
 
-/// A panic must not leave a half dead owner: it is logged, and the process ends; `delete` ends the pod (N3).
+/// A panic must not leave a half dead server: it is logged, and the process aborts. `delete` then ends the pod (N3).
 fn log_panics() {
     panic::set_hook(Box::new(|panic| {
         tracing::error!(%panic, "the server panicked");
@@ -168,7 +169,7 @@ mod tests {
         (address, state, server)
     }
 
-    /// A `delete` comes between the closing of the socket and the end: each waited for the other's lock.
+    /// A `delete` comes between the closing of the socket and the server's end: each used to wait for the other's lock.
     #[test]
     fn an_ending_server_leaves_its_lock_to_the_one_that_waits_for_it() {
         let directory = tempfile::tempdir().unwrap();

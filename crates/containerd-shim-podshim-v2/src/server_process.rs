@@ -1,7 +1,7 @@
 //! The server as a child of `start`: how it is started, and what it inherits.
 //!
-//! Owns the descriptor numbers both sides agree on. The server is the one process that must outlive its
-//! parent, so the reaper, whose children die with it, cannot start it.
+//! Owns the descriptor numbers that both sides use. The server is the only process that must outlive its parent, so the
+//! reaper, whose children die with it, cannot start it.
 
 use std::env;
 use std::fs::File;
@@ -18,14 +18,14 @@ use nix::sys::socket::{getsockopt, sockopt};
 
 use crate::args::Verbosity;
 
-/// The listening socket, the number that containerd's own shim uses.
+/// The listening socket; containerd's own shim uses the same number.
 const LISTENER_FD: RawFd = 3;
 /// The locked file of the pod's server.
 const LOCK_FD: RawFd = 4;
-/// Where the server learns containerd's event socket (CONTRACT §6).
+/// The variable with containerd's event socket (CONTRACT §6).
 pub const TTRPC_ADDRESS: &str = "TTRPC_ADDRESS";
 
-/// What a server is started with.
+/// The parameters of a new server.
 #[derive(Debug)]
 pub struct Invocation<'a> {
     /// containerd's namespace.
@@ -34,19 +34,19 @@ pub struct Invocation<'a> {
     pub group: &'a str,
     /// containerd's socket.
     pub daemon: &'a str,
-    /// containerd's event socket, where `start` knows it better than the environment.
+    /// containerd's event socket, if `start` got one on stdin; otherwise the environment has it.
     pub ttrpc_address: Option<&'a str>,
     /// How much it logs.
     pub verbosity: Verbosity,
-    /// Its working directory at first: it opens the log there.
+    /// Its first working directory: it opens the log there.
     pub bundle: &'a Path,
     /// The socket it serves.
     pub listener: &'a UnixListener,
-    /// The lock it holds for life.
+    /// The lock it holds until it ends.
     pub lock: &'a File,
 }
 
-/// A server this process has started.
+/// A server that this process has started.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
@@ -58,7 +58,7 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// Ends it and waits until it has ended.
+    /// Kills it and waits until it has ended.
     #[expect(clippy::disallowed_methods, reason = "the parent of a half started server is its only waiter")]
     pub fn kill(mut self) {
         let _ = self.child.kill();
@@ -66,20 +66,20 @@ impl ServerProcess {
     }
 }
 
-/// Starts a server in a process group of its own, with no descriptor but the null device, the socket and the
-/// lock: containerd reads `start`'s output until everybody has closed it (trap 2).
+/// Starts a server in a process group of its own. Its only descriptors are the null device, the socket and the lock:
+/// containerd reads `start`'s output until every process has closed it (trap 2).
 ///
 /// # Errors
 ///
-/// The system's answer, also for a failed exec; there is no process then.
+/// The system's error, also for a failed exec; then there is no process.
 #[expect(clippy::disallowed_methods, reason = "the server outlives this process, no reaper is involved")]
 pub fn spawn(invocation: &Invocation<'_>) -> io::Result<ServerProcess> {
-    // Above the numbers they will get, so that neither dup2 overwrites what the other one needs.
+    // Copy them above the numbers they will get, so that no dup2 overwrites a descriptor that is still needed.
     let listener = dup_above(invocation.listener.as_fd())?;
     let lock = dup_above(invocation.lock.as_fd())?;
-    // `spawn` opens a pipe to report a failed exec: with 3 and 4 taken here it cannot get these numbers.
+    // `spawn` opens a pipe to report a failed exec: with 3 and 4 taken here, that pipe cannot get these numbers.
     let _taken = take_low_numbers()?;
-    // By its path, so that `ps` shows the name; an upgrade may have removed that file under us.
+    // By its path, so that `ps` shows the name; an upgrade may have removed that file meanwhile.
     let program = env::current_exe()
         .ok()
         .filter(|path| path.exists())
@@ -103,7 +103,7 @@ pub fn spawn(invocation: &Invocation<'_>) -> io::Result<ServerProcess> {
     unsafe {
         command.pre_exec(move || {
             for (from, to) in [(listener_fd, LISTENER_FD), (lock_fd, LOCK_FD)] {
-                // dup2's copy is not closed at exec.
+                // exec does not close the copy that dup2 makes.
                 if libc::dup2(from, to) < 0 {
                     return Err(io::Error::last_os_error());
                 }
@@ -116,19 +116,19 @@ pub fn spawn(invocation: &Invocation<'_>) -> io::Result<ServerProcess> {
     Ok(ServerProcess { child: command.spawn()? })
 }
 
-/// The signals that ask a server to stop its pod. It begins with them blocked: one that comes before it can
-/// handle them must neither be lost nor end it unprepared.
+/// The signals that ask a server to stop its pod. It starts with them blocked: one that comes before the server can
+/// handle it must neither be lost nor end the server unprepared.
 pub fn stop_signals() -> SigSet {
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT])
 }
 
 fn dup_above(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let copy = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(LOCK_FD + 1))?;
-    // SAFETY: the kernel just made this descriptor for us alone.
+    // SAFETY: the kernel has just made this descriptor for this call alone.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Fills the numbers the server's descriptors will have, as far as they are free.
+/// Opens files on all of the server's descriptor numbers that are still free.
 fn take_low_numbers() -> io::Result<Vec<File>> {
     let mut taken = Vec::new();
     loop {
@@ -140,15 +140,15 @@ fn take_low_numbers() -> io::Result<Vec<File>> {
     }
 }
 
-/// Marks every other descriptor close-on-exec: a caller may have left some open that are not.
+/// Marks every other descriptor close-on-exec: a caller may have left some open without it.
 fn close_others_at_exec() {
     const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
     let first = (LOCK_FD + 1) as libc::c_uint;
-    // SAFETY: close_range takes numbers only; with this flag nothing is closed before the exec.
+    // SAFETY: close_range takes only numbers; with this flag nothing is closed before the exec.
     let result =
         unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, CLOSE_RANGE_CLOEXEC) };
     if result != 0 {
-        // Before Linux 5.11: what a caller can have left open is among the low numbers.
+        // Before Linux 5.11: descriptors that a caller left open have low numbers.
         for fd in LOCK_FD + 1..1024 {
             // SAFETY: a number that is not open gives EBADF and changes nothing.
             unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
@@ -156,12 +156,12 @@ fn close_others_at_exec() {
     }
 }
 
-/// What the server was given by `start`.
+/// What the server gets from `start`.
 #[derive(Debug)]
 pub struct Inheritance {
     /// The socket to serve, already listening.
     pub listener: UnixListener,
-    /// The lock to hold for life.
+    /// The lock to hold until the server ends.
     pub lock: File,
 }
 
@@ -170,7 +170,7 @@ impl Inheritance {
     ///
     /// # Errors
     ///
-    /// A text for people who ran the program by hand: then there are no such descriptors.
+    /// A text for users who ran the program by hand: then these descriptors are missing.
     pub fn take() -> Result<Self, &'static str> {
         const BY_HAND: &str = "without an action this program is the server that `start` runs: \
                                it needs a listening socket as descriptor 3 and a lock as descriptor 4; see -h";
@@ -183,13 +183,13 @@ impl Inheritance {
 }
 
 fn take_fd(number: RawFd) -> Option<OwnedFd> {
-    // SAFETY: only asks about the number; -1 when it is not open.
+    // SAFETY: only queries the number; -1 if it is not open.
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return None;
     }
-    // SAFETY: it is open, and nobody in this process owns it: it was inherited, and this runs first.
+    // SAFETY: it is open, and nothing in this process owns it: it was inherited, and this runs first.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
-    // A container that inherited the lock would keep the dead shim's pod from ever being ended.
+    // If a container inherited the lock, `delete` could never end the dead shim's pod.
     fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
     Some(fd)
 }

@@ -1,8 +1,7 @@
 //! `start`: the address of the pod's shim, and the shim itself if the pod has none (CONTRACT §1, §2).
 //!
-//! Owns the decision which shim serves a container and the making of a new one, race-free against other
-//! `start`s and `delete`s of the pod. Nothing is printed here but by the caller: containerd mixes stderr into
-//! the address (trap 1).
+//! Owns the decision which shim serves a container, and the making of a new one without races against other `start`s
+//! and `delete`s of the pod. Only the caller prints: containerd mixes stderr into the address (trap 1).
 
 use std::collections::BTreeMap;
 use std::env;
@@ -30,21 +29,21 @@ mod grouping;
 
 pub use grouping::{Grouping, group_of};
 
-/// Another `start` of the pod needs milliseconds; a `delete` that ends a dead shim's pod four seconds.
+/// Another `start` of the pod takes milliseconds; a `delete` that ends a dead shim's pod takes four seconds.
 const BOOTSTRAP_LIMIT: Duration = Duration::from_secs(10);
-/// A shim that has closed its socket is on its way out.
+/// A shim that has closed its socket is about to end.
 const OLD_SHIM_LIMIT: Duration = Duration::from_secs(5);
 
-/// Why no shim could be given for a container.
+/// Why a container gets no shim.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The bundle's spec is there and cannot be understood.
+    /// The bundle's spec exists and cannot be parsed.
     #[error("{0}")]
     Spec(#[from] BundleError),
     /// A container of a CRI pod without its shim (N3).
     #[error(
         "the pod's shim is gone: container {container} belongs to pod {pod}, which no shim serves, and a new \
-         one would not know the pod's plan; stop and remove the pod so that it is made anew"
+         one would not know the pod's plan; stop and remove the pod so that it is recreated"
     )]
     PodGone {
         /// The container.
@@ -55,7 +54,7 @@ pub enum StartError {
     /// A shim of this pod is alive and does not answer.
     #[error("the pod's old shim (pid {pid}) is alive but does not listen on {address}: end it and try again")]
     NotListening {
-        /// Its pid, as far as it is known.
+        /// Its pid, if it is known.
         pid: String,
         /// Where it should listen.
         address: SocketAddress,
@@ -68,7 +67,7 @@ pub enum StartError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The shim cannot be put where the options want it.
+    /// The shim cannot be placed where the options say.
     #[error("cannot start the pod's shim: {0}")]
     Placement(#[from] PlacementError),
 }
@@ -78,16 +77,16 @@ fn step(step: impl Into<String>) -> impl FnOnce(io::Error) -> StartError {
     move |source| StartError::Step { step, source }
 }
 
-/// A shim for a container.
+/// The shim of a container.
 #[derive(Debug)]
 pub struct Started {
-    /// What containerd is to be told.
+    /// The answer to containerd.
     pub address: SocketAddress,
-    /// The server, if it was made for this call.
+    /// The server, if this call made it.
     pub server: Option<NewServer>,
 }
 
-/// A server that can still be taken back, until containerd has its address.
+/// A server that can still be undone, until containerd has its address.
 #[derive(Debug)]
 pub struct NewServer {
     process: ServerProcess,
@@ -106,7 +105,7 @@ impl NewServer {
 ///
 /// # Errors
 ///
-/// [`StartError`]; nothing that this call made is left behind then.
+/// [`StartError`]; then nothing that this call made is left.
 pub fn run(arguments: &Arguments) -> Result<Started, StartError> {
     let bundle = env::current_dir().map_err(step("working directory"))?;
     let input = StartInput::from_stdin(&arguments.namespace, &arguments.id);
@@ -125,7 +124,7 @@ pub fn run(arguments: &Arguments) -> Result<Started, StartError> {
     Ok(started)
 }
 
-/// The annotations of a bundle. A sandbox of `sandboxer = "shim"` has no spec, hence none.
+/// The annotations of a bundle. A sandbox of `sandboxer = "shim"` has no spec, so it has none.
 fn annotations_of(bundle: &Bundle) -> Result<BTreeMap<String, String>, BundleError> {
     match bundle.read_spec() {
         Ok(spec) => Ok(spec.annotations),
@@ -140,7 +139,7 @@ fn annotations_of(bundle: &Bundle) -> Result<BTreeMap<String, String>, BundleErr
 ///
 /// # Errors
 ///
-/// [`StartError::Step`] when the address is no socket's or may not be looked at.
+/// [`StartError::Step`] if the address is not a socket's, or access to it is denied.
 pub fn liveness(address: &SocketAddress) -> Result<Liveness, StartError> {
     let step = || step(format!("socket {}", address.path().display()));
     let peer = UnixAddr::new(address.path()).map_err(|errno| step()(errno.into()))?;
@@ -148,23 +147,23 @@ pub fn liveness(address: &SocketAddress) -> Result<Liveness, StartError> {
     let socket =
         socket(AddressFamily::Unix, SockType::Stream, flags, None).map_err(|errno| step()(errno.into()))?;
     match connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &peer) {
-        // EAGAIN: its backlog is full, so somebody listens, however slowly.
+        // EAGAIN: the backlog is full, so a process listens, if slowly.
         Ok(()) | Err(Errno::EAGAIN) => Ok(Liveness::Listening),
         Err(Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR) => Ok(Liveness::Gone),
         Err(errno) => Err(step()(errno.into())),
     }
 }
 
-/// What is at a shim's address.
+/// What exists at a shim's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     /// A process that listens.
     Listening,
-    /// Nothing, or the socket of a process that is gone.
+    /// Nothing, or the socket of a process that has ended.
     Gone,
 }
 
-/// One `start`, understood.
+/// One `start`, with all of its parsed input.
 struct Request<'a> {
     arguments: &'a Arguments,
     input: &'a StartInput,
@@ -182,14 +181,14 @@ impl Request<'_> {
         let state = StateDir::of_pod(&self.arguments.namespace, &address);
         let bootstrap = FileLock::acquire(&state.bootstrap_lock(), BOOTSTRAP_LIMIT)
             .map_err(step("lock of the pod's state"))?;
-        // The `start` that held the lock before may have made it.
+        // The `start` that held the lock before may have made the server.
         if liveness(&address)? == Liveness::Listening {
             return Ok(Started { address, server: None });
         }
         let claim = match self.claim(&address, &state) {
             Ok(server) => Claim { address: address.clone(), state, server, bootstrap },
             Err(error) => {
-                // What a server left or still holds is not ours to remove.
+                // The socket and the server lock are not removed: they may belong to another server.
                 bootstrap.remove();
                 state.remove();
                 return Err(error);
@@ -204,7 +203,7 @@ impl Request<'_> {
         }
     }
 
-    /// Makes sure that no other shim serves the pod and that this call may make one: the new server's lock.
+    /// Takes the new server's lock, and so makes sure that no other shim serves the pod.
     fn claim(&self, address: &SocketAddress, state: &StateDir) -> Result<FileLock, StartError> {
         if let Grouping::PodMember { pod } = Grouping::of(self.annotations) {
             return Err(StartError::PodGone { container: self.arguments.id.clone(), pod: pod.to_owned() });
@@ -226,7 +225,7 @@ impl Request<'_> {
         state: &StateDir,
     ) -> Result<ServerProcess, StartError> {
         let listener = listen(address.path())?;
-        // Inherited by the server: nothing has to be undone in a process that already serves.
+        // Set before the fork and inherited by the server: a failure leaves nothing to undo in a running server.
         if let Some(cgroup) = &self.input.options.shim_cgroup {
             placement::enter_cgroup(cgroup)?;
         }
@@ -247,7 +246,7 @@ impl Request<'_> {
             lock: lock.file(),
         })
         .map_err(step("server process"))?;
-        // For people: for the message about a shim that does not listen, and for podshim ps.
+        // Used by the message about a shim that does not listen, and by podshim ps.
         let left =
             record_pid(lock.file(), process.pid()).and_then(|()| self.entry(address).write_to(state.path()));
         if let Err(source) = left {
@@ -257,7 +256,7 @@ impl Request<'_> {
         Ok(process)
     }
 
-    /// What `podshim` finds the shim by, and knows of the pod when the shim is dead.
+    /// The entry by which `podshim` finds the shim, and which describes the pod when the shim is dead.
     fn entry(&self, address: &SocketAddress) -> Entry {
         let annotation = |key: &str| self.annotations.get(key).cloned().unwrap_or_default();
         Entry {
@@ -277,7 +276,7 @@ fn record_pid(mut file: &fs::File, pid: u32) -> io::Result<()> {
     writeln!(file, "{pid}")
 }
 
-/// Listens at a path that belongs to the caller: what is there is a dead shim's.
+/// Listens at a path that belongs to the caller: an existing file there is a dead shim's.
 fn listen(path: &Path) -> Result<UnixListener, StartError> {
     let failed = || step(format!("socket {}", path.display()));
     if let Some(dir) = path.parent() {
@@ -288,13 +287,13 @@ fn listen(path: &Path) -> Result<UnixListener, StartError> {
         _ => {}
     }
     let listener = UnixListener::bind(path).map_err(failed())?;
-    // Only root may enter the directory anyway; the socket says so too.
+    // Only root may enter the directory anyway; the socket's mode repeats it.
     fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed())?;
     Ok(listener)
 }
 
-/// The right to make the pod's server. Other `start`s stay out until it is dropped: then the address has been
-/// handed over, or everything has been taken back.
+/// The right to make the pod's server. Other `start`s wait until it is dropped: by then containerd has got the address,
+/// or everything has been undone.
 #[derive(Debug)]
 struct Claim {
     address: SocketAddress,
@@ -310,12 +309,13 @@ impl Claim {
     }
 }
 
-/// Removes the traces of a pod's server; the caller holds its lock, so the socket is nobody else's.
+/// Removes the files of a pod's server. The caller holds its lock, so the socket belongs to no other server.
 pub fn remove_pod_files(socket: &Path, server: FileLock, bootstrap: Option<FileLock>, state: &StateDir) {
     let _ = fs::remove_file(socket);
-    // A server that was killed while a terminal was handed over leaves it.
+    // A server that was killed during the handover of a terminal leaves it.
     let _ = fs::remove_dir_all(shim_service::console_directory(socket));
-    // Only with the bootstrap lock: a `start` that waits for the server's would otherwise hold a removed file.
+    // Only with the bootstrap lock: otherwise a `start` that waits for the server's lock would get one on a removed
+    // file.
     let Some(bootstrap) = bootstrap else { return };
     Entry::remove_from(state.path());
     server.remove();

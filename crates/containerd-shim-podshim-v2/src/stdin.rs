@@ -1,8 +1,7 @@
 //! What containerd writes to the standard input of `start` and `-info` (CONTRACT §1.2, §8).
 //!
-//! Owns the reading (bounded in size and time) and the telling apart of the two messages that may come to
-//! `start`. That never fails: a shim that cannot start because of an input it does not know cannot be upgraded
-//! to either.
+//! Owns the reading (bounded in size and time), and the distinction of the two messages that `start` may get. That
+//! never fails: a shim that refused an unknown input could not be started by a newer containerd.
 
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
@@ -15,9 +14,9 @@ use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shim_service::options::RuntimeOptions;
 
-/// Both messages are some hundred bytes.
+/// Both messages have some hundred bytes.
 const SIZE_LIMIT: usize = 1 << 20;
-/// containerd closes its end as soon as it has written, on a busy node too; a person's pipe may never close.
+/// containerd closes its end as soon as it has written, even on a busy node; a user's pipe may never close.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// slog's numbers, which containerd 2.3 uses: DEBUG is -4, TRACE -8, INFO 0.
 const DEBUG_LEVEL: i32 = -4;
@@ -25,24 +24,24 @@ const DEBUG_LEVEL: i32 = -4;
 /// What `start` learns from its standard input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StartInput {
-    /// The runtime options, as far as they could be read. Create carries them too and reports what is wrong.
+    /// The runtime options, as far as they could be read. Create gets them too and reports what is wrong.
     pub options: RuntimeOptions,
-    /// The socket for events; older containerds say it in the environment.
+    /// The socket for events; older versions of containerd pass it in the environment.
     pub ttrpc_address: Option<String>,
     /// The directory for the shim's socket.
     pub socket_dir: Option<PathBuf>,
-    /// Whether the log level asks for what `-debug` asks for.
+    /// Whether the log level asks for the same as `-debug`.
     pub log_level: crate::args::Verbosity,
 }
 
 impl StartInput {
-    /// Reads and understands the process's standard input.
+    /// Reads and parses the process's standard input.
     pub fn from_stdin(namespace: &str, id: &str) -> Self {
         Self::parse(&read(), namespace, id)
     }
 
-    /// Understands what was read. 2.3's `BootstrapParams` decode as an `Any` as well (both begin with two
-    /// strings), so the id and the namespace that containerd also passes as flags decide.
+    /// Parses the input. 2.3's `BootstrapParams` can be decoded as an `Any` too (both start with two strings), so the
+    /// check is whether they contain the id and the namespace that containerd also passes as flags.
     fn parse(bytes: &[u8], namespace: &str, id: &str) -> Self {
         if let Ok(params) = BootstrapParams::parse_from_bytes(bytes)
             && params.instance_id == id
@@ -75,13 +74,13 @@ impl StartInput {
     }
 }
 
-/// What is on the process's standard input; nothing on a terminal.
+/// The process's standard input; empty if it is a terminal.
 pub fn read() -> Vec<u8> {
     let stdin = io::stdin();
     if stdin.is_terminal() { Vec::new() } else { read_bounded(stdin.lock(), TIME_LIMIT) }
 }
 
-/// Reads to the end, to the size limit or until nothing more came in `limit`, whichever is first.
+/// Reads to the end, to the size limit, or until `limit` has passed, whichever is first.
 #[expect(clippy::disallowed_methods, reason = "a read that must end needs a clock, and no driver runs here")]
 fn read_bounded(mut input: impl Read + AsFd, limit: Duration) -> Vec<u8> {
     let deadline = Instant::now() + limit;
@@ -105,8 +104,8 @@ fn read_bounded(mut input: impl Read + AsFd, limit: Duration) -> Vec<u8> {
     bytes
 }
 
-/// Bad input for `start`: no panic, and no socket below whatever directory it was started in. In tests and in a target of
-/// `fuzz/` only.
+/// Feeds bad input to `start`'s parser: no panic, and no socket relative to the directory it was started in. Only for
+/// tests and a target of `fuzz/`.
 #[cfg(any(test, fuzzing))]
 pub fn bad_input(bytes: &[u8]) {
     let input = StartInput::parse(bytes, "k8s.io", "c1");
@@ -179,7 +178,7 @@ mod tests {
         );
     }
 
-    /// `start` never fails on what it does not know.
+    /// `start` never fails because of an unknown input.
     #[test]
     fn anything_else_is_nothing() {
         let unknown = Any { type_url: "acme.Options".into(), value: vec![1, 2], ..Any::default() };
@@ -196,7 +195,7 @@ mod tests {
         }
     }
 
-    /// A pipe that nobody closes must not hang `start`.
+    /// A pipe that is never closed must not make `start` hang.
     #[test]
     fn an_open_pipe_is_not_waited_for() {
         let (reader, mut writer) = io::pipe().unwrap();
@@ -206,7 +205,7 @@ mod tests {
         assert_eq!(read_bounded(&reader, TIME_LIMIT), b"");
     }
 
-    /// Nor is all of it kept that somebody writes for ever.
+    /// Input without an end is not kept completely either.
     #[test]
     fn an_endless_input_is_cut() {
         let endless = std::fs::File::open("/dev/zero").unwrap();

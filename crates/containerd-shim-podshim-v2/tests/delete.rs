@@ -1,4 +1,4 @@
-//! `delete` as containerd runs it: recorded exits, hands off live pods, and the end of a pod whose shim died.
+//! `delete` as containerd runs it: it reports recorded exits, leaves live pods alone, and ends pods whose shim died.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -22,7 +22,7 @@ const TYPE: &str = "io.kubernetes.cri.container-type";
 const SANDBOX: &str = "io.kubernetes.cri.sandbox-id";
 const NAME: &str = "io.kubernetes.cri.container-name";
 
-/// CONTRACT §1.8, trap 17: containerd calls it for bundles whose Create never happened, and again.
+/// CONTRACT §1.8, trap 17: containerd also calls it for bundles whose Create never happened, and repeatedly.
 #[test]
 fn without_any_file_the_answer_is_empty() {
     let node = Node::new("bare");
@@ -33,7 +33,7 @@ fn without_any_file_the_answer_is_empty() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// Trap 16: what the server recorded is reported, not 137; without a record the container counts as killed.
+/// Trap 16: the exit that the server recorded is reported, not 137; without a record the container counts as killed.
 #[test]
 fn the_recorded_exit_is_reported() {
     let node = Node::new("record");
@@ -52,7 +52,7 @@ fn the_recorded_exit_is_reported() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// N3: the end of one container of a live pod touches no other, nor itself: the server owns them.
+/// N3: in a live pod, `delete` for one container ends no container, not even that one: the server owns them.
 #[test]
 fn a_live_pod_is_left_alone() {
     let node = Node::new("live");
@@ -66,8 +66,8 @@ fn a_live_pod_is_left_alone() {
     shut_down(node.server(), &address);
 }
 
-/// N3, N10: a killed shim. containerd runs `delete` for every id at once; afterwards nothing of the pod is left,
-/// and mains were asked to end before their sidecar.
+/// N3, N10: a killed shim. containerd runs `delete` for every id at once; afterwards nothing of the pod is left, and
+/// mains were asked to end before their sidecar.
 #[test]
 fn a_dead_shims_pod_is_ended_in_order() {
     let node = Node::new("dead");
@@ -94,18 +94,18 @@ fn a_dead_shims_pod_is_ended_in_order() {
         assert!(!container.lives(), "{:?} still runs", container.id());
         assert!(!container.root.join(container.id()).exists());
     }
-    // The sandbox is killed, not asked.
+    // The sandbox is killed without being asked first.
     assert_eq!(fs::read_to_string(node.dir.path().join("log/order")).unwrap(), "app\nproxy\n");
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// Without a plan there is no order to keep, only an end: as under containerd's own shim.
+/// Without a plan there is no order to keep, only an end, as with containerd's own shim.
 #[test]
 fn a_dead_shims_container_without_a_plan_is_killed() {
     let node = Node::new("plain");
     let container = RealContainer::run(&node, "c1", &[]);
     let address = node.started("c1");
-    // As if it was killed while a terminal was handed over.
+    // As if the shim was killed during the handover of a terminal.
     let consoles = shim_service::console_directory(Path::new(address.trim_start_matches("unix://")));
     fs::create_dir_all(consoles.join("XXXXXX")).unwrap();
     end(node.server(), Signal::SIGKILL);
@@ -116,16 +116,16 @@ fn a_dead_shims_container_without_a_plan_is_killed() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// N3: a killed shim's connections are closed before its listening socket and its lock, and containerd calls `delete` at once.
-/// The one that thinks the shim alive ends nothing, and containerd removes the bundle by which others would find the
-/// container.
+/// N3: the kernel closes a killed shim's connections before its listening socket and its lock, and containerd calls
+/// `delete` at once. A `delete` that took the shim for alive would end nothing, and containerd would remove the bundle
+/// by which others could find the container.
 #[test]
 fn n3_a_shim_that_is_being_killed_is_not_taken_for_alive() {
     let node = Node::new("dying");
     let container = RealContainer::run(&node, "c1", &[]);
     let socket = node.started("c1").replace("unix://", "");
     end(node.server(), Signal::SIGKILL);
-    // The rest of it for as long as this test likes: a process without a program, a socket and a lock.
+    // Plays the rest of the shim for as long as the test likes: a process without a program, a socket and a lock.
     let dying = spawn(&mut Command::new("true"));
     wait_until("the end of the process", || fs::read_link(format!("/proc/{}/exe", dying.id())).is_err());
     fs::remove_file(&socket).unwrap();
@@ -137,7 +137,7 @@ fn n3_a_shim_that_is_being_killed_is_not_taken_for_alive() {
     let mut delete = spawn(&mut node.command("c1", "delete"));
     wait_until("the delete to wait for the lock", || waits_for_lock(delete.id()));
     assert_eq!(delete.try_wait().unwrap(), None, "it thinks the shim alive");
-    // The listening socket is the last to go.
+    // The listening socket is closed last.
     drop(lock);
     assert_eq!(answer(finish(delete)).exit_status, 137);
     assert!(!container.lives() && !container.state().exists());
@@ -145,7 +145,7 @@ fn n3_a_shim_that_is_being_killed_is_not_taken_for_alive() {
     finish(dying);
 }
 
-/// Whether one of its threads is in `flock`, or it has ended.
+/// Whether one of its threads waits in `flock`, or it has ended.
 fn waits_for_lock(process: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return true };
     let is_waiting = |thread: fs::DirEntry| {

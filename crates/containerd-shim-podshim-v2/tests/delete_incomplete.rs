@@ -1,4 +1,4 @@
-//! `delete` of what is not whole: bundles that lack files, containers that were only half made (CONTRACT §1.8).
+//! `delete` with incomplete input: bundles that lack files, containers that were only half made (CONTRACT §1.8).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -14,9 +14,10 @@ use nix::sys::signal::Signal;
 use oci_runtime::bundle::Bundle;
 use shim_service::options::RuntimeOptions;
 
-/// Where both OCI runtimes keep their state unless an option says otherwise: known without any file of the bundle.
+/// Where both OCI runtimes keep their state unless an option names another directory: known without any file of the
+/// bundle.
 const DEFAULT_ROOT: &str = "/run/containerd/runc";
-/// Everything that containerd, the shim and the OCI runtime put into a bundle.
+/// Every file that containerd, the shim and the OCI runtime put into a bundle.
 const FILES: [&str; 8] =
     ["address", "config.json", "exit.json", "init.pid", "log", "log.json", "options.json", "rootfs"];
 
@@ -35,7 +36,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// The shim is killed under a running container and then files are lost, each alone, and all.
+/// The shim is killed under a running container; then files are lost: each one alone, and all of them.
 #[test]
 fn the_container_ends_whatever_file_its_bundle_lacks() {
     let each = FILES.map(|file| vec![file]);
@@ -50,7 +51,7 @@ fn the_container_ends_whatever_file_its_bundle_lacks() {
         }
         let first = answer(node.delete("c1"));
         assert!(!state.exists() && !is_running(pid), "without {missing:?}");
-        // Nothing is left that could say so again: as for a container that never was.
+        // No file is left that could report it again: as for a container that was never created.
         let expected =
             if missing.contains(&"init.pid") { (0, 0) } else { (pid.as_raw().unsigned_abs(), 137) };
         assert_eq!((first.pid, first.exit_status), expected, "without {missing:?}");
@@ -77,7 +78,7 @@ fn a_created_container_is_removed() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// The OCI runtime was killed in the middle of `create`: it has made a directory and recorded nothing in it.
+/// The OCI runtime was killed in the middle of `create`: it made a directory and recorded nothing in it.
 #[test]
 fn what_a_killed_create_left_is_removed() {
     for binary in ["runc", "crun"] {
@@ -102,7 +103,7 @@ fn what_a_killed_create_left_is_removed() {
     }
 }
 
-/// `start` was done and Create never came, or it failed: other containers of the pod live on.
+/// `start` ran and Create never came, or failed: other containers of the pod live on.
 #[test]
 fn a_bundle_without_a_create_in_a_live_pod() {
     let node = Node::new("never");

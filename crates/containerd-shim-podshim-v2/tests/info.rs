@@ -1,4 +1,4 @@
-//! `-info` as containerd 2.x asks it: no other flag, any working directory, options or nothing on stdin.
+//! `-info` as containerd 2.x calls it: no other flag, any working directory, options or nothing on stdin.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -54,7 +54,7 @@ fn fake_runtime(directory: &tempfile::TempDir, text: &str) -> PathBuf {
     path
 }
 
-/// CONTRACT M1: 2.3 asks so before its first Create. The features are those of the runtime that would be called.
+/// CONTRACT M1: 2.3 calls it before its first Create. The features are those of the runtime that would be used.
 #[test]
 fn without_options_it_describes_runc() {
     let info = answer(ask(b""));
@@ -67,12 +67,12 @@ fn without_options_it_describes_runc() {
         finish(spawn(Command::new("runc").arg("features").stdin(Stdio::null()).stdout(Stdio::piped())));
     let known: serde_json::Value = serde_json::from_slice(&runc.stdout).unwrap();
     assert_eq!(told, known);
-    // What the kubelet asks for: recursive read-only mounts and user namespaces.
+    // The kubelet needs these: recursive read-only mounts and user namespaces.
     assert!(told["mountOptions"].as_array().unwrap().iter().any(|option| option == "rro"));
     assert!(told["linux"]["namespaces"].as_array().unwrap().iter().any(|namespace| namespace == "user"));
 }
 
-/// Trap 6 (containerd issue 11169): the runtime that the options select is the one that is described.
+/// Trap 6 (containerd issue 11169): `-info` describes the runtime that the options select.
 #[test]
 fn the_options_select_the_runtime_and_come_back() {
     let directory = tempfile::tempdir().unwrap();
@@ -86,12 +86,12 @@ fn the_options_select_the_runtime_and_come_back() {
     ] {
         let info = ask_with(&options);
         assert_eq!(info.options.as_ref(), Some(&options));
-        // `features` and nothing else: `--root` is of no use without a container, and upstream gives none.
+        // Only `features`: `--root` has no use without a container, and upstream does not pass it.
         assert_eq!(info.features.value, br#"{"ociVersionMax":"features"}"#);
     }
 }
 
-/// youki, and crun before 1.8.6, have no such command: the runtime works all the same.
+/// youki, and crun before 1.8.6, have no such command; podshim works with them all the same.
 #[test]
 fn a_runtime_without_features_is_described_without() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What each containerd writes to the standard input of `start` (CONTRACT §1.2, M1), byte for byte: encoded by
-//! `protoc` from containerd's own message definitions, not by the code under test.
+//! What each version of containerd writes to the standard input of `start` (CONTRACT §1.2, M1), byte for byte: encoded
+//! by `protoc` from containerd's own message definitions, not by the code under test.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -45,7 +45,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
 }
 
-/// Runs `start` with a recording and talks to the server at the address it prints.
+/// Runs `start` with a recording, and calls the server at the address that it prints.
 fn start(name: &str, input: &[u8], verbosity: &[&str]) {
     let mut node = Node::new(name);
     node.namespace = NAMESPACE.to_owned();
@@ -54,7 +54,7 @@ fn start(name: &str, input: &[u8], verbosity: &[&str]) {
     child.stdin.take().unwrap().write_all(input).unwrap();
     let address = succeeded(finish(child));
 
-    // 64 hexadecimal digits in the default directory: what every containerd takes for "ttrpc, task v2".
+    // 64 hexadecimal digits in the default directory: every containerd takes that for "ttrpc, task v2".
     let digits = address.strip_prefix("unix:///run/containerd/s/").unwrap_or_else(|| panic!("{address}"));
     assert!(digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{address}");
     let server = node.server();
@@ -77,7 +77,7 @@ fn start(name: &str, input: &[u8], verbosity: &[&str]) {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// In one test, because the namespace of a recording is fixed and its state is shared.
+/// One test for all, because the namespace in the recordings is fixed and its state is shared.
 #[test]
 fn every_form_of_standard_input_starts_a_server() {
     start("nothing", b"", &[]);

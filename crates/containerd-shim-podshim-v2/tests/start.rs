@@ -24,8 +24,8 @@ fn path_of(address: &str) -> &str {
     address.strip_prefix("unix://").expect("a plain unix address")
 }
 
-/// CONTRACT §1.3 and §1.4, trap 2: a plain address on stdout, live when printed, in the bundle too; the server
-/// is on its own, and leaves nothing when it ends in order.
+/// CONTRACT §1.3 and §1.4, trap 2: a plain address on stdout, live when printed, and in the bundle too. The server runs
+/// independently, and leaves nothing when it ends in an orderly way.
 #[test]
 fn a_shim_for_one_container() {
     let node = Node::new("one");
@@ -49,7 +49,7 @@ fn a_shim_for_one_container() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// CONTRACT §2: the pause container makes the shim, the pod's containers find it; no second server is forked.
+/// CONTRACT §2: the pause container makes the shim and the pod's containers find it; no second server is forked.
 #[test]
 fn containers_of_a_pod_share_the_sandboxes_shim() {
     let node = Node::new("pod");
@@ -62,7 +62,7 @@ fn containers_of_a_pod_share_the_sandboxes_shim() {
     assert_eq!(node.server(), server);
 }
 
-/// Two `start`s at once must not make two shims, whoever comes first.
+/// Two `start`s at once must not make two shims, whichever comes first.
 #[test]
 fn twenty_starts_make_one_shim() {
     let node = Node::new("race");
@@ -82,7 +82,7 @@ fn twenty_starts_make_one_shim() {
     }
 }
 
-/// The socket of a killed shim is in the way of nobody; `ctr` containers simply get a new one.
+/// The socket of a killed shim blocks no `start`; `ctr` containers simply get a new shim.
 #[test]
 fn a_dead_shims_socket_is_replaced() {
     let node = Node::new("stale");
@@ -94,7 +94,7 @@ fn a_dead_shims_socket_is_replaced() {
     assert_ne!(node.server(), killed);
 }
 
-/// N3: a fresh shim would know no plan.
+/// N3: a new shim would not know the pod's plan.
 #[test]
 fn a_container_whose_pod_lost_its_shim_is_refused() {
     let node = Node::new("gone");
@@ -104,8 +104,8 @@ fn a_container_whose_pod_lost_its_shim_is_refused() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// CONTRACT §1.2: 1.6 to 2.2 give nothing or options; anything else is no reason to fail, nor is an end that
-/// never comes.
+/// CONTRACT §1.2: 1.6 to 2.2 send nothing or options. Any other input is no reason to fail, and neither is an input
+/// that never ends.
 #[test]
 fn standard_input_never_fails_a_start() {
     let node = Node::new("stdin");
@@ -139,7 +139,7 @@ fn a_failed_start_leaves_nothing() {
     assert!(message.contains("ShimCgroup: no cgroup \"/none/one\""), "{message}");
     assert_eq!(node.leftovers(), Vec::<String>::new());
 
-    // The server runs already when the address cannot be written.
+    // The server already runs when writing the address fails.
     let bundle = node.make_bundle("c2", &[]);
     fs::create_dir(bundle.join("address")).unwrap();
     let message = failed(node.start("c2"));
@@ -177,12 +177,12 @@ fn run_by_hand_it_says_what_it_is() {
     assert!(message.starts_with("without an action this program is the server"), "{message}");
 }
 
-/// CONTRACT §8, upstream's TestShimInCgroup: the server runs in the cgroup of the option, which must exist.
+/// CONTRACT §8, upstream's TestShimInCgroup: the server runs in the cgroup that the option names, which must exist.
 #[test]
 fn the_shim_goes_where_shim_cgroup_says() {
     let name = format!("podshim-start-{}", std::process::id());
     let root = std::path::Path::new("/sys/fs/cgroup");
-    // v1: a new cpuset has no processors and takes nobody in before it gets some.
+    // v1: a new cpuset has no processors and accepts no process before it gets some.
     let hierarchies = match root.join("cgroup.controllers").exists() {
         true => vec![root.to_owned()],
         false => vec![root.join("memory"), root.join("pids")],
@@ -215,7 +215,7 @@ impl Drop for Cgroups {
     }
 }
 
-/// CONTRACT §1.1: `SCHED_CORE` asks for isolation. The server gets a cookie of its own, or there is none.
+/// CONTRACT §1.1: `SCHED_CORE` asks for isolation. The server gets a cookie of its own, or there is no server.
 #[test]
 fn core_scheduling_is_done_or_refused() {
     let node = Node::new("core");
@@ -230,7 +230,7 @@ fn core_scheduling_is_done_or_refused() {
     } else {
         let message = failed(output);
         assert!(message.contains("SCHED_CORE is set and core scheduling is not possible: "), "{message}");
-        // The same refusal that the kernel gives to everybody.
+        // The kernel refuses the same to every process.
         cookie(0).unwrap_err();
     }
     assert_eq!(node.leftovers(), Vec::<String>::new());

@@ -1,5 +1,6 @@
-//! Traps of the bootstrap and of the server process (CONTRACT, "Traps"), on the built binary and without a containerd:
-//! what 2.3 sends, a log that is read badly, and what is left when a server ends. One test per trap, named after it.
+//! Traps of the bootstrap and of the server process (CONTRACT, "Traps"), tested with the built binary and without a
+//! containerd: what 2.3 sends, a log with a bad reader, and what is left when a server ends. One test per trap, named
+//! after it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -24,12 +25,12 @@ use oci_runtime::bundle::{Bundle, ExitRecord};
 const TYPE: &str = "io.kubernetes.cri.container-type";
 const SANDBOX: &str = "io.kubernetes.cri.sandbox-id";
 
-/// Runs a `start` with stdout and stderr in one pipe, as containerd does, and gives what came out before its end.
+/// Runs a `start` with stdout and stderr in one pipe, as containerd does, and returns all output up to its end.
 fn combined_output(mut command: Command, input: &[u8]) -> String {
     let (mut reader, writer) = std::io::pipe().unwrap();
     command.stdin(Stdio::piped()).stdout(writer.try_clone().unwrap()).stderr(writer);
     let mut child = spawn(&mut command);
-    // It holds the writing ends, too.
+    // The command holds the write ends too.
     drop(command);
     child.stdin.take().unwrap().write_all(input).unwrap();
     let mut output = String::new();
@@ -42,8 +43,8 @@ fn runc_options(value: &[u8]) -> Any {
     Any { type_url: "containerd.runc.v1.Options".into(), value: value.to_vec(), ..Any::default() }
 }
 
-/// Trap 1: containerd takes stdout and stderr together for the address. Nothing that makes other programs talk may add
-/// a word: not -debug, not a wrong environment, not a plan with warnings.
+/// Trap 1: containerd takes stdout and stderr together for the address. Nothing that makes other programs print more
+/// may add a word: not -debug, not a wrong environment, not a plan with warnings.
 #[test]
 fn trap_01_start_says_nothing_but_the_address() {
     let node = Node::new("trap01");
@@ -65,36 +66,36 @@ fn trap_01_start_says_nothing_but_the_address() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// Trap 2: containerd reads until everybody has closed the pipe. The server must not have it.
+/// Trap 2: containerd reads until every process has closed the pipe. The server must not have it.
 #[test]
 fn trap_02_the_server_does_not_hold_starts_output() {
     let node = Node::new("trap02");
     node.make_bundle("c1", &[]);
-    // Returns at the pipe's end: with a server that held it, never.
+    // Returns at the pipe's end; if the server held the pipe, never.
     let address = combined_output(node.command("c1", "start"), &node.bootstrap_params("c1", None));
     assert_eq!(node.started("c1"), address);
     shut_down(node.server(), &address);
 }
 
-/// Trap 3: 2.3's message decodes as an `Any` whose type is the container's id, whatever that is; its own options and
-/// its directory for sockets count.
+/// Trap 3: 2.3's message decodes as an `Any` whose type is the container's id, whatever that is. Only the options and
+/// the socket directory inside the message count.
 #[test]
 fn trap_03_bootstrap_params_are_not_options() {
     let node = Node::new("trap03");
-    // The worst id there is.
+    // The worst possible id.
     let id = "containerd.runc.v1.Options";
     node.make_bundle(id, &[]);
     let address = node.started(id);
     assert!(Path::new(&address["unix://".len()..]).starts_with(node.socket_dir()), "{address}");
     shut_down(node.server(), &address);
-    // ShimCgroup, from the extension.
+    // ShimCgroup, from the message's extension.
     let message = failed(finish(node.spawn_start(id, Some(runc_options(b"\x1a\x09/none/one")))));
     assert!(message.contains("/none/one"), "{message}");
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// Trap 4: 1.6 takes the whole answer for an address, so it is a bare one, for every containerd; 2.3 first tries to
-/// read it as protobuf, and must fail.
+/// Trap 4: 1.6 takes the whole answer for an address, so every containerd gets the bare address; 2.3 first tries to
+/// read it as protobuf, and that must fail.
 #[test]
 fn trap_04_the_answer_is_a_bare_address() {
     let node = Node::new("trap04");
@@ -110,8 +111,8 @@ fn trap_04_the_answer_is_a_bare_address() {
     }
 }
 
-/// Trap 25: every containerd but 1.6 says 2 in MAX_SHIM_VERSION, also those that know 3. Whatever it says, the answer
-/// is the same.
+/// Trap 25: every containerd but 1.6 sets MAX_SHIM_VERSION to 2, even those that support 3. The answer is the same for
+/// any value.
 #[test]
 fn trap_25_max_shim_version_decides_nothing() {
     let node = Node::new("trap25");
@@ -128,8 +129,8 @@ fn trap_25_max_shim_version_decides_nothing() {
     assert_eq!(addresses.len(), 1, "{addresses:?}");
 }
 
-/// Trap 18: no end of a server leaves its socket: Shutdown, SIGTERM, a failed start; after SIGKILL it is `delete`'s, or
-/// the next `start`'s.
+/// Trap 18: no end of a server leaves its socket: Shutdown, SIGTERM, a failed start. After SIGKILL, `delete` or the
+/// next `start` removes it.
 #[test]
 fn trap_18_no_end_leaves_a_socket() {
     let node = Node::new("trap18");
@@ -149,7 +150,7 @@ fn trap_18_no_end_leaves_a_socket() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// Sends requests that a server with -debug writes down: many times what the log's pipe holds.
+/// Sends requests that a server with -debug logs: many times what the log's pipe holds.
 fn fill_log(address: &str) {
     let task = TaskClient::new(Client::connect(address).unwrap());
     for _ in 0..2000 {
@@ -173,12 +174,12 @@ fn start_with_debug(node: &Node) -> String {
 }
 
 /// Trap 19: a log whose reader has gone (a containerd that died), and one that is never read (one that hangs): the
-/// server serves on, and ends when it is told to.
+/// server goes on serving, and ends when it is asked to.
 #[test]
 fn trap_19_a_log_without_a_reader_stops_nobody() {
     let node = Node::new("trap19");
     let log = bundle_with_log(&node);
-    // containerd opens both ways and reads; here it dies.
+    // containerd opens the fifo for both and reads; here it dies.
     let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&log).unwrap();
     let address = start_with_debug(&node);
     drop(reader);
@@ -188,7 +189,7 @@ fn trap_19_a_log_without_a_reader_stops_nobody() {
     let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&log).unwrap();
     let address = start_with_debug(&node);
     fill_log(&address);
-    // A reader that comes back gets whole lines, and is told that some are missing.
+    // A reader that comes back gets whole lines, and a line that says how many are missing.
     let mut text = vec![0; 1 << 20];
     let length = reader.read(&mut text).unwrap();
     let text = String::from_utf8_lossy(&text[..length]);
@@ -202,7 +203,7 @@ fn trap_19_a_log_without_a_reader_stops_nobody() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// Trap 16: `delete` after a SIGKILL of the server reports what the server had recorded. (With a whole containerd: e2e.)
+/// Trap 16: `delete` after a SIGKILL of the server reports what the server had recorded. (With a real containerd: e2e.)
 #[test]
 fn trap_16_delete_reports_what_the_server_recorded() {
     let node = Node::new("trap16");
@@ -223,14 +224,14 @@ fn trap_16_delete_reports_what_the_server_recorded() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// Trap 15: containerd died between `start` and the first Create. `delete` ends the idle server's traces; SIGTERM or
-/// Shutdown end the server, at once, for it has nothing to stop.
+/// Trap 15: containerd died between `start` and the first Create. `delete` removes the traces of the idle server;
+/// SIGTERM or Shutdown end the server at once, because it has nothing to stop.
 #[test]
 fn trap_15_a_shim_without_a_task_can_be_ended() {
     let node = Node::new("trap15");
     node.make_bundle("c1", &[]);
     let address = node.started("c1");
-    // What a containerd of 1.7 and later asks at its start, and acts on: unknown, so the shim is deleted.
+    // containerd 1.7 and later send this request when they start: the answer "not found" makes them delete the shim.
     let task = TaskClient::new(Client::connect(&address).unwrap());
     let pids = PidsRequest { id: "c1".into(), ..Default::default() };
     let answer = task.pids(ttrpc::context::with_duration(PATIENCE), &pids);
@@ -239,7 +240,7 @@ fn trap_15_a_shim_without_a_task_can_be_ended() {
     let server = node.server();
     task.shutdown(context, &ShutdownRequest { id: "c1".into(), ..Default::default() }).unwrap();
     wait_until("the server's end", || node.servers().is_empty());
-    // The kernel takes a process's command line away before its files.
+    // The kernel removes a process's command line before its files.
     wait_until("the end of its files", || !Path::new(&format!("/proc/{server}/fd/0")).exists());
     succeeded(node.delete("c1"));
     assert_eq!(node.leftovers(), Vec::<String>::new());

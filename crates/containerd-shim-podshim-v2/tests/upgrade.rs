@@ -1,5 +1,5 @@
-//! Other releases of podshim: what their files say to `delete`, and a program that is replaced while it starts a server
-//! (docs/upgrades.md). Two real builds meet in the e2e tests.
+//! Other releases of podshim: how `delete` reads their files, and a program file that is replaced while it starts a
+//! server (docs/upgrades.md). The e2e tests run two real builds.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -16,8 +16,8 @@ use containerd_shim_protos::protobuf::Message;
 use nix::sys::signal::Signal;
 use oci_runtime::bundle::Bundle;
 
-/// A package manager puts the new file in the old one's place while `start` reads its input: the server is the build that
-/// was run, whatever lies there now.
+/// A package manager replaces the program's file while `start` reads its input: the server is the build that was run,
+/// not the file that lies there now.
 #[test]
 fn a_program_that_is_replaced_meanwhile_still_makes_a_server() {
     let mut node = Node::new("replaced");
@@ -35,7 +35,7 @@ fn a_program_that_is_replaced_meanwhile_still_makes_a_server() {
     shut_down(node.server(), &address);
 }
 
-/// What a newer release has added to the files in a bundle is not looked at: `delete` of this one, as after a downgrade,
+/// Additions of a newer release to the files in a bundle are ignored: this release's `delete`, as after a downgrade,
 /// finds runtime, group and exit.
 #[test]
 fn what_a_newer_release_has_added_is_not_looked_at() {
@@ -56,7 +56,7 @@ fn what_a_newer_release_has_added_is_not_looked_at() {
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
 
-/// What cannot be understood at all is said, and counts as missing: the container ends all the same.
+/// A file that cannot be parsed at all is reported, and counts as missing: the container ends all the same.
 #[test]
 fn what_cannot_be_understood_is_told_and_left_aside() {
     let node = Node::new("strange");
@@ -65,7 +65,7 @@ fn what_cannot_be_understood_is_told_and_left_aside() {
     for (name, text) in [
         ("options.json", r#"{"version":9,"binary_name":["runc"]}"#),
         ("exit.json", r#"{"version":9,"exit":{"code":3}}"#),
-        // Where a shim listens can also be computed.
+        // The address of a shim can also be computed.
         ("address", r#"{"version":9,"address":"unix:///elsewhere"}"#),
         ("init.pid", "4194304"),
     ] {

@@ -1,4 +1,4 @@
-//! Files that tell when they are ready: fifos, ptys and event descriptors on the reactor.
+//! Files that signal their readiness (fifos, ptys, event descriptors), registered with the reactor.
 
 use std::{fs::File, io};
 
@@ -14,7 +14,8 @@ pub(crate) fn register(file: File, interest: Interest) -> io::Result<AsyncFd<Fil
 
 /// Whether a descriptor has one of the wanted events, or a hang-up or error, now.
 ///
-/// Asks again when a signal interrupts it: poll(2) does so even without waiting, and this program lives on SIGCHLD.
+/// Retries when a signal interrupts it: that can happen to poll(2) even without waiting, and the shim gets SIGCHLD all
+/// the time.
 pub(crate) fn poll_now(descriptor: PollFd<'_>) -> io::Result<bool> {
     let mut descriptors = [descriptor];
     loop {

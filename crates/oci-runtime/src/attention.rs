@@ -1,8 +1,8 @@
-//! How long the one thread of the shim was away from what it serves, and on what.
+//! How long the shim's one thread was busy without serving its pod, and with what.
 //!
-//! Owns the measure: the longest time of one round, between two looks at what has happened outside. A round is a poll of
-//! everything that is ready, most often a few microseconds. Whatever makes it long, a wait or work, is in it, but for the time
-//! in which the thread could have run and others had the processor: that is the node's load, not the shim's doing.
+//! Owns this measure: the time of the longest round. A round is one poll of everything that is ready, between two
+//! checks for outside events; most take a few microseconds. It counts waits and work alike, but not the time in which
+//! the thread was ready to run and others had the processor: that is the node's load, not the shim's doing.
 
 use std::{
     cell::Cell,
@@ -16,25 +16,25 @@ use std::{
 use tokio::time::Instant;
 use tracing::warn;
 
-/// From here on it is in the log: containerd gives a State two seconds.
+/// From this time on a round is logged: containerd gives a State request two seconds.
 const TOO_LONG: Duration = Duration::from_secs(1);
 
-/// Time away, and what took most of it.
+/// Time in which the shim served nothing, and what took most of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Away {
     /// How long.
     pub time: Duration,
-    /// On what.
+    /// With what.
     pub on: &'static str,
 }
 
 const NEVER: Away = Away { time: Duration::ZERO, on: "" };
-/// Where no piece that has a name took half of a round.
+/// When no named piece took half of the round.
 const NOTHING_LONG: &str = "many things at once";
 
 thread_local! {
     static LONGEST: Cell<Away> = const { Cell::new(NEVER) };
-    /// Of this round.
+    /// The longest piece of this round.
     static LONGEST_PIECE: Cell<Away> = const { Cell::new(NEVER) };
 }
 
@@ -43,7 +43,7 @@ pub fn longest() -> Away {
     LONGEST.get()
 }
 
-/// Runs a piece of a round that has a name.
+/// Runs a named piece of a round.
 pub fn during<T>(on: &'static str, piece: impl FnOnce() -> T) -> T {
     let began = Instant::now();
     let result = piece();
@@ -54,13 +54,13 @@ pub fn during<T>(on: &'static str, piece: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A future each of whose polls is such a piece.
+/// A future each of whose polls is such a named piece.
 pub async fn named<F: Future>(on: &'static str, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| during(on, || future.as_mut().poll(context))).await
 }
 
-/// All that a thread does: each poll is a round.
+/// Wraps everything that a thread does: each poll is a round.
 pub async fn measured<F: Future>(all: F) -> F::Output {
     let mut all = pin!(all);
     let queue = RunQueue::of_this_thread();
@@ -82,11 +82,11 @@ fn end_of_round(whole: Duration, queued: Duration) {
     let on = if piece.time * 2 >= whole { piece.on } else { NOTHING_LONG };
     LONGEST.set(Away { time, on });
     if time >= TOO_LONG {
-        warn!(?time, ?queued, on, "the shim was away: nothing of its pod was served");
+        warn!(?time, ?queued, on, "the shim was busy: it served nothing of its pod for this time");
     }
 }
 
-/// How long a thread has waited for a processor, as the kernel counts it (`CONFIG_SCHED_INFO`; without it, not at all).
+/// How long a thread has waited for a processor, by the kernel's count (`CONFIG_SCHED_INFO`; always 0 without it).
 struct RunQueue(Option<File>);
 
 impl RunQueue {
@@ -97,7 +97,7 @@ impl RunQueue {
     fn time(&self) -> Duration {
         let mut text = [0; 64];
         let length = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or_default();
-        // Time on a processor, time in the queue for one, turns.
+        // Fields: time on a processor, time in the queue for one, number of turns.
         let numbers = str::from_utf8(&text[..length]).unwrap_or_default();
         let queued = numbers.split(' ').nth(1).and_then(|nanoseconds| nanoseconds.parse().ok());
         Duration::from_nanos(queued.unwrap_or_default())
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::test_support::run_for_any_time;
 
-    /// Four threads on each processor, and one that only wants to run for a moment.
+    /// Four busy threads per processor, and one that wants to run only for a moment.
     #[test]
     fn a_wait_for_a_processor_is_not_counted() {
         let over = std::sync::atomic::AtomicBool::new(false);

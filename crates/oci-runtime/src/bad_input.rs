@@ -1,5 +1,5 @@
-//! Bad input from what containers and OCI runtimes write: no panic, and what comes of it stays small. In tests and in the
-//! targets of `fuzz/` only.
+//! Feeds bad input, as containers and OCI runtimes could write it: parsing must not panic, and its results must stay
+//! small. Only for tests and the targets of `fuzz/`.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ pub fn http_answer(input: &[u8]) {
     }
 }
 
-/// What an OCI runtime, also one that crashes, leaves in its log.
+/// The log of an OCI runtime, even of one that crashes.
 pub fn runtime_log(input: &[u8]) {
-    // A letter is written as six at most and read as three at most.
+    // A JSON escape has six bytes, its character at most three.
     assert!(last_error_in(input).is_none_or(|message| message.len() <= 3 * input.len()));
 }
 
-/// A bundle's spec. The runtime reads it too and is the one to refuse; here nothing may break.
+/// A bundle's spec. The runtime reads it too and may refuse it; here it must only not break anything.
 pub fn oci_spec(input: &[u8]) {
     if let Ok(spec) = serde_json::from_slice::<Spec>(input) {
         spec.pid_namespace();

@@ -1,7 +1,7 @@
-//! The bundle directory containerd makes for each container: which files in it are ours, and reading
-//! and writing them.
+//! The bundle directory that containerd makes for each container: which files in it are podshim's, and how they are
+//! read and written.
 //!
-//! Never creates or removes the directory itself, which is containerd's.
+//! Never creates or removes the directory itself: containerd does.
 
 use std::{
     fs, io,
@@ -52,15 +52,15 @@ pub enum BundleError {
 
 /// How a container ended, kept in the bundle for the `delete` action.
 ///
-/// containerd runs `delete` in a process of its own, also after the shim is gone, and publishes what it
-/// answers; without a record that would always be 137 (containerd issue 6402).
+/// containerd runs `delete` in a process of its own, even after the shim is gone, and publishes its answer. Without a
+/// record, the exit status would always be 137 (containerd issue 6402).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExitRecord {
     /// Pid the container had.
     pub pid: Pid,
     /// Exit status as reported to containerd.
     pub exit_status: u32,
-    /// What it was (J2).
+    /// The program's real exit status (J2).
     pub real_exit_status: u32,
     /// When it ended.
     pub exited_at: SystemTime,
@@ -70,11 +70,11 @@ pub struct ExitRecord {
 struct StoredExit {
     pid: i32,
     exit_status: u32,
-    /// Missing in what an earlier release wrote.
+    /// Missing in records of earlier releases.
     real_exit_status: Option<u32>,
     exited_at_seconds: u64,
     exited_at_nanoseconds: u32,
-    /// Missing in what an earlier release wrote.
+    /// Missing in records of earlier releases.
     #[serde(default)]
     removed: bool,
 }
@@ -96,22 +96,22 @@ impl Bundle {
         &self.path
     }
 
-    /// Where the rootfs mounts of the Create request go.
+    /// Where the rootfs mounts of the Create request are mounted.
     pub fn rootfs(&self) -> PathBuf {
         self.path.join("rootfs")
     }
 
-    /// Where the runtime writes the pid of the container's init; same name as with containerd's shim.
+    /// Where the runtime writes the pid of the container's init; containerd's shim uses the same name.
     pub fn init_pid_path(&self) -> PathBuf {
         self.path.join("init.pid")
     }
 
-    /// The socket on which the container says that it is ready.
+    /// The socket on which the container reports that it is ready.
     pub fn notify_socket_path(&self) -> PathBuf {
         self.path.join("notify.sock")
     }
 
-    /// Where the runtime logs (CONTRACT §8).
+    /// Where the runtime writes its log (CONTRACT §8).
     pub fn log_path(&self) -> PathBuf {
         self.path.join("log.json")
     }
@@ -121,12 +121,12 @@ impl Bundle {
         self.path.join("exit.json")
     }
 
-    /// Where the runtime writes the pid of an exec. Fails when the id could escape the bundle.
+    /// Where the runtime writes the pid of an exec. Fails if the id could lead out of the bundle.
     pub fn exec_pid_path(&self, exec_id: &str) -> Result<PathBuf, BundleError> {
         self.exec_path(exec_id, "pid")
     }
 
-    /// Where the process document of an exec is handed to the runtime. Fails as [`Self::exec_pid_path`].
+    /// The file with an exec's process document, for the runtime. Fails as [`Self::exec_pid_path`].
     pub fn exec_process_path(&self, exec_id: &str) -> Result<PathBuf, BundleError> {
         self.exec_path(exec_id, "process.json")
     }
@@ -148,12 +148,12 @@ impl Bundle {
         read_json(self.path.join("config.json"))
     }
 
-    /// Reads the pid the runtime recorded for the container's init.
+    /// Reads the pid that the runtime wrote for the container's init.
     pub fn read_init_pid(&self) -> Result<Pid, BundleError> {
         read_pid(&self.init_pid_path())
     }
 
-    /// Records the exit. Replaces the file as a whole: a reader sees the old record or the new one.
+    /// Records the exit. Replaces the whole file: a reader sees the old record or the new one.
     pub fn write_exit(&self, exit: &ExitRecord) -> Result<(), BundleError> {
         let since_epoch = exit.exited_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let stored = StoredExit {
@@ -167,7 +167,7 @@ impl Bundle {
         self.store_exit(&stored)
     }
 
-    /// Adds to the recorded exit, if there is one, that nothing of the container is left, neither in its runtime nor of
+    /// Adds to the recorded exit, if there is one, that nothing of the container is left: neither in its runtime nor of
     /// its mounts.
     pub fn mark_removed(&self) -> Result<(), BundleError> {
         match self.stored_exit()? {
@@ -176,7 +176,7 @@ impl Bundle {
         }
     }
 
-    /// Whether [`Self::mark_removed`] said so.
+    /// Whether [`Self::mark_removed`] was called for the record.
     pub fn is_removed(&self) -> bool {
         matches!(self.stored_exit(), Ok(Some(StoredExit { removed: true, .. })))
     }
@@ -199,7 +199,7 @@ impl Bundle {
         }
     }
 
-    /// Reads the recorded exit; `None` when the container has not ended (or there is no bundle).
+    /// Reads the recorded exit; `None` if the container has not ended, or has no bundle.
     pub fn read_exit(&self) -> Result<Option<ExitRecord>, BundleError> {
         let Some(stored) = self.stored_exit()? else { return Ok(None) };
         let since_epoch = Duration::from_secs(stored.exited_at_seconds)
@@ -213,7 +213,7 @@ impl Bundle {
     }
 }
 
-/// Reads a pid file of the runtime.
+/// Reads a pid file that the runtime wrote.
 pub(crate) fn read_pid(path: &Path) -> Result<Pid, BundleError> {
     let text =
         fs::read_to_string(path).map_err(|source| BundleError::Read { path: path.to_owned(), source })?;
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(files, ["exit.json"]);
     }
 
-    /// Packages are upgraded under live pods: what an earlier release left is read.
+    /// Packages are upgraded under live pods: records of an earlier release must be readable.
     #[test]
     fn the_exit_record_of_an_earlier_release_is_read() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! The control groups of a container: where they are, what they count, who is in them.
+//! The control groups of a container: where they are, their statistics, and which processes are in them.
 //!
-//! Reads the files of the kernel directly, v1 (also hybrid) and v2. Making, limiting and removing the groups is the OCI
-//! runtime's work, done here only for what it left without a record (`abandoned`).
+//! Reads the kernel's files directly, v1 (also hybrid) and v2. The OCI runtime makes, limits and removes the groups;
+//! podshim removes only groups of which the runtime has no record (`abandoned`).
 
 use std::{
     collections::BTreeSet,
@@ -35,9 +35,9 @@ mod tests;
 const MOUNT_POINT: &str = "/sys/fs/cgroup";
 const KILL_POLL_FIRST: Duration = Duration::from_millis(1);
 const KILL_POLL_LONGEST: Duration = Duration::from_millis(50);
-/// Passes over a group that forks while its values are lowered.
+/// Passes over a group whose members fork while their values are lowered.
 const OOM_SCORE_PASSES: usize = 10;
-/// How many pidfds are open at a time; the limit on open files may be as low as 1024.
+/// How many pidfds are open at a time; the limit of open files may be as low as 1024.
 const KILL_BATCH: usize = 256;
 
 /// The groups of one container.
@@ -49,7 +49,7 @@ pub enum Cgroup {
     V1(Box<v1::Hierarchies>),
 }
 
-/// Resource numbers in the form containerd's message of the same version has.
+/// Statistics in the form of containerd's message for the same cgroup version.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stats {
     /// `io.containerd.cgroups.v1.Metrics`.
@@ -63,7 +63,7 @@ pub enum Stats {
 pub enum FreezeState {
     /// They run.
     Thawed,
-    /// The kernel is at it.
+    /// The kernel is still freezing them.
     Freezing,
     /// None of them runs.
     Frozen,
@@ -74,19 +74,20 @@ pub enum FreezeState {
 pub enum KillOutcome {
     /// Nothing is left.
     Empty,
-    /// These were still there at the deadline (in uninterruptible sleep, for one), or were never touched because
+    /// These were still there at the deadline (in uninterruptible sleep, for example), or were never touched because
     /// the shim itself is among them.
     Remaining(BTreeSet<Pid>),
 }
 
 impl Cgroup {
-    /// The groups a running process is in.
+    /// The groups that a running process is in.
     ///
-    /// Ask for a container's init after `create`: before, it may still be in the shim's groups. Fails with
-    /// `NotFound` when the process is gone.
+    /// Call it for a container's init after `create`: before, the init may still be in the shim's groups. Fails with
+    /// `NotFound` if the process is gone.
     pub fn of_pid(pid: Pid) -> io::Result<Self> {
         let membership = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
-        // The table of mounts grows with the node's pods: with 160 of them it took an eighth of a shim's processor time.
+        // Avoid the mount table: it grows with the node's pods, and with 160 of them it took an eighth of a shim's
+        // processor time.
         if let Some(cgroup) = Self::at_customary_place(pid, &membership) {
             return Ok(cgroup);
         }
@@ -99,7 +100,7 @@ impl Cgroup {
         })
     }
 
-    /// The groups where every distribution mounts them, if the process is seen to be there.
+    /// The groups below the mount point that every distribution uses, if the process is really in them.
     fn at_customary_place(pid: Pid, membership: &str) -> Option<Self> {
         let cgroup = Self::locate(membership, &files::customary_mounts(membership))?;
         let complete = match &cgroup {
@@ -111,7 +112,7 @@ impl Cgroup {
     }
 
     fn locate(membership: &str, mounts: &[CgroupMount]) -> Option<Self> {
-        // A tree at the customary place with v2 alone; on a hybrid host the controllers are in v1.
+        // v2 is mounted alone at the customary place; on a hybrid host the controllers are in v1.
         let unified_alone = mounts.iter().any(|mount| mount.is_v2 && mount.point == Path::new(MOUNT_POINT))
             || mounts.iter().all(|mount| mount.is_v2);
         if unified_alone {
@@ -122,13 +123,13 @@ impl Cgroup {
         Some(Self::V1(Box::new(v1::Hierarchies::locate(membership, mounts))))
     }
 
-    /// Whether the group is there: systemd removes a scope with its last process, runc only in its delete.
+    /// Whether the group exists: systemd removes a scope with its last process, runc only in its delete.
     pub fn exists(&self) -> bool {
         self.process_directory().is_some_and(Path::exists)
     }
 
-    /// Whether a process is in the group or one below it. False if the shim is too: then it is not the container's own,
-    /// and says nothing of whose process it is.
+    /// Whether a process is in the group or in one below it. False if the shim is in it too: then the group is not the
+    /// container's own, and does not show which process is the container's.
     pub fn holds(&self, pid: Pid) -> bool {
         let Some(own) = self.process_directory() else { return false };
         let is_below = |pid| {
@@ -138,7 +139,7 @@ impl Cgroup {
         is_below(pid) && !is_below(nix::unistd::getpid())
     }
 
-    /// The numbers of now. Absent files and controllers count as nothing.
+    /// The current statistics. Absent files and controllers count as nothing.
     pub fn stats(&self) -> Stats {
         match self {
             Self::V1(hierarchies) => Stats::V1(Box::new(v1::Stats::read(hierarchies))),
@@ -181,19 +182,19 @@ impl Cgroup {
 
     /// Kills everything in the group until it is empty or the deadline passes.
     ///
-    /// For what a container's init leaves behind when it does not own its pid namespace, and before a
-    /// restart in place (rule R6). Cancel-safe: the killing so far stays done.
+    /// For what a container's init leaves behind if it does not have its own pid namespace, and before a restart in
+    /// place (rule R6). Cancel-safe: what was killed stays killed.
     pub async fn kill_remaining(&self, deadline: Instant) -> KillOutcome {
-        // A runtime told to make no groups leaves the container in ours, and that may be the host's root group.
+        // A runtime that makes no cgroups leaves the container in the shim's group, which may be the host's root group.
         let members = self.pids();
         if members.contains(&nix::unistd::getpid()) {
-            warn!("the container has no cgroup of its own: what it left behind is not killed");
+            warn!("the container is in the shim's own cgroup: processes that it left behind are not killed");
             return KillOutcome::Remaining(members);
         }
         if let Self::V2(directory) = self {
-            // Linux 5.14: one write that forks cannot outrun. Without it the loop below does the work.
+            // From Linux 5.14: one write, which no fork can outrun. Without it the loop below does the work.
             if let Err(error) = fs::write(directory.join("cgroup.kill"), "1") {
-                debug!(%error, directory = %directory.display(), "cgroup.kill is not usable");
+                debug!(%error, directory = %directory.display(), "cannot write cgroup.kill: the shim kills the processes one by one");
             }
         }
         let mut pause = KILL_POLL_FIRST;
@@ -206,23 +207,24 @@ impl Cgroup {
                 return KillOutcome::Remaining(pids);
             }
             self.kill_members().await;
-            // No event tells that a v1 group has become empty.
+            // No event reports that a v1 group has become empty.
             tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
             pause = (pause * 2).min(KILL_POLL_LONGEST);
         }
     }
 
-    /// Sends every process that is in the group now a signal (rule K14). `runc kill --all` did, until runc 1.2 made
-    /// that option mean nothing.
+    /// Sends a signal to every process that is in the group now (rule K14). `runc kill --all` did so until runc 1.2,
+    /// which ignores that option.
     ///
     /// # Errors
-    /// `Unsupported` when the shim itself is in the group: then it is not the container's own.
+    /// `Unsupported` if the shim itself is in the group: then the group is not the container's own.
     pub async fn signal_members(&self, signal: SignalNumber) -> io::Result<()> {
         let members = self.pids();
         if members.contains(&nix::unistd::getpid()) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the container has no cgroup of its own"));
         }
-        // As `runc kill --all` did, and for the same reason as in `kill_members`. Whoever is frozen for its user stays so.
+        // As `runc kill --all` did, for the same reason as in `kill_members`. A container that its user has paused
+        // stays frozen.
         let _frozen = match self.freeze_state() {
             FreezeState::Thawed => self.freeze().await,
             FreezeState::Freezing | FreezeState::Frozen => None,
@@ -234,8 +236,8 @@ impl Cgroup {
     /// Lowers `oom_score_adj` to `highest` for every process in the group that has a higher one (rule N8).
     ///
     /// # Errors
-    /// `Unsupported` when the shim itself is in the group: then it is not the container's own. Else the first error of
-    /// the kernel, such as EACCES for values below 0 without CAP_SYS_RESOURCE.
+    /// `Unsupported` if the shim itself is in the group: then the group is not the container's own. Otherwise the
+    /// kernel's first error, such as EACCES for values below 0 without CAP_SYS_RESOURCE.
     pub fn limit_oom_score(&self, highest: i32) -> io::Result<()> {
         for _ in 0..OOM_SCORE_PASSES {
             let members = self.pids();
@@ -249,7 +251,7 @@ impl Cgroup {
             for pid in members {
                 lowered += usize::from(self.limit_oom_score_of(pid, highest)?);
             }
-            // Who was forked by one that had the old value is seen in the next pass.
+            // The next pass finds the children of processes that still had the old value when they forked.
             if lowered == 0 {
                 break;
             }
@@ -257,9 +259,9 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Whether it was above; a process that is gone was not.
+    /// Whether the value was higher; `false` for a process that is gone.
     fn limit_oom_score_of(&self, pid: Pid, highest: i32) -> io::Result<bool> {
-        // Open, the file is that of this process and of none that gets its pid later.
+        // The open file belongs to this process, never to a later one with the same pid.
         let file = fs::File::options().read(true).write(true).open(format!("/proc/{pid}/oom_score_adj"));
         let mut file = match file {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -279,7 +281,7 @@ impl Cgroup {
     }
 
     async fn kill_members(&self) {
-        // v1 has no cgroup.kill, and a fork bomb makes members faster than they can be signalled. SIGKILL acts
+        // v1 has no cgroup.kill, and a fork bomb makes members faster than they can be signalled. SIGKILL takes effect
         // when the guard thaws the group.
         let _frozen = match self {
             Self::V1(_) => self.freeze().await,
@@ -291,7 +293,7 @@ impl Cgroup {
     async fn signal_pinned(&self, pids: BTreeSet<Pid>, signal: SignalNumber) {
         let pids: Vec<Pid> = pids.into_iter().collect();
         for batch in pids.chunks(KILL_BATCH) {
-            // These are not our children: pin the pids first, then make sure that they still name members.
+            // These are not the shim's children: pin the pids first, then check that they still are members.
             let pinned: Vec<Process> = batch.iter().filter_map(|pid| Process::open(*pid).ok()).collect();
             let members = self.pids();
             for process in pinned.iter().filter(|process| members.contains(&process.pid())) {
@@ -299,7 +301,7 @@ impl Cgroup {
                     debug!(pid = %process.pid(), %error, "cannot signal a process of a cgroup");
                 }
             }
-            // A group of thousands must not keep the owner's only thread to itself.
+            // A group of thousands must not occupy the owner's only thread.
             tokio::task::yield_now().await;
         }
     }
@@ -312,11 +314,11 @@ impl Cgroup {
     }
 }
 
-/// The processes in a group itself, not below it.
+/// The processes directly in a group, not in those below it.
 fn members_of(directory: &Path) -> Vec<Pid> {
-    // A group may vanish between listing and reading: then nobody is in it.
+    // A group may vanish between listing and reading: then it has no members.
     let text = Directory::open(directory).and_then(|group| group.text("cgroup.procs")).unwrap_or_default();
-    // 0 stands for a process of another pid namespace, which cannot be addressed.
+    // 0 means a process that is not visible in the shim's pid namespace; it cannot be signalled.
     let numbers = text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|number| *number > 0);
     numbers.map(Pid::from_raw).collect()
 }

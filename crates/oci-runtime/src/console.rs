@@ -1,7 +1,7 @@
-//! Terminals: receiving a pty from the runtime and copying between it and containerd's fifos.
+//! Terminals: receives a pty from the runtime and copies between it and containerd's fifos.
 //!
-//! Owns the pty master of one incarnation of a process. The fifos belong to [`Stdio`](crate::stdio::Stdio):
-//! after a restart in place a new console takes over the same ones.
+//! Owns the pty master of one incarnation of a process. [`Stdio`](crate::stdio::Stdio) owns the fifos: after a restart
+//! in place a new console uses the same ones.
 
 use std::{
     cell::{Cell, RefCell},
@@ -41,7 +41,7 @@ mod tests;
 const SOCKET_PATH_LONGEST: usize = 107;
 const COPY_BUFFER: usize = 8 * 1024;
 
-/// What goes wrong with a console.
+/// How a console can fail.
 #[derive(Debug, Error)]
 pub enum ConsoleError {
     /// The socket cannot be made.
@@ -71,7 +71,8 @@ pub struct TerminalSize {
 
 /// The socket over which the runtime hands out the pty master (`--console-socket`).
 ///
-/// Lives in a directory of its own that only root can enter. Both go when this is dropped, and `base` with the last.
+/// It is in a directory of its own that only root can enter. Dropping this removes both, and dropping the last one
+/// removes `base`.
 #[derive(Debug)]
 pub struct ConsoleSocket {
     listener: UnixListener,
@@ -111,7 +112,7 @@ impl ConsoleSocket {
         bind().map_err(|source| ConsoleError::Socket { directory: base.to_owned(), source })
     }
 
-    /// What to give the runtime.
+    /// The path to give to the runtime.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -135,7 +136,7 @@ impl Drop for ConsoleSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_dir(&self.directory);
-        // Not empty: another process of the pod is being made.
+        // Fails if it is not empty: another process of the pod is being made.
         let _ = std::fs::remove_dir(&self.base);
     }
 }
@@ -148,11 +149,11 @@ fn receive_descriptor(socket: RawFd) -> io::Result<OwnedFd> {
     let mut received = Vec::new();
     for control in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(descriptors) = control {
-            // SAFETY: the kernel made these descriptors for us in this very call.
+            // SAFETY: the kernel made these descriptors for this call alone.
             received.extend(descriptors.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
         }
     }
-    // Exactly one is what the runtime spec's console protocol says; all others are closed here.
+    // The runtime spec's console protocol says exactly one; all others are closed here.
     match (received.pop(), received.is_empty()) {
         (Some(master), true) => Ok(master),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "expected one file descriptor")),
@@ -169,7 +170,7 @@ pub struct Console {
     lines: WatchedLines,
 }
 
-/// Who looks at the lines of the output, if anybody.
+/// The watch that reads the output's lines, if any.
 type WatchedLines = Rc<RefCell<Option<Lines>>>;
 
 impl Console {
@@ -179,7 +180,7 @@ impl Console {
     }
 
     fn set_up(master: OwnedFd, streams: ConsoleStreams) -> io::Result<Self> {
-        // The open file description is shared with nobody: the runtime has closed its copy.
+        // The shim alone has this open file description: the runtime has closed its copy.
         let flags = OFlag::from_bits_truncate(fcntl(&master, FcntlArg::F_GETFL)?);
         fcntl(&master, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         let master =
@@ -204,7 +205,7 @@ impl Console {
                     let ended = copy(&source, &master, async |_: &[u8]| {}).await;
                     debug!(?ended, "the terminal's input ended");
                     if ended.is_ok() {
-                        // CloseIO hangs up: containerd's shim closes the console at the end of stdin.
+                        // CloseIO hangs up the terminal: containerd's shim closes the console at the end of stdin.
                         output.abort();
                     }
                 }))
@@ -234,13 +235,13 @@ impl Console {
         self.size.get()
     }
 
-    /// After the exit: copies what is left in the pty, at most for `limit`, then closes it and the console's
-    /// ends of the fifos, so that containerd sees EOF although a background process holds the terminal.
+    /// After the exit: copies what is left in the pty, for at most `limit`, then closes the pty and the console's ends
+    /// of the fifos. So containerd sees EOF even if a background process holds the terminal.
     ///
-    /// The limit also bounds a containerd that does not read. Cancel-safe: dropping a console closes it all
-    /// too, as soon as its tasks have their turn.
+    /// The limit also applies if containerd does not read. Cancel-safe: dropping a console closes everything too, as
+    /// soon as its aborted tasks have been polled.
     pub async fn shutdown(mut self, limit: Duration) {
-        // The handles stay in place while we wait, or a dropped future would leave the tasks running.
+        // The handles stay in place during the wait; otherwise a dropped future would leave the tasks running.
         if let Some(output) = &mut self.output
             && tokio::time::timeout(limit, &mut *output).await.is_ok()
         {
@@ -250,7 +251,7 @@ impl Console {
         for task in [&mut self.output, &mut self.input] {
             if let Some(task) = task {
                 task.abort();
-                // What the task held is closed when it has been dropped, not before.
+                // What the task holds is closed when the task has been dropped, not before.
                 let _ = task.await;
             }
             *task = None;
@@ -260,21 +261,21 @@ impl Console {
 
 impl Drop for Console {
     fn drop(&mut self) {
-        // The tasks hold the master and the fifos: without this neither would ever be closed.
+        // The tasks hold the master and the fifos: without the abort, neither would ever be closed.
         for task in [self.input.take(), self.output.take()].into_iter().flatten() {
             task.abort();
         }
     }
 }
 
-/// Copies pty output; without a sink it is read and dropped, or the process would block on a full pty.
+/// Copies pty output. Without a sink the output is read and dropped: otherwise the process would block on a full pty.
 async fn copy_output(
     master: &AsyncFd<File>,
     sink: Option<&AsyncFd<File>>,
     lines: &WatchedLines,
 ) -> io::Result<()> {
     let look = async |data: &[u8]| {
-        // Out of its place, for another may be put there meanwhile.
+        // Take it out of its place: a new watch may be put there meanwhile.
         let Some(mut watched) = lines.take() else { return };
         if watched.feed(data).await == Watching::GoesOn {
             lines.borrow_mut().get_or_insert(watched);
@@ -312,7 +313,7 @@ async fn copy(source: &AsyncFd<File>, sink: &AsyncFd<File>, look: impl AsyncFn(&
 
 async fn read(source: &AsyncFd<File>, buffer: &mut [u8]) -> io::Result<usize> {
     match source.async_io(Interest::READABLE, |mut source| source.read(buffer)).await {
-        // Linux's way to say that the last process has closed the other side of a pty.
+        // Linux reports with EIO that the last process has closed the other side of a pty.
         Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(0),
         result => result,
     }

@@ -1,11 +1,11 @@
 //! Runs one job in a process of its own, which may hang without harm.
 //!
-//! For system calls that wait for as long as a container likes: a close of its socket, a look at its file system. A
-//! thread would not do. One that the kernel does not let go of (state D, where a FUSE server does not answer) keeps the
-//! table of files, and so the pod's lock and socket, past the shim's own end; nobody could end the pod then (N3). A
-//! helper has no file open but those of its job, and dies with the shim.
+//! For system calls that a container can make wait as long as it likes: closing its socket, looking at its file system.
+//! A thread is not enough: if the kernel does not let it go (state D, when a FUSE server does not answer), it keeps the
+//! table of files, and so the pod's lock and socket, past the shim's own end, and then the pod cannot be ended (N3). A
+//! helper process has only the files of its job open, and dies with the shim.
 //!
-//! Owns how a helper comes to be and that it is ended. What it does is its caller's.
+//! Owns the start of a helper and its end. The caller owns what the helper does.
 
 use std::{
     ffi::CStr,
@@ -25,10 +25,10 @@ use crate::{
     reaper::{ExitWatch, Reaper, prepare_child},
 };
 
-/// The exit code of a helper that could not begin.
+/// The exit code of a helper that could not start its job.
 pub(crate) const NOT_BEGUN: u8 = 255;
 
-/// A helper at work. Dropped, it is killed; one in uninterruptible sleep ends when that does.
+/// A running helper. Dropping it kills it; one in uninterruptible sleep ends when that sleep does.
 #[derive(Debug)]
 pub(crate) struct HelperProcess(Process);
 
@@ -40,30 +40,30 @@ impl HelperProcess {
 }
 
 impl HelperProcess {
-    /// Waits, without letting anything else run meanwhile, until it has ended, for at most `limit`.
+    /// Blocks the thread until the helper has ended, for at most `limit`.
     pub(crate) fn wait_briefly(&self, limit: Duration) {
         let Some(pidfd) = self.0.pidfd() else { return };
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
-        // Interrupted by the SIGCHLD of its end, or of another's: then it is not waited for any longer.
+        // The SIGCHLD of its own end, or of another child's, may interrupt it: then this stops waiting.
         let _ = poll(&mut [PollFd::new(pidfd, PollFlags::POLLIN)], limit);
     }
 }
 
 impl Drop for HelperProcess {
     fn drop(&mut self) {
-        // It can only be gone already.
+        // The only possible failure is that it is gone already.
         let _ = self.0.signal(SignalNumber::KILL);
     }
 }
 
-/// Forks a process that does `job` and ends with the code it returns. Of the open files it keeps those of `files`.
+/// Forks a process that does `job` and exits with the code that `job` returns. It keeps only the open files of `files`.
 ///
 /// # Safety
-/// The process is a copy of one that may have other threads, made in the middle of what they did: `job` may make system
-/// calls and use its own memory. It may not allocate, lock or panic, and what it owns is dropped there.
+/// The child is a copy of a process that may have other threads, made at any point of their work: `job` may make system
+/// calls and use its own memory. It may not allocate, lock or panic. What it owns is dropped in the child too.
 ///
 /// # Errors
-/// No more processes or descriptors.
+/// The system has no process or descriptor left.
 pub(crate) unsafe fn run(
     reaper: &Reaper,
     name: &'static CStr,
@@ -73,7 +73,7 @@ pub(crate) unsafe fn run(
     let mut kept: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
     kept.sort_unstable();
     let (shim, arguments) = (nix::unistd::getpid(), argument_memory());
-    // SAFETY: the child makes system calls only, and ends without running anything of its parent's.
+    // SAFETY: the child only makes system calls, and ends without running any of its parent's code.
     match unsafe { fork() }? {
         ForkResult::Child => {
             let code = match prepare_child(shim) {
@@ -84,11 +84,11 @@ pub(crate) unsafe fn run(
                 }
                 Err(_) => NOT_BEGUN,
             };
-            // SAFETY: ends the process at once: no destructor and no exit handler of the parent's is run.
+            // SAFETY: ends the process at once: none of the parent's destructors and exit handlers run.
             unsafe { libc::_exit(code.into()) }
         }
         ForkResult::Parent { child } => {
-            // invariant for the pid: nothing has been awaited since the fork, so it has not been reaped.
+            // invariant for the pid: nothing was awaited since the fork, so it has not been reaped.
             let process = Process::open(child).inspect_err(|_| {
                 let _ = nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL);
             })?;
@@ -97,8 +97,8 @@ pub(crate) unsafe fn run(
     }
 }
 
-/// Closes every descriptor that is not among these, which are sorted. None of the others is the last of its file: the
-/// shim has them too, so that closing one waits for nobody.
+/// Closes every descriptor that is not in `kept`, which is sorted. None of these closes waits: the shim has the same
+/// files open, so none is the last reference.
 fn close_all_but(kept: &[RawFd]) {
     let mut first = 0;
     for fd in kept {
@@ -112,24 +112,24 @@ fn close_range(first: RawFd, last: RawFd) {
     if first > last {
         return;
     }
-    // SAFETY: numbers only; what is closed belongs to nothing in this process.
+    // SAFETY: only numbers are passed; nothing in this process owns the descriptors that are closed.
     if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
-        // Before Linux 5.9.
+        // Before Linux 5.9 there is no close_range.
         let mut limit = libc::rlimit { rlim_cur: 1024, rlim_max: 0 };
         // SAFETY: the kernel writes one rlimit.
         unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
         let most = RawFd::try_from(limit.rlim_cur.min(1 << 16)).unwrap_or(1 << 16);
         for fd in first..=last.min(most) {
-            // SAFETY: as above; a number that is not open changes nothing.
+            // SAFETY: as above; closing a number that is not open changes nothing.
             unsafe { libc::close(fd) };
         }
     }
 }
 
-/// Where this process's arguments are, which the kernel shows as its command line. Empty if it does not say so.
+/// The memory of this process's arguments, which the kernel shows as its command line. Empty if it is unknown.
 fn argument_memory() -> Range<usize> {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // proc_pid_stat(5): arg_start and arg_end are fields 48 and 49, and the second, a name, may have blanks.
+    // proc_pid_stat(5): arg_start and arg_end are fields 48 and 49; the second field, a name, may contain blanks.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(48 - 3);
     match fields.take(2).map(str::parse).collect::<Result<Vec<_>, _>>().as_deref() {
         Ok([start, end]) if 0 < *start && start < end => *start..*end,
@@ -137,10 +137,10 @@ fn argument_memory() -> Range<usize> {
     }
 }
 
-/// What `ps` shows of it: without this it would be a second shim to whoever looks for those.
+/// Sets the name that `ps` shows. Otherwise a tool that looks for shims would count this helper as a second one.
 fn call_itself(name: &'static CStr, arguments: Range<usize>) {
-    // SAFETY: the kernel copies the name. It has put the arguments into this range of the stack, which is the copy of this
-    // process: nothing else in it reads them any more.
+    // SAFETY: the kernel copies the name. It put the arguments into this range of the stack, of which this process has
+    // its own copy, and nothing in this process reads them any more.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());
         if let Some(room) = arguments.len().checked_sub(1) {
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::test_support::{run as run_test, until, within};
 
-    /// DESIGN §6: it has nothing open that could outlive the shim with it, and is not taken for a shim.
+    /// DESIGN §6: a helper has no file open that could outlive the shim, and does not look like a shim.
     #[test]
     fn a_helper_has_nothing_but_the_files_of_its_job() {
         run_test(async {
@@ -168,12 +168,12 @@ mod tests {
             let other = other.as_raw_fd();
             let job = move || {
                 let mut byte = 0_u8;
-                // SAFETY: reads into one byte that is there.
+                // SAFETY: reads into one byte that exists.
                 let read = unsafe { libc::read(other, (&raw mut byte).cast(), 1) };
                 if read < 0 { 7 } else { 0 }
             };
             let files = [say.as_fd()];
-            // SAFETY: one system call, on a descriptor that is closed there.
+            // SAFETY: one system call, on a descriptor that is closed in the child.
             let (helper, exit) = unsafe { run(&reaper, c"podshim-test", &files, job) }.unwrap();
             drop(say);
             assert_eq!(within(exit).await.code, 7);

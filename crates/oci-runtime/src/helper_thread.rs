@@ -1,8 +1,8 @@
 //! Runs one blocking job on a thread of its own that ends with the job.
 //!
-//! For system calls that change the calling thread (`setns`, `unshare`, `chdir`) or may block for long
-//! (mounts). A pool thread would carry the changed state into its next job, and an idle pool costs memory
-//! in every pod; so neither `spawn_blocking` nor the owner's thread may be used for these.
+//! For system calls that change the calling thread (`setns`, `unshare`, `chdir`) or may block for long (mounts). A pool
+//! thread would carry the changed state into its next job, and an idle pool costs memory in every pod. So neither
+//! `spawn_blocking` nor the owner's thread may be used for them.
 
 use std::io;
 
@@ -18,7 +18,7 @@ where
 {
     let (sender, receiver) = oneshot::channel();
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // The receiver is gone when the caller was cancelled: nobody is left to tell.
+        // If the caller was cancelled, the receiver is gone: the result is not needed.
         let _ = sender.send(job());
     })?;
     receiver.await.unwrap_or_else(|_| Err(io::Error::other("the helper thread ended without a result")))

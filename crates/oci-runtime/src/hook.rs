@@ -1,6 +1,6 @@
-//! Hooks: a command in a container, run to its end, whose output is the container's (rules H1, H2).
+//! Hooks: a command in a container, run to its end. Its output goes to the container's streams (rules H1, H2).
 //!
-//! One call is one run. When a hook runs and what waits for it is `pod-lifecycle`'s.
+//! One call is one run. `pod-lifecycle` decides when a hook runs and what waits for it.
 
 use std::time::Duration;
 
@@ -15,30 +15,31 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// What a hook's background processes may still write after its end: as long as those of any exec (trap 11).
+/// How long a hook's background processes may still write after its end, as for any exec (trap 11).
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why a hook did not succeed.
 #[derive(Debug, Error)]
 pub enum HookError {
-    /// It did not come to run.
+    /// It was not run.
     #[error(transparent)]
     NotRun(#[from] RuntimeError),
-    /// It ended, and not with 0.
+    /// It ended with another status than 0.
     #[error("exit status {0}")]
     Status(u8),
-    /// A signal ended it: its container's end, most of all.
+    /// A signal ended it, most often because its container ended.
     #[error("killed by signal {0}")]
     Signal(u8),
 }
 
-/// Runs a process in the container and waits for its end, however long that takes.
+/// Runs a process in the container and waits for its end, without a time limit.
 ///
-/// `process` is an OCI process as JSON, `streams` come from [`Stdio::attempt_beside`](crate::stdio::Stdio::attempt_beside).
-/// Not cancel-safe: run it with `spawn_local`, or the process is left to itself.
+/// `process` is an OCI process as JSON, `streams` come from
+/// [`Stdio::attempt_beside`](crate::stdio::Stdio::attempt_beside). Not cancel-safe: run it with `spawn_local`, or the
+/// process goes on unwatched.
 ///
 /// # Errors
-/// What the OCI runtime says when it cannot be started; any end but exit status 0.
+/// The OCI runtime's error if it cannot start the process; any end other than exit status 0.
 pub async fn run(
     container: &Container,
     exec_id: &str,
@@ -49,7 +50,7 @@ pub async fn run(
     let launched = container.exec(exec_id, process, child, None).await?;
     held_back.begin();
     let exit = launched.exit.await;
-    // Beside: what waits for the hook does not wait for a process that it left behind.
+    // In a task of its own: what waits for the hook must not wait for a process that the hook left behind.
     tokio::task::spawn_local(async move { held_back.end_by(Instant::now() + DRAIN_LIMIT).await });
     match (exit.code, exit.signal) {
         (_, Some(signal)) => Err(HookError::Signal(signal)),

@@ -1,9 +1,9 @@
-//! Everything that touches processes: the OCI runtime's command line, the one reaper, pidfds, stdio,
-//! consoles, bundles and rootfs mounts, cgroups, and probes and hooks inside a container's namespaces.
+//! Everything that touches processes: the OCI runtime's command line, the one reaper, pidfds, stdio, consoles, bundles
+//! and rootfs mounts, cgroups, and probes and hooks inside a container's namespaces.
 //!
-//! This crate does what it is told and reports what happened. It never decides what a pod should do
-//! next (`pod-lifecycle`), never speaks to containerd (`shim-service`), and is made for one thread: a
-//! tokio current-thread runtime with a `LocalSet`. Handles are `Rc` based and not `Send`.
+//! This crate does what its caller asks and reports what happened. It never decides what a pod should do next
+//! (`pod-lifecycle`), never speaks to containerd (`shim-service`), and is made for one thread: a tokio current-thread
+//! runtime with a `LocalSet`. Its handles are based on `Rc` and not `Send`.
 
 pub mod attention;
 #[cfg(any(test, fuzzing))]

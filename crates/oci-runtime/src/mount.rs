@@ -1,7 +1,7 @@
 //! Mounting a container's root file system, as the Create request describes it, and unmounting it.
 //!
-//! Owns the translation of containerd's mounts into `mount(2)`. Works on a thread of its own: a mount may
-//! block for long, and long overlay options need another working directory.
+//! Owns the translation of containerd's mounts into `mount(2)`. Works on a thread of its own: a mount may block for
+//! long, and long overlay options need another working directory.
 
 use std::{
     io,
@@ -30,24 +30,24 @@ use options::{MountOptions, Propagation};
 
 /// How often a busy mount is tried again before it is detached.
 const UNMOUNT_ATTEMPTS: u32 = 3;
-/// Mounts stacked on one rootfs that are removed; a guard against a loop, far above real use.
+/// Most mounts stacked on one rootfs that are removed; a guard against a loop, far above real use.
 const UNMOUNT_LAYERS: u32 = 64;
 
-/// One mount of a Create request; several are applied one over the other.
+/// One mount of a Create request; several are mounted one over the other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RootfsMount {
     /// File system type: `overlay`, `bind`, `ext4`, ...
     pub kind: String,
-    /// Source, as `mount(8)` has it.
+    /// Source, as for `mount(8)`.
     pub source: String,
     /// Options as in `/etc/fstab`.
     pub options: Vec<String>,
 }
 
-/// A root file system that cannot be mounted or unmounted.
+/// Why a root file system cannot be mounted or unmounted.
 #[derive(Debug, Error)]
 pub enum MountError {
-    /// An option that makes no sense.
+    /// An invalid option.
     #[error("rootfs mount of type {kind:?} for {}: {reason}", target.display())]
     Invalid {
         /// File system type.
@@ -77,7 +77,7 @@ pub enum MountError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// There is no thread to do it on.
+    /// No thread can be started for it.
     #[error("cannot mount or unmount {}: {source}", target.display())]
     Thread {
         /// Where it should go.
@@ -87,9 +87,9 @@ pub enum MountError {
     },
 }
 
-/// Mounts `mounts` on `target`, in their order. If one fails, those before it are unmounted again.
+/// Mounts `mounts` on `target`, in their order. If one fails, those before it are unmounted.
 ///
-/// Not cancel-safe: a dropped future leaves the work going on; run it with `spawn_local`.
+/// Not cancel-safe: after a dropped future the work goes on. Run it with `spawn_local`.
 pub async fn mount_rootfs(target: &Path, mounts: &[RootfsMount]) -> Result<(), MountError> {
     if mounts.is_empty() {
         return Ok(());
@@ -104,7 +104,7 @@ pub async fn mount_rootfs(target: &Path, mounts: &[RootfsMount]) -> Result<(), M
 
 /// Unmounts everything on `target` and below it. Succeeds when nothing is mounted there.
 ///
-/// A mount that stays busy is detached: its last user takes it away. Not cancel-safe, but may be repeated.
+/// A mount that stays busy is detached: it goes away with its last user. Not cancel-safe, but may be repeated.
 pub async fn unmount_rootfs(target: &Path) -> Result<(), MountError> {
     let thread_target = target.to_owned();
     let job = move || Ok(unmount_all(&thread_target));
@@ -116,7 +116,7 @@ fn mount_all(target: &Path, mounts: &[RootfsMount]) -> Result<(), MountError> {
     for one in mounts {
         if let Err(error) = mount_one(target, one) {
             if let Err(unmount_error) = unmount_all(target) {
-                warn!(%unmount_error, "a rootfs that failed to be mounted stays half mounted");
+                warn!(%unmount_error, "mounting the rootfs failed, and what was mounted of it cannot be unmounted");
             }
             return Err(error);
         }
@@ -145,7 +145,7 @@ fn apply(target: &Path, one: &RootfsMount, options: MountOptions) -> io::Result<
         Some(namespace) if one.kind == "overlay" => {
             idmap::mount_overlay(target, one, &options, &namespace)?;
         }
-        // Any other file system is mounted as it is and then covered by its mapped self.
+        // Any other file system is mounted as it is, and its mapped copy is then mounted over it.
         Some(namespace) => {
             attach(target, one, &options)?;
             cover(target, namespace.mapped(target)?)?;
@@ -162,12 +162,12 @@ fn apply(target: &Path, one: &RootfsMount, options: MountOptions) -> io::Result<
     Ok(())
 }
 
-/// The call of `mount(2)` that attaches the file system, or the bind's source, to the target.
+/// Calls `mount(2)` to attach the file system, or the bind's source, to the target.
 fn attach(target: &Path, one: &RootfsMount, options: &MountOptions) -> io::Result<()> {
     let bind = options.flags.contains(MsFlags::MS_BIND);
     let (data, directory) = options.data_that_fits()?;
     if let Some(directory) = directory {
-        // A thread of its own working directory, which ends with this mount. Nobody else is moved.
+        // Gives this thread a working directory of its own, which ends with the thread. No other thread is moved.
         unshare(CloneFlags::CLONE_FS)?;
         std::env::set_current_dir(directory)?;
     }
@@ -177,21 +177,22 @@ fn attach(target: &Path, one: &RootfsMount, options: &MountOptions) -> io::Resul
     Ok(mount(Some(one.source.as_str()), target, kind, first, data.as_deref())?)
 }
 
-/// Attaches a detached mount on top of what is at the target.
+/// Attaches a detached mount on top of the target.
 fn cover(target: &Path, tree: OwnedFd) -> io::Result<()> {
     let place = open(target, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
     idmap::move_mount(tree.as_fd(), place.as_fd(), Path::new(""))
 }
 
 fn unmount_all(target: &Path) -> Result<(), MountError> {
-    // The table of mounts, which grows with the node's pods, is for what this leaves: a mount below keeps it busy.
+    // The mount table grows with the node's pods, so it is read only if this leaves something: a mount below keeps the
+    // target busy.
     if remove_layers(target, |target| umount2(target, MntFlags::UMOUNT_NOFOLLOW))
         .is_ok_and(|removed| removed > 0)
     {
         return Ok(());
     }
     let failed = |target: PathBuf| move |source| MountError::Unmount { target, source };
-    // What is mounted below first, deepest first.
+    // First what is mounted below, deepest first.
     for below in mounts_below(target).map_err(failed(target.to_owned()))? {
         remove_layers(&below, unmount_once).map_err(failed(below.clone()))?;
     }
@@ -199,7 +200,7 @@ fn unmount_all(target: &Path) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Removes all mounts stacked on exactly `target`; how many there were.
+/// Removes all mounts stacked on exactly `target`, and returns how many there were.
 fn remove_layers(target: &Path, remove_one: impl Fn(&Path) -> nix::Result<()>) -> io::Result<u32> {
     for removed in 0..UNMOUNT_LAYERS {
         match remove_one(target) {
@@ -224,7 +225,7 @@ fn unmount_once(target: &Path) -> nix::Result<()> {
 
 /// Mount points strictly below `target`, deepest first.
 fn mounts_below(target: &Path) -> io::Result<Vec<PathBuf>> {
-    // The table has resolved paths. It is this thread's: a helper thread may be in a mount namespace of its own.
+    // The table contains resolved paths. It is this thread's own: a helper thread may be in another mount namespace.
     let target = match target.canonicalize() {
         Ok(target) => target,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,7 +1,7 @@
-//! The socket on which a container says `READY=1`, in the protocol of systemd's services (sd_notify).
+//! The socket on which a container reports `READY=1`, in the protocol of systemd services (sd_notify).
 //!
-//! Owns the socket in the bundle, who may speak on it, and how much is listened to. Never answers, and never keeps
-//! what it is sent. Descriptors that come along are closed by a helper (`relay`).
+//! Owns the socket in the bundle, the check of the sender, and the limits on messages. Never answers, and keeps no
+//! message. A helper closes descriptors that come along (`relay`).
 
 use std::{
     fs::File,
@@ -37,19 +37,19 @@ const SCM_PIDFD: libc::c_int = 4;
 const MESSAGE_LONGEST: usize = 4096;
 /// Longest status that is kept, in bytes.
 pub(crate) const STATUS_LONGEST: usize = 128;
-/// What a datagram says that means something here.
+/// The part of a datagram that podshim uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
     /// Whether it has `READY=1`.
     pub readiness: Readiness,
-    /// `STATUS=`, cut to a length for one line.
+    /// `STATUS=`, cut to fit into one line.
     pub status: Option<String>,
 }
 
-/// Whether a program says that it is ready.
+/// Whether a program reports that it is ready.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Readiness {
-    /// It does not say so.
+    /// It does not say.
     #[default]
     Unsaid,
     /// `READY=1`.
@@ -57,7 +57,7 @@ pub enum Readiness {
 }
 
 impl Message {
-    /// Reads `KEY=value` lines; what is none of ours is passed over.
+    /// Reads `KEY=value` lines and skips those that podshim does not use.
     pub fn parse(datagram: &[u8]) -> Self {
         let mut message = Self::default();
         for line in datagram.split(|byte| *byte == b'\n') {
@@ -72,37 +72,38 @@ impl Message {
     }
 }
 
-/// Who sent a datagram: the process the kernel vouches for, pinned so that its pid can be asked about.
+/// The sender of a datagram: the process that the kernel vouches for, pinned so that its pid stays valid for questions.
 #[derive(Debug)]
 pub struct Sender(Process);
 
 impl Sender {
-    /// Whether it is a process of the container whose groups these are. One that is gone already is not known to be:
-    /// a helper that ends right after it has spoken must wait until it was heard (`systemd-notify` does).
+    /// Whether the sender is a process of the container that has these groups. A sender that is gone counts as outside:
+    /// a helper that ends right after its message must wait until the message was taken (`systemd-notify` does).
     pub fn is_in(&self, cgroup: &Cgroup) -> bool {
         let inside = cgroup.holds(self.0.pid());
-        // Last: as long as it lives its pid was nobody else's.
+        // Checked last: while the process lives, no other process can have its pid.
         inside && self.0.is_running()
     }
 }
 
-/// The socket of one container, from its first create to its delete. Dropped, it is closed; its file goes with the
-/// bundle.
+/// The socket of one container, from its first create to its delete. Dropping this closes it; its file is removed with
+/// the bundle.
 #[derive(Debug)]
 pub struct NotifySocket {
     task: JoinHandle<()>,
-    // It has the socket. Killed when this is dropped, it closes that, and what is still queued there, without us.
+    // The helper has the socket. Dropping this kills the helper, which closes the socket and what is still queued in
+    // it, so that the shim never has to.
     #[cfg_attr(not(test), expect(dead_code, reason = "its being there is all it is for"))]
     helper: HelperProcess,
 }
 
 impl NotifySocket {
-    /// Makes the socket in the bundle and listens on the current `LocalSet`: `hear` gets what comes and from whom.
+    /// Makes the socket in the bundle and listens on the current `LocalSet`: `hear` gets each message with its sender.
     ///
-    /// Every user of the container may connect; that nobody else can is the bundle's business, which root alone enters.
+    /// Every user of the container may connect. No other process can: only root may enter the bundle.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn listen(
         reaper: &Reaper,
         bundle: &Bundle,
@@ -120,7 +121,7 @@ impl NotifySocket {
         let reports = async_file::register(File::from(reports), Interest::READABLE)?;
         let task = tokio::task::spawn_local(async move {
             let mut room = relay::room();
-            // The helper keeps to a pace, so that this does.
+            // The helper limits its rate, and with it the rate of this loop.
             while let Ok(mut readable) = reports.readable().await {
                 match relay::next_report(reports.get_ref().as_raw_fd(), &mut room) {
                     Ok(Some(report)) => {
@@ -135,7 +136,7 @@ impl NotifySocket {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => readable.clear_ready(),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => {
-                        warn!(%error, "nothing is heard on a notify socket any more: its helper has ended");
+                        warn!(%error, "the helper of a notify socket has ended: READY=1 of its container is no longer received");
                         return;
                     }
                 }
@@ -155,19 +156,19 @@ impl Drop for NotifySocket {
 fn bind(path: &Path) -> io::Result<UnixDatagram> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
     let (directory, name) = (path.parent().ok_or_else(invalid)?, path.file_name().ok_or_else(invalid)?);
-    // A create that failed and is tried again.
+    // A file may be left from a create that failed and is now retried.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // A bundle's path is longer than the 107 bytes of an address, one by descriptor is not.
+    // A bundle's path is longer than the 107 bytes of an address; a path by descriptor is not.
     let directory =
         File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(directory)?;
     let address = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
     let socket = UnixDatagram::bind(address)?;
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o666))?;
     set(&socket, libc::SO_PASSCRED)?;
-    // Linux 6.5; before, the pid of the credentials is pinned as soon as it is read.
+    // From Linux 6.5. Before, the helper pins the pid of the credentials as soon as it has read it.
     let _ = set(&socket, libc::SO_PASSPIDFD);
     // Not SO_PASSRIGHTS=0 (Linux 6.16): the barrier of sd_notify is a descriptor, and without it systemd-notify fails.
     Ok(socket)

@@ -1,6 +1,6 @@
-//! Probes: does a container answer? The `exec:`, `tcp:`, `http:` and `file:` gates of rule U2.
+//! Probes a container: the `exec:`, `tcp:`, `http:` and `file:` gates of rule U2.
 //!
-//! One call is one attempt. Period, delay and thresholds are `pod-lifecycle`'s.
+//! One call is one attempt. `pod-lifecycle` owns period, delay and thresholds.
 
 use std::{fmt, time::Duration};
 
@@ -30,7 +30,7 @@ pub(crate) use http::status_of;
 pub enum ProbeResult {
     /// The container answered.
     Success,
-    /// It did not; the text says why, ready for a person.
+    /// It did not; the text gives the reason, in words for people.
     Failure(String),
 }
 
@@ -43,10 +43,10 @@ impl fmt::Display for ProbeResult {
     }
 }
 
-/// Runs a process in the container and succeeds when it ends with 0 within `timeout`.
+/// Runs a process in the container and succeeds if it ends with 0 within `timeout`.
 ///
-/// `process` is an OCI process as JSON; its streams are `/dev/null`. At the timeout it is killed. Not
-/// cancel-safe: run it with `spawn_local`, or a process may be left in the container.
+/// `process` is an OCI process as JSON; its streams are `/dev/null`. At the timeout it is killed. Not cancel-safe: run
+/// it with `spawn_local`, or a process may be left in the container.
 pub async fn exec(container: &Container, exec_id: &str, process: &[u8], timeout: Duration) -> ProbeResult {
     let launched = match container.exec(exec_id, process, ChildStdio::null(), None).await {
         Ok(launched) => launched,
@@ -60,14 +60,14 @@ pub async fn exec(container: &Container, exec_id: &str, process: &[u8], timeout:
         }),
         Err(_) => {
             if let Err(error) = launched.process.signal(SignalNumber::KILL) {
-                warn!(container = container.id(), %error, "cannot kill a probe that takes too long");
+                warn!(container = container.id(), %error, "cannot kill an exec probe that exceeded its timeout");
             }
             ProbeResult::Failure(timed_out(timeout))
         }
     }
 }
 
-/// Connects to `endpoint` inside the network namespace of `process` and succeeds when somebody accepts within `timeout`,
+/// Connects to `endpoint` inside the network namespace of `process` and succeeds if a program accepts within `timeout`,
 /// which covers all of its addresses. Cancel-safe.
 pub async fn tcp(process: &Process, endpoint: Endpoint, timeout: Duration) -> ProbeResult {
     match tokio::time::timeout(timeout, connect::connect(process, endpoint, Instant::now() + timeout)).await {

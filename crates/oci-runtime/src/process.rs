@@ -1,7 +1,7 @@
-//! A process as a value that cannot be mistaken for another one: pid and pidfd travel together.
+//! A process as a value that always means the same process: pid and pidfd travel together.
 //!
-//! Owns signal delivery and the question "has the user program been exec'd" (rule U1), and the one setting
-//! of the shim's own process. It never waits for a process: exits come from the
+//! Owns signal delivery and the question "has the user program been exec'd" (rule U1), and two settings of the shim's
+//! own process (huge pages, open files). It never waits for a process: exits come from the
 //! [`Reaper`](crate::reaper::Reaper) alone.
 
 use std::{
@@ -25,14 +25,14 @@ use tokio::{io::Interest, time::Instant};
 
 use crate::async_file::{poll_now, register};
 
-/// First pause between two looks at `/proc/<pid>/comm`; an opened gate should cost a few milliseconds.
+/// First pause between two reads of `/proc/<pid>/comm`: opening a gate should cost only a few milliseconds.
 const EXEC_POLL_FIRST: Duration = Duration::from_millis(1);
-/// Longest pause between two looks, for runtimes whose start hooks take long.
+/// Longest pause between two reads, for runtimes whose start hooks take long.
 const EXEC_POLL_LONGEST: Duration = Duration::from_millis(20);
 
 /// A signal number that can be sent to a process: 1 to 64, real-time signals included.
 ///
-/// containerd's Kill request carries the number, so an enum of the named signals would not do.
+/// containerd's Kill request carries the number, so an enum of the named signals would not be enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SignalNumber(u8);
 
@@ -76,7 +76,7 @@ impl fmt::Display for SignalNumber {
     }
 }
 
-/// What became of a signal.
+/// What happened to a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalDelivery {
     /// The kernel accepted the signal for the process (which may be a zombie the reaper has not seen yet).
@@ -85,46 +85,46 @@ pub enum SignalDelivery {
     AlreadyGone,
 }
 
-/// The name that the kernel gives a process at an `execve`, comparable across one.
+/// The name that the kernel gives a process at an `execve`, to be compared before and after one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecutableIdentity([u8; NAME_LONGEST]);
 
 /// `TASK_COMM_LEN` of linux/sched.h.
 const NAME_LONGEST: usize = 16;
 
-/// The end of a wait for the user program.
+/// How a wait for the user program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecOutcome {
     /// The process now executes something other than the runtime's own init (rule U1).
     Executed,
-    /// The process ended before the change was seen. It may or may not have run its program: its exit tells.
+    /// The process ended before the change was seen. It may or may not have run its program; its exit shows which.
     Exited,
     /// The deadline passed and the process is still the runtime's init.
     TimedOut,
 }
 
-/// Turns transparent huge pages off for the calling process: one of them would double a shim's memory.
+/// Turns transparent huge pages off for the calling process: a single one would double a shim's memory.
 ///
-/// The kernel hands the setting on through fork and exec; [`Reaper::spawn`](crate::reaper::Reaper::spawn)
-/// takes it back for every child. Fails with the kernel's error.
+/// The setting is inherited through fork and exec; [`Reaper::spawn`](crate::reaper::Reaper::spawn) undoes it for every
+/// child. Fails with the kernel's error.
 pub fn disable_huge_pages() -> io::Result<()> {
     Ok(nix::sys::prctl::set_thp_disable(true)?)
 }
 
-/// What this process has used of a processor, without its children.
+/// The processor time that this process has used, without its children.
 pub fn processor_time() -> Duration {
     let used = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     used.map(Duration::from).unwrap_or_default()
 }
 
-/// What this process had before [`use_all_open_files`].
+/// The limit that this process had before [`use_all_open_files`].
 static OPEN_FILES_BEFORE: OnceLock<libc::rlimit> = OnceLock::new();
 
-/// Raises this process's limit of open files to what it may have, as every Go program does. A container takes fourteen of
-/// them, so that the usual 1,024 would be seventy containers.
+/// Raises this process's limit of open files to its hard limit, as every Go program does. A container takes fourteen
+/// files, so the usual 1,024 would be enough for seventy containers only.
 ///
-/// [`Reaper::spawn`](crate::reaper::Reaper::spawn) takes it back for every child: a program that uses `select` must not
-/// get more by inheritance. Fails with the kernel's error.
+/// [`Reaper::spawn`](crate::reaper::Reaper::spawn) undoes it for every child: a program that uses `select` must not
+/// inherit a higher limit. Fails with the kernel's error.
 pub fn use_all_open_files() -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one rlimit.
@@ -135,7 +135,7 @@ pub fn use_all_open_files() -> io::Result<()> {
     set_open_files(&libc::rlimit { rlim_cur: before.rlim_max, ..before })
 }
 
-/// In a child, between fork and exec: makes only async-signal-safe calls.
+/// Runs in a child between fork and exec, so it makes only async-signal-safe calls.
 pub(crate) fn restore_open_files() -> io::Result<()> {
     OPEN_FILES_BEFORE.get().map_or(Ok(()), set_open_files)
 }
@@ -148,37 +148,39 @@ fn set_open_files(limit: &libc::rlimit) -> io::Result<()> {
     }
 }
 
-/// A child (or adopted grandchild) with the pidfd that names it and no later process of the same pid.
+/// A child (or adopted grandchild) with the pidfd that means this process, never a later one with the same pid.
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
-    // None: it was reaped before anyone could open a pidfd. Its Exit is already on its way.
+    // None: it was reaped before a pidfd could be opened. Its Exit is already on its way.
     pidfd: Option<OwnedFd>,
 }
 
 impl Process {
-    /// Opens the pidfd of a process that exists, as a zombie at the least.
+    /// Opens the pidfd of a process that exists, at least as a zombie.
     ///
-    /// Only the reaper knows whose pid that is: it is the sole waiter, so between learning a pid and this call the pid
-    /// cannot be reused. For others it is whoever has the pid now. Fails with ESRCH when it has been reaped.
+    /// Only for the shim's children is the result certain: the reaper alone waits for them, so their pid cannot be
+    /// reused between learning it and this call. For any other pid, it is the process that has that pid now. Fails with
+    /// ESRCH if the process has been reaped.
     pub fn open(pid: Pid) -> io::Result<Self> {
         // SAFETY: pidfd_open takes a pid and flags and touches no memory of ours.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
         if descriptor < 0 {
             return Err(match io::Error::last_os_error() {
-                // Linux 6.1, for one: its number is still taken, as the session or group of a child it left behind.
+                // Seen on Linux 6.1: the number is still taken, as the session or group of a child that the process
+                // left behind.
                 error if error.raw_os_error() == Some(libc::EINVAL) => {
                     io::Error::from_raw_os_error(libc::ESRCH)
                 }
                 error => error,
             });
         }
-        // SAFETY: the kernel just returned this descriptor (CLOEXEC by definition) to us alone.
+        // SAFETY: the kernel has just returned this descriptor (always CLOEXEC) to this call alone.
         let pidfd = unsafe { OwnedFd::from_raw_fd(descriptor as libc::c_int) };
         Ok(Self { pid, pidfd: Some(pidfd) })
     }
 
-    /// A process whose pidfd the kernel has sent with its pid.
+    /// A process whose pidfd the kernel sent together with its pid.
     pub(crate) fn of_pidfd(pid: Pid, pidfd: OwnedFd) -> Self {
         Self { pid, pidfd: Some(pidfd) }
     }
@@ -188,12 +190,13 @@ impl Process {
         Self { pid, pidfd: None }
     }
 
-    /// The process id in the shim's pid namespace. For reports and `/proc` only: signals take [`Self::signal`].
+    /// The process id in the shim's pid namespace. Only for messages and `/proc`: to send a signal use
+    /// [`Self::signal`].
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// The pidfd, or `None` when the process had been reaped before it was adopted.
+    /// The pidfd, or `None` if the process was reaped before it was adopted.
     pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.pidfd.as_ref().map(AsFd::as_fd)
     }
@@ -205,7 +208,7 @@ impl Process {
         matches!(poll_now(PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)), Ok(false))
     }
 
-    /// Sends a signal through the pidfd: never to a later process that got the same pid.
+    /// Sends a signal through the pidfd, so never to a later process with the same pid.
     ///
     /// Fails with the kernel's error, in practice only EPERM.
     pub fn signal(&self, signal: SignalNumber) -> io::Result<SignalDelivery> {
@@ -229,21 +232,22 @@ impl Process {
         }
     }
 
-    /// What the process executes now, as far as its name tells.
+    /// What the process executes now, judged by its name.
     ///
-    /// Fails with `NotFound` when it has exited. An init of runc's calls itself `runc:[2:INIT]`, and `execve` gives it the
-    /// name of its program. A program of that very name is not told from the init: its gate then stays closed, and nothing
-    /// else.
+    /// Fails with `NotFound` if it has exited. runc's init calls itself `runc:[2:INIT]`, and `execve` gives it the name
+    /// of its program. A program with exactly that name looks like the init; the only effect is that its gate stays
+    /// closed.
     ///
-    /// Not `/proc/<pid>/exe`: stat(2) asks the file system of the program, which may be one that the container serves (FUSE)
-    /// and never answers. Nor a link or a number that needs the process's memory or file for a moment (`readlink` of `exe`,
-    /// `stat`): whoever has the last reference of a process that ends just then unmaps and closes for it, and waits.
+    /// Do not use `/proc/<pid>/exe`: stat(2) asks the program's file system, which may be one that the container serves
+    /// (FUSE) and that never answers. Nor any link or number that needs the process's memory or file for a moment
+    /// (`readlink` of `exe`, `stat`): if the process ends just then, the holder of the last reference unmaps and closes
+    /// for it, and waits.
     pub fn executable(&self) -> io::Result<ExecutableIdentity> {
         let mut name = [0; NAME_LONGEST];
-        // One read has it all, and its line end is as good as any other byte.
+        // One read returns all of it; the line end is compared like any other byte.
         let _ = File::open(self.proc_path("comm"))?.read(&mut name)?;
         if !self.is_running() {
-            // The pid may have been reused between the exit and the look.
+            // The pid may have been reused between the exit and this read.
             return Err(io::Error::from(io::ErrorKind::NotFound));
         }
         Ok(ExecutableIdentity(name))
@@ -251,8 +255,8 @@ impl Process {
 
     /// Waits until the process executes something other than `runtime_init` (rule U1).
     ///
-    /// `runtime_init` is the identity recorded right after `create`. There is no kernel event for an
-    /// exec of another process without ptrace or the proc connector, so this polls. Cancel-safe.
+    /// `runtime_init` is the identity recorded right after `create`. The kernel has no event for another process's exec
+    /// without ptrace or the proc connector, so this polls. Cancel-safe.
     pub async fn wait_for_exec(&self, runtime_init: ExecutableIdentity, deadline: Instant) -> ExecOutcome {
         let mut exit = pin!(self.until_exit());
         let mut pause = EXEC_POLL_FIRST;
@@ -261,13 +265,13 @@ impl Process {
                 Ok(now) if now != runtime_init => return ExecOutcome::Executed,
                 Ok(_) => {}
                 Err(_) if !self.is_running() => return ExecOutcome::Exited,
-                // No descriptor to spare, perhaps: look again.
+                // Perhaps out of descriptors: try again.
                 Err(_) => {}
             }
             if Instant::now() >= deadline {
                 return ExecOutcome::TimedOut;
             }
-            // A program that ends at once, as many an init container's, is not waited for until the next look.
+            // Do not wait for the next look if the program ends at once, as many an init container does.
             let next_look = tokio::time::sleep_until(deadline.min(Instant::now() + pause));
             tokio::select! {
                 () = next_look => pause = (pause * 2).min(EXEC_POLL_LONGEST),
@@ -276,7 +280,7 @@ impl Process {
         }
     }
 
-    /// Ends when the process exits. Never, where that cannot be watched for want of a descriptor: look as well.
+    /// Resolves when the process exits. Never resolves if there is no descriptor to watch it with: also poll.
     async fn until_exit(&self) {
         let watch = |pidfd: &OwnedFd| register(pidfd.try_clone()?.into(), Interest::READABLE);
         match self.pidfd.as_ref().map(watch) {
@@ -286,7 +290,7 @@ impl Process {
         }
     }
 
-    /// Opens a namespace of the process, such as `net` or `mnt`, checked to be that of this very process.
+    /// Opens a namespace of the process, such as `net` or `mnt`, and checks that it belongs to this very process.
     pub fn open_namespace(&self, name: &str) -> io::Result<File> {
         let namespace = File::open(self.proc_path("ns").join(name))?;
         if self.is_running() { Ok(namespace) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }

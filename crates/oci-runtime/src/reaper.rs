@@ -1,8 +1,8 @@
-//! The one place where processes are spawned and the one place where they are waited for.
+//! The only place that spawns processes and the only place that waits for them.
 //!
-//! Owns the table from pid to whoever wants its exit. Every exit is recorded before the pid is freed
-//! (peek with WNOWAIT, record, then reap), so an exit is never lost, never delivered twice and never
-//! attributed to a later process of the same pid. Nothing else in the program may call a wait function.
+//! Owns the table from a pid to the receiver of its exit. Every exit is recorded before the pid is freed (peek with
+//! WNOWAIT, record, then reap), so an exit is never lost, never delivered twice and never attributed to a later process
+//! of the same pid. Nothing else in the program may call a wait function.
 
 use std::{
     cell::RefCell,
@@ -35,7 +35,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How often those who wait for the tickets of others look: nothing but the undoing of a failed call does.
+/// How often a waiter checks the tickets of others. Only the undoing of a failed call waits for them.
 const TICKET_POLL: Duration = Duration::from_millis(20);
 
 /// How and when a process ended.
@@ -59,13 +59,13 @@ impl Future for ExitWatch {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Exit> {
         match Pin::new(&mut self.0).poll(context) {
             Poll::Ready(Ok(exit)) => Poll::Ready(exit),
-            // The reaper's task is gone, which happens only when the whole runtime is being dropped.
+            // The reaper's task is gone, which happens only when the whole tokio runtime is being dropped.
             Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
         }
     }
 }
 
-/// A process we spawned ourselves.
+/// A process that the shim spawned itself.
 #[derive(Debug)]
 pub struct Child {
     /// The process.
@@ -81,10 +81,10 @@ pub struct Reaper {
     charge: Charge,
 }
 
-/// What processes are made for.
+/// What a process is started for, to account for its processor time.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Charge {
-    /// What callers ask for, and what is not one of the others.
+    /// Requests of callers, and everything that is not one of the others.
     #[default]
     Requests,
     /// Probes of gates.
@@ -101,12 +101,12 @@ struct Table {
     parked: BTreeMap<Pid, Exit>,
     tickets: BTreeSet<u64>,
     last_ticket: u64,
-    /// Those that the shim has made itself, and what all of them that have ended have used of a processor.
+    /// The processes that the shim has started itself; then, per charge, the processor time of those that have ended.
     own: BTreeMap<Pid, Charge>,
     processor_time: BTreeMap<Charge, Duration>,
 }
 
-/// While one of these lives, exits of processes nobody watches are kept for [`Reaper::adopt`].
+/// While a ticket lives, the exits of processes without a watcher are kept for [`Reaper::adopt`].
 ///
 /// Take it before running a command that leaves a process behind (`create`, `exec --detach`): the
 /// container may exit before its pid is known (containerd issue 7111).
@@ -133,7 +133,7 @@ impl Reaper {
     pub fn start() -> io::Result<Self> {
         // `runtime create` exits and leaves the container's init to its nearest subreaper (CONTRACT §8).
         nix::sys::prctl::set_child_subreaper(true)?;
-        // Register before the first look, so that no exit falls between the two.
+        // Register the signal before the first look, so that no exit falls between the two.
         let signals = signal(SignalKind::child())?;
         let reaper = Self { table: Rc::default(), charge: Charge::default() };
         tokio::task::spawn_local(reaper.clone().run(signals));
@@ -142,9 +142,9 @@ impl Reaper {
 
     /// Starts `command` and registers it. There is no await between the two, so no exit can be missed.
     ///
-    /// The child gets default signal dispositions, an empty signal mask, transparent huge pages and the limit of open
-    /// files that the shim was started with, whatever that has now, and dies with the shim. Its own children (containers) do not: the kernel clears the
-    /// parent-death signal on fork.
+    /// The child dies with the shim. It gets default signal dispositions, an empty signal mask, transparent huge pages
+    /// and the limit of open files that the shim was started with, whatever the shim has now. The child's own children
+    /// (containers) do not die with the shim: the kernel clears the parent-death signal on fork.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         let shim = nix::unistd::getpid();
         // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
@@ -152,12 +152,12 @@ impl Reaper {
         #[expect(clippy::disallowed_methods, reason = "the reaper is the owner of every child")]
         let child = attention::during("the start of a process", || command.spawn())?;
         let pid = Pid::from_raw(child.id() as libc::pid_t);
-        // invariant for the pid: we have not awaited since the fork, so nobody has reaped it.
+        // invariant for the pid: nothing was awaited since the fork, so the pid has not been reaped.
         let process = match Process::open(pid) {
             Ok(process) => process,
             Err(error) => {
                 let mut child = child;
-                // Without a pidfd it cannot be controlled; the reap loop drops the exit.
+                // Without a pidfd the child cannot be controlled; the reap loop drops its exit.
                 let _ = child.kill();
                 return Err(error);
             }
@@ -165,18 +165,18 @@ impl Reaper {
         Ok(Child { process, exit: self.register_own(pid) })
     }
 
-    /// What the commands and helpers of this shim have used of a processor until they ended, with the processes that they
-    /// have waited for themselves. Containers' processes do not count.
+    /// Processor time of this shim's commands and helpers that have ended, with that of the processes they waited for
+    /// themselves. Containers' processes do not count.
     pub fn processor_time(&self) -> Duration {
         self.table.borrow().processor_time.values().sum()
     }
 
-    /// The part of it that was for this.
+    /// The part of it that was charged to `charge`.
     pub fn processor_time_for(&self, charge: Charge) -> Duration {
         self.table.borrow().processor_time.get(&charge).copied().unwrap_or_default()
     }
 
-    /// A handle of which everything is for this.
+    /// A handle whose processes are all charged to `charge`.
     pub fn charged_to(&self, charge: Charge) -> Self {
         Self { table: self.table.clone(), charge }
     }
@@ -190,19 +190,20 @@ impl Reaper {
         Ticket { table: self.table.clone(), number }
     }
 
-    /// Whether this is a process of ours whose exit somebody waits for, and has not been told yet.
+    /// Whether the pid is a watched process of the shim whose exit has not been delivered yet.
     pub(crate) fn is_watched(&self, pid: Pid) -> bool {
         self.table.borrow().watched.contains_key(&pid)
     }
 
-    /// Of these processes, pinned, those that are the shim's own children and that nobody has adopted.
+    /// Those of these processes that are the shim's own children and that no call has adopted, each pinned by a pidfd.
     pub(crate) fn unclaimed(&self, pids: BTreeSet<Pid>) -> Vec<Process> {
         let ours = pids.into_iter().filter(|pid| !self.is_watched(*pid) && is_our_child(*pid));
         ours.filter_map(|pid| Process::open(pid).ok()).collect()
     }
 
-    /// Waits until every ticket that is out now has been dropped. What their holders' commands have left behind until
-    /// now is adopted then, or nobody's. Drop your own first: two that wait would wait for each other.
+    /// Waits until every ticket that is out now has been dropped. By then, each process that the holders' commands have
+    /// left behind so far has been adopted, or belongs to no call. Drop your own ticket first: two waiters would wait
+    /// for each other.
     pub(crate) async fn wait_for_tickets(&self) {
         let last = self.table.borrow().last_ticket;
         while self.table.borrow().tickets.first().is_some_and(|oldest| *oldest <= last) {
@@ -210,10 +211,10 @@ impl Reaper {
         }
     }
 
-    /// Takes charge of a descendant whose pid a runtime reported, even if it has exited since `ticket` was taken.
+    /// Adopts a descendant whose pid a runtime reported, even if it has exited since `ticket` was taken.
     ///
-    /// Fails with `NotFound` when there is no such process and no recorded exit, and with `InvalidInput`
-    /// when the pid belongs to a process that is not our child or that is watched already.
+    /// Fails with `NotFound` if there is no such process and no recorded exit, and with `InvalidInput` if the process
+    /// is not the shim's child or is watched already.
     pub fn adopt(&self, ticket: &Ticket, pid: Pid) -> io::Result<(Process, ExitWatch)> {
         debug_assert!(Rc::ptr_eq(&ticket.table, &self.table), "a ticket of another reaper");
         if self.is_watched(pid) {
@@ -247,7 +248,7 @@ impl Reaper {
         }
     }
 
-    /// Of a child that was made in this moment: nothing has been awaited since.
+    /// Registers a child that was just made: nothing may have been awaited since.
     pub(crate) fn register_own(&self, pid: Pid) -> ExitWatch {
         self.table.borrow_mut().own.insert(pid, self.charge);
         self.register(pid)
@@ -262,7 +263,7 @@ impl Reaper {
     async fn run(self, mut signals: SignalStream) {
         loop {
             attention::during("exits", || self.reap_all());
-            // SIGCHLDs coalesce: one wake-up may stand for many exits, and reap_all takes them all.
+            // SIGCHLDs coalesce: one wake-up may stand for many exits, so reap_all takes them all.
             if signals.recv().await.is_none() {
                 return;
             }
@@ -282,15 +283,15 @@ impl Reaper {
                             }
                         }
                         Err(error) => {
-                            // Looping on would spin: the same zombie comes first again.
-                            error!(%pid, %error, "cannot reap an exited process");
+                            // Continuing would spin: the same zombie comes first again.
+                            error!(%pid, %error, "cannot reap an exited process: the shim tries again at the next SIGCHLD");
                             return;
                         }
                     }
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    error!(%error, "waitid failed; exits are seen at the next SIGCHLD");
+                    error!(%error, "waitid failed: the shim looks for exits again at the next SIGCHLD");
                     return;
                 }
             }
@@ -300,7 +301,7 @@ impl Reaper {
     fn record(&self, pid: Pid, exit: Exit) {
         let mut table = self.table.borrow_mut();
         match table.watched.remove(&pid) {
-            // The watcher may have lost interest: that is its right.
+            // The watcher may have been dropped; that is no error.
             Some(watcher) => drop(watcher.send(exit)),
             None if !table.tickets.is_empty() => drop(table.parked.insert(pid, exit)),
             None => debug!(%pid, code = exit.code, "reaped an orphan"),
@@ -337,12 +338,12 @@ fn peek() -> io::Result<Option<(Pid, Exit)>> {
     Ok(Some((Pid::from_raw(pid), exit)))
 }
 
-/// Frees the pid; what the process has used of a processor.
+/// Frees the pid and returns the processor time that the process has used.
 fn release(pid: Pid) -> io::Result<Duration> {
-    // SAFETY: as in peek(), and the same of rusage.
+    // SAFETY: as in peek(); rusage is plain data too.
     let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
     let flags = libc::WEXITED | libc::WNOHANG;
-    // The system call, for libc's function leaves the usage out.
+    // The raw system call, because libc's function leaves the usage out.
     // SAFETY: both are valid for the kernel to fill.
     let released = unsafe {
         libc::syscall(libc::SYS_waitid, libc::P_PID, pid.as_raw(), &raw mut info, flags, &raw mut usage)
@@ -364,22 +365,22 @@ fn is_our_child(pid: Pid) -> bool {
     unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &mut info, flags) == 0 }
 }
 
-/// Runs in the child between fork and exec, or what takes the place of that.
+/// Prepares a child: called between fork and exec, or after a fork without an exec.
 pub(crate) fn prepare_child(shim: Pid) -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     if nix::unistd::getppid() != shim {
-        // The shim died between fork and prctl: no signal will come any more.
+        // The shim died between fork and prctl, so the signal will never come.
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     for signal in 1..=libc::SIGRTMAX() {
-        // The shim ignores SIGPIPE, and an ignored signal stays ignored across exec. Fails for SIGKILL and
-        // SIGSTOP, which cannot be ignored, and for the two signals libc keeps to itself.
+        // The shim ignores SIGPIPE, and an ignored signal stays ignored across exec. Fails for SIGKILL and SIGSTOP,
+        // which cannot be ignored, and for the two signals that libc reserves.
         // SAFETY: restoring the default action installs no handler.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
-    // Undoes process::disable_huge_pages, which outlives exec and would slow the containers down. With a
-    // pre_exec closure the standard library forks for real, so the shim's own memory keeps its setting.
+    // Undoes process::disable_huge_pages, which outlives exec and would slow the containers down. With a pre_exec
+    // closure the standard library really forks, so the shim's own memory keeps its setting.
     nix::sys::prctl::set_thp_disable(false)?;
     process::restore_open_files()
 }

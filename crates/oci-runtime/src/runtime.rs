@@ -1,7 +1,7 @@
 //! Drives an OCI runtime (runc, crun) through its command line.
 //!
-//! Owns the arguments, the time limit of each call and the translation of a failed call into a message
-//! for people. Keeps no state of a container: that is the runtime's, and `pod-lifecycle`'s.
+//! Owns the arguments and the time limit of each call, and turns a failed call into a message for people. Keeps no
+//! container state: the runtime and `pod-lifecycle` do that.
 
 use std::{
     fs, io,
@@ -42,17 +42,18 @@ pub use error::{Operation, RuntimeError};
 pub use features::features;
 use undo::DEATH_LIMIT;
 
-/// How often an exec looks whether its container has ended. One whose runtime hangs then must not keep the container's exit,
-/// which is told after those of all its execs and hooks, for all of its own limit (H3, T6, trap 7).
+/// How often podshim checks during an exec whether the container has ended. The container's exit is reported after
+/// those of all its execs and hooks, so an exec whose runtime hangs must not delay it for the exec's whole time limit
+/// (H3, T6, trap 7).
 const INIT_POLL: Duration = Duration::from_millis(500);
 
-/// What containerd's systemd unit (`Type=notify`) puts into the environment that every shim inherits.
+/// Variables that containerd's systemd unit (`Type=notify`) sets and that every shim inherits.
 ///
-/// With NOTIFY_SOCKET runc waits in `start` until the container itself says READY=1, and with LISTEN_FDS it
-/// passes descriptors on that are not there.
+/// With NOTIFY_SOCKET, runc waits in `start` until the container sends READY=1; with LISTEN_FDS, it passes on
+/// descriptors that do not exist.
 const SERVICE_MANAGER_VARIABLES: [&str; 4] = ["NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
-/// Who manages the container's cgroup.
+/// Which program manages the container's cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CgroupDriver {
     /// The runtime writes the cgroup files itself.
@@ -78,11 +79,11 @@ pub enum SessionKeyring {
     /// A new one.
     #[default]
     New,
-    /// The shim's.
+    /// The shim's own.
     Inherited,
 }
 
-/// Settings of a `create` beside the bundle.
+/// Settings of a `create`, apart from the bundle.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CreateOptions<'a> {
     /// The socket that receives the pty master, for a process with a terminal.
@@ -93,15 +94,15 @@ pub struct CreateOptions<'a> {
     pub session_keyring: SessionKeyring,
 }
 
-/// A process the runtime made for us and the reaper adopted.
+/// A process that the runtime made for podshim and that the reaper adopted.
 #[derive(Debug)]
 pub struct Launched {
     /// The process.
     pub process: Process,
     /// Its exit, even if it has ended already.
     pub exit: ExitWatch,
-    /// What it executes before its own program (rule U1); `None` when it has ended already. Of use after
-    /// `create` only: an exec does not wait, and may be its own program by now.
+    /// What the process executes before its own program (rule U1); `None` if it has ended already. Only valid after
+    /// `create`: an exec does not wait, and may run its own program by now.
     pub runtime_init: Option<ExecutableIdentity>,
 }
 
@@ -142,7 +143,8 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A runtime called as `binary`, found in PATH unless it has a slash, that keeps its state in `root`.
+    /// Makes a runtime that is called as `binary`, which is looked up in PATH unless it contains a slash. Its state is
+    /// in `root`.
     ///
     /// `root` includes containerd's namespace: `/run/containerd/runc/<namespace>` (CONTRACT §8).
     pub fn new(
@@ -154,7 +156,7 @@ impl Runtime {
         Self { reaper, binary: binary.into(), root: root.into(), cgroup_driver, criu: None }
     }
 
-    /// The same runtime told where `criu` is. runc before 1.2 alone needs that, for a criu outside of PATH.
+    /// The same runtime with the path of `criu`. Only runc before 1.2 needs it, for a criu outside of PATH.
     pub fn with_criu(self, criu: Option<PathBuf>) -> Self {
         Self { criu, ..self }
     }
@@ -164,7 +166,7 @@ impl Runtime {
         &self.binary
     }
 
-    /// A handle for one container of this runtime, which need not exist yet.
+    /// A handle for one container of this runtime. The container need not exist yet.
     pub fn container(self: &Rc<Self>, id: impl Into<String>, bundle: Bundle) -> Container {
         Container { runtime: self.clone(), id: id.into().into(), bundle: Rc::new(bundle) }
     }
@@ -172,8 +174,8 @@ impl Runtime {
 
 /// One container of a [`Runtime`]. Clones are cheap and name the same container.
 ///
-/// None of the calls is cancel-safe in the sense of being undone: a dropped future leaves the runtime at
-/// work (it ends by itself, and its time limit no longer applies). Run them with `spawn_local`.
+/// No call is undone by dropping its future: the runtime goes on working, ends by itself, and its time limit no longer
+/// applies. Run the calls with `spawn_local`.
 #[derive(Debug, Clone)]
 pub struct Container {
     runtime: Rc<Runtime>,
@@ -192,7 +194,7 @@ impl Container {
         &self.bundle
     }
 
-    /// A handle of which every call is for this.
+    /// A handle whose calls are all charged to `charge`.
     #[must_use]
     pub fn charged_to(&self, charge: Charge) -> Self {
         let reaper = self.runtime.reaper.charged_to(charge);
@@ -205,9 +207,9 @@ impl Container {
         &self.runtime.reaper
     }
 
-    /// `create`: leaves the runtime's init waiting for [`Self::start`] with `stdio` as its streams.
+    /// `create`: leaves the runtime's init waiting for [`Self::start`], with `stdio` as its streams.
     ///
-    /// After a failure nothing of the container is left: what the runtime made half way is deleted.
+    /// After a failure nothing of the container is left: podshim deletes what the runtime made half way.
     pub async fn create(
         &self,
         stdio: ChildStdio,
@@ -235,16 +237,16 @@ impl Container {
         launched
     }
 
-    /// `start`: lets a created container run its program.
+    /// `start`: makes a created container run its program.
     pub async fn start(&self) -> Result<(), RuntimeError> {
         let mut arguments = Arguments::new("start");
         arguments.push(&*self.id);
         self.run(Operation::Start, arguments, None).await.map(drop)
     }
 
-    /// `exec --detach`: runs one more process in the container. `process` is an OCI process as JSON.
+    /// `exec --detach`: runs another process in the container. `process` is an OCI process as JSON.
     ///
-    /// Works in a created container too (XP-1). The returned process may have ended already.
+    /// Also works in a created container (XP-1). The returned process may have ended already.
     pub async fn exec(
         &self,
         exec_id: &str,
@@ -268,12 +270,12 @@ impl Container {
         }
         arguments.push(&*self.id);
         let launched = self.launch(Operation::Exec, arguments, Streams::Container(stdio), &pid_file).await;
-        // Adopted: the file has done its work, and nobody else reads it. init.pid stays for `delete`.
+        // Adopted: the file is used up, and podshim alone reads it. init.pid stays for `delete`.
         let _ = fs::remove_file(&pid_file);
         launched
     }
 
-    /// `pause`: freezes every process of the container. After a failure they run, as far as `cgroup` tells.
+    /// `pause`: freezes every process of the container. After a failure they run, as far as `cgroup` shows.
     pub async fn pause(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
         let before = cgroup.map(Cgroup::freeze_state);
         let mut arguments = Arguments::new("pause");
@@ -285,7 +287,7 @@ impl Container {
         paused
     }
 
-    /// `resume`: thaws a paused container; where the runtime fails to, `cgroup` is thawed itself (K17).
+    /// `resume`: thaws a paused container. If the runtime fails to, podshim thaws `cgroup` itself (K17).
     pub async fn resume(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
         let before = cgroup.map(Cgroup::freeze_state);
         let mut arguments = Arguments::new("resume");
@@ -293,7 +295,7 @@ impl Container {
         let resumed = self.run(Operation::Resume, arguments, None).await.map(drop);
         match (resumed, cgroup, before) {
             (Err(error), Some(cgroup), Some(FreezeState::Frozen | FreezeState::Freezing)) => {
-                warn!(container = %self.id, %error, "thawed without the runtime");
+                warn!(container = %self.id, %error, "the OCI runtime failed to resume the container: the shim thaws its cgroup itself");
                 if self.thaw(cgroup) == FreezeState::Thawed { Ok(()) } else { Err(error) }
             }
             (resumed, ..) => resumed,
@@ -308,7 +310,7 @@ impl Container {
         self.run(Operation::Update, arguments, Some(resources)).await.map(drop)
     }
 
-    /// `state`: what the runtime believes.
+    /// `state`: what the runtime reports.
     pub async fn state(&self) -> Result<RuntimeState, RuntimeError> {
         let mut arguments = Arguments::new("state");
         arguments.push(&*self.id);
@@ -328,7 +330,7 @@ impl Container {
         streams: Streams,
         pid_file: &Path,
     ) -> Result<Launched, RuntimeError> {
-        // Before the spawn: the new process may end before its pid is read.
+        // Taken before the spawn: the new process may end before its pid is read.
         let ticket = self.runtime.reaper.ticket();
         let launched = match self.call(operation, arguments, streams).await {
             Ok(_) => self.adopt(operation, &ticket, pid_file),
@@ -340,7 +342,7 @@ impl Container {
         launched
     }
 
-    /// Takes the process over that a runtime has written down.
+    /// Adopts the process whose pid the runtime wrote into `pid_file`.
     fn adopt(
         &self,
         operation: Operation,
@@ -366,7 +368,7 @@ impl Container {
         self.bundle.path().is_dir()
     }
 
-    /// Runs a command whose output is ours and returns its stdout.
+    /// Runs a command whose output podshim reads, and returns its stdout.
     async fn run(
         &self,
         operation: Operation,
@@ -409,11 +411,11 @@ impl Container {
                 command.arg("--criu").arg(criu);
             }
             command.args(&arguments.0);
-            // With a hook that hangs it is the hook that must be ended; what becomes the container leaves the group.
+            // If a hook hangs, the hook must be killed too. The process that becomes the container leaves the group.
             command.process_group(0);
             let captured = streams.attach(&mut command).map_err(spawn_error)?;
-            // The command is dropped with this block: its copies of the container's streams must not
-            // outlive the spawn, or containerd would never see EOF.
+            // This block drops the command: its copies of the container's streams must not outlive the spawn, or
+            // containerd would never see EOF.
             (self.runtime.reaper.spawn(&mut command).map_err(spawn_error)?, captured)
         };
         let exit = self.wait(operation, child).await?;
@@ -437,7 +439,7 @@ impl Container {
         let Child { process, mut exit } = child;
         let limit = operation.time_limit();
         let deadline = Instant::now() + limit;
-        // A new incarnation (R6) has another pid, and no part in this call.
+        // A new incarnation (R6) has another pid; this exec is not in it.
         let init = self.bundle.read_init_pid().ok().filter(|_| operation == Operation::Exec);
         let error = loop {
             let look = init.map_or(deadline, |_| deadline.min(Instant::now() + INIT_POLL));
@@ -453,13 +455,14 @@ impl Container {
             }
         };
         self.kill_group(operation, &process);
-        // So that what undoes its work does not meet it at work; one in uninterruptible sleep is not waited for.
+        // So that the runtime is no longer at work when its work is undone. A runtime in uninterruptible sleep is not
+        // waited for.
         let _ = tokio::time::timeout(DEATH_LIMIT, &mut exit).await;
         Err(error)
     }
 
     fn remove_stale(&self, operation: Operation, pid_file: &Path) -> Result<(), RuntimeError> {
-        // A pid of the incarnation before (rule R6) must never be taken for the new one's.
+        // A pid of the previous incarnation (rule R6) must never be taken for the new one's.
         match fs::remove_file(pid_file) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(RuntimeError::Bundle {
                 operation,

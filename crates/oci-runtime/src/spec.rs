@@ -1,16 +1,16 @@
-//! The few fields of an OCI `config.json` the shim needs.
+//! The few fields of an OCI `config.json` that the shim needs.
 //!
-//! A shallow read on purpose: unknown fields are the runtime's business, and a full model would refuse
-//! specs of newer versions. Never writes a spec.
+//! A shallow read on purpose: the OCI runtime handles unknown fields, and a full model would refuse specs of newer
+//! versions. Never writes a spec.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Deserialize;
 
-/// An OCI runtime spec, as far as podshim looks into it.
+/// The part of an OCI runtime spec that podshim reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Spec {
-    /// Annotations: where the pod's plan is.
+    /// Annotations, which contain the pod's plan.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     /// The container's process.
@@ -25,24 +25,24 @@ pub struct Spec {
     /// Linux specific settings.
     #[serde(default)]
     pub linux: Option<Linux>,
-    /// What the runtime calls in a container's life.
+    /// Hooks that the runtime calls during a container's life.
     #[serde(default)]
     pub hooks: Option<Hooks>,
 }
 
-/// Of a spec's hooks, those that anything here depends on.
+/// The hooks of a spec that podshim has to know of.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Hooks {
-    /// Called by the runtime's delete.
+    /// Hooks that the runtime's delete calls.
     #[serde(default)]
     pub poststop: Vec<Hook>,
 }
 
-/// One of them: that it is there.
+/// One hook. Only its presence counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Hook {}
 
-/// The process part of a spec, also what an Exec request carries as JSON.
+/// The process part of a spec; an Exec request carries the same as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct ProcessSpec {
     /// Whether it wants a terminal.
@@ -57,7 +57,7 @@ pub struct ProcessSpec {
     /// Environment, `KEY=value` each.
     #[serde(default)]
     pub env: Vec<String>,
-    /// How likely the kernel's OOM killer takes it: -1000 to 1000.
+    /// OOM score adjustment, -1000 to 1000: higher values are killed first.
     #[serde(default, rename = "oomScoreAdj")]
     pub oom_score_adj: Option<i32>,
     /// Working directory inside the container.
@@ -145,17 +145,17 @@ pub struct MemoryResources {
     pub limit: Option<i64>,
 }
 
-/// Whose pid namespace the container's processes live in.
+/// In which pid namespace the container's processes run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PidNamespace {
-    /// Its own: the kernel kills everything in it with its init.
+    /// Its own: when its init ends, the kernel kills everything in it.
     Private,
-    /// The host's or another container's: what its init leaves behind must be killed by us.
+    /// The host's or another container's: podshim must kill what its init leaves behind.
     Shared,
 }
 
 impl Spec {
-    /// Whose pid namespace the container uses. A container without a pid entry uses the host's.
+    /// Which pid namespace the container uses. Without a pid entry it uses the host's.
     pub fn pid_namespace(&self) -> PidNamespace {
         match self.namespace("pid") {
             Some(namespace) if namespace.path.as_os_str().is_empty() => PidNamespace::Private,
@@ -168,7 +168,7 @@ impl Spec {
         self.linux.as_ref()?.namespaces.iter().find(|namespace| namespace.kind == kind)
     }
 
-    /// The host file bound to `destination` in the container; how the termination log is found (rule J9).
+    /// The host file bound to `destination` in the container; used to find the termination log (rule J9).
     pub fn bind_source(&self, destination: &std::path::Path) -> Option<&std::path::Path> {
         // A later mount hides an earlier one.
         let mount = self.mounts.iter().rev().find(|mount| mount.destination == destination)?;

@@ -1,26 +1,26 @@
-//! The standard streams of one container or exec: containerd's fifos and files, opened once and kept
-//! for every incarnation of the process.
+//! The standard streams of one container or exec: containerd's fifos and files, opened once and kept for every
+//! incarnation of the process.
 //!
-//! Owns the shim's ends. It looks at the data only for a gate that waits for a line (`lines`): a process gets an anonymous pipe, and the kernel moves the
-//! data between that pipe and containerd's fifo (`mover`), or the pipe is a logging program's (`logger`). A
-//! regular file goes to the process itself.
+//! Owns the shim's ends. It reads the data only for a gate that waits for a line (`lines`): a process gets an anonymous
+//! pipe, and the kernel moves the data between that pipe and containerd's fifo (`mover`), or a logging program reads
+//! the pipe (`logger`). A regular file goes to the process itself.
 //!
-//! Why a pipe, as containerd's runc shim has it, and not the fifo itself:
-//! * a background process that holds the stream must not hold up containerd, which waits for EOF before it
-//!   deletes (CONTRACT §7): behind a pipe the shim can end the stream ([`Stdio::drain`]);
-//! * what the OCI runtime says on stderr when it fails to create is no output of the container: moving starts
-//!   after its success ([`Stdio::accept`]);
-//! * a fifo that was opened and closed again has told its reader the end: the next try with the same fifo would wait for
-//!   a reader that has gone ([`UnusedFifos`]). One that is opened late may have lost its reader meanwhile. So when is the
-//!   caller's to say ([`Stdio::connect`]);
-//! * a security module may deny a container the label a fifo in /run has; an anonymous pipe has none of its own.
+//! Why a pipe, as in containerd's runc shim, and not the fifo itself:
+//! * a background process that holds the stream must not block containerd, which waits for EOF before it deletes
+//!   (CONTRACT §7): with a pipe in between, the shim can end the stream ([`Stdio::drain`]);
+//! * what the OCI runtime writes to stderr when it fails to create is not output of the container: moving starts after
+//!   its success ([`Stdio::accept`]);
+//! * the reader of a fifo that was opened and closed again has seen EOF: the next try with the same fifo would wait for
+//!   a reader that has gone ([`UnusedFifos`]). If the fifo is opened late, its reader may have gone meanwhile. So the
+//!   caller decides when to open it ([`Stdio::connect`]);
+//! * a security module may deny a container the label of a fifo in /run; an anonymous pipe has no label of its own.
 //!
-//! What else must hold:
-//! * a restart of containerd gives neither SIGPIPE nor loss: a read end of our own keeps the fifo readable, so
+//! Further rules:
+//! * a restart of containerd causes neither SIGPIPE nor loss: a read end of the shim's own keeps the fifo readable, so
 //!   unread bytes stay in the fifo and then in the pipe, until the writer blocks;
 //! * incarnations share the pipe, so between them containerd sees no EOF (rule R6);
-//! * a program that makes its stream non-blocking must not hand that to the next incarnation: each one
-//!   gets an open file description of its own.
+//! * a program that makes its stream non-blocking must not pass that on to the next incarnation: each one gets an open
+//!   file description of its own.
 
 use std::{
     fs::File,
@@ -66,7 +66,7 @@ pub enum StreamMode {
     Terminal,
 }
 
-/// Owner to give the process's ends to (options `IoUid` and `IoGid` of containerd).
+/// The user and group that own the process's ends (options `IoUid` and `IoGid` of containerd).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamOwner {
     /// User id, if it is to be changed.
@@ -82,13 +82,13 @@ pub struct StdioPaths {
     pub stdin: String,
     /// Standard output: a fifo path, `fifo://`, `file://`, `binary://` or `binary-v2://`.
     pub stdout: String,
-    /// Standard error: a fifo path, `fifo://` or `file://`. With a file or a program as stdout it goes there too.
+    /// Standard error: a fifo path, `fifo://` or `file://`. If stdout is a file or a program, stderr goes there too.
     pub stderr: String,
     /// Terminal or streams.
     pub mode: StreamMode,
 }
 
-/// The non-blocking ends a console copies between; a fresh pair per incarnation.
+/// The non-blocking ends between which a console copies; a new pair for each incarnation.
 #[derive(Debug)]
 pub struct ConsoleStreams {
     /// Read end of the stdin fifo.
@@ -99,7 +99,7 @@ pub struct ConsoleStreams {
 
 /// The open streams of one container or exec, kept from Create to Delete.
 ///
-/// Dropping it cuts whatever still moves.
+/// Dropping it cuts everything that still moves.
 #[derive(Debug, Default)]
 pub struct Stdio {
     mode: StreamMode,
@@ -118,7 +118,7 @@ struct Input {
     pipe: Option<Pipe>,
     // A file for the process, or a connected fifo for the console.
     reader: Option<File>,
-    // Of a connected fifo, until CloseIO.
+    // The write end of a connected fifo, until CloseIO.
     writer: Option<File>,
 }
 
@@ -127,17 +127,17 @@ struct Output {
     stream: StreamName,
     // Until it is connected.
     fifo: Option<Fifo>,
-    // None before that, and after the final exit.
+    // None before it is connected, and after the final exit.
     writer: Option<File>,
-    // Its being open is all it is for.
+    // Only kept open: the fifo then always has a reader.
     keep_alive: Option<File>,
     // None for files and a logger's pipe, which the process gets itself, and for terminals.
     pipe: Option<Pipe>,
-    // What incarnations write that were made when the pipe was in use already.
+    // The stderr of incarnations that were made when the pipe was already in use.
     held_back: Vec<Movement>,
 }
 
-/// What stands between the process and a fifo.
+/// The pipe between the process and a fifo.
 #[derive(Debug)]
 struct Pipe {
     // None after the final exit.
@@ -254,11 +254,11 @@ impl Output {
 }
 
 impl Stdio {
-    /// Opens the files that `paths` names and makes the process's ends, which `owner` gets. Fifos are only looked at:
-    /// they are opened by [`Self::connect`].
+    /// Opens the files that `paths` names and makes the process's ends, which it gives to `owner`. Fifos are only
+    /// checked here; [`Self::connect`] opens them.
     pub fn open(paths: &StdioPaths, owner: StreamOwner) -> Result<Self, StdioError> {
         let mode = paths.mode;
-        // Refuse what we cannot serve before anything is opened.
+        // Refuse unsupported addresses before anything is opened.
         let Addresses { stdin, output } = Addresses::parse(paths)?;
         let stdin = stdin.map(|address| Input::open(address, mode, owner)).transpose()?;
         let (stdout, stderr, logger) = match output {
@@ -270,7 +270,7 @@ impl Stdio {
                 let (logger, [stdout, stderr]) = Logger::prepare(command)
                     .map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdout, source })?;
                 let stdout = Output::to_logger(StreamName::Stdout, stdout, owner)?;
-                // Nothing writes to it with a terminal; it ends with the other.
+                // With a terminal no process writes to it; it ends together with stdout.
                 let stderr = Output::to_logger(StreamName::Stderr, stderr, owner)?;
                 (Some(stdout), Some(stderr), Some(logger))
             }
@@ -278,7 +278,7 @@ impl Stdio {
         Ok(Self { mode, owner, stdin, stdout, stderr, logger })
     }
 
-    /// Opens containerd's fifos. Call it before [`Self::accept`]; after the first time it does nothing.
+    /// Opens containerd's fifos. Call it before [`Self::accept`]; later calls do nothing.
     ///
     /// Waits up to [`READER_LIMIT`] for containerd's side of the output fifos. Cancel-safe: the set can be dropped.
     pub async fn connect(&mut self) -> Result<(), StdioError> {
@@ -286,7 +286,7 @@ impl Stdio {
     }
 
     pub(crate) async fn connect_within(&mut self, limit: Duration) -> Result<(), StdioError> {
-        // One limit for both, as containerd's shim has it.
+        // One limit for both streams, as in containerd's shim.
         let wait = ReaderWait::starting_now(limit);
         if let Some(stdin) = &mut self.stdin {
             stdin.connect()?;
@@ -297,10 +297,10 @@ impl Stdio {
         Ok(())
     }
 
-    /// Starts the logging program, if there is one, and waits until it is ready, at most 30 s. Call it before the
-    /// first create or exec. Once started it serves every incarnation.
+    /// Starts the logging program, if there is one, and waits until it is ready, at most 30 s. Call it before the first
+    /// create or exec. The started program serves every incarnation.
     ///
-    /// Cancel-safe: dropping the future kills it.
+    /// Cancel-safe: dropping the future kills the program.
     pub async fn start_logger(
         &mut self,
         reaper: &Reaper,
@@ -317,7 +317,7 @@ impl Stdio {
         self.mode
     }
 
-    /// Non-blocking ends for the console of the next incarnation, once connected; none without a terminal.
+    /// Non-blocking ends for the console of the next incarnation, once connected; none for plain streams.
     pub fn console_streams(&self) -> io::Result<ConsoleStreams> {
         if self.mode == StreamMode::Streams {
             return Ok(ConsoleStreams { stdin: None, stdout: None });
@@ -335,9 +335,9 @@ impl Stdio {
         }
     }
 
-    /// The final exit: drops our write ends and stdin, so that containerd sees EOF as soon as the last
-    /// process holding the stream is gone, or at once if nothing ever moved. Unread output stays readable until
-    /// the set is dropped. Idempotent.
+    /// The final exit: drops the shim's write ends and stdin, so that containerd sees EOF when the last process that
+    /// holds the stream is gone, or at once if nothing was ever moved. Unread output stays readable until the set is
+    /// dropped. Idempotent.
     pub fn finish_output(&mut self) {
         self.stdin = None;
         for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
@@ -349,19 +349,18 @@ impl Stdio {
         }
     }
 
-    /// Finishes the output and waits until containerd has been given all of it, for at most `limit`; then cuts
-    /// it. Afterwards containerd sees EOF even if a background process still holds a stream (CONTRACT §7).
+    /// Finishes the output and waits until containerd has got all of it, for at most `limit`; then cuts it. Afterwards
+    /// containerd sees EOF even if a background process still holds a stream (CONTRACT §7).
     ///
-    /// A logging program that has not ended with its input is ended: SIGTERM after a second, SIGKILL when the limit
-    /// has passed.
+    /// Ends a logging program that does not end with its input: SIGTERM after a second, SIGKILL at the limit.
     ///
-    /// Lost is only what containerd did not read in time beyond what its fifo holds. A file or the output of a
-    /// console does not wait. Cancel-safe: dropping the future cuts nothing.
+    /// Only bytes that containerd did not read in time and that do not fit into its fifo are lost. A file and the
+    /// output of a console are not waited for. Cancel-safe: dropping the future cuts nothing.
     pub async fn drain(&mut self, limit: Duration) {
         self.finish_output();
         let deadline = Instant::now() + limit;
         for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
-            // First what goes into the pipe, then the pipe.
+            // First what goes into the pipe, then the pipe itself.
             for held_back in &mut output.held_back {
                 held_back.end_by(deadline).await;
             }
@@ -375,11 +374,11 @@ impl Stdio {
         }
     }
 
-    /// Writes one `podshim: ` line to the container's own stderr, or stdout when that is all it has
-    /// (rules U7, J9).
+    /// Writes one `podshim: ` line to the container's own stderr, or to stdout if that is its only stream (rules U7,
+    /// J9).
     ///
-    /// Never blocks and never fails: the line is dropped when the stream is full, finished or absent. It
-    /// is cut to PIPE_BUF bytes, below which a fifo write is atomic and cannot tear the container's output.
+    /// Never blocks and never fails: the line is dropped if the stream is full, finished or absent. It is cut to
+    /// PIPE_BUF bytes; up to that length a fifo write is atomic and cannot tear the container's output.
     pub fn write_line(&self, text: &str) {
         let Some(mut writer) = [&self.stderr, &self.stdout]
             .into_iter()
@@ -397,7 +396,7 @@ impl Stdio {
         let mut line = format!("podshim: {one_line}");
         line.truncate(line.floor_char_boundary(libc::PIPE_BUF - ending.len()));
         line.push_str(ending);
-        // Non-blocking: no process has this open file description.
+        // Non-blocking: this open file description is the shim's alone.
         if let Err(error) = writer.write_all(line.as_bytes()) {
             debug!(%error, line, "dropped a line for the container's log");
         }

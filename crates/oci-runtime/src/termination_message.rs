@@ -1,7 +1,8 @@
-//! The file in which the kubelet expects a container's last words (rule J9).
+//! The file from which the kubelet reads a container's termination message (rule J9).
 //!
-//! Owns one write into it. The file lies behind a mount of the container's, so where a volume was mounted there its file
-//! system is the container's choice: a helper opens it, and is not waited for any longer than a usual one takes.
+//! Owns one write into it. The file is behind a mount of the container. If a volume is mounted there, the container
+//! chooses its file system, so a helper opens the file, and podshim waits for the helper only as long as a usual write
+//! takes.
 
 use std::{
     ffi::{CStr, CString},
@@ -15,26 +16,27 @@ use tracing::warn;
 
 use crate::{helper_process, reaper::Reaper};
 
-/// Most writes take a millisecond with the fork. The kubelet reads the file when it has been told of the exit, so that
-/// is waited for; the shim's thread is away for no longer than this.
+/// Most writes take a millisecond, fork included. The kubelet reads the file when the exit has been reported, so
+/// podshim waits for the write first; it blocks the shim's thread for no longer than this.
 const USUAL: Duration = Duration::from_millis(20);
-/// When a helper that still waits is given up.
+/// When a helper that still waits is killed.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Writes one line for the kubelet, who shows it in the container's status. The file is the kubelet's: it is neither
-/// created nor followed if it is a link, and a fifo in its place is not waited for. What fails is logged.
+/// Writes one line that the kubelet shows in the container's status. The kubelet owns the file: podshim does not create
+/// it, does not follow a link in its place, and does not wait for a fifo in its place. Failures of the write are
+/// logged.
 ///
 /// # Errors
-/// No process or no descriptor to do it with, or a path with a NUL.
+/// The system has no process or descriptor left for it, or the path contains a NUL.
 pub fn write(reaper: &Reaper, path: &Path, line: &str) -> io::Result<()> {
     let (shown, path) = (path.display().to_string(), CString::new(path.as_os_str().as_encoded_bytes())?);
     let text = format!("podshim: {line}\n");
     let job = || match write_now(&path, text.as_bytes()) {
         Ok(()) => 0,
-        // invariant: the kernel's numbers end at 133.
+        // invariant: the kernel's error numbers end at 133.
         Err(error) => error as i32 as u8,
     };
-    // SAFETY: the job makes system calls on texts that are there.
+    // SAFETY: the job only makes system calls, on texts that outlive it.
     let (helper, exit) = unsafe { helper_process::run(reaper, c"podshim-message", &[], job) }?;
     helper.wait_briefly(USUAL);
     tokio::task::spawn_local(async move {
@@ -43,16 +45,16 @@ pub fn write(reaper: &Reaper, path: &Path, line: &str) -> io::Result<()> {
             Ok(exit) => io::Error::from_raw_os_error(exit.code.into()).to_string(),
             Err(_) => format!("its file system has not answered within {LIMIT:?}"),
         };
-        warn!(path = shown, reason, "cannot leave a termination message");
+        warn!(path = shown, reason, "cannot write the termination message");
         drop(helper);
     });
     Ok(())
 }
 
-/// Runs in the helper: system calls only.
+/// Runs in the helper: makes only system calls.
 fn write_now(path: &CStr, text: &[u8]) -> nix::Result<()> {
     let flags = libc::O_WRONLY | libc::O_TRUNC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    // SAFETY: a path that ends with a NUL, and a text of that length. The descriptor goes with the process.
+    // SAFETY: the path ends with a NUL, and the text has the length given. The process's end closes the descriptor.
     unsafe {
         let file = Errno::result(libc::open(path.as_ptr(), flags))?;
         Errno::result(libc::write(file, text.as_ptr().cast(), text.len())).map(drop)
@@ -64,7 +66,7 @@ mod tests {
     use super::*;
     use crate::test_support::{run, until};
 
-    /// J9, DESIGN §6: what is in the file's place may be the container's doing.
+    /// J9, DESIGN §6: the container may have put something else in the file's place.
     #[test]
     fn j9_a_termination_message_goes_into_a_file_and_nowhere_else() {
         run(async {

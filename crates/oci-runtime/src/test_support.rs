@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a runtime as the shim has it, bundles with a busybox, fifos.
+//! Shared by the tests of this crate: a tokio runtime like the shim's, bundles with a busybox, fifos.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -23,12 +23,12 @@ use crate::{
 /// How long anything in a test may take before the test fails.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// The OCI runtime the tests drive; runc unless the environment says otherwise.
+/// The OCI runtime of the tests; runc unless the environment names another.
 pub(crate) fn runtime_binary() -> String {
     std::env::var("PODSHIM_TEST_RUNTIME").unwrap_or_else(|_| "runc".to_owned())
 }
 
-/// Runs a test on the kind of runtime the shim has.
+/// Runs a test on the same kind of tokio runtime as the shim's.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     run_for_any_time(async { within(test).await })
 }
@@ -39,7 +39,7 @@ pub(crate) fn run_for_any_time<T>(test: impl Future<Output = T>) -> T {
     tokio::task::LocalSet::new().block_on(&runtime, test)
 }
 
-/// Fails instead of waiting for ever.
+/// Fails instead of waiting without end.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, future).await.expect("the event did not come in time")
 }
@@ -54,7 +54,8 @@ pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
     .await;
 }
 
-/// Waits until a process has ended, given its pid as a script wrote it down. A zombie has: who reaps it may be nobody here.
+/// Waits until a process has ended, given its pid as a script wrote it. A zombie counts: perhaps no process here reaps
+/// it.
 pub(crate) async fn until_ended(pid: &str) {
     let stat = Path::new("/proc").join(pid.trim()).join("stat");
     until(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))).await;
@@ -110,7 +111,7 @@ pub(crate) struct TestContainer {
 }
 
 impl TestContainer {
-    /// `adjust` changes the spec before it is written.
+    /// `adjust` may change the spec before it is written.
     pub(crate) fn new(arguments: &[&str], adjust: impl FnOnce(&mut Value)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = directory.path().join("bundle");
@@ -138,14 +139,14 @@ impl TestContainer {
         self.directory.path().join(name)
     }
 
-    /// A file of the container's root.
+    /// Reads a file of the container's root.
     pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.container.bundle().rootfs().join(path)).unwrap()
     }
 }
 
 impl Drop for TestContainer {
-    /// Also when the test fails: nothing of a test may be left on the machine.
+    /// Also deletes it if the test fails: a test must leave nothing on the machine.
     fn drop(&mut self) {
         let mut command = std::process::Command::new(runtime_binary());
         command.arg("--root").arg(self.path("root")).args(["delete", "--force", self.container.id()]);

@@ -93,7 +93,7 @@ impl Owner {
         if let (Tell::LogAndTerminationMessage, Some(path)) = (to, &resources.termination_message)
             && let Err(error) = termination_message::write(resources.runtime.reaper(), path, line)
         {
-            warn!(container = %id, path = %path.display(), %error, "cannot leave a termination message");
+            warn!(container = %id, path = %path.display(), %error, "cannot write the termination message");
         }
     }
 

@@ -1,7 +1,6 @@
-//! The end of a group whose shim is dead (N3): in the plan's order as far as the time goes, and whole in any
-//! case.
+//! Ends a group whose shim is dead (N3): in the plan's order as far as time allows, and completely in any case.
 //!
-//! Owns what is done to containers here. Correctness is that no process is left; order comes second (N10).
+//! Owns what happens to its containers. It is correct if no process is left; order comes second (N10).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,14 +24,14 @@ use super::orphan::Orphan;
 use super::unseen_exit;
 use crate::paths::SocketAddress;
 
-/// How long mains may take to end by themselves.
+/// How long mains may take to end on their own.
 const MAINS_LIMIT: Duration = Duration::from_millis(1500);
-/// How long the runtime may take to say which process is a container's init: it takes milliseconds, and one that hangs
-/// must not have the time that the killing needs.
+/// How long the runtime may take to report a container's init. It usually takes milliseconds; a runtime that hangs must
+/// not use up the time for the killing.
 const STATE_LIMIT: Duration = Duration::from_secs(1);
-/// What is kept for doing without the runtime what its delete did not do.
+/// Time that is reserved to clean up, without the runtime, what its delete has left.
 const DELETE_RESERVE: Duration = Duration::from_millis(500);
-/// What is kept for killing, deleting and unmounting after the last container was asked.
+/// Time that is reserved to kill, delete and unmount after the last container was asked to end.
 const CLEANUP_RESERVE: Duration = Duration::from_millis(1200);
 
 const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
@@ -41,9 +40,9 @@ const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
 /// When a container of the group is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Turn {
-    /// Together, at once: mains, inits, and what the plan does not name.
+    /// First and all together: mains, inits, and containers that the plan does not name.
     First,
-    /// After them, the last entry of the plan first.
+    /// After the first, the last entry of the plan first.
     Sidecar {
         /// The entry in the plan.
         entry: usize,
@@ -60,10 +59,10 @@ pub(super) struct Member {
     pub(super) role: Option<Role>,
     pub(super) turn: Turn,
     pub(super) bundle: Bundle,
-    /// Whether its pod has a plan: without one nothing is owed but the end, as with containerd's own shim.
+    /// Whether its pod has a plan. Without one, nothing but its end is required, as with containerd's own shim.
     pub(super) planned: Planned,
     options: RuntimeOptions,
-    /// Why these are not its own: nobody can say which, so it is looked for with the defaults.
+    /// Why the container's own options could not be read. `options` then has the defaults.
     options_problem: Option<OptionsError>,
 }
 
@@ -73,14 +72,14 @@ pub(super) enum Planned {
     No,
 }
 
-/// The containers whose bundles carry the shim's address, next to the bundle of `own_id`, and that one; without those of
-/// which nothing is left. containerd 1.6 to 2.x run `delete` after each pod's regular end too: to ask the runtime once more
-/// then would be a tenth of `ctr run`.
+/// The containers next to the bundle of `own_id` whose bundles contain the shim's address, and that container itself,
+/// without those of which nothing is left. containerd 1.6 to 2.x run `delete` after each pod's regular end too: asking
+/// the runtime again then would cost a tenth of `ctr run`.
 pub(super) fn members(address: &SocketAddress, own: &Bundle, own_id: &str, namespace: &str) -> Vec<Member> {
     let mut bundles = BTreeMap::from([(own_id.to_owned(), own.path().to_owned())]);
     let siblings = own.path().parent().and_then(|parent| fs::read_dir(parent).ok()).into_iter().flatten();
     for entry in siblings.flatten() {
-        // Names that begin with a dot are bundles containerd is removing.
+        // containerd is removing the bundles whose names start with a dot.
         let Ok(id) = entry.file_name().into_string() else { continue };
         if !id.starts_with('.') && SocketAddress::in_bundle(&entry.path()).as_ref() == Some(address) {
             bundles.entry(id).or_insert_with(|| entry.path());
@@ -100,7 +99,7 @@ impl Member {
     fn read(id: String, path: PathBuf) -> Self {
         let bundle = Bundle::new(path);
         let annotations = bundle.read_spec().map(|spec| spec.annotations).unwrap_or_default();
-        // A plan that cannot be parsed was refused at Create: there is nothing to order.
+        // Create refuses a plan that cannot be parsed, so there is no order to keep.
         let plan = pod_spec::parse(annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())))
             .ok()
             .and_then(|parsed| parsed.plan);
@@ -121,26 +120,26 @@ impl Member {
         Self { id, name, role, turn, bundle, planned, options, options_problem }
     }
 
-    /// runc and crun keep a directory for each container they have.
+    /// runc and crun keep a directory for each container that they know.
     fn is_known_to_its_runtime(&self, namespace: &str) -> bool {
         self.options.runtime_root(namespace).join(&self.id).exists()
     }
 }
 
-/// A member with what the clean-up does to it.
+/// A member, with what the clean-up needs.
 struct Target {
     member: Member,
     container: Container,
     cgroups_path: Option<String>,
-    /// Its init, while that lives. `None` as well when the runtime could not say.
+    /// Its init, if it lives and the runtime could name it.
     init: Option<Orphan>,
 }
 
-/// Ends every member by `deadline`. Returns what did not work.
+/// Ends every member by `deadline`. Returns what failed.
 ///
 /// # Errors
 ///
-/// The system's answer if no process could be run at all.
+/// The system's error if no process could be run at all.
 pub(super) async fn end(members: Vec<Member>, namespace: &str, deadline: Instant) -> io::Result<Vec<String>> {
     let reaper = Reaper::start()?;
     let mut problems = Vec::new();
@@ -149,7 +148,7 @@ pub(super) async fn end(members: Vec<Member>, namespace: &str, deadline: Instant
     if targets.iter().any(|target| target.member.planned == Planned::Yes) {
         ask_in_order(&targets, deadline - CLEANUP_RESERVE).await;
     }
-    // All at once, whatever order was reached; the sandbox last, its namespaces are the others'.
+    // All at once, no matter how far the order got; the sandbox last, because it holds the namespaces of the others.
     let (sandboxes, others): (Vec<_>, Vec<_>) =
         targets.into_iter().partition(|target| target.member.turn == Turn::Sandbox);
     for turn in [others, sandboxes] {
@@ -163,8 +162,8 @@ pub(super) async fn end(members: Vec<Member>, namespace: &str, deadline: Instant
     Ok(problems)
 }
 
-/// Finds the containers' inits, all at once. The runtime is asked, which compares start times: the pid in the
-/// bundle's file may be another process's by now.
+/// Finds the containers' inits, all at once. The runtime is asked because it compares start times: the pid in the
+/// bundle's file may belong to another process by now.
 async fn find_inits(
     members: Vec<Member>,
     namespace: &str,
@@ -194,7 +193,7 @@ async fn find_inits(
     join(searches).await
 }
 
-/// The pidfd comes first, the question after it: an answer that names the pid still is about this process.
+/// Opens the pidfd first and asks the runtime then: if the answer still names the pid, it is about this process.
 async fn live_init(container: &Container) -> Option<Orphan> {
     let pid = container.bundle().read_init_pid().ok()?;
     let orphan = Orphan::open(pid).ok()?;
@@ -202,15 +201,15 @@ async fn live_init(container: &Container) -> Option<Orphan> {
     (state.pid == pid.as_raw()).then_some(orphan)
 }
 
-/// TERM to the mains, then to the sidecars one entry after the other from the last, each when those before are
-/// gone or their time is up.
+/// Sends TERM to the mains, then to the sidecars entry by entry, from the last; to each when those before have ended or
+/// their time is over.
 async fn ask_in_order(targets: &[Target], deadline: Instant) {
     let (first, sidecars): (Vec<_>, Vec<_>) = targets
         .iter()
         .filter(|target| target.member.turn != Turn::Sandbox)
         .partition(|target| target.member.turn == Turn::First);
     ask(&first, deadline.min(Instant::now() + MAINS_LIMIT)).await;
-    // Sorted by entry, so equal turns stand side by side.
+    // Sorted by entry, so equal turns are adjacent.
     let entries: Vec<_> = sidecars.chunk_by(|a, b| a.member.turn == b.member.turn).rev().collect();
     let mut waiting = entries.len() as u32;
     for entry in entries {
@@ -225,7 +224,7 @@ async fn ask(targets: &[&Target], deadline: Instant) {
         target.signal(SignalNumber::TERM);
     }
     for target in targets {
-        // Too late: the kill follows.
+        // A timeout is no problem: the kill follows.
         let _ = timeout_at(deadline, target.exited()).await;
     }
 }
@@ -244,7 +243,7 @@ impl Target {
         }
     }
 
-    /// Removes the container from its runtime and its rootfs, and records an end that nobody saw.
+    /// Removes the container from its runtime, unmounts its rootfs, and records its end if no record exists.
     async fn remove(self, deadline: Instant) -> Vec<String> {
         let mut problems = Vec::new();
         let mut note = |what: &str, error: String| {
@@ -278,7 +277,8 @@ impl Target {
     }
 }
 
-/// The results of tasks, in their order. A task that panicked has none: the process aborts or the test fails.
+/// Returns the results of the tasks, in their order. A task that panicked has none: the process aborts or the test
+/// fails.
 async fn join<T>(tasks: Vec<JoinHandle<T>>) -> Vec<T> {
     let mut results = Vec::with_capacity(tasks.len());
     for task in tasks {

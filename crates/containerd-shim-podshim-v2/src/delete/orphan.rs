@@ -1,6 +1,6 @@
-//! A process whose shim is gone: nobody's child here, so no reaper reports its end.
+//! A process whose shim is gone: it is no child of this process, so no reaper reports its end.
 //!
-//! Owns its pidfd, the only thing that can be signalled and waited for without mistaking it for another.
+//! Owns its pidfd, the only handle that can be signalled and waited for without hitting another process.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -16,19 +16,19 @@ pub(super) struct Orphan {
 }
 
 impl Orphan {
-    /// Opens the process that has this pid now. Whether it is the right one, the caller asks the runtime
-    /// afterwards: from here on it cannot be exchanged.
+    /// Opens the process that has this pid now. The caller must then ask the runtime whether it is the right one: from
+    /// here on it cannot change.
     pub(super) fn open(pid: Pid) -> io::Result<Self> {
-        // SAFETY: pidfd_open takes numbers only.
+        // SAFETY: pidfd_open takes only numbers.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just made this descriptor for us alone.
+        // SAFETY: the kernel has just made this descriptor for this call alone.
         Ok(Self { pidfd: unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) } })
     }
 
-    /// Signals it. That it has ended is as good; any other failure shows in the runtime's forced delete.
+    /// Signals it. It may have ended already; any other failure shows in the runtime's forced delete.
     pub(super) fn signal(&self, signal: SignalNumber) {
         let no_info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open for the call; a null siginfo asks for kill(2)'s behaviour.
@@ -37,10 +37,10 @@ impl Orphan {
         };
     }
 
-    /// Resolves when it has ended: its pidfd is readable then.
+    /// Resolves when it has ended: then its pidfd is readable.
     pub(super) async fn exited(&self) {
         let Ok(pidfd) = self.pidfd.try_clone() else { return };
-        // SAFETY: an OwnedFd is one descriptor for as long as it lives.
+        // SAFETY: an OwnedFd stays the same descriptor as long as it lives.
         let Ok(pidfd) = (unsafe { AsyncFd::register(pidfd) }) else { return };
         let _ = pidfd.readable().await;
     }

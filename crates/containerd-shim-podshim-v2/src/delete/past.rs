@@ -1,5 +1,5 @@
-//! The record of a pod whose shim was killed: its name, the containers that were left, and their exit codes. What happened to
-//! the pod before, and containers that were deleted before, are lost with the shim.
+//! The record of a pod whose shim was killed: its name, the containers that were left, and their exit codes. The pod's
+//! earlier events, and containers that were deleted before, are lost with the shim.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use pod_spec::Role;
 use super::group::{Member, Planned, Turn};
 use super::{UNSEEN_EXIT, now};
 
-/// The containers as they were found.
+/// The containers that `delete` found.
 #[derive(Debug)]
 pub(super) struct Remains {
     containers: Vec<(Container, PathBuf)>,
@@ -21,7 +21,7 @@ pub(super) struct Remains {
 }
 
 impl Remains {
-    /// Before they are ended.
+    /// Reads them before they are ended.
     pub(super) fn of(members: &[Member]) -> Self {
         let container = |member: &Member| Container {
             id: member.id.clone(),
@@ -45,9 +45,9 @@ impl Remains {
         }
     }
 
-    /// When they have been: with the exits that the shim had recorded.
+    /// Makes the record after they were ended, with the exits that the shim had recorded.
     pub(super) fn record(self, entry: Entry) -> Option<Past> {
-        // As of a shim that ends in order: a container of ctr that is no pod leaves nothing.
+        // As after an orderly end of a shim: a container of ctr without a pod leaves no record.
         if entry.pod_name.is_empty() && self.planned == Planned::No {
             return None;
         }

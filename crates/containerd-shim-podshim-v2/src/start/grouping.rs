@@ -1,28 +1,29 @@
-//! Which containers share a shim (CONTRACT §2), and which may not be without one.
+//! Which containers share a shim (CONTRACT §2), and which need one that is already running.
 //!
 //! Pure: annotations in, an answer out.
 
 use std::collections::BTreeMap;
 
-/// The annotations that name a group, the first one wins; the same as with containerd's own shim. Of what CRI makes only
-/// its sandbox counts: the other one may be a pod's own (`pod_annotations`), which would get into another's shim by it.
+/// The annotations that name a group; the first one found decides, as in containerd's own shim. For a container of CRI
+/// only the sandbox id counts: a pod may set the other key itself (`pod_annotations`), and would get into another pod's
+/// shim with it.
 const GROUP_KEYS: [&str; 2] = ["io.containerd.runc.v2.group", SANDBOX_ID];
 const CRI_KEYS: [&str; 1] = [SANDBOX_ID];
 const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
 const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
 
-/// The id of the group whose shim serves a container; its own id if it belongs to none.
+/// The id of the group whose shim serves a container; the container's own id if it has no group.
 pub fn group_of<'a>(annotations: &'a BTreeMap<String, String>, id: &'a str) -> &'a str {
     let keys = if annotations.contains_key(CONTAINER_TYPE) { &CRI_KEYS[..] } else { &GROUP_KEYS };
     keys.iter().find_map(|key| annotations.get(*key)).map_or(id, String::as_str)
 }
 
-/// What a container is to its group.
+/// The place of a container in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping<'a> {
     /// It may be the first of its group: a CRI sandbox, a container of `ctr`.
     MayBeFirst,
-    /// A CRI container: its sandbox was started before it and made the shim.
+    /// A CRI container: its sandbox was started before it, and made the shim.
     PodMember {
         /// The sandbox's id.
         pod: &'a str,
@@ -56,7 +57,7 @@ mod tests {
         assert_eq!(group_of(&both, "c1"), "g");
         assert_eq!(group_of(&annotations(&[(SANDBOX_ID, "pod")]), "c1"), "pod");
         assert_eq!(group_of(&annotations(&[]), "c1"), "c1");
-        // Issue 18: CRI's word is CRI's.
+        // Issue 18: for containers of CRI only CRI's own annotation counts.
         for kind in ["sandbox", "container"] {
             let hostile =
                 annotations(&[(GROUP_KEYS[0], "other"), (SANDBOX_ID, "pod"), (CONTAINER_TYPE, kind)]);
@@ -64,7 +65,7 @@ mod tests {
         }
     }
 
-    /// N3: only a sandbox, or a container outside CRI, may get a fresh shim.
+    /// N3: only a sandbox, or a container outside CRI, may get a new shim.
     #[test]
     fn only_cri_containers_need_a_live_shim() {
         let container = annotations(&[(CONTAINER_TYPE, "container"), (SANDBOX_ID, "pod")]);

@@ -1,4 +1,4 @@
-//! Containers of real OCI runtimes, made without a shim: what a shim that died has left.
+//! Containers of real OCI runtimes, made without a shim: as a shim that died leaves them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use shim_service::options::RuntimeOptions;
 
 use super::{Node, finish, spawn, succeeded, wait_until};
 
-/// How far a container is.
+/// How far the container's start has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// `runc create` is done.
+    /// `runc create` has ended.
     Created,
     /// Its program runs.
     Started,
 }
 
-/// A container of a real OCI runtime whose program notes in `log` that it started and that it was asked to end.
+/// A container of a real OCI runtime whose program writes to `log` that it started, and that it was asked to end.
 pub struct RealContainer {
     pub bundle: Bundle,
     pub root: PathBuf,
@@ -27,7 +27,7 @@ pub struct RealContainer {
 }
 
 impl RealContainer {
-    /// With runc, whose state is in the node's directory.
+    /// Runs one with runc, whose state is in the node's directory.
     pub fn run(node: &Node, id: &str, annotations: &[(&str, &str)]) -> Self {
         Self::make(node, id, annotations, Stage::Started, "runc", &node.dir.path().join("runc"))
     }
@@ -50,14 +50,14 @@ impl RealContainer {
         succeeded(finish(spawn(quiet(Command::new("runc").args(["spec", "--bundle"]).arg(&path)))));
         let config = path.join("config.json");
         let mut spec: serde_json::Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
-        // A plain read waits for nothing but the signal; the trap runs as soon as the read ends.
+        // The shell only waits in `wait`, so the trap runs as soon as the signal comes.
         let script = format!(
             "trap 'echo {id} >> /log/order; exit 0' TERM; echo up > /log/{id}; while :; do busybox sleep 1 & wait $!; done"
         );
         spec["process"]["args"] = serde_json::json!(["/bin/busybox", "sh", "-c", script]);
         spec["process"]["env"] = serde_json::json!(["PATH=/bin"]);
         spec["process"]["terminal"] = false.into();
-        // By default it is the id, which tests that run at the same time share.
+        // The default is the id, which tests that run at the same time share.
         let cgroup = format!("/podshim-test-{}-{id}", std::process::id());
         spec["linux"]["cgroupsPath"] = cgroup.into();
         spec["root"]["readonly"] = false.into();
@@ -76,7 +76,7 @@ impl RealContainer {
         };
         options.save(&bundle).unwrap();
         let container = Self { bundle, root: root.join(&node.namespace), binary };
-        // The container keeps the streams: pipes would keep the test waiting.
+        // The container keeps the streams open: with pipes the test would wait.
         let mut create = container.command();
         create.args(["create", "--pid-file"]).arg(container.bundle.init_pid_path());
         create.arg("--bundle").arg(&path).arg(id);
@@ -97,7 +97,7 @@ impl RealContainer {
         command
     }
 
-    /// Where its runtime keeps its state.
+    /// The directory in which its runtime keeps its state.
     pub fn state(&self) -> PathBuf {
         self.root.join(self.id())
     }
@@ -118,12 +118,12 @@ impl RealContainer {
 impl Drop for RealContainer {
     fn drop(&mut self) {
         finish(spawn(self.command().args(["delete", "--force"]).arg(self.id())));
-        // Empty, if this was the namespace's last one.
+        // Succeeds if this was the namespace's last one.
         let _ = fs::remove_dir(&self.root);
     }
 }
 
-/// Whether a process has not ended. A zombie has: it waits for whoever is init here.
+/// Whether a process has not ended. A zombie has: it waits for the machine's init.
 pub fn is_running(pid: Pid) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }

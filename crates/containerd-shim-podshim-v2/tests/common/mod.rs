@@ -21,14 +21,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A deadline no healthy run comes near.
+/// A deadline that no healthy run comes near.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A namespace of its own with bundles in it. Ends the servers that are left when it is dropped.
+/// A namespace of its own with bundles in it. Dropping it ends the servers that are left.
 pub struct Node {
     pub namespace: String,
     pub dir: tempfile::TempDir,
-    /// The shim that is run.
+    /// The shim program that is run.
     pub program: PathBuf,
 }
 
@@ -51,7 +51,7 @@ impl Node {
         self.dir.path().join("bundles").join(id)
     }
 
-    /// A bundle with a spec that holds nothing but annotations.
+    /// A bundle whose spec contains only annotations.
     pub fn make_bundle(&self, id: &str, annotations: &[(&str, &str)]) -> PathBuf {
         let bundle = self.bundle(id);
         fs::create_dir_all(&bundle).unwrap();
@@ -62,7 +62,7 @@ impl Node {
         bundle
     }
 
-    /// A command line of containerd's.
+    /// A command line as containerd writes it.
     pub fn command(&self, id: &str, action: &str) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -101,7 +101,7 @@ impl Node {
         params.write_to_bytes().unwrap()
     }
 
-    /// `start` as 2.3 calls it, so that the socket is in a directory of the test.
+    /// Runs `start` as 2.3 does, so that the socket is in a directory of the test.
     pub fn start(&self, id: &str) -> Output {
         finish(self.spawn_start(id, None))
     }
@@ -112,7 +112,7 @@ impl Node {
         child
     }
 
-    /// `start` that must succeed: its address.
+    /// Runs a `start` that must succeed, and returns its address.
     pub fn started(&self, id: &str) -> String {
         succeeded(self.start(id))
     }
@@ -121,7 +121,7 @@ impl Node {
         finish(spawn(&mut self.command(id, "delete")))
     }
 
-    /// The servers of this namespace that live, by their command lines.
+    /// The live servers of this namespace, by their command lines.
     pub fn servers(&self) -> Vec<Pid> {
         let mark = format!("\0-namespace\0{}\0-id\0", self.namespace);
         let is_server = |pid: &i32| {
@@ -146,7 +146,7 @@ impl Node {
         Path::new("/run/podshim").join(&self.namespace)
     }
 
-    /// Sockets, state and servers that are left.
+    /// Remaining sockets, state and servers.
     pub fn leftovers(&self) -> Vec<String> {
         let mut left: Vec<_> = self.servers().iter().map(|pid| format!("server {pid}")).collect();
         for dir in [self.socket_dir(), self.state_dir()] {
@@ -172,19 +172,19 @@ pub fn spawn(command: &mut Command) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits for a child as containerd does: until it has ended and nobody holds its pipes any more.
+/// Waits for a child as containerd does: until it has ended and no process holds its pipes any more.
 pub fn finish(child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// The standard output of an action that must succeed in silence (trap 1).
+/// The standard output of an action that must succeed and print no error (trap 1).
 pub fn succeeded(output: Output) -> String {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success(), "{}", output.status);
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What `delete`, which must succeed in silence, answers.
+/// The answer of a `delete` that must succeed and print no error.
 pub fn answer(output: Output) -> DeleteResponse {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success(), "{}", output.status);
@@ -198,7 +198,7 @@ pub fn failed(output: Output) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Signals a process that is not ours to wait for, and waits until it has ended.
+/// Signals a process that is not this process's child, and waits until it has ended.
 pub fn end(pid: Pid, signal: Signal) {
     // It may have ended by itself.
     end_by(pid, || kill(pid, signal).unwrap_or_default());
@@ -214,12 +214,12 @@ pub fn shut_down(pid: Pid, address: &str) {
 }
 
 fn end_by(pid: Pid, means: impl FnOnce()) {
-    // SAFETY: pidfd_open takes numbers only.
+    // SAFETY: pidfd_open takes only numbers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
     if fd < 0 {
         return;
     }
-    // SAFETY: the kernel just made this descriptor for us alone.
+    // SAFETY: the kernel has just made this descriptor for this call alone.
     let pidfd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
     means();
     let timeout = PollTimeout::try_from(PATIENCE).unwrap();
@@ -227,7 +227,7 @@ fn end_by(pid: Pid, means: impl FnOnce()) {
     assert_eq!(poll(&mut fds, timeout), Ok(1), "process {pid} did not end");
 }
 
-/// Looks until `condition` holds.
+/// Polls until `condition` holds.
 #[expect(clippy::disallowed_methods, reason = "a deadline needs a clock")]
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;

@@ -1,5 +1,6 @@
-//! The groups of a create that was cut off: the runtime died before it noted the container, so its `delete` knows of
-//! none and leaves them. Owns their removal; a group that a runtime has on record is the runtime's to remove.
+//! Removes the groups of an interrupted create: the runtime died before it recorded the container, so its `delete` does
+//! not know of the groups and leaves them. A group that a runtime has on record is never touched here: the runtime
+//! removes it.
 
 use std::{
     collections::BTreeSet,
@@ -15,18 +16,19 @@ use super::{
     files::{self, CgroupMount},
 };
 
-/// How often a group that is busy is tried again.
+/// How often the removal of a busy group is retried.
 const BUSY_POLL: Duration = Duration::from_millis(5);
 
-/// Removes the groups that `cgroups_path` of an OCI spec names, with the processes in them. No group is no error, and
-/// neither is a relative path, which might mean somebody else's; but for `slice:prefix:name`, which names one container.
-/// Where systemd runs no group has that name, and it removes the scope; elsewhere it is a path (DESIGN §5).
+/// Removes the groups that `cgroups_path` of an OCI spec names, with the processes in them. Missing groups are no error.
+/// A relative path is ignored, because it might mean another container's group; except `slice:prefix:name`, which names
+/// one container. If systemd runs, no group has that name and systemd removes the scope; otherwise it is a path (DESIGN
+/// §5).
 ///
-/// Ask the runtime for its own `delete` first. What is in the way at `deadline` stays.
+/// Call the runtime's own `delete` first. What cannot be removed by `deadline` stays.
 ///
 /// # Errors
 ///
-/// The system's answer for the first group that could not be removed.
+/// The system's error for the first group that could not be removed.
 pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Result<()> {
     let is_absolute = cgroups_path.starts_with('/');
     let names_a_group = match is_absolute {
@@ -48,7 +50,7 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
         return Ok(());
     }
     let whole = is_absolute.then(|| Cgroup::locate(&membership_of(cgroups_path, &own), &mounts)).flatten();
-    // And each by itself: a runtime puts its process into one after another.
+    // Each hierarchy by itself too: a runtime puts its process into one after the other.
     let parts = directories.iter().cloned().map(Cgroup::V2);
     let cgroups: Vec<_> = whole.into_iter().chain(parts).collect();
     loop {
@@ -61,8 +63,8 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
             }
         }
         match remove(&directories) {
-            // Busy without a member: a process that the kernel is taking apart, or one that its dead runtime had been
-            // putting in as it died.
+            // Busy without a member: the kernel is still removing a process, or the runtime died while it was putting
+            // one in.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
                 tokio::time::sleep_until(deadline.min(Instant::now() + BUSY_POLL)).await;
             }
@@ -71,8 +73,8 @@ pub async fn remove_abandoned(cgroups_path: &str, deadline: Instant) -> io::Resu
     }
 }
 
-/// Where runtimes make the group of a relative path: runc below its own, which is ours, with v2 beside that; crun at the
-/// top.
+/// Where runtimes make the group of a relative path: runc below its own group, which is the shim's (on v2, beside it);
+/// crun below the root group.
 fn places_of(path: &str, mount: &CgroupMount, own: &str) -> Vec<PathBuf> {
     let group = own.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -100,10 +102,10 @@ fn remove(directories: &BTreeSet<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// A `/proc/<pid>/cgroup` of a process that is in `path` everywhere.
+/// The text of `/proc/<pid>/cgroup` for a process that is in `path` in every hierarchy.
 fn membership_of(path: &str, own: &str) -> String {
     own.lines()
-        // A path may have colons too.
+        // A path may contain colons too.
         .filter_map(|line| line.match_indices(':').nth(1).map(|(end, _)| &line[..end]))
         .map(|hierarchy| format!("{hierarchy}:{path}\n"))
         .collect()
@@ -115,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// A new group in every tree; of a relative path below our own.
+    /// Makes a new group in every hierarchy; for a relative path below this process's own.
     fn make_group(path: &str) -> Vec<PathBuf> {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap();
@@ -143,7 +145,7 @@ mod tests {
         let directories = make_group(path);
         let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
         for directory in &directories {
-            // cpuset takes nobody before it has processors of its own.
+            // cpuset accepts no process before it has processors of its own.
             let _ = fs::write(directory.join("cgroup.procs"), child.id().to_string());
         }
         remove_abandoned(path, Instant::now() + Duration::from_secs(10)).await.unwrap();
@@ -153,8 +155,8 @@ mod tests {
         }
     }
 
-    /// N3: for a moment the kernel keeps a group whose last process has been killed, and says that it is busy: here because
-    /// of a group in it.
+    /// N3: after its last process was killed, the kernel keeps a group for a moment and reports it as busy. The test
+    /// gets the same effect with a group inside it.
     #[tokio::test]
     async fn n3_a_group_that_is_busy_for_a_moment_is_removed_then() {
         let path = format!("/podshim-busy-{}", std::process::id());
@@ -169,7 +171,7 @@ mod tests {
         let (removed, ()) = tokio::join!(remove_abandoned(&path, deadline), free);
         removed.unwrap();
         assert!(directories.iter().all(|directory| !directory.exists()));
-        // What stays busy is an error with its name.
+        // For a group that stays busy, the error names it.
         let directories = make_group(&path);
         fs::create_dir(directories[0].join("inner")).unwrap();
         let error = remove_abandoned(&path, Instant::now() + BUSY_POLL).await.unwrap_err();
@@ -179,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Nothing that the path of a container cannot mean is touched.
+    /// A path that cannot name a container's own group is ignored.
     #[tokio::test]
     async fn a_path_that_names_no_group_of_its_own_is_left_alone() {
         for path in

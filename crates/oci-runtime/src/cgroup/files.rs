@@ -1,4 +1,4 @@
-//! Reading the kernel's small text files. An absent file or field reads as nothing.
+//! Reads the kernel's small text files. An absent file or field counts as empty.
 
 use std::{
     collections::BTreeMap,
@@ -18,14 +18,14 @@ use nix::{
 
 use super::MOUNT_POINT;
 
-/// As long as the kernel makes these files, but for lists of processes and devices.
+/// The usual length limit of these files; only lists of processes and devices are longer.
 const USUAL_LENGTH: usize = 4096;
 
 /// A mounted cgroup hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CgroupMount {
     pub(super) point: PathBuf,
-    /// Which group is visible at the mount point; not `/` inside containers.
+    /// The group that is visible at the mount point; not `/` inside containers.
     pub(super) root: PathBuf,
     pub(super) is_v2: bool,
     pub(super) controllers: Vec<String>,
@@ -58,8 +58,8 @@ pub(super) fn cgroup_mounts(mountinfo: &str) -> Vec<CgroupMount> {
     mountinfo.lines().filter_map(parse).collect()
 }
 
-/// Where these hierarchies of a `/proc/<pid>/cgroup` are mounted on every distribution, not looked for: a directory
-/// for each of v1, or v2 alone.
+/// Where every distribution mounts the hierarchies of a `/proc/<pid>/cgroup`, without a search: one directory for each
+/// of v1, or v2 alone.
 pub(super) fn customary_mounts(membership: &str) -> Vec<CgroupMount> {
     let mount = |point: &Path, is_v2, controllers: &str| CgroupMount {
         point: point.into(),
@@ -75,8 +75,8 @@ pub(super) fn customary_mounts(membership: &str) -> Vec<CgroupMount> {
     controllers.map(|controllers| mount(&top.join(controllers), false, controllers)).collect()
 }
 
-/// The open directory of a group. CRI of containerd 2.3 has the numbers of every container read each second, from thirty files:
-/// a third of that time went into finding the directory for each anew.
+/// The open directory of a group. CRI of containerd 2.3 has every container's statistics read each second, from thirty
+/// files: a third of that time went into looking up the directory again for each file.
 #[derive(Debug)]
 pub(super) struct Directory(OwnedFd);
 
@@ -87,7 +87,7 @@ impl Directory {
         openat(AT_FDCWD, path, flags, Mode::empty()).ok().map(Self)
     }
 
-    /// The whole of a file. Not `fs::read_to_string`: that asks for a length, which the kernel gives as 0, and begins
+    /// Reads a whole file. Not `fs::read_to_string`: that asks for the length, which the kernel gives as 0, and starts
     /// with 32 bytes.
     pub(super) fn text(&self, file: &str) -> Option<String> {
         let file = openat(&self.0, file, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
@@ -100,17 +100,17 @@ impl Directory {
         }
     }
 
-    /// A file that is one number.
+    /// Reads a file that contains one number.
     pub(super) fn number(&self, file: &str) -> Option<u64> {
         limit(&self.text(file)?)
     }
 
-    /// A file of `key number` lines.
+    /// Reads a file of `key number` lines.
     pub(super) fn keyed(&self, file: &str) -> KeyedNumbers {
         KeyedNumbers::parse(&self.text(file).unwrap_or_default())
     }
 
-    /// Page sizes of which the group has hugetlb files, such as `2MB`.
+    /// Page sizes for which the group has hugetlb files, such as `2MB`.
     pub(super) fn huge_page_sizes(&self) -> Vec<String> {
         let names = Dir::openat(&self.0, ".", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
         let mut sizes: Vec<String> = names
@@ -118,7 +118,7 @@ impl Directory {
             .flatten()
             .flatten()
             .filter_map(|entry| {
-                // hugetlb.2MB.rsvd.max has a dot more and counts reservations.
+                // hugetlb.2MB.rsvd.max has one dot more and counts reservations.
                 let (size, field) =
                     entry.file_name().to_str().ok()?.strip_prefix("hugetlb.")?.split_once('.')?;
                 matches!(field, "limit_in_bytes" | "max").then(|| size.to_owned())

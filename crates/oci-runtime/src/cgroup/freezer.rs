@@ -1,7 +1,7 @@
-//! A group that stands still while its members are being signalled.
+//! Freezes a group while its members are being signalled.
 //!
-//! Owns the thaw: a group this module has frozen never stays frozen. Pausing a container for its user is the OCI
-//! runtime's work, and thawing it where that fails.
+//! Owns the thaw: a group that this module has frozen never stays frozen. The OCI runtime pauses a container for its
+//! user; podshim thaws one if the runtime fails to.
 
 use std::{collections::BTreeSet, fs, io, path::PathBuf, time::Duration};
 
@@ -10,11 +10,11 @@ use tracing::{debug, warn};
 
 use super::{Cgroup, FreezeState, collect_pids};
 
-/// What members get to come to a stop; one in uninterruptible sleep does not.
+/// How long members may take to stop; one in uninterruptible sleep does not stop.
 const FREEZE_LIMIT: Duration = Duration::from_millis(200);
 const FREEZE_POLL: Duration = Duration::from_millis(1);
 
-/// A frozen group; dropping it lets the members run, which for those with a deadly signal pending means to die.
+/// A frozen group. Dropping it lets the members run; those with a deadly signal pending then die.
 #[derive(Debug)]
 pub(super) struct FrozenGroup {
     state: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct FrozenGroup {
 }
 
 impl Cgroup {
-    /// The file that says whether the group stands still, and its words for yes and no.
+    /// The file that shows whether the group is frozen, and its values for yes and no.
     fn freezer(&self) -> Option<(PathBuf, &'static str, &'static str)> {
         match self {
             Self::V1(hierarchies) => {
@@ -32,29 +32,29 @@ impl Cgroup {
         }
     }
 
-    /// Lets every member run, whoever froze them. No freezer is no error.
+    /// Lets every member run, no matter what froze them. A missing freezer is no error.
     pub(crate) fn thaw(&self) -> io::Result<()> {
         self.freezer().map_or(Ok(()), |(state, _, thawed)| fs::write(state, thawed))
     }
 
-    /// Keeps the members from forking, so that a list of them is complete. `None` where there is no freezer of the
-    /// container's own.
+    /// Keeps the members from forking, so that a list of them is complete. `None` if the container has no freezer of
+    /// its own.
     ///
-    /// Waits, within limits, until the last member stands still: one in the middle of a fork still makes its child.
+    /// Waits, within a limit, until the last member is frozen: one in the middle of a fork still makes its child.
     pub(super) async fn freeze(&self) -> Option<FrozenGroup> {
         let (state, frozen, thawed) = self.freezer()?;
         let mut members = BTreeSet::new();
         collect_pids(state.parent()?, &mut members);
-        // Never the shim itself: it would not come back to thaw.
+        // Never freeze the shim itself: it could not thaw again.
         if members.contains(&nix::unistd::getpid()) {
             return None;
         }
         let deadline = Instant::now() + FREEZE_LIMIT;
         let mut guard = None;
         loop {
-            // v1 does not go on by itself to whoever was missed by the first write.
+            // v1 does not freeze members that the first write missed; write again.
             if let Err(error) = fs::write(&state, frozen) {
-                debug!(%error, state = %state.display(), "the group cannot be frozen");
+                debug!(%error, state = %state.display(), "cannot freeze the cgroup: its processes are signalled while they run");
                 return guard;
             }
             guard.get_or_insert_with(|| FrozenGroup { state: state.clone(), thawed });
@@ -71,7 +71,7 @@ impl Drop for FrozenGroup {
         if let Err(error) = fs::write(&self.state, self.thawed)
             && self.state.exists()
         {
-            warn!(%error, state = %self.state.display(), "the group cannot be thawed");
+            warn!(%error, state = %self.state.display(), "cannot thaw the cgroup that the shim froze: its processes stay frozen");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Tells when the kernel's OOM killer strikes in a container's cgroup.
+//! Reports kills of the kernel's OOM killer in a container's cgroup.
 //!
-//! Counts only; what an OOM means for the pod is decided elsewhere.
+//! Only counts; it does not decide what an OOM kill means for the pod.
 
 use std::{
     fs::File,
@@ -19,33 +19,33 @@ use tokio::io::{Interest, unix::AsyncFd};
 use super::{Cgroup, files::Directory};
 use crate::async_file;
 
-/// First pause before a second look at a v1 counter after a notification.
+/// First pause before a v1 counter is read again after a notification.
 const RECHECK_FIRST: Duration = Duration::from_millis(1);
 /// Last such pause; all of them together are a second.
 const RECHECK_LONGEST: Duration = Duration::from_millis(512);
 
-/// A watch over the OOM kills in one container.
+/// A watch for OOM kills in one container.
 #[derive(Debug)]
 pub struct OomWatch {
-    /// The v1 eventfd or the v2 inotify: readable when the counter is worth a look.
+    /// The v1 eventfd or the v2 inotify: readable when the counter should be read.
     notifications: AsyncFd<File>,
     counter: Counter,
     seen: u64,
     removed: Option<RemovedGroup>,
-    /// The pause before the next look at a counter that may be behind its notification.
+    /// The pause before the next read of a counter that may lag behind its notification.
     recheck: Option<Duration>,
 }
 
-/// What still tells of a kill when the group is gone (v2): systemd removes a scope with its last process, often before
-/// the shim is scheduled, and the kernel holds a notification back that follows another within 10 ms.
+/// Shows a kill after the group is gone (v2): systemd removes a scope with its last process, often before the shim is
+/// scheduled, and the kernel delays a notification that follows another within 10 ms.
 #[derive(Debug)]
 struct RemovedGroup {
-    /// The slice the scope was in: it counts what is killed below it, and stays.
+    /// The slice the scope was in: it counts the kills below it, and stays.
     slice: Counter,
     /// Its count when the group's own was last read.
     seen: u64,
-    /// Whether the group's own count was ever notified of: a group that reaches its limit does that before a kill. Without
-    /// it, a kill that the slice counted was another container's.
+    /// Whether a change of the group's own count was ever notified: a group that reaches its limit does that before a
+    /// kill. Without it, a kill that the slice counted was in another container.
     notified: bool,
 }
 
@@ -60,7 +60,7 @@ struct Counter {
 /// When the kernel notifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NotificationOrder {
-    /// v1: before it chooses a victim, so the count comes later, or never when memory was found after all.
+    /// v1: before it chooses a victim, so the count comes later, or never if memory was found after all.
     BeforeCount,
     /// v2.
     AfterCount,
@@ -77,8 +77,8 @@ impl Counter {
 impl OomWatch {
     /// Starts watching; kills before this call are not reported.
     ///
-    /// Fails with `Unsupported` when the container has no memory controller. A restart in place makes a
-    /// new group, which needs a new watch (rule R6).
+    /// Fails with `Unsupported` if the container has no memory controller. A restart in place makes a new group, which
+    /// needs a new watch (rule R6).
     pub fn new(cgroup: &Cgroup) -> io::Result<Self> {
         let (notifications, counter, slice) = match cgroup {
             Cgroup::V1(hierarchies) => {
@@ -106,13 +106,13 @@ impl OomWatch {
         Ok(Self { notifications, counter, seen, removed, recheck: None })
     }
 
-    /// Waits for the next OOM kill and returns how many there were since the last report; `None` when the
-    /// group has been removed. Cancel-safe.
+    /// Waits for the next OOM kill and returns how many there were since the last report; `None` when the group has
+    /// been removed. Cancel-safe.
     pub async fn next(&mut self) -> Option<u64> {
         loop {
-            // Look first: a kill between two waits must not be lost.
+            // Read the counter first: a kill between two waits must not be lost.
             let Some(new) = self.count_new() else {
-                // The notification may be heard before the exit, and then this is the last look.
+                // The group may be gone before the exit is seen, and then this is the last chance to report the kill.
                 return Some(self.kills_of_a_removed_group()).filter(|kills| *kills > 0);
             };
             if new > 0 {
@@ -133,8 +133,8 @@ impl OomWatch {
         }
     }
 
-    /// Kills since the last report, without waiting. For the moment a process has ended: [`Self::next`] may
-    /// not have been told yet why.
+    /// Kills since the last report, without waiting. For the moment when a process has ended: [`Self::next`] may not
+    /// have got the notification yet.
     pub fn new_kills(&mut self) -> u64 {
         match self.count_new() {
             Some(kills) => kills,
@@ -152,7 +152,7 @@ impl OomWatch {
     }
 
     fn count_new(&mut self) -> Option<u64> {
-        // The slice first: a kill between the two is then still to be counted there.
+        // Read the slice first: a kill between the two reads is then still counted there later.
         let before = self.removed.as_ref().and_then(|removed| removed.slice.read());
         let kills = self.counter.read()?;
         let new = kills.saturating_sub(self.seen);
@@ -181,14 +181,14 @@ impl OomWatch {
 /// Longer than an eventfd's counter and than any inotify event of a watched file.
 type NotificationBuffer = [u8; 32];
 
-/// Whether the first of these inotify events is of a change; the others are that the watch has ended.
+/// Whether the first of these inotify events reports a change; the only other event says that the watch has ended.
 fn tells_of_a_change(events: &[u8]) -> bool {
     // inotify(7): the watch's number, the mask, ...
     let mask = events.get(4..8).and_then(|mask| mask.try_into().ok()).map(u32::from_ne_bytes);
     mask.is_some_and(|mask| mask & AddWatchFlags::IN_MODIFY.bits() != 0)
 }
 
-/// The nearest group above that does not go with the container: runc's is a scope, crun's is below one.
+/// The nearest group above that outlives the container: runc's group is a scope, crun's is below a scope.
 fn slice_of(directory: &Path) -> Option<&Path> {
     let is_scope = |directory: &Path| directory.extension().is_some_and(|extension| extension == "scope");
     let in_scope = directory.ancestors().find(|directory| is_scope(directory));

@@ -34,8 +34,8 @@ fn write(directory: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// DESIGN §5: a runtime that is not told to use systemd takes `slice:prefix:name` for a path below its own group. Where it
-/// put the container, we find it.
+/// DESIGN §5: a runtime that does not use systemd takes `slice:prefix:name` for a path below its own group. podshim
+/// finds the container there.
 #[test]
 fn a_systemd_path_without_systemd_is_found_where_the_runtime_put_it() {
     run(async {
@@ -78,7 +78,7 @@ fn unified_hosts_have_one_directory() {
     assert_eq!(Cgroup::locate("0::/x\n", &[]), None);
 }
 
-/// The short way, which reads no table of mounts, must not find anything else.
+/// The lookup without the mount table must find the same group.
 #[test]
 fn the_customary_place_of_a_group_is_the_one_in_the_table_of_mounts() {
     run(async {
@@ -89,7 +89,7 @@ fn the_customary_place_of_a_group_is_the_one_in_the_table_of_mounts() {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert_eq!(Cgroup::locate(&membership, &files::cgroup_mounts(&mountinfo)), Some(found.clone()));
         assert_eq!(Cgroup::at_customary_place(pid, &membership), Some(found));
-        // Another's group, or one that is shown under another name: the table must tell.
+        // For another process's group, or one shown under another name, the mount table must be read.
         assert_eq!(Cgroup::at_customary_place(nix::unistd::getpid(), &membership), None);
         let elsewhere = membership.replace("memory:/", "memory:/outer/");
         assert_eq!(Cgroup::at_customary_place(pid, &elsewhere), None);
@@ -122,11 +122,11 @@ fn a_real_container_has_v1_numbers() {
     });
 }
 
-/// Lets what the container's init leaves behind live on, as in a pod with a shared pid namespace.
+/// Lets processes that the container's init leaves behind live on, as in a pod with a shared pid namespace.
 fn share_pid_namespace(spec: &mut serde_json::Value) {
     let namespaces = spec["linux"]["namespaces"].as_array_mut().unwrap();
     namespaces.retain(|namespace| namespace["type"] != "pid");
-    // runc needs a proc, and a new one belongs to a pid namespace of the container's own.
+    // runc needs a /proc mount, and a new proc needs a pid namespace of the container's own.
     let proc = serde_json::json!({"destination": "/proc", "type": "bind", "source": "/proc",
         "options": ["rbind"]});
     spec["mounts"] = serde_json::json!([proc]);
@@ -149,27 +149,27 @@ fn r6_what_an_init_leaves_in_a_shared_pid_namespace_is_killed() {
     });
 }
 
-/// `runc kill --all` of runc 1.2 and later reaches the init alone.
+/// `runc kill --all` of runc 1.2 and later only signals the init.
 #[test]
 fn k14_a_signal_to_all_members_reaches_each_once() {
     run(async {
         let script = "trap 'exit 7' TERM; sleep 1000 & sleep 1000 & while :; do wait; done";
         let test = TestContainer::new(&["sh", "-c", script], share_pid_namespace);
         let (created, cgroup) = start(&test).await;
-        // Programs of their own: a shell that has forked and not yet exec'd would take the signal for its parent's trap.
+        // Wait for the programs: a shell that has forked and not yet exec'd would run its parent's trap for the signal.
         let sleeps =
             |pid: &_| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
         crate::test_support::until(|| cgroup.pids().into_iter().filter(sleeps).count() == 2).await;
         cgroup.signal_members(SignalNumber::new(15).unwrap()).await.unwrap();
         assert_eq!(within(created.exit).await.code, 7);
         crate::test_support::until(|| cgroup.pids().is_empty()).await;
-        // The test's own group is not a container's.
+        // The test's own group is not a container's group.
         let own = Cgroup::of_pid(nix::unistd::getpid()).unwrap();
         assert!(own.signal_members(SignalNumber::new(15).unwrap()).await.is_err());
     });
 }
 
-/// A group whose processes fork and exit for ever: no pid lives longer than a millisecond or two.
+/// A group whose processes fork and exit without end: no pid lives longer than a millisecond or two.
 async fn start_relays(test: &TestContainer) -> Cgroup {
     fs::write(test.container.bundle().rootfs().join("relay"), "sh /relay & exit 0").unwrap();
     let (created, cgroup) = start(test).await;
@@ -185,7 +185,7 @@ async fn start_relays(test: &TestContainer) -> Cgroup {
 
 const RELAYS: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 20 ]; do sh /relay & i=$((i+1)); done; exit 0"];
 
-/// One signal to all of them is all it takes: there is no second round as there is for SIGKILL.
+/// One signal to each must be enough: there is no second round, as there is for SIGKILL.
 #[test]
 fn k14_processes_that_fork_and_exit_for_ever_do_not_outrun_a_signal_to_all() {
     run(async {
@@ -197,7 +197,7 @@ fn k14_processes_that_fork_and_exit_for_ever_do_not_outrun_a_signal_to_all() {
     });
 }
 
-/// K17: only SIGKILL thaws.
+/// K17: only SIGKILL thaws the group.
 #[test]
 fn k14_a_signal_to_all_of_a_paused_container_waits_for_its_resume() {
     run(async {
@@ -217,13 +217,13 @@ fn r6_processes_that_fork_and_exit_for_ever_do_not_outrun_the_killing() {
     run(async {
         let test = TestContainer::new(&RELAYS, share_pid_namespace);
         let cgroup = start_relays(&test).await;
-        // Signalled while it stands still: chance alone might let the loop win, too.
+        // Check the freezing itself: without it the killing might win too, by chance.
         let frozen = cgroup.freeze().await.unwrap();
         assert_eq!(cgroup.freeze_state(), FreezeState::Frozen);
         drop(frozen);
         assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
         assert_eq!(cgroup.kill_remaining(soon()).await, KillOutcome::Empty);
-        // Neither refilled nor frozen.
+        // Neither filled again nor frozen.
         assert!(cgroup.pids().is_empty());
         assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
     });
@@ -308,7 +308,8 @@ fn an_oom_kill_in_a_v2_group_is_reported_once() {
     });
 }
 
-/// systemd had removed the scope before the shim could read why its only process died: CRI said Error, not OOMKilled.
+/// systemd had removed the scope before the shim could read why its only process died; CRI then reported Error instead
+/// of OOMKilled.
 #[test]
 fn an_oom_kill_in_a_scope_that_is_gone_is_read_from_its_slice() {
     run(async {
@@ -326,13 +327,13 @@ fn an_oom_kill_in_a_scope_that_is_gone_is_read_from_its_slice() {
                 OomWatch::new(&Cgroup::V2(group.clone())).unwrap()
             };
             let mut killed = watched(3);
-            // The kernel tells that the limit was reached, and holds back that somebody was killed.
+            // The kernel notifies that the limit was reached, and delays the notification of the kill.
             set(&group, 0);
             let told = tokio::time::timeout(Duration::from_millis(20), killed.next()).await;
             assert!(told.is_err());
             fs::remove_dir_all(&scope).unwrap();
             set(slice.path(), 4);
-            // Heard before the exit is.
+            // Reported before the exit is seen.
             assert_eq!(within(killed.next()).await, Some(1), "{below_scope:?}");
             assert_eq!(killed.new_kills(), 0);
             fs::create_dir_all(&group).unwrap();

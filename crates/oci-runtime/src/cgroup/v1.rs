@@ -8,7 +8,7 @@ use std::{
 use super::files::{CgroupMount, Directory};
 pub use super::files::{RdmaEntry, RdmaStats};
 
-/// Ticks per second in the kernel's reports to user space, on every architecture Debian has.
+/// Ticks per second in the kernel's reports to user space, on every architecture that Debian supports.
 const USER_HZ: u64 = 100;
 const NANOSECONDS_PER_TICK: u64 = 1_000_000_000 / USER_HZ;
 
@@ -55,7 +55,7 @@ impl Hierarchies {
         }
     }
 
-    /// Those that there are; controllers that are mounted together have one.
+    /// All directories that exist; controllers that are mounted together share one.
     pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
         let all = [
             &self.blkio,
@@ -71,7 +71,7 @@ impl Hierarchies {
         all.into_iter().filter_map(Option::as_deref)
     }
 
-    /// The directory that tells who is in the container: runtimes join these two always.
+    /// The directory that lists the container's processes: runtimes always join the first two of these.
     pub(super) fn process_directory(&self) -> Option<&Path> {
         self.devices
             .as_deref()
@@ -81,8 +81,8 @@ impl Hierarchies {
     }
 }
 
-/// Everything `io.containerd.cgroups.v1.Metrics` carries, except networks (the sandbox's business) and
-/// the scheduler states (which containerd's runc shim does not fill).
+/// Everything `io.containerd.cgroups.v1.Metrics` carries, except networks (which belong to the sandbox) and the
+/// scheduler states (which containerd's runc shim does not fill).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
     /// One entry per huge page size.
@@ -119,7 +119,7 @@ pub struct HugetlbStats {
 pub struct PidsStats {
     /// Now.
     pub current: u64,
-    /// Allowed; 0 for no limit, as containerd has it.
+    /// Allowed; 0 for no limit, as in containerd's shim.
     pub limit: u64,
 }
 
@@ -347,7 +347,7 @@ fn read_memory(directory: &Directory) -> Option<MemoryStats> {
 }
 
 fn read_blkio(directory: &Directory) -> BlkioStats {
-    // The throttling layer counts with every IO scheduler, the files of cfq and bfq only with theirs.
+    // The throttling layer counts with every IO scheduler; the files of cfq and bfq count only with their own.
     let first_filled = |names: &[&str]| {
         names
             .iter()

@@ -14,7 +14,7 @@ pub struct Stats {
     pub cpu: Option<CpuStats>,
     /// Memory.
     pub memory: Option<MemoryStats>,
-    /// Remote DMA; empty without its controller, as containerd's own shim says it.
+    /// Remote DMA; empty without its controller, as in containerd's own shim.
     pub rdma: RdmaStats,
     /// Block devices.
     pub io: Option<IoStats>,
@@ -100,7 +100,7 @@ keyed_struct! {
 }
 
 keyed_struct! {
-    /// The fields of `memory.stat` that containerd's message has: bytes, or events.
+    /// The fields of `memory.stat` that containerd's message contains: bytes, or events.
     MemoryDetail {
         anon: "anon",
         file: "file",
@@ -218,7 +218,7 @@ fn read_memory(directory: &Directory) -> Option<MemoryStats> {
     let number = |file| directory.number(file).unwrap_or_default();
     let numbers = directory.keyed("memory.stat");
     let mut detail = MemoryDetail::from_numbers(&numbers);
-    // Linux 5.9 split these two by kind of page; the message has the sums.
+    // Linux 5.9 split these two by kind of page; containerd's message has the sums.
     let sum = |field: &str| numbers.get(&format!("{field}_anon")) + numbers.get(&format!("{field}_file"));
     if detail.workingset_refault == 0 {
         detail.workingset_refault = sum("workingset_refault");

@@ -1,4 +1,4 @@
-//! Consoles: the pty protocol with the real runc, and the copying with a pty of our own.
+//! Consoles: the pty protocol with the real runc, and the copying with a pty of the test.
 
 use std::{fs::OpenOptions, io::Write, os::fd::AsFd};
 
@@ -109,7 +109,7 @@ fn a_background_process_on_the_terminal_cannot_hold_up_the_shutdown() {
         let OpenptyResult { master, slave } = openpty(None, None).unwrap();
         let console = terminal.console(master);
         within(console.shutdown(Duration::from_millis(20))).await;
-        // The master is closed: the terminal has hung up.
+        // The master is closed, so the terminal has hung up.
         let error = File::from(slave).write_all(b"x").unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EIO));
         // containerd waits for EOF before it deletes an exec.
@@ -126,10 +126,10 @@ fn a_shutdown_without_time_still_hands_over_what_is_there() {
         let watched = master.try_clone().unwrap();
         let console = terminal.console(master);
         File::from(slave.try_clone().unwrap()).write_all(b"last words\n").unwrap();
-        // The pty hands it over by a worker of the kernel. Blocks, so that the console has no turn meanwhile.
+        // A kernel worker makes the data readable. This blocks the thread, so that the console cannot run meanwhile.
         let mut descriptors = [PollFd::new(watched.as_fd(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut descriptors, PollTimeout::MAX).unwrap(), 1);
-        // A task among others, as in the shim.
+        // As one task among others, as in the shim.
         within(tokio::task::spawn_local(console.shutdown(Duration::ZERO))).await.unwrap();
         terminal.stdio.finish_output();
         assert_eq!(read_to_end(&terminal.reader).await, "last words\r\n");

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// H1 to H4: output, result, and the end with the container.
+/// H1 to H4: output, result, and the hook's end with the container.
 #[test]
 fn h3_h4_a_hook_writes_to_the_containers_log_and_ends_with_it() {
     run_test(async {
@@ -31,7 +31,7 @@ fn h3_h4_a_hook_writes_to_the_containers_log_and_ends_with_it() {
             run(&test.container, "hook", &process(&["sh", "-c", script]), streams).await
         };
         within(attempt("echo one; echo two >&2")).await.unwrap();
-        // What it left behind does not hold it up.
+        // A process that it left behind does not delay its end.
         within(attempt("sleep 1000 & cat")).await.unwrap();
         assert_eq!(within(attempt("exit 3")).await.unwrap_err().to_string(), "exit status 3");
         let streams = stdio.attempt_beside().unwrap();
@@ -40,7 +40,8 @@ fn h3_h4_a_hook_writes_to_the_containers_log_and_ends_with_it() {
         assert!(missing.contains("no-such-program"), "{missing}");
         let mut errors = String::new();
         let (ended, ()) = tokio::join!(attempt("echo three >&2; exec sleep 1000"), async {
-            // Not before it runs, or the runtime would only say that the container has stopped.
+            // Kill the container only when the hook runs; otherwise the runtime would only report that the container
+            // has stopped.
             until(|| {
                 errors += &read_available(&stderr);
                 errors.ends_with("three\n")

@@ -1,8 +1,8 @@
 //! Mounts whose file owners are shifted into a user namespace: the options `uidmap=` and `gidmap=`.
 //!
-//! containerd 2.x asks for them in the rootfs of a pod with user namespaces, where it does not have to copy and
-//! chown a snapshot. Owns the user namespace that describes the mapping and the new mount calls; what is
-//! assembled on the way stays invisible and is gone when this returns, however it ends.
+//! containerd 2.x asks for them in the rootfs of a pod with user namespaces; it then need not copy and chown a
+//! snapshot. Owns the user namespace that describes the mapping, and the new mount calls. Intermediate mounts stay
+//! invisible and are gone when this returns, even after a failure.
 
 use std::{
     ffi::CString,
@@ -28,10 +28,10 @@ use nix::{
 use super::RootfsMount;
 use super::options::MountOptions;
 
-/// Where the mapped layers are put together, inside a directory of their own.
+/// Where the mapped layers are assembled, inside a directory of their own.
 const ASSEMBLED: &str = "overlay";
 
-/// Which ids of a file system are shown as which.
+/// Which ids of a file system appear as which other ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdMapping {
     /// Lines of `/proc/<pid>/uid_map`.
@@ -41,11 +41,11 @@ pub(super) struct IdMapping {
 }
 
 impl IdMapping {
-    /// Both in containerd's form, `container-id:host-id:size[,...]`.
+    /// Parses both in containerd's form, `container-id:host-id:size[,...]`.
     ///
     /// # Errors
     ///
-    /// A reason that names the part that is wrong.
+    /// A reason that names the invalid part.
     pub(super) fn parse(users: &str, groups: &str) -> Result<Self, String> {
         Ok(Self { users: lines(users)?, groups: lines(groups)? })
     }
@@ -66,7 +66,7 @@ fn lines(mappings: &str) -> Result<String, String> {
 pub(super) struct UserNamespace(OwnedFd);
 
 impl UserNamespace {
-    /// Makes one. Only a process can be in a new user namespace, so one is made for that moment.
+    /// Makes one. Only a process can be in a new user namespace, so a short-lived process is made for it.
     pub(super) fn new(mapping: &IdMapping) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let holder = Holder::new(reader.as_raw_fd(), writer.as_raw_fd()).map_err(said("user namespace"))?;
@@ -79,14 +79,14 @@ impl UserNamespace {
         Ok(Self(namespace.into()))
     }
 
-    /// A mount of `source` that is attached nowhere, with the mapping.
+    /// A detached mount of `source` with the mapping.
     pub(super) fn mapped(&self, source: &Path) -> io::Result<OwnedFd> {
         let tree = open_tree(source)?;
-        // SAFETY: mount_attr is numbers only, for which zero means "leave as it is".
+        // SAFETY: mount_attr contains only numbers, for which zero means "leave as it is".
         let mut change: libc::mount_attr = unsafe { std::mem::zeroed() };
         change.attr_set = libc::MOUNT_ATTR_IDMAP;
         change.userns_fd = self.0.as_raw_fd() as u64;
-        // SAFETY: the path is a literal, the attributes and their size are of one variable that outlives the call.
+        // SAFETY: the path is a literal; the attributes and their size belong to one variable that outlives the call.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_mount_setattr,
@@ -99,13 +99,13 @@ impl UserNamespace {
         };
         match result {
             0 => Ok(tree),
-            // EINVAL: this file system cannot do it.
+            // EINVAL: this file system does not support it.
             _ => Err(said(&format!("id-mapped mount of {}", source.display()))(io::Error::last_os_error())),
         }
     }
 }
 
-/// The process that is in a user namespace before anything else can be. It runs nothing.
+/// The process that a new user namespace needs before anything else can use it. It runs no program.
 struct Holder {
     pid: libc::c_long,
     pidfd: OwnedFd,
@@ -114,18 +114,18 @@ struct Holder {
 impl Holder {
     fn new(reader: RawFd, writer: RawFd) -> io::Result<Self> {
         let mut pidfd: RawFd = -1;
-        // SAFETY: clone_args is numbers only; zero is "none" for each.
+        // SAFETY: clone_args contains only numbers; zero means "none" for each.
         let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
-        // No exit signal: to the reaper, which waits for ordinary children, this one does not exist.
+        // No exit signal: the reaper waits for ordinary children and does not see this one.
         arguments.flags = (libc::CLONE_NEWUSER | libc::CLONE_PIDFD) as u64;
         arguments.pidfd = (&raw mut pidfd) as u64;
-        // SAFETY: without CLONE_VM this is a fork; the arguments and their size are of one variable.
+        // SAFETY: without CLONE_VM this is a fork; the arguments and their size belong to one variable.
         let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of_val(&arguments)) };
         match pid {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                // SAFETY: a copy of this thread alone: system calls only, on its own descriptors, then its end. It
-                // reads until the other process has closed its end of the pipe, or has ended.
+                // SAFETY: the child is a copy of this thread alone: it only makes system calls, on its own descriptors,
+                // then ends. It reads until the other process has closed its end of the pipe, or has ended.
                 unsafe {
                     libc::close(writer);
                     let mut byte = 0u8;
@@ -133,7 +133,7 @@ impl Holder {
                     libc::_exit(0)
                 }
             }
-            // SAFETY: the kernel made this descriptor for us alone.
+            // SAFETY: the kernel made this descriptor for this call alone.
             pid => Ok(Self { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }),
         }
     }
@@ -141,7 +141,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // After a failure the pipe is still open. The result of neither call could change anything.
+        // After a failure the pipe is still open. A failure of either call could not be handled.
         let no_info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open for the call; a null siginfo asks for kill(2)'s behaviour.
         unsafe {
@@ -151,10 +151,10 @@ impl Drop for Holder {
     }
 }
 
-/// Mounts an overlay with mapped lower layers on `target`: an overlay cannot be mapped itself.
+/// Mounts an overlay with mapped lower layers on `target`: an overlay itself cannot be mapped.
 ///
-/// The layers have to be mounted somewhere for that. They are, in a mount namespace of this thread's, which
-/// leaves nothing behind if the shim is killed; only the finished overlay comes out of it.
+/// The layers have to be mounted somewhere for that. This thread mounts them in a mount namespace of its own, which
+/// leaves nothing behind if the shim is killed; only the finished overlay leaves it.
 pub(super) fn mount_overlay(
     target: &Path,
     one: &RootfsMount,
@@ -182,7 +182,7 @@ fn assemble(
 ) -> io::Result<OwnedFd> {
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_PRIVATE | MsFlags::MS_REC, none)?;
-    // Names of a few characters below the working directory: the options fit, however many layers there are.
+    // Short names below the working directory: so the options fit, however many layers there are.
     mount(none, target, Some("tmpfs"), MsFlags::empty(), Some("mode=700"))?;
     std::env::set_current_dir(target)?;
     let here = open(".", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
@@ -197,7 +197,7 @@ fn assemble(
     open_tree(Path::new(ASSEMBLED))
 }
 
-/// A copy of the mount that `source` is in, from there on, attached nowhere.
+/// A detached copy of the mount that `source` is in, from `source` on.
 fn open_tree(source: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(source.as_os_str().as_bytes())?;
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
@@ -206,7 +206,7 @@ fn open_tree(source: &Path) -> io::Result<OwnedFd> {
     if tree < 0 {
         return Err(said(&source.display().to_string())(io::Error::last_os_error()));
     }
-    // SAFETY: the kernel just made this descriptor for us alone.
+    // SAFETY: the kernel has just made this descriptor for this call alone.
     Ok(unsafe { OwnedFd::from_raw_fd(tree as RawFd) })
 }
 
@@ -228,7 +228,7 @@ pub(super) fn move_mount(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, path: 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Says what an error is about; its kind stays.
+/// Adds what an error is about; its kind stays.
 fn said(what: &str) -> impl Fn(io::Error) -> io::Error {
     let what = what.to_owned();
     move |error| io::Error::new(error.kind(), format!("{what}: {error}"))

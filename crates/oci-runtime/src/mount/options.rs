@@ -1,4 +1,4 @@
-//! Mount options in the words of `/etc/fstab`, as flags and data of `mount(2)`.
+//! Mount options as written in `/etc/fstab`, as flags and data of `mount(2)`.
 
 use std::{
     ffi::OsString,
@@ -11,10 +11,10 @@ use nix::mount::MsFlags;
 
 use super::idmap::IdMapping;
 
-/// `mount(2)` copies one page of data and cuts the rest off; the smallest page there is.
+/// `mount(2)` copies one page of data and cuts off the rest. This is the smallest page size.
 const DATA_LIMIT: usize = 4096 - 1;
 
-/// A change of propagation, which is a call of its own.
+/// A change of propagation, which needs a `mount(2)` call of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Propagation(pub(super) MsFlags);
 
@@ -29,7 +29,7 @@ pub(super) struct MountOptions {
     data: Vec<String>,
 }
 
-/// One half of an [`IdMapping`], as it stands in the options.
+/// The two halves of an [`IdMapping`], as given in the options.
 #[derive(Default)]
 struct Mappings<'a> {
     users: Option<&'a str>,
@@ -106,12 +106,12 @@ impl MountOptions {
             "rslave" => return self.propagate(MsFlags::MS_SLAVE | MsFlags::MS_REC),
             "unbindable" => return self.propagate(MsFlags::MS_UNBINDABLE),
             "runbindable" => return self.propagate(MsFlags::MS_UNBINDABLE | MsFlags::MS_REC),
-            // A loop device would have to outlive this call and be found again: containerd 2.2's mount
-            // manager makes them itself.
+            // A loop device would have to outlive this call and be found again: containerd 2.2's mount manager makes
+            // them itself.
             "loop" => {
                 return Err("the option \"loop\" is not supported: mount the image on the host".to_owned());
             }
-            // containerd's mounts with X- options are handled by its mount manager, never by a shim.
+            // containerd's mount manager handles mounts with X- options; a shim never does.
             _ if option.starts_with("X-containerd.") => {
                 return Err(format!("the option {option:?} needs containerd's mount manager"));
             }
@@ -130,10 +130,10 @@ impl MountOptions {
         Ok(())
     }
 
-    /// The data for `mount(2)`, and the directory to be in when calling it.
+    /// The data for `mount(2)`, and the working directory that the call needs.
     ///
-    /// Images with many layers have overlay options longer than a page. Naming the lower directories
-    /// relative to what they share makes them fit, as containerd does it for its own mounts.
+    /// The overlay options of images with many layers are longer than a page. Lower directories relative to their
+    /// shared parent make them fit; containerd does the same for its own mounts.
     pub(super) fn data_that_fits(&self) -> io::Result<(Option<String>, Option<PathBuf>)> {
         if self.data.is_empty() {
             return Ok((None, None));
@@ -160,13 +160,13 @@ impl MountOptions {
         Some((self.data_with(&relative?.join(":")), shared))
     }
 
-    /// The lower layers of an overlay, the uppermost first.
+    /// The lower layers of an overlay, uppermost first.
     pub(super) fn lower_directories(&self) -> impl Iterator<Item = &Path> {
         let lower = self.data.iter().find_map(|option| option.strip_prefix("lowerdir="));
         lower.into_iter().flat_map(|lower| lower.split(':')).map(Path::new)
     }
 
-    /// The data for `mount(2)` with other lower directories, `:` between them.
+    /// The data for `mount(2)` with other lower directories, separated by `:`.
     pub(super) fn data_with_lower_directories(&self, lower: &str) -> io::Result<String> {
         let data = self.data_with(lower);
         if data.len() <= DATA_LIMIT { Ok(data) } else { Err(too_long(data.len())) }

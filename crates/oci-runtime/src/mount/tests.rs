@@ -1,4 +1,4 @@
-//! Real mounts in a mount namespace of the test's own. Needs root.
+//! Real mounts in a mount namespace of the test. Needs root.
 
 use std::fs;
 
@@ -119,7 +119,7 @@ fn stacked_nested_and_busy_mounts_are_all_unmounted() {
     });
 }
 
-/// `ctr run --rootfs` mounts nothing; what a hook mounted there is taken away all the same.
+/// `ctr run --rootfs` mounts nothing; mounts that a hook made there are removed all the same.
 #[test]
 fn below_a_rootfs_that_is_no_mount_everything_is_unmounted() {
     let directory = Layers::new();
@@ -132,7 +132,7 @@ fn below_a_rootfs_that_is_no_mount_everything_is_unmounted() {
     });
 }
 
-/// Owner and group of a file as they are shown.
+/// Owner and group of a file as the mount shows them.
 fn owner(path: &Path) -> (u32, u32) {
     let metadata = fs::symlink_metadata(path).unwrap();
     (std::os::unix::fs::MetadataExt::uid(&metadata), std::os::unix::fs::MetadataExt::gid(&metadata))
@@ -140,7 +140,7 @@ fn owner(path: &Path) -> (u32, u32) {
 
 const MAPPING: [&str; 2] = ["uidmap=0:100000:10,10:5000:1", "gidmap=0:200000:11"];
 
-/// containerd 2.x mounts the rootfs of a pod with user namespaces so: the image's files belong to the pod's root.
+/// containerd 2.x mounts the rootfs of a pod with user namespaces this way: the image's files belong to the pod's root.
 #[test]
 fn an_overlay_with_mapped_layers_shows_mapped_owners() {
     let directory = Layers::new();
@@ -162,7 +162,7 @@ fn an_overlay_with_mapped_layers_shows_mapped_owners() {
         mount_rootfs(&target, &[one("overlay", Path::new("overlay"), &options)]).await.unwrap();
         assert_eq!(owner(&target.join("a")), (100_000, 200_000));
         assert_eq!(owner(&target.join("b")), (5000, 200_010));
-        // The layers themselves are as they were, and nothing but the overlay is mounted.
+        // The layers themselves are unchanged, and only the overlay is mounted.
         assert_eq!(owner(&base.join("b/b")), (10, 10));
         assert_eq!(mounts_below(base).unwrap().len(), before.len() + 1);
         fs::write(target.join("b"), "copied up").unwrap();
@@ -196,7 +196,7 @@ fn a_mapped_overlay_has_as_many_layers_as_it_needs() {
     });
 }
 
-/// A snapshot of one layer is a bind mount; other snapshotters give file systems of their own.
+/// A snapshot of a single layer is a bind mount; other snapshotters use file systems of their own.
 #[test]
 fn other_mounts_are_mapped_too() {
     let directory = Layers::new();
@@ -231,7 +231,7 @@ fn a_mapping_that_cannot_be_made_leaves_nothing() {
         assert!(error.to_string().contains("/none: No such file"), "{error}");
         assert_eq!(mounts_below(&target).unwrap(), Vec::<PathBuf>::new());
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
-        // The process that held the namespace is gone, and nobody waits for it.
+        // The process that held the namespace has ended and was reaped.
         let children = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
         assert_eq!(children, "");
     });

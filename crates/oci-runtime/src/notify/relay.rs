@@ -1,10 +1,11 @@
 //! The receiving side of a notify socket, which is a helper process.
 //!
-//! A container may send descriptors with its datagrams, or leave them in the queue of a socket that is closed. Whoever
-//! receives, drops or closes them waits as long as the container likes: for a TCP socket with SO_LINGER, or a file whose
-//! FUSE server does not answer. So the shim has no such socket open. The helper hands on the text and the sender, and
-//! closes what came along when the shim has heard: the barrier of sd_notify is a descriptor whose end says that what was
-//! sent before has been taken, and `systemd-notify` stays until then. Owns the way between the two.
+//! A container may send descriptors with its datagrams, or leave them in the queue of a socket that is closed. Every
+//! process that receives, drops or closes them can be made to wait as long as the container likes: by a TCP socket with
+//! SO_LINGER, or by a file whose FUSE server does not answer. So the shim never has such a socket open. The helper
+//! passes on the text and the sender, and closes the descriptors when the shim has taken the message: the barrier of
+//! sd_notify is a descriptor whose close means that all earlier messages were taken, and `systemd-notify` waits for
+//! that. Owns the protocol between helper and shim.
 
 use std::{
     io,
@@ -25,17 +26,18 @@ use crate::{
     reaper::Reaper,
 };
 
-/// So many datagrams in a row, then a pause: who floods the socket waits in its own send, for the queue is short. Every
-/// datagram counts, for one that is dropped costs processor time outside of the container's limits too.
+/// After so many datagrams in a row the helper pauses; a program that floods the socket then waits in its own send,
+/// because the queue is short. Every datagram counts: even a dropped one costs processor time outside of the
+/// container's limits.
 const BATCH: u32 = 16;
 const PAUSE: Duration = Duration::from_millis(10);
-/// Room for as many descriptors as a datagram can have (`SCM_MAX_FD`), and credentials, a pidfd and a label of a security
-/// module beside them: none is pushed out.
+/// Room for as many descriptors as a datagram can have (`SCM_MAX_FD`), and for credentials, a pidfd and a security
+/// module's label: no control message is cut off.
 const CONTROL_LONGEST: usize = 2048;
 /// Descriptors that one datagram can have (`SCM_MAX_FD`).
 const MOST_RIGHTS: usize = 253;
 const PID: usize = size_of::<libc::pid_t>();
-/// Before the text: the sender's pid, and whether descriptors came along.
+/// What precedes the text: the sender's pid, and whether descriptors came along.
 const HEAD: usize = PID + 1;
 
 /// Whether descriptors came with a datagram.
@@ -43,11 +45,11 @@ const HEAD: usize = PID + 1;
 #[repr(u8)]
 pub(super) enum Rights {
     None,
-    /// The helper waits for [`acknowledge`] and closes them then.
+    /// The helper waits for [`acknowledge`] before it closes them.
     Some,
 }
 
-/// What the helper says.
+/// One message of the helper to the shim.
 #[derive(Debug)]
 pub(super) struct Report<'text> {
     pub(super) sender: Process,
@@ -55,16 +57,17 @@ pub(super) struct Report<'text> {
     pub(super) rights: Rights,
 }
 
-/// A helper that receives what comes to a socket.
+/// A helper that receives the datagrams of a socket.
 #[derive(Debug)]
 pub(super) struct Relay {
-    /// Where the helper reports, one datagram for each.
+    /// Where the helper reports, one packet for each datagram.
     pub(super) reports: OwnedFd,
     pub(super) helper: HelperProcess,
 }
 
 impl Relay {
-    /// Starts the helper, which is the only one to have the socket from then on. Nobody may have been able to send before.
+    /// Starts the helper, which from then on is the only one to have the socket. No sender may have been able to send
+    /// before.
     pub(super) fn start(reaper: &Reaper, socket: OwnedFd) -> io::Result<Self> {
         let (reports, report) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
@@ -79,7 +82,7 @@ impl Relay {
     }
 }
 
-/// Control messages, aligned as they must be.
+/// Control messages, with the alignment they need.
 type Control = [u64; CONTROL_LONGEST / size_of::<u64>()];
 
 /// What recvmsg has filled.
@@ -87,7 +90,7 @@ struct Received {
     length: usize,
     flags: libc::c_int,
     pid: Option<libc::pid_t>,
-    /// Absent where the kernel sends none (before Linux 6.5); -1 if the sender had been reaped.
+    /// Absent if the kernel sends none (before Linux 6.5); -1 if the sender had been reaped.
     pidfd: Option<RawFd>,
     rights: [RawFd; MOST_RIGHTS],
     rights_count: usize,
@@ -98,13 +101,13 @@ impl Received {
         if self.rights_count == 0 { Rights::None } else { Rights::Some }
     }
 
-    /// This may take for ever.
+    /// This may hang without end.
     fn close_rights(&self) {
         self.rights[..self.rights_count].iter().copied().for_each(close);
     }
 }
 
-/// Hands on what comes until the shim is gone.
+/// Passes on datagrams until the shim is gone.
 fn relay(socket: RawFd, report: RawFd) -> u8 {
     let mut taken = 0;
     let mut buffer = [0_u8; HEAD + MESSAGE_LONGEST];
@@ -134,14 +137,15 @@ fn relay(socket: RawFd, report: RawFd) -> u8 {
     }
 }
 
-/// Who sent it, if it is to be handed on: not what is too long, nor what had more with it than there is room for, nor what
-/// comes from a process that is gone, or of a pid namespace that is not below ours (0).
+/// The sender of a datagram that is to be passed on. `None`, so the datagram is dropped, if it is too long, if its
+/// control messages did not fit, if its sender is gone, or if its sender's pid namespace is not below the shim's (pid
+/// 0).
 fn sender(received: &Received) -> Option<(libc::pid_t, RawFd)> {
     let pid = received.pid.filter(|pid| *pid > 0);
     let is_whole = received.flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0;
     match (pid.filter(|_| is_whole), received.pidfd) {
         (Some(pid), Some(pidfd)) => (pidfd >= 0).then_some((pid, pidfd)),
-        // At once: its number may be another's soon.
+        // At once: another process may soon have this number.
         (Some(pid), None) => {
             // SAFETY: takes a pid and flags.
             let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
@@ -161,13 +165,13 @@ fn receive(socket: RawFd, text: &mut [u8]) -> Result<Received, libc::c_int> {
     let mut control: Control = [0; _];
     let mut buffer = libc::iovec { iov_base: text.as_mut_ptr().cast(), iov_len: text.len() };
     let mut header = header(&mut buffer, &mut control);
-    // SAFETY: the header names buffers of ours that outlive the call, with their sizes.
+    // SAFETY: the header names buffers of this function that outlive the call, with their sizes.
     let length = unsafe { libc::recvmsg(socket, &raw mut header, libc::MSG_CMSG_CLOEXEC) };
     let Ok(length) = usize::try_from(length) else { return Err(nix::errno::Errno::last_raw()) };
     let (flags, rights) = (header.msg_flags, [-1; MOST_RIGHTS]);
     let mut received = Received { length, flags, pid: None, pidfd: None, rights, rights_count: 0 };
     each_control(&header, |kind, data, bytes| {
-        // SAFETY: the kernel's message of this kind, as long as it says.
+        // SAFETY: the kernel's message of this kind, with the length that it states.
         unsafe {
             if kind == libc::SCM_CREDENTIALS {
                 received.pid = Some(data.cast::<libc::ucred>().read_unaligned().pid);
@@ -175,8 +179,8 @@ fn receive(socket: RawFd, text: &mut [u8]) -> Result<Received, libc::c_int> {
                 received.pidfd = Some(data.cast::<RawFd>().read_unaligned());
             } else if kind == libc::SCM_RIGHTS {
                 let room = &mut received.rights[received.rights_count..];
-                // One message of them at most, with as many as there is room for; any more than that would be closed
-                // with this process.
+                // There is at most one such message, with at most as many descriptors as fit. Any further ones would be
+                // closed when this process ends.
                 for (index, place) in room.iter_mut().enumerate().take(bytes / size_of::<RawFd>()) {
                     *place = data.cast::<RawFd>().add(index).read_unaligned();
                     received.rights_count += 1;
@@ -197,7 +201,7 @@ fn header(buffer: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     header
 }
 
-/// Shows `look` the kind, the data and the length of each of a socket's control messages.
+/// Calls `look` with the kind, the data and the length of each control message of the socket level.
 fn each_control(header: &libc::msghdr, mut look: impl FnMut(libc::c_int, *const u8, usize)) {
     // SAFETY: recvmsg has filled the header; the macros stay inside its control buffer.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
@@ -213,7 +217,7 @@ fn each_control(header: &libc::msghdr, mut look: impl FnMut(libc::c_int, *const 
     }
 }
 
-/// Waits for the shim where it is slower than the senders.
+/// Waits for the shim if it is slower than the senders.
 fn send(report: RawFd, bytes: &mut [u8], pidfd: RawFd) -> Result<(), ()> {
     let mut control: Control = [0; _];
     let mut buffer = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -241,7 +245,7 @@ fn send(report: RawFd, bytes: &mut [u8], pidfd: RawFd) -> Result<(), ()> {
 fn wait_for_acknowledgement(report: RawFd) -> Result<(), ()> {
     let mut byte = 0_u8;
     loop {
-        // SAFETY: one byte of ours.
+        // SAFETY: receives into one byte of this function.
         match unsafe { libc::recv(report, (&raw mut byte).cast(), 1, 0) } {
             1 => return Ok(()),
             -1 if nix::errno::Errno::last_raw() == libc::EINTR => {}
@@ -252,7 +256,7 @@ fn wait_for_acknowledgement(report: RawFd) -> Result<(), ()> {
 
 /// Lets the helper close the descriptors that came with the last report.
 pub(super) fn acknowledge(reports: &impl AsRawFd) {
-    // It waits for this, so there is room; or it has ended.
+    // The helper waits for this, so there is room; or it has ended.
     let _ =
         nix::sys::socket::send(reports.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
 }
@@ -268,22 +272,23 @@ fn pause() {
     unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
 }
 
-/// The next report; `None` for what is not one.
+/// The next report; `None` for a packet that is not a valid report.
 ///
 /// # Errors
-/// `WouldBlock` when there is none, `BrokenPipe` when the helper has ended.
+/// `WouldBlock` if there is none, `BrokenPipe` if the helper has ended.
 pub(super) fn next_report(reports: RawFd, room: &mut Room) -> io::Result<Option<Report<'_>>> {
     let mut control: Control = [0; _];
     let mut buffer = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
     let mut header = header(&mut buffer, &mut control);
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    // SAFETY: the header names buffers of ours that outlive the call, with their sizes.
+    // SAFETY: the header names buffers of this function that outlive the call, with their sizes.
     let length = unsafe { libc::recvmsg(reports, &raw mut header, flags) };
     let Ok(length) = usize::try_from(length) else { return Err(io::Error::last_os_error()) };
     let mut pidfd = None;
     each_control(&header, |kind, data, bytes| {
         if kind == libc::SCM_RIGHTS && bytes == size_of::<RawFd>() {
-            // SAFETY: the kernel has just given this descriptor to us alone. It is a pidfd: closing it waits for nobody.
+            // SAFETY: the kernel has just given this descriptor to this call alone. It is a pidfd, so closing it never
+            // waits.
             pidfd = Some(unsafe { OwnedFd::from_raw_fd(data.cast::<RawFd>().read_unaligned()) });
         }
     });
@@ -300,7 +305,7 @@ pub(super) fn next_report(reports: RawFd, room: &mut Room) -> io::Result<Option<
 /// A buffer for [`next_report`].
 pub(super) type Room = Box<[u8; HEAD + MESSAGE_LONGEST]>;
 
-/// An empty one.
+/// An empty buffer.
 pub(super) fn room() -> Room {
     Box::new([0; _])
 }

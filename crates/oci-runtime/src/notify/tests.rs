@@ -1,4 +1,4 @@
-//! What is read of datagrams, and who is told as their sender. That a container is heard is shown by the e2e tests.
+//! Reading of datagrams and of their senders. The e2e tests show that a container is heard.
 
 use std::{
     cell::RefCell,
@@ -49,13 +49,13 @@ fn messages_are_lines_of_which_two_mean_something() {
     assert_eq!(Message::parse(&long).status.map(|status| status.len()), Some(STATUS_LONGEST));
 }
 
-/// DESIGN §6: the kernel says who sent it; too long ones and ones with descriptors do no harm. The shim's own process
-/// is in no container, whatever groups it is asked about.
+/// DESIGN §6: the kernel names the sender; datagrams that are too long or carry descriptors do no harm. The shim's own
+/// process is in no container, whichever group is asked.
 #[test]
 fn senders_are_known_and_descriptors_closed() {
     run(async {
         let directory = tempfile::tempdir().unwrap();
-        // Longer than an address may be, as bundles are.
+        // Longer than a socket address may be, as bundles' paths are.
         let path = directory.path().join("x".repeat(120));
         std::fs::create_dir(&path).unwrap();
         let bundle = Bundle::new(&path);
@@ -72,7 +72,7 @@ fn senders_are_known_and_descriptors_closed() {
         let rights = [parent.as_raw_fd(); 3];
         send_with(&client, b"READY=1", &rights);
         until(|| heard.borrow().len() == 2).await;
-        // The one more is the second sender's pidfd, which the test keeps.
+        // The additional one is the second sender's pidfd, which the test keeps.
         assert_eq!(descriptors(), before + 1);
         let own = Cgroup::of_pid(getpid()).unwrap();
         for (sender, _) in heard.borrow().iter() {
@@ -84,10 +84,10 @@ fn senders_are_known_and_descriptors_closed() {
     });
 }
 
-/// A TCP connection whose close waits for its other end to read, as long as SO_LINGER says.
+/// A TCP connection whose close waits until its other end reads, as long as SO_LINGER says.
 struct Lingering {
     socket: TcpStream,
-    /// It never reads.
+    /// Never read.
     _other_end: TcpStream,
 }
 
@@ -109,8 +109,8 @@ fn send_with(client: &UnixDatagram, text: &[u8], rights: &[RawFd]) {
     sendmsg::<()>(client.as_raw_fd(), &[io::IoSlice::new(text)], &rights, MsgFlags::empty(), None).unwrap();
 }
 
-/// DESIGN §6: the close of a descriptor that came along may last as long as the container likes, be it received, too much
-/// for the room there is, or still queued when the socket is closed. The shim's thread is not there.
+/// DESIGN §6: closing a descriptor that came along may take as long as the container likes: one that was received, one
+/// of too many for the buffer, one still queued when the socket is closed. The shim's thread closes none of them.
 #[test]
 fn u2_a_descriptor_that_cannot_be_closed_stops_a_helper_only() {
     run(async {
@@ -126,7 +126,7 @@ fn u2_a_descriptor_that_cannot_be_closed_stops_a_helper_only() {
         let closed = lingering.map(|lingering| lingering._other_end);
         let began = Instant::now();
         until(|| heard.borrow().len() == 1).await;
-        // The helper is at the first one, and the second is in the queue.
+        // The helper closes the first one, and the second is in the queue.
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(heard.borrow().len(), 1);
         let helper = listener.helper.pid();
@@ -137,8 +137,8 @@ fn u2_a_descriptor_that_cannot_be_closed_stops_a_helper_only() {
     });
 }
 
-/// sd_notify_barrier(3): the descriptor is closed when what came before has been heard, and so `systemd-notify` stays until
-/// its cgroup has been looked at.
+/// sd_notify_barrier(3): the descriptor is closed when all earlier messages were taken, so `systemd-notify` waits until
+/// its cgroup has been checked.
 #[test]
 fn u2_a_barrier_ends_when_what_came_before_has_been_heard() {
     run(async {
@@ -157,7 +157,7 @@ fn u2_a_barrier_ends_when_what_came_before_has_been_heard() {
     });
 }
 
-/// DESIGN §6: however many descriptors come along, the pidfd is not pushed out, and the next message is heard.
+/// DESIGN §6: no number of descriptors cuts off the pidfd, and the next message is taken.
 #[test]
 fn u2_descriptors_do_not_push_the_sender_out() {
     run(async {
@@ -169,7 +169,7 @@ fn u2_descriptors_do_not_push_the_sender_out() {
         client.connect(bundle.notify_socket_path()).unwrap();
         let null = File::open("/dev/null").unwrap();
         let mut command = std::process::Command::new("true");
-        // Its number is known, and the process is not any more: who looks that up finds another or none.
+        // The sender ends at once: a lookup of its pid would find no process, or another one.
         // SAFETY: sendmsg allocates; no thread of the test holds a lock.
         unsafe {
             std::os::unix::process::CommandExt::pre_exec(&mut command, move || {
@@ -185,7 +185,7 @@ fn u2_descriptors_do_not_push_the_sender_out() {
     });
 }
 
-/// A process that is gone is nobody's any more: its pid may be another's by now.
+/// A process that is gone is in no container: another process may have its pid by now.
 #[test]
 fn a_sender_that_is_gone_is_in_no_container() {
     run(async {
@@ -205,7 +205,7 @@ fn a_sender_that_is_gone_is_in_no_container() {
         let child = reaper.spawn(&mut command).unwrap();
         let cgroup = Cgroup::of_pid(getpid()).unwrap();
         within(child.exit).await;
-        // Behind it.
+        // Sent after the message above.
         let last = UnixDatagram::unbound().unwrap();
         last.connect(bundle.notify_socket_path()).unwrap();
         last.send(b"STATUS=last").unwrap();
@@ -215,7 +215,8 @@ fn a_sender_that_is_gone_is_in_no_container() {
     });
 }
 
-/// Adds the calling process to every group that `pid` is in. Of the shim's tests: nobody else may move processes.
+/// Adds the calling process to every group that `pid` is in. Only the shim's tests may do so: only root may move
+/// processes.
 fn join_groups_of(pid: Pid) -> io::Result<()> {
     for line in std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?.lines() {
         let fields: Vec<_> = line.splitn(3, ':').collect();
@@ -228,7 +229,7 @@ fn join_groups_of(pid: Pid) -> io::Result<()> {
     Ok(())
 }
 
-/// A datagram that claims to be from `pid`.
+/// Sends a datagram that claims to be from `pid`.
 fn send_as(socket: RawFd, pid: Pid) -> io::Result<()> {
     let credentials = libc::ucred { pid: pid.as_raw(), uid: 0, gid: 0 };
     let message = [io::IoSlice::new(b"READY=1")];
@@ -237,8 +238,8 @@ fn send_as(socket: RawFd, pid: Pid) -> io::Result<()> {
     Ok(())
 }
 
-/// DESIGN §6, of a real container: every process in its groups may speak for it, be it a daemon that has left its
-/// parents and its session; nobody else may, and nobody can say that he is another.
+/// DESIGN §6, with a real container: every process in its groups may speak for it, even a daemon that has left its
+/// parents and its session. No other process may, and none can claim another's pid.
 #[test]
 fn u2_only_processes_of_the_container_speak_for_it() {
     run(async {
@@ -279,7 +280,7 @@ fn u2_only_processes_of_the_container_speak_for_it() {
         assert!(is_taken().await, "a process of the container");
         let parent_of_a_daemon = spawn(|socket, init| {
             join_groups_of(init)?;
-            // SAFETY: as in the tests' other children: system calls only.
+            // SAFETY: as in the tests' other children: only system calls.
             if unsafe { nix::unistd::fork() }?.is_parent() {
                 return Ok(());
             }
@@ -290,7 +291,7 @@ fn u2_only_processes_of_the_container_speak_for_it() {
                 unsafe { libc::_exit(0) };
             }
             nix::sys::socket::send(socket, b"READY=1", nix::sys::socket::MsgFlags::empty())?;
-            // The end of its spawn is told by a pipe.
+            // The pipe of its spawn must close, or the parent would wait.
             // SAFETY: nothing of this process uses a descriptor any more.
             unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
             loop {
@@ -298,7 +299,7 @@ fn u2_only_processes_of_the_container_speak_for_it() {
             }
         });
         assert!(is_taken().await, "a daemon of the container");
-        // Without CAP_SYS_ADMIN in the pid namespace the kernel lets nobody claim to be another.
+        // Without CAP_SYS_ADMIN in its pid namespace a process may not claim another pid.
         let liar = spawn(|socket, init| {
             nix::unistd::setuid(nix::unistd::Uid::from_raw(65534))?;
             send_as(socket, init)

@@ -1,7 +1,7 @@
 //! Connecting inside a container's network namespace, for `tcp:` and `http:` probes (rule U2).
 //!
-//! Owns which addresses are tried. Never one that is not of that namespace: annotations are written by pod authors, and
-//! the shim must not become their port scanner of the node (DESIGN §6).
+//! Owns which addresses are tried: only addresses of that namespace. Pod authors write the annotations, and the shim
+//! must not become their port scanner of the node (DESIGN §6).
 
 use std::{
     fmt, fs, io,
@@ -27,14 +27,14 @@ use tokio::{
 
 use crate::{helper_thread, process::Process};
 
-/// Addresses of the pod that are tried at most: a container may be able to give itself any number.
+/// The most addresses of the pod that are tried: a container may be able to give itself any number.
 const POD_ADDRESSES_MOST: usize = 16;
 
 /// Where a probe connects to, in the network namespace of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoint {
-    /// An address of that namespace. Without one: the loopback addresses, then the others, until somebody accepts; in
-    /// the node's own namespace (hostNetwork) the loopback addresses only.
+    /// An address of that namespace. Without one: the loopback addresses, then the others, until one accepts; in the
+    /// node's own namespace (hostNetwork) only the loopback addresses.
     pub host: Option<IpAddr>,
     /// The port.
     pub port: u16,
@@ -50,16 +50,16 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Why nobody accepted at an address.
+/// Why an address did not accept.
 #[derive(PartialEq, Eq)]
 enum Refusal {
-    /// Nobody listens there.
+    /// No program listens there.
     Refused,
     Other(String),
 }
 
-/// Connects to the first address of `endpoint` where somebody accepts. An address that does not answer leaves the others
-/// their share of the time until `deadline`; the caller ends the last attempt. Cancel-safe.
+/// Connects to the first address of `endpoint` that accepts. An address that does not answer leaves the others their
+/// share of the time until `deadline`. The caller ends the last attempt. Cancel-safe.
 pub(super) async fn connect(
     process: &Process,
     endpoint: Endpoint,
@@ -103,7 +103,7 @@ pub(super) async fn connect(
     }
 }
 
-/// A socket keeps the namespace it was made in, whichever thread uses it.
+/// A socket stays in the namespace in which it was made, no matter which thread uses it.
 async fn connect_to(socket: OwnedFd, address: SocketAddr) -> Result<TcpStream, Refusal> {
     match TcpSocket::from_std_stream(socket.into()).connect(address).await {
         Ok(stream) => Ok(stream),
@@ -112,8 +112,8 @@ async fn connect_to(socket: OwnedFd, address: SocketAddr) -> Result<TcpStream, R
     }
 }
 
-/// Makes a non-blocking TCP socket in a network namespace for each address to be tried. Moves the calling thread there
-/// for good.
+/// Makes a non-blocking TCP socket in a network namespace for each address to be tried. The calling thread stays in
+/// that namespace.
 fn sockets_in(namespace: &OwnedFd, endpoint: Endpoint) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
     let owner = NamespaceOwner::of(namespace)?;
     setns(namespace, CloneFlags::CLONE_NEWNET)?;
@@ -121,8 +121,8 @@ fn sockets_in(namespace: &OwnedFd, endpoint: Endpoint) -> io::Result<Vec<(Socket
     addresses.map(|ip| Ok((SocketAddr::new(ip, endpoint.port), tcp_socket(ip)?))).collect()
 }
 
-/// What is tried, in this order, in the thread's network namespace. Fails with EADDRNOTAVAIL for a host that is none of
-/// its addresses.
+/// The addresses to try, in this order, in the thread's network namespace. Fails with EADDRNOTAVAIL for a host that is
+/// not one of its addresses.
 pub(super) fn addresses(host: Option<IpAddr>, owner: NamespaceOwner) -> io::Result<Vec<IpAddr>> {
     if let Some(host) = host {
         return match host.is_loopback() || local_addresses()?.contains(&host) {
@@ -147,7 +147,7 @@ pub(super) enum NamespaceOwner {
 }
 
 impl NamespaceOwner {
-    /// Ask before the calling thread goes elsewhere.
+    /// Call it before the calling thread enters another namespace.
     pub(super) fn of(namespace: &OwnedFd) -> io::Result<Self> {
         let (own, other) = (fs::metadata("/proc/self/ns/net")?, fstat(namespace.as_fd())?);
         let is_own = (own.dev(), own.ino()) == (other.st_dev, other.st_ino);
@@ -155,7 +155,7 @@ impl NamespaceOwner {
     }
 }
 
-/// Not loopback, and an address that a program can bind without naming an interface too.
+/// Whether it is not loopback, and a program can bind it without naming an interface.
 fn is_usable(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !ip.is_loopback(),
@@ -165,7 +165,7 @@ fn is_usable(ip: IpAddr) -> bool {
 
 /// The addresses of the interfaces in the thread's network namespace.
 ///
-/// Trying to bind would ask the same, unless the pod sets `net.ipv4.ip_nonlocal_bind`.
+/// Trying to bind would give the same answer, unless the pod sets `net.ipv4.ip_nonlocal_bind`.
 fn local_addresses() -> io::Result<Vec<IpAddr>> {
     let ip_of = |address: SockaddrStorage| {
         let v4 = address.as_sockaddr_in().map(|one| IpAddr::V4(one.ip()));

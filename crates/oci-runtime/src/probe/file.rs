@@ -1,6 +1,7 @@
-//! `file:` probes: is a path there, seen from inside the container (rule U2)?
+//! `file:` probes: does a path exist, seen from inside the container (rule U2)?
 //!
-//! Owns one look, made by a helper process. Never opens the file itself: whatever the container made of it, a fifo or a device, stays untouched.
+//! Owns one look, which a helper process does. Never opens the file itself: what the container put there, perhaps a
+//! fifo or a device, stays untouched.
 
 use std::{
     cell::Cell,
@@ -19,8 +20,8 @@ use nix::{
 use super::{ProbeResult, timed_out};
 use crate::{helper_process, process::Process, reaper::Reaper};
 
-/// The looks of one container, of which only one is under way at a time: a file system that never answers (FUSE, NFS)
-/// must not cost a process for each.
+/// The looks of one container. Only one runs at a time: a file system that never answers (FUSE, NFS) must not cost a
+/// process for each look.
 #[derive(Debug, Clone, Default)]
 pub struct FileLooks(Rc<Cell<UnderWay>>);
 
@@ -31,7 +32,7 @@ enum UnderWay {
     One,
 }
 
-/// A look under way; it is over when this is dropped.
+/// A running look; dropping this ends it.
 struct Look(FileLooks);
 
 impl Look {
@@ -48,8 +49,8 @@ impl Drop for Look {
 
 /// Succeeds when something exists at `path` in the root of `process` within `timeout`.
 ///
-/// Links are followed inside that root only and magic links (`/proc/<pid>/root`) never, so no link that a container
-/// plants in a shared volume leads out of it (DESIGN §6). Mounts are those the process sees. Cancel-safe.
+/// Links are followed only inside that root, and magic links (`/proc/<pid>/root`) never, so no link that a container
+/// plants in a shared volume leads out of it (DESIGN §6). Mounts are those that the process sees. Cancel-safe.
 pub async fn file(
     reaper: &Reaper,
     process: &Process,
@@ -66,7 +67,7 @@ pub async fn file(
     ProbeResult::Failure(format!("file:{path} {failure}"))
 }
 
-/// A helper looks: already the root may be a file system that asks its server who it is (NFS).
+/// Looks in a helper process: even the root may be a file system that has to ask its server (NFS).
 async fn look(reaper: &Reaper, process: &Process, path: &str, looks: &FileLooks) -> io::Result<()> {
     let (Some(pidfd), Ok(path)) = (process.pidfd(), CString::new(path)) else {
         return Err(io::ErrorKind::NotFound.into());
@@ -80,12 +81,12 @@ async fn look(reaper: &Reaper, process: &Process, path: &str, looks: &FileLooks)
     let root = CString::new(format!("/proc/{}/root", process.pid()))?;
     let job = || match exists(pidfd, &root, &path) {
         Ok(()) => 0,
-        // invariant: the kernel's numbers end at 133.
+        // invariant: the kernel's error numbers end at 133.
         Err(error) => error as i32 as u8,
     };
-    // SAFETY: the job makes system calls on texts that are there.
+    // SAFETY: the job only makes system calls, on texts that outlive it.
     let (helper, exit) = unsafe { helper_process::run(reaper, c"podshim-look", &[pidfd], job) }?;
-    // The look is over when the helper is, which may be long after this future.
+    // The look ends with the helper, which may be long after this future was dropped.
     let over = tokio::task::spawn_local(async move {
         let exit = exit.await;
         drop(under_way);
@@ -95,20 +96,21 @@ async fn look(reaper: &Reaper, process: &Process, path: &str, looks: &FileLooks)
     drop(helper);
     match exit?.code {
         0 => Ok(()),
-        helper_process::NOT_BEGUN => Err(io::Error::other("no process to look with")),
+        helper_process::NOT_BEGUN => Err(io::Error::other("the helper process could not start")),
         error => Err(io::Error::from_raw_os_error(error.into())),
     }
 }
 
-/// Runs in the helper: system calls only.
+/// Runs in the helper: makes only system calls.
 fn exists(pidfd: BorrowedFd<'_>, root: &CStr, path: &CStr) -> nix::Result<()> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    // SAFETY: a path that ends with a NUL.
+    // SAFETY: the path ends with a NUL.
     let root = Errno::result(unsafe { libc::open(root.as_ptr(), flags) })?;
-    // SAFETY: the kernel has just given this descriptor to us alone.
+    // SAFETY: the kernel has just given this descriptor to this process alone.
     let root = unsafe { OwnedFd::from_raw_fd(root) };
     let mut process = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one pollfd of ours. Readable, the process has ended, and the root was another's of the same number.
+    // SAFETY: one pollfd of this function. If it is readable, the process has ended, and the root may be that of a
+    // later process with the same pid.
     if unsafe { libc::poll(&raw mut process, 1, 0) } != 0 {
         return Err(Errno::ENOENT);
     }
@@ -126,7 +128,7 @@ mod tests {
         test_support::{run, within},
     };
 
-    /// U2, DESIGN §6: a look that does not come back must not cost a thread for each period.
+    /// U2, DESIGN §6: a look that does not return must not cost another one in each period.
     #[test]
     fn u2_a_file_system_that_never_answers_costs_one_look() {
         run(async {

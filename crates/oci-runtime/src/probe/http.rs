@@ -1,7 +1,7 @@
 //! `http:` probes: one GET inside the container's network namespace (rule U2).
 //!
-//! Owns the request and what counts as an answer. Reads little and never follows where an answer points: the other
-//! side is the container's program, which nobody trusts.
+//! Owns the request and the rule for a valid answer. Reads little and follows no redirect: the other side is the
+//! container's program, which is not trusted.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -14,14 +14,15 @@ use tokio::{
 use super::{Endpoint, ProbeResult, connect::connect, timed_out};
 use crate::process::Process;
 
-/// Most of an answer that is read. A usual one fits: unread bytes would make the close a reset, which servers log.
+/// The most that is read of an answer. A usual answer fits: unread bytes would turn the close into a reset, which
+/// servers log.
 const ANSWER_LONGEST: usize = 4096;
 
 /// Sends `GET path` to `endpoint` inside the network namespace of `process`; succeeds with a status from 200 to 399
 /// within `timeout`, which covers the whole attempt.
 ///
-/// The first address where somebody accepts has answered for all. A redirect is a success and not followed: it could
-/// lead anywhere (DESIGN §6). Cancel-safe.
+/// Only the first address that accepts is asked. A redirect counts as success and is not followed: it could lead
+/// anywhere (DESIGN §6). Cancel-safe.
 pub async fn http(process: &Process, endpoint: Endpoint, path: &str, timeout: Duration) -> ProbeResult {
     let attempt = async {
         let (stream, address) = connect(process, endpoint, Instant::now() + timeout).await?;
@@ -57,13 +58,13 @@ async fn status(mut stream: TcpStream, address: SocketAddr, path: &str) -> io::R
     Ok(status_of(&answer[..length]))
 }
 
-/// The status of `HTTP/1.1 200 OK`; `None` if it does not begin like that.
+/// The status of `HTTP/1.1 200 OK`; `None` if the answer does not start like that.
 pub(crate) fn status_of(answer: &[u8]) -> Option<u16> {
     let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'..=b'9', b' ', status @ ..] = answer else {
         return None;
     };
     let (digits, b' ' | b'\r' | b'\n') = (status.get(..3)?, status.get(3)?) else { return None };
-    // A sign is no digit.
+    // A sign is not a digit.
     let digits = digits.iter().all(u8::is_ascii_digit).then_some(digits)?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -37,7 +37,7 @@ fn u2_exec_probe_reports_exit_codes_signals_timeouts_and_missing_programs() {
         assert_eq!(attempt(&["sleep", "1000"], short).await.to_string(), "timed out after 100ms");
         let missing = attempt(&["no-such-program"], TIMEOUT).await.to_string();
         assert!(missing.contains("no-such-program"), "{missing}");
-        // The one that timed out is gone too: only the container's own process is left.
+        // The probe's process that timed out is gone too: only the container's own process is left.
         let cgroup = crate::cgroup::Cgroup::of_pid(created.process.pid()).unwrap();
         crate::test_support::until(|| cgroup.pids().len() == 1).await;
         assert!(!test.container.bundle().exec_pid_path("gate").unwrap().exists());
@@ -46,7 +46,7 @@ fn u2_exec_probe_reports_exit_codes_signals_timeouts_and_missing_programs() {
     });
 }
 
-/// The command, in a network namespace of its own.
+/// Runs the command in a network namespace of its own.
 fn in_own_network(command: &mut std::process::Command) -> &mut std::process::Command {
     // SAFETY: unshare is one system call, between fork and exec.
     unsafe {
@@ -76,7 +76,7 @@ fn loopback(listener: &TcpListener) -> Endpoint {
     at(&listener.local_addr().unwrap().to_string())
 }
 
-/// A test of a process in a network namespace where it listens on 127.0.0.1.
+/// Runs a test with a process in a network namespace that has a listener on 127.0.0.1.
 fn with_listener(test: impl AsyncFnOnce(&Process, TcpListener)) {
     run(async {
         let reaper = Reaper::start().unwrap();
@@ -106,7 +106,8 @@ fn u2_tcp_probe_connects_inside_the_network_namespace_of_the_process() {
         let (child, listener) = namespace_with_listener(&reaper).await;
         let open = loopback(&listener);
         assert_eq!(within(tcp(&child.process, open, TIMEOUT)).await, ProbeResult::Success);
-        // The shim's own namespace does not have that listener: the socket really was made elsewhere.
+        // The shim's own namespace does not have that listener: the socket was really made in the container's
+        // namespace.
         let own = reaper.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
         let refused = within(tcp(&own.process, open, TIMEOUT)).await;
         assert_eq!(refused.to_string(), format!("tcp:{open} refused"));
@@ -133,7 +134,7 @@ fn tcp_probe_refuses_addresses_that_are_not_the_containers_own() {
     });
 }
 
-/// Answers each connection with the next text and keeps it open until the client has gone.
+/// Answers each connection with the next text and keeps it open until the client has closed it.
 fn serve(listener: TcpListener, answers: &'static [&'static str]) -> std::thread::JoinHandle<Vec<String>> {
     std::thread::spawn(move || {
         let answer = |text: &str| {
@@ -141,7 +142,7 @@ fn serve(listener: TcpListener, answers: &'static [&'static str]) -> std::thread
             let mut request = [0; 1024];
             let length = client.read(&mut request).unwrap();
             client.write_all(text.as_bytes()).unwrap();
-            // Whatever comes: end of file or a reset.
+            // End of file or a reset, whatever comes.
             let _ = client.read(&mut [0; 1024]);
             String::from_utf8_lossy(&request[..length]).into_owned()
         };
@@ -149,8 +150,8 @@ fn serve(listener: TcpListener, answers: &'static [&'static str]) -> std::thread
     })
 }
 
-/// U2, DESIGN §6: 200 to 399 open, a redirect is not followed (nobody listens where it leads, and nobody is asked a
-/// second time), and an answer that never ends is not read.
+/// U2, DESIGN §6: 200 to 399 open the gate; a redirect is not followed (its target has no listener, and the server gets
+/// no second request); and an answer that never ends is not read.
 #[test]
 fn u2_http_probe_opens_by_status_and_follows_nothing() {
     with_listener(async |process, listener| {
@@ -181,7 +182,7 @@ fn u2_http_probe_opens_by_status_and_follows_nothing() {
     });
 }
 
-/// DESIGN §6: neither a line without an end nor one that comes a byte at a time keeps the probe beyond its bounds.
+/// DESIGN §6: neither a line without an end nor one that comes a byte at a time takes the probe beyond its bounds.
 #[test]
 fn u2_http_probe_ends_with_a_hostile_server() {
     with_listener(async |process, listener| {
@@ -203,7 +204,7 @@ fn u2_http_probe_ends_with_a_hostile_server() {
         let short = Duration::from_millis(300);
         let slow = within(http(process, own, "/", short)).await.to_string();
         assert_eq!(slow, format!("http:{own}/: timed out after 300ms"));
-        // What the sockets hold, not what the server would have liked to send.
+        // The server could write only what the sockets hold, not all it wanted to.
         assert!(server.join().unwrap() < 64 << 20);
     });
 }

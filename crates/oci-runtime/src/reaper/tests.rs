@@ -1,5 +1,5 @@
-//! The reaper against real processes. Each test needs a process of its own (SIGCHLD and the subreaper
-//! attribute belong to the process): run them with nextest.
+//! The reaper with real processes. Each test needs a process of its own (SIGCHLD and the subreaper attribute belong to
+//! the process): run them with nextest.
 
 use super::*;
 use crate::{
@@ -13,9 +13,9 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// Spawns a shell that leaves `script` behind and returns the orphan's pid.
+/// Spawns a shell that leaves `script` behind, and returns the orphan's pid.
 ///
-/// The orphan waits until the shell is gone, which would otherwise reap it itself.
+/// The orphan waits until the shell is gone; otherwise the shell would reap it.
 async fn orphan(reaper: &Reaper, script: &str) -> Pid {
     let directory = tempfile::tempdir().unwrap();
     let pid_file = directory.path().join("pid");
@@ -53,13 +53,13 @@ fn an_exit_before_adoption_is_parked_for_the_holder_of_a_ticket() {
         assert_eq!(within(exit).await.code, 3);
         assert!(!process.is_running());
         assert_eq!(process.signal(SignalNumber::KILL).unwrap(), SignalDelivery::AlreadyGone);
-        // Once only.
+        // Only once.
         assert_eq!(reaper.adopt(&ticket, pid).unwrap_err().kind(), io::ErrorKind::NotFound);
     });
 }
 
-/// An exec that ends at once and leaves a child: its number names the child's session still, and what the kernel says of
-/// the process is not always that there is none.
+/// An exec that ends at once and leaves a child: its pid still names the child's session, and then the kernel does not
+/// always answer that the process does not exist.
 #[test]
 fn an_exit_before_adoption_is_found_though_its_session_lives_on() {
     run(async {
@@ -187,7 +187,7 @@ fn children_do_not_inherit_ignored_or_blocked_signals() {
         let status = std::fs::read_to_string(status).unwrap();
         for field in ["SigBlk", "SigIgn"] {
             let line = status.lines().find_map(|line| line.strip_prefix(&format!("{field}:\t"))).unwrap();
-            // 32 and 33 belong to libc, and whoever started this test may have left them in any state.
+            // 32 and 33 belong to libc; the test's parent may have left them in any state.
             let reserved = 0b11 << 31;
             assert_eq!(u64::from_str_radix(line, 16).unwrap() & !reserved, 0, "{field}");
         }
@@ -233,7 +233,7 @@ fn children_keep_the_limit_of_open_files_that_the_shim_raises() {
     });
 }
 
-/// DESIGN §6: what is called for a pod is measured, with what that has called.
+/// DESIGN §6: the processor time of commands is measured, with that of their children.
 #[test]
 fn the_processor_time_of_commands_is_known() {
     run(async {

@@ -1,7 +1,7 @@
-//! `checkpoint` and `restore` of the OCI runtime, which has criu do the work.
+//! `checkpoint` and `restore` of the OCI runtime, which calls criu for them.
 //!
-//! Owns their arguments and what becomes of criu's working directory. Whether a container may be checkpointed is not
-//! decided here.
+//! Owns their arguments and the handling of criu's working directory. Does not decide whether a container may be
+//! checkpointed.
 
 use std::{
     fs, io,
@@ -13,26 +13,26 @@ use tracing::warn;
 use super::{Arguments, Container, CreateOptions, Launched, Operation, RootSwitch, RuntimeError, Streams};
 use crate::{cgroup::Cgroup, stdio::ChildStdio};
 
-/// criu's working directory in a bundle, for the time of a call.
+/// criu's working directory in a bundle, during a call.
 const WORK_DIRECTORY: &str = "criu-work";
 
-/// criu's log of its work.
+/// A log that criu writes.
 struct CriuLog {
-    /// In its working directory.
+    /// Its name in criu's working directory.
     name: &'static str,
-    /// In the bundle, if the work failed.
+    /// Its name in the bundle, where podshim keeps it if criu failed.
     kept_as: &'static str,
 }
 
-/// Kept as by containerd's shim.
+/// containerd's shim keeps it under the same name.
 const DUMP_LOG: CriuLog = CriuLog { name: "dump.log", kept_as: "criu-dump.log" };
-/// containerd's shim keeps the directory itself.
+/// containerd's shim keeps criu's whole directory instead.
 const RESTORE_LOG: CriuLog = CriuLog { name: "restore.log", kept_as: "criu-restore.log" };
 
-/// What becomes of the container.
+/// What happens to the container after the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AfterCheckpoint {
-    /// It goes on.
+    /// It runs on.
     #[default]
     LeaveRunning,
     /// It is killed, and the runtime forgets it.
@@ -42,28 +42,28 @@ pub enum AfterCheckpoint {
 /// Settings of a checkpoint (`CheckpointOptions` of containerd).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CheckpointOptions {
-    /// What becomes of the container.
+    /// What happens to the container.
     pub after: AfterCheckpoint,
-    /// criu's working directory, which stays; else one in the bundle that does not.
+    /// criu's working directory, which stays; without it podshim uses one in the bundle and removes it.
     pub work_path: Option<PathBuf>,
     /// The images of an earlier dump.
     pub parent_path: Option<PathBuf>,
-    /// Namespaces that are written down as empty ones.
+    /// Namespaces that are recorded as empty.
     pub empty_namespaces: Vec<String>,
-    /// Flags that criu's side of it needs, in the runtime's words.
+    /// Flags for criu, in the runtime's spelling.
     pub flags: Vec<&'static str>,
     /// The criu to use (option CriuPath of containerd 1.x).
     pub criu_path: Option<PathBuf>,
 }
 
-/// Settings of a restore beside those of a create.
+/// Settings of a restore in addition to those of a create.
 #[derive(Debug, Clone, Copy)]
 pub struct RestoreOptions<'a> {
     /// The directory of the checkpoint.
     pub image_path: &'a Path,
     /// The images of an earlier dump.
     pub parent_path: Option<&'a Path>,
-    /// criu's working directory (option CriuWorkPath), else one in the bundle.
+    /// criu's working directory (option CriuWorkPath); without it, one in the bundle.
     pub work_path: Option<&'a Path>,
     /// The criu to use (option CriuPath of containerd 1.x).
     pub criu_path: Option<&'a Path>,
@@ -74,8 +74,8 @@ pub struct RestoreOptions<'a> {
 impl Container {
     /// `checkpoint` into the directory `image_path`.
     ///
-    /// A failed one leaves criu's log in the bundle and names it in its error. After it the processes run, as far as
-    /// `cgroup` tells: criu freezes them for its work, and one that was killed does not thaw them (K17).
+    /// A failed checkpoint leaves criu's log in the bundle and names it in its error. Afterwards the processes run, as
+    /// far as `cgroup` shows: criu freezes them for its work, and a criu that was killed does not thaw them (K17).
     pub async fn checkpoint(
         &self,
         image_path: &Path,
@@ -112,9 +112,9 @@ impl Container {
         result
     }
 
-    /// `restore --detach`: makes the container from a checkpoint; it runs when this returns.
+    /// `restore --detach`: makes the container from a checkpoint. The container runs when this returns.
     ///
-    /// After a failure nothing of the container is left but criu's log, which its error names.
+    /// After a failure only criu's log is left of the container, and the error names it.
     pub async fn restore(
         &self,
         stdio: ChildStdio,
@@ -137,7 +137,7 @@ impl Container {
         if options.create.root_switch == RootSwitch::NoPivotRoot {
             arguments.push("--no-pivot");
         }
-        // The shim is the subreaper that the container's init is to be left to.
+        // The container's init must be left to the shim as its subreaper.
         arguments.push("--no-subreaper");
         arguments.option("--bundle", self.bundle.path());
         arguments.push(&*self.id);
@@ -151,13 +151,13 @@ impl Container {
             }
         };
         if restored.is_err() {
-            // A runtime that failed in the middle of it may have the container, and a retry would be refused the id.
+            // A runtime that failed half way may have recorded the container, and would then refuse its id to a retry.
             self.remove_half_made(Operation::Restore).await;
         }
         restored
     }
 
-    /// The runtime's own words say only that criu failed, and its directory goes.
+    /// Keeps criu's log: the runtime's own message says only that criu failed, and criu's directory is removed.
     fn with_log(&self, error: RuntimeError, work_path: &Path, log: &CriuLog) -> RuntimeError {
         let RuntimeError::Failed { operation, id, message } = error else { return error };
         let kept = self.bundle.path().join(log.kept_as);
@@ -166,14 +166,14 @@ impl Container {
                 let first = message.lines().next().unwrap_or_default();
                 format!("{first} (criu's log: {})", kept.display())
             }
-            // criu was not run, or could not begin.
+            // criu was not run, or could not start.
             Err(_) => message,
         };
         RuntimeError::Failed { operation, id, message }
     }
 }
 
-/// A runtime finds criu in PATH unless it is told; only runc knows the option, before its command.
+/// A runtime finds criu in PATH unless it gets a path. Only runc has the option; it goes before the command.
 fn with_criu(criu: Option<&Path>, command: &str) -> Arguments {
     let Some(criu) = criu else { return Arguments::new(command) };
     let mut arguments = Arguments::new("--criu");

@@ -1,4 +1,4 @@
-//! One call of the runtime: its arguments, where its streams go, and what it said.
+//! One call of the runtime: its arguments, where its streams go, and its error messages.
 
 use std::{
     ffi::OsString,
@@ -35,11 +35,11 @@ impl Arguments {
     }
 }
 
-/// Where the command's own stdin, stdout and stderr go.
+/// Where the stdin, stdout and stderr of the command go.
 pub(super) enum Streams {
-    /// They are the container's: `create` and `exec` pass them on.
+    /// They are the container's: `create` and `exec` pass them on to its process.
     Container(ChildStdio),
-    /// They are read by us.
+    /// podshim reads them.
     Captured(Captured),
 }
 
@@ -62,7 +62,7 @@ impl Streams {
     }
 }
 
-/// Memory files instead of pipes: nothing to copy while the command runs, and nobody can hold them open.
+/// Memory files instead of pipes: nothing has to be copied while the command runs, and no process can hold them open.
 pub(super) struct Captured {
     stdin: Option<File>,
     stdout: File,
@@ -97,13 +97,13 @@ impl Captured {
 fn read_from(file: &mut File, position: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if file.seek(SeekFrom::Start(position)).is_ok() {
-        // What was read before an error is still the best there is.
+        // What was read before an error is still the best text available.
         let _ = file.take(OUTPUT_LIMIT).read_to_end(&mut bytes);
     }
     bytes
 }
 
-/// The end of the runtime's log before a call: what comes after it was written during the call.
+/// The end of the runtime's log before a call: later text was written during the call.
 pub(super) struct LogPosition {
     pub(super) path: PathBuf,
     length: u64,
@@ -127,7 +127,7 @@ pub(crate) fn last_error_in(log: &[u8]) -> Option<String> {
         level: String,
         msg: String,
     }
-    // Not a line each: crun 1.28 spreads an entry over several (trap 24).
+    // Do not read line by line: crun 1.28 spreads an entry over several lines (trap 24).
     let entries = serde_json::Deserializer::from_slice(log).into_iter::<Entry>();
     let errors = entries.filter_map(Result::ok).filter(|entry| matches!(&*entry.level, "error" | "fatal"));
     errors.last().map(|entry| entry.msg.trim().to_owned())
@@ -167,7 +167,7 @@ impl Drop for TemporaryFile {
 mod tests {
     use super::*;
 
-    /// Trap 24: runc and crun 1.8 write a line for each entry, crun 1.28 indents them.
+    /// Trap 24: runc and crun 1.8 write one line per entry; crun 1.28 indents them over several.
     #[test]
     fn the_last_error_of_either_layout_counts_and_none_of_an_earlier_call() {
         let directory = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// A runtime that writes for ever costs no more memory than one that says why it failed.
+    /// A runtime that writes without end costs no more memory than one that reports why it failed.
     #[test]
     fn of_a_log_without_end_the_beginning_is_read() {
         let endless = LogPosition { path: "/dev/zero".into(), length: 0 };

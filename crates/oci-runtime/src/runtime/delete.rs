@@ -1,4 +1,4 @@
-//! The runtime's `delete`: by force only what needs it.
+//! The runtime's `delete`, with `--force` only where it is needed.
 
 #[cfg(test)]
 mod tests;
@@ -6,11 +6,11 @@ mod tests;
 use super::command::Arguments;
 use super::{Container, Operation, RuntimeError};
 
-/// What is known of a container that is deleted. Deleting one that does not exist succeeds.
+/// What the caller knows of a container that is to be deleted. Deleting one that does not exist succeeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteMode {
-    /// Its process has ended. By force only if the runtime does not delete it otherwise: with `--force` runc 1.2 and later
-    /// wait 100 ms for a process to die, also where there is none.
+    /// Its process has ended. `--force` is used only if the runtime does not delete it otherwise: with it, runc 1.2 and
+    /// later wait 100 ms for a process to die, even if there is none.
     Ended,
     /// It may run: kill it first.
     Force,
@@ -19,16 +19,17 @@ pub enum DeleteMode {
 impl Container {
     /// `delete`: removes an ended container, or kills and removes it.
     ///
-    /// By force also without a bundle: containerd 1.7 may remove that of a dead shim's container beside us, and the
-    /// runtime's log with it, even during the first try (N3).
+    /// By force it also works without a bundle: containerd 1.7 may remove the bundle of a dead shim's container at the
+    /// same time, and the runtime's log with it, even during the first try (N3).
     pub async fn delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
         match (mode, self.try_delete(mode).await) {
             (DeleteMode::Force, Err(_)) if !self.has_bundle() => self.try_delete(mode).await,
-            // A runtime that refuses in order; one that hangs is called only once.
+            // The runtime refused and returned. A runtime that hangs is called only once.
             (DeleteMode::Ended, Err(refusal @ RuntimeError::Failed { .. })) => match self.state().await {
-                // It was removed, and what failed is what comes after: a poststop hook.
+                // The runtime did remove the container; what failed came after that: a poststop hook.
                 Err(error) if error.is_not_found() => Err(refusal),
-                // Its group is frozen (on cgroup v2 a paused container can be killed), or busy with what is left in it.
+                // Its cgroup is frozen (on cgroup v2 a paused container can be killed), or busy with processes that are
+                // left in it.
                 _ => self.try_delete(DeleteMode::Force).await,
             },
             (_, result) => result,

@@ -1,6 +1,6 @@
-//! What can go wrong with a call of the OCI runtime, and what its words mean.
+//! How a call of the OCI runtime can fail, and what its error text means.
 //!
-//! Owns the recognition of error texts: runtimes tell the reason of a failure in prose only.
+//! Owns the recognition of error texts: runtimes report the reason of a failure in prose only.
 
 use std::{fmt, io, path::PathBuf, time::Duration};
 
@@ -37,16 +37,16 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// After how long the runtime is killed.
+    /// Time after which podshim kills the runtime.
     ///
-    /// Creating and starting run OCI hooks and may wait for a busy machine; two minutes is the kubelet's
-    /// own limit for a CRI call. The others only write cgroup files and signals.
+    /// Creating and starting run OCI hooks and may wait for a busy machine; two minutes is the kubelet's own limit for
+    /// a CRI call. The other commands only write cgroup files and send signals.
     pub fn time_limit(self) -> Duration {
         match self {
             Self::Create | Self::Start | Self::Exec => Duration::from_secs(120),
             Self::Delete | Self::Kill | Self::Pause | Self::Resume | Self::Update => Duration::from_secs(30),
             Self::State => Duration::from_secs(10),
-            // They write and read all of a container's memory.
+            // They write or read all of a container's memory.
             Self::Checkpoint | Self::Restore => Duration::from_secs(600),
         }
     }
@@ -85,7 +85,7 @@ pub enum RuntimeError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The runtime refused or failed, in its own words (as containerd's shim words it).
+    /// The runtime refused or failed. The message is its own, in the form of containerd's shim.
     #[error("OCI runtime {operation} failed: {message}")]
     Failed {
         /// The command.
@@ -95,7 +95,7 @@ pub enum RuntimeError {
         /// The runtime's last error message.
         message: String,
     },
-    /// The runtime was killed by somebody else, in the middle of its work or after it.
+    /// Another process killed the runtime, in the middle of its work or after it.
     #[error("OCI runtime {operation} failed: {message}")]
     Killed {
         /// The command.
@@ -115,17 +115,15 @@ pub enum RuntimeError {
         /// The limit.
         limit: Duration,
     },
-    /// The container ended during an exec. The runtime did not, and was killed.
-    #[error(
-        "OCI runtime {operation} of container {id:?} was killed: the container has ended before it was done"
-    )]
+    /// The container ended during an exec, but the runtime did not end. podshim killed it.
+    #[error("OCI runtime {operation} of container {id:?} was killed: the container ended first")]
     Outlived {
         /// The command.
         operation: Operation,
         /// The container.
         id: String,
     },
-    /// The runtime's answer makes no sense.
+    /// The runtime's answer cannot be parsed.
     #[error("OCI runtime {operation} of container {id:?} gave an answer that cannot be read: {reason}")]
     Output {
         /// The command.
@@ -135,7 +133,7 @@ pub enum RuntimeError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A file the command needs in the bundle is unusable.
+    /// A file in the bundle that the command needs is unusable.
     #[error("OCI runtime {operation} of container {id:?}: {source}")]
     Bundle {
         /// The command.
@@ -154,15 +152,15 @@ pub enum RuntimeError {
         id: String,
         /// The reported pid.
         pid: Pid,
-        /// Why it was refused.
+        /// Why it cannot be adopted.
         source: io::Error,
     },
 }
 
 impl RuntimeError {
-    /// The container's init does not run (any more).
+    /// Whether the container's init is not running, or no longer.
     ///
-    /// The words are those of runc 1.0 to 1.3 and of crun 1.8 to 1.28; containerd's shim greps the same.
+    /// Matches the words of runc 1.0 to 1.3 and of crun 1.8 to 1.28; containerd's shim looks for the same.
     pub fn is_not_running(&self) -> bool {
         const WORDS: &[&str] = &[
             "container not running",
@@ -176,19 +174,19 @@ impl RuntimeError {
         self.says(WORDS)
     }
 
-    /// The runtime knows no such container.
+    /// Whether the runtime has no such container.
     pub fn is_not_found(&self) -> bool {
-        // crun tells it by what is missing: the file in its state directory, and to a delete the directory.
+        // crun names what is missing: the file in its state directory; for a delete, the directory.
         let deleted = matches!(self, Self::Failed { operation: Operation::Delete, .. });
         let crun = self.says(&["/status`"]) || (deleted && self.says(&["cannot open directory"]));
         self.says(&["container does not exist"]) || (crun && self.says(&["no such file"]))
     }
 
-    /// A failed create that the runtime itself cannot be trusted to have cleaned up.
+    /// Whether the runtime may have left parts of a container behind after this failed create.
     pub(crate) fn may_have_left_a_container(&self) -> bool {
         match self {
-            // A runtime that fails in order removes what it made; and if the message is that the id is
-            // taken, the container is not ours to delete.
+            // A runtime that fails in an orderly way removes what it made. If the message is that the id is taken, the
+            // container is not podshim's to delete.
             Self::Failed { .. } | Self::Spawn { .. } => false,
             Self::Killed { .. }
             | Self::TimedOut { .. }
@@ -225,7 +223,7 @@ mod tests {
         let crun = "cannot open directory `/run/crun/c`: No such file or directory";
         assert!(failed(Operation::Delete, crun).is_not_found());
         assert!(!failed(Operation::Create, crun).is_not_found());
-        // A missing program, bind source or hook says the same words and is something else.
+        // A missing program, bind source or hook gives the same words and means something else.
         assert!(!failed(Operation::Create, "exec: stat /x: no such file or directory").is_not_found());
         assert!(!failed(Operation::Start, "error running hook: /x does not exist").is_not_found());
     }

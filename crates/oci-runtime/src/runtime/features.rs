@@ -1,6 +1,6 @@
-//! What an OCI runtime says it can do: the answer to its `features` command (runtime-spec 1.1).
+//! What an OCI runtime can do: the answer to its `features` command (runtime-spec 1.1).
 //!
-//! Asked without a container and without the state directory, as containerd's own shim asks it.
+//! podshim calls it without a container and without the state directory, as containerd's own shim does.
 
 use std::{io, os::unix::process::CommandExt, path::Path, process::Command, time::Duration};
 
@@ -10,25 +10,28 @@ use serde_json::{Map, Value};
 use super::command::{Captured, Streams};
 use crate::reaper::{Child, Reaper};
 
-/// A runtime answers from its own tables; one that hangs must not hang containerd's start.
+/// A runtime answers from its own tables. One that hangs must not delay containerd's start.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// The runtime's features as compact JSON; `None` when it has no such command (crun before 1.8.6, youki) or
-/// answers something else than an object: containerd then takes every feature for missing.
+/// The runtime's features as compact JSON. `None` if it has no such command (crun before 1.8.6, youki) or prints
+/// something other than an object: containerd then treats every feature as missing.
 ///
 /// # Errors
 ///
-/// The system's answer when the binary cannot be run at all; `TimedOut` when it has not answered after 5 s.
+/// The system's error if the binary cannot be run at all; `TimedOut` if it has not answered after 5 s.
 pub async fn features(reaper: &Reaper, binary: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut command = Command::new(binary);
-    // With what it waits for it is a group, which can be killed.
+    // A process group of its own: it can be killed together with the processes it waits for.
     command.arg("features").process_group(0);
     let captured = Streams::Captured(Captured::new(None)?).attach(&mut command)?;
     let Child { process, mut exit } = reaper.spawn(&mut command)?;
     let Ok(exit) = tokio::time::timeout(TIME_LIMIT, &mut exit).await else {
-        // Not waited for: this process ends next.
+        // podshim does not wait for the killed runtime: podshim itself ends next.
         killpg(process.pid(), Signal::SIGKILL)?;
-        return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no features after {TIME_LIMIT:?}")));
+        return Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("`features` not answered within {TIME_LIMIT:?}"),
+        ));
     };
     let output = captured.filter(|_| exit.code == 0).map(|mut captured| captured.stdout());
     let object: Option<Map<String, Value>> = output.and_then(|output| serde_json::from_slice(&output).ok());
@@ -73,7 +76,7 @@ mod tests {
         }
     }
 
-    /// containerd asks when it starts: it must come to that.
+    /// containerd asks while it starts: a runtime that hangs must not keep it from starting.
     #[test]
     fn a_runtime_that_hangs_is_killed_with_what_it_waits_for() {
         let directory = tempfile::tempdir().unwrap();

@@ -29,7 +29,7 @@ async fn exec(test: &TestContainer, arguments: &[&str]) -> Exit {
     within(launched.exit).await
 }
 
-/// A shell script in the place of the runtime.
+/// A shell script instead of the runtime.
 fn fake_runtime(test: &TestContainer, script: &str) -> Rc<Runtime> {
     let path = test.path("fake-runtime");
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -86,7 +86,7 @@ fn xp_1_exec_works_in_a_created_container() {
         let created = create(&test).await;
         assert_eq!(exec(&test, &["sh", "-c", "echo here > /tmp/file; exit 3"]).await.code, 3);
         assert_eq!(test.read("tmp/file"), "here\n");
-        // Neither the process document nor the pid file stays.
+        // Neither the process document nor the pid file remains.
         assert!(!test.container.bundle().exec_process_path("probe").unwrap().exists());
         assert!(!test.container.bundle().exec_pid_path("probe").unwrap().exists());
         kill(created).await;
@@ -98,8 +98,8 @@ fn k3_a_kill_ends_a_created_container() {
     run(async {
         let test = TestContainer::new(&["sleep", "1000"], |_| {});
         let created = create(&test).await;
-        // KILL and nothing less: as pid 1 of its namespace, crun's init ignores a TERM, and runc's exits
-        // with 2 instead of dying of it.
+        // Only KILL: as pid 1 of its namespace, crun's init ignores a TERM, and runc's init exits with 2 instead of
+        // dying of it.
         assert_eq!(created.process.signal(SignalNumber::KILL).unwrap(), SignalDelivery::Delivered);
         assert_eq!(within(created.exit).await.signal, Some(9));
         let error = test.container.start().await.unwrap_err();
@@ -193,7 +193,7 @@ fn a_missing_runtime_and_a_taken_id_are_clear_errors() {
         let created = create(&test).await;
         let error = test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
         assert!(error.to_string().contains("exist"), "{error}");
-        // The refused create must not have taken the first one with it.
+        // The refused create must not have removed the first container.
         assert!(created.process.is_running());
         kill(created).await;
     });
@@ -277,7 +277,7 @@ fn the_service_managers_variables_of_containerd_do_not_reach_the_runtime() {
     run(async {
         for variable in SERVICE_MANAGER_VARIABLES {
             #[expect(clippy::disallowed_methods, reason = "the shim inherits them from containerd's unit")]
-            // SAFETY: each test has a process of its own, and no other thread of it looks at the environment.
+            // SAFETY: each test has a process of its own, and no other thread of it reads the environment.
             unsafe {
                 std::env::set_var(variable, "1");
             }

@@ -1,7 +1,7 @@
-//! The streams of one incarnation, which may still fail to be made.
+//! The streams of one incarnation that is about to be made and may still fail.
 //!
-//! Owns what becomes of the OCI runtime's own words: it has the container's streams while it creates or executes,
-//! and writes its errors to that stderr. Until it has succeeded, nothing of that may reach a reader.
+//! Owns the handling of the OCI runtime's own messages: the runtime has the container's streams while it creates or
+//! executes, and writes its errors to that stderr. Until the runtime has succeeded, none of that may reach a reader.
 
 use std::{fs::File, io, process::Stdio as ProcessStdio};
 
@@ -13,7 +13,7 @@ use super::{
     give_to, nonblocking_pipe,
 };
 
-/// The three descriptors one incarnation of the process is started with.
+/// The three descriptors with which one incarnation of the process is started.
 #[derive(Debug)]
 pub struct ChildStdio {
     /// Standard input.
@@ -34,29 +34,29 @@ impl ChildStdio {
 /// Streams for an incarnation that is about to be made.
 #[derive(Debug)]
 pub struct Attempt {
-    /// What the OCI runtime is started with.
+    /// The streams with which the OCI runtime is started.
     pub child: ChildStdio,
-    /// For [`Stdio::accept`] when it has succeeded; dropped, it takes along what the runtime wrote.
+    /// For [`Stdio::accept`] when the runtime has succeeded. Dropping it discards what the runtime wrote.
     pub held_back: HeldBack,
 }
 
-/// stderr of an incarnation whose pipe is in use already: a pipe of its own, which leads into that one once the
+/// stderr of an incarnation whose pipe is already in use: a pipe of its own that leads into the shared pipe once the
 /// incarnation exists.
 ///
-/// Into that pipe and not past it, so that the order and the wholeness of lines stay as they are. Runtimes write
-/// their errors to stderr alone, so stdout needs none of this.
+/// It leads into the shared pipe and not past it, so that the order of lines is kept and lines stay whole. Runtimes
+/// write their errors only to stderr, so stdout needs none of this.
 #[derive(Debug)]
 pub struct HeldBack(Option<Movement>);
 
 impl HeldBack {
-    /// The process exists: what it writes from now on is read, on the current `LocalSet`.
+    /// The process exists: starts moving what it writes, on the current `LocalSet`.
     pub fn begin(&mut self) {
         if let Some(movement) = &mut self.0 {
             movement.start(StreamName::Stderr);
         }
     }
 
-    /// Waits until all that was written has been moved, at most until `deadline`; then cuts it.
+    /// Waits until everything written has been moved, at most until `deadline`; then cuts it.
     pub async fn end_by(&mut self, deadline: Instant) {
         if let Some(movement) = &mut self.0 {
             movement.end_by(deadline).await;
@@ -64,29 +64,29 @@ impl HeldBack {
     }
 }
 
-/// containerd's fifos, after no process came about that would have used them.
+/// containerd's fifos, when no process was made that would have used them.
 ///
-/// Their readers have seen them opened, and would take their closing for the end and go: a second create with the same
-/// fifos, which containerd's shim serves, would wait for readers in vain. Dropped, they end.
+/// Their readers have seen them opened; they would take a close for the end and go. A second create with the same
+/// fifos, which containerd's shim supports, would then wait for readers in vain. Dropping this closes the fifos.
 #[derive(Debug, Default)]
 pub struct UnusedFifos {
-    // Their being open, for both reading and writing, is all they are for.
+    // Only kept open, for both reading and writing.
     _ends: Vec<File>,
 }
 
 impl Stdio {
-    /// Gives up everything but the fifos.
+    /// Gives up everything except the fifos.
     pub fn into_unused_fifos(self) -> UnusedFifos {
         let input = self.stdin.as_ref().and_then(|input| input.writer.as_ref());
         let outputs = [&self.stdout, &self.stderr].into_iter().flatten();
         let outputs = outputs.filter(|output| output.keep_alive.is_some()).filter_map(|o| o.writer.as_ref());
-        // One that cannot be kept has ended, as without this.
+        // A fifo that cannot be kept open is closed, as it would be without this.
         let ends = input.into_iter().chain(outputs).filter_map(|fifo| open_both_ends(fifo).ok());
         UnusedFifos { _ends: ends.collect() }
     }
 
-    /// Streams for the next incarnation of the process. With a terminal they are `/dev/null`: the process gets its
-    /// pty through the console socket.
+    /// Streams for the next incarnation of the process. With a terminal they are `/dev/null`: the process gets its pty
+    /// through the console socket.
     pub fn attempt(&self) -> io::Result<Attempt> {
         if self.mode == StreamMode::Terminal {
             return Ok(Attempt { child: ChildStdio::null(), held_back: HeldBack(None) });
@@ -106,13 +106,13 @@ impl Stdio {
         Ok(Attempt { child, held_back: HeldBack(held_back) })
     }
 
-    /// Streams for a process beside the program, such as a hook: its output is the container's, its input is none.
-    /// [`HeldBack::begin`] takes the place of [`Self::accept`].
+    /// Streams for a process beside the program, such as a hook: it writes to the container's output and has no input.
+    /// Call [`HeldBack::begin`] instead of [`Self::accept`].
     pub fn attempt_beside(&self) -> io::Result<Attempt> {
         let mut attempt = self.attempt()?;
         attempt.child.stdin = ProcessStdio::null();
         if self.mode == StreamMode::Terminal {
-            // The terminal is the program's; what it is copied to takes other lines too.
+            // The program owns the terminal; the terminal's destination also takes other lines.
             let writer = self.stdout.as_ref().and_then(|output| output.writer.as_ref());
             attempt.child.stdout = own(writer)?;
             attempt.child.stderr = own(writer)?;
@@ -120,8 +120,8 @@ impl Stdio {
         Ok(attempt)
     }
 
-    /// The incarnation exists: what is written from now on is its own. Starts moving data between the process's
-    /// pipes and containerd's fifos, on the current `LocalSet`.
+    /// The incarnation exists: what is written from now on is its own. Starts moving data between the process's pipes
+    /// and containerd's fifos, on the current `LocalSet`.
     pub fn accept(&mut self, held_back: HeldBack) {
         if let Some(Input { pipe: Some(pipe), .. }) = &mut self.stdin {
             pipe.movement.start(StreamName::Stdin);
@@ -133,14 +133,13 @@ impl Stdio {
         }
         if let (Some(stderr), Some(mut movement)) = (&mut self.stderr, held_back.0) {
             movement.start(StreamName::Stderr);
-            // An incarnation's ends when the last of its processes is gone.
+            // The movement of an incarnation ends when the last of its processes is gone.
             stderr.held_back.retain(|earlier| !earlier.is_over());
             stderr.held_back.push(movement);
         }
     }
 
-    /// Whether somebody gets at once what is written to the stderr pipe. A file is no pipe: what a runtime says there
-    /// stays.
+    /// Whether what is written to the stderr pipe is read at once. A file is no pipe: a runtime's messages stay in it.
     fn stderr_is_read(&self) -> bool {
         self.logger.is_some()
             || self.stderr.iter().flat_map(|output| &output.pipe).any(|pipe| pipe.movement.has_started())

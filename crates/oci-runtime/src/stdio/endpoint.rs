@@ -1,6 +1,6 @@
 //! containerd's side of a standard stream: what the address names, opened without ever blocking the thread.
 //!
-//! Owns the rules of opening (CONTRACT §7). What happens with the open ends is [`Stdio`](super::Stdio)'s business.
+//! Owns the rules of opening (CONTRACT §7). [`Stdio`](super::Stdio) uses the open ends.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
@@ -25,7 +25,7 @@ use super::{
 const READER_POLL_FIRST: Duration = Duration::from_millis(1);
 const READER_POLL_LONGEST: Duration = Duration::from_millis(50);
 
-/// What one address of a request names.
+/// The target of one address of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Address {
     /// A path without a scheme, or `fifo://`.
@@ -34,7 +34,7 @@ pub(super) enum Address {
     File { stream: StreamName, path: PathBuf },
 }
 
-/// What the three strings of a request name together.
+/// The targets of all three addresses of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Addresses {
     pub(super) stdin: Option<Address>,
@@ -44,9 +44,9 @@ pub(super) struct Addresses {
 /// Where stdout and stderr go: the form of stdout decides (CONTRACT §7).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OutputAddresses {
-    /// Each to its own; stderr to stdout's file if that is one.
+    /// Each goes to its own target; stderr goes to stdout's file if stdout is a file.
     Apart { stdout: Option<Address>, stderr: Option<Address> },
-    /// Both to one program, whatever stderr says.
+    /// Both go to one program; the address of stderr is ignored.
     Logger(LoggerCommand),
 }
 
@@ -54,7 +54,7 @@ impl Addresses {
     pub(super) fn parse(paths: &StdioPaths) -> Result<Self, StdioError> {
         let stdin = Address::parse(StreamName::Stdin, &paths.stdin)?;
         if let Some(logger) = parse_logger(&paths.stdout)? {
-            // As containerd's shim: a logged process has a stdin only if it has a terminal.
+            // As in containerd's shim, a logged process has a stdin only if it has a terminal.
             let stdin = stdin.filter(|_| paths.mode == StreamMode::Terminal);
             return Ok(Self { stdin, output: OutputAddresses::Logger(logger) });
         }
@@ -83,12 +83,12 @@ fn parse_logger(address: &str) -> Result<Option<LoggerCommand>, StdioError> {
     }
 }
 
-/// What an address leads to.
+/// An address after the first check.
 #[derive(Debug)]
 pub(super) enum FarEnd {
-    /// Opened later, when the process exists.
+    /// A fifo, which is opened later, when the process exists.
     Fifo(Fifo),
-    /// Open.
+    /// An open file.
     File(File),
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Fifo {
     path: PathBuf,
 }
 
-/// Until when readers may come.
+/// How long a fifo may wait for its reader.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReaderWait {
     limit: Duration,
@@ -113,7 +113,7 @@ impl ReaderWait {
 }
 
 impl Address {
-    /// An empty address is no stream at all.
+    /// An empty address means no stream.
     fn parse(stream: StreamName, address: &str) -> Result<Option<Self>, StdioError> {
         let path = |rest: &str| match Uri::parse(rest) {
             Some(uri) => Ok(uri.path),
@@ -146,7 +146,7 @@ impl Address {
         match self {
             Self::File { stream, path } => open_file(stream, path).map(FarEnd::File),
             Self::Fifo { stream, path } if is_fifo(stream, &path)? => Ok(FarEnd::Fifo(Fifo { stream, path })),
-            // containerd's shim appends to a plain file behind a bare path.
+            // containerd's shim appends to a plain file if the address is a bare path.
             Self::Fifo { stream, path } => {
                 match OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK).open(&path) {
                     Ok(file) => Ok(FarEnd::File(file)),
@@ -165,7 +165,8 @@ fn is_fifo(stream: StreamName, path: &Path) -> Result<bool, StdioError> {
 }
 
 impl Fifo {
-    /// The read end, and a write end that keeps it from seeing EOF until CloseIO, although containerd may come and go.
+    /// Opens the read end, and a write end that keeps the fifo from seeing EOF until CloseIO, although containerd may
+    /// go and come back.
     pub(super) fn open_to_read(self) -> Result<(File, File), StdioError> {
         let Self { stream, path } = self;
         let open = || {
@@ -177,7 +178,7 @@ impl Fifo {
         open().map_err(|source| StdioError::Open { stream, path: path.clone(), source })
     }
 
-    /// The write end, once somebody has the read end open, and a read end that makes it survive a restart of its real
+    /// Opens the write end once a reader has the fifo open, and a read end that lets it survive a restart of its real
     /// reader. Does not block the thread.
     pub(super) async fn open_to_write(self, wait: ReaderWait) -> Result<(File, File), StdioError> {
         let Self { stream, path } = self;
@@ -193,7 +194,7 @@ impl Fifo {
                         Err(source) => Err(StdioError::Open { stream, path, source }),
                     };
                 }
-                // ENXIO: a fifo without a reader. containerd opens its side concurrently with our Create.
+                // ENXIO: a fifo without a reader. containerd opens its side at the same time as this Create runs.
                 Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
                     if Instant::now() >= wait.deadline {
                         return Err(StdioError::NoReader { stream, path, limit: wait.limit });
@@ -208,7 +209,7 @@ impl Fifo {
 }
 
 fn open_file(stream: StreamName, path: PathBuf) -> Result<File, StdioError> {
-    // Before the open too: opening a device may already do something to it.
+    // Check before the open too: opening a device may already have an effect.
     if path.metadata().is_ok_and(|metadata| !is_log_file(&metadata)) {
         return Err(StdioError::NotAFile { stream, path });
     }
@@ -216,7 +217,7 @@ fn open_file(stream: StreamName, path: PathBuf) -> Result<File, StdioError> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }
-        // O_NONBLOCK: what has become a fifo since the look must not block the thread.
+        // O_NONBLOCK: if the path became a fifo after the check, the open must not block the thread.
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o644).custom_flags(libc::O_NONBLOCK);
         let writer = options.open(&path)?;
@@ -230,15 +231,15 @@ fn open_file(stream: StreamName, path: PathBuf) -> Result<File, StdioError> {
     }
 }
 
-/// A plain file, or `/dev/null`, which people name to have no log.
+/// A plain file, or `/dev/null`, which users name to get no log.
 fn is_log_file(metadata: &Metadata) -> bool {
     const NULL: u64 = libc::makedev(1, 3);
     metadata.is_file() || (metadata.file_type().is_char_device() && metadata.rdev() == NULL)
 }
 
-/// A blocking open file description of the same file, so that its flags are nobody else's.
+/// A blocking open file description of the same file, so that no other user shares its flags.
 ///
-/// Works after the path was removed, and for pipes, which open at once because both sides are open already.
+/// Works even if the path was removed. For pipes it opens at once, because both sides are open already.
 pub(super) fn reopen(file: &File) -> io::Result<File> {
     let status = OFlag::from_bits_truncate(fcntl(file, FcntlArg::F_GETFL)?);
     let mut options = OpenOptions::new();
@@ -252,7 +253,8 @@ pub(super) fn reopen(file: &File) -> io::Result<File> {
     Ok(reopened)
 }
 
-/// A fifo for reading and writing, by one of its ends: it has a reader and a writer as long as this is open.
+/// Opens a fifo for reading and writing, given one of its ends: as long as this is open, the fifo has a reader and a
+/// writer.
 pub(super) fn open_both_ends(fifo: &File) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(descriptor_path(fifo))
 }

@@ -1,5 +1,5 @@
-//! Why a container's standard streams cannot be opened, in words that name the stream and what containerd gave for it.
-//! Owns the wording; it opens nothing.
+//! Why a container's standard streams cannot be opened, in words that name the stream and the address that containerd
+//! gave. Owns the wording; opens nothing.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -20,17 +20,17 @@ pub enum StdioError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// Nobody opened the read side of an output fifo.
+    /// No reader opened the output fifo in time.
     #[error("no reader opened {stream} at {} within {} s", path.display(), limit.as_secs())]
     NoReader {
         /// Which stream.
         stream: StreamName,
         /// The path containerd gave.
         path: PathBuf,
-        /// How long we waited.
+        /// How long podshim waited.
         limit: Duration,
     },
-    /// `file://` names something one cannot simply append to.
+    /// `file://` names something other than a plain file.
     #[error(
         "cannot open {stream} at file://{}: it is not a regular file (a fifo is named by its bare path)",
         path.display()
@@ -41,7 +41,7 @@ pub enum StdioError {
         /// The path containerd gave.
         path: PathBuf,
     },
-    /// The process's end cannot be made or given to its owner.
+    /// The process's end cannot be made, or not be given to its owner.
     #[error("cannot set up {stream} for the process: {source}")]
     ProcessEnd {
         /// Which stream.
@@ -49,10 +49,10 @@ pub enum StdioError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The logging program does not serve.
+    /// The logging program cannot be used.
     #[error(transparent)]
     Logger(#[from] LoggerError),
-    /// An address whose path cannot be read.
+    /// The path of an address cannot be read.
     #[error("{stream} {address:?}: the path has to be absolute, with special characters written as %XX")]
     Address {
         /// Which stream.
@@ -60,7 +60,7 @@ pub enum StdioError {
         /// The whole string containerd gave.
         address: String,
     },
-    /// A scheme that is not served for this stream.
+    /// A scheme that podshim does not support for this stream.
     #[error(
         "{stream} {address:?}: not supported: stdin is a fifo; stdout is a fifo, file:// or binary://, and stderr \
          goes where stdout goes or to a fifo or file:// of its own"

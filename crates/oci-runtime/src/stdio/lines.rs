@@ -1,7 +1,7 @@
-//! Looking at the lines of a stream while they pass.
+//! Reads the lines of a stream while they pass.
 //!
-//! Owns the cutting into lines, bounded in memory and in processor time, and the second view of a pipe for it. Nothing here
-//! can change the stream or fail it. While somebody looks, it moves no faster than that goes.
+//! Owns the cutting into lines, which is bounded in memory and in processor time, and the second view of a pipe for it.
+//! Nothing here can change the stream or make it fail. While a watch reads, the stream moves no faster than the watch.
 
 use std::{
     cell::RefCell,
@@ -21,42 +21,42 @@ use super::{
     nonblocking_pipe,
 };
 
-/// Longest piece of a line that is looked at, in bytes; what follows it in the line is not.
+/// Longest part of a line that is read, in bytes; the rest of the line is skipped.
 pub const LINE_LONGEST: usize = 16 * 1024;
-/// Read from the second view at a time.
+/// Bytes that are read from the second view at a time.
 const CHUNK: usize = 4096;
 
-/// Whether somebody who looks at lines wants more of them.
+/// Whether a watch wants more lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watching {
     /// More.
     GoesOn,
-    /// No more: from now on nothing is looked at.
+    /// No more: from now on no line is read.
     Ends,
 }
 
-/// A line without its end, piece by piece, with U+FFFD for what is no UTF-8.
+/// A line without its end, piece by piece, with U+FFFD for invalid UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'text> {
-    /// What comes next in the line.
+    /// The next part of the line.
     Part(&'text str),
     /// The line is over.
     End,
 }
 
-/// Steps between two pauses: half a millisecond of processor time, a whole one on a slow machine.
+/// Steps between two pauses: half a millisecond of processor time, a full one on a slow machine.
 const TURN_STEPS: usize = 100_000;
-/// Looking at lines takes a fifth of a processor at most, all streams of the pod together: it is done outside of the
-/// container's limits, and a container writes what it likes. Counted in steps: a turn takes longer where others are at work
-/// too, and is no reason for a longer pause.
+/// Reading lines takes at most a fifth of a processor, for all streams of the pod together: it happens outside of the
+/// container's limits, and the container decides how much it writes. Counted in steps, not in time: a turn takes longer
+/// when other threads are busy too, and that must not make the pause longer.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// How fast the lines of a pod are looked at; one for all its streams.
+/// How fast the lines of a pod are read; one for all its streams.
 #[derive(Debug, Clone, Default)]
 pub struct LookPace(Rc<Mutex<()>>);
 
 impl LookPace {
-    /// Pauses after a turn. Whoever comes meanwhile waits for the end of the pause before its own.
+    /// Pauses after a turn. A stream that comes during the pause waits for its end before it starts its own.
     async fn rest(&self) {
         let _others = self.0.lock().await;
         tokio::time::sleep(PAUSE).await;
@@ -65,23 +65,23 @@ impl LookPace {
 
 type Look = dyn FnMut(Piece<'_>) -> Watching;
 
-/// Somebody who looks at lines.
+/// A reader of lines.
 #[derive(Clone)]
 pub struct LineWatch {
     look: Rc<RefCell<Look>>,
-    /// Letters between two pauses.
+    /// Bytes between two pauses.
     turn: usize,
     pace: LookPace,
 }
 
 impl LineWatch {
-    /// `look` is given each line, a letter of which costs it so many steps at most.
+    /// `look` gets each line; one byte costs it at most `steps_per_letter` steps.
     pub fn new(
         steps_per_letter: usize,
         pace: LookPace,
         look: impl FnMut(Piece<'_>) -> Watching + 'static,
     ) -> Self {
-        // A character is never cut.
+        // A character is never cut in two.
         let turn = (TURN_STEPS / steps_per_letter.max(1)).max(char::MAX.len_utf8());
         Self { look: Rc::new(RefCell::new(look)), turn, pace }
     }
@@ -94,8 +94,9 @@ impl std::fmt::Debug for LineWatch {
 }
 
 impl StdioPaths {
-    /// Whether output will pass through here, where its lines can be seen. A terminal's does, through its console; a
-    /// file is the process's own, a logging program reads the process's pipe, and no stream is none.
+    /// Whether output will pass through the shim, where its lines can be read. A terminal's output does, through its
+    /// console. A file belongs to the process, a logging program reads the process's pipe, and without a stream there
+    /// is no output.
     pub fn pass_output(&self) -> bool {
         match Addresses::parse(self).map(|addresses| addresses.output) {
             _ if self.mode == StreamMode::Terminal => true,
@@ -103,18 +104,18 @@ impl StdioPaths {
                 [stdout, stderr].iter().flatten().any(|address| matches!(address, Address::Fifo { .. }))
             }
             Ok(OutputAddresses::Logger(_)) => false,
-            // Opening them says what is wrong.
+            // Opening them reports what is wrong.
             Err(_) => true,
         }
     }
 }
 
 impl Stdio {
-    /// Shows the lines of stdout and stderr that are written from now on to a watch of each, until it has seen enough; who
-    /// looked before does no more. A terminal's are the [`Console`](crate::console::Console)'s.
+    /// Shows the lines of stdout and stderr that are written from now on to a watch of each, until it wants no more.
+    /// They replace earlier watches. The [`Console`](crate::console::Console) shows the lines of a terminal.
     ///
     /// # Errors
-    /// No more descriptors.
+    /// No descriptors are left.
     pub fn watch_lines(&self, watch: impl Fn() -> LineWatch) -> io::Result<()> {
         [&self.stdout, &self.stderr]
             .into_iter()
@@ -128,10 +129,10 @@ impl Stdio {
 #[derive(Debug)]
 pub(crate) struct Lines {
     watch: LineWatch,
-    /// The beginning of a line whose end has not come.
+    /// The start of a line whose end has not come yet.
     begun: Vec<u8>,
     state: Watching,
-    /// Letters until the next pause.
+    /// Bytes until the next pause.
     left: usize,
 }
 
@@ -141,7 +142,7 @@ impl Lines {
         Self { watch, begun: Vec::new(), state: Watching::GoesOn, left }
     }
 
-    /// Looks at what comes next in the stream. Lets others have the thread meanwhile, in the middle of a line too.
+    /// Reads the next bytes of the stream. Yields the thread meanwhile, even in the middle of a line.
     pub(crate) async fn feed(&mut self, data: &[u8]) -> Watching {
         for piece in data.split_inclusive(|byte| *byte == b'\n') {
             if self.state == Watching::Ends {
@@ -151,7 +152,7 @@ impl Lines {
             self.begun.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.begun);
-                // A terminal ends its lines with both.
+                // A terminal ends its lines with both characters.
                 let end = line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
                 self.look_at(&String::from_utf8_lossy(&line[..end])).await;
                 self.begun = line;
@@ -169,7 +170,7 @@ impl Lines {
             rest = later;
         }
         if self.state == Watching::GoesOn {
-            // An empty line costs as much as a letter.
+            // An empty line costs as much as one byte.
             self.look(Piece::End, 1).await;
         }
     }
@@ -184,20 +185,21 @@ impl Lines {
     }
 }
 
-/// A second view of what is in a pipe: tee(2) doubles it without taking anything out.
+/// A second view of what is in a pipe: tee(2) copies it without taking anything out.
 #[derive(Debug)]
 pub(super) struct Tap {
     lines: Lines,
     reader: File,
     writer: File,
-    /// What was there before somebody looked: an earlier incarnation's, which says nothing of this one (U4).
+    /// Bytes that were there before the watch began: an earlier incarnation wrote them, so they say nothing of this one
+    /// (U4).
     stale: usize,
-    /// Bytes that were looked at and have not been moved yet.
+    /// Bytes that were read and have not been moved yet.
     ahead: usize,
 }
 
 impl Tap {
-    /// Begins behind what is in `source` now.
+    /// Starts behind what is in `source` now.
     pub(super) fn new(source: &File, watch: LineWatch) -> io::Result<Self> {
         let (reader, writer) = nonblocking_pipe()?;
         let mut stale: libc::c_int = 0;
@@ -208,8 +210,8 @@ impl Tap {
         Ok(Self { lines: Lines::new(watch), reader, writer, stale: stale.unsigned_abs() as usize, ahead: 0 })
     }
 
-    /// Looks at what `source` holds, unless it did so already. Returns how many bytes have been looked at: as many
-    /// may be moved; 0 is the end of the stream. Dropped in the middle, the tap is of no more use.
+    /// Reads what `source` holds, unless that was read already. Returns how many bytes were read: so many may be moved;
+    /// 0 is the end of the stream. If the future is dropped half way, the tap can no longer be used.
     pub(super) async fn look(&mut self, source: &File, most: usize) -> nix::Result<(usize, Watching)> {
         if self.ahead > 0 {
             return Ok((self.ahead, self.lines.state));
@@ -219,7 +221,8 @@ impl Tap {
         let mut chunk = [0; CHUNK];
         while rest > 0 {
             let wanted = rest.min(CHUNK);
-            // What was just put there. A look that fails all the same must not hold up the stream: the last one.
+            // tee just put these bytes there. If the read fails all the same, end the watch: it must not block the
+            // stream.
             let Ok(length @ 1..) = self.reader.read(&mut chunk[..wanted]) else {
                 self.lines.state = Watching::Ends;
                 break;
@@ -232,7 +235,7 @@ impl Tap {
         Ok((self.ahead, self.lines.state))
     }
 
-    /// So many bytes are out of the source.
+    /// So many bytes have left the source.
     pub(super) fn moved(&mut self, bytes: usize) {
         self.ahead = self.ahead.saturating_sub(bytes);
     }
@@ -243,7 +246,7 @@ mod tests {
     use super::*;
     use crate::test_support::run;
 
-    /// Who writes whole lines down, and wants no more after "end".
+    /// A watch that records whole lines, and wants no more after "end".
     fn watch(steps_per_letter: usize) -> (Rc<RefCell<Vec<String>>>, LineWatch) {
         let seen = Rc::new(RefCell::new(Vec::new()));
         let (writes, mut line) = (seen.clone(), String::new());
@@ -264,7 +267,7 @@ mod tests {
     #[test]
     fn lines_are_whole_however_they_come() {
         run(async {
-            // All at once, and in pieces of a few letters.
+            // First everything at once, then in pieces of a few bytes.
             for steps in [1, TURN_STEPS / 5] {
                 let (seen, watch) = watch(steps);
                 let mut lines = Lines::new(watch);
@@ -279,7 +282,7 @@ mod tests {
         });
     }
 
-    /// DESIGN §6: a line without an end costs no memory, and the next one is whole again.
+    /// DESIGN §6: a line without an end costs no memory, and the next line is whole again.
     #[test]
     fn a_line_is_looked_at_up_to_its_bound() {
         run(async {
@@ -295,8 +298,8 @@ mod tests {
         });
     }
 
-    /// DESIGN §6, issue 18: a look is outside of the container's limits. One line lets others have the thread, and all lines
-    /// of a pod take a part of a processor.
+    /// DESIGN §6, issue 18: reading lines happens outside of the container's limits. Within one line other tasks get
+    /// the thread, and all lines of a pod together take only a part of a processor.
     #[test]
     fn looks_take_a_part_of_the_time() {
         run(async {
@@ -317,7 +320,7 @@ mod tests {
                     () = tokio::task::yield_now() => others += 1,
                 }
             }
-            // Two times eight turns of two thousand letters each.
+            // Two times eight turns of two thousand bytes each.
             assert!(began.elapsed() >= PAUSE * 16, "{:?}", began.elapsed());
             assert!(others > 16, "{others}");
         });

@@ -1,8 +1,8 @@
 //! The logging program of a `binary://` or `binary-v2://` address (CONTRACT §7).
 //!
-//! Owns its process from the start to the end: it is started once for all incarnations of a container, ended when
-//! the streams are drained, and killed if they are dropped before. The pipes it reads from belong to the process
-//! that writes and to it; the shim does not see the data.
+//! Owns its process from start to end: it is started once for all incarnations of a container, ended when the streams
+//! are drained, and killed if they are dropped before. Its pipes connect it directly with the process that writes; the
+//! shim does not see the data.
 
 use std::{
     ffi::OsString,
@@ -36,19 +36,19 @@ use crate::{
     reaper::{Child, Exit, Reaper},
 };
 
-/// The program's descriptors: its input from stdout and stderr, and where it says that it is ready.
+/// The program's descriptors: its input from stdout and stderr, and the one on which it reports that it is ready.
 const STDOUT: RawFd = 3;
 const STDERR: RawFd = 4;
 const READY: RawFd = 5;
 
-/// How long the program gets to be ready. containerd's shim waits for ever; its caller does not.
+/// How long the program may take to be ready. containerd's shim waits without a limit; its caller does not.
 const READY_LIMIT: Duration = Duration::from_secs(30);
-/// What the program gets to write down the rest once its input has ended, before SIGTERM cuts that short.
+/// How long the program may write the rest after its input has ended, before it gets SIGTERM.
 const END_OF_INPUT: Duration = Duration::from_secs(1);
-/// SIGKILL needs no time of the program's own.
+/// How long podshim waits after SIGKILL, which gives the program itself no time.
 const KILL_LIMIT: Duration = Duration::from_secs(1);
 
-/// Why a logging program does not serve.
+/// Why a logging program cannot be used.
 #[derive(Debug, Error)]
 pub enum LoggerError {
     /// It could not be started.
@@ -59,7 +59,7 @@ pub enum LoggerError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// It closed descriptor 5 without a word (`binary-v2` only).
+    /// It closed descriptor 5 without writing to it (`binary-v2` only).
     #[error("logging program {} did not say that it is ready: it closed descriptor 5, or has ended", program.display())]
     NotReady {
         /// The program.
@@ -73,30 +73,30 @@ pub enum LoggerError {
     TimedOut {
         /// The program.
         program: PathBuf,
-        /// How long we waited.
+        /// How long podshim waited.
         limit: Duration,
     },
 }
 
-/// For whom a logging program works.
+/// The container for which a logging program works.
 #[derive(Debug, Clone, Copy)]
 pub struct LoggerIdentity<'a> {
-    /// `CONTAINER_ID`: the container, or for an exec the exec's id, as containerd's shim has it.
+    /// `CONTAINER_ID`: the container's id, or for an exec the exec's id, as in containerd's shim.
     pub id: &'a str,
     /// `CONTAINER_NAMESPACE`: containerd's namespace.
     pub namespace: &'a str,
 }
 
-/// How the program says that it is ready.
+/// How the program reports that it is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// `binary`: closing descriptor 5 is enough, so that its early end counts too.
+    /// `binary`: closing descriptor 5 is enough, so an early end of the program counts too.
     Close,
     /// `binary-v2` (containerd 2.2): it writes a byte first.
     Byte,
 }
 
-/// A program and how it is called.
+/// A program and its arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LoggerCommand {
     program: PathBuf,
@@ -111,7 +111,7 @@ impl LoggerCommand {
     }
 }
 
-/// The program in its life.
+/// A logging program, before, during and after its run.
 #[derive(Debug)]
 pub(super) struct Logger {
     command: LoggerCommand,
@@ -126,7 +126,7 @@ enum State {
 }
 
 impl Logger {
-    /// Makes the pipes; gives the write ends, which are non-blocking.
+    /// Makes the pipes and returns the write ends, which are non-blocking.
     pub(super) fn prepare(command: LoggerCommand) -> io::Result<(Self, [File; 2])> {
         let (stdout, stdout_writer) = pipe_to_logger()?;
         let (stderr, stderr_writer) = pipe_to_logger()?;
@@ -134,7 +134,7 @@ impl Logger {
         Ok((logger, [stdout_writer, stderr_writer]))
     }
 
-    /// Starts the program, once, and waits until it is ready. If it does not get ready it is killed.
+    /// Starts the program, once, and waits until it is ready. A program that does not get ready is killed.
     pub(super) async fn start(
         &mut self,
         reaper: &Reaper,
@@ -146,7 +146,7 @@ impl Logger {
             let (ready, writer) = pipe2(OFlag::O_CLOEXEC)?;
             fcntl(&ready, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
             let child = spawn(reaper, &self.command, identity, [stdout, stderr, &writer.into()])?;
-            // Now the program alone has the write end.
+            // From here on only the program has the write end.
             Ok((Running::watch(child, program()), async_file::register(ready.into(), Interest::READABLE)?))
         };
         let (running, ready) = spawn().map_err(|source| LoggerError::Spawn { program: program(), source })?;
@@ -167,8 +167,8 @@ impl Logger {
         Err(failure)
     }
 
-    /// Waits for the program to end by itself now that its input has ended, or will not end; then SIGTERM, and at
-    /// `deadline` SIGKILL. The write ends must be closed before.
+    /// Waits until the program ends by itself, now that its input has ended or never will; then sends SIGTERM, and
+    /// SIGKILL at `deadline`. The write ends must be closed before.
     pub(super) async fn end_by(&mut self, deadline: Instant) {
         let State::Running(running) = &mut self.state else {
             self.state = State::Over;
@@ -178,7 +178,7 @@ impl Logger {
         if running.ended_by(ends_itself).await == Ended::No {
             running.signal(SignalNumber::TERM);
             if running.ended_by(deadline).await == Ended::No {
-                warn!(program = %self.command.program.display(), "killed: it did not end at SIGTERM");
+                warn!(program = %self.command.program.display(), "the logging program did not end after SIGTERM: the shim kills it");
                 running.signal(SignalNumber::KILL);
                 running.ended_by(Instant::now() + KILL_LIMIT).await;
             }
@@ -193,7 +193,7 @@ enum Ended {
     No,
 }
 
-/// A started program; killed when this is dropped.
+/// A started program; dropping this kills it.
 #[derive(Debug)]
 struct Running {
     process: Process,
@@ -206,7 +206,7 @@ impl Running {
         let pid = process.pid();
         let exit = tokio::task::spawn_local(async move {
             let exit = exit.await;
-            // Without its reader the next write of the container fails: whoever looks for the reason looks here.
+            // Without its reader the container's next write fails. This line tells the operator why.
             info!(program = %program.display(), %pid, code = exit.code, "the logging program has ended");
             exit
         });
@@ -241,7 +241,7 @@ impl Drop for Running {
     }
 }
 
-/// The reader blocks, as programs expect of their input; the writer does not, since the shim writes too.
+/// The reader blocks, as programs expect of their input. The writer does not, because the shim writes to it too.
 fn pipe_to_logger() -> io::Result<(File, File)> {
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
     fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -254,10 +254,10 @@ fn spawn(
     identity: LoggerIdentity<'_>,
     descriptors: [&File; 3],
 ) -> io::Result<Child> {
-    // Above the numbers they will get, so that no dup2 overwrites what another one needs.
+    // Copy them above the numbers they will get, so that no dup2 overwrites a descriptor that is still needed.
     let [stdout, stderr, ready] = descriptors.map(dup_above);
     let (stdout, stderr, ready) = (stdout?, stderr?, ready?);
-    // `spawn` opens a pipe to report a failed exec: with these numbers taken it cannot get one of them.
+    // `spawn` opens a pipe to report a failed exec: with these numbers taken, that pipe cannot get one of them.
     let _taken = take_low_numbers()?;
     let mut process = Command::new(&command.program);
     process
@@ -273,7 +273,7 @@ fn spawn(
     unsafe {
         process.pre_exec(move || {
             for (from, to) in places {
-                // dup2's copy is not closed at exec.
+                // exec does not close the copy that dup2 makes.
                 if libc::dup2(from, to) < 0 {
                     return Err(io::Error::last_os_error());
                 }
@@ -286,11 +286,11 @@ fn spawn(
 
 fn dup_above(file: &File) -> io::Result<OwnedFd> {
     let copy = fcntl(file, FcntlArg::F_DUPFD_CLOEXEC(READY + 1))?;
-    // SAFETY: the kernel just made this descriptor for us alone.
+    // SAFETY: the kernel has just made this descriptor for this call alone.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Fills the numbers the program's descriptors will have, as far as they are free.
+/// Opens files on all numbers up to READY that are still free.
 fn take_low_numbers() -> io::Result<Vec<File>> {
     let mut taken = Vec::new();
     loop {

@@ -1,7 +1,7 @@
 //! Moves one stream between a pipe and a fifo inside the kernel.
 //!
-//! Owns the two ends it moves between and the task that does it. It never copies the data through user space on its
-//! way and never wakes up while nothing can move. While somebody looks at the lines, they see a double (`lines`).
+//! Owns both ends of the movement and its task. It never copies the data through user space on its way and never wakes
+//! up while nothing can move. A gate that reads lines sees a tee(2) copy (`lines`).
 
 use std::{
     cell::RefCell,
@@ -28,18 +28,18 @@ use super::{
 };
 use crate::{async_file, async_file::poll_now, attention};
 
-/// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer is what
-/// keeps a write of up to PIPE_BUF bytes in one piece.
+/// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer keeps a write of up
+/// to PIPE_BUF bytes in one piece.
 const EVERYTHING: usize = 1 << 30;
 
 /// The movement of one stream, from its preparation to its end.
 #[derive(Debug)]
 pub(super) enum Movement {
-    /// Our end of the process's pipe; the fifo is not open yet.
+    /// The shim's end of the process's pipe; the fifo is not open yet.
     Unconnected(File),
     /// Both ends are open, and the data stays where it is.
     Prepared(Mover),
-    /// The task is at work, or has seen the end of the stream.
+    /// The task is running, or has seen the end of the stream.
     Started(Task),
     /// Both ends are closed.
     Over,
@@ -55,7 +55,7 @@ impl Movement {
         }))
     }
 
-    /// Gives an unconnected movement its fifo: `ends` makes source and sink of the pipe's end.
+    /// Gives an unconnected movement its fifo: `ends` returns source and sink, one of which is the pipe's end.
     pub(super) fn connect(&mut self, ends: impl FnOnce(File) -> (File, File)) -> io::Result<()> {
         match std::mem::replace(self, Self::Over) {
             Self::Unconnected(pipe) => {
@@ -75,7 +75,7 @@ impl Movement {
         };
     }
 
-    /// Shows `watch` the lines that come from now on, instead of whoever saw them before.
+    /// Shows `watch` the lines that come from now on, instead of an earlier watch.
     pub(super) fn watch(&self, watch: &LineWatch) -> io::Result<()> {
         let tap_into = |mover: &Mover| {
             let tap = Tap::new(mover.source.get_ref(), watch.clone())?;
@@ -85,7 +85,7 @@ impl Movement {
         match self {
             Self::Prepared(mover) => tap_into(mover),
             Self::Started(task) => task.mover.upgrade().map_or(Ok(()), |mover| tap_into(&mover)),
-            // Nothing comes through yet, or any more.
+            // No data comes through yet, or any more.
             Self::Unconnected(_) | Self::Over => Ok(()),
         }
     }
@@ -103,7 +103,7 @@ impl Movement {
         }
     }
 
-    /// Closes both ends of a movement that never started: there is nobody to come to its end by itself.
+    /// Closes both ends of a movement that never started: it has no task that would see the end of the stream.
     pub(super) fn give_up_unstarted(&mut self) {
         if let Self::Unconnected(_) | Self::Prepared(_) = self {
             *self = Self::Over;
@@ -119,7 +119,7 @@ impl Movement {
     }
 }
 
-/// The task of a [`Mover`]; ends with its owner.
+/// The task of a [`Mover`]; dropping this ends it.
 #[derive(Debug)]
 pub(super) struct Task {
     handle: JoinHandle<()>,
@@ -133,7 +133,7 @@ impl Task {
         let weak = Rc::downgrade(&mover);
         let handle = tokio::task::spawn_local(async move {
             if let Err(error) = attention::named("a container's output", mover.run()).await {
-                warn!(%stream, %error, "the stream is cut: it cannot be moved any further");
+                warn!(%stream, %error, "cannot move the stream any further: it is cut here, and later data is lost");
             }
         });
         Self { handle, mover: weak }
@@ -144,7 +144,7 @@ impl Task {
             return;
         }
         if let Some(mover) = self.mover.upgrade() {
-            // What was written just before the cut and fits; a full or broken fifo takes no more.
+            // Moves what was written just before the cut and fits; a full or broken fifo takes no more.
             let _ = mover.move_available(EVERYTHING);
         }
         self.handle.abort();
@@ -159,7 +159,7 @@ impl Drop for Task {
     }
 }
 
-/// A read end, a write end, and what connects them.
+/// A read end, a write end, and the copy between them that a watch reads.
 #[derive(Debug)]
 pub(super) struct Mover {
     source: AsyncFd<File>,
@@ -171,16 +171,16 @@ impl Mover {
     /// Moves until every writer of the source is gone and all they wrote has been moved.
     async fn run(&self) -> io::Result<()> {
         loop {
-            // Taken before the attempt: readiness that arrives during it is not cleared with this one.
+            // Taken before the attempt: clearing it does not clear a readiness that arrives during the attempt.
             let mut readable = self.source.readable().await?;
             match self.move_looked_at().await {
                 Ok(0) => return Ok(()),
-                // A look at lines takes its time, and a flood of them would take all of it.
+                // Looking at lines takes time; with a flood of them it would take all of the thread's.
                 Ok(_) if self.tap.borrow().is_some() => tokio::task::yield_now().await,
-                // A fast writer and a fast reader must not keep the only thread to themselves.
+                // A fast writer with a fast reader must not occupy the only thread.
                 Ok(_) => tokio::task::coop::consume_budget().await,
                 Err(nix::Error::EINTR) => {}
-                // Either side may be the reason, and waiting for the wrong one would spin or hang.
+                // Either side may be the reason; waiting for the wrong one would spin or hang.
                 Err(nix::Error::EAGAIN) if is_ready(self.source.get_ref(), PollFlags::POLLIN)? => {
                     self.wait_for_room().await?;
                 }
@@ -190,7 +190,7 @@ impl Mover {
         }
     }
 
-    /// Parks until the sink takes data again, for as long as containerd does not read.
+    /// Waits until the sink takes data again, for as long as containerd does not read.
     async fn wait_for_room(&self) -> io::Result<()> {
         loop {
             let mut writable = self.sink.writable().await?;
@@ -204,12 +204,13 @@ impl Mover {
     /// How many bytes may be moved: all, or those that have been looked at. 0 is the end of the stream.
     async fn look(&self) -> nix::Result<usize> {
         loop {
-            // Out of its place, for another may be put there meanwhile.
+            // Take it out of its place: a new tap may be put there meanwhile.
             let Some(mut tap) = self.tap.take() else { return Ok(EVERYTHING) };
             let looked_at = tap.look(self.source.get_ref(), EVERYTHING).await;
             let mut place = self.tap.borrow_mut();
             match looked_at {
-                // A new incarnation's: it begins behind what is there now, and counts that for itself.
+                // The new tap of a later incarnation starts behind the data that is there now, and counts that for
+                // itself.
                 _ if place.is_some() => continue,
                 Ok((_, Watching::Ends)) => return Ok(EVERYTHING),
                 looked_at => {
@@ -220,7 +221,7 @@ impl Mover {
         }
     }
 
-    /// Moves what may be moved and fits, and returns its length in bytes; 0 is the end of the stream.
+    /// Moves what may be moved and fits. Returns its length in bytes; 0 is the end of the stream.
     async fn move_looked_at(&self) -> nix::Result<usize> {
         match self.look().await? {
             0 => Ok(0),
@@ -238,7 +239,7 @@ impl Mover {
     }
 }
 
-/// Whether the file has one of the `wanted` events now; a hang-up or error counts, since it needs handling too.
+/// Whether the file has one of the `wanted` events now. A hang-up or error counts too: it must be handled as well.
 pub(super) fn is_ready(file: &File, wanted: PollFlags) -> io::Result<bool> {
     poll_now(PollFd::new(file.as_fd(), wanted))
 }

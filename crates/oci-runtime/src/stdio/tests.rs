@@ -22,7 +22,7 @@ fn shell(stdio: ChildStdio, script: &str) -> Command {
     command
 }
 
-/// One more incarnation.
+/// Spawns a further incarnation.
 fn spawn(reaper: &Reaper, stdio: &mut Stdio, script: &str) -> Child {
     let Attempt { child, held_back } = stdio.attempt().unwrap();
     let child = reaper.spawn(&mut shell(child, script)).unwrap();
@@ -34,7 +34,7 @@ fn output_to(path: &str) -> StdioPaths {
     StdioPaths { stdout: path.to_owned(), ..StdioPaths::default() }
 }
 
-/// Opened, and moving as after a successful create.
+/// Opens the streams and starts moving, as after a successful create.
 async fn open(paths: &StdioPaths) -> Stdio {
     let mut stdio = Stdio::open(paths, StreamOwner::default()).unwrap();
     let Attempt { held_back, .. } = stdio.attempt().unwrap();
@@ -83,15 +83,15 @@ fn opening_waits_for_a_reader_that_comes_late() {
     });
 }
 
-/// A Create that fails has not touched the fifos: a reader that had got to the end of the first one would have gone, and
-/// the next Create would wait for another.
+/// A Create that fails before it connects has not touched the fifos: a reader that had seen EOF on the first one would
+/// have gone, and the next Create would wait for a reader.
 #[test]
 fn a_set_that_is_given_up_before_it_is_connected_has_told_its_readers_nothing() {
     run(async {
         let reaper = Reaper::start().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let stdout = make_fifo(directory.path(), "stdout");
-        // As containerd has it: its open waits for a writer.
+        // As containerd does: its open waits for a writer.
         let opened = stdout.clone();
         let client = std::thread::spawn(move || std::fs::read_to_string(opened));
         let stdio = Stdio::open(&output_to(&stdout), StreamOwner::default()).unwrap();
@@ -112,7 +112,7 @@ fn output_written_while_containerd_is_away_is_there_when_it_comes_back() {
         let reaper = Reaper::start().unwrap();
         let Stdout { path, reader, mut stdio, directory: _directory } = Stdout::new().await;
         drop(reader);
-        // Without a reader this would be SIGPIPE.
+        // Without a reader this would end with SIGPIPE.
         assert_eq!(within(spawn(&reaper, &mut stdio, "echo kept").exit).await.code, 0);
         let reader = open_reader(&path);
         stdio.finish_output();
@@ -217,7 +217,7 @@ fn files_are_created_and_appended_to_by_both_streams() {
             within(spawn(&reaper, &mut stdio, "echo out; echo err >&2").exit).await;
             stdio.finish_output();
         }
-        // containerd's shim takes a bare path that is no fifo in the same way.
+        // containerd's shim also accepts a bare path that is not a fifo.
         let mut stdio = open(&output_to(path.to_str().unwrap())).await;
         within(spawn(&reaper, &mut stdio, "echo bare").exit).await;
         stdio.finish_output();
@@ -225,7 +225,7 @@ fn files_are_created_and_appended_to_by_both_streams() {
     });
 }
 
-/// The form of stdout decides (CONTRACT §7): what stderr says beside a file does not count.
+/// The form of stdout decides (CONTRACT §7): if it is a file, the address of stderr is ignored.
 #[test]
 fn stderr_goes_to_the_file_of_stdout() {
     run(async {
@@ -272,9 +272,9 @@ fn what_is_no_file_is_refused_under_the_file_scheme_without_waiting() {
             assert!(matches!(error, StdioError::NotAFile { .. }), "{error}");
             assert!(error.to_string().contains(&format!("stdout at file://{path}")), "{error}");
         }
-        // People name it to have no log.
+        // Users name it to get no log.
         Stdio::open(&output_to("file:///dev/null"), StreamOwner::default()).unwrap();
-        // Behind a bare path too, nobody will ever come to read a socket.
+        // A socket is refused behind a bare path too: it would never have a reader.
         let error = Stdio::open(&output_to(socket.to_str().unwrap()), StreamOwner::default());
         assert!(matches!(error.unwrap_err(), StdioError::Open { .. }));
     });
@@ -295,16 +295,16 @@ fn a_line_of_ours_goes_to_stderr_and_never_blocks_or_tears() {
         let (stdout, stderr) = (make_fifo(directory.path(), "stdout"), make_fifo(directory.path(), "stderr"));
         let (out, err) = (open_reader(&stdout), open_reader(&stderr));
         let paths = StdioPaths { stderr, ..output_to(&stdout) };
-        // A held container says so before it ever ran: nothing moves yet.
+        // A held container's line is written before the container ever ran: nothing moves yet.
         let mut stdio = Stdio::open(&paths, StreamOwner::default()).unwrap();
         stdio.connect().await.unwrap();
         stdio.write_line("held: waiting for \"s1\"\nnot a second line");
         assert_eq!(read_available(&err), "podshim: held: waiting for \"s1\" not a second line\n");
-        // One long line is cut at PIPE_BUF and in front of a character that does not fit.
+        // One long line is cut at PIPE_BUF, before a character that does not fit.
         stdio.write_line(&"é".repeat(libc::PIPE_BUF));
         let line = read_available(&err);
         assert!(line.len() <= libc::PIPE_BUF && line.ends_with("é\n"));
-        // Nobody reads: the fifo fills up, and the lines after that are dropped.
+        // No reader: the fifo fills up, and further lines are dropped.
         for _ in 0..1000 {
             stdio.write_line(&"x".repeat(200));
         }
@@ -325,7 +325,7 @@ fn a_line_of_ours_goes_to_stdout_when_there_is_no_stderr() {
         let paths = StdioPaths { mode: StreamMode::Terminal, ..output_to(&stdout) };
         open(&paths).await.write_line("held");
         assert_eq!(read_available(&reader), "podshim: held\r\n");
-        // No stream at all: nothing to do.
+        // Without a stream there is nothing to do.
         open(&StdioPaths::default()).await.write_line("held");
     });
 }

@@ -4,17 +4,17 @@
 
 use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 
-/// What follows the scheme: the host, which no scheme of ours has, and the fragment are left out.
+/// The part after the scheme, without the host, which none of the supported schemes uses, and without the fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Uri {
-    /// Decoded.
+    /// Percent-decoded.
     pub(super) path: PathBuf,
-    /// Each key once, with its first value, in the order of their first appearance. Go's shim has no order.
+    /// Each key once, with its first value, in the order of first appearance. Go's shim has no fixed order.
     pub(super) query: Vec<(OsString, OsString)>,
 }
 
 impl Uri {
-    /// Takes what stands after `scheme:`; `None` if its path cannot be decoded or is not absolute.
+    /// Parses what follows `scheme:`; `None` if the path cannot be decoded or is not absolute.
     pub(super) fn parse(rest: &str) -> Option<Self> {
         let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
         let (location, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -27,7 +27,7 @@ impl Uri {
     }
 }
 
-/// Drops what cannot be decoded, as `url.Query` does.
+/// Drops pairs that cannot be decoded, as Go's `url.Query` does.
 fn parse_query(query: &str) -> Vec<(OsString, OsString)> {
     let mut pairs: Vec<(OsString, OsString)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
@@ -65,7 +65,7 @@ fn decode(text: &str, plus: Plus) -> Option<Vec<u8>> {
             other => other,
         });
     }
-    // A zero byte can be in no path and no argument.
+    // Neither a path nor an argument can contain a zero byte.
     (!decoded.contains(&0)).then_some(decoded)
 }
 
@@ -99,7 +99,7 @@ mod tests {
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
         assert_eq!(query("z=1&a=2&z=3"), pairs(&[("z", "1"), ("a", "2")]));
-        // A key alone has an empty value, which is an argument too.
+        // A key without a value has an empty value, which is an argument too.
         assert_eq!(query("-v&k="), pairs(&[("-v", ""), ("k", "")]));
         assert_eq!(query("-c=echo+%26%3d%2B"), pairs(&[("-c", "echo &=+")]));
         assert_eq!(query("a=%zz&b;c=1&&d=4"), pairs(&[("d", "4")]));

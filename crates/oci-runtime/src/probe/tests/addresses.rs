@@ -7,7 +7,7 @@ use nix::sys::socket::{Backlog, listen};
 use super::*;
 use crate::probe::connect::{NamespaceOwner, addresses};
 
-/// What a pod's interface has. Here the loopback interface has it.
+/// Addresses of a pod's interface. Here the loopback interface has them.
 const OF_THE_POD: [&str; 2] = ["10.88.0.7", "fd00:88::7"];
 
 fn anywhere(port: u16) -> Endpoint {
@@ -19,7 +19,7 @@ fn loopback_and_pod() -> [IpAddr; 4] {
     [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into(), v4, v6]
 }
 
-/// What `act` does in the network namespace of a process.
+/// Runs `act` in the network namespace of a process and returns its result.
 async fn inside<T: Send + 'static>(
     process: &Process,
     act: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -32,12 +32,12 @@ async fn inside<T: Send + 'static>(
     job.await
 }
 
-/// A test of a process in a network namespace with the addresses of a pod.
+/// Runs a test with a process in a network namespace that has a pod's addresses.
 fn in_a_pod(test: impl AsyncFnOnce(&Process)) {
     in_a_pod_after(":", test);
 }
 
-/// The same after what else a shell does there.
+/// The same, after the shell commands `first`.
 fn in_a_pod_after(first: &str, test: impl AsyncFnOnce(&Process)) {
     run(async {
         let reaper = Reaper::start().unwrap();
@@ -50,7 +50,7 @@ fn in_a_pod_after(first: &str, test: impl AsyncFnOnce(&Process)) {
         command.args(["-c", &script]);
         let child = reaper.spawn(in_own_network(&mut command)).unwrap();
         for ip in loopback_and_pod() {
-            // The script is at it.
+            // The script may still be adding addresses.
             while listener(&child.process, ip, 0).await.is_err() {
                 assert!(child.process.is_running(), "{script}");
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -66,7 +66,7 @@ async fn listener(process: &Process, ip: IpAddr, port: u16) -> io::Result<TcpLis
     inside(process, move || TcpListener::bind((ip, port))).await
 }
 
-/// A listener whose queue is full: the kernel does not answer those who come now. With the one that fills it.
+/// A listener whose queue is full: the kernel answers no further connection. Returned with the one that fills it.
 async fn silent(process: &Process, ip: IpAddr, port: u16) -> (TcpListener, Vec<TcpStream>) {
     let silent = listener(process, ip, port).await.unwrap();
     listen(&silent, Backlog::new(0).unwrap()).unwrap();
@@ -78,14 +78,14 @@ async fn silent(process: &Process, ip: IpAddr, port: u16) -> (TcpListener, Vec<T
     (silent, queued)
 }
 
-/// A program that listens on one of them alone is found, whichever it is.
+/// A program that listens on a single one of the addresses is found, whichever it is.
 #[test]
 fn u2_a_probe_without_a_host_finds_a_program_on_any_address_of_the_pod() {
     in_a_pod(async |process| {
         for ip in loopback_and_pod() {
             let listener = listener(process, ip, 8080).await.unwrap();
             assert_eq!(within(tcp(process, anywhere(8080), TIMEOUT)).await, ProbeResult::Success, "{ip}");
-            // Of that probe.
+            // The connection of that probe.
             drop(listener.accept().unwrap());
             let server = serve(listener, &["HTTP/1.1 204 No Content\r\n\r\n"]);
             let result = within(http(process, anywhere(8080), "/", TIMEOUT)).await;
@@ -101,7 +101,7 @@ fn u2_a_probe_without_a_host_finds_a_program_on_any_address_of_the_pod() {
     });
 }
 
-/// The loopback comes first, and the first that accepts has answered: nobody is asked twice.
+/// Loopback comes first, and the first address that accepts answers for all: no second one is asked.
 #[test]
 fn u2_the_first_address_that_accepts_answers_for_the_container() {
     in_a_pod(async |process| {
@@ -138,7 +138,7 @@ fn u2_an_address_that_does_not_answer_keeps_no_other_from_being_tried() {
     });
 }
 
-/// DESIGN §6: with hostNetwork the namespace is the node's, of which nothing but the loopback is tried.
+/// DESIGN §6: with hostNetwork the namespace is the node's; only its loopback addresses are tried.
 #[test]
 fn u2_of_the_nodes_own_network_only_the_loopback_is_tried() {
     in_a_pod(async |process| {
@@ -154,7 +154,7 @@ fn u2_of_the_nodes_own_network_only_the_loopback_is_tried() {
     });
 }
 
-/// DESIGN §6: a container that can give itself addresses does not make a probe longer than this.
+/// DESIGN §6: a container that gives itself many addresses cannot make a probe longer than this.
 #[test]
 fn u2_a_probe_tries_a_bounded_number_of_addresses() {
     in_a_pod_after("for i in $(seq 40); do ip addr add 10.99.0.$i/32 dev lo; done", async |process| {

@@ -1,4 +1,4 @@
-//! Containers that answer a probe with malice (DESIGN §6): without an end, not at all, with a way to somewhere else.
+//! Malicious answers to a probe (DESIGN §6): without an end, none at all, a redirect to somewhere else.
 
 use std::{
     net::TcpStream,
@@ -16,12 +16,12 @@ use super::*;
 /// What a server does with each connection after it has read the request.
 struct Answer {
     head: &'static str,
-    /// Then this, for as long as it is taken.
+    /// Sent after `head`, again and again, as long as the client takes it.
     endless: &'static str,
 }
 
 impl Answer {
-    /// How much of it was taken.
+    /// Returns how much the client took.
     fn give(&self, mut client: TcpStream) -> usize {
         let _ = client.read(&mut [0; 1024]);
         let mut taken = 0;
@@ -34,13 +34,13 @@ impl Answer {
     }
 }
 
-/// No connection was made beyond those that were accepted.
+/// Asserts that no further connection was made.
 fn nobody_waits(listener: &TcpListener) {
     listener.set_nonblocking(true).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "{listener:?}");
 }
 
-/// Whatever follows the status is not waited for, however it goes on; and one connection is all there is.
+/// The probe does not wait for anything after the status, and makes one connection only.
 #[test]
 fn u2_an_http_probe_reads_no_answer_without_an_end() {
     const CASES: [(Answer, &str); 6] = [
@@ -56,7 +56,7 @@ fn u2_an_http_probe_reads_no_answer_without_an_end() {
         let server = std::thread::spawn(move || {
             for (answer, _) in CASES {
                 let taken = answer.give(listener.accept().unwrap().0);
-                // What the sockets hold, not what the server would have liked to send.
+                // The server could write only what the sockets hold, not all it wanted to.
                 assert!(taken < 64 << 20, "{}", answer.head);
             }
             listener
@@ -69,7 +69,7 @@ fn u2_an_http_probe_reads_no_answer_without_an_end() {
     });
 }
 
-/// Not to itself for ever, nor elsewhere in the pod, nor to the node, where somebody listens at that address too.
+/// Not back to itself without end, nor elsewhere in the pod, nor to the node, which has a listener at that address too.
 #[test]
 fn u2_an_http_probe_goes_nowhere_else() {
     with_listener(async |process, listener| {
@@ -100,14 +100,14 @@ fn u2_an_http_probe_goes_nowhere_else() {
     });
 }
 
-/// One that never closes has accepted; one that never accepts costs its timeout.
+/// A server that never closes has accepted; one that never accepts costs the timeout.
 #[test]
 fn u2_a_tcp_probe_waits_for_nobody_to_close() {
     with_listener(async |process, listener| {
         let own = loopback(&listener);
         assert_eq!(within(tcp(process, own, TIMEOUT)).await, ProbeResult::Success);
         let kept = listener.accept().unwrap();
-        // A queue for one: the first probes fill it, and the kernel answers no more.
+        // A queue for one: the first probes fill it, and then the kernel answers no more.
         nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
         let short = Duration::from_millis(200);
         let mut last = ProbeResult::Success;
@@ -122,8 +122,8 @@ fn u2_a_tcp_probe_waits_for_nobody_to_close() {
     });
 }
 
-/// Output without an end goes nowhere, a deaf program is killed at its timeout, and what a good one leaves behind with
-/// its streams is not waited for.
+/// Output without an end is discarded, a program that ignores signals is killed at its timeout, and processes that a
+/// good program leaves behind with its streams are not waited for.
 #[test]
 fn u2_an_exec_probe_ends_whatever_its_program_does() {
     run(async {
@@ -148,7 +148,7 @@ fn u2_an_exec_probe_ends_whatever_its_program_does() {
     });
 }
 
-/// Somebody who makes `door` in a volume a directory of the volume and a link to the node's by turns.
+/// A thread that makes `door` in a volume, by turns, a directory of the volume and a link to a path of the node.
 struct Race {
     stop: Arc<AtomicBool>,
     swaps: Arc<AtomicU64>,
@@ -171,20 +171,20 @@ impl Race {
         Self { stop, swaps }
     }
 
-    /// How many times the two have changed places.
+    /// Returns how often the two were swapped so far.
     fn swaps(&self) -> u64 {
         self.swaps.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Race {
-    /// Also when the test fails.
+    /// Also stops it if the test fails.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// U2: a link that takes a directory's place while that is being looked up opens nothing of the node's.
+/// U2: a link that replaces a directory during its lookup gives access to nothing of the node.
 #[test]
 fn u2_a_file_probe_is_not_outrun_by_a_swapped_link() {
     run(async {

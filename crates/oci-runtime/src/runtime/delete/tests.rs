@@ -14,7 +14,7 @@ async fn create(test: &TestContainer) -> Launched {
     test.container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap()
 }
 
-/// Deletes a container as one that has ended; gives for each of the runtime's deletes whether it was by force.
+/// Deletes a container as an ended one; returns for each delete call of the runtime whether it had `--force`.
 async fn forced_calls(test: &TestContainer) -> Vec<bool> {
     let (path, calls) = (test.path("noting-runtime"), test.path("calls"));
     let script = format!("#!/bin/sh\necho \"$*\" >>{}\nexec {} \"$@\"\n", calls.display(), runtime_binary());
@@ -27,7 +27,7 @@ async fn forced_calls(test: &TestContainer) -> Vec<bool> {
     calls.lines().filter(|call| call.contains(" delete ")).map(|call| call.contains("--force")).collect()
 }
 
-/// runc waits 100 ms in every delete by force.
+/// runc waits 100 ms in every delete with `--force`.
 #[test]
 fn a_container_that_has_ended_is_deleted_without_force() {
     run(async {
@@ -39,7 +39,7 @@ fn a_container_that_has_ended_is_deleted_without_force() {
     });
 }
 
-/// What was known of it was wrong, or its group is frozen.
+/// The caller was wrong about its state, or its group is frozen.
 #[test]
 fn a_container_that_the_runtime_refuses_to_delete_is_deleted_by_force() {
     run(async {
@@ -63,7 +63,7 @@ fn delete_is_idempotent() {
     });
 }
 
-/// N3: containerd 1.7 removes a dead shim's bundles while its containers are being ended.
+/// N3: containerd 1.7 removes a dead shim's bundles while the shim's containers are being ended.
 #[test]
 fn n3_delete_by_force_needs_no_bundle() {
     run(async {
@@ -75,7 +75,7 @@ fn n3_delete_by_force_needs_no_bundle() {
     });
 }
 
-/// runc 1.3 fails then, 1.1 does not; nothing is left for a second delete, which would succeed.
+/// runc 1.3 reports this failure, 1.1 does not. A second delete would succeed, because nothing is left.
 #[test]
 fn a_poststop_hook_that_fails_is_told_as_the_runtime_does() {
     run(async {

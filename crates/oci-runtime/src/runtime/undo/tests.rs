@@ -1,4 +1,4 @@
-//! Runtimes that fail after their work, in the middle of it, or never come to an end: in front of the real one.
+//! Runtimes that fail after their work, in the middle of it, or never end: scripts in front of the real one.
 
 use std::{os::unix::fs::PermissionsExt, rc::Rc};
 
@@ -13,11 +13,11 @@ use crate::{
     },
 };
 
-/// How a runtime can end that has done its work, and what is said of it.
+/// How a runtime can end after it has done its work, and what its error says.
 const LATE_ENDS: [(&str, &str); 2] =
     [("exit 1", "ended with exit status 1"), ("kill -KILL $$", "was killed by signal 9")];
 
-/// What a runtime that has done its work can say of the process it made: nonsense, nothing, another's pid.
+/// What a runtime that has done its work can report as the new pid: an invalid one, none, that of another process.
 const WRONG_PIDS: [&str; 4] =
     ["echo '-7 x' >$pid_file", "rm $pid_file", "cat $bundle/init.pid >$pid_file", "echo 1 >$pid_file"];
 
@@ -33,8 +33,8 @@ if [ $command = restore ]; then
     real $globals create $options $1 && real $globals start $1 || exit
 fi";
 
-/// The container of a test, by a runtime that is the real one but for what `script` does to some commands. There `real`
-/// calls that one, and `$command` is the command, `$pid_file` and `$bundle` where they are.
+/// A container whose runtime is the real one, except for what `script` does with some commands. In it, `real` calls the
+/// real runtime, `$command` is the command, and `$pid_file` and `$bundle` are the paths of those.
 fn container_by(test: &TestContainer, script: &str) -> Container {
     let path = test.path("faulty-runtime");
     let head = "#!/bin/sh
@@ -71,7 +71,7 @@ async fn kill(launched: Launched) {
     within(launched.exit).await;
 }
 
-/// Each with a reaper of its own: two in one task set would take each other's exits.
+/// Runs each with a reaper of its own: two in one task set would take each other's exits.
 fn for_each_late_end(test: impl AsyncFn(&str, &str)) {
     for (end, words) in LATE_ENDS {
         run(test(end, words));
@@ -86,12 +86,12 @@ fn a_create_that_fails_after_its_work_leaves_no_container() {
         assert!(error.starts_with("OCI runtime create failed: ") && error.contains(words), "{error}");
         assert!(test.container.state().await.unwrap_err().is_not_found());
         assert!(!test.container.bundle().init_pid_path().exists());
-        // And the next try has the id.
+        // The next try can use the id.
         kill(create(&test.container).await.unwrap()).await;
     });
 }
 
-/// One that is refused the id has made nothing: the container is another's.
+/// A create whose id is refused has made nothing: the container is another caller's.
 #[test]
 fn a_create_that_is_refused_leaves_the_container_that_is_there() {
     run(async {
@@ -103,7 +103,7 @@ fn a_create_that_is_refused_leaves_the_container_that_is_there() {
     });
 }
 
-/// As N3 has it for the shim: the runtime dies before it notes the container.
+/// Like the shim's death in N3: the runtime dies before it records the container.
 #[test]
 fn a_create_that_is_killed_in_the_middle_leaves_no_cgroup() {
     run(async {
@@ -159,7 +159,7 @@ fn a_pause_that_fails_after_its_work_leaves_everybody_running() {
     });
 }
 
-/// K17: else nothing could ever end it.
+/// K17: otherwise nothing could ever end it.
 #[test]
 fn k17_a_container_is_thawed_whatever_its_runtime_does() {
     run(async {
@@ -170,13 +170,13 @@ fn k17_a_container_is_thawed_whatever_its_runtime_does() {
         let container = container_by(&test, "[ $command != resume ] || exit 1\nreal \"$@\"");
         container.resume(Some(&cgroup)).await.unwrap();
         assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);
-        // One that is not paused is refused in the runtime's words, as ever.
+        // For a container that is not paused, the runtime's own refusal is returned, as usual.
         assert!(container.resume(Some(&cgroup)).await.is_err());
         kill(created).await;
     });
 }
 
-/// A hook is what hangs most easily: it is ended with the runtime that waits for it.
+/// A hook hangs most easily: it is killed together with the runtime that waits for it.
 #[test]
 fn a_create_that_never_ends_is_killed_with_what_it_waits_for() {
     run_for_any_time(async {
@@ -222,8 +222,8 @@ fn an_exec_whose_process_is_not_named_leaves_none() {
     }
 }
 
-/// An exec that goes wrong while another is still at work, which has not named its process either; then that one ends
-/// with `end`. Gives what became of it, the container's first process and its groups.
+/// An exec fails while another one is still running, whose runtime has not reported its process yet either; that one
+/// then ends with `end`. Returns its result, the container's first process and its groups.
 async fn beside_a_slow_exec(
     test: &TestContainer,
     end: &str,
@@ -234,11 +234,11 @@ async fn beside_a_slow_exec(
     let slow = failing_after(test, "exec", &slow);
     let other = slow.exec("other", &program, ChildStdio::null(), None);
     let wrong = async {
-        // Its script has been read by now: both runtimes of this test are the same file.
+        // The slow script has been read by now: both runtimes of this test are the same file.
         until(|| cgroup.pids().len() == 2).await;
         let wrong = failing_after(test, "exec", "rm $pid_file; exit 0");
         wrong.exec("wrong", &program, ChildStdio::null(), None).await.unwrap_err();
-        assert_eq!(cgroup.pids().len(), 3, "nobody can know yet whose they are");
+        assert_eq!(cgroup.pids().len(), 3, "no call can claim them yet");
         std::fs::write(test.container.bundle().path().join("go"), "").unwrap();
     };
     let (other, ()) = tokio::join!(other, wrong);
@@ -258,7 +258,7 @@ fn an_exec_whose_process_is_not_named_does_no_harm_to_another() {
     });
 }
 
-/// Neither waits for the other.
+/// Neither waits for the ticket of the other exec.
 #[test]
 fn two_execs_whose_processes_are_not_named_leave_none() {
     run(async {
@@ -287,7 +287,7 @@ fn a_restore_that_goes_wrong_leaves_nothing_and_can_be_tried_again() {
     let wrong = WRONG_PIDS.map(|wrong| format!("{wrong}; exit 0"));
     let late = LATE_ENDS.map(|(end, _)| end.to_owned());
     let script = |end: &str| format!("{RESTORE}\nif [ $command = restore ]; then {end}; fi\nreal \"$@\"");
-    // Before its work as well; what it writes to its pid file may be nonsense then too.
+    // Runtimes that fail before their work too; what they write into the pid file may be invalid then as well.
     let early = LATE_ENDS.map(|(end, _)| end).into_iter().chain(["echo '-7 x' >$pid_file; exit 1"]);
     let early = early.map(|end| format!("if [ $command = restore ]; then {end}; fi\nreal \"$@\""));
     for faulty in late.iter().chain(&wrong).map(|end| script(end)).chain(early) {
@@ -302,7 +302,7 @@ fn a_restore_that_goes_wrong_leaves_nothing_and_can_be_tried_again() {
     }
 }
 
-/// N3's half-made container, made by a restore.
+/// A half-made container as in N3, made by a restore.
 #[test]
 fn a_restore_that_is_killed_in_the_middle_leaves_no_cgroup() {
     run(async {
@@ -358,8 +358,8 @@ fn k17_a_checkpoint_that_goes_wrong_leaves_everybody_running() {
     }
 }
 
-/// Moves the clock when the runtime hangs, which says so by a file; the result is what the call answers, and what it
-/// waited for is gone.
+/// Advances the clock when the runtime hangs, which the runtime shows by a file. Returns the call's result when the
+/// process that the runtime waited for is gone.
 async fn hung<T>(test: &TestContainer, operation: Operation, call: impl Future<Output = T>) -> T {
     let child = test.container.bundle().path().join("hanging");
     let in_time = async {
@@ -374,7 +374,7 @@ async fn hung<T>(test: &TestContainer, operation: Operation, call: impl Future<O
     answer
 }
 
-/// Whatever hangs is killed after its limit, and the container can be used and ended as before.
+/// Every command that hangs is killed after its limit, and the container can be used and ended as before.
 #[test]
 fn a_command_that_never_ends_is_killed_and_changes_nothing() {
     run_for_any_time(async {
@@ -410,7 +410,7 @@ fn a_command_that_never_ends_is_killed_and_changes_nothing() {
         let (image, options) = (test.path("image"), CheckpointOptions::default());
         let checkpoint = container.checkpoint(&image, &options, Some(&cgroup));
         timed_out(hung(&test, Operation::Checkpoint, checkpoint).await, Operation::Checkpoint);
-        // K17: and thawed without it.
+        // K17: podshim thaws it without the runtime.
         test.container.pause(Some(&cgroup)).await.unwrap();
         let container = hanging(Operation::Resume);
         hung(&test, Operation::Resume, container.resume(Some(&cgroup))).await.unwrap();
@@ -431,7 +431,7 @@ fn a_command_that_never_ends_is_killed_and_changes_nothing() {
     });
 }
 
-/// H3, T6, trap 7: the container's exit comes after those of its execs, which must not mean two minutes.
+/// H3, T6, trap 7: the container's exit is reported after those of its execs; that must not take two minutes.
 #[test]
 fn an_exec_that_never_ends_is_killed_when_its_container_has_ended() {
     run(async {

@@ -1,4 +1,4 @@
-//! `binary://` logging (CONTRACT §7): how the program is called, its readiness, and its end. Shell scripts play it.
+//! `binary://` logging (CONTRACT §7): how the program is called, when it is ready, how it ends. Shell scripts play it.
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ fn the_program_gets_its_arguments_two_variables_and_three_descriptors() {
             tr '\\0' '\\n' </proc/$$/environ | sort >environment
             ls /proc/$$/fd >descriptors; readlink /proc/$$/fd/0 >stdin; exec 5>&-; cat <&3 >out";
         let logged = Logged::new(look);
-        // What any child of this test has, the script itself included.
+        // What any child of this test inherits, including the script itself.
         let inherited = {
             let mut command = Command::new(logged.path("logger"));
             command.stderr(std::process::Stdio::null());
@@ -100,7 +100,7 @@ fn r6_one_program_takes_the_output_of_all_incarnations_and_ends_with_the_last() 
     });
 }
 
-/// The runtime has the container's stderr until it has succeeded, and the program reads it at once.
+/// The runtime has the container's stderr until it has succeeded, and the program would read it at once.
 #[test]
 fn what_a_failed_attempt_wrote_does_not_reach_the_program() {
     run(async {
@@ -132,7 +132,7 @@ fn a_program_that_cannot_be_run_is_named() {
     });
 }
 
-/// Of `binary` containerd's shim takes an early end for readiness; `binary-v2` came to tell the two apart.
+/// For `binary`, containerd's shim takes an early end for readiness; `binary-v2` was made to tell the two apart.
 #[test]
 fn only_binary_v2_asks_for_a_word() {
     run(async {
@@ -161,7 +161,7 @@ fn a_program_that_does_not_end_with_its_input_gets_sigterm_and_then_sigkill() {
     });
 }
 
-/// Trap 11: whoever holds the stream holds up neither the delete nor the program's end.
+/// Trap 11: a process that holds the stream delays neither the delete nor the program's end.
 #[test]
 fn a_background_process_that_holds_the_stream_does_not_keep_the_program() {
     run(async {

@@ -1,4 +1,4 @@
-//! The movement of data: complete, in order, ended when it must end, and still when nothing happens.
+//! The movement of data: complete, in order, ended when it must end, and idle when nothing happens.
 
 use nix::{
     poll::PollFlags,
@@ -35,7 +35,7 @@ impl Sequence {
     }
 }
 
-/// What one look at a stream gave.
+/// The result of one read of a stream.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     Read,
@@ -61,7 +61,7 @@ async fn read_slowly(reader: &File, sequence: &mut Sequence) {
     until(|| read_once(reader, sequence) == Look::Eof).await;
 }
 
-/// Fails if this thread does anything to speak of for a while, be it spinning or waking up.
+/// Fails if this thread does noticeable work for a while, by spinning or by waking up.
 async fn assert_idle() {
     let usage = || {
         let usage = getrusage(UsageWho::RUSAGE_THREAD).unwrap();
@@ -71,7 +71,7 @@ async fn assert_idle() {
     let (wakeups, time) = usage();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (wakeups_after, time_after) = usage();
-    // One for the timer, and a little room for the machine.
+    // One for the timer, and some tolerance for the machine.
     assert!(wakeups_after - wakeups <= 4, "{} wake-ups", wakeups_after - wakeups);
     assert!(time_after - time <= 20_000, "{} us of CPU time", time_after - time);
 }
@@ -110,7 +110,7 @@ fn a_reader_that_comes_and_goes_loses_nothing() {
             if look == Look::Read {
                 reads += 1;
                 if reads % 5 == 0 {
-                    // Away until the next turn, in which the fifo fills up.
+                    // No reader until the next turn; meanwhile the fifo fills up.
                     reader = open_reader(&path);
                 }
             }
@@ -131,7 +131,7 @@ fn while_containerd_is_away_the_container_waits_and_nothing_spins() {
         drop(reader);
         let last = 100_000;
         let child = spawn(&reaper, &mut stdio, &format!("exec seq {last}"));
-        // Full on both sides: neither the container nor the mover can go on.
+        // Full on both sides: neither the container nor the mover can continue.
         until(|| {
             let output = stdio.stdout.as_ref().unwrap();
             let ends = [output.writer.as_ref(), output.process_end()];
@@ -200,7 +200,7 @@ fn a_background_process_cannot_keep_containerd_from_seeing_eof() {
         let began = Instant::now();
         within(stdio.drain(SHORT)).await;
         assert!(began.elapsed() >= SHORT);
-        // At once: nothing is left to a later turn of some task.
+        // At once: no task has to run first.
         assert_eq!((&reader).read(&mut [0; 1]).unwrap(), 0);
         drop(background);
     });
@@ -214,7 +214,7 @@ fn a_drain_without_time_still_hands_over_what_fits() {
         background.write_all(b"last words\n").unwrap();
         stdio.drain(Duration::ZERO).await;
         assert_eq!(read_to_end(&reader).await, "last words\n");
-        // As after any cut, whoever still writes is told.
+        // As after any cut, a process that still writes gets an error.
         assert_eq!(background.write_all(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     });
 }
@@ -251,8 +251,8 @@ fn nothing_moves_before_the_start_and_a_stream_that_never_started_just_ends() {
     });
 }
 
-/// R6: a failed re-create is no output either, though the stream moves already; and what came before it and comes
-/// after it is there in order.
+/// R6: the output of a failed re-create is not the container's either, although the stream already moves. What came
+/// before and after it arrives in order.
 #[test]
 fn r6_a_failed_attempt_between_two_incarnations_leaves_no_word_on_stderr() {
     run(async {
@@ -287,14 +287,14 @@ fn stdin_arrives_complete_and_ends_with_close_io() {
         let mut stdio = open(&StdioPaths { stdin: stdin.clone(), ..output_to(&stdout) }).await;
         let child = spawn(&reaper, &mut stdio, "exec cat");
         let last = 200_000;
-        // containerd's client, which blocks when the container does not read.
+        // Plays containerd's client, which blocks if the container does not read.
         let mut client = Command::new("/bin/sh");
         client.args(["-c", &format!("exec seq {last} > {stdin}")]);
         let client = reaper.spawn(&mut client).unwrap();
         let mut sequence = Sequence::new();
         until(|| {
             if read_once(&reader, &mut sequence) == Look::Read {
-                // With the client in the middle of its data.
+                // While the client is in the middle of its data.
                 stdio.close_stdin();
             }
             sequence.next > last
@@ -321,7 +321,7 @@ fn nothing_stays_open() {
             within(stdio.drain(SHORT)).await;
             assert_eq!(read_to_end(&out).await, "out\n");
             assert_eq!(read_to_end(&err).await, "err\n");
-            // And one that is dropped at work.
+            // And a set that is dropped while it moves.
             open(&paths).await;
         }
         until(|| open_files() == before).await;
