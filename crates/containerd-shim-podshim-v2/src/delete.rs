@@ -202,7 +202,7 @@ fn unseen_exit(pid: Pid) -> ExitRecord {
     ExitRecord { pid, exit_status: UNSEEN_EXIT, real_exit_status: UNSEEN_EXIT, exited_at: now() }
 }
 
-#[expect(clippy::disallowed_methods, reason = "an exit nobody saw happened now, as far as anyone knows")]
+#[expect(clippy::disallowed_methods, reason = "an exit that no process saw happened now, as far as is known")]
 fn now() -> SystemTime {
     SystemTime::now()
 }

@@ -1,4 +1,4 @@
-//! Locks on files that may be removed and made again.
+//! Locks on files that may be removed and created again.
 //!
 //! Owns the only way to take such a lock: `flock` on an open file. The kernel releases it with the file's last
 //! descriptor, however its holders end. Never waits without a limit.

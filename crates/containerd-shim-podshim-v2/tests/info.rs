@@ -62,14 +62,14 @@ fn without_options_it_describes_runc() {
     assert_eq!(info.version.version, env!("CARGO_PKG_VERSION"));
     assert!(info.options.is_none() && info.annotations.is_empty(), "{info:?}");
     assert_eq!(info.features.type_url, FEATURES);
-    let told: serde_json::Value = serde_json::from_slice(&info.features.value).unwrap();
+    let answered: serde_json::Value = serde_json::from_slice(&info.features.value).unwrap();
     let runc =
         finish(spawn(Command::new("runc").arg("features").stdin(Stdio::null()).stdout(Stdio::piped())));
     let known: serde_json::Value = serde_json::from_slice(&runc.stdout).unwrap();
-    assert_eq!(told, known);
+    assert_eq!(answered, known);
     // The kubelet needs these: recursive read-only mounts and user namespaces.
-    assert!(told["mountOptions"].as_array().unwrap().iter().any(|option| option == "rro"));
-    assert!(told["linux"]["namespaces"].as_array().unwrap().iter().any(|namespace| namespace == "user"));
+    assert!(answered["mountOptions"].as_array().unwrap().iter().any(|option| option == "rro"));
+    assert!(answered["linux"]["namespaces"].as_array().unwrap().iter().any(|namespace| namespace == "user"));
 }
 
 /// Trap 6 (containerd issue 11169): `-info` describes the runtime that the options select.

@@ -154,7 +154,7 @@ fn trap_18_no_end_leaves_a_socket() {
 fn fill_log(address: &str) {
     let task = TaskClient::new(Client::connect(address).unwrap());
     for _ in 0..2000 {
-        let request = KillRequest { id: "nobody".into(), signal: 15, ..KillRequest::default() };
+        let request = KillRequest { id: "no-such-id".into(), signal: 15, ..KillRequest::default() };
         let answer = task.kill(ttrpc::context::with_duration(PATIENCE), &request);
         assert!(answer.is_err_and(|error| error.to_string().contains("not found")));
     }

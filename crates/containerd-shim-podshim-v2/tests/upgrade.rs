@@ -73,10 +73,10 @@ fn what_cannot_be_understood_is_told_and_left_aside() {
     }
     end(node.server(), Signal::SIGKILL);
     let deleted = finish(spawn(&mut node.command("c1", "delete")));
-    let told = String::from_utf8_lossy(&deleted.stderr);
-    let mut lines = told.lines();
+    let logged = String::from_utf8_lossy(&deleted.stderr);
+    let mut lines = logged.lines();
     for what in ["options.json: invalid type", "exit.json is damaged: missing field"] {
-        assert!(lines.next().is_some_and(|line| line.contains(what)), "no {what} in {told}");
+        assert!(lines.next().is_some_and(|line| line.contains(what)), "no {what} in {logged}");
     }
     let answer = DeleteResponse::parse_from_bytes(&deleted.stdout).unwrap();
     assert_eq!((deleted.status.success(), answer.pid, answer.exit_status), (true, 4_194_304, 137));

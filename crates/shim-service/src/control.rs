@@ -64,7 +64,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// Takes over what the CRI writes into each container's spec.
     pub(crate) fn learn(&mut self, annotations: &BTreeMap<String, String>) {
-        // A CRI container says the same as its sandbox, or has been told to by another caller.
+        // A CRI container says the same as its sandbox, or another caller has asked for it.
         if annotations.get(CONTAINER_TYPE).is_some_and(|kind| kind != "sandbox") {
             return;
         }

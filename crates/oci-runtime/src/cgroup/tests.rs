@@ -329,8 +329,8 @@ fn an_oom_kill_in_a_scope_that_is_gone_is_read_from_its_slice() {
             let mut killed = watched(3);
             // The kernel notifies that the limit was reached, and delays the notification of the kill.
             set(&group, 0);
-            let told = tokio::time::timeout(Duration::from_millis(20), killed.next()).await;
-            assert!(told.is_err());
+            let reported = tokio::time::timeout(Duration::from_millis(20), killed.next()).await;
+            assert!(reported.is_err());
             fs::remove_dir_all(&scope).unwrap();
             set(slice.path(), 4);
             // Reported before the exit is seen.

@@ -386,9 +386,9 @@ fn a_command_that_never_ends_is_killed_and_changes_nothing() {
         let timed_out = |answer: Result<(), RuntimeError>, operation: Operation| {
             let error = answer.unwrap_err();
             assert!(matches!(error, RuntimeError::TimedOut { .. }), "{error}");
-            let told =
+            let expected =
                 format!("OCI runtime {operation} of container {:?} took more than", test.container.id());
-            assert!(error.to_string().starts_with(&told), "{error}");
+            assert!(error.to_string().starts_with(&expected), "{error}");
         };
         let container = hanging(Operation::Restore);
         timed_out(hung(&test, Operation::Restore, restore(&container)).await.map(drop), Operation::Restore);
