@@ -103,7 +103,7 @@ fn help() -> String {
         text += &format!("  {:<10} {}\n", command.name, command.summary);
     }
     text += &format!("\n{RECIPE}");
-    text + "\nExit codes: 0 all is well, 1 something was found or failed, 2 a wrong call.\n\
+    text + "\nExit codes: 0 all is well, 1 something was found or failed, 2 wrong arguments.\n\
             --color auto|always|never: colours; auto is on a terminal, unless NO_COLOR is set.\n\
             COLUMNS: how wide what is shown may be; without it the terminal's width, 80 to 200.\n"
 }

@@ -30,7 +30,7 @@ Nothing is changed, and nothing but FILE is read.
   --json             for programs: docs/podshim-json.md
   -h                 this help
 
-Exit codes: 0 no errors (warnings and notes are none); 1 errors, or a file cannot be read; 2 a wrong call.
+Exit codes: 0 no errors (warnings and notes do not count); 1 errors, or a file cannot be read; 2 wrong arguments.
 ";
 
 #[derive(Serialize)]

@@ -17,17 +17,17 @@ const NAME: &str = "doctor";
 pub const HELP: &str = "\
 usage: podshim doctor [options]
 
-Looks whether this node is ready for pods with a plan: containerd and its configuration (with its imports), the shim and
-the OCI runtime, kernel, cgroups, room, the node's file, the unit that drains it, the RuntimeClass. Each thing that is wrong
-is said with what to do about it. Nothing is changed.
+Checks whether this node is ready for pods with a plan: containerd and its configuration (with its imports), the shim and
+the OCI runtime, kernel, cgroups, room, the node's file, the unit that drains it, the RuntimeClass. It reports each
+problem with what to do about it, and changes nothing.
 
   --json                 for programs: docs/podshim-json.md
   --config FILE          containerd's configuration (/etc/containerd/config.toml)
-  --containerd VERSION   where no containerd can be asked
+  --containerd VERSION   assume this version, where no containerd answers
   --root DIR             look at the file system there instead; no program of it is run
   -h                     this help
 
-Exit codes: 0 ready (warnings do not count); 1 something blocks; 2 a wrong call.
+Exit codes: 0 ready (warnings do not count); 1 something blocks; 2 wrong arguments.
 ";
 
 #[derive(Serialize)]

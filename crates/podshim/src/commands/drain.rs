@@ -20,9 +20,9 @@ pub const HELP: &str = "\
 usage: podshim drain [--timeout DURATION] [--json]
        podshim drain --undo [--json]
 
-Ends every pod on this node that runs on podshim: each in its order, within its own grace, all pods at the same time. Says
-which has ended when, and waits for the last. From its begin on the node takes no new pod and no new container of podshim:
-a live kubelet would create them again as fast as they end. That stays so until --undo, or the next boot.
+Ends every pod on this node that runs on podshim: each in its order, within its own grace, all pods at the same time. It
+prints each pod as it ends, and waits for the last. From its start on podshim refuses new pods and containers on this node:
+a live kubelet would recreate them as fast as they end. That holds until --undo, or the next boot.
 
 podshim-drain.service calls it when the node goes down, after the kubelet was stopped and before containerd is.
 
@@ -31,7 +31,7 @@ podshim-drain.service calls it when the node goes down, after the kubelet was st
   --json               for programs, when all have ended: docs/podshim-json.md
   -h                   this help
 
-Exit codes: 0 all pods ended in time; 1 some did not, or it could not be done; 2 a wrong call.
+Exit codes: 0 all pods ended in time; 1 some did not, or it could not be done; 2 wrong arguments.
 ";
 
 enum Task {

@@ -22,13 +22,13 @@ usage: podshim inspect [--json] [--run-dir DIR] POD
 Shows a pod: each container's role, state, gate and what it waits for, restarts, exit codes as they really were beside those
 that callers see, signals that wait for their turn, and what is left of a stop's time.
 
-POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
+POD is a pod's name, namespace/name or id, or a unique prefix of one.
 
   --json         for programs: docs/podshim-json.md
   --run-dir DIR  where the shims are found (/run/podshim)
   -h             this help
 
-Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2 a wrong call.
+Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2 wrong arguments.
 ";
 
 /// Runs the command.

@@ -24,7 +24,8 @@ usage: podshim install [options]
 
 Makes this node run pods with podshim: puts the shim and this command where containerd finds them, adds the runtime
 \"podshim\" to containerd's configuration, and enables the unit that drains the node when it goes down. Shows each change,
-asks, and makes all of them or none. What is as it should be is left alone, so a second install changes nothing. Nothing is restarted: what to do next is said at the end.
+asks, and makes all of them or none. It leaves alone what is right already, so a second install
+changes nothing. It restarts nothing, and says at the end what to do next.
 
 In a configuration of version 2 (containerd 1.6, 1.7) the runtime is written at the file's end: there an imported file
 would replace the whole section of the CRI, with its mirrors and its cgroup driver. One of version 3 (2.x) gets an import
@@ -42,7 +43,7 @@ containerd-version-3.toml of /usr/local/share/podshim to their template.
   --root DIR             install into a file system mounted there; paths in files are without it
   -h                     this help
 
-Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 a wrong call.
+Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 wrong arguments.
 ";
 
 /// What `podshim uninstall -h` says.
@@ -50,7 +51,7 @@ pub const UNINSTALL_HELP: &str = "\
 usage: podshim uninstall [options]
 
 Takes out what podshim install put in: the programs, their files, and podshim's lines in containerd's configuration, which
-is then byte for byte what it was, but for what others have changed since. Shows each change and asks. What a package
+is then byte for byte what it was, except what others have changed since. Shows each change and asks. What a package
 brought stays: remove the package. While pods run on podshim it refuses, and names them: containerd needs the shim's program
 to clean up after them. Remove the pods first: cordon the node and run `kubectl drain` (docs/node.md).
 
@@ -62,7 +63,7 @@ to clean up after them. Remove the pods first: cordon the node and run `kubectl 
   --force         even while pods run on podshim: what is left of them then is yours to clean up
   -h              this help
 
-Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 a wrong call.
+Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 wrong arguments.
 ";
 
 /// What to do with the changes.

@@ -18,13 +18,13 @@ pub const HELP: &str = "\
 usage: podshim metrics [--listen ADDRESS:PORT] [--run-dir DIR]
 
 Writes metrics of all pods of this node in Prometheus' text format: pods by state, stops under way and what is left of their
-time, and of each container role, state, restarts and how its program really ended last.
+time, and for each container its role, state, restarts and last real exit code.
 
-  --listen ADDRESS:PORT  serve them at /metrics instead, on a loopback address only (127.0.0.1:9753), until it is ended
+  --listen ADDRESS:PORT  serve them at /metrics instead, on a loopback address only (127.0.0.1:9753), until you end it
   --run-dir DIR          where the shims are found (/run/podshim)
   -h                     this help
 
-Exit codes: 0; 1 the directory cannot be read, or the address cannot be used; 2 a wrong call.
+Exit codes: 0; 1 the directory cannot be read, or the address cannot be used; 2 wrong arguments.
 ";
 
 /// What a scraper may take to say what it wants, and how much it may say.

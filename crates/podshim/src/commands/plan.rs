@@ -27,12 +27,12 @@ takes at the worst. No shim and no cluster is needed.
 
 FILE is Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; many documents), or
 annotations alone: a YAML mapping of them, or lines of key=value as for `ctr run --annotation`. \"-\" is standard input.
-Objects without a pod, and pods without annotations of podshim, are passed over.
+It skips objects without a pod, and pods without annotations of podshim.
 
   --json   for programs: docs/podshim-json.md
   -h       this help
 
-Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or there is none; 2 a wrong call.
+Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or there is none; 2 wrong arguments.
 ";
 
 /// A pod of a file.

@@ -17,14 +17,14 @@ const NAME: &str = "ps";
 pub const HELP: &str = "\
 usage: podshim ps [--json] [--run-dir DIR]
 
-Lists the pods of this node that podshim runs: their containers in the order of the plan, with role and state. Shims are
-asked all at once and have two seconds; one that is dead or does not answer is listed as that.
+Lists the pods of this node that podshim runs: their containers in the order of the plan, with role and state. It asks
+all shims at once and waits two seconds; a shim that is dead or does not answer is listed as such.
 
   --json         for programs: docs/podshim-json.md
   --run-dir DIR  where the shims are found (/run/podshim)
   -h             this help
 
-Exit codes: 0; 1 the directory cannot be read; 2 a wrong call.
+Exit codes: 0; 1 the directory cannot be read; 2 wrong arguments.
 ";
 
 #[derive(Serialize)]

@@ -22,17 +22,17 @@ const NAME: &str = "stop";
 pub const HELP: &str = "\
 usage: podshim stop [--grace TIME] [--json] [--run-dir DIR] POD
 
-Stops a pod in order (mains, then sidecars in reverse, then the sandbox) within one budget, and waits for the end. Nothing of
-it is started again, and nothing new is created in it; the caller that created the pod still has to remove it.
+Stops a pod in order (mains, then sidecars in reverse, then the sandbox) within one budget, and waits for the end. podshim
+restarts nothing of it and refuses new containers; the caller that created the pod still has to remove it.
 
-POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
+POD is a pod's name, namespace/name or id, or a unique prefix of one.
 
   --grace TIME   the budget; a bare number is seconds. It can shorten the pod's own (podshim.io/grace), not extend it
   --json         for programs: docs/podshim-json.md
   --run-dir DIR  where the shims are found (/run/podshim)
   -h             this help
 
-Exit codes: 0 all of it has ended; 1 something has not, there is no such pod, or its shim does not answer; 2 a wrong call.
+Exit codes: 0 all of it has ended; 1 something has not, there is no such pod, or its shim does not answer; 2 wrong arguments.
 ";
 
 /// After its budget and two seconds everything of a pod has been killed (T6); what a kill takes is the kernel's.

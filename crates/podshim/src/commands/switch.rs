@@ -12,18 +12,18 @@ const NAME: &str = "switch";
 pub const HELP: &str = "\
 usage: podshim switch [--timeout TIME] [--json] [--run-dir DIR] POD SIDECAR
 
-Lets the standby of a sidecar (a plan's proxy|proxy-next=sidecar) take over: it is started, its gate must open, its migrate
-hook is run, and then the other one is stopped and held. SIDECAR is either one of the pair. If the standby fails, the active
+Lets the standby of a sidecar (a plan's proxy|proxy-next=sidecar) take over: podshim starts it, waits for its gate, runs
+its migrate hook, and then stops and holds its partner. SIDECAR is either of the two. If the standby fails, the active
 one stays as it is, and the command prints the reason.
 
-POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
+POD is a pod's name, namespace/name or id, or a unique prefix of one.
 
-  --timeout TIME  how long to wait for the end of it (5m); a bare number is seconds. It goes on all the same
+  --timeout TIME  how long to wait for the switch (5m); a bare number is seconds. The switch itself goes on
   --json          for programs: docs/podshim-json.md
   --run-dir DIR   where the shims are found (/run/podshim)
   -h              this help
 
-Exit codes: 0; 1 there is no such pod, or the switch has failed; 2 a wrong call.
+Exit codes: 0; 1 there is no such pod, or the switch has failed; 2 wrong arguments.
 ";
 
 const TIMEOUT: Duration = Duration::from_secs(300);

@@ -29,7 +29,7 @@ Draws a pod's life: when each container was created, held, started, ready, resta
 hooks, and the stop's budget; below it the last 256 events. With --past it draws the newest pod of that name that has ended:
 `podshim history` lists them.
 
-POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
+POD is a pod's name, namespace/name or id, or a unique prefix of one.
 
   --width COLUMNS  how wide the picture is (as the terminal, 80 to 200; 100 where there is none)
   --svg FILE       writes a picture instead
@@ -40,7 +40,7 @@ POD is a name, namespace/name, an id, or the beginning of one that no other pod 
   --history-dir DIR  where the records of ended pods are (/var/lib/podshim/history)
   -h               this help
 
-Exit codes: 0; 1 there is no such pod, its shim does not answer, or the file cannot be written; 2 a wrong call.
+Exit codes: 0; 1 there is no such pod, its shim does not answer, or the file cannot be written; 2 wrong arguments.
 ";
 
 #[derive(Serialize)]

@@ -26,11 +26,11 @@ kubelet that does not know them, with podshim as the runtime:
   * runtimeClassName.
 What needs no translation is written as it is. Comments and the order of keys stay, but for those beside a key that goes,
 and in a document with anchors or in braces, which is rewritten. The result goes to standard output and passes `podshim check`; what could not be carried
-over, or is not quite the same, is said on standard error, field by field. FILE is not changed; \"-\" is standard input.
+over, or is not quite the same, is printed to standard error, field by field. FILE is not changed; \"-\" is standard input.
 
 With --sidecarset it first adds to the pods that an OpenKruise SidecarSet selects what Kruise's webhook would: containers,
 initContainers, volumes, variables, secrets, annotations. Its containers are sidecars of the plan; one that is upgraded hot
-is a standby pair, NAME-1|NAME-2. A namespace that no file tells is taken to be one that the SidecarSet is for.
+is a standby pair, NAME-1|NAME-2. A pod without a namespace counts as in one that the SidecarSet is for.
 
   --runtime-class NAME   of the RuntimeClass for podshim (podshim)
   --sidecarset FILE      with one or more SidecarSets; may be given more than once
@@ -38,7 +38,7 @@ is a standby pair, NAME-1|NAME-2. A namespace that no file tells is taken to be 
   -h                     this help
 
 Exit codes: 0; 1 a pod could not be translated and was left as it is, or a file cannot be read, or is not what it should
-be; 2 a wrong call.
+be; 2 wrong arguments.
 ";
 
 #[derive(Default, Serialize)]

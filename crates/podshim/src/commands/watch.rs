@@ -19,16 +19,16 @@ const NAME: &str = "watch";
 pub const HELP: &str = "\
 usage: podshim watch [--json] [--run-dir DIR] POD
 
-Tells what has happened to a pod (of the last 256 events) and goes on as things happen, a line each, until the pod and its
+Prints what has happened to a pod (the last 256 events) and then what happens, a line each, until the pod and its
 shim have ended, you interrupt it, or the reader of its output is gone.
 
-POD is a name, namespace/name, an id, or the beginning of one that no other pod has.
+POD is a pod's name, namespace/name or id, or a unique prefix of one.
 
   --json         for programs: an object a line, docs/podshim-json.md
   --run-dir DIR  where the shims are found (/run/podshim)
   -h             this help
 
-Exit codes: 0 the pod has ended; 1 there is no such pod, or its shim does not answer; 2 a wrong call.
+Exit codes: 0 the pod has ended; 1 there is no such pod, or its shim does not answer; 2 wrong arguments.
 ";
 
 /// How long a call waits for something to happen: a shim that hangs is noticed soon after.
