@@ -183,6 +183,8 @@ words! {
         Annotation,
         /// `terminationGracePeriodSeconds`: the kubelet's own SIGKILL ends it.
         Manifest,
+        /// The same, although `podshim.io/grace` is longer.
+        KubeletFirst,
         /// Nothing: a kubelet's default.
         Default,
     }
@@ -200,6 +202,8 @@ pub struct Surroundings {
 /// Explains a plan.
 pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
     let (budget, budget_from) = match (plan.grace, surroundings.kubelet_grace) {
+        // The kubelet kills first.
+        (Some(own), Some(kubelet)) if kubelet < own => (kubelet, BudgetSource::KubeletFirst),
         (Some(own), _) => (own, BudgetSource::Annotation),
         (None, Some(kubelet)) => (kubelet, BudgetSource::Manifest),
         (None, None) => (KUBELET_GRACE, BudgetSource::Default),

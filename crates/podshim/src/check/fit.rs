@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use pod_spec::{
-    DurationText, ExitCodes, Gate, Member, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word,
+    DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word,
 };
 
 use super::pod::annotation_line;
@@ -40,7 +40,7 @@ pub fn check(
     fit.check_pod(findings);
     for container in &fit.containers {
         fit.check_container(container, findings);
-        fit.check_probes(container, findings);
+        fit.check_hold(container, findings);
     }
 }
 
@@ -162,7 +162,7 @@ impl Fit<'_> {
     }
 
     fn check_container(&self, container: &Container<'_>, findings: &mut Vec<Finding>) {
-        let Some((index, member)) = self.plan.member(container.name) else { return };
+        let Some((_, member)) = self.plan.member(container.name) else { return };
         let line = container.node.start.line;
         let name = container.name;
         if (container.list, member.role) == (List::NativeSidecar, Role::Sidecar) {
@@ -196,32 +196,17 @@ impl Fit<'_> {
             ),
             _ => {}
         }
-        let awaited = self.waited_for(index);
-        let position = self.containers.iter().position(|other| other.name == name);
-        let later = |other: &&&str| self.containers.iter().position(|it| it.name == **other) > position;
-        if let Some(later) = awaited.iter().find(later) {
-            if container.list == List::Init {
-                note(
-                    Severity::Error,
-                    line,
-                    format!(
-                        "{name:?} waits for {later:?}, which the kubelet creates only when {name:?} has ended"
-                    ),
-                    "move it to containers",
-                );
-            }
-            // U12.
-            if let Some(hook) = container.node.at(&["lifecycle", "postStart"]) {
-                note(
-                    Severity::Warning,
-                    hook.start.line,
-                    format!(
-                        "{name:?} waits for {later:?}, which is created only when the postStart hook of {name:?} \
-                         has ended: a hook that needs its own program never ends"
-                    ),
-                    &format!("list {later} before {name}"),
-                );
-            }
+        if container.list == List::Init
+            && let Some(later) = self.first_later(container, &self.awaited_by(container))
+        {
+            note(
+                Severity::Error,
+                line,
+                format!(
+                    "{name:?} waits for {later:?}, which the kubelet creates only when {name:?} has ended"
+                ),
+                "move it to containers",
+            );
         }
         // H5.
         if member.role == Role::Sidecar
@@ -237,32 +222,40 @@ impl Fit<'_> {
                 &proposal::pre_stop(member, container.node),
             );
         }
-        // U9.
-        if !awaited.is_empty()
-            && container.node.get("startupProbe").is_none()
+    }
+
+    /// What a kubelet's probes and hooks make of a container that is held (U9, U12), one that only `*=main` names too.
+    fn check_hold(&self, container: &Container<'_>, findings: &mut Vec<Finding>) {
+        let (name, awaited) = (container.name, self.awaited_by(container));
+        if awaited.is_empty() {
+            return;
+        }
+        let role = self.plan.member(name).map_or(Role::Main, |(_, member)| member.role);
+        let mut note = |line, message: String, fix: &str| {
+            findings.push(self.finding(Severity::Warning, line, message).fix(fix));
+        };
+        if let (Some(later), Some(hook)) =
+            (self.first_later(container, &awaited), container.node.at(&["lifecycle", "postStart"]))
+        {
+            note(
+                hook.start.line,
+                format!(
+                    "{name:?} waits for {later:?}, which is created only when the postStart hook of {name:?} \
+                     has ended: a hook that needs its own program never ends"
+                ),
+                &format!("list {later} before {name}"),
+            );
+        }
+        if container.node.get("startupProbe").is_none()
             && let Some((key, _)) = container.node.entry("livenessProbe")
         {
             note(
-                Severity::Warning,
                 key.start.line,
                 format!("the kubelet asks {name:?} while it is held, and kills it if that takes too long"),
                 "give it a startupProbe that allows for the time it is held",
             );
         }
-    }
-
-    /// What a kubelet's probes make of a container that is held (U9).
-    fn check_probes(&self, container: &Container<'_>, findings: &mut Vec<Finding>) {
-        let Some((index, member)) = self.plan.member(container.name) else { return };
-        let (name, awaited) = (container.name, self.awaited_members(index));
-        if awaited.is_empty() {
-            return;
-        }
-        let mut note = |line, message: String, fix: &str| {
-            findings.push(self.finding(Severity::Warning, line, message).fix(fix));
-        };
-        if member.role == Role::Main && self.is_rolled_out() && container.node.get("readinessProbe").is_none()
-        {
+        if role == Role::Main && self.is_rolled_out() && container.node.get("readinessProbe").is_none() {
             let message = format!(
                 "{name:?} counts as ready while it is held: a roll-out goes on, and replaces every pod that serves, \
                  even if what it waits for never gets ready"
@@ -297,24 +290,34 @@ impl Fit<'_> {
         !matches!(self.template.kind, "Pod" | "Job" | "CronJob")
     }
 
-    /// The names of what a member waits for, itself or through others.
-    fn waited_for(&self, index: usize) -> Vec<&str> {
-        let awaited = self.awaited_members(index);
-        awaited.into_iter().map(|member| self.meant(&self.plan.members[member].name)).collect()
-    }
-
-    fn awaited_members(&self, index: usize) -> Vec<usize> {
-        let mut reached = vec![index];
+    /// The members that a container waits for, itself or through others.
+    fn awaited_by(&self, container: &Container<'_>) -> Vec<usize> {
+        let unnamed = self.plan.others == Others::Mains && container.list == List::Regular;
+        let (own, links) = match self.plan.member(container.name) {
+            Some((index, _)) => (Some(index), self.plan.links(index)),
+            None if unnamed => (None, self.plan.links_of_unnamed_main()),
+            None => return Vec::new(),
+        };
+        let waits = |links: Vec<Link>| links.into_iter().filter(|link| link.until.is_some());
+        let mut reached: Vec<usize> = waits(links).map(|link| link.earlier).collect();
         let mut next = 0;
         while let Some(member) = reached.get(next).copied() {
             next += 1;
-            for link in self.plan.links(member) {
-                if link.until.is_some() && !reached.contains(&link.earlier) {
+            for link in waits(self.plan.links(member)) {
+                if !reached.contains(&link.earlier) && Some(link.earlier) != own {
                     reached.push(link.earlier);
                 }
             }
         }
-        reached.split_off(1)
+        reached
+    }
+
+    /// Of these the first that the pod lists behind a container: its kubelet creates it later.
+    fn first_later(&self, container: &Container<'_>, awaited: &[usize]) -> Option<&str> {
+        let place = |name: &str| self.containers.iter().position(|other| other.name == name);
+        let own = place(container.name);
+        let mut names = awaited.iter().map(|member| self.meant(&self.plan.members[*member].name));
+        names.find(|name| place(name) > own)
     }
 
     /// A container by its name in the plan, or, where the pod has none of that name, what was probably meant: then all

@@ -23,7 +23,7 @@ Lists the pods that have ended on this node, the newest last, one line each. `po
 
 RESULT is `completed` or `failed` if the pod's restart policy says that it has ended, else `stopped`. WHY is what began its stop:
 caller (a kubelet, crictl, ctr), requested (podshim stop, a drain), completed, init-failed, sidecar-failed, fatal, zero-grace,
-sandbox (its end came first), or shim-killed. EXIT CODES are the real ones, with what the caller was shown if that differs.
+sandbox (its end came first), or shim-killed; `-` if it ended without a stop. EXIT CODES are the real ones, with what the caller was shown if that differs.
 
 podshim writes a record when a pod ends, even if the pod's shim was killed. It keeps 7 days, 64 MiB in all and 8 MiB of each
 namespace; history-age, history-size and history-namespace-size in /etc/podshim/config.toml change that. A record has no

@@ -35,6 +35,9 @@ fn show_stop(explanation: &Explanation, width: usize, paint: Paint) -> String {
     let whose = match stop.budget_from {
         BudgetSource::Annotation => "podshim.io/grace, which podshim enforces",
         BudgetSource::Manifest => "terminationGracePeriodSeconds; the kubelet's SIGKILL ends it",
+        BudgetSource::KubeletFirst => {
+            "terminationGracePeriodSeconds, which is shorter than podshim.io/grace; the kubelet's SIGKILL ends it"
+        }
         BudgetSource::Default => "a kubelet's default; its SIGKILL ends it",
     };
     let heading = paint.text(Colour::Bold, "Stop");
