@@ -64,7 +64,7 @@ async fn restart_containerd(node: &Containerd) -> Result<()> {
     node.start_again().await
 }
 
-/// A pod of three inits and a main, under a policy with which the caller sees completed inits exit.
+/// Starts a pod of three inits and a main. Waits for the exit of the first two before the next, as a kubelet does.
 async fn pod_of_inits<'node>(node: &'node Containerd, last: Program) -> Result<RunningPod<'node>> {
     let mut pod = Pod::new("inits")
         .annotate("plan", "init1=init, init2=init, init3=init, regular=main")

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{Usage, share_of};
 
 const IN_FLIGHT: usize = 32;
-/// No State may take longer, unless containerd's own shim is slower too.
+/// The 99th percentile of State's duration may not exceed this, unless containerd's own shim is slower too.
 const STATE_LIMIT: Duration = Duration::from_millis(50);
 
 struct Shim {
