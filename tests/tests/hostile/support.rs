@@ -17,7 +17,8 @@ pub async fn ensure_serving(pod: &RunningPod<'_>, container: &str) -> Result<()>
         Ok(())
     };
     wait::at_most(PROMPT, "the shim does not serve an exec in time", exec).await?;
-    let (away, on) = pod.longest_away().await?.context("the shim does not report how long its thread was away")?;
+    let (away, on) =
+        pod.longest_away().await?.context("the shim does not report how long its thread was away")?;
     ensure!(at_most(away, LONGEST_AWAY), "the shim was away for {away:?}, on {on:?}");
     Ok(())
 }

@@ -217,7 +217,11 @@ async fn u12_a_post_start_hook_before_the_sidecar() -> Result<()> {
             // The kubelet reports it as running only after the hook; containerd already does.
             wait::until("app to be created", SOON, async || Ok(pod.pid("app").await.ok())).await?;
             wait::quiet_time(seconds(5)).await;
-            ensure!(!made(&pod.status().await?), "the kubelet reports it as running: {:#?}", pod.status().await?);
+            ensure!(
+                !made(&pod.status().await?),
+                "the kubelet reports it as running: {:#?}",
+                pod.status().await?
+            );
         }
         let timeline = pod.timeline()?;
         pod.delete()?;

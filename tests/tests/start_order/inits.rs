@@ -305,7 +305,7 @@ async fn i5_a_completed_init_is_hidden_from_an_unaware_kubelet() -> Result<()> {
     let told = Duration::from_nanos(status.finished_at.try_into()?);
     let really = pod.timeline()?.time_of("i1", Exiting)?;
     // The stop came 2 s later or more.
-    ensure!(at_most(told.abs_diff(really), TOLERANCE), "ended at {really:?}, told {told:?}");
+    ensure!(at_most(told.abs_diff(really), TOLERANCE), "ended at {really:?}, shown as ended at {told:?}");
     pod.timeline()?.has_not_restarted("i1")?;
     pod.remove().await
 }

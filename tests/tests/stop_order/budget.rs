@@ -102,7 +102,10 @@ async fn l11(node: &Containerd, exit_codes_key: &str, expected: [i32; 4]) -> Res
     let last_call = timeline.time_of("s1", Term)?;
     for name in ["app", "s1", "s3"] {
         let lived = finished_at(&pod.status(name).await?)?.saturating_sub(last_call);
-        ensure!(near(lived, seconds(2), TOLERANCE), "{name} was killed {lived:?} after the last stop signal\n{timeline}");
+        ensure!(
+            near(lived, seconds(2), TOLERANCE),
+            "{name} was killed {lived:?} after the last stop signal\n{timeline}"
+        );
     }
     let codes = exit_codes(&pod, ["app", "s1", "s2", "s3"]).await?;
     ensure!(codes == expected, "{codes:?} and not {expected:?}\n{timeline}");

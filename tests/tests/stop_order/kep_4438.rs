@@ -46,7 +46,8 @@ async fn t1_probes_are_answered_while_a_pod_terminates() -> Result<()> {
     ])?;
     for name in ["app", "s1"] {
         timeline.has_not_restarted(name)?;
-        let error = pod.exec(name, &["true"]).await.expect_err("an exec ran in an ended container").to_string();
+        let error =
+            pod.exec(name, &["true"]).await.expect_err("an exec ran in an ended container").to_string();
         ensure!(!error.is_empty());
     }
     pod.remove().await

@@ -119,7 +119,7 @@ async fn t16_a_lone_stop_of_a_sidecar_is_fast() -> Result<()> {
     let took = begin.elapsed();
     ensure!((seconds(2)..seconds(10)).contains(&took), "the stop took {took:?}");
     ensure!(pod.status("app").await?.state() == ContainerState::ContainerRunning);
-    // Its gate is still open (U3), and the main is not restarted.
+    // The stop restarted no main, also not when the caller recreates the sidecar.
     pod.start_all(&["s1"]).await?;
     pod.wait_for("s1", Starting, 2, AMPLE).await?;
     ensure!(pod.timeline()?.count("app", Starting) == 1, "{}", pod.timeline()?);

@@ -83,7 +83,7 @@ async fn t14_a_failed_init_may_be_followed_by_another_round() -> Result<()> {
     pod.remove().await
 }
 
-/// T14, S6: after a completion the caller may recreate the containers: a new round, in the same order.
+/// T14: after a completion the caller may recreate all containers: a new round, in the same order.
 #[tokio::test]
 async fn t14_completion_may_be_followed_by_another_round() -> Result<()> {
     let node = Containerd::connect().await?;
