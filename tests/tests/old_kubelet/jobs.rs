@@ -96,8 +96,8 @@ async fn j5_j1_r8_on_failure_succeeded_at_the_second_try() -> Result<()> {
     timeline.run_together("proxy", "job")
 }
 
-/// I2, J9: an init failed under Never. What follows it never runs, and the kubelet has the reason where `kubectl describe`
-/// shows it.
+/// I2, J9: an init failed under Never. What follows it never runs, and the kubelet has the reason where `kubectl
+/// describe` shows it.
 #[tokio::test]
 async fn i2_j9_never_failed_by_an_init() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {

@@ -1,4 +1,5 @@
-//! The kubelet is killed and started again; containerd, the shims and the pods live on. Each test has kubelets of its own.
+//! The kubelet is killed and started again; containerd, the shims and the pods live on. Each test has kubelets of its
+//! own.
 
 use std::fs::File;
 

@@ -116,8 +116,8 @@ async fn s8_an_init_of_the_kubelet_runs_before_every_sidecar() -> Result<()> {
     Ok(())
 }
 
-/// T12, T3, H5: the main's preStop hook takes five seconds, and the sidecar has none, so that the kubelet stops the sidecar
-/// first.
+/// T12, T3, H5: the main's preStop hook takes five seconds, and the sidecar has none, so that the kubelet stops the
+/// sidecar first.
 #[tokio::test]
 async fn t12_t3_h5_a_pre_stop_hook_of_the_main_only() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {

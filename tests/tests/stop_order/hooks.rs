@@ -38,7 +38,8 @@ async fn h1_l6_on_terminate_hooks_start_together() -> Result<()> {
     pod.remove().await
 }
 
-/// H2, H3, e2e L10: just before the container's signal, in its turn, once; a main's own signal is kept until its hook has ended.
+/// H2, H3, e2e L10: just before the container's signal, in its  turn, once; a main's own signal is kept until its hook
+/// has ended.
 #[tokio::test]
 async fn h2_pre_stop_hooks_run_in_their_turn() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -33,7 +33,8 @@ async fn pod(node: &Containerd) -> Result<RunningPod<'_>> {
     Ok(pod)
 }
 
-/// K11: StopPodSandbox kills in the random order of a Go map (F4): twenty times in order, each well within crictl's limit.
+/// K11: StopPodSandbox kills in the random order of a Go map (F4): twenty times in order, each well within crictl's
+/// limit.
 #[tokio::test]
 async fn k11_stopp_keeps_the_order_twenty_times() -> Result<()> {
     let node = Containerd::connect().await?;
