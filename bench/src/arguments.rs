@@ -1,4 +1,4 @@
-//! What is to be measured and how the figures are to be given. `hack/bench` has the help text.
+//! The command line: what is measured and how the figures are printed. `hack/bench` has the help text.
 
 use std::path::PathBuf;
 
@@ -17,18 +17,18 @@ pub enum Format {
 /// The command line.
 #[derive(Debug)]
 pub struct Arguments {
-    /// Of `hack/containerd-up`.
+    /// The directory of an instance of `hack/containerd-up`.
     pub directory: PathBuf,
     pub questions: Vec<Question>,
     pub effort: Effort,
     pub format: Format,
-    /// Where to draw the figures.
+    /// The SVG file in which to draw the figures.
     pub chart: Option<PathBuf>,
 }
 
 impl Arguments {
     /// Reads the command line: `DIR QUESTION... [--quick] [--json] [--svg FILE]`; `--check` instead of a directory only
-    /// looks whether all the rest is right, and gives `None`.
+    /// checks the other arguments; the result is `None`.
     pub fn of_command_line() -> Result<Option<Self>> {
         Self::parse(lexopt::Parser::from_env())
     }
@@ -48,9 +48,9 @@ impl Arguments {
                 other => return Err(other.unexpected().into()),
             }
         }
-        let directory = directory.context("the directory of an instance is missing")?;
+        let directory = directory.context("the directory of an instance is missing (see hack/bench -h)")?;
         if questions.is_empty() {
-            bail!("what is to be measured? {}", names());
+            bail!("name what to measure: {}", names());
         }
         Ok(directory.map(|directory| Self { directory, questions, effort, format, chart }))
     }
@@ -58,7 +58,7 @@ impl Arguments {
 
 fn question(name: &str) -> Result<Question> {
     let known = Question::ALL.into_iter().find(|question| question.name() == name);
-    known.with_context(|| format!("unknown measurement: {name}; there are {}", names()))
+    known.with_context(|| format!("unknown measurement: {name}; the known ones: {}", names()))
 }
 
 fn names() -> String {

@@ -1,4 +1,4 @@
-//! Figures as a picture: for each row a bar for each contender, as a share of the longest of the row.
+//! Figures as an SVG: for each row a bar for each contender, as a share of the row's longest.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ const LABELS: f64 = 380.0;
 const BARS: f64 = 380.0;
 const BAR: f64 = 12.0;
 
-/// An SVG of all questions, that looks the same on a white and on a dark page.
+/// An SVG of all questions, which looks the same on a white and on a dark page.
 pub fn svg(setting: &str, all: &[(Question, Figures)]) -> String {
     let mut body = String::new();
     let mut y = 28.0;
@@ -61,7 +61,7 @@ fn bars(body: &mut String, row: &Row, y: &mut f64) {
     let better = if row.unit.more_is_better() { " (more is better)" } else { "" };
     text(body, 24.0, *y + BAR - 1.0, "", &format!("{}{better}", labelled(row)));
     for (contender, median) in medians {
-        // A row of zeros has no longest.
+        // In a row of zeros the longest is zero.
         let share = if longest > 0.0 { (median / longest).max(0.0) } else { 0.0 };
         rectangle(body, LABELS, *y, (share * BARS).max(1.0), color(contender));
         text(body, LABELS + share * BARS + 6.0, *y + BAR - 2.0, "small", &number(median));

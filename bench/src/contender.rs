@@ -1,8 +1,8 @@
-//! Who is measured.
+//! The contenders that are measured.
 
 use e2e::Runtime;
 
-/// One of those a question is put to.
+/// A shim, or the runtime alone, that a question measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contender {
     /// This project's shim.
@@ -20,7 +20,7 @@ pub const SHIMS: [Contender; 2] = [Contender::Podshim, Contender::GoShim];
 pub const ALL: [Contender; 3] = [Contender::Podshim, Contender::GoShim, Contender::Runtime];
 
 impl Contender {
-    /// As tables say it.
+    /// The name in tables.
     pub fn label(self) -> &'static str {
         match self {
             Contender::Podshim => "podshim",

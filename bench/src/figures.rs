@@ -1,4 +1,4 @@
-//! What was measured: for each row of a table, the values of each contender. Knows nothing of how they are shown.
+//! The measured values: for each row of a table, those of each contender. Knows nothing of how they are shown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As tables say it.
+    /// The unit's name in tables.
     pub fn label(self) -> &'static str {
         match self {
             Unit::Milliseconds => "ms",
@@ -39,7 +39,7 @@ impl Unit {
     }
 }
 
-/// One row: what was asked, and what each contender answered, a value a round.
+/// One row: what was measured, and the values of each contender, one for each round.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub what: String,
@@ -47,7 +47,7 @@ pub struct Row {
     pub values: BTreeMap<Contender, Vec<f64>>,
 }
 
-/// The rows of one question, in the order in which they were first asked.
+/// The rows of one question, in the order in which they were first added.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub rows: Vec<Row>,
@@ -70,7 +70,7 @@ impl Figures {
     }
 }
 
-/// What a row of a table shows of one contender's values.
+/// The summary of one contender's values that a row of a table shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub minimum: f64,
@@ -79,7 +79,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value.
+    /// The spread of these values; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
@@ -89,19 +89,19 @@ impl Spread {
 }
 
 impl Row {
-    /// A contender's values in short.
+    /// The spread of a contender's values.
     pub fn spread(&self, contender: Contender) -> Option<Spread> {
         Spread::of(self.values.get(&contender)?)
     }
 
-    /// How a contender's median compares with another's; `None` where there is nothing to compare with.
+    /// A contender's median divided by another's; `None` if the other has none, or zero.
     pub fn ratio(&self, contender: Contender, to: Contender) -> Option<f64> {
         let (own, other) = (self.spread(contender)?.median, self.spread(to)?.median);
         (other > 0.0).then(|| own / other)
     }
 }
 
-/// The value below which that share of the values is: `share` from 0 to 1. Zero of none.
+/// The value below which that share of the values lies: `share` from 0 to 1. Zero if there are no values.
 pub fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index of a short list")]

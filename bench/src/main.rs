@@ -1,6 +1,6 @@
-//! The measurements of `hack/bench`: each puts one question to podshim and to containerd's own shim on the same
-//! containerd in the same run, in turn, and where there is a floor, to the OCI runtime alone. Prints figures and judges
-//! nothing: on a busy machine the maximum is the machine's. Must run inside the instance's namespaces.
+//! The measurements of `hack/bench`: each asks the same of podshim and of containerd's own shim, in turn, on the same
+//! containerd in the same run, and, where that is a floor, of the OCI runtime alone. Prints figures and checks nothing:
+//! on a busy machine the maximum shows the machine's load. Must run inside the instance's namespaces.
 
 mod arguments;
 mod chart;
@@ -18,12 +18,12 @@ use crate::arguments::{Arguments, Format};
 use crate::figures::Figures;
 use crate::measure::Bench;
 
-// One thread: of many at once, requests would overtake each other between their number and the socket, which a Go server
-// of ttrpc 1.2 (containerd 2.x) refuses.
+// One thread: with several, a request could get its number first and reach the socket second, which a Go server of
+// ttrpc 1.2 (containerd 2.x) refuses.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let Some(arguments) = Arguments::of_command_line()? else { return Ok(()) };
-    // Pods borrow their node, and a task that runs a pod lives as long as it likes.
+    // Leaked, because pods borrow their node, and spawned tasks that run pods need `'static`.
     let node: &'static Containerd = Box::leak(Box::new(Containerd::attach(&arguments.directory)?));
     let setting = setting::describe(node)?;
     let bench = Bench { node, effort: arguments.effort };
@@ -32,7 +32,7 @@ async fn main() -> Result<()> {
         let mut figures = Figures::default();
         question.measure(&bench, &mut figures).await.with_context(|| question.name())?;
         if arguments.format == Format::Table {
-            // As they come: all of them take a while.
+            // Printed as soon as measured, because all of them take a while.
             print!("{}", table::render(question.title(), &figures));
         }
         all.push((*question, figures));

@@ -1,4 +1,4 @@
-//! The questions, and what they have in common: who is asked in which order, and how often.
+//! The questions, and what they share: the order in which contenders are measured, and how often.
 
 mod exec;
 mod idle;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::contender::Contender;
 use crate::figures::Figures;
 
-/// How much is asked.
+/// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Enough rounds for figures to be quoted.
@@ -29,7 +29,7 @@ pub enum Effort {
     Quick,
 }
 
-/// What is asked, each a file of this folder.
+/// What is measured; each question is a file of this folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     Memory,
@@ -57,7 +57,7 @@ impl Question {
         Question::Scale,
     ];
 
-    /// As the command line names it.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Question::Memory => "memory",
@@ -87,7 +87,7 @@ impl Question {
         }
     }
 
-    /// Asks it.
+    /// Measures it.
     pub async fn measure(self, bench: &Bench, figures: &mut Figures) -> Result<()> {
         match self {
             Question::Memory => memory::measure(bench, figures).await,
@@ -110,7 +110,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// One of two numbers.
+    /// Chooses between a number for full and one for quick measurements.
     pub fn choose(&self, full: usize, quick: usize) -> usize {
         match self.effort {
             Effort::Full => full,
@@ -118,8 +118,8 @@ impl Bench {
         }
     }
 
-    /// Asks each contender once for nothing, as the first fills caches and nobody's pod is the first for long, and then
-    /// all of them in each round, each round beginning with the next: whoever else uses the machine disturbs all alike.
+    /// Measures each contender once for warm-up, because the first run fills caches. Then measures all of them in each
+    /// round, and each round begins with the next contender, so that other load on the machine disturbs all alike.
     pub async fn alternate(
         &self,
         what: &str,
@@ -147,7 +147,7 @@ impl Bench {
     }
 }
 
-/// What `future` gives, and how long it took.
+/// The result of `future`, and how long it took.
 pub async fn timed<T>(future: impl Future<Output = Result<T>>) -> Result<(T, Duration)> {
     let begin = Instant::now();
     let value = future.await?;

@@ -1,4 +1,4 @@
-//! What a shim's process costs, as the kernel tells it.
+//! What a shim's process costs, by the kernel's figures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,18 +25,18 @@ pub struct Holdings {
 }
 
 impl Shim {
-    /// The shim on whose command line `id` is a word: a sandbox's id, or a namespace of its own.
+    /// The shim with `id` as a word of its command line: a sandbox's id, or a namespace that only this shim has.
     pub fn of(id: &str) -> Result<Self> {
         let mut shims = Self::of_each(&[id.to_owned()])?;
         shims.pop().with_context(|| format!("no shim of {id}"))
     }
 
-    /// Those of many, one each: looks through the process table once.
+    /// The shims of many ids, one for each: reads the process table once.
     pub fn of_each(ids: &[String]) -> Result<Vec<Self>> {
         let mut found: BTreeMap<&str, Self> = BTreeMap::new();
         for entry in fs::read_dir("/proc")? {
             let process = entry?.path();
-            // It may have ended meanwhile, or be no process.
+            // The process may have ended meanwhile, or the entry is no process.
             let Ok(line) = fs::read(process.join("cmdline")) else { continue };
             let line = String::from_utf8_lossy(&line);
             let mut words = line.split('\0');
@@ -75,12 +75,12 @@ impl Shim {
         Ok(Duration::from_nanos(nanoseconds))
     }
 
-    /// How often its threads have waited for something that came.
+    /// How often its threads have slept and were woken up.
     pub fn wake_ups(&self) -> Result<f64> {
         self.threads()?.iter().map(|thread| number(&thread.join("status"), "voluntary_ctxt_switches:")).sum()
     }
 
-    /// Waits until it has come to rest: half a second without a wake-up, 5 s at most, as a shim may never rest.
+    /// Waits until it rests: half a second without a wake-up. Waits 5 s at most, as a shim may never rest.
     pub async fn settle(&self) -> Result<()> {
         for _ in 0..10 {
             let before = self.wake_ups()?;

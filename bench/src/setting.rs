@@ -1,4 +1,4 @@
-//! On what the figures were taken: a figure without it says nothing.
+//! The machine and the versions on which the figures were taken; figures without them mean nothing.
 
 use std::fs;
 

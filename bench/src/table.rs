@@ -39,7 +39,7 @@ pub fn render(title: &str, figures: &Figures) -> String {
     text
 }
 
-/// What a row is about, and in what it counts.
+/// A row's name and unit.
 pub fn labelled(row: &Row) -> String {
     match row.unit.label() {
         "" => row.what.clone(),
@@ -47,7 +47,7 @@ pub fn labelled(row: &Row) -> String {
     }
 }
 
-/// With as many digits as say something.
+/// A number with a sensible count of digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
@@ -56,7 +56,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// All of a run: `{setting, questions: [{name, rows: [{what, unit, contenders: {name: {minimum, ...}}}]}]}`.
+/// All figures of a run: `{setting, questions: [{name, rows: [{what, unit, contenders: {name: {minimum, ...}}}]}]}`.
 pub fn json(setting: &str, all: &[(Question, Figures)]) -> Value {
     let questions: Vec<Value> = all
         .iter()

@@ -1,5 +1,5 @@
-//! What containerd writes to the standard input of `start` (CONTRACT §1.2). Its test on stable is `fuzz_start_input`. A binary
-//! is nobody's dependency: its files are taken in as they are.
+//! What containerd writes to the standard input of `start` (CONTRACT §1.2). Its test on stable is `fuzz_start_input`.
+//! No crate can depend on a binary, so its files are included here.
 #![no_main]
 #![allow(dead_code, reason = "only the reader is called")]
 

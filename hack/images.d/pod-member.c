@@ -1,5 +1,5 @@
 /*
- * pod-member: a container of a test pod that does what its flags say and writes down when.
+ * pod-member: a container of a test pod that does what its flags say and records when.
  *
  * Every event is one line, "<epoch seconds>.<ms> <name> <event> <code>", sent to stdout and appended
  * with a single O_APPEND write to a log that all containers of the pod share: the order of the
@@ -37,7 +37,7 @@ static const char usage[] =
 	"  --exit-code N[,N...]  exit code at the end of --run (0)\n"
 	"  --term-delay S        seconds from the stop signal to Exiting (0)\n"
 	"  --term-exit-code N    exit code after the stop signal (0)\n"
-	"  --ignore-term         note the stop signal and go on\n"
+	"  --ignore-term         record the stop signal and go on\n"
 	"  --stop-signal N       number of the stop signal (15)\n"
 	"  --listen PORT         accept tcp connections on PORT, all addresses\n"
 	"  --listen-after S      seconds from Starting until it does (0)\n"
@@ -118,7 +118,7 @@ static void record(const char *event, int code)
 			  now.tv_nsec / 1000000, settings.name, event, code);
 	if (log_fd >= 0 && write(log_fd, line, length) != length)
 		die(settings.log);
-	/* Nobody may be reading stdout: the shared log is what counts. */
+	/* Errors are ignored: stdout may have no reader, and only the shared log counts. */
 	if (write(STDOUT_FILENO, line, length) < 0)
 		return;
 }
@@ -194,7 +194,7 @@ static void leave_child(void)
 		die("--child");
 	if (child > 0)
 		return;
-	/* As daemons do: nothing but its groups and its namespaces ties it to the container now. */
+	/* As daemons do: now only its cgroups and namespaces tie it to the container. */
 	setsid();
 	if (fork() != 0)
 		_exit(0);
@@ -278,8 +278,8 @@ int main(int argc, char **argv)
 	sigset_t signals;
 	int run;
 
-	/* Before anything else: a signal that comes now must be noted, not lost. But not what comes of a stdout that nobody
-	 * reads since the shim was killed: each note of that would be the next one, and SIGTERM never have its turn. */
+	/* Before anything else: a signal that comes now must be recorded, not lost. But not SIGPIPE of a stdout without a
+	 * reader after the shim was killed: each record of it would cause the next, and SIGTERM would never be handled. */
 	signal(SIGPIPE, SIG_IGN);
 	sigfillset(&signals);
 	sigdelset(&signals, SIGPIPE);
@@ -309,7 +309,7 @@ int main(int argc, char **argv)
 	if (settings.notify)
 		deadlines[NOTIFY] = begin + settings.notify_after * 1000;
 	if (settings.ready_file) {
-		/* The root file system keeps its writes when a container is restarted in place. */
+		/* A container that is restarted in place keeps the files in its root file system. */
 		unlink(settings.ready_file);
 		deadlines[READY] = begin + settings.ready_after * 1000;
 	}
@@ -360,7 +360,7 @@ int main(int argc, char **argv)
 			} else {
 				record("Term", info.ssi_signo);
 				if (!settings.ignore_term) {
-					/* What was still to come is off: only the end is left. */
+					/* Cancel what was still to come: only the end is left. */
 					for (int i = 0; i < TERM_OVER; i++)
 						deadlines[i] = NEVER;
 					if (deadlines[TERM_OVER] == NEVER)

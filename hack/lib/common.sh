@@ -5,7 +5,7 @@
 HACK=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 ROOT=$(dirname "$HACK")
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
-# What hack/build makes.
+# The directory in which hack/build puts the programs.
 NODE_BIN=$TARGET/node
 export HACK ROOT TARGET NODE_BIN
 
@@ -28,8 +28,8 @@ alive() {
     [ -n "$status" ] && [ "$status" != Z ] && [ "$status" != X ]
 }
 
-# wait_until SECONDS WHAT COMMAND...: polls COMMAND, or ends the script saying what did not happen. On a machine that is
-# PODSHIM_PACE times slower than usual (hack/vm.d/e2e), as many times longer.
+# wait_until SECONDS WHAT COMMAND...: polls COMMAND until it succeeds, or ends the script with an error that names WHAT.
+# Waits PODSHIM_PACE times longer on a machine that is so many times slower (hack/vm.d/e2e).
 wait_until() {
     local deadline=$((SECONDS + $1 * ${PODSHIM_PACE:-1})) what=$2
     shift 2

@@ -1,6 +1,5 @@
-# The configuration files of a private containerd: configuration version 2 for 1.x, 3 for 2.x.
-# Sourced by hack/containerd-up. It only prints. What it reads from DIR is said in hack/containerd-up.
-# shellcheck shell=bash
+# The configuration files of a private containerd: configuration version 2 for 1.x, 3 for 2.x. Sourced by
+# hack/containerd-up. It only prints. hack/containerd-up says which files in DIR it reads. shellcheck shell=bash
 
 # May processes lower their oom_score_adj? Bit 24 is CAP_SYS_RESOURCE. Without it runc cannot set
 # the CRI's negative score of the pause container.
@@ -99,7 +98,7 @@ cri_runtimes() {
 $(oci_runtime_option "$dir")
     SystemdCgroup = $([ "$(cat "$dir/cgroup-driver")" = systemd ] && echo true || echo false)
 CONFIG
-    # Then podshim itself writes its own.
+    # With --installed `podshim install` writes podshim's part.
     [ -e "$dir/installed" ] || podshim_runtimes "$plugin" "$dir"
 }
 
@@ -113,8 +112,8 @@ podshim_runtimes() {
   pod_annotations = ["podshim.io/*"]
   container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
 
-# The other ways to name a shim: runc's type with another program, for which containerd 2.x tells the kubelet what the
-# runtime can do; and the program's file as the type.
+# The other ways to name a shim: runc's type with another program, for which containerd 2.x reports the runtime's
+# features to the kubelet; and the program's file as the type.
 [plugins."$plugin".containerd.runtimes.podshim-path]
   runtime_type = "io.containerd.runc.v2"
   runtime_path = "$(cat "$dir/bin")/containerd-shim-podshim-v2"
@@ -129,13 +128,13 @@ $(oci_runtime_option "$dir")
   pod_annotations = ["podshim.io/*"]
   container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
 
-# As nobody should have it (podshim check says so): a pod's author may say what is the CRI's to say.
+# As no node should have it (podshim check warns): pods' authors may set annotations that only the CRI should set.
 [plugins."$plugin".containerd.runtimes.podshim-open]
   runtime_type = "io.containerd.podshim.v2"
   pod_annotations = ["podshim.io/*", "*"]
   container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
 
-# A runtime of its own, whatever that of the instance is: 1.6 passes a file's name on, later ones the table.
+# crun, whatever the instance's own runtime is: 1.6 passes a file's name to the shim, later ones the table.
 [plugins."$plugin".containerd.runtimes.podshim-crun]
   runtime_type = "io.containerd.podshim.v2"
   [plugins."$plugin".containerd.runtimes.podshim-crun.options]
@@ -154,7 +153,7 @@ CONFIG
     esac
 }
 
-# oci_runtime_option DIR: nothing for runc, as every shim finds that by itself.
+# oci_runtime_option DIR: prints nothing for runc, which every shim finds by itself.
 oci_runtime_option() {
     case $(cat "$1/oci-runtime") in
     runc) ;;

@@ -9,8 +9,8 @@ KUBELET_SUITE=bookworm KUBELET_COMPILER=1.19
 # kubelet_path: the program. Fails if it was not built.
 kubelet_path() { realpath -qe "$RELEASES/kubelet/current/kubelet"; }
 
-# build_kubelet: quick if it is there. To build a newer one, remove the directory. A subshell: what it has half done goes
-# with it, however it ends.
+# build_kubelet: quick if the kubelet is built already. To build a newer one, remove the directory. A subshell, so that
+# unfinished work is removed however it ends.
 build_kubelet() (
     ! kubelet_path >/dev/null || exit 0
     for command in apt-get dpkg-deb dpkg-source; do
@@ -28,12 +28,12 @@ build_kubelet() (
     rm -rf "${directory:?}/$version"
     mkdir "$directory/$version"
     mv "$scratch/kubelet" "$directory/$version/"
-    # Only now: who interrupts this finds nothing half made the next time.
+    # Only now, so that the next run finds nothing unfinished if this one is interrupted.
     ln -sfn "$version" "$directory/current"
     say "setup: the kubelet is built, after $((SECONDS - begin)) s"
 )
 
-# attempt FUNCTION DIRECTORY: shows what it said only if it fails.
+# attempt FUNCTION DIRECTORY: shows its output only if it fails.
 attempt() {
     "$@" >"$2/log" 2>&1 || {
         tail -n 50 "$2/log" >&2
@@ -55,14 +55,14 @@ download_kubelet() {
         dpkg-source --no-check --extract "$directory"/archives/kubernetes_*.dsc "$directory/go/src/k8s.io/kubernetes"
 }
 
-# compile_kubelet DIRECTORY: DIRECTORY/kubelet, in five minutes of one processor. Without cloud providers, docker and cgo,
-# which nobody here needs.
+# compile_kubelet DIRECTORY: DIRECTORY/kubelet, in five minutes of one processor. Without cloud providers, docker and
+# cgo, which no test needs.
 compile_kubelet() (
     local directory=$1 version goroot
     version=$(sed -nE 's/^Version: (.*really)?([0-9.]+)-.*/v\2/p' "$directory"/archives/kubernetes_*.dsc)
     goroot=$directory/root/usr/lib/go-$KUBELET_COMPILER
     cd "$directory/go/src/k8s.io/kubernetes" || return
-    # GOGC: the compiler takes more memory, and less time to collect its garbage.
+    # GOGC: the compiler uses more memory, and less time for garbage collection.
     nice env -i "PATH=$PATH" "HOME=$directory" "GOROOT=$goroot" "GOPATH=$directory/go" "GOCACHE=$directory/gocache" "GOTMPDIR=$directory" \
         GO111MODULE=off CGO_ENABLED=0 GOGC=400 "$goroot/bin/go" build -tags 'providerless dockerless' \
         -ldflags "-s -w -X k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion=$version" \

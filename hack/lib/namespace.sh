@@ -1,30 +1,31 @@
 #!/usr/bin/env bash
-# Prepares the mount and network namespace of one instance, then holds it until it is killed.
-# Run by hack/containerd-up under `unshare --mount --net`; nothing done here is seen outside.
-# usage: namespace.sh READY_FILE [DIRECTORY_IN_MEMORY]
+# Prepares the mount and network namespace of one instance, then holds it until it is killed. hack/containerd-up runs it
+# under `unshare --mount --net`; nothing done here is visible outside. usage: namespace.sh READY_FILE
+# [DIRECTORY_IN_MEMORY]
 set -euo pipefail
 
-# Shim sockets (/run/containerd/s is built into containerd's client), runc's state, CNI's network
-# namespaces and podshim's own files are per instance, and gone with it.
+# Shim sockets (/run/containerd/s is built into containerd's client), runc's state, CNI's network namespaces and
+# podshim's own files are per instance, and vanish with it.
 scratch=$(mktemp -d)
 mount -t tmpfs -o mode=0755 podshim-test "$scratch"
 mkdir -p "$scratch"/{netns,lock}
-# Both ways to systemd, for the systemd cgroup driver: runc's and crun's.
+# runc and crun talk to systemd through different sockets, for the systemd cgroup driver.
 for directory in systemd dbus; do
     if [ -d "/run/$directory" ]; then
         mkdir "$scratch/$directory"
         mount --bind "/run/$directory" "$scratch/$directory"
     fi
 done
-# While the tree is still private: a shared one cannot be moved. util-linux keeps a table in the /run that goes.
+# While the tree is still private: a shared mount cannot be moved. Not with util-linux, which keeps a table in the /run
+# that is replaced.
 busybox mount -o move "$scratch" /run
 rmdir "$scratch"
 # runc and the CRI mark mounts rslave: that needs a shared tree above them.
 mount --make-rshared /
-# The CNI library keeps its result cache here and cannot be told otherwise.
+# The CNI library keeps its result cache here, and the place cannot be changed.
 mkdir -p /var/lib/cni
 mount -t tmpfs -o mode=0755 podshim-test /var/lib/cni
-# What podshim keeps of pods that are gone.
+# podshim's records of removed pods.
 mkdir -p /var/lib/podshim
 mount -t tmpfs -o mode=0755 podshim-test /var/lib/podshim
 # crun 1.8 refuses a hybrid cgroup tree whose v2 part has controllers; runc does not use that part.

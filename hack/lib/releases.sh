@@ -1,5 +1,5 @@
-# containerd, runc, crun and criu of Debian's releases, beside those installed: where they are kept, how they get there.
-# Sourced by hack/setup, which fetches, and by hack/containerd-up, which only looks. Nothing here is installed.
+# containerd, runc, crun and criu of Debian's releases, beside those installed: where they are kept, how they are
+# fetched. Sourced by hack/setup, which fetches, and by hack/containerd-up, which only reads. Nothing here is installed.
 # shellcheck shell=bash
 
 # Outside the work tree: a clean build need not fetch again.
@@ -27,12 +27,12 @@ release_path() {
     echo "$root/usr/bin:$root/usr/sbin"
 }
 
-# fetch_release VERSION: quick if it is there. To get a newer one, remove the release's directory.
+# fetch_release VERSION: quick if it is fetched already. To get a newer one, remove the release's directory.
 fetch_release() {
     local suite directory scratch versions
     suite=$(suite_of "$1")
     directory=$RELEASES/$suite
-    # One that was fetched before criu was of it is fetched anew.
+    # A release that was fetched without criu, by an older version of this script, is fetched again.
     [ ! -x "$directory/current/usr/sbin/criu" ] || return 0
     for command in apt-get dpkg-deb patchelf; do
         command -v "$command" >/dev/null || die "$command is missing: containerd $1 cannot be fetched here"
@@ -50,13 +50,13 @@ fetch_release() {
     mv "$scratch/root" "$directory/$versions"
     use_own_libraries "$directory/$versions" usr/{bin/{containerd,containerd-shim-runc-v2,ctr,crun},sbin/{runc,criu}} ||
         die "$directory/$versions: these programs do not run here"
-    # Only now: who interrupts this finds nothing half made the next time.
+    # Only now, so that the next run finds nothing unfinished if this one is interrupted.
     ln -sfn "$versions" "$directory/current"
     rm -rf "$scratch"
 }
 
-# suite_sources SUITE DIRECTORY: the machine's own Debian sources, with another release in place of its own. Without
-# those of security updates, whose names differ: the newest release has none.
+# suite_sources SUITE DIRECTORY: writes the machine's own Debian sources for another release. Without those of security
+# updates, whose names differ: the newest release has none.
 suite_sources() {
     local suite=$1 directory=$2 own file
     own=$(. /etc/os-release && echo "$VERSION_CODENAME")
@@ -88,7 +88,7 @@ private_apt() {
         -o APT::Sandbox::User=root -o APT::Update::Post-Invoke-Success= -o DPkg::Post-Invoke=)
 }
 
-# extract_archives DIRECTORY: the fetched packages, in DIRECTORY/root.
+# extract_archives DIRECTORY: unpacks the fetched packages into DIRECTORY/root.
 extract_archives() {
     local package
     for package in "$1"/archives/*.deb; do
@@ -96,27 +96,27 @@ extract_archives() {
     done
 }
 
-# download_release SUITE DIRECTORY: the packages and all they need, in DIRECTORY/root.
+# download_release SUITE DIRECTORY: fetches the packages and all that they need into DIRECTORY/root.
 download_release() {
     local suite=$1 directory=$2 options
     private_apt "$suite" "$directory" || return
     apt-get "${options[@]}" update &&
         apt-get "${options[@]}" --no-install-recommends --download-only --yes install containerd runc crun criu || return
     extract_archives "$directory" || return
-    # Programs and libraries are all that is wanted.
+    # Only programs and libraries are needed.
     rm -rf "$directory/root"/{etc,usr/share}
 }
 
-# use_own_libraries ROOT PROGRAM...: a program that the machine's libraries are too old for is bound to those of its
-# release, which are in ROOT too. Not through the loader with a wrapper: runc executes /proc/self/exe again, which would be
-# the loader.
+# use_own_libraries ROOT PROGRAM...: binds a program for which the machine's libraries are too old to those of its
+# release, which are in ROOT too. Not with a wrapper that calls the loader: runc executes /proc/self/exe again, which
+# would be the loader.
 use_own_libraries() {
     local root=$1 program loader
     shift
     loader=$(find "$root/usr" -name 'ld-linux-*' -type f -print -quit)
     for program in "$@"; do
         if ! runs "$root/$program"; then
-            # RPATH, not RUNPATH: it holds for the libraries' own libraries too.
+            # RPATH, not RUNPATH, because it applies to the libraries' own libraries too.
             patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$(dirname "$loader")" "$root/$program" || return
             runs "$root/$program" || return
         fi

@@ -1,8 +1,8 @@
-# What hack/vm's machines are made of: the disk, a Debian release as an ext4 file, and the kernel. Sourced by hack/vm; needs
-# lib/releases.sh. It writes to the cache directory and the given work directory only.
-# shellcheck shell=bash
+# The parts of hack/vm's machines: the disk, which is a Debian release in an ext4 file, and the kernel. Sourced by
+# hack/vm; needs lib/releases.sh. It writes only to the cache directory and the given work directory. shellcheck
+# shell=bash
 
-# On the disk. No compiler: test images are built on the host and passed in.
+# Packages on the disk. No compiler: test images are built on the host and passed in.
 VM_PACKAGES=(systemd systemd-sysv dbus containerd runc crun containernetworking-plugins busybox-static iproute2
     util-linux bsdutils mount procps kmod)
 
@@ -13,11 +13,11 @@ VM_TOOLS=(
     "patchelf        /usr/bin/patchelf"
 )
 
-# User-mode Linux from 6.16 on can keep a machine's processes by seccomp, not by ptrace: programs start three times as fast.
-# The first Debian release that has one, for the machines of all.
+# User-mode Linux from 6.16 on can control a machine's processes with seccomp instead of ptrace: programs start three
+# times as fast. The machines of all releases use the kernel of the first Debian release that has it.
 VM_KERNEL_SUITE=forky
 
-# What a usual boot has and no test is about: each costs a second.
+# Units of a usual boot that no test needs: each costs a second.
 VM_MASKED=(systemd-udevd.service systemd-udev-trigger.service systemd-hwdb-update.service
     systemd-journal-catalog-update.service systemd-update-utmp.service systemd-timesyncd.service
     apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer)
@@ -30,7 +30,7 @@ vm_image() {
     cache=$(vm_cache)
     mkdir -p "$cache"
     vm_install_tools
-    # Two runs may want the same image at the same time: the second finds it built.
+    # Two runs may need the same image at the same time: the second waits and finds it built.
     exec {lock}>"$cache/$suite.lock"
     flock "$lock"
     mkdir -p "$work/apt/sources"
@@ -39,7 +39,7 @@ vm_image() {
         directory=$cache/$suite-$(cat "$work/wanted" "$HACK/lib/vm-image.sh" "$HACK/vm.d/job.service" |
             sha256sum | cut -c 1-16)
     else
-        # Without the archive, an image that is there is as good as any.
+        # If the archive cannot be read, use any image that exists.
         directory=$(find "$cache" -maxdepth 1 -name "$suite-*" | head -n 1)
         [ -n "$directory" ] || die "cannot read the package lists of $suite, and no image of it is there"
         say "vm: cannot read the package lists of $suite: using the image that is there"
@@ -55,8 +55,8 @@ vm_image() {
     echo "$directory"
 }
 
-# vm_kernel WORK: prints the directory of the machines' kernel, fetching it if it is not there: usr/bin/linux.uml and, for
-# its modules, usr/lib/uml/modules. For a newer one, remove the directory.
+# vm_kernel WORK: prints the directory of the machines' kernel, and fetches it if it is missing: usr/bin/linux.uml and,
+# for its modules, usr/lib/uml/modules. For a newer one, remove the directory.
 vm_kernel() {
     local work=$1/kernel directory lock version
     directory=$(vm_cache)/kernel
@@ -70,14 +70,14 @@ vm_kernel() {
         rm -rf "${directory:?}/$version"
         mv "$work/root" "$directory/$version"
         use_own_libraries "$directory/$version" usr/bin/linux.uml || die "user-mode-linux $version does not run here"
-        # Only now: who interrupts this finds nothing half made the next time.
+        # Only now, so that the next run finds nothing unfinished if this one is interrupted.
         ln -sfn "$version" "$directory/current"
     fi
     exec {lock}>&-
     realpath "$directory/current"
 }
 
-# vm_download_kernel DIRECTORY: the package and its libraries, in DIRECTORY/root.
+# vm_download_kernel DIRECTORY: fetches the package and its libraries into DIRECTORY/root.
 vm_download_kernel() {
     local options
     private_apt "$VM_KERNEL_SUITE" "$1" || return
@@ -98,8 +98,8 @@ vm_install_tools() {
         >&2 || die "cannot install ${missing[*]}"
 }
 
-# vm_wanted_versions SUITE WORK: the newest packages of the release, `name version` a line. The lists are read once a
-# day: two machines started the same day are of the same packages.
+# vm_wanted_versions SUITE WORK: prints the newest packages of the release, one `name version` per line. Reads the lists
+# once a day, so two machines of the same day have the same packages.
 vm_wanted_versions() {
     local suite=$1 work=$2 lists
     lists=$(vm_cache)/$suite.lists
@@ -123,12 +123,13 @@ CONFIG
     cat "$lists/versions"
 }
 
-# A mirror that stands still past its release file's date is no attack on a test machine.
+# An outdated mirror, past its release file's date, is no attack on a test machine.
 APT_OPTIONS='Acquire::Check-Valid-Until "false";'
 
 # vm_build SUITE WORK DIRECTORY
 vm_build() {
-    # Not as a condition's command: there errexit would not hold.
+    # errexit has no effect while the caller runs this as a condition (`vm_build ... ||`): then only a failure of the
+    # last commands is seen, which need the results of all others.
     (
         set -euo pipefail
         local root
@@ -145,7 +146,7 @@ vm_build() {
         vm_configure "$root/root"
         truncate -s 3G "$3/root.ext4"
         mke2fs -q -t ext4 -O ^has_journal -d "$root/root" "$3/root.ext4"
-        # Last: it says that the rest is there.
+        # Last, because this file marks the image as complete.
         chroot "$root/root" dpkg-query --show --showformat='${Package} ${Version}\n' >"$3/versions.new"
         mv "$3/versions.new" "$3/versions"
     )
@@ -163,12 +164,13 @@ vm_configure() {
     install -m 0644 "$HACK/vm.d/job.service" "$1/etc/systemd/system/podshim-job.service"
     for unit in "${VM_MASKED[@]}"; do ln -s /dev/null "$1/etc/systemd/system/$unit"; done
     echo vm >"$1/etc/hostname"
-    # An installer would write it; the CRI copies it into every pod.
+    # An installer would write this file; the CRI copies it into every pod.
     echo '127.0.0.1 localhost vm' >"$1/etc/hosts"
-    # With an id, systemd does not take this for the machine's first boot; newer than /usr, nothing is to be updated.
+    # With an id, systemd does not take the boot for the machine's first; with files newer than /usr, it updates
+    # nothing.
     head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$1/etc/machine-id"
     touch "$1/etc/.updated" "$1/var/.updated"
-    # What hack/vm lends it, and a /tmp in memory: faster than the disk.
+    # The host's directories from hack/vm, and a /tmp in memory, which is faster than the disk.
     printf '%s\n' 'none /host hostfs rw 0 0' 'none /tmp tmpfs mode=1777 0 0' >"$1/etc/fstab"
     mkdir "$1/host"
     ln -s host/job "$1/job"

@@ -1,5 +1,5 @@
-//! Builds of podshim, and exchanging them under live pods as a package manager does. Owns the programs of an instance that
-//! was started for that ([`Containerd::start_build`]); builds nothing itself.
+//! Builds of podshim, and replacing one by another under live pods, as a package manager does. Owns the programs of an
+//! instance that was started for that ([`Containerd::start_build`]); compiles nothing itself.
 
 use std::path::{Path, PathBuf};
 
@@ -10,15 +10,15 @@ use crate::{Containerd, command};
 
 /// What a package of podshim holds.
 const PROGRAMS: [&str; 2] = ["containerd-shim-podshim-v2", "podshim"];
-/// Where an instance has its own programs, below its directory.
+/// Directory of an instance's own programs, below the instance's directory.
 const DIRECTORY: &str = "build";
 
 /// A build of podshim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// The one that this run tests.
+    /// The build that this test run tests.
     Current,
-    /// That of one release before (`hack/previous-build`).
+    /// The build of the previous release (`hack/previous-build`).
     Previous,
 }
 
@@ -38,7 +38,7 @@ impl Build {
         Ok(said.trim().into())
     }
 
-    /// Each program takes the place of the one before by a rename: whoever runs that one keeps it.
+    /// Replaces each program by a rename: a process that runs the old file keeps it.
     async fn install(self, directory: &Path) -> Result<()> {
         let from = self.directory().await?;
         for program in PROGRAMS {
@@ -51,13 +51,13 @@ impl Build {
 }
 
 impl Containerd {
-    /// An instance of its own that has this build, and can get another one.
+    /// Starts an instance of the test's own with this build. [`install_build`](Self::install_build) replaces the build.
     ///
     /// # Errors
     /// If there is no such build, or `hack/containerd-up` fails.
     pub async fn start_build(build: Build) -> Result<Self> {
         let directory = own_directory();
-        // In the instance's directory, with which it is removed.
+        // Inside the instance's directory, so both are removed together.
         let programs = directory.join(DIRECTORY);
         std::fs::create_dir_all(&programs)?;
         build.install(&programs).await?;
@@ -66,7 +66,7 @@ impl Containerd {
         Self::start_with(arguments).await
     }
 
-    /// Exchanges the programs of an instance of [`start_build`](Self::start_build). What runs goes on as it is.
+    /// Replaces the programs of an instance of [`start_build`](Self::start_build). Running processes keep the old ones.
     ///
     /// # Errors
     /// If there is no such build, or the instance has no programs of its own.

@@ -12,7 +12,7 @@ const COLUMNS: u32 = 76;
 /// What a container was doing at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Not started yet by the caller, or over.
+    /// Not yet started by the caller, or ended.
     Absent,
     /// The caller started it, its program does not run.
     Held,
@@ -38,7 +38,7 @@ impl Phase {
 pub struct Row {
     /// The container's name in the timeline.
     pub container: String,
-    /// What stands after the name.
+    /// Text after the name.
     pub label: String,
     /// When the caller's start was accepted.
     pub accepted: Duration,
@@ -53,7 +53,7 @@ pub struct Row {
 pub fn draw(rows: &[Row], timeline: &Timeline) -> String {
     let begin = rows.iter().map(|row| row.accepted).min().unwrap_or_default();
     let end = rows.iter().map(|row| row.ended).max().unwrap_or_default();
-    // At least a millisecond: a chart of nothing must not divide by zero.
+    // At least a millisecond, because an empty chart must not divide by zero.
     let slice = (end.saturating_sub(begin) / COLUMNS).max(Duration::from_millis(1));
     let mut chart = String::from("  · started by the caller, held   █ running   ▒ got its stop signal\n\n");
     for row in rows {
@@ -77,7 +77,7 @@ fn phase(row: &Row, timeline: &Timeline, at: Duration) -> Phase {
         phase = match entry.event {
             Event::Starting => Phase::Running,
             Event::Term => Phase::Stopping,
-            // More of it may come: a restart shows as held again until then.
+            // A restart may follow: until then the container is drawn as held.
             Event::Exiting => Phase::Held,
             Event::Started | Event::Signal => phase,
         };

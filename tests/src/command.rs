@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 
-/// What a command said, and how it ended.
+/// A command's output, and how it ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// Its stdout.
@@ -31,7 +31,7 @@ impl Finished {
 
 /// The path of a script in `hack/`.
 pub(crate) fn script(name: &str) -> PathBuf {
-    // In a machine of hack/vm the tests are not where they were built; nextest tells them where they are.
+    // In a machine of hack/vm the tests do not lie where they were built; nextest sets the variable to where they are.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&package).join("../hack").join(name)
 }
@@ -55,7 +55,7 @@ pub(crate) async fn run<S: AsRef<OsStr>>(
     })
 }
 
-/// Runs a program to its end where nothing can be awaited: in `Drop`.
+/// Runs a program to its end from `Drop`, which cannot await.
 #[expect(clippy::disallowed_methods, reason = "the harness has no reaper and waits for what it starts")]
 pub(crate) fn run_blocking(program: &Path, argument: &Path) -> Result<()> {
     let status = std::process::Command::new(program).arg(argument).stdin(Stdio::null()).status()?;

@@ -1,5 +1,5 @@
-//! A CRI client: one method per call the tests make, with plain arguments. Adds no retries and no state: what
-//! containerd answers is what the test sees.
+//! A CRI client: one method per call the tests make, with plain arguments. Adds no retries and no state: the test sees
+//! containerd's answers unchanged.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use k8s_cri::v1::{
 };
 use tonic::transport::{Channel, Endpoint};
 
-/// What a command run in a container said.
+/// The output and exit code of a command in a container.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ExecOutput {
     /// Its stdout.
@@ -43,7 +43,7 @@ impl Cri {
     /// RunPodSandbox with a runtime handler of containerd's configuration; gives the sandbox's id.
     ///
     /// # Errors
-    /// What the call answers; so for all methods here.
+    /// The error that the call returns; likewise for all methods here.
     pub async fn run_pod_sandbox(&self, config: &PodSandboxConfig, handler: &str) -> Result<String> {
         let request =
             RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: handler.to_owned() };
@@ -53,7 +53,7 @@ impl Cri {
     /// CreateContainer; gives the container's id.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn create_container(
         &self,
         sandbox: &str,
@@ -71,7 +71,7 @@ impl Cri {
     /// StartContainer.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn start_container(&self, id: &str) -> Result<()> {
         self.client.clone().start_container(StartContainerRequest { container_id: id.to_owned() }).await?;
         Ok(())
@@ -81,7 +81,7 @@ impl Cri {
     /// when the container has exited.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn stop_container(&self, id: &str, timeout: Duration) -> Result<()> {
         let timeout = i64::try_from(timeout.as_secs())?;
         self.client
@@ -94,7 +94,7 @@ impl Cri {
     /// RemoveContainer.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn remove_container(&self, id: &str) -> Result<()> {
         self.client.clone().remove_container(RemoveContainerRequest { container_id: id.to_owned() }).await?;
         Ok(())
@@ -103,7 +103,7 @@ impl Cri {
     /// ContainerStatus.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn container_status(&self, id: &str) -> Result<ContainerStatus> {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         self.client
@@ -118,7 +118,7 @@ impl Cri {
     /// The pid of a container's init process, from the verbose part of ContainerStatus.
     ///
     /// # Errors
-    /// What the call answers, or if it names no pid.
+    /// The error that the call returns, or if it names no pid.
     pub async fn container_pid(&self, id: &str) -> Result<libc::pid_t> {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
         let response = self.client.clone().container_status(request).await?.into_inner();
@@ -129,7 +129,7 @@ impl Cri {
     /// ListContainers, those of one sandbox, in no particular order.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn list_containers(&self, sandbox: &str) -> Result<Vec<Container>> {
         let response = self.client.clone().list_containers(ListContainersRequest::default()).await?;
         let mut containers = response.into_inner().containers;
@@ -140,7 +140,7 @@ impl Cri {
     /// ContainerStats.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn container_stats(&self, id: &str) -> Result<ContainerStats> {
         let request = ContainerStatsRequest { container_id: id.to_owned() };
         self.client
@@ -155,7 +155,7 @@ impl Cri {
     /// UpdateContainerResources: a new memory limit, in bytes.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn update_memory_limit(&self, id: &str, bytes: i64) -> Result<()> {
         let resources =
             LinuxContainerResources { memory_limit_in_bytes: bytes, ..LinuxContainerResources::default() };
@@ -171,7 +171,7 @@ impl Cri {
     /// ExecSync: runs a command in a container and waits for it, `timeout` at most (whole seconds).
     ///
     /// # Errors
-    /// What the call answers; a command that exits with another code than 0 is no error.
+    /// The error that the call returns; a command that exits with another code than 0 is no error.
     pub async fn exec_sync(&self, id: &str, command: &[&str], timeout: Duration) -> Result<ExecOutput> {
         let request = ExecSyncRequest {
             container_id: id.to_owned(),
@@ -189,16 +189,16 @@ impl Cri {
     /// ListPodSandbox: all of them.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn list_pod_sandboxes(&self) -> Result<Vec<PodSandbox>> {
         Ok(self.client.clone().list_pod_sandbox(ListPodSandboxRequest::default()).await?.into_inner().items)
     }
 
-    /// What the kubelet is told that a runtime handler can do, from Status. `None` from a containerd that tells of no
+    /// The features that Status reports to the kubelet for a runtime handler. `None` from a containerd that reports no
     /// handlers (1.x), or if this one is not among them.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn handler_features(&self, handler: &str) -> Result<Option<RuntimeHandlerFeatures>> {
         let status = self.client.clone().status(StatusRequest { verbose: false }).await?.into_inner();
         let found = status.runtime_handlers.into_iter().find(|known| known.name == handler);
@@ -208,7 +208,7 @@ impl Cri {
     /// PodSandboxStatus, with the verbose part.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn pod_sandbox_status(&self, sandbox: &str) -> Result<PodSandboxStatusResponse> {
         let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: true };
         Ok(self.client.clone().pod_sandbox_status(request).await?.into_inner())
@@ -217,7 +217,7 @@ impl Cri {
     /// StopPodSandbox: SIGKILL to every container, one after another, then to the pause container.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn stop_pod_sandbox(&self, sandbox: &str) -> Result<()> {
         self.client
             .clone()
@@ -229,7 +229,7 @@ impl Cri {
     /// RemovePodSandbox: also removes its containers.
     ///
     /// # Errors
-    /// What the call answers.
+    /// The error that the call returns.
     pub async fn remove_pod_sandbox(&self, sandbox: &str) -> Result<()> {
         let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.to_owned() };
         self.client.clone().remove_pod_sandbox(request).await?;

@@ -1,4 +1,4 @@
-//! `ctr` inside an instance's namespaces, through `hack/ctr`. Knows no command of `ctr`: callers give the words.
+//! `ctr` inside an instance's namespaces, through `hack/ctr`. Knows no command of `ctr`: callers pass the arguments.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::command;
 
-/// What a `ctr` command said and how it ended.
+/// The output of a `ctr` command, and how it ended.
 #[derive(Debug)]
 pub struct Output {
     /// Its stdout.
@@ -28,15 +28,15 @@ impl Ctr {
         Self { directory: directory.to_owned() }
     }
 
-    /// Runs `ctr` with these arguments and gives its stdout.
+    /// Runs `ctr` with these arguments and returns its stdout.
     ///
     /// # Errors
-    /// If it exits with anything but 0; the error carries all it said.
+    /// If it exits with anything but 0; the error holds its whole output.
     pub async fn run(&self, arguments: &[&str]) -> Result<String> {
         self.finish(arguments).await?.success(arguments)
     }
 
-    /// Runs `ctr` where an exit code other than 0 is an answer, not an error.
+    /// Runs `ctr`; an exit code other than 0 is a result, not an error.
     ///
     /// # Errors
     /// If it cannot be run at all.

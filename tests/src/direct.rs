@@ -1,5 +1,5 @@
-//! A shim spoken to as containerd does, without containerd: its binary's actions and its Task service, and what
-//! containerd prepares before it. For the differential test and for measurements; tests of behaviour go through
+//! Talks to a shim as containerd does, but without containerd: the actions of its binary, its Task service, and the
+//! bundle that containerd prepares. For the differential test and for measurements; tests of behaviour go through
 //! containerd.
 
 pub mod bundle;

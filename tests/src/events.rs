@@ -1,5 +1,5 @@
-//! containerd's event stream, written down by `ctr events`. Owns that process and its file; which order is right is
-//! the tests' business.
+//! containerd's event stream, recorded by `ctr events`. Owns that process and its file; tests decide which order is
+//! right.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -32,21 +32,21 @@ pub struct TaskEvent {
 /// Records events from [`record`](Self::record) until it is dropped.
 #[derive(Debug)]
 pub struct EventLog {
-    // Its stdin is what keeps the recording shell going.
+    // The recording shell ends when its stdin closes.
     _recorder: Child,
     file: PathBuf,
 }
 
 impl EventLog {
-    /// Subscribes; every event after the return is recorded.
+    /// Subscribes. Every event after the return is recorded.
     ///
     /// # Errors
-    /// If no event of our own making is seen.
+    /// If an event that this function causes does not arrive.
     pub async fn record(node: &Containerd) -> Result<Self> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("events-{}-{number}", std::process::id());
         let file = node.directory().join(&mark);
-        // Ends with our end of its stdin, also if this process is killed.
+        // Ends when this process closes its end of the stdin, also by being killed.
         let script = format!("ctr events >{} & read -r _; kill $!", file.display());
         let recorder = Command::new(command::script("ctr"))
             .arg("--dir")
@@ -57,7 +57,7 @@ impl EventLog {
             .spawn()?;
         let log = Self { _recorder: recorder, file };
         wait::until("the event subscription", SUBSCRIPTION, async || {
-            // Something of nobody's that makes an event.
+            // A label on an image causes an event and disturbs no test.
             let label = format!("podshim.test/{mark}=yes");
             node.ctr().run(&["images", "label", "podshim.test/busybox:1", &label]).await?;
             Ok((!std::fs::read_to_string(&log.file).unwrap_or_default().is_empty()).then_some(()))
@@ -66,13 +66,13 @@ impl EventLog {
         Ok(log)
     }
 
-    /// The task events of one container so far, as containerd gave them out.
+    /// The task events of one container so far, as containerd published them.
     ///
     /// # Errors
     /// If a line has another form than `ctr` 1.6 and later write.
     pub fn of(&self, container: &str) -> Result<Vec<TaskEvent>> {
         let text = std::fs::read_to_string(&self.file)?;
-        // The last line may not be whole yet.
+        // The last line may be incomplete.
         let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         let mut events = Vec::new();
         for line in lines {
@@ -95,7 +95,7 @@ impl EventLog {
         Ok(events)
     }
 
-    /// Waits for the first event of a container that `wanted` accepts, and gives all of its events.
+    /// Waits for the first event of a container that `wanted` accepts, and returns all of its events.
     ///
     /// # Errors
     /// If it does not come in time; the error shows what came.
@@ -116,7 +116,7 @@ impl EventLog {
 
 impl Drop for EventLog {
     fn drop(&mut self) {
-        // Read already, and the instance's directory goes with the instance.
+        // An error does no harm: the file has been read, and the instance's directory is removed with the instance.
         let _ = std::fs::remove_file(&self.file);
     }
 }

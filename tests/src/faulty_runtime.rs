@@ -1,5 +1,5 @@
-//! An OCI runtime in front of a real one: it can be held in the middle of a command, and a command can go wrong in every
-//! way a runtime has. Which command and how, a test says while its pod lives.
+//! A wrapper around a real OCI runtime: a test can hold it at a command, and can make a command fail in every way that
+//! a runtime can. The test chooses the command and the fault while its pod lives.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,34 +10,34 @@ use crate::durations::SOON;
 use crate::task::unique;
 use crate::{Containerd, wait};
 
-/// What its log says of a fault that has words.
+/// The error text in its log, for faults that log one.
 pub const WORDS: &str = "injected fault";
 
 /// How a command goes wrong, each time it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Does nothing, and says why.
+    /// Does nothing, and logs an error.
     Fails,
     /// Does nothing, and is killed.
     IsKilled,
     /// Does nothing; what it writes to its log, its stdout and its pid file makes no sense.
     WritesGarbage,
-    /// Does nothing and never ends, nor does the child it waits for.
+    /// Does nothing and never ends; neither does its child, for which it waits.
     Hangs,
-    /// Does its work, and says that it failed.
+    /// Does its work, and reports that it failed.
     FailsAfterwards,
     /// Does its work, and is killed.
     IsKilledAfterwards,
-    /// Does its work and ends well, but the pid that it notes is none. Of commands that make a process.
+    /// Does its work and exits with 0, but its pid file holds an invalid pid. For commands that make a process.
     NamesNobody,
 }
 
 impl Fault {
-    /// All that end by themselves.
+    /// All faults with which a command ends by itself.
     pub const QUICK: [Self; 5] =
         [Self::Fails, Self::IsKilled, Self::WritesGarbage, Self::FailsAfterwards, Self::IsKilledAfterwards];
 
-    /// The same, of a command that makes a process.
+    /// All such faults of a command that makes a process.
     pub const QUICK_IN_MAKING: [Self; 6] = [
         Self::Fails,
         Self::IsKilled,
@@ -47,7 +47,7 @@ impl Fault {
         Self::NamesNobody,
     ];
 
-    /// What the user must be told.
+    /// What the error that the user gets must contain.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl Fault {
         }
     }
 
-    /// Whether the command's work is done all the same.
+    /// Whether the runtime does the command's work in spite of the fault.
     #[must_use]
     pub fn works(self) -> bool {
         matches!(self, Self::FailsAfterwards | Self::IsKilledAfterwards | Self::NamesNobody)
@@ -94,7 +94,7 @@ impl FaultyRuntime {
     pub fn around(real: &str, parent: &Path) -> Result<Self> {
         let directory = parent.join(unique("runtime"));
         std::fs::create_dir_all(&directory)?;
-        // The command is the first word that is one; the options before it have other values.
+        // The first argument that is a command's name is the command; no value of an option before it is such a name.
         let script = format!(
             r#"#!/bin/sh
 directory={directory}
@@ -127,12 +127,13 @@ exec $real "$@"
         let runtime = Self { directory };
         std::fs::write(runtime.binary(), script)?;
         std::fs::set_permissions(runtime.binary(), PermissionsExt::from_mode(0o755))?;
-        // What a custom runtime type's options are: TOML, here by ConfigPath, as 1.6 can say them (CONTRACT §1.7).
+        // The options of a custom runtime type are TOML. They come by ConfigPath, the way that containerd 1.6 knows
+        // (CONTRACT §1.7).
         std::fs::write(runtime.config(), format!("BinaryName = {:?}\n", runtime.binary()))?;
         Ok(runtime)
     }
 
-    /// A containerd of its own whose podshim pods have this runtime.
+    /// Starts a containerd of the test's own whose podshim pods use this runtime.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -144,7 +145,7 @@ exec $real "$@"
         let table = config.lines().find(|line| line.ends_with(".runtimes.podshim]"));
         let table =
             table.context("no runtime podshim in the configuration")?.replace("podshim]", "podshim.options]");
-        // With crun the runtime has its options already, the last thing in the file.
+        // With crun the file has options for this runtime already, as its last table.
         let without = config.split(&*table).next().unwrap_or_default().trim_end();
         let options = runtime.config();
         let config = format!("{without}\n\n{table}\n  ConfigPath = {options:?}\n");
@@ -154,7 +155,7 @@ exec $real "$@"
         Ok((runtime, node))
     }
 
-    /// The wrapper.
+    /// Path of the wrapper.
     #[must_use]
     pub fn binary(&self) -> PathBuf {
         self.directory.join("runc")
@@ -166,7 +167,7 @@ exec $real "$@"
         self.directory.join("options.toml")
     }
 
-    /// Every command it was called with so far, in order.
+    /// Every command that it was called with so far, in order.
     ///
     /// # Errors
     /// If it was not called yet.
@@ -175,25 +176,25 @@ exec $real "$@"
         Ok(calls.lines().map(str::to_owned).collect())
     }
 
-    /// From now on this command waits.
+    /// Holds this command from now on: it waits until [`release`](Self::release).
     ///
     /// # Errors
-    /// If that cannot be written down.
+    /// If the file for the wrapper cannot be written.
     pub fn hold(&self, command: &str) -> Result<()> {
         let _ = std::fs::remove_file(self.directory.join(format!("held.{command}")));
         Ok(std::fs::write(self.directory.join(format!("hold.{command}")), "")?)
     }
 
-    /// Waits until the command has come.
+    /// Waits until the runtime is called with the held command.
     ///
     /// # Errors
-    /// If it does not come soon.
+    /// If that does not happen soon.
     pub async fn wait_held(&self, command: &str) -> Result<()> {
         let held = self.directory.join(format!("held.{command}"));
         wait::until(&format!("the runtime's {command}"), SOON, async || Ok(held.exists().then_some(()))).await
     }
 
-    /// Lets the command go on, and later ones pass.
+    /// Lets the held command and later ones proceed.
     ///
     /// # Errors
     /// If it was not held.
@@ -201,31 +202,31 @@ exec $real "$@"
         Ok(std::fs::remove_file(self.directory.join(format!("hold.{command}")))?)
     }
 
-    /// From now on this command goes wrong.
+    /// Makes this command fail from now on, until [`mend`](Self::mend).
     ///
     /// # Errors
-    /// If that cannot be written down.
+    /// If the file for the wrapper cannot be written.
     pub fn break_command(&self, command: &str, fault: Fault) -> Result<()> {
-        // Whole at once: the runtime may be reading it.
+        // Replaced in one step, as the runtime may be reading it.
         let (path, new) = (self.fault(command), self.directory.join("fault.new"));
         let _ = std::fs::remove_file(self.directory.join(format!("came.{command}")));
         std::fs::write(&new, format!("{}\n", fault.script()))?;
         Ok(std::fs::rename(new, path)?)
     }
 
-    /// Waits until the command has come since it was broken.
+    /// Waits until the runtime is called with the broken command.
     ///
     /// # Errors
-    /// If it does not come soon.
+    /// If that does not happen soon.
     pub async fn wait_broken(&self, command: &str) -> Result<()> {
         let came = self.directory.join(format!("came.{command}"));
         wait::until(&format!("the runtime's {command}"), SOON, async || Ok(came.exists().then_some(()))).await
     }
 
-    /// And now it works again.
+    /// Lets the broken command work again.
     ///
     /// # Errors
-    /// If it did not go wrong.
+    /// If the command was not broken.
     pub fn mend(&self, command: &str) -> Result<()> {
         Ok(std::fs::remove_file(self.fault(command))?)
     }

@@ -1,5 +1,5 @@
-//! A FUSE server as a tenant may run one, which stops answering when it likes. Owns one mount of one program inside an
-//! instance's mount namespace; dropped, the kernel ends whoever waits for it.
+//! A FUSE server as a tenant may run one, which can stop answering. Owns one mount of one program inside an instance's
+//! mount namespace. When the mount ends, the kernel answers every process that waits for it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -14,17 +14,17 @@ use crate::{Containerd, command};
 
 /// The program's name in the mount; it is a busybox.
 pub const PROGRAM: &str = "sleep";
-/// A name that is looked for and never found out about.
+/// A name whose lookup gets no answer once the server is silent.
 pub const ENDLESS: &str = "endless";
 
-/// Of a request.
+/// Length of a request's header, in bytes.
 const HEAD: usize = 40;
-/// Longest that the kernel sends here: nobody writes.
+/// The longest request that the kernel sends here, as no process writes to the mount.
 const LONGEST_REQUEST: usize = 64 * 1024;
 const ROOT: u64 = 1;
 const FILE: u64 = 2;
 
-/// The requests that are answered, by their numbers in linux/fuse.h.
+/// The requests that the server handles, by their numbers in linux/fuse.h.
 mod opcode {
     pub(super) const LOOKUP: u32 = 1;
     pub(super) const FORGET: u32 = 2;
@@ -41,7 +41,7 @@ mod opcode {
     pub(super) const BATCH_FORGET: u32 = 42;
 }
 
-/// A mounted file system with one program, whose attributes have to be asked for each time.
+/// A mounted file system with one program. The kernel may not cache its attributes and asks for them each time.
 #[derive(Debug)]
 pub struct Fuse {
     path: PathBuf,
@@ -52,22 +52,22 @@ pub struct Fuse {
 #[derive(Debug)]
 struct State {
     is_silent: AtomicBool,
-    /// Requests that were never answered.
+    /// Number of requests that got no answer.
     unanswered: AtomicU32,
     program: Vec<u8>,
 }
 
 impl Fuse {
-    /// Mounts one in the instance.
+    /// Mounts the file system in the instance.
     ///
     /// # Errors
-    /// The machine has no FUSE, or no static busybox.
+    /// If the machine has no FUSE, or no static busybox.
     pub async fn mount(node: &Containerd, name: &str) -> Result<Self> {
         let path = node.directory().join(format!("fuse-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").context("/dev/fuse")?;
-        // The child that mounts has to have it.
-        // SAFETY: a descriptor of this process; nothing of the test relies on the flag.
+        // The child process that mounts must inherit it. SAFETY: a descriptor of this process; nothing of the test
+        // relies on the flag.
         unsafe { libc::fcntl(device.as_raw_fd(), libc::F_SETFD, 0) };
         let namespace = node.namespace("mnt")?;
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
@@ -81,30 +81,30 @@ impl Fuse {
         Ok(Self { path, namespace, state })
     }
 
-    /// Where it is, for a container's mount.
+    /// Path of the mount on the node, for a container's mount.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// From now on nobody hears how the program is while it is open: it can be read and run, and that is all. Nor whether
-    /// [`ENDLESS`] is there.
+    /// From now on the server does not answer a request for the attributes of the open program: it can only be read and
+    /// run. A lookup of [`ENDLESS`] gets no answer either.
     pub fn falls_silent(&self) {
         self.state.is_silent.store(true, Ordering::SeqCst);
     }
 
-    /// How many have asked in vain.
+    /// Number of requests that got no answer so far.
     #[must_use]
     pub fn unanswered(&self) -> u32 {
         self.state.unanswered.load(Ordering::SeqCst)
     }
 
-    /// Ends it: the kernel answers everybody who waits with an error.
+    /// Unmounts it. The kernel answers all pending requests with an error.
     ///
     /// # Errors
-    /// It cannot be unmounted.
+    /// If it cannot be unmounted.
     pub async fn end(self) -> Result<()> {
-        // By force: the kernel then ends every request that waits.
+        // With force, so that the kernel ends every pending request.
         let unmount = ["umount", "-f", "-l"].map(Path::new);
         in_namespace(&self.namespace, unmount.into_iter().chain([self.path.as_path()])).await
     }
@@ -121,7 +121,7 @@ async fn in_namespace<'a>(namespace: &Path, words: impl Iterator<Item = &'a Path
 impl State {
     fn serve(&self, mut device: File) {
         let (mut request, mut open) = (vec![0; LONGEST_REQUEST], 0);
-        // Unmounted, it cannot be read any more.
+        // After the unmount a read fails.
         while let Ok(length) = device.read(&mut request) {
             let request = &request[..length];
             let number = |at: usize| u32::from_le_bytes(request[at..at + 4].try_into().unwrap_or_default());
@@ -136,7 +136,7 @@ impl State {
                 opcode::RELEASE => open -= 1,
                 _ => {}
             }
-            // An execve asks how the program is before it opens it.
+            // An execve asks for the attributes before it opens the program; that request is answered.
             let is_about_the_program = code == opcode::GETATTR && node == FILE && open > 0;
             let is_endless = code == opcode::LOOKUP && name == ENDLESS.as_bytes();
             if self.is_silent.load(Ordering::SeqCst) && (is_about_the_program || is_endless) {
@@ -166,12 +166,12 @@ impl State {
             };
             let length = u32::try_from(16 + body.len()).unwrap_or_default();
             let head = [&length.to_le_bytes()[..], &error.to_le_bytes(), &unique.to_le_bytes()].concat();
-            // Whoever asked may be gone.
+            // The process that asked may have ended.
             let _ = device.write_all(&[head, body].concat());
         }
     }
 
-    /// Valid for no time: whoever wants to know asks again.
+    /// Valid for zero seconds, so that the kernel asks each time.
     fn entry(&self) -> Vec<u8> {
         let times = [FILE, 0, 0, 0, 0].map(u64::to_le_bytes).concat();
         [times, self.attributes(FILE)].concat()
@@ -188,11 +188,11 @@ impl State {
     }
 }
 
-/// Version 7.31, with nothing that is optional.
+/// The answer to INIT: version 7.31, without optional features.
 fn initialized() -> Vec<u8> {
     let mut answer = [7_u32, 31, 0, 0].map(u32::to_le_bytes).concat();
     answer.extend([16_u16, 12].map(u16::to_le_bytes).concat());
-    // What nobody writes decides how large a request may be.
+    // The maximum length of a write limits the size of requests, though no process writes.
     answer.extend([4096_u32, 1].map(u32::to_le_bytes).concat());
     answer.resize(64, 0);
     answer

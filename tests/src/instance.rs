@@ -1,5 +1,5 @@
-//! A private containerd of `hack/containerd-up`: connecting to the one a test run shares, starting one of our own,
-//! killing it and starting it again. Owns nothing but that process; pods belong to [`crate::Pod`].
+//! A private containerd of `hack/containerd-up`: connecting to the one that a test run shares, starting one of the
+//! test's own, killing it and starting it again. Owns nothing but that process; pods belong to [`crate::Pod`].
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -43,7 +43,7 @@ impl Runtime {
     }
 }
 
-/// What makes the cgroups of containers.
+/// What creates the cgroups of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupDriver {
     /// The OCI runtime, as directories.
@@ -55,7 +55,7 @@ pub enum CgroupDriver {
 /// Who ends the instance.
 #[derive(Debug, PartialEq, Eq)]
 enum Ownership {
-    /// Whoever started it.
+    /// The process that started it.
     Shared,
     /// This handle, when it is dropped.
     Own,
@@ -69,7 +69,7 @@ pub struct Containerd {
 }
 
 impl Containerd {
-    /// The instance of this test run ([`SHARED_INSTANCE`]), or else one of its own.
+    /// The instance of this test run ([`SHARED_INSTANCE`]), or else one of the test's own.
     ///
     /// # Errors
     /// If the named instance is not up, or none can be started.
@@ -80,7 +80,7 @@ impl Containerd {
         }
     }
 
-    /// The instance in `directory`, which somebody else ends.
+    /// The instance in `directory`, which another process ends.
     ///
     /// # Errors
     /// If no instance is up there.
@@ -95,18 +95,18 @@ impl Containerd {
         Self { directory, ownership: Ownership::Own }
     }
 
-    /// An instance of its own, for tests that kill containerd. It ends when the handle is dropped.
+    /// Starts an instance of the test's own, for tests that kill containerd. It ends when the handle is dropped.
     ///
     /// # Errors
-    /// If `hack/containerd-up` fails; the error carries what it said.
+    /// If `hack/containerd-up` fails; the error holds its output.
     pub async fn start() -> Result<Self> {
         Self::start_with(own_arguments(&own_directory())).await
     }
 
-    /// One whose podshim was installed by `podshim install`, and has no other configuration.
+    /// Starts an instance that `podshim install` configured for podshim, without any other configuration.
     ///
     /// # Errors
-    /// If `hack/containerd-up` fails; the error carries what it said.
+    /// If `hack/containerd-up` fails; the error holds its output.
     pub async fn start_installed() -> Result<Self> {
         let mut arguments = own_arguments(&own_directory());
         arguments.push("--installed".into());
@@ -125,7 +125,7 @@ impl Containerd {
     /// Kills containerd with SIGKILL and returns when it is gone. Shims and containers live on.
     ///
     /// # Errors
-    /// If it does not go within 10 s.
+    /// If it is still alive after 10 s.
     pub async fn kill(&self) -> Result<()> {
         kill(self.pid("containerd.pid")?, "containerd").await
     }
@@ -153,7 +153,7 @@ impl Containerd {
         &self.directory
     }
 
-    /// Adds a line to a file of the instance, of which `hack/test` says the sum at the end.
+    /// Adds a line to a file of the instance, which `hack/test` sums up at the end.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -208,11 +208,11 @@ impl Containerd {
         format!("/podshim-{}", self.directory.file_name().unwrap_or_default().to_string_lossy())
     }
 
-    /// The cgroup that a kubelet makes for a pod. With the systemd driver it is a slice: a dash in its name says which
-    /// slice it is in, so names lose theirs.
+    /// The cgroup that a kubelet makes for a pod. With the systemd driver it is a slice. A dash in a slice's name
+    /// stands for its parent slice, so dashes of pod names are replaced.
     ///
     /// # Errors
-    /// If the instance was not made by `hack/containerd-up`.
+    /// If `hack/containerd-up` did not make the instance.
     pub fn pod_cgroup(&self, pod: &str) -> Result<String> {
         Ok(match self.cgroup_driver()? {
             CgroupDriver::Cgroupfs => format!("{}/{pod}", self.cgroup()),
@@ -223,23 +223,23 @@ impl Containerd {
         })
     }
 
-    /// Runs the `podshim` command that lies beside the shim, and gives its stdout.
+    /// Runs the `podshim` command that lies beside the shim, and returns its stdout.
     ///
     /// # Errors
-    /// If it was not built, or finds fault.
+    /// If it was not built, or exits with anything but 0.
     pub async fn podshim(&self, arguments: &[&str]) -> Result<String> {
         let directory = std::fs::read_to_string(self.directory.join("bin"))?;
         let program = Path::new(directory.trim()).join("podshim");
         command::run(&program, arguments).await?.success(arguments)
     }
 
-    /// Writes the node's own word on pods, `/etc/podshim/config.toml`, which is read for each pod. Only for an instance of
-    /// the test's own.
+    /// Writes the node's settings, `/etc/podshim/config.toml`, which podshim reads for each pod. Only for an instance
+    /// of the test's own.
     ///
     /// # Errors
     /// If it cannot be written.
     pub async fn write_node_file(&self, text: &str) -> Result<()> {
-        // What is written to /etc stays in the instance's own /run.
+        // The overlay keeps everything that is written to /etc in the instance's own /run.
         let script = format!(
             "set -e
              if ! [ -d /run/etc ]; then
@@ -254,10 +254,10 @@ impl Containerd {
         Ok(())
     }
 
-    /// What makes the cgroups of its containers.
+    /// What creates the cgroups of its containers.
     ///
     /// # Errors
-    /// If the instance was not made by `hack/containerd-up`.
+    /// If `hack/containerd-up` did not make the instance.
     pub fn cgroup_driver(&self) -> Result<CgroupDriver> {
         let path = self.directory.join("cgroup-driver");
         let text =
@@ -272,7 +272,7 @@ impl Containerd {
     /// Its version, as (major, minor).
     ///
     /// # Errors
-    /// If the instance was not made by `hack/containerd-up`.
+    /// If `hack/containerd-up` did not make the instance.
     pub fn version(&self) -> Result<(u32, u32)> {
         let path = self.directory.join("containerd-version");
         let text =
@@ -282,13 +282,14 @@ impl Containerd {
         numbers.with_context(|| format!("{}: not a version: {text}", path.display()))
     }
 
-    /// The address of a live task's shim, as its bundle says it.
+    /// The address of a live task's shim, from its bundle.
     ///
     /// # Errors
-    /// If the bundle says none.
+    /// If the bundle has none.
     pub fn shim_address(&self, namespace: &str, id: &str) -> Result<String> {
         let bundle = self.directory.join("state/io.containerd.runtime.v2.task").join(namespace).join(id);
-        // The shim's file. containerd's own shim of 2.x writes none, containerd itself notes the answer of `start`.
+        // The shim writes `address`. containerd's own shim of 2.x does not; there containerd keeps the answer of
+        // `start`.
         if let Ok(address) = std::fs::read_to_string(bundle.join("address")) {
             return Ok(address.trim().to_owned());
         }
@@ -320,8 +321,8 @@ impl Drop for Containerd {
     }
 }
 
-/// A directory for an instance of one's own. Beside the shared instance, so that `hack/test` finds it if this process is
-/// killed and never drops its handle.
+/// A directory for an instance of the test's own. It lies beside the shared instance, so that `hack/test` finds it if
+/// this process is killed and never drops its handle.
 pub(crate) fn own_directory() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let shared = std::env::var_os(SHARED_INSTANCE);
@@ -330,13 +331,13 @@ pub(crate) fn own_directory() -> PathBuf {
     directory.into()
 }
 
-/// Like the shared instance, so that one run never tests two builds or two versions.
+/// The arguments that make an instance like the shared one, so that one run never tests two builds or two versions.
 pub(crate) fn own_arguments(directory: &Path) -> Vec<OsString> {
     let like = std::env::var_os(SHARED_INSTANCE).map(|shared| ["--like".into(), shared]);
     ["--dir".into(), directory.into()].into_iter().chain(like.into_iter().flatten()).collect()
 }
 
-/// Whether a process exists and is no zombie: not every init reaps at once.
+/// Whether a process exists and is no zombie. A zombie does not count, as not every init reaps at once.
 #[must_use]
 pub fn is_alive(pid: libc::pid_t) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
@@ -349,7 +350,7 @@ pub fn is_alive(pid: libc::pid_t) -> bool {
 /// A number in a process's `/proc/PID/status`, as `VmRSS` (in kB) or `PPid`.
 ///
 /// # Errors
-/// If there is no such process, or no such number.
+/// If the process or the number does not exist.
 pub fn status_number(pid: libc::pid_t, key: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));

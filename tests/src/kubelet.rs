@@ -1,5 +1,5 @@
-//! A kubelet of `hack/kubelet`: Kubernetes 1.20, which knows no sidecars, standalone, on a private containerd with one of
-//! the two shims as its default runtime. Owns the kubelet's process; what it runs is in [`crate::static_pod`].
+//! A kubelet of `hack/kubelet`: Kubernetes 1.20, which knows no sidecars, standalone, on a private containerd with one
+//! of the two shims as default runtime. Owns the kubelet's process; the pods are in [`crate::static_pod`].
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,7 +22,7 @@ const PORT: u16 = 10255;
 /// How long the kubelet may take to answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// How often a kubelet that is away is asked.
+/// How often a kubelet that does not listen is polled.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRIES: u32 = 150;
 
@@ -35,7 +35,7 @@ fn ask(request: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// Whether nobody listens, or the kubelet was killed while it answered.
+/// Whether the kubelet does not listen, or was killed while it answered.
 fn is_away(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset)
 }
@@ -48,11 +48,11 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// The one of this test run with that default runtime: the shared instance's, or that of the instance beside it,
-    /// whose name ends in `-runc`. Without a shared instance, one of its own.
+    /// The kubelet of this test run with that default runtime: that of the shared instance, or of the instance beside
+    /// it, whose name ends in `-runc`. Without a shared instance it starts a kubelet of the test's own.
     ///
     /// # Errors
-    /// If none is up there, or none can be started.
+    /// If no kubelet is up there, or none can be started.
     pub async fn connect(runtime: Runtime) -> Result<Self> {
         let Some(mut directory) = std::env::var_os(SHARED_INSTANCE) else {
             return Self::start(runtime).await;
@@ -65,10 +65,10 @@ impl Kubelet {
         Ok(kubelet)
     }
 
-    /// One of its own, for tests that kill the kubelet. It ends when the handle is dropped.
+    /// Starts a kubelet of the test's own, for tests that kill it. It ends when the handle is dropped.
     ///
     /// # Errors
-    /// If `hack/kubelet` fails; the error carries what it said.
+    /// If `hack/kubelet` fails; the error holds its output.
     pub async fn start(runtime: Runtime) -> Result<Self> {
         let script = command::script("kubelet");
         let mut arguments = own_arguments(&own_directory());
@@ -89,7 +89,7 @@ impl Kubelet {
         &self.node
     }
 
-    /// The directory of manifests: who puts one there has it run.
+    /// The directory of manifests: the kubelet runs every manifest in it.
     #[must_use]
     pub fn manifests(&self) -> PathBuf {
         self.node.directory().join("manifests")
@@ -98,7 +98,7 @@ impl Kubelet {
     /// Kills the kubelet with SIGKILL and returns when it is gone. containerd and all pods live on.
     ///
     /// # Errors
-    /// If it does not go within 10 s.
+    /// If it is still alive after 10 s.
     pub async fn kill(&self) -> Result<()> {
         instance::kill(self.pid()?, "the kubelet").await
     }
@@ -113,23 +113,23 @@ impl Kubelet {
         Ok(())
     }
 
-    /// The kubelet's own word on a pod, as its API gives it; `None` if it knows none of that name.
+    /// A pod as the kubelet's API reports it; `None` if the kubelet knows no pod of that name.
     ///
     /// # Errors
     /// If it does not answer.
     pub async fn pod(&self, name: &str) -> Result<Option<Value>> {
         let mut list: Value = serde_json::from_str(&self.get("/pods").await?)?;
-        // Nothing instead of an empty list.
+        // The kubelet omits an empty list.
         let Some(items) = list["items"].as_array_mut() else { return Ok(None) };
         Ok(items.iter_mut().find(|pod| pod["metadata"]["name"] == name).map(Value::take))
     }
 
-    /// GET of a page of the read-only port, from inside the instance's network namespace. A kubelet that is started again may
-    /// take its time, and whoever starts it may wait on this very thread: so nothing blocks here.
+    /// GET from the read-only port, inside the instance's network namespace. Does not block this thread: a restarted
+    /// kubelet may be slow, and the code that restarts it may run on this very thread.
     async fn get(&self, path: &str) -> Result<String> {
         let namespace = File::open(self.node.namespace("net")?)?;
         let request = format!("GET {path} HTTP/1.0\r\n\r\n");
-        // A thread that ends with the request: it never leaves the namespace it enters.
+        // In a thread of its own, which ends with the request, as it never leaves the namespace that it enters.
         let ask_inside = move || -> Result<String> {
             // SAFETY: setns takes no pointers, and the descriptor is open for as long as the call.
             if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {

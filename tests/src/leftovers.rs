@@ -1,5 +1,6 @@
-//! What a pod leaves on the node while it lives, and the check that nothing of it is left afterwards. Looks for this
-//! pod only (by its ids): other pods run on the same containerd at the same time. Changes nothing.
+//! What a pod has on the node while it lives, and the check that nothing is left afterwards. Looks for this pod only
+//! (by its ids): other pods run on the same containerd at the same time. Changes nothing but the pod's own cgroup,
+//! which [`Footprint::wait_gone`] removes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ const ENTRIES_BY_ID: [&str; 6] = [
     "run/containerd/s",
 ];
 
-/// The same, below the instance's directory.
+/// Directories below the instance's own, with entries named after containers.
 const STATE_BY_ID: [&str; 7] = [
     "state/io.containerd.runtime.v2.task/k8s.io",
     "state/io.containerd.runtime.v2.task/default",
@@ -31,7 +32,7 @@ const STATE_BY_ID: [&str; 7] = [
     "root/io.containerd.grpc.v1.cri",
 ];
 
-/// Everything by which the things of one pod can be recognised.
+/// The ids and paths by which processes, files, mounts and cgroups of one pod are recognised.
 #[derive(Clone, Debug, Default)]
 pub struct Footprint {
     /// Ids of the sandbox and of every container that was ever created.
@@ -43,7 +44,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// The footprint of containers made without CRI.
+    /// The footprint of containers that were created without CRI.
     #[must_use]
     pub fn of_containers(ids: &[&str]) -> Self {
         Self { ids: ids.iter().map(|&id| id.to_owned()).collect(), ..Self::default() }
@@ -62,7 +63,7 @@ impl Footprint {
         self.paths.insert(PathBuf::from(path.replacen("/var/run/", "/run/", 1)));
     }
 
-    /// Notes the shim's socket of a live task, as written in its bundle.
+    /// Adds the shim's socket of a live task, as written in its bundle.
     ///
     /// # Errors
     /// As [`Containerd::shim_address`].
@@ -75,7 +76,8 @@ impl Footprint {
     /// Waits until nothing of it is left, and removes the pod's own (then empty) cgroup, as a kubelet does.
     ///
     /// # Errors
-    /// With the list of what is still there after `within`. Shims end a moment after the last RPC, so it is not zero.
+    /// With the list of what is still there after `within`. A zero `within` fails, as shims end a moment after the last
+    /// RPC.
     pub async fn wait_gone(&self, node: &Containerd, within: Duration) -> Result<()> {
         let mut left = Vec::new();
         let waited = wait::until("nothing of the pod to be left", within, async || {
@@ -98,7 +100,7 @@ impl Footprint {
         Ok(())
     }
 
-    /// All that is there now, one line each.
+    /// Everything that is there now, one line each.
     ///
     /// # Errors
     /// If the instance is not up.
@@ -149,7 +151,7 @@ impl Footprint {
         for entry in std::fs::read_dir("/proc")? {
             let path = entry?.path();
             let Some(pid) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else { continue };
-            // A process may end while we look: then it is not left.
+            // A process may end while this looks: then it is not left.
             let command = std::fs::read(path.join("cmdline")).unwrap_or_default();
             let command = String::from_utf8_lossy(&command).replace('\0', " ");
             let cgroups = std::fs::read_to_string(path.join("cgroup")).unwrap_or_default();
@@ -166,7 +168,8 @@ impl Footprint {
         let Ok(entries) = std::fs::read_dir(directory) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // containerd renames a bundle before it removes it; killed in between, it never looks at that again.
+            // containerd renames a bundle before it removes it. If it is killed in between, it never looks at the
+            // renamed one again.
             if name.starts_with('.') {
                 continue;
             }
@@ -179,7 +182,7 @@ impl Footprint {
     }
 }
 
-/// A slice stays when its last scope ends; who removes its directory only leaves systemd believing that it is there.
+/// A slice stays when its last scope ends. If only its directory were removed, systemd would take it for still there.
 async fn stop_slice(cgroup: &str) -> Result<()> {
     let slice = cgroup.rsplit('/').next().unwrap_or_default();
     let stopped = command::run(Path::new("systemctl"), ["stop", slice]).await?;

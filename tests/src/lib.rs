@@ -1,6 +1,6 @@
-//! The harness of podshim's end-to-end tests and its demo: a private containerd, pods whose containers write
-//! down what happened to them, and checks of that record. It drives containerd through CRI and `ctr` only and
-//! may never reach into the shim.
+//! The harness of podshim's end-to-end tests and its demo: a private containerd, pods whose containers record what
+//! happens to them, and checks of that record. It drives containerd through CRI and `ctr` only and may never reach into
+//! the shim.
 //!
 //! A test reads like this:
 //!

@@ -25,7 +25,7 @@ use crate::{Containerd, Cri, Event, ExecOutput, Footprint, Program, Runtime, Tim
 
 /// The namespace of all pods of the tests, as Kubernetes would have it.
 const NAMESPACE: &str = "e2e";
-/// How long the node may take to lose every trace of a removed pod: the shim ends after its last RPC.
+/// How long every trace of a removed pod may take to vanish from the node: the shim ends after its last RPC.
 const CLEANUP: Duration = Duration::from_secs(10);
 
 /// How long an exec of a test may take.
@@ -97,7 +97,7 @@ impl Pod {
         self
     }
 
-    /// The kubelet's termination grace period (whole seconds), told on every container as the kubelet does (F8).
+    /// The kubelet's termination grace period (whole seconds), annotated on every container as the kubelet does (F8).
     #[must_use]
     pub fn kubelet_grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
@@ -111,7 +111,7 @@ impl Pod {
         self
     }
 
-    /// The pod's cgroup, in place of one that is right for the instance.
+    /// The pod's cgroup, instead of the default one below the instance's.
     #[must_use]
     pub fn cgroup_parent(mut self, path: &str) -> Self {
         self.cgroup_parent = Some(path.to_owned());
@@ -125,7 +125,7 @@ impl Pod {
         self
     }
 
-    /// Runs the sandbox (RunPodSandbox): the pause container is up, no other exists.
+    /// Runs the sandbox (RunPodSandbox): afterwards the pause container is up, and no other container exists.
     ///
     /// # Errors
     /// What containerd answers; then nothing of the pod is left on the node.
@@ -237,7 +237,8 @@ impl Pod {
                 .map(|(node_path, path)| Mount {
                     container_path: path.to_owned(),
                     host_path: node_path.to_string_lossy().into_owned(),
-                    // As the kubelet: else the pod's root could not write to what the node's root owns.
+                    // As the kubelet does: without the mappings the pod's root could not write to files of the node's
+                    // root.
                     uid_mappings: self.id_mappings(),
                     gid_mappings: self.id_mappings(),
                     ..Mount::default()
@@ -269,8 +270,8 @@ struct Created {
     id: String,
 }
 
-/// A pod whose sandbox runs. End it with [`remove`](Self::remove): a pod of a failed test is left to
-/// `hack/containerd-down`, because nothing can be awaited in `Drop`.
+/// A pod whose sandbox runs. End it with [`remove`](Self::remove). `hack/containerd-down` removes the pod of a failed
+/// test, because `Drop` cannot await.
 #[derive(Debug)]
 pub struct RunningPod<'node> {
     pod: Pod,
@@ -284,7 +285,7 @@ pub struct RunningPod<'node> {
     shim: Shim,
 }
 
-/// What serves it.
+/// Which shim serves the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shim {
     Podshim,
@@ -313,7 +314,7 @@ impl RunningPod<'_> {
         Ok(&created.with_context(|| format!("container {name} was not created"))?.id)
     }
 
-    /// CreateContainer, again with the next attempt number if there was one of that name. Gives its id.
+    /// CreateContainer. If one of that name was created before, the attempt number is the next one. Returns the id.
     ///
     /// # Errors
     /// What containerd answers, or if the pod has no such container.
@@ -450,8 +451,8 @@ impl RunningPod<'_> {
         std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// Waits until a container's log holds `text`, and gives the log. What it wrote is in the log a moment after all else
-    /// that can be seen of it.
+    /// Waits until a container's log holds `text`, and returns the log. Output reaches the log a moment after every
+    /// other effect of the container.
     ///
     /// # Errors
     /// If it does not in time; the error shows the log.
@@ -464,7 +465,7 @@ impl RunningPod<'_> {
         .with_context(|| format!("the log so far:\n{}", self.output(name).unwrap_or_default()))
     }
 
-    /// What the pod has on the node now, one line each.
+    /// What the node has of the pod now: one line for each process, file, mount or cgroup.
     ///
     /// # Errors
     /// If the instance is not up.
@@ -480,8 +481,8 @@ impl RunningPod<'_> {
         self.cri.stop_pod_sandbox(&self.sandbox).await
     }
 
-    /// Stops and removes the pod as a kubelet does, and checks that its shim was never away for long (docs/trust.md) and that
-    /// nothing of it is left on the node.
+    /// Stops and removes the pod as a kubelet does. Checks that nothing of it is left on the node, and that its shim's
+    /// thread was never blocked for long (docs/trust.md).
     ///
     /// # Errors
     /// What containerd answers, or the list of what is left.

@@ -66,11 +66,11 @@ impl Program {
         }
     }
 
-    /// A container of a manifest, whose command is one as [`command`](Self::command) makes it. It calls itself by the
-    /// container's name, whatever the command says: two may share one.
+    /// A container of a manifest whose command has the form that [`command`](Self::command) makes. It takes the
+    /// container's name, whatever name is in the command, as two containers may share one command.
     ///
     /// # Errors
-    /// If its command is another.
+    /// If its command has another form.
     pub fn of_command(name: &str, command: &[&str]) -> Result<Self> {
         let ["/bin/pod-member", "--name", _, "--log", _, flags @ ..] = command else {
             bail!("{name}: not a command of ours: {command:?}");
@@ -78,14 +78,14 @@ impl Program {
         Ok(Self { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Self::new(name) })
     }
 
-    /// Cannot be started: its command does not exist in its image.
+    /// Makes its start fail: its command does not exist in its image.
     #[must_use]
     pub fn missing(mut self) -> Self {
         self.existence = Existence::Missing;
         self
     }
 
-    /// Is in an image whose STOPSIGNAL is HUP, and takes it for its stop signal.
+    /// Uses an image whose STOPSIGNAL is HUP, and takes HUP as its stop signal.
     #[must_use]
     pub fn stops_by_hup(mut self) -> Self {
         self.image = "podshim.test/stops-by-hup:1";
@@ -136,7 +136,7 @@ impl Program {
         self.flag("--term-exit-code", code)
     }
 
-    /// Notes its stop signal and goes on: only SIGKILL ends it.
+    /// Records its stop signal and goes on: only SIGKILL ends it.
     #[must_use]
     pub fn ignores_term(mut self) -> Self {
         self.flags.push("--ignore-term".to_owned());
@@ -149,19 +149,19 @@ impl Program {
         self.flag("--stop-signal", signal)
     }
 
-    /// Accepts TCP connections on `port`, `after` that time from Starting.
+    /// Accepts TCP connections on `port`, that time `after` Starting.
     #[must_use]
     pub fn listens(self, port: u16, after: Duration) -> Self {
         self.flag("--listen", port).flag("--listen-after", after.as_secs_f64())
     }
 
-    /// Creates `path` in the container, `after` that time from Starting: for `exec:` gates.
+    /// Creates `path` in the container, that time `after` Starting: for `exec:` gates.
     #[must_use]
     pub fn ready_file(self, path: &str, after: Duration) -> Self {
         self.flag("--ready-file", path).flag("--ready-after", after.as_secs_f64())
     }
 
-    /// Sends `text` to the socket that NOTIFY_SOCKET names, `after` that time from Starting: for `notify` gates.
+    /// Sends `text` to the socket that NOTIFY_SOCKET names, that time `after` Starting: for `notify` gates.
     #[must_use]
     pub fn notifies(self, text: &str, after: Duration) -> Self {
         self.flag("--notify", text).flag("--notify-after", after.as_secs_f64())
@@ -173,7 +173,7 @@ impl Program {
         self.notifies(text, after).flag("--notify-to", path)
     }
 
-    /// Touches that much memory once started.
+    /// Allocates and writes that much memory once started.
     #[must_use]
     pub fn allocates_mib(self, mib: u32) -> Self {
         self.flag("--allocate", mib)
@@ -220,7 +220,7 @@ impl Program {
         self
     }
 
-    /// Runs a shell script before the program, in its place: what there was to see at the very start.
+    /// Runs a shell script as the container's process, which then execs the program: shows the state at the very start.
     #[must_use]
     pub fn looks_first(mut self, script: &str) -> Self {
         self.script = Some(script.to_owned());
@@ -234,7 +234,7 @@ impl Program {
         self
     }
 
-    /// Has a stdin that stays open, to which nobody writes unless somebody attaches.
+    /// Has a stdin that stays open and stays empty unless a client attaches.
     #[must_use]
     pub fn opens_stdin(mut self) -> Self {
         self.stdin = Stdin::Open;

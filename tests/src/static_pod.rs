@@ -1,5 +1,5 @@
-//! Pods that a [`Kubelet`] runs from manifests: the builder, a running pod, and the kubelet's own word on it. Talks to
-//! containerd only to look: whatever happens to the pod the kubelet does.
+//! Pods that a [`Kubelet`] runs from manifests: the builder, a running pod, and the status that the kubelet reports.
+//! Talks to containerd only to look; the kubelet does everything that happens to the pod.
 
 mod status;
 
@@ -15,11 +15,11 @@ use crate::pod::unique;
 use crate::program::{LOG, SHARED_DIRECTORY};
 use crate::{Cri, Event, Footprint, Kubelet, Program, Timeline, wait};
 
-/// How often the kubelet is asked: it looks at its containers once a second itself.
+/// How often the kubelet is polled: it looks at its containers once a second itself.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// A deletion goes by a list of containers that may be two seconds old (pkg/kubelet/container, defaultCachePeriod), and
-/// nothing shows how old it is.
+/// When the kubelet deletes a pod, it uses a list of containers that may be two seconds old (pkg/kubelet/container,
+/// defaultCachePeriod), and nothing shows how old it is.
 const CACHE_PERIOD: Duration = Duration::from_millis(2500);
 
 /// `spec.restartPolicy`.
@@ -100,8 +100,8 @@ impl Manifest {
         }
     }
 
-    /// Gives it a UID. Without one of its own a manifest that changes is another pod for the kubelet; with one it is the
-    /// same pod, whose changed containers are run again.
+    /// Gives the manifest a UID. Without one the kubelet takes a changed manifest for another pod; with one it keeps
+    /// the pod and recreates the changed containers.
     #[must_use]
     pub fn changeable(mut self) -> Self {
         self.uid = Some(self.name.clone());
@@ -115,7 +115,7 @@ impl Manifest {
         self
     }
 
-    /// `restartPolicy`, and the annotation that tells podshim of it.
+    /// `restartPolicy`, and the annotation that passes it to podshim.
     #[must_use]
     pub fn policy(mut self, policy: RestartPolicy) -> Self {
         self.policy = policy;
@@ -129,8 +129,8 @@ impl Manifest {
         self
     }
 
-    /// Adds a volume that is a mount on the node, as the token of a service account is, which every pod of a cluster has. A
-    /// kubelet that is restarted does not touch the cgroup of a pod that has one.
+    /// Adds a volume that is a mount on the node, as the token of a service account is, which every pod of a cluster
+    /// has. A restarted kubelet does not touch the cgroup of a pod with such a volume.
     #[must_use]
     pub fn memory_volume(mut self) -> Self {
         self.volumes.push(Volume::Memory);
@@ -143,14 +143,14 @@ impl Manifest {
         self.container_with(program, json!({}))
     }
 
-    /// The same with more fields of a container: probes, hooks.
+    /// Adds a container with more fields: probes, hooks.
     #[must_use]
     pub fn container_with(mut self, program: Program, fields: Value) -> Self {
         self.containers.push((program, fields));
         self
     }
 
-    /// The same with another image of a container.
+    /// Changes the image of a container.
     #[must_use]
     pub fn with_image(mut self, name: &str, image: &str) -> Self {
         for (_, fields) in self.containers.iter_mut().filter(|(program, _)| program.name() == name) {
@@ -166,7 +166,7 @@ impl Manifest {
         self
     }
 
-    /// Gives it to the kubelet.
+    /// Gives the manifest to the kubelet.
     ///
     /// # Errors
     /// If its directory or file cannot be made.
@@ -211,19 +211,19 @@ fn container(program: &Program, fields: &Value, volumes: &[Volume]) -> Value {
     value
 }
 
-/// A pod whose manifest the kubelet has. When it is dropped the manifest goes, and with it the pod.
+/// A pod whose manifest the kubelet has. Dropping it removes the manifest; the kubelet then deletes the pod.
 #[derive(Debug)]
 pub struct StaticPod<'kubelet> {
     kubelet: &'kubelet Kubelet,
     cri: Cri,
-    /// As the kubelet calls it: with the name of the node behind it.
+    /// The kubelet's name for it: ends with the name of the node.
     name: String,
     manifest: PathBuf,
     directory: PathBuf,
 }
 
 impl<'kubelet> StaticPod<'kubelet> {
-    /// Gives the kubelet a manifest of the test's own, in which POD_NAME and POD_DIRECTORY stand for the pod's name and
+    /// Gives the kubelet a manifest that the test wrote. In it POD_NAME and POD_DIRECTORY stand for the pod's name and
     /// for the directory that its containers share.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ impl<'kubelet> StaticPod<'kubelet> {
     fn begin(kubelet: &'kubelet Kubelet, name: String, text: impl FnOnce(&Path) -> String) -> Result<Self> {
         let directory = kubelet.node().directory().join("pods").join(&name);
         std::fs::create_dir_all(&directory)?;
-        // The kubelet reads what is moved there as a whole.
+        // Moved there in one step, so that the kubelet never reads half of it.
         let written = directory.join("manifest");
         std::fs::write(&written, text(&directory))?;
         let manifest = kubelet.manifests().join(&name);
@@ -246,7 +246,7 @@ impl<'kubelet> StaticPod<'kubelet> {
         Ok(Self { kubelet, cri, name: format!("{name}-podshim"), manifest, directory })
     }
 
-    /// Gives the kubelet another manifest of it (see [`Manifest::changeable`]).
+    /// Gives the kubelet a changed manifest of this pod (see [`Manifest::changeable`]).
     ///
     /// # Errors
     /// If its file cannot be made.
@@ -285,7 +285,7 @@ impl<'kubelet> StaticPod<'kubelet> {
         self.explained(Timeline::wait_for(&log, name, event, count, within).await).await
     }
 
-    /// The kubelet's word on the pod.
+    /// The status of the pod that the kubelet reports.
     ///
     /// # Errors
     /// If it does not answer, or knows no such pod.
@@ -293,10 +293,10 @@ impl<'kubelet> StaticPod<'kubelet> {
         PodStatus::parse(&self.kubelet.pod(&self.name).await?.context("the kubelet knows no such pod")?)
     }
 
-    /// Waits until the kubelet says of the pod what is expected.
+    /// Waits until the status that the kubelet reports meets `expected`.
     ///
     /// # Errors
-    /// If it does not within that time; the error shows what it says, and the timeline.
+    /// If it does not within that time; the error shows the status and the timeline.
     pub async fn wait_status(
         &self,
         what: &str,
@@ -313,7 +313,7 @@ impl<'kubelet> StaticPod<'kubelet> {
         self.explained(seen).await
     }
 
-    /// Waits until the kubelet has refused the manifest, and gives what its log says.
+    /// Waits until the kubelet has refused the manifest, and returns the line of its log.
     ///
     /// # Errors
     /// If it does not within that time.
@@ -329,8 +329,9 @@ impl<'kubelet> StaticPod<'kubelet> {
         self.explained(seen).await
     }
 
-    /// Waits until the kubelet would stop every container of the pod if its manifest went: it has seen all of them run, or
-    /// end well. What it has not seen yet gets no stop signal, but SIGKILL with the sandbox.
+    /// Waits until the kubelet has seen every container of the pod run, or exit with 0. Only then does a removed
+    /// manifest stop them all in order: a container that the kubelet has not seen yet gets no stop signal, but SIGKILL
+    /// with the sandbox.
     ///
     /// # Errors
     /// As [`wait_status`](Self::wait_status).
@@ -344,17 +345,17 @@ impl<'kubelet> StaticPod<'kubelet> {
         Ok(status)
     }
 
-    /// Takes the manifest away: the kubelet deletes the pod with its grace period.
+    /// Removes the manifest: the kubelet deletes the pod with its grace period.
     ///
     /// # Errors
-    /// If it was taken away before.
+    /// If it was removed before.
     pub fn delete(&self) -> Result<()> {
         std::fs::remove_file(&self.manifest)
             .with_context(|| format!("cannot remove {}", self.manifest.display()))
     }
 
-    /// Waits until the pod has ended: no container runs, its sandbox is stopped, and no process of it is left, its shim
-    /// included. Gives its timeline.
+    /// Waits until the pod has ended: no container runs, its sandbox is stopped, and no process of it is left, not even
+    /// its shim. Returns its timeline.
     ///
     /// # Errors
     /// If it has not within that time; the error shows what is left.
@@ -369,7 +370,7 @@ impl<'kubelet> StaticPod<'kubelet> {
         self.timeline()
     }
 
-    /// The pid of a container's process, by its newest container.
+    /// The pid of the newest running container of that name.
     ///
     /// # Errors
     /// If none of that name runs.
@@ -382,7 +383,7 @@ impl<'kubelet> StaticPod<'kubelet> {
         self.cri.container_pid(&newest.with_context(|| format!("no {name} runs"))?.id).await
     }
 
-    /// All that the node has of the pod, by the ids of its sandboxes and containers.
+    /// The pod's footprint on the node, by the ids of its sandboxes and containers.
     ///
     /// # Errors
     /// What containerd answers.
@@ -395,7 +396,7 @@ impl<'kubelet> StaticPod<'kubelet> {
         Ok(Footprint::of_containers(&ids.iter().map(String::as_str).collect::<Vec<_>>()))
     }
 
-    /// Its containers, those that have ended included, as far as the kubelet has not removed them.
+    /// Its containers, also those that have ended and that the kubelet has not removed yet.
     ///
     /// # Errors
     /// What containerd answers.
@@ -428,7 +429,7 @@ impl<'kubelet> StaticPod<'kubelet> {
         Ok(left)
     }
 
-    /// An error with what the kubelet says and what has happened.
+    /// Adds the kubelet's status and the timeline to an error.
     async fn explained<T>(&self, result: Result<T>) -> Result<T> {
         let Err(error) = result else { return result };
         let (status, timeline) = (self.status().await, self.timeline().unwrap_or_default());
@@ -438,7 +439,7 @@ impl<'kubelet> StaticPod<'kubelet> {
 
 impl Drop for StaticPod<'_> {
     fn drop(&mut self) {
-        // It may have been taken away by the test.
+        // The test may have removed it.
         let _ = std::fs::remove_file(&self.manifest);
     }
 }

@@ -1,4 +1,5 @@
-//! Single tasks made by `ctr`, without CRI. Owns their names and their removal; what should come of them is a test's.
+//! Single tasks that `ctr` creates, without CRI. Owns their names and their removal; tests decide what is expected of
+//! them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,10 +9,10 @@ use crate::ctr::Output;
 use crate::durations::SOON;
 use crate::{Containerd, Footprint, Runtime, wait};
 
-/// What every container runs from.
+/// The image of every container.
 pub const IMAGE: &str = "podshim.test/busybox:1";
 
-/// The namespace `ctr` uses when it is told none.
+/// The namespace that `ctr` uses by default.
 pub const NAMESPACE: &str = "default";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -22,17 +23,18 @@ pub fn unique(name: &str) -> String {
     format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Runs a shell script inside an instance; `ctr` there finds its containerd by the environment. Gives its stdout.
+/// Runs a shell script inside an instance and returns its stdout. `ctr` in the script finds its containerd by the
+/// environment.
 ///
 /// # Errors
-/// If it does not end well within 150 s.
+/// If it does not exit with 0 within 150 s.
 pub async fn shell(node: &Containerd, script: &str) -> Result<String> {
     let output = node.ctr().output(&["--run", "timeout", "150", "sh", "-c", script]).await?;
     ensure!(output.exit_code == Some(0), "{script}: {output:?}");
     Ok(output.stdout)
 }
 
-/// A container that `ctr` makes, with a shim of its own unless a group says otherwise.
+/// A container that `ctr` creates, with a shim of its own unless it is in a group.
 #[derive(Debug)]
 pub struct Task<'node> {
     node: &'node Containerd,
@@ -51,7 +53,7 @@ impl<'node> Task<'node> {
     /// `ctr run -d` with these options.
     ///
     /// # Errors
-    /// What `ctr` says.
+    /// The error that `ctr` reports.
     pub async fn run(
         node: &'node Containerd,
         name: &str,
@@ -65,10 +67,10 @@ impl<'node> Task<'node> {
         Ok(task)
     }
 
-    /// `ctr run -d` in the group of that name, whose shim need not end with this task.
+    /// `ctr run -d` in the group of that name. The group's shim need not end with this task.
     ///
     /// # Errors
-    /// What `ctr` says.
+    /// The error that `ctr` reports.
     pub async fn run_in_group(
         node: &'node Containerd,
         name: &str,
@@ -83,12 +85,12 @@ impl<'node> Task<'node> {
         Ok(task)
     }
 
-    /// `ctr run -d` with these options, and what came of it.
+    /// Tries `ctr run -d` with these options, and returns its output and exit code.
     ///
     /// # Errors
     /// If `ctr` cannot be run.
     pub async fn attempt(&self, options: &[&str], command: &[&str]) -> Result<Output> {
-        // Without a log ctr makes fifos, and leaves them behind when a task ends other than by its own hand.
+        // Without a log ctr makes fifos, and leaves them behind unless ctr itself ends the task.
         let mut words = vec!["run", "-d", "--log-uri", "file:///dev/null"];
         if !options.contains(&"--runtime") {
             words.extend(["--runtime", Runtime::Podshim.runtime_type()]);
@@ -105,7 +107,7 @@ impl<'node> Task<'node> {
         &self.id
     }
 
-    /// `ctr task COMMAND... ID`, and what it said.
+    /// Runs `ctr task COMMAND... ID` and returns its output.
     ///
     /// # Errors
     /// If `ctr` cannot be run.
@@ -114,7 +116,7 @@ impl<'node> Task<'node> {
         self.node.ctr().output(&words).await
     }
 
-    /// `ctr task exec` with a new exec id, and how it ended.
+    /// Runs `ctr task exec` with a new exec id, and returns its output and exit code.
     ///
     /// # Errors
     /// If `ctr` cannot be run.
@@ -125,8 +127,8 @@ impl<'node> Task<'node> {
         self.node.ctr().output(&words).await
     }
 
-    /// A shell's view of the container. It does not end at once: a `ctr` that hears of the end before it has got round to
-    /// reading drops what is there.
+    /// Runs a shell script in the container. The shell ends half a second late, because a `ctr` that learns of the end
+    /// before it has read the output drops that output.
     ///
     /// # Errors
     /// If `ctr` cannot be run.
@@ -134,10 +136,10 @@ impl<'node> Task<'node> {
         self.exec(&[], &["sh", "-c", &format!("{script}; sleep 0.5")]).await
     }
 
-    /// The task's status and pid, as `ctr task ls` has them; `None` without a task.
+    /// The task's status and pid from `ctr task ls`; `None` if there is no task.
     ///
     /// # Errors
-    /// What `ctr` says.
+    /// The error that `ctr` reports.
     pub async fn status(&self) -> Result<Option<(String, libc::pid_t)>> {
         let list = self.node.ctr().run(&["task", "ls"]).await?;
         let line = list.lines().find(|line| line.split_whitespace().next() == Some(&self.id));
@@ -147,7 +149,7 @@ impl<'node> Task<'node> {
         Ok(Some((status.to_owned(), pid.parse().with_context(|| line.to_owned())?)))
     }
 
-    /// Waits until `ctr task ls` says so.
+    /// Waits until `ctr task ls` shows that status, and returns the pid.
     ///
     /// # Errors
     /// If it does not come soon.
@@ -166,7 +168,7 @@ impl<'node> Task<'node> {
         shim_pid(&self.footprint.find(self.node)?)
     }
 
-    /// What it has on the node now.
+    /// What the node has of it now.
     ///
     /// # Errors
     /// If the instance is not up.
@@ -174,12 +176,12 @@ impl<'node> Task<'node> {
         self.footprint.find(self.node)
     }
 
-    /// Ends it if it still runs, removes it, and checks that nothing is left.
+    /// Kills it if it still runs, removes it, and checks that nothing is left.
     ///
     /// # Errors
     /// If anything is left.
     pub async fn remove(self) -> Result<()> {
-        // A task that is gone already is no error, nor is the exit code of a killed one.
+        // Not checked: the task may have been removed already, and a killed task's exit code is not 0.
         self.task(&["rm", "--force"]).await?;
         let removed = self.node.ctr().output(&["container", "rm", &self.id]).await?;
         ensure!(

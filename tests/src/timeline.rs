@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::durations::{at_most, near};
 use crate::wait;
 
-/// What a container wrote down.
+/// An event that a container recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Its program was exec'd.
@@ -83,7 +83,7 @@ impl Timeline {
         }
     }
 
-    /// Reads the log of a pod until a container has recorded an event `count` times.
+    /// Reads a pod's log until a container has recorded an event `count` times.
     ///
     /// # Errors
     /// If it has not within that time, or the log has a line of another form.
@@ -347,9 +347,9 @@ mod tests {
     fn a_check_of_an_event_that_did_not_happen_fails() {
         let message = timeline().exits_before("app", "proxy").expect_err("proxy never exits").to_string();
         assert!(message.contains("proxy has no Exiting"), "{message}");
-        assert!(timeline().run_together("app", "nobody").is_err());
+        assert!(timeline().run_together("app", "absent").is_err());
         assert!(
-            timeline().within(Duration::from_secs(9), ("app", Event::Term), ("nobody", Event::Term)).is_err()
+            timeline().within(Duration::from_secs(9), ("app", Event::Term), ("absent", Event::Term)).is_err()
         );
     }
 
@@ -364,7 +364,7 @@ mod tests {
         let timeline = timeline();
         assert!(timeline.has_restarted("proxy").is_ok() && timeline.has_not_restarted("proxy").is_err());
         assert!(timeline.has_not_restarted("app").is_ok() && timeline.has_restarted("app").is_err());
-        assert!(timeline.doesnt_start("nobody").is_ok() && timeline.doesnt_start("app").is_err());
+        assert!(timeline.doesnt_start("absent").is_ok() && timeline.doesnt_start("app").is_err());
     }
 
     #[test]
@@ -378,7 +378,7 @@ mod tests {
             )
         };
         assert!(check(2000, 0).is_ok() && check(2100, 100).is_ok() && check(1900, 100).is_ok());
-        // What is late may be as many times later.
+        // On a slow machine more lateness is accepted.
         assert!(check(2100, 99).is_err() && check(1900, 99 / u64::from(crate::durations::pace())).is_err());
     }
 }

@@ -7,11 +7,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::durations::pace;
 
-/// How often a condition is looked at: much finer than what tests tell apart (hundreds of milliseconds).
+/// How often a condition is checked: much finer than the differences that tests measure (hundreds of milliseconds).
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Asks `condition` until it gives a value, and returns that. After `within` (times the machine's [`pace`]) it fails,
-/// naming `what`; an error of the condition ends the wait at once.
+/// Calls `condition` until it returns a value, and returns that value. After `within` (times the machine's [`pace`]) it
+/// fails and names `what`. An error of the condition ends the wait at once.
 pub async fn until<T>(
     what: &str,
     within: Duration,
@@ -20,7 +20,7 @@ pub async fn until<T>(
     until_seen_every(INTERVAL, what, within, condition).await
 }
 
-/// The same for a condition that is costly to look at.
+/// Like [`until`], with another interval, for a condition that is costly to check.
 pub async fn until_seen_every<T>(
     interval: Duration,
     what: &str,
@@ -40,7 +40,8 @@ pub async fn until_seen_every<T>(
     }
 }
 
-/// What `future` gives, if it does within `limit` (times the machine's [`pace`]); else it fails with `failure`.
+/// Returns the result of `future`. Fails with `failure` if that takes longer than `limit` (times the machine's
+/// [`pace`]).
 pub async fn at_most<T>(
     limit: Duration,
     failure: &'static str,
@@ -49,7 +50,7 @@ pub async fn at_most<T>(
     timeout(limit * pace(), future).await.context(failure)?
 }
 
-/// Lets time pass in which something must *not* happen. Never used to wait for something that must.
+/// Lets time pass in which something must *not* happen. Never use it to wait for something that must happen.
 pub async fn quiet_time(length: Duration) {
     sleep(length).await;
 }

@@ -65,10 +65,10 @@ async fn run(cri: &Cri, id: &str, commands: usize) -> Result<()> {
     Ok(())
 }
 
-/// The runtime's `exec` in the pod's container, which it knows by the shim's state directory.
+/// Times the runtime's own `exec` in the pod's container, with the state directory that the shim uses.
 async fn runtime_alone(bench: &Bench, pod: &RunningPod<'_>, commands: usize) -> Result<Duration> {
     let mut total = Duration::ZERO;
-    // Where both shims keep it (CONTRACT §8), in this instance's own /run.
+    // The state directory of both shims (CONTRACT §8), in this instance's own /run.
     let root = "/run/containerd/runc/k8s.io";
     ensure!(std::path::Path::new(root).exists(), "{root}: not in the instance {:?}", bench.node.directory());
     for _ in 0..commands {

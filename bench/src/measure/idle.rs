@@ -1,4 +1,4 @@
-//! What pods cost in which nothing happens.
+//! What idle pods cost.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn idle(
     Ok(())
 }
 
-/// Wake-ups and processor time of all of them since they began.
+/// Wake-ups and processor time of all these shims since their start.
 fn sum(shims: &[Shim]) -> Result<(f64, Duration)> {
     let mut total = (0.0, Duration::ZERO);
     for shim in shims {

@@ -53,7 +53,7 @@ async fn at_rest(
     pod.remove().await
 }
 
-/// An hour of an exec probe every ten seconds are 360.
+/// 360 execs are an hour of an exec probe every ten seconds.
 async fn after_execs(bench: &Bench, contender: Contender, execs: usize, figures: &mut Figures) -> Result<()> {
     let Some(runtime) = contender.handler() else { return Ok(()) };
     let mut pod = Pod::new("bench-memory").container(Program::new("app")).run(bench.node, runtime).await?;

@@ -1,5 +1,5 @@
-//! How long after a gate opens the next program runs, how long after the last main's exit its sidecar has its stop
-//! signal, and how long a chain of containers takes, beside what the runtime's `start` takes by itself.
+//! How long after a gate opens the next program runs, how long after the last main's exit its sidecar gets its stop
+//! signal, and how long a chain of containers takes, compared with the runtime's `start` alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
         .await
 }
 
-/// One pod, from its start to its end. All members but the first exist and are held when that one starts.
+/// One pod, from its start to its end. All other containers exist and are held when the first one starts.
 async fn one_gate(node: &Containerd, figures: &mut Figures) -> Result<()> {
     let log = ShimLog::from_now(node)?;
     let mut pod = Pod::new("bench")
@@ -47,13 +47,13 @@ async fn one_gate(node: &Containerd, figures: &mut Figures) -> Result<()> {
         .container(Program::new("first").runs_for(Duration::from_millis(300)))
         .container(Program::new("second").runs_for(Duration::from_millis(100)))
         .container(Program::new("proxy"))
-        // Long enough for the sidecar's stop to be asked for, and held, before this exits.
+        // Long enough for the sidecar's stop signal to arrive, and to be kept, before this exits.
         .container(Program::new("app").term_delay(Duration::from_millis(300)))
         .run(node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "proxy", "second", "first"]).await?;
     pod.wait_for("app", Event::Started, 1, SOON).await?;
-    // CRI says so after it has deleted them: the runtime alone is measured on a quiet pod.
+    // CRI reports their exits after it has deleted them; so the runtime alone is measured on a quiet pod.
     for init in ["first", "second"] {
         pod.wait_exited(init, SOON).await?;
     }
@@ -91,7 +91,7 @@ async fn one_gate(node: &Containerd, figures: &mut Figures) -> Result<()> {
 }
 
 /// Five inits one after another, two sidecars, one main: from the first's first line to the last's. All are created
-/// beforehand, so that the floor is one `start` of the runtime for each that follows.
+/// beforehand, so that the floor is one `start` of the runtime for each container after the first.
 async fn chain(node: &Containerd, figures: &mut Figures) -> Result<()> {
     let inits: Vec<String> = (1..=INITS).map(|number| format!("init{number}")).collect();
     let plan = format!("{}=init, log=sidecar, proxy=sidecar, app=main", inits.join("=init, "));
@@ -117,7 +117,7 @@ async fn reaped(pod: &RunningPod<'_>, name: &str) -> Result<Duration> {
     Ok(Duration::from_nanos(u64::try_from(pod.status(name).await?.finished_at)?))
 }
 
-/// Creates and starts a container like the pod's main with the runtime alone; gives the time from the call of `start`
+/// Creates and starts a container like the pod's main with the runtime alone. Returns the time from the call of `start`
 /// to the program's first line, in milliseconds.
 async fn bare_start(node: &Containerd, pod: &RunningPod<'_>) -> Result<f64> {
     let bundle = node.directory().join("bench");
@@ -129,10 +129,10 @@ async fn bare_start(node: &Containerd, pod: &RunningPod<'_>) -> Result<f64> {
         Ok(()) => pod.wait_for(BARE, Event::Starting, 1, SOON).await,
         Err(error) => Err(error),
     };
-    // Also after a failure: nothing may be left, and no shim knows of this container.
+    // Also after a failure, because no shim knows of this container and would delete it.
     runtime(&["delete", "--force", BARE]).await?;
     fs::remove_dir_all(&bundle)?;
-    // The programs' clock has whole milliseconds: cut alike, so that the error is the same at both ends.
+    // The programs record whole milliseconds, so this is cut to them too: the error is the same at both ends.
     let called = Duration::from_millis(u64::try_from(called.as_millis())?);
     Ok(milliseconds(called, measured?.time_of(BARE, Event::Starting)?))
 }
@@ -151,7 +151,7 @@ fn bare_spec(node: &Containerd, pod: &RunningPod<'_>) -> Result<Value> {
     Ok(spec)
 }
 
-/// Runs the runtime to its end, with the streams a container may keep open.
+/// Runs the runtime to its end, with streams that a container may keep open.
 async fn runtime(arguments: &[&str]) -> Result<()> {
     let status: ExitStatus = Command::new("runc")
         .args(["--root", RUNTIME_ROOT])
@@ -180,7 +180,8 @@ impl ShimLog {
         Ok(Self { path, begin })
     }
 
-    /// The time of the first line with all of these words. containerd copies the shim's lines: it may take a moment.
+    /// The time of the first line with all of these words. Waits for it, because containerd copies the shim's lines a
+    /// moment later.
     async fn time_of(&self, words: &[&str]) -> Result<Duration> {
         wait::until(&format!("a line of the shim's log with {words:?}"), SOON, async || {
             let log = read(&self.path)?;
@@ -195,8 +196,8 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The time since midnight at the head of a line, `time="2026-01-02T03:04:05.678901234Z" ...`: [`milliseconds`] needs
-/// no more.
+/// The time since midnight at the head of a line, `time="2026-01-02T03:04:05.678901234Z" ...`. [`milliseconds`] needs
+/// no date.
 fn time_of_line(line: &str) -> Result<Duration> {
     let parse = || {
         let time = line.strip_prefix("time=\"")?.split_once("Z\"")?.0.split_once('T')?.1;

@@ -1,5 +1,5 @@
-//! A shim of our own, without containerd: for what is asked of the binary and of its Task service directly. Owns its
-//! directory, its bundles and the socket that stands for containerd's.
+//! A shim of the benchmark's own, without containerd: for measurements of the binary and of its Task service. Owns its
+//! directory, its bundles and the socket that takes the place of containerd's.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::timed;
 
-/// Paths of a container's streams; empty ones are none.
+/// Paths of a container's streams; an empty path means no stream.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses {
     pub stdin: String,
@@ -39,7 +39,7 @@ pub struct OwnShim {
 }
 
 impl OwnShim {
-    /// Measures with the shim that this containerd would run, and ends it, whatever came of it.
+    /// Measures with the shim that this containerd would run, and ends the shim, also after an error.
     pub async fn with(
         node: &Containerd,
         runtime: Runtime,
@@ -53,7 +53,7 @@ impl OwnShim {
         measured.and(shim.end().await)
     }
 
-    /// Nothing is started yet.
+    /// Prepares the files of a shim, and starts nothing.
     fn prepare(node: &Containerd, runtime: Runtime) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("podshim-bench").tempdir()?;
         let namespace =
@@ -75,7 +75,7 @@ impl OwnShim {
         self.directory.path()
     }
 
-    /// The namespace, which no other shim has.
+    /// containerd's namespace, which no other shim has.
     pub fn namespace(&self) -> &str {
         &self.binary.namespace
     }
@@ -84,7 +84,8 @@ impl OwnShim {
         self.directory().join("bundles").join(id)
     }
 
-    /// Writes a bundle and runs the `start` action for it, the time of which it gives; connects to what it printed.
+    /// Writes a bundle, runs the `start` action for it and connects to the printed address. Returns how long `start`
+    /// took.
     pub async fn start_action(&mut self, id: &str, bundle: &Bundle) -> Result<Duration> {
         let path = self.bundle_path(id);
         bundle.write(&path, &format!("{}-{id}", self.cgroup))?;
@@ -138,7 +139,7 @@ impl OwnShim {
         Ok(self.call::<Empty>("Kill", &request).await?.1)
     }
 
-    /// Wait: how long until the end was told.
+    /// Wait: how long until the shim reported the end.
     pub async fn wait(&self, id: &str, exec_id: &str) -> Result<Duration> {
         let request = WaitRequest { id: id.to_owned(), exec_id: exec_id.to_owned(), ..Default::default() };
         Ok(self.call::<WaitResponse>("Wait", &request).await?.1)
@@ -156,18 +157,18 @@ impl OwnShim {
         timed(async { connection.call(method, request).await.with_context(|| method.to_owned()) }).await
     }
 
-    /// Its connection, to be shared by many requests at once.
+    /// The connection, which many requests can share.
     pub fn connection(&self) -> Result<&Connection> {
         self.connection.as_ref().context("no shim was started")
     }
 
-    /// After a failure: what there is of them. The connection may be what has failed.
+    /// Removes the containers that exist after a failure. Reconnects, because the connection may have failed.
     async fn remove_containers(&mut self) {
         if let Ok((connection, _)) = Connection::open(&self.address).await {
             self.connection = Some(connection);
         }
         for id in &self.bundles {
-            // One that runs no more, or was never made, refuses some of it.
+            // A container that has ended, or was never created, refuses some of these.
             let _ = self.kill(id, libc::SIGKILL).await;
             let _ = self.wait(id, "").await;
             let _ = self.delete(id, "").await;
@@ -178,13 +179,13 @@ impl OwnShim {
     async fn end(mut self) -> Result<()> {
         let id = self.bundles.first().cloned().unwrap_or_default();
         let request = ShutdownRequest { id, ..Default::default() };
-        // The shim ends and the connection with it: an answer need not come.
+        // The shim ends, and its connection with it, so an answer may be missing.
         let _ = self.call::<Empty>("Shutdown", &request).await;
         let mut ended = Ok(());
         for id in std::mem::take(&mut self.bundles) {
             let path = self.bundle_path(&id);
             ended = ended.and(self.binary.act("delete", &id, &path, None).await.map(drop));
-            // Where the shim left it to containerd: a mount would keep the directory.
+            // If the shim left the mount to containerd, the directory could not be removed.
             let _ = umount2(&path.join("rootfs"), MntFlags::MNT_DETACH);
         }
         ended

@@ -1,4 +1,4 @@
-//! How fast each request of the Task service is answered, over the shim's own socket.
+//! How fast the shim answers each request of the Task service, over its own socket.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::own_shim::{Addresses, OwnShim, Terminal};
 use crate::contender::{Contender, SHIMS};
 use crate::figures::{Figures, quantile};
 
-/// How many requests are under way at once where many are.
+/// How many requests are in flight at once, where the measurement sends many.
 const IN_FLIGHT: usize = 32;
 
-/// How often a request is sent whose answer takes microseconds.
+/// How often a request is repeated whose answer takes microseconds.
 const REPEATED: usize = 50;
 
 pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
@@ -42,7 +42,7 @@ async fn life(bench: &Bench, contender: Contender, flood: usize, figures: &mut F
         for _ in 0..REPEATED {
             figures.add_time("State", contender, shim.call::<StateResponse>("State", &state).await?.1);
             figures.add_time("Stats", contender, shim.call::<StatsResponse>("Stats", &stats).await?.1);
-            // Of no consequence to a program that runs.
+            // SIGCONT does not affect a running program.
             figures.add_time("Kill", contender, shim.kill("app", libc::SIGCONT).await?);
         }
         exec(shim, contender, figures).await?;
@@ -50,7 +50,7 @@ async fn life(bench: &Bench, contender: Contender, flood: usize, figures: &mut F
         let label = format!("State, {IN_FLIGHT} at once: 99th percentile");
         figures.add_time(&label, contender, Duration::from_secs_f64(quantile(times, 0.99)));
         let (killed, told) = (shim.kill("app", libc::SIGKILL).await?, shim.wait("app", "").await?);
-        figures.add_time("SIGKILL → the exit is told", contender, killed + told);
+        figures.add_time("SIGKILL → the exit is reported", contender, killed + told);
         figures.add_time("Delete", contender, shim.delete("app", "").await?);
         Ok(())
     })
@@ -76,7 +76,7 @@ async fn exec(shim: &OwnShim, contender: Contender, figures: &mut Figures) -> Re
     Ok(())
 }
 
-/// The times of many requests with so many under way at once, in seconds.
+/// How long each of many requests takes, in seconds, with [`IN_FLIGHT`] of them at once.
 async fn flooded(shim: &OwnShim, request: &StateRequest, count: usize) -> Result<Vec<f64>> {
     let mut callers = JoinSet::new();
     for _ in 0..IN_FLIGHT {

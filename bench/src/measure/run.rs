@@ -1,4 +1,4 @@
-//! What a person waits for: `ctr run` of a container that ends at once, and a pod's start and stop through CRI.
+//! What users wait for: `ctr run` of a container that ends at once, and a pod's start and stop through CRI.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ use crate::figures::Figures;
 
 const IMAGE: &str = "podshim.test/busybox:1";
 
-/// Where the runtime alone keeps its state: not where shims do.
+/// The state directory of the runtime alone, different from that of the shims.
 pub const RUNTIME_ROOT: &str = "/run/podshim-bench";
 
 pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
@@ -25,7 +25,7 @@ pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let mut number = 0;
     let prepared = Bundle::program(&["true"]);
     prepared.write(&bundle, &format!("{}/bench-run", bench.node.cgroup()))?;
-    // runc takes it from the bundle; nobody mounts it there.
+    // Without a shim nothing is mounted into the bundle, so runc gets the root file system's own path.
     let root = root_file_system(directory.path())?.source;
     use_root(&bundle, &root)?;
     let rounds = bench.choose(60, 8);
@@ -48,7 +48,7 @@ pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
         .await
 }
 
-/// Has a bundle's container run in `root`.
+/// Makes a bundle's container use `root` as its root file system.
 pub fn use_root(bundle: &Path, root: &str) -> Result<()> {
     let path = bundle.join("config.json");
     let mut spec: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
@@ -71,7 +71,7 @@ async fn runtime_run(bundle: &Path, number: usize) -> Result<Duration> {
     to_its_end(command).await
 }
 
-/// Runs a command to its end, which must be a good one; gives how long it took.
+/// Runs a command to its end and returns how long it took; an error if it fails.
 pub async fn to_its_end(mut command: Command) -> Result<Duration> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let program = format!("{:?}", command.as_std());
@@ -87,7 +87,8 @@ async fn pod(bench: &Bench, contender: Contender, figures: &mut Figures) -> Resu
     let pod = Pod::new("bench-run").container(Program::new("app"));
     let (mut pod, sandbox) = timed(pod.run(bench.node, runtime)).await?;
     let ((), started) = timed(pod.start("app")).await?;
-    // It is started before it has said what it does at SIGTERM; until then, as the first of its pid namespace, it has none.
+    // The program must have its SIGTERM handler first: without one, the first process of a pid namespace ignores the
+    // signal.
     pod.wait_for("app", Event::Started, 1, SOON).await?;
     let ((), stopped) = timed(pod.stop("app", Duration::from_secs(30))).await?;
     let ((), ended) = timed(pod.stop_sandbox()).await?;

@@ -55,7 +55,7 @@ async fn at_once(bench: &Bench, contender: Contender, count: usize, figures: &mu
     Ok(())
 }
 
-/// Sandbox and one container each.
+/// Starts pods at once: each a sandbox and one container.
 async fn start(
     node: &'static Containerd,
     runtime: Runtime,
@@ -78,7 +78,7 @@ async fn start(
 }
 
 async fn end(pods: Vec<RunningPod<'static>>) -> Result<()> {
-    // On this thread: the wait for the end of a pod is not for others.
+    // On this thread, because the future that waits for a pod's end is not `Send`.
     let here = LocalSet::new();
     let mut ends = JoinSet::new();
     for pod in pods {

@@ -8,7 +8,7 @@ use super::own_shim::{Addresses, OwnShim, Terminal};
 use crate::contender::{Contender, SHIMS};
 use crate::figures::Figures;
 
-/// What tells both shims that a container belongs to a group.
+/// The annotation by which both shims know a container's group.
 const GROUP: &str = "io.kubernetes.cri.sandbox-id";
 
 pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {

@@ -1,4 +1,4 @@
-//! How fast a container's output gets out, and what that costs the shim.
+//! How fast a container's output passes through the shim, and what that costs the shim.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::contender::{Contender, SHIMS};
 use crate::figures::{Figures, Unit};
 use crate::process::Shim;
 
-/// What the reader at the far end takes at once: as much as a pipe holds.
+/// How many bytes the reader reads at once: as much as a pipe holds.
 const CHUNK: usize = 65536;
 
 /// Longer than a gigabyte takes on any machine.
@@ -51,7 +51,7 @@ async fn output(
         }
         shim.start_action("app", &bundle).await?;
         let (stdout, output) = fifo(shim, "stdout")?;
-        // containerd gives a container without a terminal both, and what is read of one must not wait for the other.
+        // containerd opens both for a container without a terminal, and reading one must not wait for the other.
         let (stderr, _errors) = fifo(shim, "stderr")?;
         let addresses = match terminal {
             Terminal::No => Addresses { stdout, stderr, ..Addresses::default() },
@@ -64,7 +64,7 @@ async fn output(
         let (bytes, time) =
             tokio::time::timeout(LIMIT, output).await.context("the output does not end")???;
         let used = process.processor_time()? - before;
-        ensure!(bytes >= megabytes * 1_000_000, "{bytes} of {megabytes} MB came");
+        ensure!(bytes >= megabytes * 1_000_000, "{bytes} bytes of {megabytes} MB arrived");
         let through = match terminal {
             Terminal::No => "through a pipe",
             Terminal::Yes => "through a terminal",
@@ -94,15 +94,15 @@ fn fifo(shim: &OwnShim, name: &str) -> Result<(String, Output)> {
     nix::unistd::mkfifo(&path, Mode::from_bits_truncate(0o700))?;
     let address = path.to_string_lossy().into_owned();
     let (sender, output) = oneshot::channel();
-    // A thread nobody waits for: opening a pipe waits for its other end, which after a failure never comes.
+    // In a thread that is never joined: opening a pipe waits for its other end, which after a failure never comes.
     std::thread::spawn(move || {
-        // Nobody waits for stderr.
+        // An error means that the receiver was dropped, as stderr's is.
         let _ = sender.send(read_all(&path));
     });
     Ok((address, output))
 }
 
-/// How much came, and how long it took from the first byte on.
+/// The count of bytes read, and how long that took from the first byte on.
 fn read_all(fifo: &Path) -> Result<(usize, Duration)> {
     let mut file = File::open(fifo).with_context(|| format!("cannot open {}", fifo.display()))?;
     let mut buffer = vec![0; CHUNK];

@@ -23,7 +23,7 @@ const PLAN: [(&str, &str); 6] = [
 /// The order in which the caller creates and starts them: the wrong one.
 const CREATION: [&str; 6] = ["web", "worker", "logs", "proxy", "migrate", "fetch"];
 
-/// When the proxy's port opens and the log collector's file appears, after their start.
+/// How long after their start the proxy's port opens and the log collector's file appears.
 const PROXY_READY: Duration = Duration::from_millis(1200);
 const LOGS_READY: Duration = Duration::from_millis(800);
 
@@ -40,7 +40,7 @@ async fn main() -> Result<ExitCode> {
         println!("  podshim.io/{:<15} {value}", format!("{key}:"));
     }
     println!(
-        "\nThen its caller sends the stop of all containers at the same moment, as a kubelet does that knows no sidecars."
+        "\nThen its caller stops all containers at the same moment, as a kubelet does that knows no sidecars."
     );
 
     println!("\n\n1. With podshim\n");
@@ -78,7 +78,7 @@ async fn show(node: &Containerd, runtime: Runtime) -> Result<Verdict> {
     for main in ["web", "worker"] {
         pod.wait_for(main, Event::Started, 1, SOON).await?;
     }
-    // Long enough to be seen in the chart; the stock shim's sidecars are not even ready before it.
+    // Long enough to be visible in the chart, and for the stock shim's sidecars to get ready.
     wait::quiet_time(Duration::from_secs(2)).await;
     pod.stop_all_at_once(Duration::from_secs(20)).await?;
     let timeline = pod.timeline()?;

@@ -1,5 +1,5 @@
-//! The pods of hack/vm-shutdown: started before the machine goes down, looked at when it is up again. Owns nothing but what
-//! they write on the disk; who stops them is the machine.
+//! The pods of hack/vm-shutdown: starts them before the machine goes down, and checks their logs when it is up again.
+//! Owns nothing but what they write on the disk; the machine's shutdown stops them.
 //!
 //! usage: shutdown start DIR HANDLER | shutdown check DIR kept|broken
 
@@ -30,7 +30,7 @@ async fn main() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Three pods that take a second for each container to stop, and run on when this has ended.
+/// Starts three pods whose containers take a second each to stop. The pods run on when this process has ended.
 async fn start(directory: &Path, handler: &str) -> Result<()> {
     let node = Containerd::attach(directory)?;
     for name in PODS {
@@ -55,7 +55,7 @@ async fn all_started(pod: &RunningPod<'_>) -> Result<()> {
     Ok(())
 }
 
-/// T1, of every container that was told to stop.
+/// Checks T1: every container got its stop signal, in order.
 fn in_order(timeline: &Timeline) -> Result<()> {
     timeline.in_order(&[
         ("app", Term),
@@ -67,7 +67,7 @@ fn in_order(timeline: &Timeline) -> Result<()> {
     ])
 }
 
-/// What the pods wrote is in the instance's directory, a folder each.
+/// Checks the log of each pod; each has a folder in the instance's directory.
 fn each(directory: &Path, check: impl Fn(&Timeline) -> Result<()>) -> Result<()> {
     let mut seen = 0;
     for entry in std::fs::read_dir(directory.join("pods"))? {

@@ -1,5 +1,5 @@
 //! What containerd prepares before it runs a shim: a bundle with an OCI spec, and a root file system of busybox's
-//! programs that is mounted into it by the shim.
+//! programs, which the shim mounts into the bundle.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -23,11 +23,11 @@ const PROGRAMS: [&str; 25] = [
 /// A container to be created.
 #[derive(Clone, Debug)]
 pub struct Bundle {
-    /// The OCI spec, but for the cgroup.
+    /// The OCI spec, without the cgroup.
     pub spec: Value,
     /// Which streams its container gets.
     pub streams: Streams,
-    /// What `start` and Create are told of the runtime.
+    /// The runtime options that `start` and Create get.
     pub options: Option<Any>,
 }
 
@@ -69,7 +69,7 @@ impl Bundle {
         self
     }
 
-    /// Other streams than pipes for the output.
+    /// Sets other streams than the default, which is pipes for the output.
     #[must_use]
     pub fn streams(mut self, streams: Streams) -> Self {
         self.streams = streams;
@@ -77,7 +77,7 @@ impl Bundle {
         self
     }
 
-    /// Options of runc's shim, with Create and on standard input of `start`.
+    /// Sets options of the runc shim, which Create carries, and `start` on its standard input.
     ///
     /// # Errors
     /// If they cannot be written as a message.
@@ -88,7 +88,7 @@ impl Bundle {
         Ok(self)
     }
 
-    /// A pid namespace of the host instead of its own.
+    /// Uses the host's pid namespace instead of its own.
     #[must_use]
     pub fn host_pid_namespace(self) -> Self {
         self.spec(|spec| {
@@ -104,7 +104,7 @@ impl Bundle {
     /// If one of its files cannot be made.
     pub fn write(&self, path: &Path, cgroup: &str) -> Result<()> {
         std::fs::create_dir_all(path.join("rootfs"))?;
-        // A link to a directory for it, there.
+        // containerd makes a link to a directory here; a directory serves as well.
         std::fs::create_dir_all(path.join("work"))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
         nix::unistd::mkfifo(&path.join("log"), Mode::from_bits_truncate(0o700))?;
@@ -115,7 +115,7 @@ impl Bundle {
     }
 }
 
-/// An OCI process of the default user.
+/// An OCI process that runs as root with containerd's usual capabilities.
 #[must_use]
 pub fn process(args: &[&str]) -> Value {
     let capabilities =
@@ -131,7 +131,7 @@ pub fn process(args: &[&str]) -> Value {
     })
 }
 
-/// Makes the root file system, and the mount of it that Create asks for.
+/// Makes the root file system, and returns the mount that Create gets.
 ///
 /// # Errors
 /// If busybox is missing, or the file system cannot be written.

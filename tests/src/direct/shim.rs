@@ -1,5 +1,5 @@
-//! One shim as containerd sees it: the binary's `start` and `delete`, and its Task service over ttrpc. Knows nothing of
-//! what is asked; may never correct an answer.
+//! One shim as containerd sees it: the binary's `start` and `delete`, and its Task service over ttrpc. Does not
+//! interpret requests, and may never correct an answer.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use protobuf::Message;
 use protobuf::well_known_types::any::Any;
 use tokio::io::AsyncWriteExt;
 
-/// No answer of a healthy shim takes as long (times the machine's [`pace`]).
+/// Every answer of a healthy shim takes less (times the machine's [`pace`]).
 const CALL_LIMIT: Duration = Duration::from_secs(20);
 
-/// What an action of the binary said.
+/// The output of an action of the binary.
 #[derive(Debug)]
 pub struct Said {
     /// `None` if a signal ended it.
@@ -29,7 +29,7 @@ pub struct Said {
     pub stderr: String,
 }
 
-/// A shim's binary, and what containerd would tell it on its command line.
+/// A shim's binary, and the values that containerd would pass to it.
 #[derive(Clone, Debug)]
 pub struct Binary {
     path: PathBuf,
@@ -38,7 +38,7 @@ pub struct Binary {
     pub namespace: String,
     /// Added to its environment.
     pub variables: Vec<(String, String)>,
-    /// Where the events go: stands for containerd's ttrpc socket.
+    /// Socket that receives the events, in place of containerd's ttrpc socket.
     pub events: PathBuf,
     /// Only hashed into the shim's address.
     pub daemon: PathBuf,
@@ -80,7 +80,7 @@ impl Binary {
         })
     }
 
-    /// Where it, as containerd, finds programs.
+    /// containerd's `$PATH`, which the shim gets too.
     #[must_use]
     pub fn search_path(&self) -> &str {
         &self.search_path
@@ -90,7 +90,7 @@ impl Binary {
     /// input, as containerd 1.6 to 2.2 give them.
     ///
     /// # Errors
-    /// If it cannot be run or does not end; another exit code than 0 is an answer.
+    /// If it cannot be run or does not end. An exit code other than 0 is a result, not an error.
     pub async fn act(&self, action: &str, id: &str, bundle: &Path, options: Option<&Any>) -> Result<Said> {
         let mut command = tokio::process::Command::new(&self.path);
         command.args(["-namespace", &self.namespace, "-id", id, "-publish-binary", "/bin/false", "-address"]);
@@ -137,7 +137,7 @@ impl Connection {
     /// Connects to what `start` printed: a plain address, JSON or a protobuf message (CONTRACT §1.3).
     ///
     /// # Errors
-    /// If that is none of these, or nobody listens there.
+    /// If it has none of these forms, or no process listens at the address.
     pub async fn open(printed: &[u8]) -> Result<(Self, String)> {
         let text = String::from_utf8_lossy(printed).trim().to_owned();
         let (address, version) = if text.starts_with("unix://") {
@@ -165,7 +165,7 @@ impl Connection {
     /// One call of the Task service.
     ///
     /// # Errors
-    /// What the shim answers, or that it does not.
+    /// The shim's error, or a missing answer.
     pub async fn call<Q: Message, R: Message>(&self, method: &str, request: &Q) -> Result<R, ttrpc::Error> {
         let payload = request.write_to_bytes().map_err(|error| ttrpc::Error::Others(error.to_string()))?;
         let request = ttrpc::Request {

@@ -27,11 +27,11 @@ pub enum Streams {
     File,
 }
 
-/// The addresses of a process's streams, as a request carries them, and our ends.
+/// The addresses of a process's streams, as a request carries them, and the test's ends of them.
 pub struct Ends {
-    /// Empty for none, as the others.
+    /// Empty if the process has no stdin; likewise the next two.
     pub stdin: String,
-    /// Of a terminal, its only output.
+    /// For a terminal the only output.
     pub stdout: String,
     /// Empty for a terminal.
     pub stderr: String,
@@ -91,15 +91,15 @@ impl Ends {
         Ok(ends)
     }
 
-    /// Gives the process input, once it reads.
+    /// Writes to the process's stdin, as soon as the process reads.
     pub fn write(&self, bytes: &[u8]) {
         if let Some(input) = &self.input {
-            // The process has gone: that is what the next step sees.
+            // An error means that the process has ended; the test's next step sees that.
             let _ = input.send(bytes.to_vec());
         }
     }
 
-    /// Closes our end of its stdin.
+    /// Closes the test's end of the process's stdin.
     pub fn close_input(&mut self) {
         self.input = None;
     }
@@ -121,7 +121,7 @@ impl Ends {
         }
     }
 
-    /// What is left of stdout and stderr up to their ends.
+    /// Returns the rest of stdout and stderr, up to their ends.
     ///
     /// # Errors
     /// If its file cannot be read.
@@ -153,7 +153,8 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Opening a pipe waits for its other end, so each has a thread; one that waits for ever ends with the test.
+/// Opening a pipe waits for its other end, so each pipe has a thread. A thread that waits for ever ends with the test
+/// process.
 fn reader(path: PathBuf) -> mpsc::UnboundedReceiver<Vec<u8>> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! What tests of faults do to a running pod and ask of it: its shim, what is left of it, and going on as a kubelet does
-//! when containerd is back. Kills nobody itself.
+//! What tests of faults ask of a running pod: its shim, what is left of it, and a kubelet's next sync when containerd
+//! is back. Kills no process itself.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{Created, NAMESPACE, RunningPod};
 use crate::durations::{LONGEST_AWAY, SOON, at_most};
 use crate::wait;
 
-/// A record is written after the last answer.
+/// The shim writes the record after its last answer.
 const RECORD: Duration = Duration::from_secs(1);
 
 impl RunningPod<'_> {
@@ -31,16 +31,16 @@ impl RunningPod<'_> {
         Ok(pid.parse()?)
     }
 
-    /// The longest that its shim's one thread was away from what it serves, and on what; `None` of one that does not say so: it
-    /// is dead, of another release, or not podshim.
+    /// The longest time that the shim's one thread served nothing, and what it did then. `None` if the shim does not
+    /// report it: it is dead, of another release, or not podshim.
     ///
     /// # Errors
-    /// It lives and does not answer.
+    /// If the shim lives and does not answer.
     pub async fn longest_away(&self) -> Result<Option<(Duration, String)>> {
         if self.shim == super::Shim::Other || self.shim_pid().is_err() {
             return Ok(None);
         }
-        // Inside, where the shims' sockets are.
+        // Inside the instance, where the shims' sockets are.
         let answer =
             self.node.ctr().output(&["--run", "podshim", "inspect", "--json", &self.sandbox]).await?;
         if answer.exit_code != Some(0) && self.shim_pid().is_err() {
@@ -52,10 +52,11 @@ impl RunningPod<'_> {
         Ok(answer["longest_away_ms"].as_u64().map(|away| (Duration::from_millis(away), on)))
     }
 
-    /// From the record that an ended shim leaves of its pod; one that was killed, or is not podshim, says nothing.
+    /// Checks the record that a shim writes when its pod has ended. A shim that was killed, or is not podshim, leaves
+    /// none.
     ///
     /// # Errors
-    /// Its shim was away for longer than [`LONGEST_AWAY`].
+    /// If the shim's thread served nothing for longer than [`LONGEST_AWAY`].
     pub(super) async fn ensure_attentive(&self) -> Result<()> {
         if self.shim == super::Shim::Other {
             return Ok(());
@@ -72,7 +73,7 @@ impl RunningPod<'_> {
         Ok(())
     }
 
-    /// What is kept of the pod now that it is gone.
+    /// The record of the removed pod.
     fn record(&self) -> Result<Option<Past>> {
         let directory = self.node.root()?.join("var/lib/podshim/history").join(NAMESPACE);
         let is_its = |path: &PathBuf| {
@@ -84,10 +85,10 @@ impl RunningPod<'_> {
         Ok(Some(Past::parse_from_bytes(&std::fs::read(file)?)?))
     }
 
-    /// Waits until none of the pod's [`leftovers`](Self::leftovers) is one that `unwanted` accepts.
+    /// Waits until `unwanted` accepts none of the pod's [`leftovers`](Self::leftovers).
     ///
     /// # Errors
-    /// If one is there after that time; the error lists all.
+    /// If one is still there after that time; the error lists all.
     pub async fn wait_rid_of(
         &self,
         what: &str,
@@ -102,17 +103,18 @@ impl RunningPod<'_> {
         .with_context(|| format!("left: {:#?}", self.leftovers()))
     }
 
-    /// Whether the OCI runtime still has the newest container of that name: until containerd has asked for its delete.
+    /// Whether the OCI runtime still has the newest container of that name. It has it until containerd asks for the
+    /// delete.
     ///
     /// # Errors
-    /// If there is none of that name, or the instance is not up.
+    /// If no container has that name, or the instance is not up.
     pub fn is_known_to_its_runtime(&self, name: &str) -> Result<bool> {
         let state = self.node.root()?.join("run/containerd/runc/k8s.io").join(self.id(name)?);
         Ok(state.exists())
     }
 
-    /// What a kubelet does for these containers, in this order, once it has its runtime back: what runs is left alone,
-    /// anything else is removed, created again and started.
+    /// Does what a kubelet does for these containers, in this order, once containerd is back: it leaves running ones
+    /// alone, and removes, recreates and starts the others.
     ///
     /// # Errors
     /// What containerd answers.
@@ -121,7 +123,7 @@ impl RunningPod<'_> {
         let mut running = Vec::new();
         for container in listed {
             let name = container.metadata.clone().context("a container without a name")?.name;
-            // One whose create was cut off before its answer.
+            // containerd was killed before it answered the create.
             if !self.containers.iter().any(|created| created.id == container.id) {
                 self.footprint.add_container(&container.id);
                 self.containers.push(Created { name: name.clone(), id: container.id.clone() });
@@ -138,8 +140,8 @@ impl RunningPod<'_> {
             if running.iter().any(|running| running == name) {
                 continue;
             }
-            // As at a kubelet's next sync: what the killed containerd had begun may still be being removed by the new one,
-            // and of a snapshot that was cut off 2.x finds the directory only when it collects garbage.
+            // Retried, as by a kubelet's next sync. The new containerd may still be removing what the killed one had
+            // begun, and 2.x finds the directory of an unfinished snapshot only when it collects garbage.
             wait::until(&format!("{name} to be started again"), SOON, async || {
                 match self.start(name).await {
                     Ok(()) => Ok(Some(())),
@@ -157,8 +159,8 @@ fn is_of_a_cut_off_create(error: &str) -> bool {
     error.contains("which has not ended") || error.contains("/snapshots/") && error.contains("file exists")
 }
 
-/// Whether one of a pod's [leftovers](RunningPod::leftovers) goes with its shim, at once. What its caller removes with the pod
-/// (its network namespace, the CRI's files) may stay.
+/// Whether a line of a pod's [leftovers](RunningPod::leftovers) must vanish as soon as its shim has ended. The network
+/// namespace and the CRI's files may stay: the caller removes them with the pod.
 #[must_use]
 pub fn is_of_a_shim(line: &str) -> bool {
     let kind = line.split(':').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a kubelet says of a pod: the fields of its status that tests look at. Asks nobody.
+//! The pod status that a kubelet reports: the fields that tests look at. Only parses; sends no request.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -19,12 +19,12 @@ pub enum Phase {
 /// `state` of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContainerState {
-    /// It is to be started, or started again.
+    /// The kubelet is going to start it, for the first time or again.
     Waiting {
         /// `ContainerCreating`, `CrashLoopBackOff`.
         reason: String,
     },
-    /// It runs, for the kubelet.
+    /// The kubelet reports it as running.
     Running,
     /// It has ended.
     Terminated {
@@ -53,7 +53,7 @@ impl ContainerState {
         }
     }
 
-    /// Whether it runs, for the kubelet.
+    /// Whether the kubelet reports it as running.
     #[must_use]
     pub fn is_running(&self) -> bool {
         *self == ContainerState::Running
@@ -74,7 +74,7 @@ impl ContainerState {
 pub struct ContainerStatus {
     /// Its name.
     pub name: String,
-    /// What it is now.
+    /// Its current state.
     pub state: ContainerState,
     /// `restartCount`.
     pub restarts: u64,
@@ -82,7 +82,7 @@ pub struct ContainerStatus {
     pub ready: bool,
 }
 
-/// The kubelet's word on a pod.
+/// A pod's status as the kubelet reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodStatus {
     /// `status.phase`.
@@ -112,7 +112,7 @@ impl PodStatus {
         Ok(Self { phase, containers: containers.collect() })
     }
 
-    /// Whether all of it has ended, well or not.
+    /// Whether the pod has ended, with success or not.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
@@ -121,7 +121,7 @@ impl PodStatus {
     /// One container.
     ///
     /// # Errors
-    /// If the kubelet has not said anything of it.
+    /// If the kubelet has not reported this container.
     pub fn of(&self, name: &str) -> Result<&ContainerStatus> {
         let found = self.containers.iter().find(|container| container.name == name);
         found.with_context(|| format!("no container {name} in {self:?}"))

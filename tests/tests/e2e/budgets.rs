@@ -1,5 +1,5 @@
-//! What one shim may cost a node. Figures that do not depend on time; they hold for the release build, which is
-//! what `hack/test` runs.
+//! What one shim may cost a node. Checks figures that do not depend on time; they hold for the release build, which
+//! `hack/test` runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ use e2e::{Containerd, FaultyRuntime, Pod, Program, Runtime, wait};
 
 /// Bytes of the binary: 2 MiB.
 const BINARY: u64 = 2 << 20;
-/// kB resident, of a pod of pause and three containers. Most of it is code that the shims of a node share.
+/// Resident memory in kB, for a pod of pause and three containers. Most of it is code that the shims of a node share.
 const RESIDENT: u64 = 3_000;
-/// Where hack/build had no musl: the C library's own come to it.
+/// The same where hack/build had no musl: the pages of the C library are added.
 const RESIDENT_WITH_SHARED_LIBRARIES: u64 = 4_500;
-/// kB that no other shim shares: what one more pod costs.
+/// Memory in kB that the shim shares with no other: what one more pod costs.
 const PRIVATE_DIRTY: u64 = 600;
 /// Threads when idle.
 const THREADS: u64 = 2;
-/// Open files of a pod of pause and three containers: 14 for a container (its pipes and fifos, both ends of each, its
-/// pidfd, what tells of its memory), and those of the server.
+/// Open files for a pod of pause and three containers: 14 for each container (its pipes and fifos, both ends of each,
+/// its pidfd, the watch on its memory events), and those of the server.
 const OPEN_FILES: usize = 60;
 
 #[tokio::test]
@@ -41,7 +41,8 @@ async fn a_shim_of_three_containers_stays_within_its_budgets() -> Result<()> {
     let size = fs::metadata(shim.join("exe"))?.len();
     ensure!(size <= BINARY, "the binary has {size} bytes, more than {BINARY}; is it a release build?");
 
-    // The end of a start's last helpers is nothing to wait for by an event. What wakes an idle shim does so again and again.
+    // No event shows that the last helpers of a start have ended, so the test retries. A cause that wakes an idle shim
+    // would do so again and again, and no try would pass.
     wait::until("2 s in which the idle shim does not wake up", 2 * SOON, async || {
         let before = number(&shim, "status", "voluntary_ctxt_switches:")?;
         wait::quiet_time(Duration::from_secs(2)).await;
@@ -64,7 +65,7 @@ async fn a_shim_of_three_containers_stays_within_its_budgets() -> Result<()> {
     pod.remove().await
 }
 
-/// A process that is started costs more than all else in a shim: signals, states, statistics and exits need none.
+/// A started process costs more than anything else that a shim does: signals, states, statistics and exits need none.
 #[tokio::test]
 async fn no_operation_starts_the_runtime_more_often_than_it_must() -> Result<()> {
     let (oci_runtime, node) = FaultyRuntime::of_a_node().await?;
@@ -81,7 +82,7 @@ async fn no_operation_starts_the_runtime_more_often_than_it_must() -> Result<()>
     pod.stop_all_at_once(SOON).await?;
     pod.remove().await?;
     let calls = oci_runtime.calls()?;
-    // The sandbox, the sidecar, the main; and the sidecar once more in its place, R6. The shim's `delete` action, which
+    // The sandbox, the sidecar, the main; and the sidecar's restart in place (R6). The shim's `delete` action, which
     // containerd runs when it finds the connection to the pod's shim closed (CONTRACT §1.8), finds nothing to do.
     for (command, times) in [("create", 4), ("start", 4), ("delete", 4), ("exec", 1)] {
         let found = calls.iter().filter(|call| *call == command).count();

@@ -16,7 +16,7 @@ fn groups_of(pid: libc::pid_t, id: &str) -> Result<Vec<String>> {
     Ok(paths.filter(|path| path.ends_with(id)).map(str::to_owned).collect())
 }
 
-/// Of the container's memory, as the kernel has it where the process is.
+/// The memory limit of the cgroup that the process is in, as the kernel has it.
 fn memory_limit(pid: libc::pid_t) -> Result<i64> {
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
     let path = |wanted: &str| {
@@ -29,7 +29,7 @@ fn memory_limit(pid: libc::pid_t) -> Result<i64> {
     Ok(std::fs::read_to_string(file)?.trim().parse()?)
 }
 
-/// The process of now: CRI knows the first one only.
+/// The pid of the current process: CRI knows that of the first one only.
 async fn pid(node: &Containerd, pod: &RunningPod<'_>, name: &str) -> Result<libc::pid_t> {
     let (id, list) = (pod.id(name)?, node.ctr().run(&["-n", "k8s.io", "task", "ls"]).await?);
     let line =
@@ -37,8 +37,9 @@ async fn pid(node: &Containerd, pod: &RunningPod<'_>, name: &str) -> Result<libc
     Ok(line.split_whitespace().nth(1).context("no pid")?.parse()?)
 }
 
-/// critest sends a slice as the pod's cgroup whatever the node's init is. Where systemd does not run it is a path, as to
-/// runc without `--systemd-cgroup`; numbers, limits, restarts and the end of a pod are as ever.
+/// critest sends a slice as the pod's cgroup whatever the node's init is. Where systemd does not run, podshim takes the
+/// slice for a path, as runc does without `--systemd-cgroup`. Statistics, limits, restarts and the end of a pod work as
+/// usual.
 #[tokio::test]
 async fn a_slice_is_a_path_where_systemd_does_not_run() -> Result<()> {
     if Path::new("/run/systemd/system").is_dir() {

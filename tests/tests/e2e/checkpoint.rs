@@ -1,6 +1,6 @@
-//! Checkpoint and restore (CONTRACT §8), with the machine's criu. That does not run on every kernel: where it does not, what
-//! the OCI runtime says of it reaches the user as it is, and everywhere the whole way is gone with an OCI runtime whose
-//! checkpoint is a file, runc for everything else.
+//! Checkpoint and restore (CONTRACT §8), with the machine's criu. criu does not run on every kernel. Where it does not,
+//! the user gets the OCI runtime's error unchanged. On every kernel the tests take the whole way with an OCI runtime
+//! whose checkpoint is a file, and which calls runc for everything else.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,14 +18,14 @@ on_both_runtimes!(
     the_runtimes_own_error_reaches_the_user,
 );
 
-/// Started anew it would write another word.
+/// A program that was started again, and not restored, would write another word.
 const SAYS_ITS_WORD: &str =
     "word=$(cat /proc/sys/kernel/random/uuid); while :; do echo $word >/word; sleep 0.1; done";
 
-/// It does not end at once: a `ctr` that hears of the end before it has got round to reading drops what is there.
+/// Ends half a second late: a `ctr` that learns of the end before it has read the output drops that output.
 const LINGERING: &str = "echo in it; sleep 0.5";
 
-/// A checkpoint is the file `state`; a restore is a create and a start.
+/// An OCI runtime whose checkpoint is the file `state`, and whose restore is a create and a start.
 const RUNTIME: &str = r#"#!/bin/sh
 globals=
 while :; do
@@ -65,7 +65,7 @@ else
 fi
 "#;
 
-/// The names of one test.
+/// The names that one test uses.
 struct Case<'node> {
     node: &'node Containerd,
     runtime: Runtime,
@@ -101,7 +101,7 @@ impl<'node> Case<'node> {
         Ok(())
     }
 
-    /// Checkpoints the container and gives the name of the image that holds it all.
+    /// Checkpoints the container and returns the name of the image with the checkpoint.
     async fn checkpoint(&self) -> Result<String> {
         let image = format!("podshim.test/{}:1", self.id);
         self.node.ctr().run(&["c", "checkpoint", "--image", "--rw", "--task", &self.id, &image]).await?;
@@ -138,7 +138,8 @@ async fn a_container_is_restored_from_its_checkpoint(runtime: Runtime) -> Result
     case.run().await?;
     let image = case.checkpoint().await?;
     ensure!(case.status(&first).await? == "RUNNING", "{}", case.status(&first).await?);
-    // The second one's spec is the first one's, with its cgroup, in which runc 1.2 and later want to be alone.
+    // The second container has the first one's spec, and so its cgroup. runc 1.2 and later refuse a cgroup that is in
+    // use.
     node.ctr().run(&["task", "rm", "-f", &first]).await?;
     let output = case.restore(&second, &image).await?;
     ensure!(output.exit_code == Some(0) && case.status(&second).await? == "RUNNING", "{output:?}");
@@ -153,7 +154,7 @@ async fn a_container_is_restored_from_its_checkpoint(runtime: Runtime) -> Result
     case.remove(&[&first, &second], Some(&image)).await
 }
 
-/// Not on containerd's own shim: after a failed restore `ctr task rm -f` waits there for ever.
+/// Not on containerd's own shim: there `ctr task rm -f` waits for ever after a failed restore.
 #[tokio::test]
 async fn a_checkpoint_without_its_file_cannot_be_restored_and_leaves_nothing() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -183,7 +184,7 @@ async fn run_program(case: &Case<'_>, program: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a program's file says, once it says something.
+/// The word in a program's file, as soon as there is one.
 async fn word(node: &Containerd, id: &str) -> Result<String> {
     wait::until("its word", SOON, async || {
         let said = node.ctr().output(&["task", "exec", "--exec-id", "look", id, "cat", "/word"]).await?;
@@ -193,7 +194,7 @@ async fn word(node: &Containerd, id: &str) -> Result<String> {
     .await
 }
 
-/// With criu itself: what the program had in its memory is there again. Where criu does not work it says so.
+/// With criu itself: the restored program has its memory back. Where criu does not work, the error names criu.
 async fn a_program_goes_on_from_its_checkpoint(runtime: Runtime) -> Result<()> {
     let node = Containerd::connect().await?;
     let case = Case::new(&node, runtime, "memory")?;
@@ -219,7 +220,7 @@ async fn a_program_goes_on_from_its_checkpoint(runtime: Runtime) -> Result<()> {
     case.remove(&[&first, &second], Some(&image)).await
 }
 
-/// Whether criu works here or not, a container that may not be left half way is still there.
+/// Whether criu works here or not, the container still runs after a checkpoint.
 async fn the_runtimes_own_error_reaches_the_user(runtime: Runtime) -> Result<()> {
     let node = Containerd::connect().await?;
     let case = Case::new(&node, runtime, "criu")?;
@@ -230,9 +231,10 @@ async fn the_runtimes_own_error_reaches_the_user(runtime: Runtime) -> Result<()>
     ensure!(image.is_some() == criu_works(&node).await?, "{output:?}");
     ensure!(image.is_some() || output.stderr.contains("criu"), "{output:?}");
     ensure!(case.status(&id).await? == "RUNNING", "{}", case.status(&id).await?);
-    // A second one is not refused for the first one's sake.
+    // The first checkpoint does not make podshim refuse a second one.
     let again = node.ctr().output(&["task", "checkpoint", &id]).await?;
-    // containerd 1.7 has two checkpoints of one container in one content now and then, and refuses that itself.
+    // Now and then containerd 1.7 gives two checkpoints of one container the same content, and refuses the second
+    // itself.
     let same = again.exit_code == output.exit_code || again.stderr.contains("already exists");
     ensure!(same, "{output:?}, then {again:?}");
     if again.exit_code == Some(0) {

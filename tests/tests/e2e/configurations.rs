@@ -1,14 +1,14 @@
-//! The ways in which containerd's configuration can name podshim (DESIGN §5, CONTRACT §1.6, §1.7): each gives the same
-//! shim, the OCI runtime it is told, and to the kubelet what that runtime can do.
+//! The ways in which containerd's configuration can name podshim (DESIGN §5, CONTRACT §1.6, §1.7): each leads to the
+//! same shim and to the configured OCI runtime, and the kubelet learns the features of that runtime.
 
 use anyhow::{Result, ensure};
 use e2e::durations::SOON;
 use e2e::{Containerd, Pod, Program, RunningPod};
 
-/// A pod whose container prints, takes an exec, and ends; on the shim and OCI runtime that were asked for.
+/// A pod whose container prints, takes an exec, and ends, on the shim and the OCI runtime that the handler names.
 async fn a_pod_lives_and_ends(handler: &str, oci_runtime: &str) -> Result<()> {
     let node = Containerd::connect().await?;
-    // 1.6 makes sandboxes without a look at `runtime_path`.
+    // containerd 1.6 ignores `runtime_path` for sandboxes.
     let shim = match (handler, node.version()?) {
         ("podshim-path", (1, 6)) => "containerd-shim-runc-v2 ",
         _ => "containerd-shim-podshim-v2 ",
@@ -36,7 +36,7 @@ fn shim_of(pod: &RunningPod<'_>) -> Result<String> {
     Ok(found.into_iter().filter(|line| line.starts_with("process: ") && line.contains(&mark)).collect())
 }
 
-/// Which OCI runtime keeps the container: both use the same directory, with files of their own in it.
+/// Which OCI runtime has the container: both use the same directory, with different files in it.
 fn oci_runtime_of(node: &Containerd, pod: &RunningPod<'_>) -> Result<&'static str> {
     let state = node.root()?.join("run/containerd/runc/k8s.io").join(pod.id("app")?);
     Ok(if state.join("state.json").exists() {
@@ -58,7 +58,8 @@ async fn a_custom_runtime_type() -> Result<()> {
     a_pod_lives_and_ends("podshim", &runtime).await
 }
 
-/// The only one for which 2.x asks `-info` at its start, and takes user namespaces and an options table together.
+/// The only runtime type for which containerd 2.x asks `-info` at its start, and accepts user namespaces together with
+/// an options table.
 #[tokio::test]
 async fn runcs_type_with_podshim_as_its_program() -> Result<()> {
     let runtime = instance_runtime(&Containerd::connect().await?)?;
@@ -70,14 +71,15 @@ async fn the_program_itself_as_the_type() -> Result<()> {
     a_pod_lives_and_ends("podshim-file", "runc").await
 }
 
-/// Trap 5: options of a custom type are a file's name (1.6) or TOML (later), not runc's message.
+/// Trap 5: the options of a custom type are a file's name (1.6) or TOML (later), not runc's message.
 #[tokio::test]
 async fn another_oci_runtime() -> Result<()> {
     a_pod_lives_and_ends("podshim-crun", "crun").await
 }
 
-/// CONTRACT §8: the kubelet starts pods with user namespaces or recursive read-only mounts only on a handler that says
-/// it can; 2.x learns that from `-info`, of runc's type alone. 1.x tells the kubelet of no handlers.
+/// CONTRACT §8: the kubelet starts pods with user namespaces or recursive read-only mounts only on a handler that
+/// reports these features. 2.x learns them from `-info`, and asks only for runc's type. 1.x reports no handlers to the
+/// kubelet.
 #[tokio::test]
 async fn the_kubelet_is_told_what_the_runtime_can_do() -> Result<()> {
     let node = Containerd::connect().await?;

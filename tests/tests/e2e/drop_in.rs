@@ -1,5 +1,5 @@
 //! A pod without podshim annotations (S1, passthrough): the same test bodies run on containerd's own shim and on
-//! podshim, and must see the same.
+//! podshim, and must pass on both.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn stop_signals_reach_every_container_at_once(runtime: Runtime) -> Result<
     }
     pod.stop_all_at_once(Duration::from_secs(30)).await?;
     let timeline = pod.timeline()?;
-    // One after the other they would be 2 s apart.
+    // If they were stopped one after the other, the signals would be 2 s apart.
     timeline.within(TOLERANCE, ("one", Event::Term), ("two", Event::Term))?;
     timeline.exits_before("two", "one")?;
     ensure!(pod.status("one").await?.exit_code == 7, "{timeline}");
@@ -96,7 +96,7 @@ async fn exec_runs_in_the_container(runtime: Runtime) -> Result<()> {
         (output.stdout.as_str(), output.stderr.as_str(), output.exit_code) == ("out\n", "err\n", 5),
         "{output:?}"
     );
-    // It is the container's pid namespace: its program is pid 1 there.
+    // The exec is in the container's pid namespace: the container's program is pid 1 there.
     let output = pod.exec("app", &["cat", "/proc/1/comm"]).await?;
     ensure!(output.stdout == "pod-member\n", "{output:?}");
     pod.remove().await
@@ -112,7 +112,7 @@ async fn output_goes_to_the_log(runtime: Runtime) -> Result<()> {
     pod.wait_exited("app", SOON).await?;
     let output = pod.wait_for_output("app", " app Exiting ").await?;
     let ours = output.lines().filter(|line| line.ends_with(" stdout F a line of ours")).count();
-    // All of it, nothing added: Starting, Started, the line, Exiting.
+    // The whole output and nothing more: Starting, Started, the line, Exiting.
     ensure!(ours == 1 && output.lines().count() == 4, "{output}");
     pod.remove().await
 }
@@ -151,7 +151,7 @@ async fn an_oom_kill_is_reported_as_such(runtime: Runtime) -> Result<()> {
     pod.start("app").await?;
     let status = pod.wait_exited("app", SOON).await?;
     ensure!(status.exit_code == 137, "{status:?}");
-    // containerd 1.6's own shim looks for OOM kills only after the start and can miss one as early as this; podshim
+    // containerd 1.6's own shim watches for OOM kills only after the start and can miss one as early as this; podshim
     // watches from the create on. The CRI takes the reason from an event that may come after the exit.
     if runtime == Runtime::Podshim {
         wait::until("the reason OOMKilled", SOON, async || {
@@ -169,7 +169,7 @@ async fn a_shared_pid_namespace_has_pause_as_its_first_process(runtime: Runtime)
     pod.start("app").await?;
     let output = pod.exec("app", &["cat", "/proc/1/comm"]).await?;
     ensure!(output.stdout == "pause\n", "{output:?}");
-    // Its child has a new parent in the namespace and must go with it all the same.
+    // The child that it leaves has a new parent in the namespace, and must end with the container all the same.
     pod.stop("app", Duration::from_secs(10)).await?;
     pod.remove().await
 }
@@ -208,7 +208,7 @@ async fn a_created_container_can_be_removed_unstarted(runtime: Runtime) -> Resul
     pod.remove().await
 }
 
-/// N1: the shim and its containers do not need containerd. A containerd of its own, because this one is killed.
+/// N1: the shim and its containers do not need containerd. Uses a containerd of its own, because the test kills it.
 async fn the_pod_lives_through_a_containerd_restart(runtime: Runtime) -> Result<()> {
     let node = Containerd::start().await?;
     let mut pod = Pod::new("restart")
@@ -221,7 +221,8 @@ async fn the_pod_lives_through_a_containerd_restart(runtime: Runtime) -> Result<
     pod.wait_for("ends", Event::Exiting, 1, SOON).await?;
     node.start_again().await?;
     let ended = pod.wait_exited("ends", SOON).await?;
-    // N1, F13: from 1.7 on a restart deletes a task without pids, and containerd's own shim has none after an exit.
+    // N1, F13: a restarting containerd from 1.7 on deletes a task without pids, and containerd's own shim reports none
+    // after an exit.
     let lost = runtime == Runtime::Runc && node.version()? >= (1, 7);
     ensure!(ended.exit_code == if lost { 255 } else { 6 }, "after containerd was away: {ended:?}");
     let stays = pod.status("stays").await?;

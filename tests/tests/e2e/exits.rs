@@ -1,4 +1,4 @@
-//! What a container that has exited still answers, until it is deleted.
+//! What the shim still answers for a container that has exited and is not deleted.
 
 use anyhow::{Result, ensure};
 use e2e::durations::SOON;
@@ -6,7 +6,7 @@ use e2e::{Containerd, Footprint, Runtime, wait};
 
 on_both_runtimes!(an_exited_container_has_its_last_numbers);
 
-/// CONTRACT §3: containerd 2.3 asks Stats of a task that has exited with 137.
+/// CONTRACT §3: containerd 2.3 calls Stats for a task that has exited with 137.
 async fn an_exited_container_has_its_last_numbers(runtime: Runtime) -> Result<()> {
     let node = Containerd::connect().await?;
     let id = format!("exited-{}-{}", runtime.handler(), std::process::id());

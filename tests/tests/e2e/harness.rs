@@ -80,7 +80,7 @@ async fn a_task_that_lives_is_a_leftover() -> Result<()> {
 #[tokio::test]
 async fn gates_of_a_program_open_when_it_says() -> Result<()> {
     let node = Containerd::connect().await?;
-    // Longer than it takes to start it and to look at it twice.
+    // Longer than the start and two probes take.
     let closed = Duration::from_millis(1500) * pace();
     let mut pod = Pod::new("gates")
         .container(Program::new("app").listens(8080, closed).ready_file("/tmp/ready", closed))

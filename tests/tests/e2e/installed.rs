@@ -1,12 +1,12 @@
-//! What `podshim install` leaves is a node that works: containerd reads the configuration, with everything that was in it
-//! before, and a pod runs on the installed shim.
+//! After `podshim install` a node works: containerd reads the configuration, which still has all its former settings,
+//! and a pod runs on the installed shim.
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::Starting;
 use e2e::durations::SOON;
 use e2e::{Containerd, Pod, Program, Runtime};
 
-/// What containerd makes of a file in the instance's directory.
+/// The configuration that containerd reads from a file in the instance's directory.
 async fn dump(node: &Containerd, config: &str) -> Result<String> {
     let config = node.directory().join(config);
     let config = config.to_str().context("no UTF-8")?;
@@ -18,10 +18,10 @@ async fn a_pod_runs_on_what_install_wrote() -> Result<()> {
     let node = Containerd::start_installed().await?;
     let (before, after) =
         (dump(&node, "config.toml.before-podshim").await?, dump(&node, "config.toml").await?);
-    // One line says which files were read.
+    // `imports` differs: it lists the files that were read.
     let lost = before.lines().filter(|line| !line.starts_with("imports = "));
     let lost: Vec<_> = lost.filter(|line| !after.lines().any(|other| other == *line)).collect();
-    ensure!(lost.is_empty(), "containerd knew before, and does not any more: {lost:?}");
+    ensure!(lost.is_empty(), "settings that containerd lost by the installation: {lost:?}");
     ensure!(!before.contains("runtimes.podshim]") && after.contains("runtimes.podshim]"), "{after}");
 
     let mut pod = Pod::new("installed")

@@ -1,5 +1,5 @@
-//! Where output goes when it goes to no fifo (CONTRACT §7): a logging program, a file. The same bodies run on
-//! containerd's own shim and on podshim.
+//! Output that goes to a logging program or a file instead of a fifo (CONTRACT §7). The same bodies run on containerd's
+//! own shim and on podshim.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,8 +20,8 @@ on_both_runtimes!(
     an_exec_writes_to_a_file,
 );
 
-/// Writes its pid, what it was told, and both inputs. SIGTERM, which containerd's shim sends at once, must not end it
-/// before its inputs do; nobody else may keep descriptor 5.
+/// Writes its pid, the namespace and id that it got, and both inputs. It ignores SIGTERM, which containerd's shim sends
+/// at once, so that it ends only when its inputs do. No other process may keep descriptor 5.
 const LOGGER: &str = "#!/bin/sh
 trap '' TERM
 [ \"$1\" = dir ] || exit 9
@@ -33,7 +33,7 @@ exec 5>&- 3<&- 4<&-
 wait
 ";
 
-/// A container's id and a directory for what is logged.
+/// A container's id and the directory of its logs.
 struct Logged<'node> {
     node: &'node Containerd,
     runtime: Runtime,
@@ -84,7 +84,7 @@ impl<'node> Logged<'node> {
         .await
     }
 
-    /// Deletes all there is, and looks for what is left.
+    /// Deletes the container, and checks that nothing is left.
     async fn remove(self) -> Result<()> {
         self.node.ctr().output(&["task", "rm", "-f", &self.id]).await?;
         self.node.ctr().output(&["container", "rm", &self.id]).await?;
@@ -144,7 +144,7 @@ async fn a_file_takes_both_streams(runtime: Runtime) -> Result<()> {
     let uri = format!("file://{}/made/log", logged.directory.display());
     fs::create_dir(logged.directory.join("made"))?;
     fs::write(logged.directory.join("made/log"), "before\n")?;
-    // Now and then containerd 1.6's own shim loses what a program wrote that ended at once.
+    // Now and then containerd 1.6's own shim loses the output of a program that ends at once.
     let ending = match runtime {
         Runtime::Runc => "exec sleep 60",
         Runtime::Podshim => "exit 0",
@@ -165,7 +165,7 @@ async fn an_exec_writes_to_a_file(runtime: Runtime) -> Result<()> {
     let logged = Logged::new(&node, runtime, "execfile")?;
     let output = logged.run(&["--null-io"], "exec sleep 60").await?;
     ensure!(output.exit_code == Some(0), "{output:?}");
-    // The directory is made.
+    // The shim must make the directory.
     logged.exec(&format!("file://{}/new/log", logged.directory.display()), "echo from the exec").await?;
     wait::until(
         "its output",
@@ -176,7 +176,7 @@ async fn an_exec_writes_to_a_file(runtime: Runtime) -> Result<()> {
     logged.remove().await
 }
 
-/// R6: restarts in place keep the program: one process has the output of all runs.
+/// R6: restarts in place keep the logging program: one process gets the output of all runs.
 #[tokio::test]
 async fn r6_one_program_logs_every_run_of_a_sidecar() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -201,13 +201,13 @@ async fn r6_one_program_logs_every_run_of_a_sidecar() -> Result<()> {
     logged.remove().await
 }
 
-/// R6: a sidecar's terminal has the size its caller gave it, also after restarts in place. `script` is the caller's
-/// own terminal.
+/// R6: a sidecar's terminal keeps the size that its caller set, also after restarts in place. `script` provides the
+/// caller's terminal.
 #[tokio::test]
 async fn r6_a_terminal_keeps_its_size() -> Result<()> {
     let node = Containerd::connect().await?;
     let id = format!("tty-{}", std::process::id());
-    // The size comes after the start: the program looks a little later.
+    // ctr sets the size after the start, so the program reads it a little later.
     let run = format!(
         "stty rows 41 cols 97; ctr run -t --rm --runtime {} --annotation io.kubernetes.cri.sandbox-id={id} \
          --annotation io.kubernetes.cri.container-name=s1 --annotation 'podshim.io/plan=s1=sidecar, app=main' \
@@ -233,7 +233,7 @@ async fn r6_a_terminal_keeps_its_size() -> Result<()> {
     Ok(fs::remove_file(log)?)
 }
 
-/// R6: a size that comes while the process is replaced is the next one's.
+/// R6: a size that the caller sets while the process is replaced applies to the next process.
 #[tokio::test]
 async fn r6_a_size_that_comes_during_a_restart_holds() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,5 +1,6 @@
 //! Containers whose pid namespace is not their own: the node's, the pod's, another container's. There the kernel does
-//! not end what their first process leaves behind; the shim must (CONTRACT §6), execs before the container (trap 7).
+//! not kill the processes that the first one leaves behind; the shim must (CONTRACT §6), and must report execs before
+//! the container (trap 7).
 
 use anyhow::{Result, ensure};
 use e2e::durations::SOON;
@@ -7,7 +8,8 @@ use e2e::instance::signal;
 use e2e::pod::PidNamespace;
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 
-/// Kills the first process of a container that has left a child and runs an exec: both must end, and be told.
+/// Kills the first process of a container that has left a child and runs an exec: both must end, and their exits must
+/// be published.
 async fn the_end_of_init_ends_everything(runtime: Runtime, mode: PidNamespace) -> Result<()> {
     let node = Containerd::connect().await?;
     let marks = tempfile::tempdir()?;
@@ -20,12 +22,12 @@ async fn the_end_of_init_ends_everything(runtime: Runtime, mode: PidNamespace) -
     pod.start_all(&["stays", "app"]).await?;
     pod.wait_for("app", Event::Started, 1, SOON).await?;
     kill_init_under_an_exec(&node, &pod, marks.path()).await?;
-    // The other container of the pod, in the same pid namespace where that is shared, is not concerned.
+    // The pod's other container, which may be in the same pid namespace, must not be affected.
     ensure!(pod.exec("stays", &["true"]).await?.exit_code == 0, "{}", pod.timeline()?);
     pod.remove().await
 }
 
-/// The same for a container that joined another's namespace, as `kubectl debug --target` makes it.
+/// The same for a container that joined another container's namespace, as `kubectl debug --target` creates it.
 async fn the_end_of_a_guest_leaves_its_target(runtime: Runtime) -> Result<()> {
     let node = Containerd::connect().await?;
     let marks = tempfile::tempdir()?;
@@ -52,7 +54,7 @@ async fn kill_init_under_an_exec(
     let id = pod.id("app")?.to_owned();
     let exec = tokio::spawn({
         let (cri, id) = (cri.clone(), id.clone());
-        // Deaf: nothing but SIGKILL ends it.
+        // The exec ignores stop signals: only SIGKILL ends it.
         let script = ["sh", "-c", "trap '' TERM INT HUP; touch /marks/exec; exec sleep 1000"];
         async move { cri.exec_sync(&id, &script, 3 * SOON).await }
     });

@@ -1,5 +1,5 @@
-//! What the OCI runtime says reaches the user in its own words (CONTRACT §8, trap 24): the same requests through
-//! containerd's own shim and through podshim, with runc and with crun, give the same text and the same exit code.
+//! The user gets the OCI runtime's error text unchanged (CONTRACT §8, trap 24): the same requests through containerd's
+//! own shim and through podshim, with runc and with crun, give the same text and the same exit code.
 
 use anyhow::{Result, ensure};
 use e2e::durations::SOON;
@@ -8,7 +8,7 @@ use e2e::{Containerd, Footprint, Runtime, wait};
 const IMAGE: &str = "podshim.test/busybox:1";
 const OCI_RUNTIMES: [&str; 2] = ["runc", "crun"];
 
-/// What makes `ctr run` use an OCI runtime. Only of containerd's own shim it takes the binary's name.
+/// The arguments that make `ctr run` use an OCI runtime. It takes the binary's name only for containerd's own shim.
 fn with_oci_runtime(node: &Containerd, runtime: Runtime, name: &str) -> Result<[String; 4]> {
     let (flag, value) = match runtime {
         Runtime::Runc => ("--runc-binary", name.to_owned()),
@@ -21,13 +21,14 @@ fn with_oci_runtime(node: &Containerd, runtime: Runtime, name: &str) -> Result<[
     Ok(["--runtime".to_owned(), runtime.runtime_type().to_owned(), flag.to_owned(), value])
 }
 
-/// An answer without what differs from run to run.
+/// An answer without the container's id, which differs from run to run.
 async fn answer(node: &Containerd, id: &str, words: &[&str]) -> Result<(Option<i32>, String)> {
     let output = node.ctr().output(words).await?;
     Ok((output.exit_code, output.stderr.replace(id, "ID")))
 }
 
-/// Runs a container that cannot be created, on both shims; `fragments` are what each OCI runtime must say.
+/// Runs a container that cannot be created, on both shims. The error of each OCI runtime must contain its entry of
+/// `fragments`.
 async fn refused_alike(name: &str, flags: &[&str], program: &[&str], fragments: [&str; 2]) -> Result<()> {
     let node = Containerd::connect().await?;
     for (oci_runtime, fragment) in OCI_RUNTIMES.into_iter().zip(fragments) {
@@ -77,7 +78,7 @@ async fn a_missing_bind_source() -> Result<()> {
 
 #[tokio::test]
 async fn a_cgroup_that_cannot_be_made() -> Result<()> {
-    // A file in the cgroup file systems of both versions, in the place of a directory.
+    // A path below a file instead of a directory, in the cgroup file systems of both versions.
     let cgroup = ["--cgroup", "/cgroup.procs/x"];
     refused_alike("cgroup", &cgroup, &["true"], ["ot a directory"; 2]).await
 }
@@ -104,7 +105,8 @@ async fn an_exec_of_a_missing_program() -> Result<()> {
     Ok(())
 }
 
-/// CONTRACT §9, trap 24: NotFound, which CRI ignores, with either runtime. podshim's text names the container too.
+/// CONTRACT §9, trap 24: the answer is NotFound, which CRI ignores, with either runtime. podshim's text names the
+/// container too.
 #[tokio::test]
 async fn a_kill_after_the_exit() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,9 +1,10 @@
-//! The shim's own process, compared with containerd's own shim: what the kernel is told about it.
+//! The shim's own process, compared with containerd's own shim: its OOM score and its answer to `-info`.
 
 use anyhow::{Context, Result, ensure};
 use e2e::{Containerd, Pod, Runtime};
 
-/// CONTRACT §8, upstream's TestShimOOMScore: one more than containerd's, so that the daemon is the last to be killed.
+/// CONTRACT §8, upstream's TestShimOOMScore: the score is one more than containerd's, so that the kernel kills the
+/// daemon last.
 #[tokio::test]
 async fn its_oom_score_is_containerds_and_one() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -28,8 +29,8 @@ fn oom_score(pid: &str) -> Result<i32> {
     text.trim().parse().context(path)
 }
 
-/// CONTRACT §8: `-info` without options, as 2.3 asks it, says of the OCI runtime what containerd's own shim says. That one
-/// drops what its version does not know yet, and knows no `-info` before 2.0.
+/// CONTRACT §8: `-info` without options, as 2.3 calls it, reports everything about the OCI runtime that containerd's
+/// own shim reports. That shim omits features that its version does not know yet, and has no `-info` before 2.0.
 #[tokio::test]
 async fn its_description_of_the_oci_runtime_is_that_of_containerds_shim() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -40,7 +41,7 @@ async fn its_description_of_the_oci_runtime_is_that_of_containerds_shim() -> Res
     let runc = features(&path, Runtime::Runc).await?;
     ensure!(runc.is_some() == (node.version()? >= (2, 0)), "{runc:?}");
     if let Some(runc) = runc {
-        ensure!(contains(&podshim, &runc), "containerd's shim says {runc:#}\npodshim says {podshim:#}");
+        ensure!(contains(&podshim, &runc), "containerd's shim reports {runc:#}\npodshim reports {podshim:#}");
     }
     Ok(())
 }
@@ -51,7 +52,7 @@ async fn features(path: &str, runtime: Runtime) -> Result<Option<serde_json::Val
     let mut command = tokio::process::Command::new("env");
     command.arg(format!("PATH={path}")).args([&name, "-info"]).stdin(std::process::Stdio::null());
     let output = command.kill_on_drop(true).output().await?;
-    // Of the message only this field is JSON.
+    // Only this field of the message is JSON.
     let Some(start) = output.stdout.windows(2).position(|pair| pair == b"{\"") else { return Ok(None) };
     let mut values = serde_json::Deserializer::from_slice(&output.stdout[start..]).into_iter();
     Ok(values.next().transpose()?)

@@ -10,13 +10,13 @@ use e2e::{Containerd, Event, Footprint, Pod, Program, Runtime};
 /// The node's first id of these namespaces.
 const FIRST: u32 = 200_000;
 
-/// What a shell in the container sees: its own id, the owner of the image's files, the map of its namespace. It does not
-/// end at once: a `ctr` that hears of the end before it has got round to reading drops what is there.
+/// What a shell in the container sees: its own id, the owner of the image's files, the map of its namespace. The shell
+/// ends half a second late: a `ctr` that learns of the end before it has read the output drops that output.
 const LOOK: &str = "id -u; stat -c %u /bin/busybox; awk '{print $2}' /proc/self/uid_map; touch /new && stat -c %u /new; \
                     sleep 0.5";
 
-/// What containerd itself says where it starts no such container, whatever the shim: 1.7 cannot map volumes; 2.x takes
-/// an options table, which another OCI runtime needs, with runc's type alone (trap 6, CONTRACT §1.7).
+/// containerd's own error where it starts no such container, with any shim. 1.7 cannot map volumes. 2.x accepts an
+/// options table, which crun needs, only with runc's type (trap 6, CONTRACT §1.7).
 fn refusal(node: &Containerd, handler: &str) -> Result<Option<&'static str>> {
     let runtime = std::fs::read_to_string(node.directory().join("oci-runtime"))?;
     Ok(match (node.version()?, handler, runtime.trim()) {
@@ -26,8 +26,8 @@ fn refusal(node: &Containerd, handler: &str) -> Result<Option<&'static str>> {
     })
 }
 
-/// containerd 2.x: `hostUsers: false`. Its overlay snapshotter has the layers mapped when they are mounted (`uidmap=`);
-/// 1.6 knows nothing of it and runs the pod as any other.
+/// containerd 2.x: `hostUsers: false`. Its overlay snapshotter maps the layers at the mount (`uidmap=`). 1.6 ignores
+/// the setting and runs the pod as any other.
 async fn a_pod_has_a_user_namespace(handler: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let first = if node.version()? == (1, 6) { 0 } else { FIRST };
@@ -54,7 +54,7 @@ async fn a_pod_has_a_user_namespace(handler: &str) -> Result<()> {
     pod.remove().await
 }
 
-/// `ctr run --uidmap --gidmap` of the look above: its stdout.
+/// Runs [`LOOK`] with `ctr run --uidmap --gidmap` and returns its stdout.
 async fn look(node: &Containerd, runtime: Runtime, labels: &[&str]) -> Result<String> {
     let id = format!("userns-{}-{}", runtime.handler(), std::process::id());
     let map = format!("0:{FIRST}:65536");
@@ -71,7 +71,7 @@ async fn pod_on_runc() -> Result<()> {
     a_pod_has_a_user_namespace("runc").await
 }
 
-/// Trap 6: without an options table (hack/lib/config.sh) the custom type can.
+/// Trap 6: the custom type works if it has no options table (hack/lib/config.sh).
 #[tokio::test]
 async fn pod_on_podshim() -> Result<()> {
     a_pod_has_a_user_namespace("podshim").await
@@ -82,7 +82,7 @@ async fn pod_on_podshim_as_runcs_program() -> Result<()> {
     a_pod_has_a_user_namespace("podshim-path").await
 }
 
-/// A snapshot whose owners `ctr` has changed.
+/// A snapshot in which `ctr` has changed the owners of all files.
 #[tokio::test]
 async fn container_with_a_copied_snapshot() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -93,7 +93,7 @@ async fn container_with_a_copied_snapshot() -> Result<()> {
     Ok(())
 }
 
-/// A snapshot that is mapped by whoever mounts it. 1.x takes the option and maps nothing, for either shim.
+/// A snapshot that is mapped when it is mounted. 1.x accepts the option and maps nothing, with either shim.
 #[tokio::test]
 async fn container_with_mapped_layers() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,5 +1,6 @@
-//! Deletes in a live pod: of one container, slow, repeated, and while containerd is started again. After each, containerd
-//! runs the shim's `delete` action beside the living shim, which ends whole pods (N3): nobody else may notice any of them.
+//! Deletes in a live pod: of one container, slow, repeated, and while containerd is started again. After each,
+//! containerd runs the shim's `delete` action beside the living shim. That action ends whole pods if their shim is dead
+//! (N3); here no other container may be affected.
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Started, Term};
@@ -8,7 +9,7 @@ use e2e::task::shell;
 use e2e::{Containerd, FaultyRuntime, Pod, Program, RunningPod, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 
-/// A pod of which `one` is stopped and deleted, and what the others were like before.
+/// A pod of which `one` is stopped and deleted, and the pids that the others had before.
 struct Neighbours<'node> {
     node: &'node Containerd,
     pod: RunningPod<'node>,
@@ -38,13 +39,13 @@ impl<'node> Neighbours<'node> {
         Ok(Self { node, pod, pids })
     }
 
-    /// `one` again, as a kubelet makes it.
+    /// Recreates `one`, as a kubelet does.
     async fn start_one_again(&mut self, count: usize) -> Result<()> {
         self.pod.start("one").await?;
         self.pod.wait_for("one", Started, count, SOON).await.map(drop)
     }
 
-    /// T12: the stop of one of several is no stop of the pod.
+    /// Stops `one`. T12: a stop of one main of several does not stop the pod.
     async fn stop_one(&self) -> Result<()> {
         self.pod.stop("one", AMPLE).await
     }
@@ -60,7 +61,7 @@ impl<'node> Neighbours<'node> {
             let output = self.pod.exec(name, &["true"]).await?;
             ensure!(output.exit_code == 0, "{when}: {name}: {output:?}");
             let heard = timeline.count(name, Term) + timeline.count(name, Exiting);
-            ensure!(heard == 0, "{when}: {name} was asked to end\n{timeline}");
+            ensure!(heard == 0, "{when}: {name} got a stop signal\n{timeline}");
         }
         Ok(())
     }
@@ -72,8 +73,8 @@ impl<'node> Neighbours<'node> {
     }
 }
 
-/// N3: a delete as it should be, and any number of `delete` actions for each of the pod's containers at once, as of a
-/// containerd that cannot reach the shim: those that live and pause included.
+/// N3: a regular delete, and several `delete` actions at once for each of the pod's containers, also for running ones
+/// and pause, as a containerd runs them that cannot reach the shim.
 #[tokio::test]
 async fn n3_deletes_and_repeated_delete_actions_touch_nobody_in_a_live_pod() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -107,8 +108,8 @@ async fn n3_deletes_and_repeated_delete_actions_touch_nobody_in_a_live_pod() -> 
     group.pod.remove().await
 }
 
-/// Trap 12: the runtime's delete takes longer than the 10 s that containerd's CRI has for all that follows an exit. It asks
-/// again until it is told.
+/// Trap 12: the runtime's delete takes longer than the 10 s in which containerd's CRI handles an exit. containerd
+/// repeats the delete until it is answered.
 #[tokio::test]
 async fn trap_12_a_delete_that_outlasts_containerds_patience_touches_nobody_else() -> Result<()> {
     let (runtime, node) = FaultyRuntime::of_a_node().await?;
@@ -118,7 +119,7 @@ async fn trap_12_a_delete_that_outlasts_containerds_patience_touches_nobody_else
         runtime.wait_held("delete").await?;
         wait::quiet_time(seconds(12)).await;
         group.ensure_untouched("during a slow delete").await?;
-        ensure!(group.pod.is_known_to_its_runtime("one")?, "nothing was slow");
+        ensure!(group.pod.is_known_to_its_runtime("one")?, "the delete was not slow");
         runtime.release("delete")
     });
     held?;
@@ -128,7 +129,7 @@ async fn trap_12_a_delete_that_outlasts_containerds_patience_touches_nobody_else
     group.pod.remove().await
 }
 
-/// Traps 12 and 15: containerd is killed while a delete is under way, which ends before there is another containerd, or while
+/// Traps 12 and 15: containerd is killed during a delete. The delete ends before the next containerd runs, or while
 /// that loads its pods.
 #[tokio::test]
 async fn trap_12_a_delete_that_outlives_containerd_touches_nobody_else() -> Result<()> {
@@ -161,7 +162,7 @@ async fn trap_12_a_delete_that_outlives_containerd_touches_nobody_else() -> Resu
         }
         wait::at_most(SOON, "the stop has no end", group.stop_one()).await.context(when)?;
         let status = group.pod.wait_exited("one", SOON).await?;
-        // 255: what containerd says of an exit that it was told, and had not written down when it was killed.
+        // containerd shows 255 for an exit that it had received, and not yet stored when it was killed.
         ensure!([3, 255].contains(&status.exit_code), "{when}: {status:?}");
         group.ensure_untouched(when).await?;
         group.start_one_again(count + 1).await?;

@@ -1,22 +1,22 @@
-//! A disk that is full under the bundles, or under podshim's own files: the error says so, nothing is left, and what runs
-//! goes on.
+//! A disk that is full under the bundles, or under podshim's own files: the error says so, nothing is left, and running
+//! containers go on.
 
 use anyhow::{Context, Result, ensure};
 use e2e::Containerd;
 use e2e::instance::signal;
 use e2e::task::{Task, shell};
 
-/// Room for a container's bundle and then some, in pages.
+/// More room than a container's bundle needs, in pages.
 const AMPLE: u32 = 40;
 
-/// A small file system of its own in the place of a directory, with `options` of tmpfs.
+/// Mounts a small tmpfs with these options over a directory.
 async fn mount(node: &Containerd, directory: &str, options: &str) -> Result<()> {
     shell(node, &format!("mkdir -p {directory} && mount -t tmpfs -o {options} full {directory}"))
         .await
         .map(drop)
 }
 
-/// However little is left, from nothing at all to enough: each write that comes after another fails once.
+/// Tries every free space from zero up to enough, so that each write of a create fails once.
 #[tokio::test]
 async fn a_full_disk_under_the_bundles_fails_a_create_and_leaves_nothing() -> Result<()> {
     let node = Containerd::start().await?;
@@ -36,7 +36,7 @@ async fn a_full_disk_under_the_bundles_fails_a_create_and_leaves_nothing() -> Re
         let task = Task::named(&node, "full");
         let output = task.attempt(&[], &["sleep", "600"]).await?;
         if output.exit_code == Some(0) {
-            // What runs does not need the disk: its end is told, and it can be removed.
+            // A running container does not need the disk: its exit is published, and it can be removed.
             leave(0).await?;
             let output = task.task(&["kill", "-s", "KILL"]).await?;
             ensure!(output.exit_code == Some(0), "{output:?}");
@@ -45,14 +45,14 @@ async fn a_full_disk_under_the_bundles_fails_a_create_and_leaves_nothing() -> Re
             break;
         }
         failed += 1;
-        // Where the runtime has no room for the reason in its log, that it failed is all there is.
+        // Without room for the reason in the runtime's log, the error has only the runtime's exit status.
         let told =
             ["no space left", "No space left", "OCI runtime create failed: runc ended with exit status 1"];
         ensure!(told.iter().any(|text| output.stderr.contains(text)), "{output:?}");
         let forgotten = ["shim-binary-path", "bootstrap.json"];
         if forgotten.iter().any(|file| output.stderr.contains(file)) {
-            // containerd itself fails, and forgets the shim that it has just started. That ends after two minutes
-            // (trap 15); here it is told to.
+            // containerd itself fails, and forgets the shim that it has just started. Such a shim ends after two
+            // minutes (trap 15); here a signal ends it.
             signal(task.shim()?, libc::SIGTERM)?;
         }
         task.remove().await.with_context(|| format!("{pages} pages: {output:?}"))?;

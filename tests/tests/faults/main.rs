@@ -1,5 +1,5 @@
-//! What podshim promises when things around it fail: the OCI runtime, the node's resources. Each fault is made on
-//! purpose, on real containers; docs/rules.md has the promises, README a summary.
+//! What podshim promises when things around it fail: the OCI runtime, the node's resources. The tests cause each fault
+//! on purpose, on real containers; docs/rules.md has the promises, README a summary.
 
 mod deletes;
 mod disk;

@@ -1,5 +1,5 @@
-//! An OCI runtime that goes wrong, at each command that podshim calls and in every way (`Fault`): the user is told why,
-//! nothing is left behind, no other container notices, and the next try works.
+//! An OCI runtime that fails at each command that podshim calls and in every way (`Fault`): the user gets the reason,
+//! nothing is left behind, no other container is affected, and the next try works.
 
 use anyhow::{Context, Result, ensure};
 use e2e::ctr::Output;
@@ -13,12 +13,12 @@ fn ensure_told(output: &Output, command: &str, fault: Fault) -> Result<()> {
     let told = format!("OCI runtime {command} ");
     ensure!(
         output.stderr.contains(&told) && output.stderr.contains(fault.words()),
-        "{fault:?} is not told: {output:?}"
+        "{fault:?} is not reported: {output:?}"
     );
     Ok(())
 }
 
-/// Everything that is in the container now: its first process alone.
+/// Waits until the container has no process but its first one.
 async fn wait_alone(task: &Task<'_>) -> Result<()> {
     wait::until("its first process to be alone", SOON, async || {
         let list = task.task(&["ps"]).await?;
@@ -48,7 +48,7 @@ async fn a_create_that_goes_wrong_leaves_nothing_and_can_be_tried_again() -> Res
         .with_context(|| format!("{:#?}", task.leftovers()))?;
         group.ensure_untouched().await?;
         group.runtime.mend("create")?;
-        // The same container, which has the same id, cgroup and bundle.
+        // The same container again, with the same id, cgroup and bundle.
         let output = task.task(&["start", "--detach", "--log-uri", "file:///dev/null"]).await?;
         ensure!(output.exit_code == Some(0), "after {fault:?}: {output:?}");
         task.remove().await?;
@@ -56,7 +56,7 @@ async fn a_create_that_goes_wrong_leaves_nothing_and_can_be_tried_again() -> Res
     group.remove().await
 }
 
-/// A program whose start failed must not run: nobody would wait for it, nor know that it is there.
+/// A program whose start failed must not run: no caller would know of it or wait for it.
 #[tokio::test]
 async fn a_start_that_goes_wrong_leaves_no_program_running() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -65,7 +65,7 @@ async fn a_start_that_goes_wrong_leaves_no_program_running() -> Result<()> {
         group.runtime.break_command("start", fault)?;
         let (task, output) = group.attempt("start").await?;
         ensure_told(&output, "start", fault)?;
-        // As with containerd's own shim, it is still there for its caller, who deletes it.
+        // As with containerd's own shim, the task still exists until its caller deletes it.
         task.wait_status(if fault.works() { "STOPPED" } else { "CREATED" }).await?;
         group.ensure_untouched().await?;
         group.runtime.mend("start")?;
@@ -108,7 +108,7 @@ async fn a_pause_that_goes_wrong_leaves_everybody_running() -> Result<()> {
     group.remove().await
 }
 
-/// K17: what is frozen could not even be killed.
+/// K17: without a resume a frozen container could not even be killed.
 #[tokio::test]
 async fn k17_a_resume_works_whatever_the_runtime_does() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -124,7 +124,7 @@ async fn k17_a_resume_works_whatever_the_runtime_does() -> Result<()> {
         ensure_usable(&task).await?;
         group.runtime.mend("resume")?;
     }
-    // And one that is frozen is killed without it.
+    // A frozen container can be killed without the runtime's resume.
     let output = task.task(&["pause"]).await?;
     ensure!(output.exit_code == Some(0), "{output:?}");
     group.runtime.break_command("resume", Fault::Fails)?;
@@ -152,7 +152,7 @@ async fn a_delete_that_goes_wrong_can_be_tried_again() -> Result<()> {
     group.remove().await
 }
 
-/// criu does not run on every kernel: so only what goes wrong before its work.
+/// Only faults before criu's work, because criu does not run on every kernel.
 #[tokio::test]
 async fn a_checkpoint_that_goes_wrong_leaves_the_program_running() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -169,8 +169,8 @@ async fn a_checkpoint_that_goes_wrong_leaves_the_program_running() -> Result<()>
     group.remove().await
 }
 
-/// N3: the shim is dead, and the runtime does not do what it is asked, or says so: what the container had is gone all the
-/// same, but for the runtime's own record of it where its delete does not work.
+/// N3: the shim is dead, and the runtime fails or reports a failure: everything of the container is removed all the
+/// same. Only the runtime's own record stays where its delete does not work.
 #[tokio::test]
 async fn n3_a_killed_shim_leaves_nothing_whatever_its_runtime_does() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -200,8 +200,8 @@ async fn n3_a_killed_shim_leaves_nothing_whatever_its_runtime_does() -> Result<(
     Ok(())
 }
 
-/// All at the same time, for each takes as long as its limit: two minutes where the runtime runs hooks and makes
-/// processes, half a minute elsewhere.
+/// All commands at the same time, because each takes as long as its limit: two minutes where the runtime runs hooks and
+/// makes processes, half a minute elsewhere.
 #[tokio::test]
 async fn a_runtime_that_hangs_is_killed_after_its_limit() -> Result<()> {
     let node = Containerd::connect().await?;

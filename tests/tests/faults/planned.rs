@@ -1,4 +1,4 @@
-//! An OCI runtime that goes wrong under a plan: what the shim does by itself has no caller who would try again.
+//! An OCI runtime that fails under a plan. No caller would repeat what the shim does by itself.
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Started, Starting, Term};
@@ -7,8 +7,8 @@ use e2e::instance::signal;
 use e2e::{Containerd, Fault, FaultyRuntime, Pod, Program, RunningPod, Runtime};
 use tokio::time::Instant;
 
-/// R6, R4: a restart in place goes through whatever goes wrong in it, and nobody else notices. The caller's own
-/// requests are told, and can be made again.
+/// R6, R4: podshim repeats a restart in place until it succeeds, whatever fails in it, and no other container is
+/// affected. The caller's own requests get the error, and can be repeated.
 #[tokio::test]
 async fn r6_a_restart_that_goes_wrong_is_tried_again() -> Result<()> {
     let (runtime, node) = FaultyRuntime::of_a_node().await?;
@@ -30,7 +30,7 @@ async fn r6_a_restart_that_goes_wrong_is_tried_again() -> Result<()> {
             signal(init_of(&pod.leftovers()?)?, libc::SIGKILL)?;
             runtime.wait_broken(command).await?;
             runtime.mend(command)?;
-            // A start that fails afterwards may have let the program begin, once each time.
+            // A start that fails after its work may have run the program, once in each try.
             let is_back = async {
                 loop {
                     pod.wait_for("s1", Started, runs + 1, SOON).await?;
@@ -58,7 +58,8 @@ async fn r6_a_restart_that_goes_wrong_is_tried_again() -> Result<()> {
     pod.remove().await
 }
 
-/// U2: a probe that the runtime does not run, or says that it did not, has failed; the gate opens with one that it runs.
+/// U2: a probe has failed if the runtime does not run it, or reports that it did not. The gate opens with the first
+/// probe that the runtime runs.
 #[tokio::test]
 async fn u2_a_gate_opens_once_the_runtime_runs_its_probe() -> Result<()> {
     let (runtime, node) = FaultyRuntime::of_a_node().await?;
@@ -103,7 +104,7 @@ async fn run_with_hooks<'node>(node: &'node Containerd, grace: &str) -> Result<R
     Ok(pod)
 }
 
-/// H3: a hook that the runtime does not run, or says that it did not, is told, and the stop goes on in its order.
+/// H3: if the runtime does not run a hook, or reports that it did not, podshim logs it, and the stop goes on in order.
 #[tokio::test]
 async fn h3_a_hook_whose_runtime_goes_wrong_changes_nothing_in_a_stop() -> Result<()> {
     let (runtime, node) = FaultyRuntime::of_a_node().await?;
@@ -115,14 +116,15 @@ async fn h3_a_hook_whose_runtime_goes_wrong_changes_nothing_in_a_stop() -> Resul
         ensure!(at_most(begin.elapsed(), SOON), "{fault:?}: a stop of {:?}", begin.elapsed());
         pod.timeline()?.in_order(&[("app", Term), ("app", Exiting), ("s1", Term), ("s1", Exiting)])?;
         let log = pod.wait_for_output("s1", "podshim: pre-stop hook: ").await?;
-        ensure!(log.contains(fault.words()), "{fault:?} is not told:\n{log}");
+        ensure!(log.contains(fault.words()), "{fault:?} is not logged:\n{log}");
         runtime.mend("exec")?;
         pod.remove().await.with_context(|| format!("after {fault:?}"))?;
     }
     Ok(())
 }
 
-/// H3, T6: a runtime that hangs takes no more than the budget from a stop, like a hook that does; and it ends with its pod.
+/// H3, T6: a runtime that hangs delays a stop by no more than the budget, as a hook that hangs does, and it ends with
+/// its pod.
 #[tokio::test]
 async fn h3_t6_a_hook_whose_runtime_hangs_ends_with_its_pods_budget() -> Result<()> {
     let (runtime, node) = FaultyRuntime::of_a_node().await?;
@@ -130,7 +132,7 @@ async fn h3_t6_a_hook_whose_runtime_hangs_ends_with_its_pods_budget() -> Result<
     runtime.break_command("exec", Fault::Hangs)?;
     let begin = Instant::now();
     pod.stop_all_at_once(AMPLE).await?;
-    // The budget, and what follows it.
+    // The budget, and the 2 s that follow it.
     let limit = seconds(2) + seconds(2) + TOLERANCE;
     ensure!(at_most(begin.elapsed(), limit), "a stop of {:?}\n{}", begin.elapsed(), pod.timeline()?);
     for name in ["app", "s1"] {
@@ -139,7 +141,7 @@ async fn h3_t6_a_hook_whose_runtime_hangs_ends_with_its_pods_budget() -> Result<
     pod.remove().await
 }
 
-/// The sidecar's program among what the pod has.
+/// The pid of the sidecar's program, from the pod's leftovers.
 fn init_of(found: &[String]) -> Result<libc::pid_t> {
     let line = found.iter().find(|line| line.starts_with("process: ") && line.contains("--name s1"));
     let pid = line.and_then(|line| line.split(' ').nth(1));

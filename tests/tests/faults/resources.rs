@@ -1,5 +1,5 @@
-//! A shim that gets no more descriptors or processes: it says so, ends what it is asked to end all the same, and is as
-//! before when it can have them again.
+//! A shim that gets no more descriptors or processes: it reports that, still ends containers on request, and works as
+//! before when the limit is lifted.
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::task::{NAMESPACE, Task, shell, unique};
 use e2e::{Containerd, wait};
 
-/// What needs something new is refused with the system's words; State and a kill are not.
+/// Requests that need a new descriptor or process fail with the system's error; State and a kill still work.
 async fn ensure_refused(task: &Task<'_>, words: &str) -> Result<()> {
     for output in [task.exec(&[], &["true"]).await?, task.task(&["pause"]).await?] {
         ensure!(output.exit_code == Some(1) && output.stderr.contains(words), "{output:?}");
@@ -47,12 +47,12 @@ async fn without_descriptors_a_shim_says_so_and_ends_its_container() -> Result<(
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     let before = shell(&node, &format!("prlimit --pid {shim} --nofile --noheadings --output SOFT")).await?;
-    // Everything below is taken: not one more can be had.
+    // All lower numbers are in use, so the shim gets no further descriptor.
     limit((0..).find(|number| !open.contains(number)).context("no number is free")?).await?;
-    // EMFILE, for which each C library has its own words.
+    // EMFILE, for which each C library has another text.
     ensure_refused(&task, "(os error 24)").await?;
 
-    // Who wants to connect waits, and the shim does not run in circles for it.
+    // A client that connects must wait, and the shim must not spin on its listening socket.
     let address = node.shim_address(NAMESPACE, task.id())?;
     let address = PathBuf::from(address.trim_start_matches("unix://"));
     let socket = node.root()?.join(address.strip_prefix("/").unwrap_or(&address));

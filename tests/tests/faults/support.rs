@@ -1,10 +1,10 @@
-//! Two tasks of one shim: one that a fault hits, and one that nothing may touch. Holds no expectation of any fault.
+//! Two tasks of one shim: one that a fault hits, and one that must not be affected. Knows no result of any fault.
 
 use anyhow::{Context, Result, ensure};
 use e2e::task::unique;
 use e2e::{Containerd, FaultyRuntime, Task};
 
-/// A shim whose OCI runtime can go wrong, with a task that must not notice.
+/// A shim whose OCI runtime can fail, with a task that must not be affected.
 pub(crate) struct Group<'node> {
     node: &'node Containerd,
     pub(crate) runtime: FaultyRuntime,
@@ -27,7 +27,7 @@ impl<'node> Group<'node> {
         Ok(Self { node, runtime, config, annotation, sibling, pid })
     }
 
-    /// `ctr run -d` of a container in this group that sleeps, and what came of it.
+    /// Tries `ctr run -d` of a sleeping container in this group, and returns the task and ctr's output.
     pub(crate) async fn attempt(&self, name: &str) -> Result<(Task<'node>, e2e::ctr::Output)> {
         let task = Task::named(self.node, name);
         let options = ["--runtime-config-path", &self.config, "--annotation", &self.annotation];
@@ -35,21 +35,21 @@ impl<'node> Group<'node> {
         Ok((task, output))
     }
 
-    /// The same, and it must run.
+    /// Runs a sleeping container in this group; an error if it does not start.
     pub(crate) async fn run(&self, name: &str) -> Result<Task<'node>> {
         let (task, output) = self.attempt(name).await?;
         ensure!(output.exit_code == Some(0), "{output:?}");
         Ok(task)
     }
 
-    /// The task that the faults are not meant for is as it was, and can be used.
+    /// Checks that the other task still runs with the same pid.
     pub(crate) async fn ensure_untouched(&self) -> Result<()> {
         let status = self.sibling.status().await?;
         ensure!(status == Some(("RUNNING".to_owned(), self.pid)), "{}: {status:?}", self.sibling.id());
         Ok(())
     }
 
-    /// Ends what is left: nothing of the shim may be there afterwards.
+    /// Removes the other task; nothing of the shim may be left afterwards.
     pub(crate) async fn remove(self) -> Result<()> {
         self.ensure_untouched().await?;
         self.sibling.remove().await

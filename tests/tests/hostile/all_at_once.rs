@@ -1,4 +1,4 @@
-//! All acts at once, beside a good pod whose stop has to stay punctual.
+//! All attacks at once, beside a good pod whose stops must stay punctual.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::work::{large_pattern, probing, restarting, start};
 
 /// How long a good sidecar takes to end after its main, in each round.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// What the machine may add to two stops, with everything that is under way.
+/// How much longer the good pod's stop may take under this load.
 const TOLERANCE: Duration = Duration::from_secs(4);
 
-/// Rounds of good pods: `hack/stress --hostile` has more of them.
+/// Rounds of good pods: `hack/stress --hostile` runs more of them.
 fn rounds() -> usize {
     std::env::var("PODSHIM_HOSTILE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3)
 }

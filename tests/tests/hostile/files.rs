@@ -8,8 +8,8 @@ use e2e::{Containerd, Pod, Program, Runtime, wait};
 
 use crate::support::{PROMPT, ensure_serving};
 
-/// Issue 18: after a create, an exec, a probe and a hook the shim looked which program it is, and asked that program's file
-/// system. Here it is one that the tenant serves.
+/// Issue 18: after a create, an exec, a probe and a hook the shim looked up which program runs, and so asked the
+/// program's file system. Here the tenant serves that file system.
 #[tokio::test]
 async fn u1_a_program_on_a_file_system_that_never_answers_stops_nobody() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -22,7 +22,7 @@ async fn u1_a_program_on_a_file_system_that_never_answers_stops_nobody() -> Resu
         .await?;
     pod.start_all(&["app", "other"]).await?;
     let program = format!("/fuse/{PROGRAM}");
-    // It can be run.
+    // The program can be run.
     let run = pod.exec("app", &[&program, "0"]).await?;
     ensure!(run.exit_code == 0, "{run:?}");
     fuse.falls_silent();
@@ -35,13 +35,14 @@ async fn u1_a_program_on_a_file_system_that_never_answers_stops_nobody() -> Resu
         served?;
         ensure!(ran?.exit_code == 0);
     }
-    ensure!(fuse.unanswered() == 0, "{} have asked in vain", fuse.unanswered());
+    ensure!(fuse.unanswered() == 0, "{} requests got no answer", fuse.unanswered());
     ensure_serving(&pod, "other").await?;
     fuse.end().await?;
     pod.remove().await
 }
 
-/// U2: a `file:` gate on it costs a helper, which is killed with its look, and the pod ends in time.
+/// U2: a `file:` gate on such a file system blocks only a helper process, which podshim kills, and the pod ends in
+/// time.
 #[tokio::test]
 async fn u2_a_file_gate_on_a_file_system_that_never_answers_stops_nobody() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -55,11 +56,11 @@ async fn u2_a_file_gate_on_a_file_system_that_never_answers_stops_nobody() -> Re
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app"]).await?;
-    wait::until("a look that is not answered", PROMPT, async || Ok((fuse.unanswered() > 0).then_some(())))
+    wait::until("a lookup without an answer", PROMPT, async || Ok((fuse.unanswered() > 0).then_some(())))
         .await?;
-    // As long as one look waits there is no other.
+    // While one lookup waits, podshim starts no other.
     wait::quiet_time(Duration::from_secs(1)).await;
-    ensure!(fuse.unanswered() == 1, "{} looks", fuse.unanswered());
+    ensure!(fuse.unanswered() == 1, "{} lookups", fuse.unanswered());
     ensure_serving(&pod, "s1").await?;
     wait::at_most(PROMPT, "the sandbox does not stop", pod.stop_sandbox()).await?;
     fuse.end().await?;

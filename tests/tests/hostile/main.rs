@@ -1,5 +1,5 @@
-//! What a hostile pod may try against its shim and its neighbours, on real containers; docs/trust.md has each act with what
-//! comes of it. `hack/stress --hostile` runs all of them at once.
+//! What a hostile pod may try against its shim and its neighbours, on real containers; docs/trust.md lists each attack
+//! with its effect. `hack/stress --hostile` runs all of them at once.
 
 mod all_at_once;
 mod files;

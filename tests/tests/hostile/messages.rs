@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use crate::support::ensure_serving;
 
-/// A TCP connection whose last close takes an hour, for nobody reads its other end.
+/// A TCP connection whose last close takes an hour, because no process reads its other end.
 fn lingering() -> Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut socket = TcpStream::connect(listener.local_addr()?)?;
@@ -26,9 +26,9 @@ fn lingering() -> Result<(TcpStream, TcpStream)> {
     Ok((socket, other_end))
 }
 
-/// Sends such descriptors as a process of the container can: one by one, more than there is room for, and some that are never
-/// received. The shim stands still meanwhile, so that its close is the last one, and waits. Gives the other ends, which end the
-/// wait when they are dropped.
+/// Sends such descriptors as a process of the container can: one by one, more than there is room for, and some that are
+/// never received. The shim is stopped meanwhile, so that its close is the last one and has to wait. Returns the other
+/// ends; dropping them ends the wait.
 pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) -> Result<Vec<TcpStream>> {
     let bundle = node.directory().join("state/io.containerd.runtime.v2.task/k8s.io").join(pod.id(container)?);
     let directory = File::open(&bundle).with_context(|| bundle.display().to_string())?;
@@ -44,16 +44,17 @@ pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) 
         let message = [ControlMessage::ScmRights(&rights)];
         sendmsg::<()>(client.as_raw_fd(), &[IoSlice::new(b"STATUS=x")], &message, MsgFlags::empty(), None)?;
         other_ends.push(other_end);
-        // A helper of the shim may have closed it before: then this is the last close, on a thread that ends with the test.
+        // A helper of the shim may have closed its copy before. Then this is the last close, so it is on a thread,
+        // which ends with the test.
         std::thread::spawn(move || drop(socket));
     }
-    // The threads have closed theirs.
+    // Time for the threads to close their descriptors.
     std::thread::sleep(Duration::from_millis(100));
     kill(shim, Signal::SIGCONT)?;
     Ok(other_ends)
 }
 
-/// Issue 18: the close of a descriptor that came along took as long as the container liked, on the shim's only thread.
+/// Issue 18: the container decided how long the close of a received descriptor took, on the shim's only thread.
 /// StartContainer ran into its deadline, the stop of another container hung, and the pod could not be removed any more.
 #[tokio::test]
 async fn u2_a_descriptor_that_lingers_stops_nobody() -> Result<()> {

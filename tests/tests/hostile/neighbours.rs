@@ -1,4 +1,4 @@
-//! One pod and another.
+//! Attacks of one pod on another.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use k8s_cri::v1::ContainerState;
 
 use crate::support::{PROMPT, ensure_serving, podshim};
 
-/// containerd's configuration lets the pods' authors say everything.
+/// A handler whose configuration passes all annotations of the pods' authors to the shim.
 const OPEN: &str = "podshim-open";
 
-/// Issue 18: a pod that named another's sandbox as its group joined that one's shim. Its stop ended the other's containers,
-/// whose own stop never returned.
+/// Issue 18: a pod that named another pod's sandbox as its group joined that pod's shim. Its stop ended the other pod's
+/// containers, and the other pod's own stop never returned.
 #[tokio::test]
 async fn a_pod_that_names_another_as_its_group_gets_a_shim_of_its_own() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,4 +1,4 @@
-//! What the acts have in common: a shim that goes on serving meanwhile, and what it takes of a processor.
+//! Checks that all attacks share: the shim goes on serving, and its processor time stays bounded.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use anyhow::{Context, Result, ensure};
 use e2e::durations::{LONGEST_AWAY, at_most};
 use e2e::{Containerd, RunningPod, wait};
 
-/// How long anything may take that is asked of a shim under attack.
+/// How long any request to a shim under attack may take.
 pub const PROMPT: Duration = Duration::from_secs(5);
 
-/// A container of the pod still takes an exec, and the shim was never away for long.
+/// Checks that a container of the pod still takes an exec, and that the shim's thread was never blocked for long.
 pub async fn ensure_serving(pod: &RunningPod<'_>, container: &str) -> Result<()> {
     let exec = async {
         let output = pod.exec(container, &["true"]).await?;
@@ -17,19 +17,20 @@ pub async fn ensure_serving(pod: &RunningPod<'_>, container: &str) -> Result<()>
         Ok(())
     };
     wait::at_most(PROMPT, "the shim does not serve an exec in time", exec).await?;
-    let (away, on) = pod.longest_away().await?.context("the shim does not say how long it was away")?;
+    let (away, on) =
+        pod.longest_away().await?.context("the shim does not report how long its thread was away")?;
     ensure!(at_most(away, LONGEST_AWAY), "the shim was away for {away:?}, on {on:?}");
     Ok(())
 }
 
-/// Runs `podshim` where the shims' files are. Gives what it says.
+/// Runs `podshim` inside the instance, where the shims' files are, and returns its stdout.
 pub async fn podshim(node: &Containerd, arguments: &[&str]) -> Result<String> {
     let output = node.ctr().output(&[&["--run", "podshim"], arguments].concat()).await?;
     ensure!(output.exit_code == Some(0), "{arguments:?}: {output:?}");
     Ok(output.stdout)
 }
 
-/// Processor time that the pod's own cgroup has counted so far, that of containers that are gone included.
+/// Processor time that the pod's own cgroup has counted so far, with that of removed containers.
 pub fn time_inside(node: &Containerd, pod: &RunningPod<'_>) -> Result<Duration> {
     let group = node.pod_cgroup(pod.name())?;
     let read = |path: String| std::fs::read_to_string(path);
@@ -44,17 +45,17 @@ pub fn time_inside(node: &Containerd, pod: &RunningPod<'_>) -> Result<Duration> 
 /// Processor time of a shim so far.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessorTime {
-    /// Its own.
+    /// Of the shim's own process.
     pub own: Duration,
-    /// Of all that it has called and of the containers' processes, as far as they have ended.
+    /// Of the programs that it has run and of the containers' processes, as far as they have ended.
     pub called: Duration,
 }
 
 pub fn processor_time(shim: libc::pid_t) -> Result<ProcessorTime> {
     let stat = std::fs::read_to_string(format!("/proc/{shim}/stat"))?;
-    // proc_pid_stat(5): utime, stime, cutime, cstime are fields 14 to 17, counted behind the name.
+    // proc_pid_stat(5): utime, stime, cutime, cstime are fields 14 to 17; field 3 is the first after the name.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(14 - 3).take(4);
-    // USER_HZ is 100 on every architecture that containerd has.
+    // USER_HZ is 100 on every architecture that containerd supports.
     let times: Vec<_> = fields.map(|field| field.parse::<u64>().unwrap_or_default() * 10).collect();
     let [user, system, called_user, called_system] = times[..] else { anyhow::bail!("not a stat: {stat}") };
     let time = Duration::from_millis;

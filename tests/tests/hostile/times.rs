@@ -1,4 +1,4 @@
-//! The largest times that somebody can say.
+//! The longest durations that a kubelet or an operator can pass.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use e2e::{Containerd, Pod, Program, Runtime};
 
 use crate::support::{ensure_serving, podshim};
 
-/// Issue 18: with it the server panicked when the mains had ended.
+/// Issue 18: with such a grace period the server panicked when the mains had ended.
 #[tokio::test]
 async fn t5_the_longest_grace_that_a_kubelet_can_say_ends_no_shim() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -31,7 +31,7 @@ async fn t5_the_longest_grace_that_a_kubelet_can_say_ends_no_shim() -> Result<()
     pod.remove().await
 }
 
-/// The same of an operator's.
+/// The same with the longest duration that an operator can pass.
 #[tokio::test]
 async fn t5_the_longest_grace_that_an_operator_can_say_ends_no_shim() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,4 +1,4 @@
-//! Work that a pod has done outside of its cgroup.
+//! Work that a pod causes outside of its cgroup.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use tokio::time::Instant;
 
 use crate::support::{ensure_serving, processor_time, time_inside};
 
-/// Longer than a pod needs for what it may use at once, on an idle machine.
+/// On an idle machine a pod has used up its initial credit of processor time after this.
 const SETTLED: Duration = Duration::from_secs(12);
 const WINDOW: Duration = Duration::from_secs(10);
-/// What a pod may use at once, and what is under way in the end: four calls. On a busy machine each takes more, and what
-/// may be used at once lasts longer than `SETTLED`.
+/// The initial credit, and four calls that are under way at the end. On a busy machine each call takes more, and the
+/// credit lasts longer than `SETTLED`.
 const AT_ONCE: Duration = Duration::from_millis(2000 + 1200);
-/// One part in so many of a processor besides.
+/// Beyond the credit a pod may use one part in so many of a processor.
 const SHARE: u32 = 5;
-/// A fifth of a processor in a window, and what is under way at both ends of it.
+/// A fifth of a processor in a window, and the calls under way at both ends of it.
 const MOST: Duration = Duration::from_millis(2000 + 400);
-/// What the shim may use itself meanwhile: unoptimised, with all that it logs.
+/// What the shim's own process may use in a window: unoptimised, with all its log lines.
 const MOST_OF_ITS_OWN: Duration = Duration::from_millis(1500);
 
 pub fn restarting(count: usize) -> Pod {
@@ -52,7 +52,7 @@ pub async fn start(pod: &mut RunningPod<'_>, count: usize) -> Result<()> {
     pod.start("app").await
 }
 
-/// What it has used since `begun`, when there was no shim.
+/// Checks the processor time since `begun`, when the shim did not exist yet.
 async fn ensure_bounded(node: &Containerd, pod: &RunningPod<'_>, begun: Instant) -> Result<()> {
     let shim = pod.shim_pid()?;
     wait::quiet_time(SETTLED).await;
@@ -71,8 +71,8 @@ async fn ensure_bounded(node: &Containerd, pod: &RunningPod<'_>, begun: Instant)
     Ok(())
 }
 
-/// A stop waits for no turn: less than any of them could last. CRI kills one container after another, so that twelve take a
-/// while on a busy machine.
+/// A stop does not wait until restarts and probes may run again: it takes less than such a wait could. CRI kills one
+/// container after another, so that twelve take a while on a busy machine.
 async fn stop(pod: RunningPod<'_>) -> Result<()> {
     let begun = Instant::now();
     wait::at_most(Duration::from_secs(50), "the stop waits for restarts or probes", pod.stop_sandbox())
@@ -81,7 +81,7 @@ async fn stop(pod: RunningPod<'_>) -> Result<()> {
     pod.remove().await
 }
 
-/// Issue 18: ten containers that end at once and are started again each 100 ms took two thirds of a processor.
+/// Issue 18: ten containers that end at once and are restarted every 100 ms took two thirds of a processor.
 #[tokio::test]
 async fn r4_restarts_take_a_part_of_a_processor() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -93,7 +93,7 @@ async fn r4_restarts_take_a_part_of_a_processor() -> Result<()> {
     stop(pod).await
 }
 
-/// Issue 18: ten probes each 100 ms took a processor's half.
+/// Issue 18: ten probes every 100 ms took half of a processor.
 #[tokio::test]
 async fn u2_probes_take_a_part_of_a_processor() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -105,7 +105,7 @@ async fn u2_probes_take_a_part_of_a_processor() -> Result<()> {
     stop(pod).await
 }
 
-/// The class of `log:[bbb...a]{500}#`, which took the shim to 711 MB and minutes for a line.
+/// A pattern `log:[bbb...a]{500}#`, with which the shim grew to 711 MB and needed minutes for a line.
 pub fn large_pattern() -> String {
     format!("log:[{}a]{{500}}#;fail=1000", "b".repeat(60_000))
 }

@@ -11,8 +11,8 @@ use k8s_cri::v1::ContainerState;
 
 use crate::life::{self, CALLERS_ORDER, Main};
 
-/// N1, N2, F11, R6: at every step of create, start, hold, gate and restart. What containerd had started is still there
-/// as it was, what is held is let go in order, and the pod comes up, stops and leaves nothing.
+/// N1, N2, F11, R6: at every step of create, start, hold, gate and restart. Containers that containerd had started are
+/// unchanged, held ones are released in order, and the pod comes up, stops and leaves nothing.
 #[tokio::test]
 async fn n1_n2_containerd_is_killed_while_a_pod_starts() -> Result<()> {
     let node = Containerd::start().await?;
@@ -39,8 +39,8 @@ async fn hit_start(node: &Containerd, point: Duration) -> Result<()> {
     pod.remove().await
 }
 
-/// N1, N2, K15: at every step of a stop. It goes on meanwhile; the new containerd learns every exit, and its caller's
-/// second stop is the same one.
+/// N1, N2, K15: at every step of a stop. The stop goes on without containerd; the new containerd learns every exit, and
+/// the caller's second stop counts as the same one.
 #[tokio::test]
 async fn n1_n2_containerd_is_killed_while_a_pod_stops() -> Result<()> {
     stop_is_hit(Main::Ends).await
@@ -65,10 +65,10 @@ async fn hit_stop(node: &Containerd, main: Main, point: Duration) -> Result<()> 
     let mut pod = life::run(node, "kill-stop", main).await?;
     pod.start_all(&CALLERS_ORDER).await?;
     life::wait_up(&pod).await?;
-    // An error is what the caller of a killed containerd gets; at the last points all may have been answered.
+    // The caller of a killed containerd gets an error; at the last points all calls may have been answered.
     let (_, killed) = tokio::join!(pod.stop_all_at_once(AMPLE), kill_after(node, point));
     killed?;
-    // Its last requests are on their way in the shim.
+    // Time for the shim to serve containerd's last requests.
     wait::quiet_time(milliseconds(300)).await;
     let mut deleted = Vec::new();
     for name in CALLERS_ORDER {
@@ -82,13 +82,13 @@ async fn hit_stop(node: &Containerd, main: Main, point: Duration) -> Result<()> 
     pod.remove().await
 }
 
-/// The stop of a kubelet that has its containerd back.
+/// The stop that a kubelet repeats when containerd is back.
 async fn stop_again(node: &Containerd, pod: &RunningPod<'_>) -> Result<()> {
     if let Ok(stopped) = tokio::time::timeout(2 * SOON, pod.stop_all_at_once(AMPLE)).await {
         return stopped;
     }
-    // An exit that came while containerd 1.6 loaded its containers is dropped there, with any shim, and the stop waits for it
-    // for ever (docs/containerd.md, 6). It sees what has ended when it loads them once more.
+    // containerd 1.6 drops an exit that comes while it loads its containers, with any shim, and the stop waits for it
+    // for ever (docs/containerd.md, 6). containerd sees the ended containers when it loads them once more.
     ensure!(node.version()? < (1, 7), "the stop has no end\n{}", pod.timeline()?);
     println!("containerd 1.6 has lost an exit");
     node.kill().await?;
@@ -101,18 +101,21 @@ async fn kill_after(node: &Containerd, point: Duration) -> Result<()> {
     node.kill().await
 }
 
-/// What containerd says of a container whose task it deleted and whose exit it had not written down when it was killed.
+/// The exit code that containerd shows for a container whose task it had deleted, and whose exit it had not stored when
+/// it was killed.
 const LOST_BY_CONTAINERD: i32 = 255;
 
-/// The order of the stop, its length and everybody's exit code. The exits of those in `deleted` were told.
+/// Checks the order of the stop, its length and all exit codes. containerd had received the exits of those in
+/// `deleted`.
 async fn ended_well(pod: &RunningPod<'_>, main: Main, deleted: &[&str]) -> Result<()> {
     let timeline = pod.timeline()?;
     life::stopped_in_order(&timeline, main)?;
     let of_app = match main {
         Main::Ends => 4,
         Main::Deaf => {
-            // The last call comes when the grace is over, whoever is there to hear of it. It began with the first signal to
-            // app, or, where containerd was killed before it had stopped a sidecar too (T12), with the second.
+            // The last stop signals (T6) come when the grace is over, with or without containerd. The grace began with
+            // the first signal to app, or, if containerd was killed before it had stopped a sidecar too (T12), with the
+            // second.
             let last_call = timeline.time_of("s1", Term)?;
             let from = |entry: &Entry| near(last_call.saturating_sub(entry.at), seconds(1), TOLERANCE);
             ensure!(timeline.of("app", Term).any(from), "the grace of 1 s was not kept\n{timeline}");

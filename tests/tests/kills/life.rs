@@ -1,4 +1,5 @@
-//! The pod that is hit, and the points at which it is. Kills nothing, and expects only what holds whoever is killed.
+//! The pod under test, and the points at which a process is killed. Kills nothing, and expects only what holds
+//! whichever process is killed.
 
 use std::time::Duration;
 
@@ -16,11 +17,11 @@ pub(crate) const CALLERS_ORDER: [&str; 4] = ["app", "s2", "s1", "i1"];
 pub(crate) enum Main {
     /// It ends soon.
     Ends,
-    /// It ignores it: the plan's grace of a second is used up.
+    /// It ignores the signal: the plan's grace of a second is used up.
     Deaf,
 }
 
-/// A pod with everything a start can have: an init, a sidecar that ends once and is started again, a gate.
+/// A pod with everything that a start can have: an init, a sidecar that ends once and is restarted, a gate.
 pub(crate) async fn run<'node>(node: &'node Containerd, name: &str, main: Main) -> Result<RunningPod<'node>> {
     let app = Program::new("app").term_delay(milliseconds(300)).term_exit_code(4);
     Pod::new(name)
@@ -37,7 +38,7 @@ pub(crate) async fn run<'node>(node: &'node Containerd, name: &str, main: Main) 
         .await
 }
 
-/// Creates and starts one after the other, up to the first that fails. Gives those that were started.
+/// Creates and starts one container after the other, up to the first that fails. Returns those that were started.
 pub(crate) async fn start_until_failure(pod: &mut RunningPod<'_>) -> Vec<&'static str> {
     let mut started = Vec::new();
     for name in CALLERS_ORDER {
@@ -49,7 +50,7 @@ pub(crate) async fn start_until_failure(pod: &mut RunningPod<'_>) -> Vec<&'stati
     started
 }
 
-/// Waits until the pod is as it is to be: its main runs, and the sidecar that ends once runs again.
+/// Waits until the pod is up: its main runs, and the sidecar that ends once runs again.
 pub(crate) async fn wait_up(pod: &RunningPod<'_>) -> Result<Timeline> {
     pod.wait_for("s1", Started, 2, SOON).await?;
     pod.wait_for("app", Started, 1, SOON).await
@@ -57,7 +58,8 @@ pub(crate) async fn wait_up(pod: &RunningPod<'_>) -> Result<Timeline> {
 
 /// S2, I1, U2, I4: whatever happened on the way, the members started in order, and the init and the main once.
 pub(crate) fn started_in_order(timeline: &Timeline) -> Result<()> {
-    // Between the two nothing: s1's gate opens at its exec (U1), which it writes down when it has the processor.
+    // No order between the two is checked: s1's gate opens at its exec (U1), and s1 records that only when it gets the
+    // processor.
     for sidecar in ["s1", "s2"] {
         timeline.in_order(&[("i1", Exiting), (sidecar, Starting), ("app", Starting)])?;
     }
@@ -67,7 +69,8 @@ pub(crate) fn started_in_order(timeline: &Timeline) -> Result<()> {
     Ok(())
 }
 
-/// T1, T3, K15: the main first, the sidecars in reverse, one signal each; a main gets whatever its caller sends (K5).
+/// T1, T3, K15: the main ends first, then the sidecars in reverse order, with one signal each; a main gets every signal
+/// of its caller (K5).
 pub(crate) fn stopped_in_order(timeline: &Timeline, main: Main) -> Result<()> {
     match main {
         Main::Ends => timeline.in_order(&[
@@ -77,7 +80,7 @@ pub(crate) fn stopped_in_order(timeline: &Timeline, main: Main) -> Result<()> {
             ("s2", Exiting),
             ("s1", Term),
         ])?,
-        // T6: the last call is for all at once.
+        // T6: when the budget is spent, all get their stop signal at once.
         Main::Deaf => timeline.before(("app", Term), ("s2", Term))?,
     }
     for name in ["s2", "s1"] {
@@ -86,7 +89,7 @@ pub(crate) fn stopped_in_order(timeline: &Timeline, main: Main) -> Result<()> {
     Ok(())
 }
 
-/// How long what is hit takes when nobody hits it.
+/// How long a start and a stop take without a kill.
 pub(crate) struct Spans {
     /// From the first create until the pod is up.
     pub(crate) start: Duration,
@@ -94,7 +97,7 @@ pub(crate) struct Spans {
     pub(crate) stop: Duration,
 }
 
-/// One life without a fault.
+/// Measures one start and stop without a kill.
 pub(crate) async fn measure(node: &Containerd, main: Main) -> Result<Spans> {
     let mut pod = run(node, "unharmed", main).await?;
     let begin = Instant::now();

@@ -42,7 +42,7 @@ async fn n3_n10_the_shim_is_killed_while_a_pod_stops() -> Result<()> {
             let shim = pod.shim_pid()?;
             let (stopped, killed) = tokio::join!(pod.stop_all_at_once(AMPLE), kill_after(shim, point));
             killed?;
-            // A request that was on its way to the shim fails with it; a kubelet asks again.
+            // A request that was on its way to the shim fails when it dies; a kubelet repeats it.
             if stopped.is_err() {
                 pod.stop_all_at_once(AMPLE).await.context("the stop has no end although all have ended")?;
             }
@@ -55,11 +55,12 @@ async fn n3_n10_the_shim_is_killed_while_a_pod_stops() -> Result<()> {
 
 async fn kill_after(shim: libc::pid_t, point: Duration) -> Result<()> {
     wait::quiet_time(point).await;
-    // Gone already: the last container of a pod takes its shim along.
+    // The shim may have ended already: it ends with the last container of its pod.
     if e2e::instance::is_alive(shim) { signal(shim, libc::SIGKILL) } else { Ok(()) }
 }
 
-/// No process, mount, cgroup or socket 5 s after the kill; mains before sidecars; every exit is told.
+/// Checks that 5 s after the kill no process, mount, cgroup or socket is left, that mains ended before sidecars, and
+/// that every exit was published.
 async fn nothing_is_left(pod: RunningPod<'_>, started: &[&str]) -> Result<()> {
     pod.wait_rid_of("thing", seconds(5), is_of_a_shim).await?;
     for name in started {

@@ -1,5 +1,5 @@
-//! What is restarted under a pod: the node, and the kubelet (D, N, O). A node's restart ends the sandbox and makes another;
-//! in place of the kubelet containerd is killed, which takes the CRI's whole view of the pods with it.
+//! Restarts of the node and of the kubelet under a pod (D, N, O). A restart of the node ends the sandbox and makes
+//! another one. Instead of the kubelet the tests kill containerd, and with it the CRI's whole view of the pods.
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Starting};
@@ -7,7 +7,7 @@ use e2e::durations::{SOON, milliseconds, seconds};
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, wait};
 use k8s_cri::v1::ContainerStatus;
 
-/// Runs a pod twice, as before and after a restart of its node, each time in this order; its main is created first and
+/// Runs a pod twice, as before and after a restart of its node, each time in this order. Its main is created first and
 /// waits for all others.
 async fn the_order_is_that_of_the_first_time(plan: &str, containers: &[Program]) -> Result<()> {
     let node = Containerd::connect().await?;
@@ -64,7 +64,7 @@ async fn restart_containerd(node: &Containerd) -> Result<()> {
     node.start_again().await
 }
 
-/// A pod of three inits and a main, whose completed inits a kubelet waits for.
+/// Starts a pod of three inits and a main. Waits for the exit of the first two before the next, as a kubelet does.
 async fn pod_of_inits<'node>(node: &'node Containerd, last: Program) -> Result<RunningPod<'node>> {
     let mut pod = Pod::new("inits")
         .annotate("plan", "init1=init, init2=init, init3=init, regular=main")
@@ -104,7 +104,7 @@ async fn d2_d3_completed_inits_of_a_running_pod_do_not_run_again() -> Result<()>
     }
     remove_containers(&node, &pod, &["init1", "init2", "init3"]).await?;
     restart_containerd(&node).await?;
-    // Whoever lost sight of them may make them again.
+    // A kubelet that lost sight of them may recreate them.
     for name in ["init1", "init2", "init3"] {
         pod.start(name).await?;
     }
@@ -130,7 +130,7 @@ async fn d4_d5_completed_inits_of_a_starting_pod_do_not_run_again() -> Result<()
     }
     wait::quiet_time(seconds(1)).await;
     pod.timeline()?.doesnt_start("regular")?;
-    // From inside: for podshim it ends by itself, with 0.
+    // By a signal from inside the container: for podshim it ends by itself, with 0.
     pod.exec("init3", &["kill", "1"]).await?;
     let timeline = pod.wait_for("regular", Event::Started, 1, SOON).await?;
     timeline.completes_before("init3", "regular")?;
@@ -140,8 +140,8 @@ async fn d4_d5_completed_inits_of_a_starting_pod_do_not_run_again() -> Result<()
     pod.remove().await
 }
 
-/// Which probes the containers of a pod have. A sidecar's start probe is podshim's, its gate; all others are asked by the
-/// kubelet, here the test: execs.
+/// Which probes the containers of a pod have. podshim runs a sidecar's start probe, as its gate. The kubelet, here the
+/// test, runs all others, as execs.
 #[derive(Clone, Copy, Debug)]
 struct Probes {
     start: bool,
@@ -155,7 +155,7 @@ const PROBES: [Probes; 4] = [
     Probes { start: true, readiness: true },
 ];
 
-/// A pod of these containers, and what a caller saw of each before the restart.
+/// A pod, and the status of each container before the restart.
 struct Observed<'node> {
     pod: RunningPod<'node>,
     probes: Probes,
@@ -164,7 +164,7 @@ struct Observed<'node> {
 
 const READY: [&str; 3] = ["test", "-e", "/tmp/ready"];
 
-/// Starts a pod and waits until it is ready as its probes say.
+/// Starts a pod and waits until its probes succeed.
 async fn observed<'node>(
     node: &'node Containerd,
     plan: &str,
@@ -195,7 +195,8 @@ async fn observed<'node>(
 }
 
 impl Observed<'_> {
-    /// Nobody has noticed: the same state, since the same time, in the same attempt; ready; one run each.
+    /// Checks that no container was affected: each has the same state since the same time, the same attempt and one
+    /// run, and is ready.
     async fn check(self) -> Result<()> {
         let timeline = self.pod.timeline()?;
         for before in &self.before {

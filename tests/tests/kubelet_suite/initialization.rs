@@ -8,8 +8,8 @@ use e2e::Event::{Exiting, Starting, Term};
 use e2e::durations::{AMPLE, SOON, milliseconds, seconds};
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 
-/// B3: the inits have completed before a regular container's postStart hook runs, which is an exec right after its
-/// start: podshim lets it into a container that is held (U8), so the hook asks for the program to be there.
+/// B3: the inits have completed before a regular container's postStart hook runs. That hook is an exec right after the
+/// start, which podshim runs in a held container too (U8), so the hook waits for the program.
 #[tokio::test]
 async fn b3_inits_complete_before_a_post_start_hook() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -31,8 +31,8 @@ async fn b3_inits_complete_before_a_post_start_hook() -> Result<()> {
     pod.remove().await
 }
 
-/// G5 to G7, H5 to H7, I5 to I7, B6 to B8, U10: an image that cannot be pulled is a container that is never created:
-/// nothing after it starts, and nothing ends.
+/// G5 to G7, H5 to H7, I5 to I7, B6 to B8, U10: a container whose image cannot be pulled is never created: nothing
+/// after it starts, and nothing ends.
 async fn a_container_that_never_comes(policy: &str, missing: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("bad-image")
@@ -71,8 +71,8 @@ async fn i5_i7_a_sidecar_with_a_bad_image_always() -> Result<()> {
     a_container_that_never_comes("Always", "s1=sidecar").await
 }
 
-/// F1, F2: a sidecar is replaced while a later init runs on: it alone starts again, and what is after the init does not
-/// start. The kubelet stops it alone (T12) and creates it anew (R11).
+/// F1, F2: a sidecar is replaced while a later init runs on. Only the sidecar starts again, and nothing after the init
+/// starts. The kubelet stops it alone (T12) and recreates it (R11).
 async fn a_sidecar_replaced_during_initialization(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("f1")
@@ -107,8 +107,8 @@ async fn f2_a_sidecar_is_replaced_during_initialization_on_failure() -> Result<(
     a_sidecar_replaced_during_initialization("OnFailure").await
 }
 
-/// B12, H2: a regular container whose start probe fails is stopped by the kubelet, which asks the probe (here the test, by
-/// an exec): its pre-stop hook runs beside it, and then it ends.
+/// B12, H2: the kubelet stops a regular container whose start probe fails (here the test runs the probe, as an exec).
+/// The pre-stop hook runs beside the container, and then the container ends.
 #[tokio::test]
 async fn b12_a_hook_runs_before_a_container_whose_start_probe_failed_ends() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -136,8 +136,8 @@ async fn b12_a_hook_runs_before_a_container_whose_start_probe_failed_ends() -> R
     pod.remove().await
 }
 
-/// C1, I4: an init that is updated after it has completed, which to a shim is another container of its name, does not run
-/// again, and the regular one does not notice.
+/// C1, I4: an init that is updated after it has completed does not run again, and the regular container is not
+/// affected. For a shim the updated init is another container of the same name.
 #[tokio::test]
 async fn c1_an_init_updated_after_it_has_completed_does_not_run() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -160,8 +160,8 @@ async fn c1_an_init_updated_after_it_has_completed_does_not_run() -> Result<()> 
     pod.remove().await
 }
 
-/// J2 to J4: a sidecar whose probe fails is replaced by the caller: the one before it is not restarted, the main never
-/// starts, and the new one's probe counts anew.
+/// J2 to J4: the caller replaces a sidecar whose probe fails. The sidecar before it is not restarted, the main never
+/// starts, and the probe of the new one counts from zero.
 async fn a_sidecar_replaced_after_its_probe_failed(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("j2")

@@ -1,4 +1,4 @@
-//! The end of a pod: its grace, hooks that take their time, and what a caller does meanwhile (A, B, C, L).
+//! The end of a pod: its grace period, slow hooks, and what a caller does meanwhile (A, B, C, L).
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -6,7 +6,7 @@ use e2e::durations::{AMPLE, SOON, TOLERANCE, near, seconds};
 use e2e::{Containerd, Event, Pod, Program, Runtime};
 use tokio::time::Instant;
 
-/// B10: a main that ignores its signal is gone when the grace period is over, the pod with it.
+/// B10: a main that ignores its stop signal is killed at the end of the grace period, and the pod ends with it.
 #[tokio::test]
 async fn b10_the_grace_period_is_respected() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -25,8 +25,8 @@ async fn b10_the_grace_period_is_respected() -> Result<()> {
     pod.remove().await
 }
 
-/// B11: the same with a hook that takes longer than the grace period. Ours is a `pre-stop`; the kubelet's own never
-/// reaches a shim (H5).
+/// B11: the same with a hook that takes longer than the grace period. The hook here is podshim's `pre-stop`; a shim
+/// never sees the kubelet's own (H5).
 #[tokio::test]
 async fn b11_the_grace_period_is_respected_with_a_long_pre_stop_hook() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -45,8 +45,8 @@ async fn b11_the_grace_period_is_respected_with_a_long_pre_stop_hook() -> Result
     pod.remove().await
 }
 
-/// A11 to A13, C3, T11: an update of a container while the pod terminates: it is created again, and does not start
-/// before the stop is over.
+/// A11 to A13, C3, T11: a container that is updated while the pod terminates is recreated, and does not start before
+/// the stop is over.
 async fn an_update_during_termination_starts_nothing(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("a11")
@@ -71,7 +71,7 @@ async fn an_update_during_termination_starts_nothing(policy: &str) -> Result<()>
     recreated?;
     let timeline = pod.wait_for("s1", Event::Exiting, 1, SOON).await?;
     ensure!(timeline.count("regular", Starting) == 1, "{timeline}");
-    // ± The kubelet's pod is gone by now. This one's sandbox lives, so a new round begins, in order (T14).
+    // ± The kubelet's pod is gone by now. Here the sandbox lives on, so a new round begins, in order (T14).
     pod.start("s1").await?;
     let timeline = pod.wait_for("regular", Event::Started, 2, SOON).await?;
     timeline.has_not_restarted("init")?;

@@ -1,5 +1,5 @@
-//! A shim under load: nothing fails, nothing grows, State is answered as fast as by containerd's own shim. Prints its
-//! figures. `hack/test` does a twentieth of it, `hack/stress --load` all.
+//! A shim under load: nothing fails, nothing grows, and podshim answers State as fast as containerd's own shim. Prints
+//! its figures. `hack/test` runs a twentieth of the load, `hack/stress --load` all of it.
 
 mod requests;
 
@@ -15,19 +15,19 @@ use e2e::instance::status_number;
 use e2e::task::{Task, shell, unique};
 use e2e::{Containerd, Pod, Program, Runtime};
 
-/// How many hundredths of the whole load.
+/// Environment variable with the percentage of the whole load.
 const LOAD: &str = "PODSHIM_LOAD";
 
-/// What a shim may hold more after the load than before it, in kB: what its allocator keeps.
+/// How much more memory a shim may hold after the load than before it, in kB: what its allocator keeps.
 const GROWTH: u64 = 1024;
 
-/// The share of a whole load that this run has; one at least.
+/// This run's share of the whole load; at least one.
 fn share_of(whole: usize) -> usize {
     let percent = std::env::var(LOAD).ok().and_then(|percent| percent.parse().ok()).unwrap_or(5);
     (whole * percent / 100).max(1)
 }
 
-/// What a shim holds.
+/// The resources that a shim holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Usage {
     descriptors: usize,
@@ -49,7 +49,7 @@ impl Usage {
         Ok(Self { descriptors, watches, threads, resident })
     }
 
-    /// Waits until a shim holds no more than this, but for a little memory.
+    /// Waits until a shim holds no more than this; [`GROWTH`] is allowed on top of its memory.
     async fn wait_regained(self, shim: libc::pid_t) -> Result<()> {
         let regained = e2e::wait::until("the shim to hold no more than before", SOON, async || {
             let now = Self::of(shim)?;
@@ -65,7 +65,7 @@ impl Usage {
     }
 }
 
-/// Runs all of them at the same time; the first failure counts when all have ended.
+/// Runs all futures at the same time. When all have ended, returns the first failure.
 async fn all<T>(futures: impl Iterator<Item = impl Future<Output = Result<T>>>) -> Result<()> {
     let mut left: Vec<Pin<Box<_>>> = futures.map(Box::pin).collect();
     let mut result = Ok(());
@@ -93,7 +93,7 @@ async fn pods_that_start_and_stop_at_once_all_do() -> Result<()> {
     let live = async || {
         let mut pod = Pod::new("load")
             .annotate("plan", "s1=sidecar, a=main, b=main, c=main")
-            // Without a gate the mains may write their first line before it does (U1).
+            // Without a gate the mains may write their first line before s1 does (U1).
             .annotate("ready.s1", "exec:test -e /tmp/ready;period=100ms;fail=1000")
             .container(Program::new("s1").ready_file("/tmp/ready", Duration::ZERO))
             .container(Program::new("a"))
@@ -155,7 +155,7 @@ async fn restarts_leave_nothing_behind() -> Result<()> {
     pod.remove().await
 }
 
-/// Every byte of it, through the fifo to `ctr`.
+/// Every byte of the output arrives, through the fifo to `ctr`.
 #[tokio::test]
 async fn a_flood_of_output_arrives_whole() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,5 +1,5 @@
-//! Requests at many in flight, to both shims in the same run: what State takes. Speaks to the shim's socket, as containerd
-//! does: its own time would hide the shim's.
+//! How long State takes with many requests in flight, on both shims in the same run. Talks to the shim's socket
+//! directly, because containerd's own time would hide the shim's.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{Usage, share_of};
 
 const IN_FLIGHT: usize = 32;
-/// No State may take longer, but in the moment of a start.
+/// The 99th percentile of State's duration may not exceed this, unless containerd's own shim is slower too.
 const STATE_LIMIT: Duration = Duration::from_millis(50);
 
 struct Shim {
@@ -27,7 +27,7 @@ impl Shim {
     async fn of(node: &Containerd, runtime: Runtime, task: &Task<'_>) -> Result<Self> {
         let address = node.shim_address(NAMESPACE, task.id())?;
         let address = format!("unix://{}{}", node.root()?.display(), address.trim_start_matches("unix://"));
-        // containerd's own shim serves what its containerd asks for.
+        // containerd's own shim serves the task API version that its containerd asks for.
         let version = if runtime == Runtime::Runc && node.version()? >= (2, 0) { 3 } else { 2 };
         let client = Client::connect(&address).await.with_context(|| address.clone())?;
         Ok(Self { client, service: format!("containerd.task.v{version}.Task") })
@@ -45,7 +45,7 @@ impl Shim {
     }
 }
 
-/// The 99th percentile of State among requests of which every other one is a signal that changes nothing.
+/// The 99th percentile of State's duration. Every other request is a signal that changes nothing.
 async fn measure(node: &Containerd, runtime: Runtime) -> Result<Duration> {
     let task =
         Task::run(node, "requests", &["--runtime", runtime.runtime_type()], &["sleep", "3600"]).await?;
@@ -98,7 +98,7 @@ async fn measure(node: &Containerd, runtime: Runtime) -> Result<Duration> {
 async fn state_is_answered_as_fast_as_by_containerds_own_shim() -> Result<()> {
     let node = Containerd::connect().await?;
     let (theirs, ours) = (measure(&node, Runtime::Runc).await?, measure(&node, Runtime::Podshim).await?);
-    // Whatever keeps both from the processor is the machine's.
+    // If both shims are slow, the machine is.
     ensure!(ours <= theirs.max(STATE_LIMIT), "{ours:?}, containerd's own shim {theirs:?}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Pods that are to end by themselves, and what the kubelet says of them then: it counts every container of
+//! Pods that end by themselves, and the status that the kubelet reports then: it counts every container of
 //! `containers`, sidecars too.
 
 use anyhow::{Result, ensure};
@@ -9,10 +9,10 @@ use e2e::{ContainerState, Kubelet, Manifest, Phase, PodStatus, Program, Runtime,
 
 use crate::support::{SOON, on_both};
 
-/// Longer than a kubelet takes to see an exit and to say so.
+/// Longer than a kubelet takes to see an exit and to report it.
 const LOOKS: std::time::Duration = seconds(5);
 
-/// A job beside a proxy that ends only when it is told to, and not with 0.
+/// A job beside a proxy that ends only at its stop signal, and not with 0.
 fn job(policy: RestartPolicy, main: Program) -> Manifest {
     Manifest::new("job")
         .policy(policy)
@@ -21,8 +21,8 @@ fn job(policy: RestartPolicy, main: Program) -> Manifest {
         .container(main)
 }
 
-/// What the kubelet says once the pod has ended; with containerd's own shim, which never ends it, once `runs` of the job
-/// are over.
+/// The status that the kubelet reports when the pod has ended. With containerd's own shim the pod never ends; there it
+/// is the status after `runs` runs of the job.
 async fn outcome(kubelet: &Kubelet, manifest: Manifest, runs: usize) -> Result<(PodStatus, Timeline)> {
     let pod = manifest.run(kubelet)?;
     pod.wait_for("job", Exiting, runs, SOON).await?;
@@ -43,7 +43,7 @@ fn hangs(status: &PodStatus) -> Result<()> {
     Ok(())
 }
 
-/// J1, J2, J8: all went well.
+/// J1, J2, J8: the job succeeded.
 #[tokio::test]
 async fn j1_j2_j8_never_succeeded() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -61,7 +61,7 @@ async fn j1_j2_j8_never_succeeded() -> Result<()> {
     timeline.has_not_restarted("proxy")
 }
 
-/// J1, J2, J3: the job failed, and its sidecar has nothing to do with that.
+/// J1, J2, J3: the job failed; the sidecar shows 0 all the same.
 #[tokio::test]
 async fn j1_j3_j8_never_failed() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -78,7 +78,7 @@ async fn j1_j3_j8_never_failed() -> Result<()> {
     timeline.has_not_restarted("job")
 }
 
-/// J5, R8: the kubelet starts the job again, while its sidecar lives on; then it ends.
+/// J5, R8: the kubelet restarts the job while its sidecar lives on; then the pod ends.
 #[tokio::test]
 async fn j5_j1_r8_on_failure_succeeded_at_the_second_try() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -96,8 +96,8 @@ async fn j5_j1_r8_on_failure_succeeded_at_the_second_try() -> Result<()> {
     timeline.run_together("proxy", "job")
 }
 
-/// I2, J9: an init failed under Never. What follows it never runs, and the kubelet has the reason where `kubectl describe`
-/// shows it.
+/// I2, J9: an init failed under Never. What follows it never runs, and the kubelet has the reason where `kubectl
+/// describe` shows it.
 #[tokio::test]
 async fn i2_j9_never_failed_by_an_init() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -105,7 +105,7 @@ async fn i2_j9_never_failed_by_an_init() -> Result<()> {
             .policy(RestartPolicy::Never)
             .annotate("plan", "proxy=sidecar, fetch=init, job=main")
             .container(Program::new("proxy"))
-            // Longer than the first pods of a kubelet need from one container to the next.
+            // Longer than a kubelet takes in its first pods from one container to the next.
             .container(Program::new("fetch").runs_for(seconds(4)).exits(4))
             .container(Program::new("job").runs_for(seconds(1)))
             .run(kubelet)?;
@@ -139,8 +139,8 @@ async fn i2_j9_never_failed_by_an_init() -> Result<()> {
     Ok(())
 }
 
-/// T5, J1: a sidecar that ignores its signal when the job is over has the pod's grace to end. podshim knows it only from
-/// the kubelet's annotation on the containers (`container_annotations`): it is 30 s otherwise.
+/// T5, J1: a sidecar that ignores its stop signal when the job is over has the pod's grace to end. podshim knows that
+/// grace only from the kubelet's annotation on the containers (`container_annotations`); without it the grace is 30 s.
 #[tokio::test]
 async fn t5_j1_the_kubelets_grace_bounds_the_end_of_a_job() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {

@@ -1,4 +1,5 @@
-//! The kubelet is killed and started again; containerd, the shims and the pods live on. Each test has kubelets of its own.
+//! The kubelet is killed and started again; containerd, the shims and the pods live on. Each test has kubelets of its
+//! own.
 
 use std::fs::File;
 
@@ -9,8 +10,8 @@ use e2e::{Kubelet, Manifest, Program};
 
 use crate::support::{SOON, on_both_alone, started};
 
-/// N4, F11, U7: in the middle of a hold. The new kubelet finds the held main running, and leaves it alone: it starts when
-/// the gate opens, once.
+/// N4, F11, U7: in the middle of a hold. The new kubelet finds the held main running and leaves it alone. The main
+/// starts once, when the gate opens.
 #[tokio::test]
 async fn n4_u7_the_kubelet_is_killed_during_a_hold() -> Result<()> {
     let lives = on_both_alone(async |kubelet: &Kubelet| {
@@ -44,9 +45,9 @@ async fn n4_u7_the_kubelet_is_killed_during_a_hold() -> Result<()> {
     timeline.in_order(&[("app", Exiting), ("proxy", Term)])
 }
 
-/// N2, K15, T3: in the middle of a stop, when the manifest has gone. The new kubelet knows the pod only from its containers,
-/// and stops them all once more: the sidecar has its signal once, in its turn. (Of a pod without a volume that is a mount this
-/// kubelet kills every process itself, by its cgroup, which nothing below the CRI can keep it from.)
+/// N2, K15, T3: in the middle of a stop, after the manifest was removed. The new kubelet knows the pod only from its
+/// containers, and stops them all once more; the sidecar gets its signal once, in its turn. (If no volume of the pod is
+/// a mount, this kubelet itself kills every process in the pod's cgroup. Nothing below the CRI can prevent that.)
 #[tokio::test]
 async fn n2_k15_the_kubelet_is_killed_during_a_stop() -> Result<()> {
     let lives = on_both_alone(async |kubelet: &Kubelet| {

@@ -1,6 +1,6 @@
-//! Pods under a real kubelet that has never heard of sidecars: 1.20, from Debian's source package (hack/kubelet). Each runs
-//! with containerd's own shim, which shows what goes wrong, and with podshim, which keeps the order. Nobody here plays the
-//! kubelet: a test writes a manifest, takes it away, and reads what the containers wrote and what the kubelet says.
+//! Pods under a real kubelet that knows no sidecars: 1.20, from Debian's source package (hack/kubelet). Each runs with
+//! containerd's own shim, which shows what goes wrong, and with podshim, which keeps the order. A test does not play
+//! the kubelet: it writes a manifest, removes it, and reads the log of the containers and the kubelet's status.
 
 mod jobs;
 mod kubelet_restarts;

@@ -1,4 +1,4 @@
-//! Start and stop of a pod: who is there before whom, and whose end comes first.
+//! Start and stop of a pod: which container is ready first, and which ends first.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::support::{Both, SOON, on_both, started, whole_life};
 
-/// How long the proxy takes until it takes connections: longer than a kubelet takes to the next container.
+/// How long after its start the proxy accepts connections: longer than a kubelet takes to start the next container.
 const WARM_UP: Duration = seconds(6);
 
 fn proxy() -> Program {
@@ -23,14 +23,15 @@ fn app() -> Program {
     Program::new("app").term_delay(seconds(2))
 }
 
-/// A pod in which a proxy is to be there before the app, and as long as it.
+/// A pod whose proxy must be ready before the app starts, and outlive it.
 fn with_proxy(name: &str) -> Manifest {
     Manifest::new(name)
         .annotate("plan", "proxy=sidecar, app=main")
         .annotate("ready.proxy", "tcp::8080;period=100ms;fail=600")
 }
 
-/// The app runs without its proxy at both ends of its life, and with podshim at none.
+/// Checks that with containerd's own shim the app runs without its proxy at both ends of its life, and with podshim at
+/// neither.
 fn has_its_proxy_only_with_podshim(lives: &Both<Timeline>) -> Result<()> {
     let stock = &lives.stock;
     let ready = stock.time_of("proxy", Starting)? + WARM_UP;
@@ -54,7 +55,7 @@ async fn s2_u2_t1_t3_a_sidecar_listed_first() -> Result<()> {
     has_its_proxy_only_with_podshim(&lives.await?)
 }
 
-/// U7, U2, T1, T3: it is listed after the main, whose start does not keep the kubelet.
+/// U7, U2, T1, T3: the sidecar is listed after the main. The held main's start does not block the kubelet.
 #[tokio::test]
 async fn u7_t1_t3_a_sidecar_listed_last() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -63,8 +64,8 @@ async fn u7_t1_t3_a_sidecar_listed_last() -> Result<()> {
     has_its_proxy_only_with_podshim(&lives.await?)
 }
 
-/// I5, S2, R8: an init that needs the proxy, so that it is one of the kubelet's `containers`. Its end is no business of the
-/// kubelet, which under Always would start it again for ever.
+/// I5, S2, R8: an init that needs the proxy, and so is one of the kubelet's `containers`. podshim hides its end from
+/// the kubelet, which under Always would restart it for ever.
 #[tokio::test]
 async fn i5_s2_r8_an_init_behind_a_sidecar_runs_once() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -77,7 +78,7 @@ async fn i5_s2_r8_an_init_behind_a_sidecar_runs_once() -> Result<()> {
             .run(kubelet)?;
         pod.wait_for("app", Started, 1, SOON).await?;
         pod.wait_for("fetch", Exiting, 1, SOON).await?;
-        // Time for the kubelet to see an exit, and to start it again.
+        // Time for a kubelet that sees an exit to restart the container.
         wait::quiet_time(seconds(5)).await;
         let (timeline, status) = (pod.timeline()?, pod.status().await?);
         pod.delete()?;
@@ -99,8 +100,8 @@ async fn i5_s2_r8_an_init_behind_a_sidecar_runs_once() -> Result<()> {
     Ok(())
 }
 
-/// S8: one of the kubelet's own `initContainers` runs before everything else, the proxy that it may need included, with
-/// podshim as without: it is not in the plan.
+/// S8: one of the kubelet's own `initContainers` runs before everything else, even before a proxy that it may need,
+/// with podshim as without: it is not in the plan.
 #[tokio::test]
 async fn s8_an_init_of_the_kubelet_runs_before_every_sidecar() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -115,8 +116,8 @@ async fn s8_an_init_of_the_kubelet_runs_before_every_sidecar() -> Result<()> {
     Ok(())
 }
 
-/// T12, T3, H5: the main's preStop hook takes five seconds, and the sidecar has none, so that the kubelet stops the sidecar
-/// first.
+/// T12, T3, H5: the main's preStop hook takes five seconds, and the sidecar has none, so that the kubelet stops the
+/// sidecar first.
 #[tokio::test]
 async fn t12_t3_h5_a_pre_stop_hook_of_the_main_only() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -140,7 +141,7 @@ async fn t12_t3_h5_a_pre_stop_hook_of_the_main_only() -> Result<()> {
     ])
 }
 
-/// T4, T11, I6: the manifest goes while an init runs.
+/// T4, T11, I6: the manifest is removed while an init runs.
 #[tokio::test]
 async fn t4_t11_i6_a_manifest_removed_during_init() -> Result<()> {
     let grace = seconds(10);
@@ -169,8 +170,8 @@ async fn t4_t11_i6_a_manifest_removed_during_init() -> Result<()> {
     Ok(())
 }
 
-/// T5, T7, T6: the main ignores its stop signal. The proxy has it for the whole grace, gets its own signal then, and nothing
-/// is there 2 s later.
+/// T5, T7, T6: the main ignores its stop signal, so the proxy lives for the whole grace and then gets its own signal. 2
+/// s later nothing is left.
 async fn a_deaf_main(grace: Duration) -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
         let manifest = Manifest::new("deaf")

@@ -1,9 +1,9 @@
-//! A pod's restart policy, and what befalls a pod that has one: kills by liveness and startup probes, commands that do not
-//! exist, other images; each also with a kubelet that is killed and started again in the middle. Once nothing befalls it
-//! any more the pod does what its policy says (I8, T12, T15, T16, J3, J10).
+//! Faults under each restart policy: kills by liveness and startup probes, commands that do not exist, changed images;
+//! each also with a kubelet that is killed and started again in the middle. After the fault the pod does what its
+//! policy says (I8, T12, T15, T16, J3, J10).
 //!
-//! With containerd's own shim there is no order that could keep a pod from its end; so these run with podshim alone. The
-//! kubelets are the tests' own: their node file says how long a caller has to recreate what it stopped (`replace-wait`).
+//! These tests run with podshim alone: without an order, nothing can keep a pod from its end. The kubelets are the
+//! tests' own: their node file sets how long a caller has to recreate what it stopped (`replace-wait`).
 
 use std::fs::File;
 use std::rc::Rc;
@@ -22,22 +22,21 @@ use crate::support::{SOON, probe};
 
 /// A kubelet's back-off of ten seconds may come twice, and several pods share the machine.
 const PATIENCE: Duration = seconds(150);
-/// Longer than it takes a kubelet to recreate what it killed, which it does in the same sync, or once it has been started
-/// again.
+/// Longer than a kubelet takes to recreate what it killed: it does so in the same sync, or after its own restart.
 const NODE_FILE: &str = "replace-wait = \"15s\"";
-/// A job's main runs longer than what befalls it takes to happen.
+/// A job's main runs longer than a fault takes to happen.
 const WORK: Duration = seconds(15);
-/// What a kubelet kills ends so slowly that the kubelet itself is killed before.
+/// A container that the kubelet kills ends so slowly that the kubelet itself is killed first.
 const SLOW_END: Duration = seconds(6);
 
-/// What the pods of one kubelet wait for.
+/// The points at which the pods of one kubelet wait for each other.
 struct Moments {
     all_run: Barrier,
-    /// One permit for each pod that has had its fault.
+    /// One permit for each pod whose fault has happened.
     befallen: Semaphore,
 }
 
-/// What befalls a pod of the sidecars s1 and s2 and the main app.
+/// A fault in a pod of the sidecars s1 and s2 and the main app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// A liveness probe kills it once.
@@ -46,29 +45,29 @@ enum Fault {
     LivenessOfEach,
     /// A liveness probe kills s1 while the main is held, as the gate of s2 is closed.
     LivenessWhileHeld,
-    /// The end of s2 is fatal, and it ends.
+    /// s2 ends, and its end is fatal.
     Fatal,
-    /// Its startup probe kills the main while it is held.
+    /// The main's startup probe kills it while it is held.
     StartupOfHeld,
     /// The startup probe of s2 kills it before its gate is open.
     StartupOfSidecar,
-    /// Its command does not exist.
+    /// The container's command does not exist.
     Missing(&'static str),
-    /// The manifest names another image for it.
+    /// The manifest is changed to another image for the container.
     Image(&'static str),
 }
 
-/// Whether the kubelet lives through it.
+/// Whether the kubelet is killed during the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KubeletLife {
     Whole,
-    /// It is killed and started again, three times; the first time while the containers end that it kills.
+    /// It is killed and started again, three times; the first time while the containers that it kills are ending.
     KilledInBetween,
 }
 
 impl KubeletLife {
-    /// What happens to pods meanwhile. A kubelet that is killed forgets how often its probes have failed: those whose failures
-    /// it counts are for one that lives.
+    /// The faults to test. A killed kubelet forgets how often its probes have failed, so faults by counted failures are
+    /// only for one that lives.
     fn faults(self) -> &'static [Fault] {
         match self {
             KubeletLife::Whole => &[
@@ -103,7 +102,7 @@ fn wedged(name: &str) -> String {
 impl Fault {
     fn program(self, policy: RestartPolicy, kubelet: KubeletLife, name: &str) -> Program {
         let program = match (name, policy) {
-            // T15: a 0 at its stop signal would complete the job, if it counted at once.
+            // T15: if a 0 after the stop signal counted at once, it would complete the job.
             ("app", OnFailure) => Program::new(name).runs_for(WORK),
             ("app", Never) => Program::new(name).runs_for(WORK).term_exit_code(4),
             _ => Program::new(name),
@@ -136,7 +135,7 @@ impl Fault {
         }
     }
 
-    /// What liveness probes kill, in that order.
+    /// The containers that liveness probes kill, in that order.
     fn kills_by_liveness(self) -> &'static [&'static str] {
         match self {
             Fault::Liveness("s1") | Fault::LivenessWhileHeld => &["s1"],
@@ -147,17 +146,18 @@ impl Fault {
         }
     }
 
-    /// Whether the main must run before.
+    /// Whether the main must run before the fault.
     fn befalls_what_runs(self) -> bool {
         matches!(self, Fault::Liveness(_) | Fault::LivenessOfEach | Fault::Image(_))
     }
 
-    /// The gate of s2 opens when the test says so, where that matters.
+    /// Whether s2 has a gate, which the test opens.
     fn has_gate(self) -> bool {
         matches!(self, Fault::StartupOfHeld | Fault::StartupOfSidecar | Fault::LivenessWhileHeld)
     }
 
-    /// What befalls a sidecar alone ends the main under no policy, held or not (T12a).
+    /// Whether the fault hits only a sidecar. Such a fault ends the main under no policy, whether the main is held or
+    /// not (T12a).
     fn spares_main(self) -> bool {
         matches!(
             self,
@@ -186,8 +186,8 @@ impl Fault {
         manifest
     }
 
-    /// Whether the main of a job is lost with it: under Never a kubelet recreates neither what its probe killed nor what it
-    /// could not start.
+    /// Whether the fault fails the main of a job: under Never a kubelet recreates neither a container that its probe
+    /// killed nor one that it could not start.
     fn loses_main(self, policy: RestartPolicy) -> bool {
         policy == Never
             && matches!(
@@ -202,7 +202,7 @@ impl Fault {
     }
 }
 
-/// A liveness probe fails once.
+/// Makes a liveness probe fail once.
 async fn wedge(pod: &StaticPod<'_>, name: &str) -> Result<()> {
     let file = pod.directory().join(wedged(name));
     File::create(&file)?;
@@ -210,7 +210,7 @@ async fn wedge(pod: &StaticPod<'_>, name: &str) -> Result<()> {
     Ok(std::fs::remove_file(file)?)
 }
 
-/// Lets it happen, and undoes it again where that can be done. Pods that must run before wait for each other.
+/// Causes the fault, and undoes it where that is possible. Pods that must run before the fault wait for each other.
 async fn befall(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest, all_run: &Barrier) -> Result<()> {
     let touch = |name: &str| File::create(pod.directory().join(name)).map(drop);
     let runs = async {
@@ -265,11 +265,11 @@ fn all_are_running(status: &PodStatus) -> bool {
     status.containers.iter().all(|container| container.state.is_running())
 }
 
-/// What the policy promises, of a job.
+/// Checks what the policy promises for a job.
 fn job_is_done(fault: Fault, policy: RestartPolicy, kubelet: KubeletLife, status: &PodStatus) -> Result<()> {
     let app = status.code("app");
     match fault {
-        // U6, I2, I8: what it waited for cannot come any more.
+        // U6, I2, I8: the gate that the main waited for can no longer open.
         Fault::Missing("s2") | Fault::StartupOfSidecar if policy == Never => {
             ensure!(app == Some(125), "{status:#?}");
             let ContainerState::Terminated { message, .. } = &status.of("app")?.state else {
@@ -277,7 +277,8 @@ fn job_is_done(fault: Fault, policy: RestartPolicy, kubelet: KubeletLife, status
             };
             ensure!(message.contains("not started: sidecar \"s2\""), "{message}");
         }
-        // A kubelet that is back after the main's end does not know that it stopped it, and under Never that was its end.
+        // A kubelet that is started after the main's end does not know that it had stopped the main. Under Never the
+        // main has then ended for good.
         Fault::Image("app") if policy == Never && kubelet == KubeletLife::KilledInBetween => {
             ensure!(matches!(app, Some(0 | 4)), "{status:#?}");
         }
@@ -288,7 +289,7 @@ fn job_is_done(fault: Fault, policy: RestartPolicy, kubelet: KubeletLife, status
     Ok(())
 }
 
-/// One pod: what befalls it, and that it does then what its policy says.
+/// The life of one pod: the fault, and the check that the pod then does what its policy says.
 async fn life(
     kubelet: &Kubelet,
     (policy, kubelet_life): (RestartPolicy, KubeletLife),
@@ -305,7 +306,7 @@ async fn life(
     befall(fault, &pod, &changed, &moments.all_run).await?;
     moments.befallen.add_permits(1);
     match (policy, fault) {
-        // Its policy says that it is tried again and again: the others live.
+        // Under this policy the kubelet retries the container again and again, and the others live on.
         (Always | OnFailure, Fault::Missing(name)) => {
             let is_tried = |status: &PodStatus| status.of(name).is_ok_and(|it| it.restarts >= 1);
             let status = pod.wait_status("that it is tried again", PATIENCE, is_tried).await?;
@@ -337,7 +338,7 @@ fn name_of(fault: Fault) -> String {
     text.to_lowercase()
 }
 
-/// All that befalls pods of that policy, side by side under one kubelet.
+/// All faults under one policy, each in a pod of its own, under one kubelet.
 async fn every_row(policy: RestartPolicy, kubelet_life: KubeletLife) -> Result<()> {
     let kubelet = Kubelet::start(Runtime::Podshim).await?;
     kubelet.node().write_node_file(NODE_FILE).await?;
@@ -352,7 +353,7 @@ async fn every_row(policy: RestartPolicy, kubelet_life: KubeletLife) -> Result<(
             lives.spawn_local(async move {
                 let lived = life(&kubelet, (policy, kubelet_life), fault, &moments).await;
                 if lived.is_err() {
-                    // Nothing waits for its fault.
+                    // Otherwise the kubelet's kill would wait for this pod's fault.
                     moments.befallen.add_permits(1);
                 }
                 lived.with_context(|| format!("{policy:?}, {fault:?}"))
@@ -362,8 +363,8 @@ async fn every_row(policy: RestartPolicy, kubelet_life: KubeletLife) -> Result<(
     };
     let restarts = async {
         if kubelet_life == KubeletLife::KilledInBetween {
-            // A kubelet that is killed in the middle of a Start cancels it, and under Never makes nothing of that container again:
-            // that is another fault than the one that is looked at.
+            // Wait until no Start is under way. A kubelet that is killed in the middle of a Start cancels it, and under
+            // Never does not recreate that container: that would be another fault than the one under test.
             drop(moments.befallen.acquire_many(u32::try_from(faults.len())?).await?);
             wait::quiet_time(seconds(1)).await;
             for _ in 0..3 {

@@ -1,4 +1,5 @@
-//! The kubelet's own probes and postStart hooks. For the kubelet a held container runs: it asks, and it kills.
+//! The kubelet's own probes and postStart hooks. The kubelet takes a held container for running, so it probes and kills
+//! it.
 
 use std::fs::File;
 
@@ -24,8 +25,8 @@ fn heal(pod: &StaticPod<'_>) -> Result<()> {
     Ok(std::fs::remove_file(pod.directory().join("wedged"))?)
 }
 
-/// T12, S6, J5: a main that is wedged. The kubelet kills it alone and starts it again; its sidecar does not notice, and its
-/// gate is not asked again.
+/// T12, S6, J5: a wedged main. The kubelet kills only the main and recreates it. The sidecar is not affected, and
+/// podshim does not probe its gate again.
 #[tokio::test]
 async fn t12_s6_a_liveness_kill_of_a_main() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -57,9 +58,9 @@ async fn t12_s6_a_liveness_kill_of_a_main() -> Result<()> {
     Ok(())
 }
 
-/// T16: a sidecar that is wedged. The kubelet stops it alone, which podshim tells from the beginning of the pod's stop by
-/// the stops that do not follow: the sidecar has its signal soon, whatever its grace. Then the kubelet starts it again; the
-/// main lives through it.
+/// T16: a wedged sidecar. The kubelet stops only the sidecar. podshim sees that no other stop follows, so this is not
+/// the start of the pod's stop, and the sidecar gets its signal soon, whatever its grace. Then the kubelet recreates
+/// it; the main lives on.
 #[tokio::test]
 async fn t16_a_liveness_kill_of_a_sidecar_is_fast() -> Result<()> {
     let grace = seconds(20);
@@ -88,7 +89,7 @@ async fn t16_a_liveness_kill_of_a_sidecar_is_fast() -> Result<()> {
     ensure!(took < grace, "its signal came after {took:?}");
 
     let (took, status, timeline) = lives.podshim;
-    // The window, twice on a machine that is late, and the kubelet's own probe.
+    // The window, which is doubled on a late machine, and the period of the kubelet's probe.
     let window = seconds(2);
     ensure!(took >= window && took < window * 2 + seconds(3) + TOLERANCE, "its signal came after {took:?}");
     ensure!(status.of("app")?.restarts == 0, "{status:#?}");
@@ -98,7 +99,7 @@ async fn t16_a_liveness_kill_of_a_sidecar_is_fast() -> Result<()> {
     Ok(())
 }
 
-/// A main that is not alive before its program runs, and not ready either, behind a gate that opens with [`open`].
+/// A main whose probes fail before its program runs, behind a gate that opens with [`open`].
 fn behind_a_gate(name: &str, probes: Value) -> Manifest {
     Manifest::new(name)
         .annotate("plan", "proxy=sidecar, app=main")
@@ -111,9 +112,9 @@ fn open(pod: &StaticPod<'_>) -> Result<()> {
     Ok(File::create(pod.directory().join("open")).map(drop)?)
 }
 
-/// U9, K3, S6: a liveness probe alone, and a gate that takes longer. The kubelet kills the held main and makes another, a few times,
-/// and then waits ten seconds and more before the next: the main starts only after that, however early the gate opens. With
-/// containerd's own shim there is no gate.
+/// U9, K3, S6: a liveness probe alone, and a gate that takes longer. The kubelet kills and recreates the held main a
+/// few times, and then waits ten seconds and more. The main starts only after that back-off, however early the gate
+/// opens. With containerd's own shim there is no gate.
 #[tokio::test]
 async fn u9_k3_a_liveness_probe_during_a_hold() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -150,8 +151,8 @@ async fn u9_k3_a_liveness_probe_during_a_hold() -> Result<()> {
     timeline.in_order(&[("app", Exiting), ("proxy", Term)])
 }
 
-/// U9, H7: with a startupProbe the kubelet asks that until the program is there, and the others only after it: the main is
-/// started when its gate opens, and is not ready before.
+/// U9, H7: with a startupProbe the kubelet runs only that probe until the program is there, and the other probes after
+/// it. The main starts when its gate opens, and is not ready before.
 #[tokio::test]
 async fn u9_h7_a_startup_probe_during_a_hold() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -163,7 +164,7 @@ async fn u9_h7_a_startup_probe_during_a_hold() -> Result<()> {
         });
         let pod = behind_a_gate("u9-startup", probes).run(kubelet)?;
         pod.wait_for("proxy", Started, 1, SOON).await?;
-        // Ample for a kubelet that asks once a second to lose its patience.
+        // More than enough for a kubelet that probes once a second to kill the container.
         wait::quiet_time(seconds(5)).await;
         let (held, before) = (pod.timeline()?, pod.status().await?);
         open(&pod)?;
@@ -199,8 +200,8 @@ fn hooked() -> Program {
     Program::new("app").ready_file("/tmp/ready", seconds(0))
 }
 
-/// U12, T4: listed before its sidecar such a main keeps the kubelet, which makes nothing more until the hook ends: neither
-/// of the two ever starts. The pod can still be deleted.
+/// U12, T4: listed before its sidecar such a main blocks the kubelet, which creates no further container until the hook
+/// ends. So neither of the two ever starts. The pod can still be deleted.
 #[tokio::test]
 async fn u12_a_post_start_hook_before_the_sidecar() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -213,10 +214,14 @@ async fn u12_a_post_start_hook_before_the_sidecar() -> Result<()> {
             pod.wait_for("proxy", Started, 1, SOON).await?;
         } else {
             let made = |status: &PodStatus| status.of("app").is_ok_and(|app| app.state.is_running());
-            // Its own word comes after the hook: containerd's is that it runs.
-            wait::until("app to be made", SOON, async || Ok(pod.pid("app").await.ok())).await?;
+            // The kubelet reports it as running only after the hook; containerd already does.
+            wait::until("app to be created", SOON, async || Ok(pod.pid("app").await.ok())).await?;
             wait::quiet_time(seconds(5)).await;
-            ensure!(!made(&pod.status().await?), "the kubelet is done with it: {:#?}", pod.status().await?);
+            ensure!(
+                !made(&pod.status().await?),
+                "the kubelet reports it as running: {:#?}",
+                pod.status().await?
+            );
         }
         let timeline = pod.timeline()?;
         pod.delete()?;
@@ -229,7 +234,7 @@ async fn u12_a_post_start_hook_before_the_sidecar() -> Result<()> {
     lives.podshim.doesnt_start("proxy")
 }
 
-/// U8, U12: listed after its sidecar it is no trouble: the hook waits, and its program comes.
+/// U8, U12: listed after its sidecar such a main starts: the hook waits, and the program comes.
 #[tokio::test]
 async fn u8_u12_a_post_start_hook_after_the_sidecar() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {

@@ -1,4 +1,4 @@
-//! What the kubelet removes: containers that were replaced, while their pod lives on; and the whole pod in the end.
+//! What the kubelet removes: replaced containers while their pod lives on, and the whole pod at the end.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Started, Starting, Term};
@@ -8,11 +8,12 @@ use k8s_cri::v1::ContainerState;
 
 use crate::support::on_both;
 
-/// The kubelet collects garbage once a minute, and what is left of a pod some time after its end.
+/// The kubelet collects garbage once a minute, and the rest of a pod some time after its end.
 const COLLECTED: std::time::Duration = seconds(180);
 
-/// N3, R8, S6: a main that ends again and again. Of its old containers the kubelet keeps one, and removes the others: the
-/// live ones and the shim do not notice. Some time after the manifest nothing of the pod is left on the node.
+/// N3, R8, S6: a main that ends again and again. The kubelet keeps one of its old containers and removes the others;
+/// the live containers and the shim are not affected. Some time after the manifest was removed, nothing of the pod is
+/// left on the node.
 #[tokio::test]
 async fn n3_r8_the_kubelet_collects_its_garbage() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {

@@ -1,4 +1,4 @@
-//! Sidecars that end when nobody asked them to: while the main drains, and for want of memory.
+//! Sidecars that end without a request: by a crash while the main drains, and by the OOM killer.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Started, Starting, Term};
@@ -9,8 +9,8 @@ use e2e::{ContainerState, Kubelet, Manifest, Phase, PodStatus, Program, Runtime}
 
 use crate::support::{SOON, last, on_both, started};
 
-/// R2, R3, R8, T1: it crashes while the main drains. It is started again, and stopped in order in the end; the kubelet has
-/// no part in it. With containerd's own shim there is none to crash by then.
+/// R2, R3, R8, T1: a sidecar crashes while the main drains. podshim restarts it without the kubelet, and stops it in
+/// order in the end. With containerd's own shim the sidecar has ended by then.
 #[tokio::test]
 async fn r2_r3_a_sidecar_crashes_while_the_main_drains() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {
@@ -37,8 +37,9 @@ async fn r2_r3_a_sidecar_crashes_while_the_main_drains() -> Result<()> {
     timeline.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting)])
 }
 
-/// R10, R1, J1, J2: its memory is too small for it, in a job. It is started again each time, the kubelet is told nothing,
-/// and the job ends well. With containerd's own shim it is gone after the first time, and the job counts as failed.
+/// R10, R1, J1, J2: a job's sidecar exceeds its memory limit. podshim restarts it each time without a report to the
+/// kubelet, and the job succeeds. With containerd's own shim the sidecar is gone after the first OOM kill, and the job
+/// counts as failed.
 #[tokio::test]
 async fn r10_j2_a_sidecar_out_of_memory_in_a_job() -> Result<()> {
     let lives = on_both(async |kubelet: &Kubelet| {

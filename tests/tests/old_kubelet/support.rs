@@ -1,4 +1,4 @@
-//! What the tests have in common: both kubelets, a pod's whole life, and the last of several events.
+//! Helpers that the tests share: both kubelets, a pod's whole life, and the last of several events.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use e2e::durations::seconds;
 use e2e::{Event, Kubelet, Manifest, Runtime, StaticPod, Timeline};
 use serde_json::{Value, json};
 
-/// Ample for what takes a kubelet no time of its own. It looks at its containers once a second, and makes those of a pod one
-/// after another.
+/// Limit of a wait for something for which a kubelet has no delay of its own. It looks at its containers once a second,
+/// and creates those of a pod one after another.
 pub(crate) const SOON: Duration = seconds(60);
 
-/// What came of the same pod twice.
+/// The results of the same pod on both shims.
 pub(crate) struct Both<T> {
     /// With containerd's own shim.
     pub(crate) stock: T,
@@ -19,14 +19,14 @@ pub(crate) struct Both<T> {
     pub(crate) podshim: T,
 }
 
-/// Lives the same life under both kubelets of the test run, at the same time.
+/// Runs `life` under both kubelets of the test run, at the same time.
 pub(crate) async fn on_both<T>(life: impl AsyncFn(&Kubelet) -> Result<T>) -> Result<Both<T>> {
     let (stock, podshim) =
         (Kubelet::connect(Runtime::Runc).await?, Kubelet::connect(Runtime::Podshim).await?);
     live(&stock, &podshim, life).await
 }
 
-/// The same under kubelets that nobody else uses: they may be killed.
+/// Runs `life` under two kubelets of the test's own, which it may kill.
 pub(crate) async fn on_both_alone<T>(life: impl AsyncFn(&Kubelet) -> Result<T>) -> Result<Both<T>> {
     let (stock, podshim) = tokio::join!(Kubelet::start(Runtime::Runc), Kubelet::start(Runtime::Podshim));
     live(&stock?, &podshim?, life).await
@@ -71,7 +71,7 @@ pub(crate) fn last(timeline: &Timeline, container: &str, event: Event) -> Result
     Ok(last.with_context(|| format!("{container} has no {event:?} in\n{timeline}"))?.at)
 }
 
-/// A probe that runs a command in its container each second, and is believed at the `failures`th failure.
+/// A probe that runs a command in its container each second, and on which the kubelet acts after `failures` failures.
 pub(crate) fn probe(command: &[&str], failures: u32) -> Value {
     json!({ "exec": { "command": command }, "periodSeconds": 1, "failureThreshold": failures })
 }

@@ -1,5 +1,5 @@
-//! Manifests with native sidecars (KEP-753), which this kubelet cannot read, through `podshim translate`: the order that a
-//! kubelet that knows them would keep. They stand in `native/`.
+//! Manifests with native sidecars (KEP-753), which this kubelet cannot read, through `podshim translate`: they keep the
+//! order that a kubelet with native sidecars would keep. The manifests are in `native/`.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,8 @@ fn manifest(name: &str) -> PathBuf {
     Path::new(&package).join("tests/old_kubelet/native").join(name)
 }
 
-/// The pod of a workload's template: what its controller would make of it. For block style, in which all are written.
+/// The pod that a controller would create from a workload's template. Reads block style only, as all files here have
+/// it.
 fn pod_of(workload: &str) -> Result<String> {
     let (_, template) = workload.split_once("\n  template:\n").context("it has no template")?;
     let lines = template.lines().take_while(|line| line.is_empty() || line.starts_with("    "));
@@ -30,7 +31,7 @@ async fn translated(kubelet: &Kubelet, name: &str) -> Result<String> {
     pod_of(&kubelet.node().podshim(&["translate", path]).await?)
 }
 
-/// Its life until it is deleted, once all of `up` have started.
+/// Runs a translated pod, deletes it once all of `up` have started, and returns its timeline.
 async fn life(name: &str, up: &[&str]) -> Result<Timeline> {
     let kubelet = Kubelet::connect(Runtime::Podshim).await?;
     let text = translated(&kubelet, name).await?;
@@ -43,7 +44,8 @@ async fn life(name: &str, up: &[&str]) -> Result<Timeline> {
     pod.wait_ended(SOON).await
 }
 
-/// Checks that `event` came no earlier than `seconds` after the first start of another: when that was ready.
+/// Checks that the event `next` came no earlier than `ready_after` seconds after the first start of `sidecar`, when
+/// that was ready.
 fn not_before_ready(timeline: &Timeline, sidecar: &str, ready_after: u64, next: (&str, Event)) -> Result<()> {
     let ready = timeline.time_of(sidecar, Starting)? + seconds(ready_after);
     ensure!(
@@ -54,8 +56,8 @@ fn not_before_ready(timeline: &Timeline, sidecar: &str, ready_after: u64, next: 
     Ok(())
 }
 
-/// S2, J1, J2: a Job in a mesh, as it is and translated. As it is, its proxy is an init for this kubelet, which may have no
-/// probe.
+/// S2, J1, J2: a Job in a mesh, untranslated and translated. Untranslated, its proxy is an init for this kubelet, and
+/// an init may have no probe.
 #[tokio::test]
 async fn s2_j1_j2_a_job_with_a_mesh_proxy() -> Result<()> {
     let name = "job-with-a-mesh.yaml";
@@ -86,7 +88,7 @@ async fn s2_j1_j2_a_job_with_a_mesh_proxy() -> Result<()> {
     Ok(())
 }
 
-/// S2, T1: a log forwarder is there before its app, and until its last line.
+/// S2, T1: a log forwarder is ready before its app starts, and lives until the app's last line.
 #[tokio::test]
 async fn s2_t1_a_log_forwarder() -> Result<()> {
     let timeline = life("log-forwarder.yaml", &["logs", "app"]).await?;
@@ -94,7 +96,7 @@ async fn s2_t1_a_log_forwarder() -> Result<()> {
     timeline.in_order(&[("app", Term), ("app", Exiting), ("logs", Term), ("logs", Exiting)])
 }
 
-/// S2, I5, S8, T1: an agent before the init that needs it, and behind one that does not.
+/// S2, I5, S8, T1: an agent starts before the init that needs it, and after one that does not.
 #[tokio::test]
 async fn s2_i5_t1_a_vault_agent_before_an_init() -> Result<()> {
     let timeline = life("vault-agent.yaml", &["vault-agent", "app"]).await?;

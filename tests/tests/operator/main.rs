@@ -1,4 +1,4 @@
-//! The commands for running pods, on real pods: what people are told, and that what they ask for is done in order.
+//! The commands for running pods, on real pods: what they report, and that podshim executes them in order.
 
 mod past;
 mod translated;
@@ -12,7 +12,7 @@ use e2e::instance::signal;
 use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 use serde_json::Value;
 
-/// Runs `podshim` where the shims' files are, with that exit code. Gives what it says.
+/// Runs `podshim` inside the instance, where the shims' files are, checks its exit code, and returns its output.
 async fn podshim(node: &Containerd, arguments: &[&str], code: i32) -> Result<String> {
     let output = node.ctr().output(&[&["--run", "podshim"], arguments].concat()).await?;
     ensure!(output.exit_code == Some(code), "{arguments:?}: {output:?}");
@@ -23,7 +23,7 @@ async fn json(node: &Containerd, arguments: &[&str]) -> Result<Value> {
     Ok(serde_json::from_str(&podshim(node, arguments, 0).await?)?)
 }
 
-/// What `podshim inspect` says of a pod.
+/// The answer of `podshim inspect` for a pod.
 async fn inspect(node: &Containerd, pod: &RunningPod<'_>) -> Result<Value> {
     json(node, &["inspect", "--json", pod.sandbox()]).await
 }
@@ -36,14 +36,14 @@ fn container<'a>(pod: &'a Value, name: &str) -> Result<&'a Value> {
         .with_context(|| format!("no {name} in {pod}"))
 }
 
-/// The line of `podshim ps --json` about a pod; other tests have pods on the machine too.
+/// The entry of one pod in `podshim ps --json`, which lists the pods of other tests too.
 async fn listed(node: &Containerd, sandbox: &str) -> Result<Option<Value>> {
     let listed: Value = json(node, &["ps", "--json"]).await?;
     let pods = listed["pods"].as_array().context("no pods")?;
     Ok(pods.iter().find(|pod| pod["id"] == sandbox).cloned())
 }
 
-/// U7, U10: a held container, what it waits for, and a pod by each of its names.
+/// U7, U10: podshim shows a held container and what it waits for, and finds a pod by each of its names.
 #[tokio::test]
 async fn u7_u10_a_held_pod_is_explained() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -77,7 +77,7 @@ async fn u7_u10_a_held_pod_is_explained() -> Result<()> {
     Ok(())
 }
 
-/// T12c, T1: `podshim stop` keeps the order within its budget, and comes back when all has ended.
+/// T12c, T1: `podshim stop` keeps the order within its budget, and returns when all containers have ended.
 #[tokio::test]
 async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -95,14 +95,14 @@ async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
     let timeline = pod.timeline()?;
     timeline.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
     ensure!(timeline.count("proxy", Term) == 1, "{timeline}");
-    // The CRI hears of it in its own time, and removes nothing of which it has not.
+    // The CRI learns the exits a little later, and removes no container whose exit it does not know.
     for name in ["app", "proxy"] {
         pod.wait_exited(name, SOON).await?;
     }
     pod.remove().await
 }
 
-/// V3, V4: on request, as for a caller that replaces the standby; the pod's events tell it.
+/// V3, V4: a switch on request runs like one by a caller that replaces the standby; the pod's events show it.
 #[tokio::test]
 async fn v3_v4_a_standby_takes_over_on_request() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -118,7 +118,7 @@ async fn v3_v4_a_standby_takes_over_on_request() -> Result<()> {
     pod.wait_for("app", Started, 1, SOON).await?;
     pod.wait_for("proxy", Started, 1, SOON).await?;
     podshim(&node, &["switch", pod.sandbox(), "next"], 0).await?;
-    // Answered when the other one has ended (V3).
+    // The command is answered when the former active one has ended (V3).
     let timeline = pod.timeline()?;
     timeline.in_order(&[("next", Starting), ("proxy", Exiting)])?;
     timeline.has_not_restarted("app")?;
@@ -134,8 +134,8 @@ async fn v3_v4_a_standby_takes_over_on_request() -> Result<()> {
         let ask = move || Client::connect(&socket, SOON)?.events(0, std::time::Duration::ZERO);
         anyhow::Ok(tokio::task::spawn_blocking(ask).await??.events)
     };
-    // The old one stands by now, once it is made anew.
-    let events = wait::until("the old one to be held", SOON, async || {
+    // The former active one becomes the standby, as soon as it is recreated.
+    let events = wait::until("the former active one to be held", SOON, async || {
         let events = events().await?;
         let last = events.iter().rfind(|event| event.name == "proxy");
         Ok(last.is_some_and(|event| event.kind.enum_value_or_default() == Kind::HELD).then_some(events))
@@ -148,15 +148,15 @@ async fn v3_v4_a_standby_takes_over_on_request() -> Result<()> {
     let seen: Vec<_> = kinds.filter(|kind| wanted.contains(kind)).collect();
     ensure!(seen == wanted, "{events:#?}");
 
-    // Once more it is refused where it cannot be: neither of the two is left untold.
+    // A switch of a container without a standby is refused, and the caller gets the reason.
     let refused = podshim(&node, &["switch", pod.sandbox(), "app"], 1).await?;
     ensure!(refused.contains("main \"app\" has no standby"), "{refused}");
     pod.stop_all_at_once(AMPLE).await?;
     pod.remove().await
 }
 
-/// A shim that was killed while containerd is down leaves its entry, and one that hangs answers nobody: both are told as
-/// what they are, the listing has all others, and containerd's clean-up takes the entry with it.
+/// A shim that is killed while containerd is down leaves its entry; a shim that hangs does not answer. Both are listed
+/// as such, the list still has all other pods, and containerd's clean-up removes the entry of the dead one.
 #[tokio::test]
 async fn n3_dead_and_hanging_shims_are_listed_as_that() -> Result<()> {
     let node = Containerd::start().await?;
@@ -191,8 +191,7 @@ async fn n3_dead_and_hanging_shims_are_listed_as_that() -> Result<()> {
     hanging.remove().await
 }
 
-/// U1, T1: `podshim timeline` draws what happened in the order in which it did, and `podshim watch` tells it and ends with
-/// the pod.
+/// U1, T1: `podshim timeline` draws the events in their order, and `podshim watch` prints them and ends with the pod.
 #[tokio::test]
 async fn u1_t1_a_pods_life_is_drawn_and_told() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,5 +1,5 @@
-//! What operators are told of what has ended: a container that CRI has deleted, a pod that is gone, one whose shim was killed,
-//! one that does not end; and the node's log of all that.
+//! What operators can see of ended containers and pods: a container that CRI has deleted, a removed pod, one whose shim
+//! was killed, one that does not end; and the node's log of all these.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::{container, inspect, json, listed, podshim};
 
-/// How a proxy ends that does not care.
+/// The exit code of a proxy that fails at its stop.
 const PROXY: u8 = 9;
 
-/// What `podshim history` has of a pod, once it has something.
+/// The record of a pod in `podshim history`, as soon as there is one.
 async fn history(node: &Containerd, pod: &str) -> Result<Value> {
     wait::until("the pod's record", SOON, async || {
         let told = json(node, &["history", "--json", pod]).await?;
@@ -25,11 +25,11 @@ async fn history(node: &Containerd, pod: &str) -> Result<Value> {
     .await
 }
 
-/// Until all that is left of a pod is its sandbox.
+/// Waits until a pod has that state and CRI has deleted its ended containers.
 async fn wait_state(node: &Containerd, pod: &RunningPod<'_>, state: &str) -> Result<Value> {
     wait::until(&format!("the pod to be {state}"), SOON, async || {
         let told = inspect(node, pod).await?;
-        // CRI deletes what has ended a moment later.
+        // CRI deletes an ended container a moment later.
         let containers = told["containers"].as_array().context("no containers")?;
         let deleted = containers.iter().all(|container| container["state"] != "stopped");
         Ok((told["state"] == state && deleted).then_some(told))
@@ -37,8 +37,8 @@ async fn wait_state(node: &Containerd, pod: &RunningPod<'_>, state: &str) -> Res
     .await
 }
 
-/// J2: CRI deletes a task as soon as it has ended; its codes stay, the real one and the one that was shown. Of the pod its
-/// policy says whether it has completed.
+/// J2: CRI deletes a task as soon as it has ended; podshim keeps its real and its shown exit code. The restart policy
+/// decides whether the pod counts as completed.
 #[tokio::test]
 async fn j2_what_has_ended_keeps_what_it_ended_with() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -69,7 +69,7 @@ async fn j2_what_has_ended_keeps_what_it_ended_with() -> Result<()> {
         ensure!(text.contains(&format!("exited ({code})")), "{text}");
         let sandbox = pod.name().to_owned();
         pod.remove().await?;
-        // And when the pod is gone.
+        // The same from the record, after the pod was removed.
         let past = history(&node, &sandbox).await?;
         ensure!(past["pod"]["state"] == state && past["shim_was_killed"] == false, "{past}");
         ensure!(container(&past["pod"], "proxy")?["real_exit_code"] == PROXY, "{past}");
@@ -77,7 +77,8 @@ async fn j2_what_has_ended_keeps_what_it_ended_with() -> Result<()> {
     Ok(())
 }
 
-/// Last night: what happened to a pod can be asked when it is gone, by root alone, and nobody's command stands there.
+/// The record of a removed pod shows what happened to it. Only root can read it, and it contains no command of a
+/// container.
 #[tokio::test]
 async fn a_pod_leaves_its_story() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -126,7 +127,7 @@ async fn a_pod_leaves_its_story() -> Result<()> {
     Ok(())
 }
 
-/// N3: of a pod whose shim was killed `delete` keeps what it knows.
+/// N3: if the shim was killed, the `delete` action writes a record of what it knows about the pod.
 #[tokio::test]
 async fn n3_a_killed_shim_leaves_a_record() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -153,7 +154,7 @@ async fn n3_a_killed_shim_leaves_a_record() -> Result<()> {
     Ok(())
 }
 
-/// U10: a main that the pod has under another name than the plan.
+/// U10: the plan names a main that the pod has under another name.
 #[tokio::test]
 async fn u10_a_main_that_nobody_creates_is_told() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -179,7 +180,7 @@ async fn u10_a_main_that_nobody_creates_is_told() -> Result<()> {
     pod.remove().await
 }
 
-/// The log has names, each exit with its code, and each start, gate, signal and the end of a stop once.
+/// The log has the containers' names, each exit with its code, and each start, gate, signal and end of a stop once.
 #[tokio::test]
 async fn the_log_tells_a_pods_story_by_names() -> Result<()> {
     let node = Containerd::start().await?;
@@ -213,7 +214,7 @@ async fn the_log_tells_a_pods_story_by_names() -> Result<()> {
         &["msg=exited", "container=proxy", "code=0"],
         &["pod stop is over"],
     ] {
-        // containerd quotes a message or not, by its version.
+        // Whether containerd quotes a message depends on its version.
         let has = |line: &String| words.iter().all(|word| line.replace('"', "").contains(word));
         let found = lines.iter().filter(|line| has(line)).count();
         ensure!(found == 1, "{words:?} stands {found} times in\n{}", lines.join("\n"));

@@ -1,5 +1,6 @@
-//! What `podshim translate` writes, run through the CRI as a kubelet would that knows no sidecars: `initContainers` one
-//! after another, then all `containers`, all stopped at the same moment. What KEP-753 says of the original must hold.
+//! Runs what `podshim translate` writes through the CRI, as a kubelet would that knows no sidecars: `initContainers`
+//! one after another, then all `containers`, all stopped at the same moment. The order that KEP-753 demands for the
+//! original must hold.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +41,7 @@ fn pod(name: &str, template: &Template<'_>) -> Result<Pod> {
     Ok(pod)
 }
 
-/// What that kubelet does until all containers are created.
+/// Creates and starts the containers as that kubelet does.
 async fn start(pod: &mut RunningPod<'_>, template: &Template<'_>) -> Result<()> {
     for container in template.containers() {
         pod.start(container.name).await?;
@@ -52,8 +53,8 @@ async fn start(pod: &mut RunningPod<'_>, template: &Template<'_>) -> Result<()> 
     Ok(())
 }
 
-/// The order that KEP-753 demands of the pod as its author wrote it; each of its sidecars with a probe is ready a second
-/// after its start at the earliest.
+/// Checks the order that KEP-753 demands for the pod as its author wrote it. Each sidecar with a probe is ready a
+/// second after its start at the earliest.
 fn keeps_the_order(original: &Template<'_>, timeline: &Timeline) -> Result<()> {
     let containers = original.containers();
     for (place, container) in containers.iter().enumerate() {
@@ -78,7 +79,7 @@ fn keeps_the_order(original: &Template<'_>, timeline: &Timeline) -> Result<()> {
     Ok(())
 }
 
-/// Translates one of the manifests that are run under an old kubelet too, lives its life and checks its order.
+/// Translates one of the manifests that the old kubelet's tests use too, runs it and checks its order.
 async fn lives_as_native(name: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let file = path(&format!("old_kubelet/native/{name}.yaml"))?;
@@ -99,7 +100,7 @@ async fn lives_as_native(name: &str) -> Result<()> {
     if original.restart_policy() == "Always" {
         running.stop_all_at_once(AMPLE).await?;
     } else {
-        // J1: nobody stops it.
+        // J1: the pod completes by itself.
         for container in translated.containers() {
             running.wait_exited(container.name, AMPLE).await?;
         }
@@ -108,26 +109,26 @@ async fn lives_as_native(name: &str) -> Result<()> {
     running.remove().await
 }
 
-/// S2, U2, T1: three sidecars, each ready before the next, gone in reverse.
+/// S2, U2, T1: three sidecars, each ready before the next starts, end in reverse order.
 #[tokio::test]
 async fn s2_u2_t1_three_translated_sidecars() -> Result<()> {
     lives_as_native("three-sidecars").await
 }
 
-/// S2, J1: the job ends, and its proxy with it.
+/// S2, J1: when the job ends, its proxy ends too.
 #[tokio::test]
 async fn s2_j1_a_translated_job_with_a_mesh_proxy() -> Result<()> {
     lives_as_native("job-with-a-mesh").await
 }
 
-/// S2, I1, S8: an init before the sidecar stays the kubelet's, one behind it is podshim's.
+/// S2, I1, S8: the kubelet still runs an init before the sidecar, and podshim runs one after it.
 #[tokio::test]
 async fn s2_i1_s8_a_translated_agent_between_inits() -> Result<()> {
     lives_as_native("vault-agent").await
 }
 
-/// V1, V4, T1: what a SidecarSet adds: a pair that is switched while the main runs on, ready before it starts and gone
-/// after it; and one that starts after it.
+/// V1, V4, T1: what a SidecarSet adds: a pair that is ready before the main starts, is switched while the main runs on,
+/// and ends after it; and a sidecar that starts after the main.
 #[tokio::test]
 async fn v1_v4_t1_the_hot_upgrade_of_an_injected_sidecar() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -139,7 +140,8 @@ async fn v1_v4_t1_the_hot_upgrade_of_an_injected_sidecar() -> Result<()> {
     running.wait_for("forwarder", Started, 1, SOON).await?;
     let timeline = running.wait_for("web", Started, 1, SOON).await?;
     timeline.in_order(&[("fetch", Exiting), ("proxy-1", Starting), ("web", Starting)])?;
-    // It may start when web's program is executed (U1), whose first line may come a moment later than its own.
+    // It may start when web's program has been exec'd (U1); web may record that later than the forwarder records its
+    // own start.
     timeline.before(("proxy-1", Starting), ("forwarder", Starting))?;
     timeline.within(seconds(1), ("web", Starting), ("forwarder", Starting))?;
     let ready = timeline.time_of("proxy-1", Starting)? + seconds(1);

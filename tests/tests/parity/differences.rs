@@ -1,4 +1,4 @@
-//! Compares what two shims did, field by field, and holds the short list of differences that are meant.
+//! Compares what two shims did, field by field. The list of intended differences is in `known`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,8 +14,8 @@ pub struct Difference {
     pub podshim: Option<String>,
 }
 
-/// All differences of two runs of one scenario. A step that only one of them has (an event, or one that came in another
-/// place) is one difference.
+/// All differences of two runs of one scenario. A step that only one run has (an extra event, or one in another place)
+/// is one difference.
 pub fn between(runc: &[Record], podshim: &[Record]) -> Vec<Difference> {
     let mut found = Vec::new();
     let (mut at, mut other) = (0, 0);
@@ -56,7 +56,7 @@ fn in_fields(runc: &Record, podshim: &Record, found: &mut Vec<Difference>) {
     }
 }
 
-/// The longest sequence of steps that both have, as pairs of indexes.
+/// The longest sequence of steps that both runs have, as pairs of indexes.
 fn common_steps(runc: &[Record], podshim: &[Record]) -> Vec<(usize, usize)> {
     let mut longest = vec![vec![0_usize; podshim.len() + 1]; runc.len() + 1];
     for one in (0..runc.len()).rev() {
@@ -82,14 +82,14 @@ fn common_steps(runc: &[Record], podshim: &[Record]) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// A field that occurs more than once has all its values.
+/// A field's value; for a field that occurs more than once, all its values.
 fn value(record: &Record, field: &str) -> Option<String> {
     let values: Vec<_> =
         record.fields.iter().filter(|(name, _)| name == field).map(|(_, value)| value.as_str()).collect();
     (!values.is_empty()).then(|| values.join(" | "))
 }
 
-/// As a table to read.
+/// The differences as a readable table.
 pub fn table(differences: &[&Difference]) -> String {
     let mut text = String::new();
     let shown =

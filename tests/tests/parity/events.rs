@@ -1,4 +1,4 @@
-//! The events of one shim, received where containerd would: every envelope, in order of arrival.
+//! The events of one shim, received in containerd's place: every envelope, in order of arrival.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ struct Collector(mpsc::UnboundedSender<Envelope>);
 impl Events for Collector {
     async fn forward(&self, _: &TtrpcContext, request: ForwardRequest) -> ttrpc::Result<Empty> {
         if let Some(envelope) = request.envelope.into_option() {
-            // The run has ended: nobody compares it any more.
+            // An error means that the run has ended and no longer needs the event.
             let _ = self.0.send(envelope);
         }
         Ok(Empty::new())
     }
 }
 
-/// The receiving end, and all that came so far.
+/// The receiving end, and all events so far.
 pub struct Received {
     events: mpsc::UnboundedReceiver<Envelope>,
     seen: Vec<Envelope>,
@@ -94,8 +94,8 @@ impl Received {
             Record { step: format!("event {}{container}{exec}", envelope.topic), fields }
         };
         let records: Vec<_> = self.seen.iter().map(record).collect();
-        // The kernel may notice that memory is out more than once before the process it kills is gone, and the Go shim
-        // tells of it before or after the exit, as it comes.
+        // The kernel may count several OOM events before the killed process is gone, and the Go shim publishes them
+        // before or after the exit.
         let (mut told, records): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| record.step.starts_with("event /tasks/oom"));
         told.dedup_by(|next, one| next.step == one.step);

@@ -1,11 +1,11 @@
-//! The differences that are meant: `known.txt`, read and matched. May never let a difference pass that no line there
+//! The intended differences: reads and matches `known.txt`. May never let a difference pass that no line there
 //! describes.
 
 use anyhow::{Context, Result};
 
 use crate::differences::Difference;
 
-/// A difference that is meant, as a line of the table.
+/// An intended difference, as a line of the table.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// The scenario in which it must occur.
@@ -19,7 +19,7 @@ pub struct Known {
     nodes: &'static str,
 }
 
-/// What decides which of the differences occur.
+/// The properties of a node that decide which of the differences occur.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// containerd's version, as in `2.1`.
@@ -40,10 +40,11 @@ pub enum CoreScheduling {
 }
 
 impl CoreScheduling {
-    /// Of the kernel this runs on.
+    /// What the running kernel can do.
     pub fn of_this_kernel() -> Self {
         let mut cookie = 0_u64;
-        // SAFETY: PR_SCHED_CORE_GET for the calling thread writes one u64 to the given address, which is ours.
+        // SAFETY: PR_SCHED_CORE_GET for the calling thread writes one u64 to the given address, which is that of a
+        // local variable.
         let answer = unsafe {
             libc::prctl(libc::PR_SCHED_CORE, libc::PR_SCHED_CORE_GET, 0, 0, std::ptr::from_mut(&mut cookie))
         };
@@ -84,7 +85,7 @@ impl Known {
         Ok(Self { seen_in, reach, line, step, field, runc, podshim, nodes })
     }
 
-    /// Whether the line is about such a node: its last part has nothing that speaks against it.
+    /// Whether the line applies to such a node: nothing in its last part excludes the node.
     pub fn is_about(&self, node: &Node) -> bool {
         let (kernels, words): (Vec<_>, Vec<_>) =
             self.nodes.split_whitespace().partition(|word| *word == "no-core-scheduling");
@@ -95,7 +96,7 @@ impl Known {
             && (versions.is_empty() || versions.contains(&&*node.containerd))
     }
 
-    /// Whether a difference in a scenario is this one.
+    /// Whether a difference in a scenario matches this line.
     pub fn is(&self, scenario: &str, difference: &Difference) -> bool {
         (self.reach == Reach::Everywhere || self.seen_in == scenario)
             && fits(self.step, &difference.step)

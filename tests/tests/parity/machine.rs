@@ -15,7 +15,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// All that is there, as (kind, what), in order.
+    /// All traces, as (kind, what), in order.
     pub fn find(&self) -> Result<Vec<(String, String)>> {
         let mut found = Vec::new();
         for pid in self.processes()? {
@@ -45,12 +45,12 @@ impl Traces {
         Ok(found)
     }
 
-    /// The processes of the run that live: the shim by its command line, the containers' by their cgroup.
+    /// The live processes of the run: the shim is found by its command line, containers by their cgroup.
     pub fn processes(&self) -> Result<Vec<i32>> {
         let mut pids = Vec::new();
         for entry in std::fs::read_dir("/proc")?.flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // It may end while we look: then it is not left.
+            // It may end while this looks: then it is not left.
             let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let cgroups = std::fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
             let is_ours = String::from_utf8_lossy(&command).contains(&self.namespace)
@@ -83,7 +83,8 @@ impl Traces {
     }
 }
 
-/// The names below a directory, sorted; links are not followed, and what is mounted there is not listed.
+/// The names below a directory, sorted. Links are not followed, and `rootfs`, where a file system is mounted, is not
+/// listed.
 pub fn entries(directory: &Path, prefix: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {

@@ -1,6 +1,6 @@
-//! Is podshim a drop-in? The same operations on containerd's own Go shim and on podshim, on the same node at the same
-//! time, over each shim's own socket: every answer, code, text, event and everything left on the machine must be the
-//! same, but for the differences that `differences` lists with a reason.
+//! Is podshim a drop-in? Runs the same operations on containerd's own Go shim and on podshim, on the same node at the
+//! same time, over each shim's own socket. Every answer, code, text and event, and everything left on the machine, must
+//! be the same, except for the differences that `known.txt` lists with a reason.
 //!
 //! A scenario is a function of `scenarios`; a step is a method of [`run::Run`].
 
@@ -37,7 +37,7 @@ async fn on_shim(
     done.with_context(|| format!("{name} on {}", runtime.handler()))
 }
 
-/// Shims, their sockets and their mounts are in the instance's mount namespace, and end with it.
+/// Enters the instance's mount namespace: shims, their sockets and their mounts are in it, and end with it.
 fn enter(node: &Containerd) -> Result<()> {
     let pid = std::fs::read_to_string(node.directory().join("holder.pid"))?;
     let namespace = std::fs::File::open(Path::new("/proc").join(pid.trim()).join("ns/mnt"))?;
@@ -53,12 +53,12 @@ fn compare(
 ) -> Result<()> {
     let build = || tokio::runtime::Builder::new_current_thread().enable_all().build();
     let node = build()?.block_on(Containerd::connect())?;
-    // A thread of its own: its mount namespace is not ours.
+    // In a thread of its own, because it enters another mount namespace.
     let compared = std::thread::scope(|scope| {
         let thread = scope.spawn(|| -> Result<_> {
             enter(&node)?;
             build()?.block_on(async {
-                // Both to their ends: one that is dropped would leave its shim.
+                // Both run to their end: a dropped run would leave its shim behind.
                 let (runc, podshim) = tokio::join!(
                     on_shim(&node, Runtime::Runc, name, &scenario),
                     on_shim(&node, Runtime::Podshim, name, &scenario)
@@ -141,7 +141,7 @@ scenarios! {
         much_output, no_pipes, a_logging_program, wrong_addresses, a_child_holds_the_output;
 }
 
-/// A known difference of a scenario that is gone would be checked by nobody.
+/// No test would check a known difference whose scenario no longer exists.
 #[test]
 fn known_differences_name_their_scenario() -> Result<()> {
     for known in known::table()? {

@@ -1,5 +1,5 @@
-//! What a run on one shim leaves to compare: a list of steps, each with named fields as text. What is inherently
-//! different (pids, times, directories) is replaced by what it stands for; nothing else may be left out.
+//! The record of a run on one shim, for the comparison: a list of steps, each with named fields as text. Values that
+//! always differ (pids, times, directories) are replaced by names of what they stand for; nothing else may be left out.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -13,17 +13,17 @@ use protobuf::well_known_types::any::Any;
 use protobuf::well_known_types::timestamp::Timestamp;
 use protobuf::{MessageDyn, MessageFull};
 
-/// What Go makes of a time that was never set.
+/// The seconds that Go sends for a time that was never set.
 const ZERO_TIME: i64 = -62_135_596_800;
 
-/// One step and what was seen.
+/// One step and its result.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub step: String,
     pub fields: Vec<(String, String)>,
 }
 
-/// What stands for what in one run.
+/// The names that replace values of one run.
 #[derive(Debug, Default)]
 pub struct Names {
     pids: BTreeMap<u32, String>,
@@ -31,7 +31,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Calls a process by a name from now on.
+    /// Names a process from now on.
     pub fn pid(&mut self, pid: u32, name: impl Into<String>) {
         self.pids.insert(pid, name.into());
     }
@@ -40,7 +40,7 @@ impl Names {
         self.pids.iter().find(|(_, of)| *of == name).map(|(pid, _)| *pid)
     }
 
-    /// Replaces a text wherever it occurs. The first that fits wins: give the longer one first.
+    /// Replaces a text wherever it occurs. The first that matches wins: add the longer one first.
     pub fn text(&mut self, text: impl Into<String>, name: &'static str) {
         self.texts.push((text.into(), name));
     }
@@ -57,7 +57,8 @@ impl Names {
         self.texts.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     }
 
-    /// All fields of a message that are set, by path. proto3 has no more to compare: zero and unset are the same.
+    /// All fields of a message that are set, by path. Unset fields need no comparison: in proto3 zero and unset are the
+    /// same.
     pub fn fields(&self, message: &dyn MessageDyn) -> Vec<(String, String)> {
         let mut found = Vec::new();
         self.flatten("", message, &mut found);
@@ -126,22 +127,23 @@ impl Names {
                 None => found.push((name.to_owned(), format!("{:?}", any.value))),
             }
         } else {
-            // A message without a number in it is more than none.
+            // An empty message differs from a missing one.
             found.push((name.to_owned(), "there".to_owned()));
             self.flatten(name, message, found);
         }
     }
 }
 
-/// Numbers of a cgroup that do not depend on the moment: limits, and what names a device.
+/// Whether a cgroup's number is the same at any moment: limits, and device numbers.
 fn is_steady(name: &str) -> bool {
     ["limit", "major", "minor", "hierarchical_memory_limit", "hierarchical_swap_limit"]
         .iter()
         .any(|steady| name.ends_with(&format!(".{steady}")))
 }
 
-/// Numbers of a cgroup that may be zero at one moment and not at the next: the kernel counts pages for each CPU and adds
-/// them up later, and CPU time of each kind by ticks; whether a limit's period was used up depends on what else ran.
+/// Whether a cgroup's number may be zero at one moment and not at the next. The kernel counts pages per CPU and adds
+/// them up later, and counts each kind of CPU time in ticks. Whether a period's CPU limit was used up depends on the
+/// machine's other load.
 fn is_fickle(name: &str) -> bool {
     let is_page_count = |counter: &str| !counter.contains('.') && !is_steady(name);
     name.contains(".per_cpu[")
@@ -150,7 +152,7 @@ fn is_fickle(name: &str) -> bool {
         || name.strip_prefix("stats.memory.").is_some_and(is_page_count)
 }
 
-/// v1's, then v2's, where throttling is counted beside the rest.
+/// The numbers of v1, then of v2, where throttling is counted beside the rest.
 const FICKLE_CPU_NUMBERS: [&str; 7] = [
     "stats.cpu.usage.user",
     "stats.cpu.usage.kernel",
@@ -161,14 +163,14 @@ const FICKLE_CPU_NUMBERS: [&str; 7] = [
     "stats.cpu.throttled_usec",
 ];
 
-/// Whether a fickle number is too large for that. Only what a container has to itself: files are counted where they were
-/// read first.
+/// Whether a fickle number is too large to be zero a moment later. Only for a container's own memory, because pages of
+/// files are counted in the cgroup that read them first.
 fn is_much(name: &str, number: u64) -> bool {
     let counters = ["stats.memory.rss", "stats.memory.total_rss", "stats.memory.anon"];
     counters.contains(&name) && number >= 8 << 20
 }
 
-/// A time of this run has no other place than "now": anything else is shown.
+/// A time within this run becomes "now"; any other time is shown as it is.
 fn time_text(time: &Timestamp) -> String {
     if time.seconds == ZERO_TIME {
         return "zero".to_owned();

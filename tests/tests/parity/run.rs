@@ -1,5 +1,5 @@
-//! One scenario on one shim: the steps a scenario is written in. Every step leaves a record; none fails, whatever the
-//! shim answers, because the answer is what is compared. A process is named `container` or `container/exec`.
+//! One scenario on one shim: the steps a scenario is written in. Every step leaves a record. No step fails, whatever
+//! the shim answers, because the test compares the answers. A process is named `container` or `container/exec`.
 
 mod observations;
 mod requests;
@@ -25,7 +25,7 @@ use e2e::direct::bundle::{Bundle, root_file_system};
 use e2e::direct::shim::{Binary, Connection, Said};
 use e2e::direct::streams::Ends;
 
-/// What takes no time of its own has come by then (times the machine's pace), or never comes.
+/// Limit of a wait (times the machine's pace): what has not come by then never comes.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A scenario on one shim.
@@ -47,7 +47,7 @@ pub struct Run {
     operations: Cell<usize>,
 }
 
-/// What was done, and what came of it.
+/// The result of a run.
 pub struct Outcome {
     /// Calls of the shim's service and of its binary.
     pub operations: usize,
@@ -203,7 +203,7 @@ impl Run {
         self.record(step, fields);
     }
 
-    /// Adds a record of what a scenario found out by itself.
+    /// Adds a record of something that the scenario itself observed.
     pub fn record(&mut self, step: impl Into<String>, fields: Vec<(String, String)>) {
         let fields = fields.into_iter().filter(|(_, value)| !value.is_empty()).collect();
         self.records.push(Record { step: step.into(), fields });
@@ -219,7 +219,7 @@ impl Run {
         self.record(format!("line of {process}"), vec![("stdout".to_owned(), line)]);
     }
 
-    /// All that is left of a process's output, up to its end.
+    /// The rest of a process's output, up to its end.
     pub async fn output(&mut self, process: &str) -> Result<()> {
         let ends = self.ends.get_mut(process).with_context(|| format!("no process {process}"))?;
         let (stdout, stderr) = ends.rest(SOON).await?;
@@ -231,21 +231,22 @@ impl Run {
         Ok(())
     }
 
-    /// Gives a process input.
+    /// Writes to a process's stdin.
     pub fn write(&mut self, process: &str, text: &str) {
         if let Some(ends) = self.ends.get(process) {
             ends.write(text.as_bytes());
         }
     }
 
-    /// Closes our end of a process's input; it ends only with [`Run::close_io`], as the shim holds the pipe too.
+    /// Closes the test's end of a process's input. The process sees the end only after [`Run::close_io`], because the
+    /// shim holds the pipe open too.
     pub fn close_input(&mut self, process: &str) {
         if let Some(ends) = self.ends.get_mut(process) {
             ends.close_input();
         }
     }
 
-    /// Waits for an event of a process: `exit c`, `exec-started c/e`. Says so if it does not come.
+    /// Waits for an event of a process: `exit c`, `exec-started c/e`. Records whether it came.
     pub async fn event(&mut self, topic: &str, process: &str) {
         let (id, exec) = split(process);
         let mut fields = vec![("container_id", id.as_str())];
@@ -283,7 +284,7 @@ impl Run {
         Ok(())
     }
 
-    /// Ends what still runs, shuts the shim down, runs `delete` for each bundle, and looks at what is left.
+    /// Kills what still runs, shuts the shim down, runs `delete` for each bundle, and records what is left.
     pub async fn end(mut self) -> Result<Outcome> {
         for id in self.bundles.clone() {
             self.connection = self.connections.get(&id).map(|(connection, _)| connection.clone());
@@ -336,7 +337,7 @@ impl Run {
         }
     }
 
-    /// Ends whatever a failed run left, by the ids of its processes, and takes its mounts and cgroups away.
+    /// Kills the processes that a failed run left, by their pids, and removes its mounts and cgroups.
     pub fn clean_up(traces: &Traces) {
         for pid in traces.processes().unwrap_or_default() {
             // It may have ended by itself.

@@ -1,4 +1,4 @@
-//! What is done to both shims: one function a scenario, by subject.
+//! The operations that are run on both shims: one function per scenario, one module per subject.
 
 pub mod checkpoints;
 pub mod execs;

@@ -1,4 +1,4 @@
-//! `after.<c>` in place of the list (S2, 11.3): what waits for what, and in reverse who ends before whom (T1).
+//! `after.<c>` instead of the list (S2, 11.3): which container waits for which, and the reverse order of the ends (T1).
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -28,7 +28,7 @@ async fn s2_t1_after_lets_two_sidecars_start_and_stop_side_by_side() -> Result<(
     let timeline = wait_started(&pod, &["app", "c"]).await?;
     timeline.in_order(&[("a", Starting), ("b", Starting), ("app", Starting)])?;
     timeline.in_order(&[("a", Starting), ("c", Starting), ("app", Starting)])?;
-    // By the list `c` would wait 4 s for the gate of `b`.
+    // With the list's order `c` would wait 4 s for the gate of `b`.
     timeline.within(seconds(2), ("b", Starting), ("c", Starting))?;
     pod.stop_all_at_once(AMPLE).await?;
     let timeline = pod.timeline()?;
@@ -37,8 +37,8 @@ async fn s2_t1_after_lets_two_sidecars_start_and_stop_side_by_side() -> Result<(
     pod.remove().await
 }
 
-/// S2, J5: a main that comes after another's success and after the gate of a third: the first fails, its caller does it
-/// again, as a kubelet does on failure, and only then the last one starts.
+/// S2, J5: a main that waits for the success of another main and for the gate of a third. The first one fails, and its
+/// caller recreates it, as a kubelet does under OnFailure. Only after that success the waiting main starts.
 #[tokio::test]
 async fn s2_a_main_waits_for_the_success_of_another() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -65,8 +65,8 @@ async fn s2_a_main_waits_for_the_success_of_another() -> Result<()> {
     pod.remove().await
 }
 
-/// J9, J1: under Never nobody repeats what had to be done: what comes after it ends with 125 and says why, and with it
-/// the pod.
+/// J9, J1: under Never no caller repeats a failed main. What had to come after its success ends with 125 and says why,
+/// and the pod ends with it.
 #[tokio::test]
 async fn j9_j1_nothing_comes_after_a_failed_main_under_never() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -86,7 +86,7 @@ async fn j9_j1_nothing_comes_after_a_failed_main_under_never() -> Result<()> {
     pod.remove().await
 }
 
-/// T1: a sidecar may come after a main; the main does not wait for it, and is outlived by it all the same.
+/// T1: a sidecar may start after a main. The main does not wait for it, and the sidecar still outlives the main.
 #[tokio::test]
 async fn t1_a_sidecar_after_a_main_outlives_it() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,6 +1,6 @@
-//! Bad annotations (S4, S5, 11.4): the sandbox is refused in one line that names the key, the value and the nearest
-//! word, and nothing of the pod ever exists. Each message is pod-spec's and tested there; here it is that callers get
-//! it, and that nothing is left.
+//! Bad annotations (S4, S5, 11.4): podshim refuses the sandbox with one line that names the key, the value and the
+//! nearest word, and nothing of the pod ever exists. pod-spec makes each message and tests it; these tests check that
+//! callers get it, and that nothing is left.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::{SOON, message};
 
 const PLAN: (&str, &str) = ("plan", "fetch=init, proxy=sidecar, app=main");
 
-/// Annotations, and what the answer must say of them.
+/// Wrong annotations, and what the answer must contain.
 const REFUSED: [(&[(&str, &str)], &str); 11] = [
     // S4: no main.
     (&[("plan", "proxy=sidecar")], "podshim.io/plan: no main container"),
@@ -40,7 +40,8 @@ const REFUSED: [(&[(&str, &str)], &str); 11] = [
     ),
 ];
 
-/// Where a task, a shim or a sandbox would show: below the instance's root file system, and below its directory.
+/// Where traces of a task, a shim or a sandbox would be: below the instance's root file system, and below its
+/// directory.
 const IN_ROOT: [&str; 5] = [
     "run/containerd/runc/k8s.io",
     "run/containerd/runc/default",
@@ -55,14 +56,14 @@ const IN_DIRECTORY: [&str; 4] = [
     "pods",
 ];
 
-/// Everything there is of tasks, shims and sandboxes on a node that no other test uses.
+/// All traces of tasks, shims and sandboxes on a node that no other test uses.
 fn traces(node: &Containerd) -> Result<BTreeSet<String>> {
     let root = node.root()?;
     let in_root = IN_ROOT.iter().map(|directory| root.join(directory));
     let directories = in_root.chain(IN_DIRECTORY.iter().map(|directory| node.directory().join(directory)));
     let mut found = BTreeSet::new();
     for directory in directories {
-        // Not there: nothing is in it.
+        // A missing directory counts as empty.
         let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
         found.extend(entries.map(|entry| entry.path().display().to_string()));
     }
@@ -86,8 +87,8 @@ fn shims_of(address: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// S4, S5: RunPodSandbox answers each mistake, and leaves nothing. A containerd of its own: only then is everything
-/// that appears of this test's making.
+/// S4, S5: RunPodSandbox reports each mistake, and leaves nothing. Uses a containerd of its own, so that everything
+/// that appears comes from this test.
 #[tokio::test]
 async fn s5_bad_annotations_are_answered_and_nothing_is_left() -> Result<()> {
     let node = Containerd::start().await?;

@@ -1,4 +1,4 @@
-//! When a sidecar lets the next start (U1 to U6, U11): by its exec, by a probe, at once, or never.
+//! When a sidecar's gate lets the next container start (U1 to U6, U11): by its exec, by a probe, at once, or never.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Started, Starting, Term};
@@ -12,8 +12,8 @@ use crate::support::{
 };
 
 /// U1 (kubernetes#137954): a sidecar without a probe opens its gate by its exec; five pods, one after another. Each
-/// container notes at its very start what runs in the pod: a sidecar's own first line may come later than that of the
-/// next program, for it takes a processor to write it.
+/// container records at its very start what runs in the pod. A sidecar's own first line proves nothing: it may come
+/// later than the next program's, because the sidecar needs a processor to write it.
 async fn five_pods_keep_two_sidecars_in_order(node: &Containerd) -> Result<()> {
     let noting = |name| Program::new(name).looks_first(&format!("ps -o args > /pod/seen-by-{name}"));
     for _ in 0..5 {
@@ -29,7 +29,7 @@ async fn five_pods_keep_two_sidecars_in_order(node: &Containerd) -> Result<()> {
         wait_started(&pod, &["s1", "s2", "app"]).await?;
         for (earlier, later) in [("s1", "s2"), ("s1", "app"), ("s2", "app")] {
             let seen = pod.exec("app", &["cat", &format!("/pod/seen-by-{later}")]).await?.stdout;
-            // In the middle of its exec a process has its new name already, and no arguments yet.
+            // In the middle of its exec a process already has its new name, but no arguments yet.
             let is_named = |line: &str| {
                 let line = line.trim();
                 line.contains(&format!("--name {earlier} ")) || line == "[sh]" || line == "[pod-member]"
@@ -50,7 +50,8 @@ async fn u1_sidecars_without_probes_start_in_order() -> Result<()> {
     Ok(())
 }
 
-/// e2e J1, U2: each next one starts at the first success of the probe before it, not earlier, and at most a period later.
+/// e2e J1, U2: each container starts at the first success of the probe before it, never earlier, and at most a period
+/// later.
 #[tokio::test]
 async fn j1_u2_sidecars_start_serially_by_their_probes() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -67,7 +68,7 @@ async fn j1_u2_sidecars_start_serially_by_their_probes() -> Result<()> {
     let timeline = wait_started(&pod, &["regular"]).await?;
     for (sidecar, next) in [("s1", "s2"), ("s2", "regular")] {
         timeline.starts_before(sidecar, next)?;
-        // Never before it is ready; after it by a period and what a probe takes here.
+        // Never before the sidecar is ready; later by at most a period and the time that a probe takes here.
         timeline.distance((sidecar, Starting), (next, Starting), seconds(3), TOLERANCE)?;
         timeline.has_not_restarted(sidecar)?;
     }
@@ -90,7 +91,7 @@ async fn u2_delay_and_successes_are_waited_for() -> Result<()> {
     pod.start_all(&["s1", "s2", "app"]).await?;
     let timeline = wait_started(&pod, &["app"]).await?;
     for (sidecar, next) in [("s1", "s2"), ("s2", "app")] {
-        // 2 s after its exec, which is a moment before its first line; and what three probes take here.
+        // 2 s after its exec, which is a moment before its first line, and the time that three probes take here.
         timeline.distance((sidecar, Starting), (next, Starting), milliseconds(2900), TOLERANCE)?;
     }
     pod.remove().await
@@ -109,7 +110,7 @@ async fn u2_a_probe_that_hangs_has_failed() -> Result<()> {
         .await?;
     pod.start_all(&["app", "s1"]).await?;
     let timeline = wait_started(&pod, &["app"]).await?;
-    // Ready after 2 s; a probe that began before has its second.
+    // Ready after 2 s; a probe that began earlier runs for its timeout of a second.
     timeline.distance(("s1", Starting), ("app", Starting), milliseconds(3500), milliseconds(1600))?;
     wait::until("the probes' processes to be gone", SOON, async || {
         Ok((!pod.exec("s1", &["ps"]).await?.stdout.contains("sleep 77")).then_some(()))
@@ -118,7 +119,8 @@ async fn u2_a_probe_that_hangs_has_failed() -> Result<()> {
     pod.remove().await
 }
 
-/// U2, DESIGN §6: a probe runs as the container's own user, sees its files, and reaches its network only.
+/// U2, DESIGN §6: a probe runs as the container's user, sees the container's files, and reaches only the container's
+/// network.
 #[tokio::test]
 async fn u2_a_tcp_gate_reaches_the_pods_network_only() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -129,7 +131,7 @@ async fn u2_a_tcp_gate_reaches_the_pods_network_only() -> Result<()> {
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
-    // The line says what is waited for a second after app's start: by then it is the gate.
+    // The hold's line comes a second after app's start and names the open wait: by then that is the gate.
     pod.start("s1").await?;
     wait_started(&pod, &["s1"]).await?;
     pod.start("app").await?;
@@ -143,8 +145,8 @@ async fn u2_a_tcp_gate_reaches_the_pods_network_only() -> Result<()> {
     pod.remove().await
 }
 
-/// U3: a gate that has opened stays open: neither a crash of the sidecar nor a probe that fails now holds a late main
-/// or stops the others.
+/// U3: an open gate stays open: neither a crash of the sidecar nor a probe that would fail now holds a late main or
+/// stops the others.
 #[tokio::test]
 async fn u3_a_gate_stays_open() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -192,13 +194,13 @@ async fn u4_m1_a_sidecar_that_does_not_get_ready_is_started_again() -> Result<()
 }
 
 /// U4, e2e J5: a sidecar that never gets ready is restarted again and again, and nothing after it ever starts. One that
-/// does not listen to its stop signal is killed after its own grace (T8).
+/// ignores its stop signal is killed after its own grace (T8).
 #[tokio::test]
 async fn u4_j5_nothing_starts_after_a_sidecar_that_never_gets_ready() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("j5")
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
-        // A second: by then it listens to its signal.
+        // A second until the stop: by then the program handles its signal.
         .annotate("ready.s1", "tcp::9;period=500ms;fail=3")
         .annotate("grace.s1", "1s")
         .container(Program::new("s1").ignores_term())
@@ -213,7 +215,7 @@ async fn u4_j5_nothing_starts_after_a_sidecar_that_never_gets_ready() -> Result<
     ensure!(timeline.count("s1", Term) >= 2 && timeline.count("s1", Exiting) == 0, "{timeline}");
     let second = timeline.of("s1", Starting).nth(1).map(|entry| entry.at).unwrap_or_default();
     let killed_after = second.saturating_sub(timeline.time_of("s1", Term)?);
-    // Never early; late by what making the next process takes here.
+    // Never early; late by at most the time that creating the next process takes here.
     let late = killed_after.saturating_sub(seconds(1));
     ensure!(killed_after >= seconds(1) && at_most(late, REMAKING), "after {killed_after:?}:\n{timeline}");
     are_running(&pod, &["s1", "s2", "app"]).await?;
@@ -221,7 +223,7 @@ async fn u4_j5_nothing_starts_after_a_sidecar_that_never_gets_ready() -> Result<
     pod.remove().await
 }
 
-/// U5: a sidecar that exits before its gate is restarted, under Never too; the pod recovers and succeeds.
+/// U5: a sidecar that exits before its gate opens is restarted, also under Never; the pod recovers and succeeds.
 #[tokio::test]
 async fn u5_a_sidecar_that_exits_before_its_gate_is_started_again() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -279,7 +281,7 @@ async fn u11_a_sidecar_that_is_not_waited_for() -> Result<()> {
     pod.start_all(&["app", "s1"]).await?;
     let timeline = wait_started(&pod, &["app", "s1"]).await?;
     timeline.before(("app", Started), ("s1", Started))?;
-    // Both are created: what is left of app's start takes milliseconds, far from s1's 4 s.
+    // Both are created: the rest of app's start takes milliseconds, much less than s1's 4 s.
     timeline.within(TOLERANCE, ("s1", Starting), ("app", Starting))?;
     pod.remove().await
 }

@@ -1,4 +1,4 @@
-//! `http:` and `file:` gates (U2, U4, U6) of real servers and files, and of hostile ones (DESIGN §6).
+//! `http:` and `file:` gates (U2, U4, U6) with real servers and files, and with hostile ones (DESIGN §6).
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Starting, Term};
@@ -11,13 +11,13 @@ fn web_server(name: &str) -> Program {
     Program::new(name).looks_first("mkdir /www && httpd -p 127.0.0.1:8080 -h /www")
 }
 
-/// A sidecar that gives every connection to port 8080 what `command` prints.
+/// A sidecar that answers every connection to port 8080 with the output of `command`.
 fn answering(name: &str, command: &str) -> Program {
     Program::new(name)
         .looks_first(&format!("echo '{command}' > /answer; nc -ll -p 8080 -e sh /answer > /dev/null 2>&1 &"))
 }
 
-/// U2, U6: the first answer with a good status opens, and until then the hold says the status.
+/// U2, U6: the first answer with a good status opens the gate; until then the hold's line shows the status.
 #[tokio::test]
 async fn u2_an_http_gate_opens_with_the_status() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -39,7 +39,7 @@ async fn u2_an_http_gate_opens_with_the_status() -> Result<()> {
     pod.remove().await
 }
 
-/// U2: programs that listen on the pod's IP alone, where a kubelet's own probe would ask them, open their gates.
+/// U2: programs that listen only on the pod's IP, to which a kubelet's own probe would connect, open their gates.
 #[tokio::test]
 async fn u2_gates_without_a_host_find_programs_on_the_pods_ip() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -65,7 +65,8 @@ async fn u2_gates_without_a_host_find_programs_on_the_pods_ip() -> Result<()> {
     pod.remove().await
 }
 
-/// U2, DESIGN §6: a redirect is a good status and is not followed: where this one leads to, nobody would answer.
+/// U2, DESIGN §6: a redirect is a good status, and podshim does not follow it: at the target of this one no server
+/// answers.
 #[tokio::test]
 async fn u2_an_http_gate_follows_no_redirect() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -106,7 +107,7 @@ async fn u2_an_endless_answer_is_a_failure() -> Result<()> {
     pod.remove().await
 }
 
-/// U2, U4: a `file:` gate opens when the file is there, in the run that makes it.
+/// U2, U4: a `file:` gate opens when the file exists, in the run that makes it.
 #[tokio::test]
 async fn u2_u4_a_file_gate_opens_in_the_run_that_makes_the_file() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -129,8 +130,8 @@ async fn u2_u4_a_file_gate_opens_in_the_run_that_makes_the_file() -> Result<()> 
     pod.remove().await
 }
 
-/// DESIGN §6: another container plants a link in a volume they share. One that names a file of the node, climbs out of
-/// the root, or goes through a process's root opens nothing; one that stays inside does.
+/// DESIGN §6: another container plants a link in a volume they share. A link to a file of the node, out of the root, or
+/// through a process's root does not open the gate; a link that stays inside does.
 #[tokio::test]
 async fn u2_a_file_gate_is_not_opened_by_links_out_of_the_root() -> Result<()> {
     let node = Containerd::connect().await?;

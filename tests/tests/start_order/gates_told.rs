@@ -1,4 +1,4 @@
-//! Gates that wait for what a container says by itself: a line of its output (`log:`), or a message (`notify`).
+//! Gates that wait for a report of the container: a line of its output (`log:`), or a message (`notify`).
 
 use std::os::fd::AsRawFd;
 
@@ -9,11 +9,11 @@ use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 
 use crate::support::{SOON, TOLERANCE, held_for, message, milliseconds, seconds, wait_started};
 
-/// Where podshim puts the socket of a `notify` gate. An exec has its environment from containerd, which does not know
+/// Where podshim puts the socket of a `notify` gate. An exec gets its environment from containerd, without
 /// NOTIFY_SOCKET.
 const SOCKET: &str = "/dev/podshim-notify";
 
-/// U2: the gate opens with the first line that matches, on stdout or stderr, and the line reaches the log as ever.
+/// U2: the gate opens with the first line that matches, on stdout or stderr, and the line still reaches the log.
 #[tokio::test]
 async fn u2_a_log_gate_opens_with_a_line() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -34,7 +34,7 @@ async fn u2_a_log_gate_opens_with_a_line() -> Result<()> {
     for (name, next, line, stream) in
         [("s1", "s2", "listening on :8080", 1), ("s2", "app", "s2 is ready to work", 2)]
     {
-        // Half a line is none, nor is one that only contains it.
+        // Neither half a line nor a line that only contains the text may open the gate.
         for other in [format!("printf '{line}'"), "echo ': almost'".to_owned()] {
             pod.exec(name, &["sh", "-c", &format!("{other} > /proc/1/fd/{stream}")]).await?;
         }
@@ -51,7 +51,7 @@ async fn u2_a_log_gate_opens_with_a_line() -> Result<()> {
     pod.remove().await
 }
 
-/// U4: no line within `fail` periods is a failure; the line of the next run counts, that of an earlier one does not.
+/// U4: no line within `fail` periods is a failure. Only the current run's line counts, not that of an earlier run.
 #[tokio::test]
 async fn u4_a_log_gate_is_armed_again_for_the_next_run() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -74,8 +74,8 @@ async fn u4_a_log_gate_is_armed_again_for_the_next_run() -> Result<()> {
     pod.remove().await
 }
 
-/// DESIGN §6: a flood on both streams, with lines without an end among it, neither hides the line nor stops the
-/// container, and the shim does not keep it.
+/// DESIGN §6: a flood on both streams, with endless lines in it, neither hides the line nor blocks the container, and
+/// the shim does not store it.
 #[tokio::test]
 async fn u2_a_log_gate_stands_a_flood() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -100,7 +100,7 @@ async fn u2_a_log_gate_stands_a_flood() -> Result<()> {
     pod.remove().await
 }
 
-/// U2: `READY=1` opens; until then the hold has the container's own status.
+/// U2: `READY=1` opens the gate; until then the hold's line shows the status that the sidecar sent.
 #[tokio::test]
 async fn u2_a_notify_gate_opens_with_ready() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -122,7 +122,7 @@ async fn u2_a_notify_gate_opens_with_ready() -> Result<()> {
         held == r#"held: waiting for sidecar "s2": notify: no READY=1 yet, its status is "loading""#,
         "{held}"
     );
-    // U2: an exec is a process of the container too, and finds the socket.
+    // U2: an exec is a process of the container too, and can use the socket.
     let said = pod
         .exec(
             "s2",
@@ -144,7 +144,7 @@ async fn u2_a_notify_gate_opens_with_ready() -> Result<()> {
     pod.remove().await
 }
 
-/// U4, R6: a sidecar that does not say it is restarted, and its next run is heard on the same socket.
+/// U4, R6: a sidecar that sends no READY=1 is restarted, and its next run uses the same socket.
 #[tokio::test]
 async fn u4_a_notify_gate_is_armed_again_for_the_next_run() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -164,7 +164,8 @@ async fn u4_a_notify_gate_is_armed_again_for_the_next_run() -> Result<()> {
     pod.remove().await
 }
 
-/// Starts app, which waits for a notify gate, and says that somebody spoke who may not.
+/// Starts app, which waits for a notify gate, and checks that its hold's line reports a message from a sender outside
+/// of the container.
 async fn holds_without_taking(pod: &mut RunningPod<'_>) -> Result<()> {
     pod.start("app").await?;
     let held = held_for(pod, "app").await?;
@@ -175,8 +176,8 @@ async fn holds_without_taking(pod: &mut RunningPod<'_>) -> Result<()> {
     pod.timeline()?.doesnt_start("app")
 }
 
-/// DESIGN §6: `READY=1` of another container, which got at the socket by way of a pid namespace they share, opens
-/// nothing, and is told.
+/// DESIGN §6: `READY=1` of another container, which reaches the socket through a shared pid namespace, does not open
+/// the gate, and the hold's line reports it.
 #[tokio::test]
 async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -191,7 +192,7 @@ async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
         .await?;
     pod.start_all(&["s1"]).await?;
     wait_started(&pod, &["s1"]).await?;
-    // Its message first: the hold's line comes once, a second after app's start.
+    // The message must come first: the hold's line comes once, a second after app's start.
     pod.start("hostile").await?;
     wait_started(&pod, &["hostile"]).await?;
     holds_without_taking(&mut pod).await?;
@@ -216,8 +217,8 @@ async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
     pod.remove().await
 }
 
-/// DESIGN §6: who is outside of the pod opens nothing, though root finds the socket in the bundle; a daemon of the
-/// container does, which nothing but its groups ties to it.
+/// DESIGN §6: a process outside of the pod cannot open the gate, though root finds the socket in the bundle. A daemon
+/// of the container can, though only its cgroups tie it to the container.
 #[tokio::test]
 async fn u2_ready_is_taken_from_a_daemon_and_from_nobody_outside() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -231,7 +232,7 @@ async fn u2_ready_is_taken_from_a_daemon_and_from_nobody_outside() -> Result<()>
     pod.start("s1").await?;
     wait_started(&pod, &["s1"]).await?;
     let bundles = node.directory().join("state/io.containerd.runtime.v2.task/k8s.io");
-    // An address by descriptor: the bundle's own path is too long for one.
+    // An address by descriptor, because the bundle's path is too long for a socket address.
     let bundle = std::fs::File::open(bundles.join(pod.id("s1")?))?;
     let outsider = std::os::unix::net::UnixDatagram::unbound()?;
     outsider.send_to(b"READY=1", format!("/proc/self/fd/{}/notify.sock", bundle.as_raw_fd()))?;
@@ -245,8 +246,8 @@ async fn u2_ready_is_taken_from_a_daemon_and_from_nobody_outside() -> Result<()>
     pod.remove().await
 }
 
-/// README: where the output does not pass through podshim, or there is no place for a socket, the create fails and
-/// says why.
+/// README: if the output does not pass through podshim, or there is no place for a socket, the create fails and says
+/// why.
 #[tokio::test]
 async fn u2_what_could_never_be_heard_is_refused() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,5 +1,5 @@
-//! The hold (U7, U8, U10, R7): what callers, users and the container's own log see of a container that was started
-//! and may not run yet.
+//! The hold (U7, U8, U10, R7): what callers, users and the container's own log see of a container that was started and
+//! waits for its gates.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 /// F1, F11, U7, U10: a main that is started before its sidecar exists waits and then runs. Start returns at once, the
-/// state is RUNNING, stderr says what it waits for, stdout is the program's alone.
+/// state is RUNNING, stderr says what it waits for, and stdout has only the program's output.
 #[tokio::test]
 async fn u7_u10_a_main_waits_for_a_sidecar_that_comes_late() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -26,7 +26,7 @@ async fn u7_u10_a_main_waits_for_a_sidecar_that_comes_late() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     let id = pod.create("app").await?;
-    // Of this the runtime's create takes the most; the hold itself would take for ever.
+    // The runtime's create takes most of this time; if Start waited for the gate, it would never return.
     wait::at_most(SOON, "Start blocks", node.cri()?.start_container(&id)).await?;
     are_running(&pod, &["app"]).await?;
     let shown = task(&node, &id).await?;
@@ -40,10 +40,10 @@ async fn u7_u10_a_main_waits_for_a_sidecar_that_comes_late() -> Result<()> {
     pod.start("s1").await?;
     let timeline = wait_started(&pod, &["app"]).await?;
     timeline.distance(("s1", Starting), ("app", Starting), seconds(1), TOLERANCE)?;
-    ensure!(task(&node, &id).await? == shown, "its process is the one that Start told of");
+    ensure!(task(&node, &id).await? == shown, "the process is not the one that Start reported");
     let output = pod.output("app")?;
     let of_podshim = output.lines().filter(|line| line.contains("podshim:")).collect::<Vec<_>>();
-    // U13: once it is created, it may be listening for more than a second.
+    // U13: a second line is allowed, when s1 is created and its gate takes more than a second.
     ensure!(
         (1..=2).contains(&of_podshim.len()) && of_podshim.iter().all(|line| line.contains(" stderr ")),
         "{output}"
@@ -51,7 +51,7 @@ async fn u7_u10_a_main_waits_for_a_sidecar_that_comes_late() -> Result<()> {
     pod.remove().await
 }
 
-/// U7: a hold of less than a second leaves no line. How long it is, is the machine's to say: once more if it was longer.
+/// U7: a hold of less than a second leaves no line. The machine decides how long it takes, so a longer hold is retried.
 #[tokio::test]
 async fn u7_a_short_hold_is_not_worth_a_line() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -66,7 +66,7 @@ async fn u7_a_short_hold_is_not_worth_a_line() -> Result<()> {
         node.cri()?.start_container(&app).await?;
         node.cri()?.start_container(&sidecar).await?;
         exit_with(&pod, &[("app", 0)]).await?;
-        // From before its start: it cannot have been held for longer.
+        // Measured from s1's creation: the hold cannot have been longer.
         let created = Duration::from_nanos(pod.status("s1").await?.created_at.try_into()?);
         let held = pod.timeline()?.time_of("app", Starting)?.saturating_sub(created);
         let output = pod.output("app")?;
@@ -79,7 +79,7 @@ async fn u7_a_short_hold_is_not_worth_a_line() -> Result<()> {
     bail!("every hold took a second or more")
 }
 
-/// U8, F2: an exec into a held container is let through: hooks do not deadlock, and users can debug.
+/// U8, F2: podshim runs an exec in a held container: hooks do not deadlock, and users can debug.
 #[tokio::test]
 async fn u8_an_exec_into_a_held_container_runs() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -102,7 +102,8 @@ async fn u8_an_exec_into_a_held_container_runs() -> Result<()> {
     pod.remove().await
 }
 
-/// R7: a held container whose process is killed from outside is made again and stays held; it starts at its gate, once.
+/// R7: a held container whose process is killed from outside is recreated and stays held. It starts once, when its gate
+/// opens.
 #[tokio::test]
 async fn r7_a_held_container_killed_from_outside_stays_held() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -118,7 +119,7 @@ async fn r7_a_held_container_killed_from_outside_stays_held() -> Result<()> {
     let first = task(&node, &id).await?;
     let sandbox = task(&node, pod.sandbox()).await?;
     signal(first.pid, libc::SIGKILL)?;
-    // Between the two processes the sandbox's pid stands in (F13).
+    // Between the two processes podshim reports the sandbox's pid (F13).
     wait::until("a new process that is held", SOON, async || {
         let now = task(&node, &id).await?;
         ensure!(now.status == "RUNNING", "{now:?}");

@@ -1,5 +1,5 @@
-//! Init containers (I-rules): one after another, what a failure means under each policy, and that a completed one
-//! never runs again.
+//! Init containers (I-rules): their order, what a failure means under each policy, and that a completed one never runs
+//! again.
 
 use std::fs;
 use std::time::Duration;
@@ -37,8 +37,9 @@ async fn i1_b1_init_runs_before_regular() -> Result<()> {
     pod.remove().await
 }
 
-/// B2, I2, J9: under Never a failed init ends the pod. What was held exits 125 without having run, with the reason in
-/// its own log and, as the kubelet mounts it, in its termination message; what comes later is treated the same.
+/// B2, I2, J9: under Never a failed init ends the pod. Held containers exit with 125 without having run. The reason is
+/// in their log and, mounted as by the kubelet, in their termination message. Containers that are created later get the
+/// same.
 #[tokio::test]
 async fn b2_nothing_runs_after_a_failed_init() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -73,7 +74,7 @@ async fn b2_nothing_runs_after_a_failed_init() -> Result<()> {
     pod.remove().await
 }
 
-/// I2, J9: an init that cannot be made fails its pod as one that exits non-zero.
+/// I2, J9: an init that cannot be created fails its pod, like one that exits non-zero.
 #[tokio::test]
 async fn i2_an_init_that_cannot_start_fails_the_pod() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -82,7 +83,7 @@ async fn i2_an_init_that_cannot_start_fails_the_pod() -> Result<()> {
         .annotate("plan", "s1=sidecar, i1=init, regular=main")
         .annotate("restart-policy", "Never")
         .container(Program::new("s1"))
-        // A directory over a file: the runtime refuses it.
+        // The runtime refuses to mount a directory over a file.
         .container(Program::new("i1").mount(files.path(), "/bin/busybox"))
         .container(Program::new("regular"))
         .run(&node, Runtime::Podshim)
@@ -90,7 +91,7 @@ async fn i2_an_init_that_cannot_start_fails_the_pod() -> Result<()> {
     pod.start_all(&["regular", "s1"]).await?;
     wait_started(&pod, &["s1"]).await?;
     let error = message(&pod.start("i1").await.err().context("an impossible container was made")?);
-    // crun names the place below the container's root, without the leading slash.
+    // crun gives the path below the container's root, without the leading slash.
     ensure!(error.contains("bin/busybox"), "the runtime's own words are missing: {error}");
     exit_with(&pod, &[("regular", 125), ("s1", 0)]).await?;
     pod.wait_for_output("regular", "podshim: not started: init \"i1\" could not be started: ").await?;
@@ -144,8 +145,9 @@ async fn g19_sidecars_before_a_failed_init_are_stopped_after_it() -> Result<()> 
     pod.remove().await
 }
 
-/// I3, R4, R8: where inits are retried, a failed one is, in place, with growing gaps; all others stay as they are and
-/// the caller sees no exit. `plan` says whether the sidecar comes before or after it.
+/// I3, R4, R8: under a policy that retries inits, podshim restarts a failed one in place, with growing delays. All
+/// other containers are unchanged, and the caller sees no exit. `plan` decides whether the sidecar comes before or
+/// after the init.
 async fn a_failed_init_is_retried(policy: &str, plan: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("retried")
@@ -161,7 +163,7 @@ async fn a_failed_init_is_retried(policy: &str, plan: &str) -> Result<()> {
     let runs = starts(&timeline, "i1");
     for (pair, gap) in runs.windows(2).zip([0, 1, 2]) {
         let waited = pair[1].saturating_sub(pair[0]);
-        // Never early; late by its run and by what making a process takes here.
+        // Never early; late by at most its run and the time that creating a process takes here.
         let late = waited.saturating_sub(seconds(gap));
         ensure!(waited >= seconds(gap) && at_most(late, REMAKING), "{waited:?}, not {gap} s:\n{timeline}");
     }
@@ -244,9 +246,8 @@ async fn b9_inits_do_not_run_again_with_a_main() -> Result<()> {
     pod.remove().await
 }
 
-/// I4, N1, as in D2 to D5: a completed init does not run again, whatever happens to containerd, to its own container and to
-/// the main. Created again it is shown as running and hidden, and does not arm its gate. A containerd of its own,
-/// because this one is killed.
+/// I4, N1, as in D2 to D5: a completed init does not run again, whatever happens to containerd, to its own container
+/// and to the main. Uses a containerd of its own, because the test kills it.
 #[tokio::test]
 async fn i4_a_completed_init_never_runs_again() -> Result<()> {
     let node = Containerd::start().await?;
@@ -270,7 +271,7 @@ async fn i4_a_completed_init_never_runs_again() -> Result<()> {
     pod.start("regular").await?;
     pod.wait_for("regular", Started, 2, SOON).await?;
     pod.start("i1").await?;
-    // What its caller does not run again has ended at once.
+    // Under OnFailure its caller does not run it again, so its exit is not hidden (I5).
     exit_with(&pod, &[("i1", 0)]).await?;
     are_running(&pod, &["regular"]).await?;
     pod.timeline()?.has_not_restarted("i1")?;
@@ -278,7 +279,7 @@ async fn i4_a_completed_init_never_runs_again() -> Result<()> {
 }
 
 /// I5, F13: under Always an unaware kubelet would restart a completed init for ever, so its exit is hidden: RUNNING,
-/// with the sandbox's pid, until it is stopped. Then the exit is told as it really was.
+/// with the sandbox's pid, until it is stopped. Then podshim shows the real code and time of the exit.
 #[tokio::test]
 async fn i5_a_completed_init_is_hidden_from_an_unaware_kubelet() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -298,13 +299,13 @@ async fn i5_a_completed_init_is_hidden_from_an_unaware_kubelet() -> Result<()> {
     let refused = pod.exec("i1", &["true"]).await.err().context("an exec into a completed init ran")?;
     ensure!(message(&refused).contains("completed"), "{refused:#}");
 
-    wait::at_most(SOON, "a hidden exit is told at once", pod.stop("i1", AMPLE)).await?;
+    wait::at_most(SOON, "the stop of a hidden init does not return at once", pod.stop("i1", AMPLE)).await?;
     let status = pod.status("i1").await?;
     ensure!(status.exit_code == 0, "{status:?}");
     let told = Duration::from_nanos(status.finished_at.try_into()?);
     let really = pod.timeline()?.time_of("i1", Exiting)?;
-    // The stop came 2 s later and more.
-    ensure!(at_most(told.abs_diff(really), TOLERANCE), "ended at {really:?}, told {told:?}");
+    // The stop came 2 s later or more.
+    ensure!(at_most(told.abs_diff(really), TOLERANCE), "ended at {really:?}, shown as ended at {told:?}");
     pod.timeline()?.has_not_restarted("i1")?;
     pod.remove().await
 }
@@ -331,8 +332,8 @@ async fn i5_a_kill_of_the_main_leaves_the_init_hidden() -> Result<()> {
     pod.remove().await
 }
 
-/// F11, I5, R4, N1: a restarted containerd deletes what is CREATED or STOPPED; a hidden init and a sidecar in its
-/// backoff are neither, and live on. A containerd of its own, because this one is killed.
+/// F11, I5, R4, N1: a restarted containerd deletes tasks that are CREATED or STOPPED. A hidden init and a sidecar in
+/// its backoff are neither, and live on. Uses a containerd of its own, because the test kills it.
 #[tokio::test]
 async fn f11_what_has_no_process_outlasts_containerd() -> Result<()> {
     let node = Containerd::start().await?;
@@ -359,7 +360,7 @@ async fn f11_what_has_no_process_outlasts_containerd() -> Result<()> {
     pod.remove().await
 }
 
-/// I5: a caller that has created nothing later waits for the exit: it is told at once.
+/// I5: a caller that has created no later container waits for the exit, so podshim shows it at once.
 #[tokio::test]
 async fn i5_an_exit_that_the_caller_waits_for_is_told_at_once() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -376,7 +377,7 @@ async fn i5_an_exit_that_the_caller_waits_for_is_told_at_once() -> Result<()> {
     pod.remove().await
 }
 
-/// I5: a kubelet that calls the container an init is aware, whatever it has created already.
+/// I5: a kubelet that marks the container as an init waits for its exit, whatever it has created already.
 #[tokio::test]
 async fn i5_an_init_that_the_kubelet_calls_one_is_not_hidden() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -428,13 +429,13 @@ async fn i7_a_group_of_inits_runs_together() -> Result<()> {
         .container(Program::new("regular").exits(0))
         .run(&node, Runtime::Podshim)
         .await?;
-    // All exist when the group is released, so that only the release counts.
+    // All exist when the group is released, so that creation does not delay the start.
     pod.start_all(&["regular", "b", "a", "first"]).await?;
     exit_with(&pod, &[("first", 0), ("a", 0), ("b", 0), ("regular", 0)]).await?;
     let timeline = pod.timeline()?;
     timeline.completes_before("first", "a")?;
     timeline.completes_before("first", "b")?;
-    // One after the other they would be 2 s apart.
+    // If they ran one after the other, the starts would be 2 s apart.
     timeline.within(TOLERANCE, ("a", Starting), ("b", Starting))?;
     timeline.run_together("a", "b")?;
     timeline.completes_before("a", "regular")?;
@@ -442,7 +443,7 @@ async fn i7_a_group_of_inits_runs_together() -> Result<()> {
     pod.remove().await
 }
 
-/// I7, I2: the first failure is the group's; the rest of it gets its stop signal.
+/// I7, I2: the first failure fails the group; the rest of it gets the stop signal.
 #[tokio::test]
 async fn i7_one_failure_ends_the_group() -> Result<()> {
     let node = Containerd::connect().await?;

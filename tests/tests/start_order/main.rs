@@ -1,6 +1,6 @@
 //! How pods start and stay up on real containerd and runc: the plan's order, inits, gates, holds and restarts in place
-//! (the S-, I-, U- and R-rules), and what bad annotations are answered. Every expectation is a rule's, named in
-//! the test; cases of the kubelet's own suite carry their number there, with "e2e" where a rule has the same
+//! (the S-, I-, U- and R-rules), and the answers to bad annotations. Every expectation comes from a rule that the test
+//! names. Cases of the kubelet's own suite carry their number there, with "e2e" where a rule has the same number
 //! (docs/rules.md has both).
 
 mod after;

@@ -1,5 +1,5 @@
-//! The node's configuration file (DESIGN §5, §6), where it is on a node: what it adds to pods that do not say, and what it
-//! refuses. A containerd of its own, whose `/etc` is nobody else's.
+//! The node's configuration file (DESIGN §5, §6), in its place on a node: its defaults for pods, and what it refuses.
+//! Uses a containerd of its own, whose `/etc` no other test uses.
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -9,7 +9,8 @@ use crate::support::{
     SOON, TOLERANCE, at_most, exit_with, message, milliseconds, near, seconds, starts, wait_started,
 };
 
-/// DESIGN §5: `grace`, `gate-timeout`, `zero-grace`, `backoff-base` and `backoff-max` are those of a pod that says nothing.
+/// DESIGN §5: `grace`, `gate-timeout`, `zero-grace`, `backoff-base` and `backoff-max` apply to a pod that does not set
+/// them.
 #[tokio::test]
 async fn a_nodes_defaults_are_a_pods_that_does_not_say() -> Result<()> {
     let node = Containerd::start().await?;
@@ -29,11 +30,11 @@ async fn a_nodes_defaults_are_a_pods_that_does_not_say() -> Result<()> {
     exit_with(&pod, &[("app", 0), ("s1", 0)]).await?;
     let ended = std::time::Duration::from_nanos(pod.status("s1").await?.finished_at.try_into()?);
     let lived = ended.saturating_sub(pod.timeline()?.time_of("s1", Term)?);
-    // The grace and the floor (T6).
+    // The grace, and the 2 s that follow it (T6).
     ensure!(near(lived, seconds(3), TOLERANCE), "s1 was killed after {lived:?}");
     pod.remove().await?;
 
-    // gate-timeout (U6), and a pod that says another.
+    // gate-timeout (U6), and a pod that sets its own.
     for (own, code) in [(None, 125), (Some("0"), 0)] {
         let mut pod = Pod::new("node-gate")
             .annotate("plan", "s1=sidecar, app=main")
@@ -86,8 +87,8 @@ async fn a_nodes_defaults_are_a_pods_that_does_not_say() -> Result<()> {
     pod.remove().await
 }
 
-/// DESIGN §6: what the node forbids, fixes and bounds is answered at Create, as any wrong annotation is (S5); what keeps to
-/// it runs. A mistake in the file refuses pods with annotations only.
+/// DESIGN §6: podshim refuses at Create what the node forbids, fixes or bounds, as it does any wrong annotation (S5); a
+/// pod within these limits runs. With a mistake in the file only pods with annotations are refused.
 #[tokio::test]
 async fn s5_what_a_node_does_not_allow_is_refused() -> Result<()> {
     let node = Containerd::start().await?;

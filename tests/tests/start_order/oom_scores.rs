@@ -1,4 +1,4 @@
-//! Who the kernel kills first when memory is short (N8).
+//! Which processes the kernel kills first when memory is short (N8).
 
 use anyhow::{Context, Result};
 use e2e::Event::Started;
@@ -7,8 +7,8 @@ use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 
 use crate::support::{SOON, wait_started};
 
-/// Waits until a container's processes, its program first, have these values. Its child may not have been exec'd yet, and
-/// a correction comes after the answer to the create that asks for it.
+/// Waits until a container's processes, its program first, have these values. They may come late: the child may not
+/// have been exec'd yet, and podshim corrects values after it has answered the create.
 async fn wait_scores(pod: &RunningPod<'_>, name: &str, expected: &[i64]) -> Result<()> {
     let mut seen = Vec::new();
     let waited = wait::until("the scores", SOON, async || {
@@ -26,8 +26,8 @@ async fn scores(pod: &RunningPod<'_>, name: &str) -> Result<Vec<i64>> {
     Ok(seen.stdout.lines().map(str::parse).collect::<Result<_, _>>()?)
 }
 
-/// N8: a sidecar's processes, children included, get the lowest score of the mains when it comes, and its next
-/// incarnation has it from the start. The mains keep theirs.
+/// N8: a sidecar's processes, also its children, get the lowest score of the mains when a main is created, and a
+/// restarted sidecar has it from the start. The mains keep theirs.
 #[tokio::test]
 async fn n8_a_sidecar_is_not_killed_before_its_mains() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -56,7 +56,7 @@ async fn n8_a_sidecar_is_not_killed_before_its_mains() -> Result<()> {
     pod.remove().await
 }
 
-/// N8 is asked for: without the key every container has its own score.
+/// N8 applies only with the key: without it every container has its own score.
 #[tokio::test]
 async fn n8_without_the_key_scores_are_the_containers_own() -> Result<()> {
     let node = Containerd::connect().await?;

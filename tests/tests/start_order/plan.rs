@@ -12,7 +12,7 @@ use crate::support::{
     seconds, wait_started,
 };
 
-/// S2, S7: the choreography of E1 to E8, in a sandbox of its own.
+/// S2, S7: runs the choreography of E1 to E8 in a sandbox of its own.
 async fn choreography(node: &Containerd) -> Result<RunningPod<'_>> {
     let init = |name| Program::new(name).runs_for(milliseconds(300)).exits(0);
     let mut pod = Pod::new("e1")
@@ -57,7 +57,8 @@ fn check_choreography(timeline: &Timeline) -> Result<()> {
     Ok(())
 }
 
-/// E1 to E8, S2, J1: inits and sidecars in one list, in its order; the pod completes by itself, with 0 everywhere.
+/// E1 to E8, S2, J1: inits and sidecars start in the order of the one list; the pod completes by itself, with 0
+/// everywhere.
 #[tokio::test]
 async fn e1_e8_inits_and_sidecars_start_in_the_order_of_one_list() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -78,8 +79,8 @@ async fn s7_a_new_sandbox_runs_everything_again() -> Result<()> {
     Ok(())
 }
 
-/// S3: when the gate opens, all mains start, none after another. Their processes exist already: what is left of a
-/// start takes milliseconds, also where many pods share two cores.
+/// S3: when the gate opens, all mains start at once. Their processes already exist: the rest of a start takes
+/// milliseconds, even when many pods share two cores.
 #[tokio::test]
 async fn s3_mains_are_released_together() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -96,13 +97,13 @@ async fn s3_mains_are_released_together() -> Result<()> {
     let timeline = wait_started(&pod, &["a", "b", "c"]).await?;
     timeline.distance(("s1", Starting), ("a", Starting), seconds(2), TOLERANCE)?;
     for (left, right) in [("a", "b"), ("b", "c"), ("a", "c")] {
-        // Each takes 2 s to start: had one waited for another, they would be that far apart.
+        // Each takes 2 s to start: if one waited for another, their starts would be 2 s apart.
         timeline.within(TOLERANCE, (left, Starting), (right, Starting))?;
     }
     pod.remove().await
 }
 
-/// S6: a main that is created again does not wait for a gate that has been open, even while the sidecar is down.
+/// S6: a recreated main does not wait for a gate that was open, even while the sidecar is down.
 #[tokio::test]
 async fn s6_a_main_created_again_does_not_wait() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -159,7 +160,7 @@ async fn s8_what_is_not_in_the_plan_is_not_held() -> Result<()> {
     pod.remove().await
 }
 
-/// S8: `*=main` makes mains of all others, but never of a debug container: it must start in a stuck pod.
+/// S8: `*=main` makes all other containers mains, but never a debug container, which must start in a stuck pod.
 #[tokio::test]
 async fn s8_all_others_are_mains_but_not_an_ephemeral_one() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -180,8 +181,8 @@ async fn s8_all_others_are_mains_but_not_an_ephemeral_one() -> Result<()> {
     pod.remove().await
 }
 
-/// S9: a kubelet that keeps the order itself finds every gate open: nothing is held, and Start returns with the
-/// program already started.
+/// S9: a kubelet that keeps the order itself finds every gate open: nothing is held, and the program has started when
+/// Start returns.
 #[tokio::test]
 async fn s9_an_aware_kubelet_waits_for_nothing() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -211,7 +212,7 @@ async fn s9_an_aware_kubelet_waits_for_nothing() -> Result<()> {
     pod.remove().await
 }
 
-/// 11.4: a planned name cannot be created again while the older container of that name is not final.
+/// 11.4: a planned name cannot be created again before the older container of that name has ended.
 #[tokio::test]
 async fn s5_a_planned_name_in_use_is_refused() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -224,7 +225,7 @@ async fn s5_a_planned_name_in_use_is_refused() -> Result<()> {
     pod.start_all(&["s1", "app"]).await?;
     let before = wait_started(&pod, &["s1", "app"]).await?;
     let older = pod.id("app")?.to_owned();
-    // The CRI makes the task, and with it the shim's answer, at StartContainer.
+    // The CRI creates the task only at StartContainer, so that call gets the shim's answer.
     let error = message(&pod.start("app").await.err().context("a second app was started")?);
     ensure!(error.contains("\"app\"") && error.contains(&older), "{error}");
     ensure!(pod.timeline()? == before, "{}", pod.timeline()?);

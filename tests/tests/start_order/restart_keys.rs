@@ -1,4 +1,5 @@
-//! `restart.<c>` (R4, R6, R7): who restarts a container, how soon, how often; and what its caller sees of that.
+//! `restart.<c>` (R4, R6, R7): whether podshim or the caller restarts a container, how soon and how often; and what the
+//! caller sees.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -8,8 +9,8 @@ use crate::support::{
     SOON, are_running, exit_with, milliseconds, ready_in_run, seconds, starts, wait_started,
 };
 
-/// R4, S6: after two restarts in its own delays the third exit of a sidecar is shown with its real code; its caller
-/// creates it again, beside a main that does not notice.
+/// R4, S6: after two restarts with its own delays the third exit of a sidecar is shown with its real code. Its caller
+/// recreates it; the main is not affected.
 #[tokio::test]
 async fn r4_s6_after_its_limit_a_sidecar_is_its_callers() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -34,7 +35,7 @@ async fn r4_s6_after_its_limit_a_sidecar_is_its_callers() -> Result<()> {
     pod.remove().await
 }
 
-/// R4, J1: under Never nobody creates it again: the main starts without it, and the pod completes.
+/// R4, J1: under Never no caller recreates the sidecar: the main starts without it, and the pod completes.
 #[tokio::test]
 async fn r4_j1_under_never_the_pod_goes_on_without_a_sidecar() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -56,8 +57,8 @@ async fn r4_j1_under_never_the_pod_goes_on_without_a_sidecar() -> Result<()> {
     pod.remove().await
 }
 
-/// R6, R11, S6: a visible sidecar's exit is shown at once, with 0 as with another code; its caller creates it again,
-/// which it does not do in place: the new one has a fresh root file system.
+/// R6, R11, S6: each exit of a visible sidecar is shown at once, with 0 or another code. Its caller recreates it, not
+/// in place: the new one has a fresh root file system.
 #[tokio::test]
 async fn r6_r11_each_exit_of_a_visible_sidecar_is_its_callers() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -88,7 +89,7 @@ async fn r6_r11_each_exit_of_a_visible_sidecar_is_its_callers() -> Result<()> {
     pod.remove().await
 }
 
-/// I2: `never` on an init makes its first failure the pod's, also where inits are tried again otherwise.
+/// I2: with `never` the first failure of an init fails the pod, also under a policy that retries inits.
 #[tokio::test]
 async fn i2_r4_an_init_that_is_not_to_be_tried_again_fails_the_pod() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -102,7 +103,7 @@ async fn i2_r4_an_init_that_is_not_to_be_tried_again_fails_the_pod() -> Result<(
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "i1", "app"]).await?;
-    // J10: the pod goes on, so its caller must run the sidecar again.
+    // J10: the pod goes on, so its caller must recreate the sidecar.
     exit_with(&pod, &[("i1", 2), ("app", 125), ("s1", 143)]).await?;
     let timeline = pod.timeline()?;
     timeline.in_order(&[("i1", Exiting), ("s1", Term)])?;
@@ -110,7 +111,8 @@ async fn i2_r4_an_init_that_is_not_to_be_tried_again_fails_the_pod() -> Result<(
     pod.remove().await
 }
 
-/// R7, J1: a main is restarted in place until it succeeds; its caller sees one container, and the job completes then.
+/// R7, J1: a main is restarted in place until it succeeds. Its caller sees one container, and the job completes with
+/// its success.
 #[tokio::test]
 async fn r7_j1_a_main_is_restarted_until_it_succeeds() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -130,7 +132,7 @@ async fn r7_j1_a_main_is_restarted_until_it_succeeds() -> Result<()> {
     pod.remove().await
 }
 
-/// R7, T12: whoever stops a restarted main means it.
+/// R7, T12: a main that its caller stops is not restarted, even with `restart.<c>=always`.
 #[tokio::test]
 async fn r7_t12_a_main_that_its_caller_stops_is_not_restarted() -> Result<()> {
     let node = Containerd::connect().await?;

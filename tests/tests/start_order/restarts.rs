@@ -1,5 +1,5 @@
-//! When a container is restarted and when not (R2 to R5, R7, R8): through the stop of its pod, with growing gaps, until
-//! its own turn.
+//! When podshim restarts a container and when not (R2 to R5, R7, R8): also during the stop of its pod, with growing
+//! delays, until its own turn.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::support::{
     AMPLE, REMAKING, SOON, are_running, at_most, exit_with, milliseconds, near, seconds, starts, wait_started,
 };
 
-/// R2, R3 (kubernetes#140133): a sidecar that dies while a main drains comes back, and is then stopped with TERM at its
-/// turn, as the others are.
+/// R2, R3 (kubernetes#140133): a sidecar that dies while a main drains is restarted, and stopped with TERM in its turn
+/// like the others.
 #[tokio::test]
 async fn r2_r3_a_sidecar_killed_while_its_main_drains_comes_back() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -35,7 +35,7 @@ async fn r2_r3_a_sidecar_killed_while_its_main_drains_comes_back() -> Result<()>
         signal(pid, libc::SIGKILL)
     };
     tokio::try_join!(pod.stop_all_at_once(AMPLE), crash)?;
-    // The code it trapped, not 137.
+    // The code that its TERM handler chose, not 137.
     exit_with(&pod, &[("app", 0), ("s1", 9)]).await?;
     let timeline = pod.timeline()?;
     let again =
@@ -65,7 +65,7 @@ async fn r4_gaps_grow() -> Result<()> {
         .map(|(exit, start)| start.saturating_sub(exit))
         .collect();
     for (gap, expected) in gaps.iter().zip([0, 1, 2, 4].map(seconds)) {
-        // Never early; late by what making a process takes here.
+        // Never early; late by at most the time that creating a process takes here.
         let late = gap.saturating_sub(expected);
         ensure!(*gap >= expected && at_most(late, REMAKING), "{gaps:?}\n{timeline}");
     }
@@ -95,8 +95,8 @@ async fn r5_the_turn_beats_the_backoff() -> Result<()> {
     pod.remove().await
 }
 
-/// R8: five crashes of a sidecar are podshim's business: one container in one attempt that has run all the time, and never
-/// two of its processes.
+/// R8: podshim alone handles five crashes of a sidecar: the caller sees one container in one attempt that has run all
+/// the time, and there are never two of its processes.
 #[tokio::test]
 async fn r8_five_crashes_are_nobody_elses_business() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -119,7 +119,7 @@ async fn r8_five_crashes_are_nobody_elses_business() -> Result<()> {
     pod.remove().await
 }
 
-/// R7, R8: a main is its caller's to restart, whatever the policy.
+/// R7, R8: podshim does not restart a main under any policy; its caller does.
 #[tokio::test]
 async fn r7_a_main_is_not_restarted() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,4 +1,4 @@
-//! What a restart in place keeps and what it makes anew (R6, R10): the same container to everybody, with a new process.
+//! What a restart in place keeps and what it replaces (R6, R10): callers see the same container, with a new process.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Started, Starting};
@@ -51,7 +51,7 @@ async fn r6_files_and_output_outlast_the_process() -> Result<()> {
     pod.remove().await
 }
 
-/// R6: what the old process leaves in a shared pid namespace is gone before the new one runs.
+/// R6: processes that the old one leaves in a shared pid namespace are gone before the new one runs.
 #[tokio::test]
 async fn r6_a_child_left_in_a_shared_pid_namespace_goes_first() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -79,7 +79,7 @@ async fn r6_a_child_left_in_a_shared_pid_namespace_goes_first() -> Result<()> {
     pod.remove().await
 }
 
-/// R6: limits that were changed since the start hold for the new process too.
+/// R6: limits that were changed since the start apply to the new process too.
 #[tokio::test]
 async fn r6_changed_limits_hold_for_the_next_process() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -100,13 +100,12 @@ async fn r6_changed_limits_hold_for_the_next_process() -> Result<()> {
     node.cri()?.update_memory_limit(pod.id("s1")?, 128 * MIB).await?;
     ensure!(limit().await? == 128 * MIB, "{}", limit().await?);
     crash(&node, &pod, 2).await?;
-    // Before the program runs.
+    // The limit applies before the program runs.
     ensure!(limit().await? == 128 * MIB, "{}", limit().await?);
     pod.remove().await
 }
 
-/// R6, F11, F13: while a sidecar waits for its restart it is RUNNING, its pid is the sandbox's, and its numbers are
-/// still there.
+/// R6, F11, F13: while a sidecar waits for its restart it is RUNNING, has the sandbox's pid, and still has statistics.
 #[tokio::test]
 async fn r6_a_sidecar_in_backoff_answers() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -133,8 +132,8 @@ async fn r6_a_sidecar_in_backoff_answers() -> Result<()> {
     pod.remove().await
 }
 
-/// R6 (`kubectl debug --target`): a debug container that is to share the pid namespace of a sidecar joins the process
-/// that lives now, though its caller knows the first one only.
+/// R6 (`kubectl debug --target`): a debug container that shares the pid namespace of a sidecar joins that of the live
+/// process, though its caller knows only the first one.
 #[tokio::test]
 async fn r6_a_debug_container_joins_the_live_process() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -157,7 +156,7 @@ async fn r6_a_debug_container_joins_the_live_process() -> Result<()> {
     pod.remove().await
 }
 
-/// R10 (kubernetes#111356): a sidecar killed for memory is restarted, and its caller is told of no OOM kill.
+/// R10 (kubernetes#111356): a sidecar killed for memory is restarted, and its caller gets no OOM event.
 #[tokio::test]
 async fn r10_a_sidecar_killed_for_memory_comes_back() -> Result<()> {
     let node = Containerd::connect().await?;

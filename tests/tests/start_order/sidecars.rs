@@ -1,5 +1,5 @@
-//! Sidecars beside a job or a service (G-, H- and I-cases of the kubelet's suite, R1, R11, J1): they never restart a pod's
-//! mains, come back on every exit, and end with the last main.
+//! Sidecars beside a job or a service (G-, H- and I-cases of the kubelet's suite, R1, R11, J1): they never restart a
+//! pod's mains, are restarted on every exit, and end with the last main.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -9,7 +9,8 @@ use crate::support::{
     SOON, TOLERANCE, are_running, exit_with, milliseconds, ready_in_run, seconds, starts, wait_started,
 };
 
-/// G1 to G3, e2e H1 to H3, J1: a sidecar that runs on is stopped when the main has completed; no caller asks for it.
+/// G1 to G3, e2e H1 to H3, J1: podshim stops a sidecar that runs on when the main has completed, without a request of
+/// the caller.
 async fn a_sidecar_ends_with_the_last_main(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("g1")
@@ -41,7 +42,7 @@ async fn h1_h3_a_sidecar_ends_with_the_last_main_on_failure() -> Result<()> {
     a_sidecar_ends_with_the_last_main("OnFailure").await
 }
 
-/// e2e I1 to I3, R7: under Always the main comes back again and again, its caller's doing; the sidecar runs on.
+/// e2e I1 to I3, R7: under Always the caller restarts the main again and again; the sidecar runs on.
 #[tokio::test]
 async fn r7_a_sidecar_runs_on_beside_a_main_that_is_restarted() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -64,8 +65,8 @@ async fn r7_a_sidecar_runs_on_beside_a_main_that_is_restarted() -> Result<()> {
     pod.remove().await
 }
 
-/// R11, T7: a sidecar that its caller replaces keeps its role; its gate is not armed again and the main does not
-/// notice. A stop of it alone shows its real code (J2).
+/// R11, T7: a sidecar that its caller replaces keeps its role; its gate stays open and the main is not affected. A stop
+/// of the sidecar alone shows its real code (J2).
 async fn a_sidecar_is_replaced_beside_its_main(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("g4")
@@ -107,8 +108,8 @@ async fn r11_a_sidecar_is_replaced_beside_its_main_always() -> Result<()> {
     a_sidecar_is_replaced_beside_its_main("Always").await
 }
 
-/// G8 to G15, e2e H8 to H15, R1, R8: a sidecar that exits again and again comes back, with 0 as with 1, before the main
-/// has started and after; its caller sees one running container throughout. R5: its backoff does not hold up the end.
+/// G8 to G15, e2e H8 to H15, R1, R8: a sidecar that exits again and again is restarted, with 0 or 1, before and after
+/// the main has started; its caller always sees one running container. R5: its backoff does not delay the end.
 async fn a_sidecar_that_keeps_exiting_comes_back(policy: &str, code: u8) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("g8")
@@ -136,7 +137,7 @@ async fn a_sidecar_that_keeps_exiting_comes_back(policy: &str, code: u8) -> Resu
     timeline.completes_before("i1", "regular")?;
     let (before, after): (Vec<_>, Vec<_>) =
         starts(&timeline, "s1").into_iter().partition(|start| *start < released);
-    // At 0, 0.2, 1.4, 3.6 and 7.8 s after the first start (R4), and what making a process takes.
+    // At 0, 0.2, 1.4, 3.6 and 7.8 s after the first start (R4), plus the time that creating a process takes.
     ensure!(before.len() >= 3 && !after.is_empty(), "before {before:?}, after {after:?}:\n{timeline}");
     timeline.has_not_restarted("i1")?;
     timeline.has_not_restarted("regular")?;

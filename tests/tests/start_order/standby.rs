@@ -1,4 +1,4 @@
-//! Standby sidecars (V-rules): one of a pair runs, the other is held; a switch moves the role without a gap.
+//! Standby sidecars (V-rules): one of a pair runs, its partner is held; a switch moves the role without a gap.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -14,13 +14,14 @@ fn pair(name: &str) -> Pod {
         .container(Program::new("app"))
 }
 
-/// What a caller does that has a new image for the standby: it ends the held container and creates it anew.
+/// Stops and recreates a container, as a caller with a new image for the standby does.
 async fn replace(pod: &mut RunningPod<'_>, name: &str) -> Result<()> {
     pod.stop(name, seconds(10)).await?;
     pod.start(name).await
 }
 
-/// V1, V2: the standby is created, running for its caller, and has no program; the stop of the pod does not wait for it.
+/// V1, V2: the standby is created and held: its caller sees it running, but its program is not started. The stop of the
+/// pod does not wait for it.
 #[tokio::test]
 async fn v1_v2_a_standby_is_held_and_ends_with_its_pair() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -37,8 +38,9 @@ async fn v1_v2_a_standby_is_held_and_ends_with_its_pair() -> Result<()> {
     pod.remove().await
 }
 
-/// V3, V4: the caller replaces the standby: it starts, gets ready, its migrate hook runs, and only then the old one ends
-/// and is held in its turn; the main runs on. Then the same the other way round. The stop finds one sidecar.
+/// V3, V4: the caller replaces the standby, which starts, gets ready and runs its migrate hook. Only then its partner
+/// ends and is held in its turn; the main runs on. Then the roles are switched back. The stop finds one running
+/// sidecar.
 #[tokio::test]
 async fn v3_v4_a_replaced_standby_takes_over() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -53,7 +55,7 @@ async fn v3_v4_a_replaced_standby_takes_over() -> Result<()> {
     replace(&mut pod, "next").await?;
     let timeline = pod.wait_for("proxy", Exiting, 1, SOON).await?;
     timeline.in_order(&[("app", Starting), ("next", Starting), ("proxy", Term), ("proxy", Exiting)])?;
-    // A second until it is ready, and another for the migration; the record has whole milliseconds.
+    // A second until it is ready, and another for the migration; the timeline has whole milliseconds.
     let overlap = timeline.time_of("proxy", Term)? - timeline.time_of("next", Starting)?;
     ensure!(overlap >= seconds(2) - e2e::durations::milliseconds(1), "{overlap:?} in\n{timeline}");
     ensure!(pod.exec("app", &["test", "-e", "/pod/migrated"]).await?.exit_code == 0, "no migration");
@@ -72,7 +74,7 @@ async fn v3_v4_a_replaced_standby_takes_over() -> Result<()> {
     pod.remove().await
 }
 
-/// V6, T1: a stop while the new one gets ready ends both together, after the main; neither comes back.
+/// V6, T1: a stop while the standby gets ready ends both together, after the main; neither is restarted.
 #[tokio::test]
 async fn v6_a_stop_of_the_pod_ends_a_switch() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -95,7 +97,7 @@ async fn v6_a_stop_of_the_pod_ends_a_switch() -> Result<()> {
     pod.remove().await
 }
 
-/// V5: a standby that fails to take over is held again and says why; the active one was not touched.
+/// V5: a standby that fails to take over is held again and its log says why; the active one is not affected.
 #[tokio::test]
 async fn v5_a_standby_that_fails_leaves_the_active_one_alone() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,5 +1,5 @@
-//! What the tests of this binary share: durations, and looking at containers from outside the CRI. Holds no
-//! expectation of any rule.
+//! Helpers that the tests of this binary share: durations, and looking at containers from outside the CRI. Knows no
+//! rule.
 
 use std::time::Duration;
 
@@ -8,8 +8,9 @@ pub(crate) use e2e::durations::{AMPLE, REMAKING, SOON, TOLERANCE, at_most, milli
 use e2e::{Containerd, Event, RunningPod, Timeline, wait};
 use k8s_cri::v1::ContainerState;
 
-/// A gate that opens in the sidecar's run number `run` (from 1), once the program has written it down. With run 1 the
-/// order of lines in the log is certain, which it is not by U1 alone: after its exec a program has written nothing yet.
+/// A gate that opens in the sidecar's run number `run` (from 1), as soon as the program has recorded its start. With
+/// run 1 the order of lines in the log is certain. By U1 alone it is not: after its exec a program has written nothing
+/// yet.
 pub(crate) fn ready_in_run(name: &str, run: u32, options: &str) -> String {
     format!(r#"exec:sh -c 'test $(grep -c "{name} Starting" /pod/timeline.log) -ge {run}';{options}"#)
 }
@@ -26,7 +27,7 @@ pub(crate) async fn wait_started(pod: &RunningPod<'_>, names: &[&str]) -> Result
 pub(crate) async fn exit_with(pod: &RunningPod<'_>, expected: &[(&str, i32)]) -> Result<()> {
     for (name, code) in expected {
         let status = pod.wait_exited(name, SOON).await?;
-        ensure!(status.exit_code == *code, "{name} is to exit with {code}: {status:?}\n{}", pod.timeline()?);
+        ensure!(status.exit_code == *code, "{name} must exit with {code}: {status:?}\n{}", pod.timeline()?);
     }
     Ok(())
 }
@@ -36,7 +37,7 @@ pub(crate) async fn are_running(pod: &RunningPod<'_>, names: &[&str]) -> Result<
     for name in names {
         let status = pod.status(name).await?;
         let running = status.state() == ContainerState::ContainerRunning;
-        ensure!(running, "{name} is to be running: {status:?}\n{}", pod.timeline()?);
+        ensure!(running, "{name} must be running: {status:?}\n{}", pod.timeline()?);
     }
     Ok(())
 }
@@ -51,7 +52,7 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
     format!("{error:#}").replace("\\\"", "\"")
 }
 
-/// What podshim wrote into a container's log, without times and stream names.
+/// The lines that podshim wrote into a container's log, without times and stream names.
 pub(crate) fn lines_of_podshim(output: &str) -> Vec<&str> {
     output.lines().filter_map(|line| line.split_once(" stderr F podshim: ").map(|(_, text)| text)).collect()
 }

@@ -9,7 +9,7 @@ use crate::support::{
     wait_started,
 };
 
-/// L11's and L12's pod: three sidecars and a main, a budget of 3 s, of which the kubelet's tests spend 5.
+/// The pod of L11 and L12: three sidecars and a main, with a budget of 3 s (5 s in the kubelet's tests).
 async fn budget_pod<'node>(
     node: &'node Containerd,
     exit_codes: &str,
@@ -31,7 +31,7 @@ async fn budget_pod<'node>(
     Ok(pod)
 }
 
-/// T5: `podshim.io/grace` is enforced on everybody, however patient the caller is.
+/// T5: podshim enforces `podshim.io/grace` on all containers, even if the caller would wait longer.
 #[tokio::test]
 async fn t5_the_pods_own_grace_is_enforced() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -49,13 +49,14 @@ async fn t5_the_pods_own_grace_is_enforced() -> Result<()> {
     let asked = timeline.time_of("app", Term)?;
     for name in ["app", "s1"] {
         let lived = finished_at(&pod.status(name).await?)?.saturating_sub(asked);
-        // The grace and the floor.
+        // The grace, and the 2 s that follow it (T6).
         ensure!(near(lived, seconds(4), TOLERANCE), "{name} was killed after {lived:?}\n{timeline}");
     }
     pod.remove().await
 }
 
-/// T5: the kubelet's figure is an estimate. A caller that waits longer (`crictl stop -t 60`) is not overruled.
+/// T5: the kubelet's figure is only an estimate. podshim does not cut short a caller that waits longer (`crictl stop -t
+/// 60`).
 #[tokio::test]
 async fn t5_the_kubelets_figure_is_not_enforced() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -76,7 +77,8 @@ async fn t5_the_kubelets_figure_is_not_enforced() -> Result<()> {
     pod.remove().await
 }
 
-/// T6: when the budget is spent everybody left gets the signal at the same moment, and 2 s; L11's codes.
+/// T6: when the budget is spent all that are left get the stop signal at the same moment, and 2 s to end; exit codes as
+/// in L11.
 async fn l11(node: &Containerd, exit_codes_key: &str, expected: [i32; 4]) -> Result<()> {
     let pod = budget_pod(
         node,
@@ -93,14 +95,17 @@ async fn l11(node: &Containerd, exit_codes_key: &str, expected: [i32; 4]) -> Res
     let timeline = pod.timeline()?;
     timeline.distance(("app", Term), ("s1", Term), seconds(3), TOLERANCE)?;
     for sidecar in ["s2", "s3"] {
-        // One after the other s2's end would lie between them.
+        // If they got it one after the other, s2's end would lie between the signals.
         timeline.within(milliseconds(700), ("s1", Term), (sidecar, Term))?;
     }
     timeline.distance(("s2", Term), ("s2", Exiting), seconds(1), TOLERANCE)?;
     let last_call = timeline.time_of("s1", Term)?;
     for name in ["app", "s1", "s3"] {
         let lived = finished_at(&pod.status(name).await?)?.saturating_sub(last_call);
-        ensure!(near(lived, seconds(2), TOLERANCE), "{name} was killed {lived:?} after it\n{timeline}");
+        ensure!(
+            near(lived, seconds(2), TOLERANCE),
+            "{name} was killed {lived:?} after the last stop signal\n{timeline}"
+        );
     }
     let codes = exit_codes(&pod, ["app", "s1", "s2", "s3"]).await?;
     ensure!(codes == expected, "{codes:?} and not {expected:?}\n{timeline}");
@@ -132,7 +137,7 @@ async fn l12(node: &Containerd, exit_codes_key: &str, s2: i32) -> Result<()> {
     // s1's turn never came: it got its signal at the end of the budget.
     timeline.distance(("app", Term), ("s1", Term), seconds(3), TOLERANCE)?;
     let killed = finished_at(&pod.status("s2").await?)?.saturating_sub(timeline.time_of("s1", Term)?);
-    ensure!(near(killed, seconds(2), TOLERANCE), "s2 was killed {killed:?} after the last call");
+    ensure!(near(killed, seconds(2), TOLERANCE), "s2 was killed {killed:?} after the last stop signal");
     let codes = exit_codes(&pod, ["app", "s1", "s2", "s3"]).await?;
     ensure!(codes == [0, 0, s2, 0], "{codes:?}\n{timeline}");
     if s2 == 0 {
@@ -180,7 +185,7 @@ async fn t9_a_second_stop_shortens_the_first() -> Result<()> {
     let asked = timeline.time_of("app", Term)?;
     for name in ["app", "s1"] {
         let lived = finished_at(&pod.status(name).await?)?.saturating_sub(asked);
-        // The new grace, and T7's 1.5 s for the sidecar.
+        // The second stop's grace, and T7's 1.5 s for the sidecar.
         ensure!(
             at_most(lived, seconds(1) + milliseconds(1500) + TOLERANCE),
             "{name} lived {lived:?}\n{timeline}"

@@ -10,8 +10,8 @@ use crate::support::{
     wait_started,
 };
 
-/// J1, J3, J6: under Never the pod is complete when all mains have exited, with whatever code; then the sidecars go in
-/// reverse. No caller does anything.
+/// J1, J3, J6: under Never the pod is complete when all mains have exited, with any code; then the sidecars end in
+/// reverse order, without a request of the caller.
 #[tokio::test]
 async fn j1_never_completes_when_all_mains_have_exited() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -33,7 +33,7 @@ async fn j1_never_completes_when_all_mains_have_exited() -> Result<()> {
     pod.remove().await
 }
 
-/// J1, T5: completion is a stop of podshim's own: a sidecar that does not go is killed at the end of the pod's grace.
+/// J1, T5: completion is a stop by podshim itself: a sidecar that does not end is killed at the end of the pod's grace.
 #[tokio::test]
 async fn j1_t5_completion_has_a_budget() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -52,7 +52,7 @@ async fn j1_t5_completion_has_a_budget() -> Result<()> {
     pod.remove().await
 }
 
-/// J1, J6: under OnFailure an exit with 0 of one main is not completion while the other runs.
+/// J1, J6: under OnFailure one main's exit with 0 does not complete the pod while the other main runs.
 #[tokio::test]
 async fn j6_on_failure_completes_with_the_last_main() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -72,7 +72,7 @@ async fn j6_on_failure_completes_with_the_last_main() -> Result<()> {
     pod.remove().await
 }
 
-/// J6: a main that the plan names and that is not created yet is not final either.
+/// J6: a main that the plan names and that is not created yet keeps the pod from completing too.
 #[tokio::test]
 async fn j6_a_main_that_is_still_to_come_is_waited_for() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -94,7 +94,7 @@ async fn j6_a_main_that_is_still_to_come_is_waited_for() -> Result<()> {
     pod.remove().await
 }
 
-/// J1: under Always an exit completes nothing; R7: the main is not started again by podshim.
+/// J1: under Always an exit completes nothing; R7: podshim does not restart the main.
 #[tokio::test]
 async fn j1_always_never_completes() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -114,7 +114,7 @@ async fn j1_always_never_completes() -> Result<()> {
     pod.remove().await
 }
 
-/// J2, L9: a sidecar's non-zero code in a stop by order is shown as 0; the shim's log has the real one.
+/// J2, L9: a sidecar's non-zero code in a stop of the pod is shown as 0; the shim's log has the real one.
 #[tokio::test]
 async fn j2_l9_a_failing_sidecar_does_not_fail_the_pod() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -140,7 +140,7 @@ async fn j2_l9_a_failing_sidecar_does_not_fail_the_pod() -> Result<()> {
     pod.remove().await
 }
 
-/// J2, J3: a pod stop by the caller masks the sidecars' codes and no main's.
+/// J2, J3: a stop of the pod by the caller masks the sidecars' codes, but no main's.
 #[tokio::test]
 async fn j3_a_mains_code_is_never_changed() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -157,7 +157,7 @@ async fn j3_a_mains_code_is_never_changed() -> Result<()> {
     pod.remove().await
 }
 
-/// J4: `exit-codes=real` shows what was.
+/// J4: with `exit-codes=real` the real codes are shown.
 #[tokio::test]
 async fn j4_real_codes_are_shown_where_asked_for() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -174,7 +174,7 @@ async fn j4_real_codes_are_shown_where_asked_for() -> Result<()> {
     pod.remove().await
 }
 
-/// J5: under OnFailure a failed main is its caller's to restart; the sidecars live through it, and go when it succeeds.
+/// J5: under OnFailure the caller restarts a failed main. The sidecars live on, and end when it succeeds.
 #[tokio::test]
 async fn j5_sidecars_live_through_a_failed_main() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -198,7 +198,7 @@ async fn j5_sidecars_live_through_a_failed_main() -> Result<()> {
     pod.remove().await
 }
 
-/// J7, R5: a sidecar that waits for its next restart when the mains are done is final at once, with 0 (J2).
+/// J7, R5: a sidecar that waits for its next restart when the mains have completed is final at once, with 0 (J2).
 #[tokio::test]
 async fn j7_a_sidecar_in_backoff_does_not_hold_up_the_end() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -220,8 +220,8 @@ async fn j7_a_sidecar_in_backoff_does_not_hold_up_the_end() -> Result<()> {
     pod.remove().await
 }
 
-/// I2, J9: an init that fails under Never ends the pod: what never ran reports 125 and says why in its own log, the
-/// sidecars that run are stopped in reverse.
+/// I2, J9: an init that fails under Never ends the pod. Containers that never ran exit with 125 and say why in their
+/// log; running sidecars are stopped in reverse order.
 #[tokio::test]
 async fn j9_i2_what_never_ran_reports_125_and_why() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -246,7 +246,7 @@ async fn j9_i2_what_never_ran_reports_125_and_why() -> Result<()> {
     pod.remove().await
 }
 
-/// R5: the turn of a sidecar that waits for its restart is over at once, whatever its backoff says.
+/// R5: a sidecar that waits for its restart in its turn is final at once, however long its backoff.
 #[tokio::test]
 async fn r5_a_stop_beats_the_backoff() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -265,7 +265,7 @@ async fn r5_a_stop_beats_the_backoff() -> Result<()> {
     let timeline = pod.timeline()?;
     timeline.within(SOON, ("app", Term), ("s1", Exiting))?;
     timeline.in_order(&[("app", Exiting), ("s1", Term)])?;
-    // T16: the stop of s2 may be the first that comes; then its code is the last that it had.
+    // T16: if the stop of s2 comes first, s2 shows its last code.
     let [app, s2, s1] = exit_codes(&pod, ["app", "s2", "s1"]).await?;
     ensure!((app, s1) == (0, 0) && s2 <= 1, "{app} {s2} {s1}\n{timeline}");
     ensure!(timeline.count("s2", Exiting) == 1, "{timeline}");

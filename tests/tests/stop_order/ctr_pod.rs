@@ -1,5 +1,5 @@
-//! A pod that `ctr` alone makes: containers that one annotation groups and another names. Owns its containers and its
-//! directory; the rules are in [`crate::ctr_pods`].
+//! A pod that only `ctr` creates: one annotation groups its containers, another names each of them. Owns the containers
+//! and the pod's directory; the tests of rules are in [`crate::ctr_pods`].
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,15 +11,15 @@ use e2e::{Containerd, Event, Footprint, Program, Runtime, Timeline, wait};
 
 use crate::support::SOON;
 
-/// The namespace `ctr` uses when it is told none.
+/// The namespace that `ctr` uses by default.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// What every container runs from.
+/// The image of every container.
 pub(crate) const IMAGE: &str = "podshim.test/busybox:1";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a container's exit was shown to callers.
+/// The status of a task that callers see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskStatus {
     Running,
@@ -27,7 +27,7 @@ pub(crate) enum TaskStatus {
     Stopped,
 }
 
-/// The pod. As with pods of CRI, one of a failed test is left to `hack/containerd-down`.
+/// The pod. As with pods of CRI, `hack/containerd-down` removes the pod of a failed test.
 pub(crate) struct CtrPod<'node> {
     node: &'node Containerd,
     name: String,
@@ -74,26 +74,26 @@ impl<'node> CtrPod<'node> {
         self.footprint.add_shim_socket(self.node, NAMESPACE, &id)
     }
 
-    /// `ctr task COMMAND... ID`, and what it said.
+    /// Runs `ctr task COMMAND... ID` and returns its output.
     pub(crate) async fn task(&self, command: &[&str], name: &str) -> Result<String> {
         let id = self.id(name);
         let words = ["task"].iter().chain(command).copied().chain([id.as_str()]).collect::<Vec<_>>();
         self.node.ctr().run(&words).await
     }
 
-    /// `ctr task exec FLAGS... ID COMMAND...`, and how it ended.
+    /// Runs `ctr task exec FLAGS... ID COMMAND...` and returns its output and exit code.
     pub(crate) async fn exec(&self, flags: &[&str], name: &str, command: &[&str]) -> Result<Output> {
         let id = self.id(name);
         let words = ["task", "exec"].iter().chain(flags).copied().chain([id.as_str()]);
         self.node.ctr().output(&words.chain(command.iter().copied()).collect::<Vec<_>>()).await
     }
 
-    /// Runs a shell script where this pod's containerd is; `ctr` finds it by its environment.
+    /// Runs a shell script inside the instance of this pod's containerd; `ctr` finds that by its environment.
     pub(crate) async fn shell(&self, script: &str) -> Result<Output> {
         shell(self.node, script).await
     }
 
-    /// The status of the task of that name, by `ctr task ls`.
+    /// The status of the task of that name in `ctr task ls`.
     pub(crate) async fn status(&self, name: &str) -> Result<TaskStatus> {
         let (id, list) = (self.id(name), self.node.ctr().run(&["task", "ls"]).await?);
         let line = list.lines().find(|line| line.split_whitespace().next() == Some(&id));
@@ -114,11 +114,11 @@ impl<'node> CtrPod<'node> {
         .with_context(|| format!("the timeline so far:\n{}", self.timeline().unwrap_or_default()))
     }
 
-    /// Deletes the stopped task of that name and gives the exit code that Delete answers.
+    /// Deletes the stopped task of that name and returns the exit code that Delete answers.
     pub(crate) async fn delete(&self, name: &str) -> Result<i32> {
         let output = self.node.ctr().output(&["task", "rm", &self.id(name)]).await?;
         ensure!(output.exit_code == Some(0), "{output:?}");
-        // Another code than 0 is a warning, with this text before it.
+        // ctr prints a code other than 0 in a warning, after this text.
         let code = output.stderr.split_once("non-zero exit code ");
         let code = code.map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
         Ok(code.map_or(Ok(0), |code| code.parse())?)
@@ -143,16 +143,16 @@ impl<'node> CtrPod<'node> {
         }
     }
 
-    /// What a container wrote, and what was written to its streams in its name.
+    /// The output of a container, with the lines that podshim added to it.
     pub(crate) fn output(&self, name: &str) -> Result<String> {
         Ok(std::fs::read_to_string(self.directory.join(format!("{name}.output")))?)
     }
 
-    /// Ends what still runs, removes all, and checks that nothing is left.
+    /// Kills what still runs, removes all containers, and checks that nothing is left.
     pub(crate) async fn remove(self) -> Result<()> {
         for program in &self.programs {
             let id = self.id(program.name());
-            // A task that was deleted by the test is no error, nor is the exit code of a killed one.
+            // Not checked: the test may have deleted the task, and a killed task's exit code is not 0.
             self.node.ctr().output(&["task", "rm", "--force", &id]).await?;
             let removed = self.node.ctr().output(&["container", "rm", &id]).await?;
             ensure!(removed.exit_code == Some(0), "{removed:?}");
@@ -163,7 +163,7 @@ impl<'node> CtrPod<'node> {
     }
 }
 
-/// Runs a shell script inside an instance. `ctr` there finds its containerd by the environment.
+/// Runs a shell script inside an instance; `ctr` in it finds its containerd by the environment.
 pub(crate) async fn shell(node: &Containerd, script: &str) -> Result<Output> {
     node.ctr().output(&["--run", "timeout", "60", "sh", "-c", script]).await
 }

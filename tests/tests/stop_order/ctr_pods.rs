@@ -1,4 +1,4 @@
-//! Pods made by `ctr`: the same orders as through CRI, and everything else that `ctr` can ask of a task.
+//! Pods that `ctr` creates: the same orders as through CRI, and everything else that `ctr` can ask of a task.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,7 +12,8 @@ use e2e::{Containerd, Footprint, Program, Runtime, wait};
 use crate::ctr_pod::{CtrPod, IMAGE, NAMESPACE, TaskStatus, shell};
 use crate::support::{SOON, milliseconds, seconds};
 
-/// S2, T3, T1, U7 without CRI: one shim, the main held until its sidecar runs, the sidecar until its main is gone.
+/// S2, T3, T1, U7 without CRI: there is one shim, the main is held until its sidecar runs, and the sidecar's stop
+/// signal is kept until the main has ended.
 #[tokio::test]
 async fn ctr_pods_start_and_stop_in_order() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -46,7 +47,7 @@ async fn ctr_pods_start_and_stop_in_order() -> Result<()> {
     pod.remove().await
 }
 
-/// K7 without CRI: signals mean what they say. USR1 reaches a sidecar, QUIT is held until its turn.
+/// K7 without CRI: only the known stop signals stop a sidecar. USR1 reaches it at once, QUIT is kept until its turn.
 #[tokio::test]
 async fn k7_without_cri_only_stop_signals_are_held() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -70,7 +71,8 @@ async fn k7_without_cri_only_stop_signals_are_held() -> Result<()> {
     pod.remove().await
 }
 
-/// K3 without CRI: a signal that stops nothing is refused, for it would kill what holds the container.
+/// K3 without CRI: a signal that is no stop signal is refused, because it would kill the process that holds the
+/// container.
 #[tokio::test]
 async fn k3_other_signals_to_a_held_container_are_refused() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -92,7 +94,7 @@ async fn exec_pause_resume_and_metrics_work() -> Result<()> {
     pod.run("app").await?;
     pod.wait_for("app", Started, 1).await?;
     for name in ["s1", "app"] {
-        // It does not end at once: a `ctr` that hears of the end before it has got round to reading drops what is there.
+        // Ends half a second late: a `ctr` that learns of the end before it has read the output drops that output.
         let script = "echo out; echo err >&2; sleep 0.5; exit 6";
         let output = pod.exec(&["--exec-id", "e1"], name, &["sh", "-c", script]).await?;
         ensure!((output.stdout.trim(), output.exit_code) == ("out", Some(6)), "{output:?}");
@@ -102,7 +104,7 @@ async fn exec_pause_resume_and_metrics_work() -> Result<()> {
         pod.task(&["resume"], name).await?;
         ensure!(pod.status(name).await? == TaskStatus::Running, "{name} is not resumed");
         let metrics = pod.task(&["metrics"], name).await?;
-        // What ctr calls it on cgroup v2, and on v1.
+        // ctr's name of the field on cgroup v2, and on v1.
         let is_v2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
         let usage = if is_v2 { "memory.usage " } else { "memory.usage_in_bytes" };
         ensure!(metrics.contains(usage) && metrics.contains(&pod.id(name)), "{metrics}");
@@ -110,7 +112,7 @@ async fn exec_pause_resume_and_metrics_work() -> Result<()> {
     pod.remove().await
 }
 
-/// A terminal for an exec in a planned container, and for a container of its own.
+/// A terminal for an exec in a planned container, and for a container without a plan.
 #[tokio::test]
 async fn terminals_work() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -119,7 +121,7 @@ async fn terminals_work() -> Result<()> {
     pod.run("app").await?;
     pod.wait_for("app", Started, 1).await?;
     let id = pod.id("app");
-    // `ctr` sets the size when the process runs already.
+    // `ctr` sets the size only when the process already runs.
     let inside = r#"sh -c "tty; until stty size 2>/dev/null | grep 33; do sleep 0.1; done; sleep 0.5""#;
     let output = on_a_terminal(&id, &node, &format!("ctr task exec -t --exec-id tty {id} {inside}")).await?;
     ensure!(output.stdout.contains("/dev/pts/0") && output.stdout.contains("33 77"), "{output:?}");
@@ -132,8 +134,8 @@ async fn terminals_work() -> Result<()> {
     Footprint::of_containers(&[&id]).wait_gone(&node, SOON).await
 }
 
-/// Runs a command on a terminal of 33 rows. Its stdin is a fifo that never ends: the end of a terminal's input hangs
-/// the terminal up.
+/// Runs a command on a terminal of 33 rows. Its stdin is a fifo that never ends, because the end of a terminal's input
+/// hangs the terminal up.
 async fn on_a_terminal(name: &str, node: &Containerd, command: &str) -> Result<Output> {
     let fifo = node.directory().join(format!("{name}.terminal"));
     let script = format!(
@@ -143,7 +145,7 @@ async fn on_a_terminal(name: &str, node: &Containerd, command: &str) -> Result<O
     shell(node, &script).await
 }
 
-/// What is written to stdin arrives, and so does its end (CloseIO): `cat` and `wc` end only then.
+/// Input arrives at stdin, and so does its end (CloseIO): `cat` and `wc` end only then.
 #[tokio::test]
 async fn stdin_arrives_and_ends() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -168,7 +170,8 @@ async fn stdin_arrives_and_ends() -> Result<()> {
     pod.remove().await
 }
 
-/// The stdin of a `ctr`. It has to last until the process runs: an end that comes before, `ctr` never tells (1.6).
+/// The stdin of a `ctr`. It must stay open until the process runs: `ctr` of 1.6 never forwards an end that comes
+/// earlier.
 struct Feed<'node> {
     node: &'node Containerd,
     id: String,
@@ -182,12 +185,12 @@ impl<'node> Feed<'node> {
         let path = node.directory().join(format!("{id}.stdin"));
         let made = shell(node, &format!("mkfifo {}", path.display())).await?;
         ensure!(made.exit_code == Some(0), "{made:?}");
-        // For reading too: so it opens before there is a reader.
+        // Opened for reading too, so that the open does not wait for a reader.
         let writer = OpenOptions::new().read(true).write(true).open(&path)?;
         Ok(Self { node, id: id.to_owned(), path, writer })
     }
 
-    /// Writes the text, and ends it when the container has that many processes.
+    /// Writes the text, and closes the input when the container has that many processes.
     async fn until_processes(mut self, text: &str, count: usize) -> Result<()> {
         self.writer.write_all(text.as_bytes())?;
         wait::until(&format!("{count} processes in {}", self.id), SOON, async || {
@@ -200,10 +203,10 @@ impl<'node> Feed<'node> {
     }
 }
 
-/// An event of a task: its topic, and the exec it is about, if it is about one.
+/// An event of a task: its topic, and the exec that it is about, if any.
 type TaskEvent = (String, Option<String>);
 
-/// CONTRACT §6: the events of a task come in the order of its life; an exec that the init takes with it exits first.
+/// CONTRACT §6: the events of a task come in the order of its life; an exec that ends with the init exits first.
 #[tokio::test]
 async fn events_come_in_the_order_of_the_tasks_life() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -216,7 +219,7 @@ async fn events_come_in_the_order_of_the_tasks_life() -> Result<()> {
     let stop = file.with_extension("stop");
     let life = async {
         wait::until("the subscription", SOON, async || {
-            // Something of nobody's that makes an event.
+            // A label on an image causes an event and disturbs no test.
             node.ctr().run(&["images", "label", IMAGE, "podshim.test/events=yes"]).await?;
             Ok((!std::fs::read_to_string(&file).unwrap_or_default().is_empty()).then_some(()))
         })
@@ -272,7 +275,7 @@ async fn events_come_in_the_order_of_the_tasks_life() -> Result<()> {
 /// The task events of one container that `ctr events` has written: time, namespace, topic, and the event as JSON.
 fn task_events(file: &std::path::Path, id: &str) -> Result<Vec<TaskEvent>> {
     let text = std::fs::read_to_string(file)?;
-    // The last line may not be whole yet.
+    // The last line may be incomplete.
     let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     let mut events = Vec::new();
     for line in lines.filter(|line| line.contains(" /tasks/")) {

@@ -1,5 +1,5 @@
-//! containerd killed and started again in the middle of a hold and of a stop (N1, N2), and the end of the shim itself
-//! (SIGTERM, N3). Tests that kill containerd have one of their own.
+//! containerd is killed and started again in the middle of a hold and of a stop (N1, N2), and the shim itself is ended
+//! (SIGTERM, N3). Tests that kill containerd have an instance of their own.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::support::{
     AMPLE, SOON, TOLERANCE, exit_codes, kill_task, milliseconds, seconds, wait_dead, wait_started,
 };
 
-/// N1, N2, F11, T3: what is held stays held over a restart of containerd, a main by its gate and a sidecar's signal by
-/// its main; the signal that the new containerd sends again is still one signal (K15).
+/// N1, N2, F11, T3: a restart of containerd ends no hold: a main still waits for its gate, and a sidecar's stop signal
+/// for the main's end. When the new containerd repeats the signal, it is still delivered once (K15).
 #[tokio::test]
 async fn n1_n2_what_is_held_stays_held_without_containerd() -> Result<()> {
     let node = Containerd::start().await?;
@@ -50,7 +50,7 @@ async fn n1_n2_what_is_held_stays_held_without_containerd() -> Result<()> {
     pod.remove().await
 }
 
-/// N1: a stop that has begun goes on without containerd, to its end; no exit is lost.
+/// N1: a stop that has begun goes on to its end without containerd; no exit is lost.
 #[tokio::test]
 async fn n1_a_stop_goes_on_without_containerd() -> Result<()> {
     let node = Containerd::start().await?;
@@ -63,7 +63,7 @@ async fn n1_a_stop_goes_on_without_containerd() -> Result<()> {
         .await?;
     pod.start_all(&["s1", "s2", "app"]).await?;
     wait_started(&pod, &["s1", "s2", "app"]).await?;
-    // The sidecars' first, to be held: nothing shows when they have come.
+    // The sidecars' signals are sent first, as nothing shows when podshim has received and kept them.
     for name in ["s1", "s2"] {
         kill_task(&node, pod.id(name)?, &[]).await?;
     }
@@ -117,17 +117,18 @@ async fn n1_restarts_and_completion_go_on_without_containerd() -> Result<()> {
     pod.remove().await
 }
 
-/// N3: a killed shim's pod is gone within 5 s; and what a busy machine takes to notice the death and to start `delete`.
+/// N3: a killed shim's pod is gone within 5 s, plus the time that a busy machine takes to notice the death and to start
+/// `delete`.
 const GROUP_END: Duration = Duration::from_secs(5 + 3);
 
-/// Waits until nothing of the pod runs, but what `besides` allows.
+/// Waits until no process of the pod runs, except those that `besides` allows.
 async fn wait_no_process(pod: &RunningPod<'_>, besides: &str, within: Duration) -> Result<()> {
     let unwanted =
         |line: &str| line.starts_with("process: ") && (besides.is_empty() || !line.contains(besides));
     pod.wait_rid_of("process", within, unwanted).await
 }
 
-/// DESIGN §4: SIGTERM to the shim is a stop of the pod in order, pause last, and never leaves anybody behind.
+/// DESIGN §4: SIGTERM to the shim stops the pod in order, pause last, and never leaves a container behind.
 #[tokio::test]
 async fn sigterm_to_the_shim_stops_the_pod_in_order() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -145,13 +146,13 @@ async fn sigterm_to_the_shim_stops_the_pod_in_order() -> Result<()> {
     ensure!(exit_codes(&pod, ["app", "s1", "guest"]).await? == [0; 3], "{}", pod.timeline()?);
     let timeline = pod.timeline()?;
     timeline.in_order(&[("app", Term), ("app", Exiting), ("s1", Term), ("s1", Exiting)])?;
-    // One after the other they would be 2 s apart.
+    // If they were stopped one after the other, the signals would be 2 s apart.
     timeline.within(TOLERANCE, ("app", Term), ("guest", Term))?;
     ensure!(timeline.count("s1", Starting) == 1 && timeline.count("s1", Signal) == 0, "{timeline}");
     pod.remove().await
 }
 
-/// N3: a killed shim leaves no process: `delete` ends the group, in order where that is quick.
+/// N3: a killed shim leaves no process: `delete` ends the pod's containers, in order if they end quickly.
 #[tokio::test]
 async fn n3_n10_a_killed_shim_leaves_no_process() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -175,7 +176,7 @@ async fn n3_n10_a_killed_shim_leaves_no_process() -> Result<()> {
     pod.remove().await
 }
 
-/// N3, N10: the same for containers that ignore their signal: the whole group is gone within 5 s.
+/// N3, N10: the same for containers that ignore their stop signal: the whole pod is gone within 5 s.
 #[tokio::test]
 async fn n3_a_killed_shim_leaves_no_deaf_process() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -195,7 +196,7 @@ async fn n3_a_killed_shim_leaves_no_deaf_process() -> Result<()> {
     pod.remove().await
 }
 
-/// N3: a held process, one outside the plan and one that outlives its container's first are gone with the rest.
+/// N3: a held process, one outside the plan and one that outlives its container's first process end with the rest.
 #[tokio::test]
 async fn n3_a_killed_shim_leaves_no_held_process() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -236,12 +237,12 @@ async fn sigterm_to_the_shim_ends_deaf_containers_within_the_grace() -> Result<(
     wait_no_process(&pod, "containerd-shim-podshim-v2", SOON).await?;
     ensure!(exit_codes(&pod, ["app", "s1"]).await? == [137, 0], "{}", pod.timeline()?);
     let timeline = pod.timeline()?;
-    // T6: the last call comes at the end of the grace.
+    // T6: the last stop signals come at the end of the grace.
     timeline.distance(("app", Term), ("s1", Term), seconds(1), TOLERANCE)?;
     pod.remove().await
 }
 
-/// SIGTERM to the shim of a pod without a plan: every container gets its signal, pause goes last.
+/// SIGTERM to the shim of a pod without a plan: every container gets its stop signal, pause ends last.
 #[tokio::test]
 async fn sigterm_to_the_shim_of_a_pod_without_a_plan_leaves_nobody() -> Result<()> {
     let node = Containerd::connect().await?;

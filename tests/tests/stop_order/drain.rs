@@ -1,5 +1,5 @@
-//! Draining a node (N7): every pod at the same time, each in its order, and nothing new meanwhile. Each on a containerd of
-//! its own, for nothing of it would live on.
+//! Draining a node (N7): every pod at the same time, each in its order, and no new container meanwhile. Each test has a
+//! containerd of its own, because a drain ends all its pods.
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Term};
@@ -25,7 +25,7 @@ fn in_order(pod: &RunningPod<'_>) -> Result<()> {
     pod.timeline()?.in_order(&order.concat())
 }
 
-/// N7, T1: five pods, one after the other, would take more than seven seconds.
+/// N7, T1: if the five pods were stopped one after the other, it would take more than seven seconds.
 #[tokio::test]
 async fn n7_t1_a_drain_ends_all_pods_at_once_each_in_its_order() -> Result<()> {
     let node = Containerd::start().await?;
@@ -49,7 +49,8 @@ async fn n7_t1_a_drain_ends_all_pods_at_once_each_in_its_order() -> Result<()> {
     pod_of_three(&node, "n7-again").await?.remove().await
 }
 
-/// N7, T9: a main that does not end takes the drain's time, and then the pod's is cut short; exit code and words say so.
+/// N7, T9: when a main does not end within the drain's time, the drain cuts the pod's stop short; its exit code and
+/// output say so.
 #[tokio::test]
 async fn n7_t9_a_drain_has_its_own_limit() -> Result<()> {
     let node = Containerd::start().await?;

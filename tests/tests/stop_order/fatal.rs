@@ -1,4 +1,4 @@
-//! `fatal.<c>` (R9): the end of one container that is the pod's, and the round that may follow it (T14).
+//! `fatal.<c>` (R9): the end of one container that stops the pod, and the round that may follow it (T14).
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -6,14 +6,14 @@ use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
 
 use crate::support::{SOON, TOLERANCE, exit_codes, logged_real_code, milliseconds, seconds, wait_started};
 
-/// A program that ends by itself, as far as podshim and the caller know.
+/// Makes a program end by itself, as far as podshim and the caller know.
 async fn end_from_inside(pod: &RunningPod<'_>, name: &str) -> Result<()> {
     pod.exec(name, &["kill", "1"]).await?;
     Ok(())
 }
 
-/// R9, J2 to J4: `s2` fails: the main is told at once and has its own code, then the other sidecars end in reverse and
-/// show 0; `s2` shows what it ended with. Nobody asked for any of it.
+/// R9, J2 to J4: `s2` fails: the main gets its stop signal at once and shows its own code. Then the other sidecars end
+/// in reverse order and show 0; `s2` shows its real code. No caller requested any of it.
 #[tokio::test]
 async fn r9_j4_a_fatal_failure_stops_the_pod_in_order() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -48,7 +48,7 @@ async fn r9_j4_a_fatal_failure_stops_the_pod_in_order() -> Result<()> {
     pod.remove().await
 }
 
-/// R9: `exit` makes the success of one main the end of the others (ECS calls it essential).
+/// R9: with `exit` the success of one main ends the others (ECS calls such a container essential).
 #[tokio::test]
 async fn r9_the_end_of_one_main_may_end_the_others() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -67,8 +67,8 @@ async fn r9_the_end_of_one_main_may_end_the_others() -> Result<()> {
     pod.remove().await
 }
 
-/// R9, T14: under Always the caller creates everything again, while the stop is still under way and the main first: a
-/// new round, held until the stop is over and then in order.
+/// R9, T14: under Always the caller recreates everything, the main first and during the stop: a new round, which is
+/// held until the stop is over and then starts in order.
 #[tokio::test]
 async fn r9_t14_a_new_round_may_follow_a_fatal_end() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -92,7 +92,7 @@ async fn r9_t14_a_new_round_may_follow_a_fatal_end() -> Result<()> {
     let second = |name| timeline.of(name, Starting).nth(1).map(|entry| entry.at);
     let first_end = timeline.of("s1", Exiting).next().map(|entry| entry.at);
     ensure!(first_end <= second("s1") && second("s1") < second("app"), "{timeline}");
-    // The record has whole milliseconds, so a distance can be one short.
+    // The timeline has whole milliseconds, so a distance can be one short.
     let waited = second("app").zip(second("s1")).map(|(app, s1)| app - s1 + milliseconds(1));
     ensure!(waited >= Some(milliseconds(800)), "app waited only {waited:?} in\n{timeline}");
     pod.remove().await

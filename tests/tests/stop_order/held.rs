@@ -1,5 +1,4 @@
-//! Stops that come while something has not started yet (T4, T11, H8, K3, K4): what was held ends at once and holds up
-//! nobody.
+//! Stops that come before everything has started (T4, T11, H8, K3, K4): held containers end at once and delay no other.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -8,9 +7,9 @@ use k8s_cri::v1::ContainerState;
 
 use crate::support::{AMPLE, SOON, TOLERANCE, at_most, exit_codes, finished_at, seconds, wait_started};
 
-/// L7, I6: a pod whose init still runs is gone at once, within its grace of 3 s. Nothing later starts (T11).
+/// L7, I6: a pod whose init still runs ends at once, long before its grace of 3 s is over. Nothing later starts (T11).
 ///
-/// Three requests at once: if s1's comes first it was stopped alone, and says so (J2).
+/// Three requests at once: if s1's comes first, s1 counts as stopped alone and shows the signal's code (J2).
 #[tokio::test]
 async fn l7_i6_a_pod_that_initializes_ends_at_once() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -61,13 +60,13 @@ async fn l8_t4_what_never_started_holds_up_nobody() -> Result<()> {
     timeline.doesnt_start("app")?;
     let [app, s3, s2, s1] = exit_codes(&pod, ["app", "s3", "s2", "s1"]).await?;
     ensure!((app, s2, s1) == (143, 0, 0), "app {app}, s2 {s2}, s1 {s1}\n{timeline}");
-    // Four requests at once: if s3's comes first it was stopped alone, and says so (J2).
+    // Four requests at once: if s3's comes first, s3 counts as stopped alone and shows the signal's code (J2).
     ensure!(s3 == 0 || s3 == 143, "s3 {s3}\n{timeline}");
     pod.remove().await
 }
 
-/// T11: no planned container starts its program from T0 until the stop has ended, not even one created during it;
-/// T14: then it waits for its gates as at first start.
+/// T11: no planned container starts its program from T0 until the stop has ended, not even one created during the stop;
+/// T14: after that it waits for its gates as at first.
 #[tokio::test]
 async fn t11_a_container_created_during_a_stop_is_held_until_it_has_ended() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -97,7 +96,7 @@ async fn t11_a_container_created_during_a_stop_is_held_until_it_has_ended() -> R
     pod.remove().await
 }
 
-/// H8: nothing is probed after T0, though the sidecar whose gate is closed still takes its time to end.
+/// H8: no probe runs after T0, though the sidecar whose gate is closed takes a while to end.
 #[tokio::test]
 async fn h8_no_probe_runs_after_t0() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -117,7 +116,7 @@ async fn h8_no_probe_runs_after_t0() -> Result<()> {
     wait::until("three probes", SOON, async || Ok((probes().await? >= 3).then_some(()))).await?;
     let during = async {
         pod.wait_for("s1", Term, 1, SOON).await?;
-        // One may be under way.
+        // A probe may be under way.
         wait::quiet_time(seconds(1)).await;
         let before = probes().await?;
         wait::quiet_time(seconds(1)).await;
@@ -129,8 +128,8 @@ async fn h8_no_probe_runs_after_t0() -> Result<()> {
     pod.remove().await
 }
 
-/// K3 (U9): a stop of a held main alone cancels its hold, with the signal's code, and stops nobody else. A new one of
-/// its name is held again, and runs when the gate opens.
+/// K3 (U9): a stop of a held main alone ends its hold with the signal's code, and stops no other container. A new
+/// container of its name is held again, and runs when the gate opens.
 #[tokio::test]
 async fn k3_a_held_main_is_cancelled_with_the_signals_code() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -159,7 +158,7 @@ async fn k3_a_held_main_is_cancelled_with_the_signals_code() -> Result<()> {
     pod.remove().await
 }
 
-/// K3, J2: a held sidecar that is stopped alone shows the signal's code and holds its followers as before.
+/// K3, J2: a held sidecar that is stopped alone shows the signal's code, and what follows it is still held.
 #[tokio::test]
 async fn k3_j2_a_held_sidecar_stopped_alone_shows_its_code() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -183,7 +182,7 @@ async fn k3_j2_a_held_sidecar_stopped_alone_shows_its_code() -> Result<()> {
     pod.remove().await
 }
 
-/// K4, I5: a completed init that its caller sees running reports its real exit at its first stop signal.
+/// K4, I5: a completed init that its caller sees running shows its real exit at its first stop signal.
 #[tokio::test]
 async fn k4_a_hidden_init_reports_its_real_exit_at_a_stop() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -10,7 +10,7 @@ use crate::support::{
     AMPLE, SOON, TOLERANCE, exit_codes, finished_at, hook, milliseconds, near, seconds, wait_started,
 };
 
-/// H1, L6: all on-terminate hooks start at T0; mains are not held up, and each sidecar's signal comes after its own
+/// H1, L6: all on-terminate hooks start at T0; they do not delay mains, and each sidecar's signal comes after its own
 /// hook.
 #[tokio::test]
 async fn h1_l6_on_terminate_hooks_start_together() -> Result<()> {
@@ -29,7 +29,7 @@ async fn h1_l6_on_terminate_hooks_start_together() -> Result<()> {
     pod.stop_all_at_once(AMPLE).await?;
     let timeline = pod.timeline()?;
     for drain in ["drain1", "drain2"] {
-        // What an exec takes here; app and its 4 s are not waited for.
+        // The time that an exec takes here; podshim does not wait for app and its 4 s.
         timeline.within(seconds(2), (drain, Starting), ("app", Term))?;
         ensure!(timeline.count(drain, Starting) == 1, "{timeline}");
     }
@@ -38,7 +38,8 @@ async fn h1_l6_on_terminate_hooks_start_together() -> Result<()> {
     pod.remove().await
 }
 
-/// H2, H3, e2e L10: just before the container's signal, in its turn, once; a main's own signal is kept until its hook has ended.
+/// H2, H3, e2e L10: just before the container's signal, in its  turn, once; a main's own signal is kept until its hook
+/// has ended.
 #[tokio::test]
 async fn h2_pre_stop_hooks_run_in_their_turn() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -75,13 +76,13 @@ async fn h2_pre_stop_hooks_run_in_their_turn() -> Result<()> {
     for name in ["flush", "flush1", "flush2", "drain1"] {
         ensure!(timeline.count(name, Starting) == 1, "{timeline}");
     }
-    // H3, L10: a hook's result is nobody's exit code.
+    // H3, L10: a hook's result changes no exit code.
     ensure!(exit_codes(&pod, ["app", "s1", "s2"]).await? == [0, 0, 0], "{timeline}");
     pod.wait_for_output("s2", "podshim: pre-stop hook: exit status 3").await?;
     pod.remove().await
 }
 
-/// H1: a hook has its container's environment, directory and output; containerd hears of no exec.
+/// H1: a hook has its container's environment, directory and output; containerd learns of no exec.
 #[tokio::test]
 async fn h1_a_hook_is_a_part_of_its_container() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -106,12 +107,12 @@ async fn h1_a_hook_is_a_part_of_its_container() -> Result<()> {
     let daemon = std::fs::read_to_string(node.directory().join("containerd.log"))?;
     ensure!(
         !daemon.lines().any(|line| line.contains("exec-added") && line.contains(&id)),
-        "an exec was told of"
+        "containerd learned of an exec"
     );
     pod.remove().await
 }
 
-/// H3, T6, L5: hooks that never end are waited for until the budget is spent, and killed with their containers.
+/// H3, T6, L5: podshim waits for hooks that never end until the budget is spent, and kills them with their containers.
 #[tokio::test]
 async fn h3_l5_hooks_that_hang_end_together_after_the_budget() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -178,7 +179,7 @@ async fn h3_l14_a_sidecars_hook_that_outlives_the_budget_does_not_fail_the_pod()
     l13_l14("pre-stop.s2", app, s2, [0, 0, 137, 0]).await
 }
 
-/// H3, T7: where nobody enforces a budget the caller's SIGKILL ends it, and no hook delays that.
+/// H3, T7: without a budget the caller's SIGKILL ends the stop, and no hook delays that.
 #[tokio::test]
 async fn h3_t7_a_callers_kill_does_not_wait_for_hooks() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -200,7 +201,8 @@ async fn h3_t7_a_callers_kill_does_not_wait_for_hooks() -> Result<()> {
     pod.remove().await
 }
 
-/// H4: not for a container that never ran; and a hook ends with its container, whose exit is told all the same.
+/// H4: no hook runs for a container that never ran. A hook ends with its container, and the container's exit is still
+/// published.
 #[tokio::test]
 async fn h4_no_hook_without_a_program() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -227,7 +229,8 @@ async fn h4_no_hook_without_a_program() -> Result<()> {
     for never in ["app", "drain", "flush"] {
         timeline.doesnt_start(never)?;
     }
-    // Its program ended before its turn, s2 being needed still: its hook with it, and it was started again (R2).
+    // Its program ended before its turn, as s2 was still running; its hook ended with it, and podshim restarted it
+    // (R2).
     timeline.has_restarted("s1")?;
     ensure!(timeline.count("quit", Starting) == 1, "{timeline}");
     timeline.before(("s2", Exiting), ("s1", Term))?;
@@ -235,7 +238,8 @@ async fn h4_no_hook_without_a_program() -> Result<()> {
     pod.remove().await
 }
 
-/// U4, H2, e2e J5: a sidecar that does not get ready is stopped with its pre-stop hook, and what follows never starts.
+/// U4, H2, e2e J5: a sidecar that does not get ready is stopped with its pre-stop hook, and nothing after it ever
+/// starts.
 #[tokio::test]
 async fn u4_j5_an_unready_sidecar_is_stopped_with_its_pre_stop_hook() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -254,7 +258,7 @@ async fn u4_j5_an_unready_sidecar_is_stopped_with_its_pre_stop_hook() -> Result<
     pod.remove().await
 }
 
-/// H6: a program that its hook makes exit again and again before its turn: told in its own log.
+/// H6: if a hook makes its program exit again and again before its turn, a line in the container's log says so.
 #[tokio::test]
 async fn h6_a_hook_that_ends_its_container_is_told() -> Result<()> {
     let node = Containerd::connect().await?;

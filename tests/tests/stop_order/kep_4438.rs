@@ -1,6 +1,7 @@
-//! Cases that KEP-4438 lists and Kubernetes' suite has not yet: probes, hooks and further stops while a pod terminates.
-//! "Readiness" and "liveness" are execs here, as they are to a shim; a sidecar that dies meanwhile is B15, a hook that
-//! outlives the grace period L13, one of a container that never started H4, a second stop with less time T9.
+//! Cases that KEP-4438 lists and Kubernetes' suite does not have yet: probes, hooks and further stops while a pod
+//! terminates. "Readiness" and "liveness" are execs here, as a shim sees them. Tested elsewhere: a sidecar that dies
+//! meanwhile is B15, a hook that outlives the grace period L13, a hook of a container that never started H4, a second
+//! stop with less time T9.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -12,8 +13,8 @@ use crate::support::{
 
 const MIB: i64 = 1 << 20;
 
-/// A main's readiness probe while its hook runs, and a sidecar's liveness probe while that main takes its time: both are
-/// answered by the living program, and end no container.
+/// A main's readiness probe while its hook runs, and a sidecar's liveness probe while that main is ending: the running
+/// program answers both, and they end no container.
 #[tokio::test]
 async fn t1_probes_are_answered_while_a_pod_terminates() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -45,7 +46,8 @@ async fn t1_probes_are_answered_while_a_pod_terminates() -> Result<()> {
     ])?;
     for name in ["app", "s1"] {
         timeline.has_not_restarted(name)?;
-        let error = pod.exec(name, &["true"]).await.expect_err("it has ended").to_string();
+        let error =
+            pod.exec(name, &["true"]).await.expect_err("an exec ran in an ended container").to_string();
         ensure!(!error.is_empty());
     }
     pod.remove().await
@@ -72,7 +74,7 @@ async fn t9_a_second_stop_with_more_time_changes_nothing() -> Result<()> {
     pod.remove().await
 }
 
-/// A main that is killed for memory has no process left to run a hook in; the sidecar that stops after it has its own.
+/// In a main that is killed for memory no hook can run any more; the hook of the sidecar that stops after it runs.
 #[tokio::test]
 async fn h4_no_hook_runs_after_an_oom_kill() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -98,8 +100,8 @@ async fn h4_no_hook_runs_after_an_oom_kill() -> Result<()> {
     pod.remove().await
 }
 
-/// Every hook beside a program that traps its signal and takes its time: hook, signal, end, one after the other, and the
-/// code that the trap chose.
+/// Every hook with a program that traps its signal and ends slowly: hook, signal and end come one after the other, and
+/// the exit code is the one that the trap chose.
 #[tokio::test]
 async fn h2_hooks_of_programs_that_trap_their_signal() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -131,7 +133,7 @@ async fn h2_hooks_of_programs_that_trap_their_signal() -> Result<()> {
     pod.remove().await
 }
 
-/// L6 and L1 with a stop that is asked for again and again, as a kubelet that lost the first answer does: nothing runs twice.
+/// L6 and L1 with a stop that the caller repeats, as a kubelet does that lost the first answer: nothing runs twice.
 #[tokio::test]
 async fn h1_h2_a_stop_that_is_repeated_runs_no_hook_twice() -> Result<()> {
     let node = Containerd::connect().await?;

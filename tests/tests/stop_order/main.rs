@@ -1,6 +1,6 @@
-//! How pods end on real containerd and runc: the order of the stop, its budget, the signal table and completion
-//! (the T-, K- and J-rules of docs/rules.md), pods made by `ctr` alone, and restarts of containerd in the middle of it
-//! all. Every expectation is a rule's, named in the test.
+//! How pods end on real containerd and runc: the order of the stop, its budget, the signal table and completion (the
+//! T-, K- and J-rules of docs/rules.md), pods that only `ctr` creates, and restarts of containerd in the middle of a
+//! stop. Every expectation comes from a rule that the test names.
 
 mod budget;
 mod completion;

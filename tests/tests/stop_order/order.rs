@@ -1,4 +1,4 @@
-//! The order of a stop (T1, T2, T3, T8, T10, T12, T13): who gets the stop signal when.
+//! The order of a stop (T1, T2, T3, T8, T10, T12, T13): which container gets the stop signal when.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -23,12 +23,12 @@ async fn t1_t13_l1_sidecars_stop_in_reverse_after_every_main() -> Result<()> {
         .container(Program::new("b").term_delay(seconds(2)))
         .run(&node, Runtime::Podshim)
         .await?;
-    // Not the plan's order: the stop is by role, not by creation (T13).
+    // Not the plan's order: the stop goes by role, not by creation (T13).
     pod.start_all(&["s2", "b", "s3", "a", "s1"]).await?;
     wait_started(&pod, &["a", "b"]).await?;
     pod.stop_all_at_once(AMPLE).await?;
     let timeline = pod.timeline()?;
-    // One after the other they would be a second apart and more.
+    // If they were stopped one after the other, the signals would be a second or more apart.
     timeline.within(milliseconds(800), ("a", Term), ("b", Term))?;
     timeline.in_order(&[
         ("a", Term),
@@ -46,7 +46,7 @@ async fn t1_t13_l1_sidecars_stop_in_reverse_after_every_main() -> Result<()> {
     pod.remove().await
 }
 
-/// T2: podshim sends nothing to a main whose caller runs its preStop hook first; the sidecars wait for it.
+/// T2: podshim sends no signal to a main whose caller runs its preStop hook first; the sidecars wait for that main.
 #[tokio::test]
 async fn t2_a_main_in_its_callers_hook_is_left_alone() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -73,7 +73,7 @@ async fn t2_a_main_in_its_callers_hook_is_left_alone() -> Result<()> {
     pod.remove().await
 }
 
-/// T3: a sidecar's stop that comes early is held, and delivered when the main exits by itself.
+/// T3: a stop signal that comes before a sidecar's turn is kept, and delivered when the main exits by itself.
 #[tokio::test]
 async fn t3_held_term_is_delivered_when_the_main_exits() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -93,7 +93,7 @@ async fn t3_held_term_is_delivered_when_the_main_exits() -> Result<()> {
     pod.remove().await
 }
 
-/// T8: one sidecar's grace caps what it may take from the others; it is not added to the pod's.
+/// T8: one sidecar's grace limits its share of the budget; it is not added to the pod's grace.
 #[tokio::test]
 async fn t8_a_stuck_sidecar_costs_its_own_grace_only() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -115,7 +115,7 @@ async fn t8_a_stuck_sidecar_costs_its_own_grace_only() -> Result<()> {
     let lived = finished_at(&s3)?.saturating_sub(timeline.time_of("s3", Term)?);
     ensure!(near(lived, seconds(2), TOLERANCE), "s3 was killed {lived:?} after its turn");
     timeline.distance(("s1", Term), ("s1", Exiting), seconds(1), TOLERANCE)?;
-    // J2: what the budget did to it is no failure of the pod.
+    // J2: its kill at the end of its grace does not fail the pod.
     ensure!(s3.exit_code == 0, "{s3:?}");
     pod.remove().await
 }
@@ -138,7 +138,7 @@ async fn t10_a_fast_main_does_not_wait_for_the_grace() -> Result<()> {
     pod.remove().await
 }
 
-/// T12: TERM to a main alone is a liveness kill and no stop of the pod. S6: its successor starts at once.
+/// T12: TERM to one main alone is a liveness kill and does not stop the pod. S6: the recreated main starts at once.
 #[tokio::test]
 async fn t12_a_stop_of_one_main_leaves_its_sidecars_alone() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -157,13 +157,13 @@ async fn t12_a_stop_of_one_main_leaves_its_sidecars_alone() -> Result<()> {
     let timeline = pod.wait_for("app", Event::Started, 2, SOON).await?;
     wait::quiet_time(seconds(1)).await;
     let timeline_later = pod.timeline()?;
-    ensure!(timeline == timeline_later, "something went on in\n{timeline_later}");
+    ensure!(timeline == timeline_later, "the pod went on after the stop of app\n{timeline_later}");
     for name in ["s1", "other"] {
         ensure!(timeline.count(name, Term) == 0, "{timeline}");
         ensure!(pod.status(name).await?.state() == ContainerState::ContainerRunning, "{timeline}");
         timeline.has_not_restarted(name)?;
     }
-    // The pod is as alive as before: its stop is in order.
+    // The pod lives on, and its stop is still in order.
     tokio::try_join!(pod.stop("s1", AMPLE), pod.stop("app", AMPLE), pod.stop("other", AMPLE))?;
     let timeline = pod.timeline()?;
     let last_main =
@@ -172,7 +172,7 @@ async fn t12_a_stop_of_one_main_leaves_its_sidecars_alone() -> Result<()> {
     pod.remove().await
 }
 
-/// T12: the only main alone is no pod stop either, also when nothing else of the pod is asked to go.
+/// T12: a stop of the only main alone does not stop the pod either.
 #[tokio::test]
 async fn t12_the_only_main_may_be_replaced_under_its_sidecar() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -192,7 +192,7 @@ async fn t12_the_only_main_may_be_replaced_under_its_sidecar() -> Result<()> {
     pod.remove().await
 }
 
-/// R2, R3: a sidecar that dies while a main drains is there again, and is stopped in its turn with its signal.
+/// R2, R3: a sidecar that dies while a main drains is restarted, and stopped in its turn with its signal.
 #[tokio::test]
 async fn r2_a_sidecar_killed_while_the_main_drains_comes_back() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,5 +1,5 @@
-//! What a caller with a restart policy makes of a pod: stops of one container, recreation, what is shown, and what is kept
-//! (I8, R12, T15 to T17, U13, J10, J11). The callers here are scripted; a real kubelet's are in `old_kubelet`.
+//! Pods whose caller follows a restart policy: stops of one container, recreation, what podshim shows, and what it
+//! keeps (I8, R12, T15 to T17, U13, J10, J11). The callers here are scripted; `old_kubelet` tests with a real kubelet.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use tokio::time::Instant;
 
 use crate::support::{AMPLE, SOON, exit_codes, milliseconds, near, seconds, wait_started};
 
-/// The mark on every container that a kubelet makes.
+/// The annotation that a kubelet sets on every container.
 const HASH: (&str, &str) = ("io.kubernetes.container.hash", "5c1e77aa");
 
 fn kubelets(program: Program) -> Program {
     program.annotate(HASH.0, HASH.1)
 }
 
-/// I8, J1: under Never a main whose command does not exist has ended: its sidecar does not run for ever.
+/// I8, J1: under Never a main whose command does not exist counts as ended, so its sidecar does not run for ever.
 #[tokio::test]
 async fn i8_j1_a_main_that_cannot_be_started_completes_a_job_that_runs_nothing_again() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -38,7 +38,7 @@ async fn i8_j1_a_main_that_cannot_be_started_completes_a_job_that_runs_nothing_a
     pod.remove().await
 }
 
-/// I8: under Never a sidecar that cannot be started fails the pod, and what is held says why.
+/// I8: under Never a sidecar that cannot be started fails the pod, and the log of what is held says why.
 #[tokio::test]
 async fn i8_a_sidecar_that_cannot_be_started_ends_what_waits_for_it() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -60,7 +60,7 @@ async fn i8_a_sidecar_that_cannot_be_started_ends_what_waits_for_it() -> Result<
     pod.remove().await
 }
 
-/// R12: a kubelet sees a crash loop, after five restarts in place.
+/// R12: a kubelet sees a crash loop after five restarts in place.
 #[tokio::test]
 async fn r12_a_crash_loop_is_shown_to_a_kubelet() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -71,7 +71,7 @@ async fn r12_a_crash_loop_is_shown_to_a_kubelet() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app"]).await?;
-    // None, then 1, 2, 4 and 8 s between them.
+    // The delays before the restarts: none, then 1, 2, 4 and 8 s.
     let status = pod.wait_exited("s1", seconds(15) + AMPLE).await?;
     ensure!(status.exit_code == 7, "{status:?}");
     let starts = pod.timeline()?.count("s1", Starting);
@@ -80,7 +80,7 @@ async fn r12_a_crash_loop_is_shown_to_a_kubelet() -> Result<()> {
     pod.remove().await
 }
 
-/// T15: a main that its caller has stopped alone may come back, and completes nothing until then.
+/// T15: a main that its caller has stopped alone may be recreated, and completes nothing until then.
 #[tokio::test]
 async fn t15_a_main_that_is_recreated_has_completed_nothing() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -102,7 +102,7 @@ async fn t15_a_main_that_is_recreated_has_completed_nothing() -> Result<()> {
     pod.remove().await
 }
 
-/// T16: a kubelet's stop of one sidecar is answered within the window, not after its grace, and the main runs on.
+/// T16: a kubelet's stop of one sidecar is answered soon after the window, not after the grace, and the main runs on.
 #[tokio::test]
 async fn t16_a_lone_stop_of_a_sidecar_is_fast() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -119,7 +119,7 @@ async fn t16_a_lone_stop_of_a_sidecar_is_fast() -> Result<()> {
     let took = begin.elapsed();
     ensure!((seconds(2)..seconds(10)).contains(&took), "the stop took {took:?}");
     ensure!(pod.status("app").await?.state() == ContainerState::ContainerRunning);
-    // Its gate is open still: a main that is created now does not wait (U3).
+    // The stop restarted no main, also not when the caller recreates the sidecar.
     pod.start_all(&["s1"]).await?;
     pod.wait_for("s1", Starting, 2, AMPLE).await?;
     ensure!(pod.timeline()?.count("app", Starting) == 1, "{}", pod.timeline()?);
@@ -145,7 +145,7 @@ async fn t16_j10_a_lone_stop_under_on_failure_shows_no_zero() -> Result<()> {
     pod.remove().await
 }
 
-/// T17: a sidecar that only the pod's stop reaches is killed when the kubelet's grace is over, by podshim itself.
+/// T17: podshim itself kills a sidecar that no caller has stopped when the kubelet's grace is over.
 #[tokio::test]
 async fn t17_a_sidecar_that_no_caller_has_stopped_has_the_pods_grace() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -166,7 +166,7 @@ async fn t17_a_sidecar_that_no_caller_has_stopped_has_the_pods_grace() -> Result
     pod.remove().await
 }
 
-/// U13: a held container says what it waits for when that changes.
+/// U13: a held container's log says what it waits for whenever that changes.
 #[tokio::test]
 async fn u13_a_hold_says_what_changes() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -190,7 +190,7 @@ async fn u13_a_hold_says_what_changes() -> Result<()> {
     pod.remove().await
 }
 
-/// J10: under OnFailure nothing that the pod's own stop has ended looks done, for its caller must run it again.
+/// J10: under OnFailure nothing that a fatal end has stopped shows 0, because its caller must run it again.
 #[tokio::test]
 async fn j10_a_fatal_end_under_on_failure_shows_no_success() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -210,14 +210,15 @@ async fn j10_a_fatal_end_under_on_failure_shows_no_success() -> Result<()> {
     pod.remove().await
 }
 
-/// J11: in a complete job a sidecar that is made for the first time has no mains to wait for.
+/// J11: in a complete job a sidecar that is created for the first time ends at once: no main will come.
 #[tokio::test]
 async fn j11_nothing_lives_on_in_a_complete_job() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("j11")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("restart-policy", "Never")
-        // Its signal comes right after its exec: process 1 of a pid namespace misses one that it has no handler for yet.
+        // Its signal comes right after its exec, and process 1 of a pid namespace misses a signal for which it has no
+        // handler yet.
         .annotate("grace", "2s")
         .container(Program::new("s1"))
         .container(Program::new("app").missing())
@@ -230,7 +231,7 @@ async fn j11_nothing_lives_on_in_a_complete_job() -> Result<()> {
     pod.remove().await
 }
 
-/// J11: what a caller recreates after a job's completion ends with it, once no main came for `replace-wait`.
+/// J11: a sidecar that a caller recreates after a job's completion ends when no main came for `replace-wait`.
 #[tokio::test]
 async fn j11_a_sidecar_that_is_recreated_after_completion_ends_too() -> Result<()> {
     let node = Containerd::start().await?;

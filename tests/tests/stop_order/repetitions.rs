@@ -1,5 +1,5 @@
-//! The two orders, twenty times without one violation: a race that shows now and then must show here. The pods run
-//! side by side, which is also what makes the races likely.
+//! The start and stop order, twenty times without one violation: a race that shows now and then must show here. The
+//! pods run side by side, which also makes races likely.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::support::{AMPLE, SOON, at_most, exit_codes, milliseconds};
 
 /// T1, S2, S3: mains created first, as a manifest lists them; all stopped at the same moment by a caller that knows no
-/// sidecars. Half of the twenty; the other half is a test of its own, so that they run side by side.
+/// sidecars. Half of the twenty; the other half is a test of its own, so that both run side by side.
 async fn ten_pods_keep_both_orders() -> Result<()> {
     let node = Containerd::connect().await?;
     for _ in 0..2 {
@@ -26,7 +26,8 @@ async fn one_pod(node: &Containerd) -> Result<()> {
         .annotate("plan", "i1=init, s1=sidecar, s2=sidecar, a=main, b=main")
         .annotate("restart-policy", "Never")
         .annotate("ready.s1", "exec:test -e /tmp/ready;period=100ms")
-        // A bare gate opens at the exec; the program's first line may come later than the next one's.
+        // Without a probe the gate opens at the exec, and the program's first line may come later than the next
+        // program's.
         .annotate("ready.s2", "exec:test -e /tmp/ready;period=100ms")
         .container(Program::new("i1").exits(0))
         .container(Program::new("s1").ready_file("/tmp/ready", milliseconds(300)))
@@ -70,11 +71,11 @@ async fn t1_s2_twenty_times_without_a_violation_second_half() -> Result<()> {
     ten_pods_keep_both_orders().await
 }
 
-/// T1, T4, T11: a stop that comes at any moment of the start loses no signal and breaks no order, whatever has started
-/// by then.
+/// T1, T4, T11: a stop at any moment of the start loses no signal and breaks no order, whichever containers have
+/// started by then.
 async fn one_pod_stopped_in_its_start(node: &Containerd, after: Duration) -> Result<()> {
-    // A program that is the first of its pid namespace ignores what comes before it has set its handlers: here the
-    // first one is pause.
+    // The first process of a pid namespace ignores signals that come before it has set its handlers; with a shared one
+    // that is pause.
     let mut pod = Pod::new("early")
         .pid_namespace(PidNamespace::Pod)
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
@@ -100,13 +101,13 @@ async fn one_pod_stopped_in_its_start(node: &Containerd, after: Duration) -> Res
         timeline.has_not_restarted(name)?;
     }
     let codes = exit_codes(&pod, ["app", "s2", "s1"]).await?;
-    // s2 if it was held still and its own request came first: stopped alone, it says so (J2).
+    // If s2 was still held and its own request came first, it counts as stopped alone and shows the signal's code (J2).
     let alone = timeline.count("s2", Starting) == 0;
     ensure!(matches!(codes, [0 | 143, 0, 0]) || alone && codes == [143, 143, 0], "{codes:?}\n{timeline}");
     pod.remove().await
 }
 
-/// Ten moments, from that one on.
+/// Stops ten pods at ten moments, from `first` on.
 async fn ten_pods_stopped_in_their_start(first: Duration) -> Result<()> {
     let node = Containerd::connect().await?;
     for batch in 0..2_u32 {

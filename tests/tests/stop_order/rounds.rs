@@ -1,4 +1,4 @@
-//! A stopped pod that lives again while its pause container lives (T14), and one that is run anew (S7).
+//! A stopped pod that starts again in its sandbox (T14), and one in a new sandbox (S7).
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -15,8 +15,8 @@ fn pod_with_an_init() -> Pod {
         .container(Program::new("app"))
 }
 
-/// T14: the caller stops app and s1 and creates them again, the main first: it is held until s1 is ready once more, and
-/// the completed init does not run again (I4).
+/// T14: the caller stops and recreates app and s1, the main first. The main is held until s1 is ready again, and the
+/// completed init does not run again (I4).
 #[tokio::test]
 async fn t14_a_stopped_pod_starts_again_in_order() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -30,12 +30,12 @@ async fn t14_a_stopped_pod_starts_again_in_order() -> Result<()> {
 
     pod.start("app").await?;
     wait::quiet_time(seconds(1)).await;
-    ensure!(pod.timeline()?.count("app", Starting) == 1, "it is not held in\n{}", pod.timeline()?);
+    ensure!(pod.timeline()?.count("app", Starting) == 1, "app is not held in\n{}", pod.timeline()?);
     pod.start("s1").await?;
     let timeline = pod.wait_for("app", Event::Started, 2, SOON).await?;
     let start_of =
         |name| Ok::<_, anyhow::Error>(timeline.of(name, Starting).nth(1).context("no second run")?.at);
-    // The record has whole milliseconds, so a distance can be one short.
+    // The timeline has whole milliseconds, so a distance can be one short.
     let waited = start_of("app")?.saturating_sub(start_of("s1")?) + milliseconds(1);
     ensure!(waited >= milliseconds(800), "app waited only {waited:?} in\n{timeline}");
     timeline.has_not_restarted("i1")?;
@@ -48,8 +48,8 @@ async fn t14_a_stopped_pod_starts_again_in_order() -> Result<()> {
     pod.remove().await
 }
 
-/// T14 after a failed init (I2): its caller creates it again, which takes back the failure, and then the others: the init
-/// runs again, for it has not completed, in its place.
+/// T14 after a failed init (I2): its caller recreates it, which cancels the failure, and then the others. The init has
+/// not completed, so it runs again, in its place.
 #[tokio::test]
 async fn t14_a_failed_init_may_be_followed_by_another_round() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -83,7 +83,7 @@ async fn t14_a_failed_init_may_be_followed_by_another_round() -> Result<()> {
     pod.remove().await
 }
 
-/// T14, S6: a member that did not end in the stop keeps its gate open: only what ended is waited for again.
+/// T14: after a completion the caller may recreate all containers: a new round, in the same order.
 #[tokio::test]
 async fn t14_completion_may_be_followed_by_another_round() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -34,7 +34,7 @@ async fn pause_pid(node: &Containerd, pod: &RunningPod<'_>) -> Result<libc::pid_
     task_pid(node, "k8s.io", pod.sandbox()).await?.context("no pause process")
 }
 
-/// The pod's network namespace, as a path from here.
+/// The path of the pod's network namespace, as this process sees it.
 async fn network_namespace(node: &Containerd, pod: &RunningPod<'_>) -> Result<PathBuf> {
     let status = node.cri()?.pod_sandbox_status(pod.sandbox()).await?;
     let info: serde_json::Value = serde_json::from_str(status.info.get("info").context("no info")?)?;
@@ -44,7 +44,8 @@ async fn network_namespace(node: &Containerd, pod: &RunningPod<'_>) -> Result<Pa
     Ok(node.root()?.join(path.trim_start_matches('/')))
 }
 
-/// K13: a signal to pause stops the pod in order, and pause goes last: with the network its containers end in.
+/// K13: a signal to pause stops the pod in order, and pause ends last, so that the containers have their network to the
+/// end.
 #[tokio::test]
 async fn k13_a_signal_to_pause_stops_the_pod_in_order() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -64,7 +65,7 @@ async fn k13_a_signal_to_pause_stops_the_pod_in_order() -> Result<()> {
     pod.remove().await
 }
 
-/// K13: with the floor as its budget: whatever is left after 2 s is killed, then pause goes.
+/// K13: the budget of such a stop is 2 s: whatever is left then is killed, and pause ends after it.
 #[tokio::test]
 async fn k13_deaf_containers_are_killed_before_pause() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -100,8 +101,8 @@ async fn kill_pause(node: &Containerd, pod: &RunningPod<'_>) -> Result<()> {
     .await
 }
 
-/// K16: pause dies by itself: reported at once, the mains get their signal, whatever is left after 2 s is killed, and
-/// nothing is created in what is left of the pod.
+/// K16: when pause dies by itself, that is published at once, the mains get their stop signal, whatever is left after 2
+/// s is killed, and nothing can be created in the pod any more.
 #[tokio::test]
 async fn k16_the_death_of_pause_stops_the_pod() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -140,7 +141,8 @@ async fn k16_the_death_of_pause_stops_the_pod() -> Result<()> {
     timeline.in_order(&[("app", Term), ("app", Exiting), ("s1", Term)])?;
     let lived = finished_at(&pod.status("s1").await?)?.saturating_sub(timeline.time_of("app", Term)?);
     ensure!(near(lived, seconds(2), TOLERANCE), "s1 was killed after {lived:?}\n{timeline}");
-    // On a slow machine it may come after the two seconds, when CRI has deleted everybody and the shim has gone.
+    // On a slow machine the create may come after the two seconds, when CRI has deleted all containers and the shim has
+    // ended.
     let is_refused_by_shim = late.stderr.contains("sandbox has ended");
     let finds_no_shim = !is_in_time && late.stderr.contains("the pod's shim is gone");
     ensure!(is_refused_by_shim || finds_no_shim, "{late:?}");
@@ -148,7 +150,7 @@ async fn k16_the_death_of_pause_stops_the_pod() -> Result<()> {
     pod.remove().await
 }
 
-/// K16: in a shared pid namespace the kernel has ended everybody; nothing is restarted in it.
+/// K16: in a shared pid namespace the kernel has killed all processes; nothing is restarted in it.
 #[tokio::test]
 async fn k16_a_shared_pid_namespace_dies_with_pause() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -169,13 +171,14 @@ async fn k11_a_sandbox_stop_is_quick_in_any_order() -> Result<()> {
     let pod = pair(&node, Pod::new("k11"), s1, Program::new("app").ignores_term()).await?;
     let begin = Instant::now();
     pod.stop_sandbox().await?;
-    // Each kill by itself takes milliseconds, the network's teardown its time; one that waits for another, for ever.
+    // Each kill takes milliseconds, the network's teardown somewhat longer; a kill that waited for another would never
+    // return.
     ensure!(at_most(begin.elapsed(), SOON), "the stop took {:?}", begin.elapsed());
     ensure!(exit_codes(&pod, ["app", "s1"]).await? == [137, 137], "{}", pod.timeline()?);
     pod.remove().await
 }
 
-/// K13, T11: held containers and ones that were never started end with the sandbox, in any order of its kills.
+/// K13, T11: held containers and those that were never started end with the sandbox, in any order of its kills.
 #[tokio::test]
 async fn k11_k13_a_sandbox_stop_ends_what_never_ran() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -199,8 +202,8 @@ async fn k11_k13_a_sandbox_stop_ends_what_never_ran() -> Result<()> {
     pod.remove().await
 }
 
-/// K13, R5, T4: a signal to pause while a main is held, a sidecar waits for its restart and another runs: nobody waits
-/// for what will not come.
+/// K13, R5, T4: a signal to pause while a main is held, a sidecar waits for its restart and another runs: the stop does
+/// not wait for programs that will not start.
 #[tokio::test]
 async fn k13_r5_what_has_no_program_holds_up_nobody() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -228,7 +231,7 @@ async fn k13_r5_what_has_no_program_holds_up_nobody() -> Result<()> {
     pod.remove().await
 }
 
-/// K13 for a pod without a plan (S1): pause gets what its caller sends, as under a stock shim, and nobody else does.
+/// K13 for a pod without a plan (S1): only pause gets its caller's signal, as under containerd's own shim.
 #[tokio::test]
 async fn s1_without_a_plan_pause_is_a_container_like_others() -> Result<()> {
     let node = Containerd::connect().await?;

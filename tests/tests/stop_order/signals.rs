@@ -1,4 +1,4 @@
-//! The signal table (K-rules): which signal is delivered, held, hurried or obeyed.
+//! The signal table (K-rules): which signal is delivered, kept, brought forward or obeyed.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Signal, Starting, Term};
@@ -25,7 +25,7 @@ async fn pair<'node>(node: &'node Containerd, s1: Program, app: Program) -> Resu
     Ok(pod)
 }
 
-/// K1: an exec gets its signal at once, also in a sidecar whose own is held.
+/// K1: an exec gets its signal at once, also in a sidecar whose own stop signal would be kept.
 #[tokio::test]
 async fn k1_an_exec_gets_its_signal_at_once() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -35,7 +35,7 @@ async fn k1_an_exec_gets_its_signal_at_once() -> Result<()> {
     let exec = ["-n", "k8s.io", "task", "exec", "--exec-id", "shell", id, "sleep", "60"];
     let ctr = node.ctr();
     let exec = ctr.output(&exec);
-    // `ctr` attaches before it starts the exec, so a signal that comes too early is refused: once more.
+    // `ctr` attaches before it starts the exec, so a signal that comes too early is refused and repeated.
     let signal = wait::until("the exec to take a signal", SOON, async || {
         Ok(kill_task(&node, id, &["--exec-id", "shell", "-s", "TERM"]).await.ok())
     });
@@ -65,8 +65,8 @@ async fn k2_a_container_outside_the_plan_gets_every_signal() -> Result<()> {
     pod.remove().await
 }
 
-/// T3, K6, K15: the Kill of a held stop signal returns at once, twice is once, and SIGHUP still reloads where the plan
-/// says that it is not the stop signal.
+/// T3, K6, K15: a Kill with a stop signal that is kept returns at once, a second one is not delivered, and SIGHUP still
+/// reloads if `stop-signal` names another signal.
 #[tokio::test]
 async fn k6_k15_hup_is_delivered_while_one_term_is_held() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -83,7 +83,7 @@ async fn k6_k15_hup_is_delivered_while_one_term_is_held() -> Result<()> {
     for _ in 0..2 {
         kill_task(&node, pod.id("s1")?, &[]).await?;
     }
-    // Two runs of `ctr` and its scripts; the hold itself would take for ever.
+    // Two runs of `ctr` and its scripts; if a Kill waited for the turn, it would never return.
     ensure!(at_most(begin.elapsed(), SOON), "the kills took {:?}", begin.elapsed());
     kill_task(&node, pod.id("s1")?, &["-s", "HUP"]).await?;
     let timeline = pod.wait_for("s1", Signal, 1, SOON).await?;
@@ -113,8 +113,8 @@ async fn k5_k15_a_main_gets_every_signal() -> Result<()> {
     pod.remove().await
 }
 
-/// K7: under CRI the first signal but KILL is the image's stop signal, whatever its number; the number that was
-/// held is delivered.
+/// K7: under CRI any signal but KILL is the image's stop signal, whatever its number; it is kept and delivered with
+/// that number.
 #[tokio::test]
 async fn k7_an_images_stop_signal_is_held_and_delivered_by_its_number() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -131,8 +131,8 @@ async fn k7_an_images_stop_signal_is_held_and_delivered_by_its_number() -> Resul
     pod.remove().await
 }
 
-/// K3, K7: an image's STOPSIGNAL may be HUP, which nothing tells a shim. A held container ends with it, and a sidecar gets
-/// it in its turn.
+/// K3, K7: an image's STOPSIGNAL may be HUP, which a shim cannot know. A held container ends with it, and a sidecar
+/// gets it in its turn.
 #[tokio::test]
 async fn k3_k7_an_images_stop_signal_may_be_hup() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -164,7 +164,7 @@ async fn k3_k7_an_images_stop_signal_may_be_hup() -> Result<()> {
     pod.remove().await
 }
 
-/// K7: HUP is a stop signal where `stop-signal.<c>` names it; and what podshim sends by itself is the named one (J1).
+/// K7: HUP is a stop signal if `stop-signal.<c>` names it; and podshim's own stops send the named signal (J1).
 #[tokio::test]
 async fn k7_the_named_stop_signal_is_the_one_held_and_sent() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -189,7 +189,7 @@ async fn k7_the_named_stop_signal_is_the_one_held_and_sent() -> Result<()> {
     pod.remove().await
 }
 
-/// K8: in its turn, which came when the main exited by itself, a sidecar gets its stop signal at once.
+/// K8: a sidecar gets its stop signal at once in its turn, which came when the main exited by itself.
 #[tokio::test]
 async fn k8_a_stop_signal_in_its_turn_is_delivered() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -206,7 +206,7 @@ async fn k8_a_stop_signal_in_its_turn_is_delivered() -> Result<()> {
     pod.remove().await
 }
 
-/// K9: SIGKILL to a sidecar that has had its stop signal for longer than 1.5 s is delivered.
+/// K9: SIGKILL to a sidecar that got its stop signal more than 1.5 s ago is delivered.
 #[tokio::test]
 async fn k9_a_late_kill_is_delivered() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -214,12 +214,13 @@ async fn k9_a_late_kill_is_delivered() -> Result<()> {
     pod.stop_all_at_once(seconds(3)).await?;
     let timeline = pod.timeline()?;
     let lived = finished_at(&pod.status("s1").await?)?.saturating_sub(timeline.time_of("s1", Term)?);
-    // At the caller's 3 s, and not 1.5 s later.
+    // After the caller's 3 s, and not 1.5 s later.
     ensure!(near(lived, seconds(3), TOLERANCE), "s1 was killed after {lived:?}");
     pod.remove().await
 }
 
-/// K10, T7: the caller's SIGKILL at the end of its own grace makes a held stop signal due; SIGKILL follows 1.5 s later.
+/// K10, T7: at the caller's SIGKILL, which ends its own grace, podshim delivers the kept stop signal; SIGKILL follows
+/// 1.5 s later.
 #[tokio::test]
 async fn k10_t7_a_kill_of_a_held_sidecar_gives_it_its_term_first() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -232,7 +233,8 @@ async fn k10_t7_a_kill_of_a_held_sidecar_gives_it_its_term_first() -> Result<()>
     ensure!(took >= seconds(2) && at_most(took, SOON), "the stop took {took:?}");
     let timeline = pod.timeline()?;
     timeline.distance(("s1", Term), ("s1", Exiting), milliseconds(500), milliseconds(900))?;
-    // J2: alone it shows its real code; R1: asked to go, it is not restarted; and the main has not noticed.
+    // J2: stopped alone, it shows its real code; R1: it is not restarted after its caller stopped it; the main is not
+    // affected.
     ensure!(pod.status("s1").await?.exit_code == 5, "{:?}\n{timeline}", pod.status("s1").await?);
     wait::quiet_time(seconds(1)).await;
     let timeline = pod.timeline()?;
@@ -241,7 +243,7 @@ async fn k10_t7_a_kill_of_a_held_sidecar_gives_it_its_term_first() -> Result<()>
     pod.remove().await
 }
 
-/// K10: the same for one that ignores it.
+/// K10: the same for a sidecar that ignores its stop signal.
 #[tokio::test]
 async fn k10_a_deaf_sidecar_is_killed_one_and_a_half_seconds_after_its_term() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -254,7 +256,8 @@ async fn k10_a_deaf_sidecar_is_killed_one_and_a_half_seconds_after_its_term() ->
     pod.remove().await
 }
 
-/// K11, obey: SIGKILL to a sidecar of a pod that nobody stops is what it says: 137, final, and nobody else's business.
+/// K11, obey: SIGKILL to a sidecar of a pod that is not being stopped is obeyed: 137, final, and no other container is
+/// affected.
 #[tokio::test]
 async fn k11_a_kill_without_a_stop_is_obeyed() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -267,13 +270,13 @@ async fn k11_a_kill_without_a_stop_is_obeyed() -> Result<()> {
     timeline.has_not_restarted("s1")?;
     ensure!(timeline.count("s1", Term) + timeline.count("app", Term) == 0, "{timeline}");
     ensure!(pod.status("app").await?.state() == ContainerState::ContainerRunning, "{timeline}");
-    // Also after the mains are gone.
+    // The main is killed at once too.
     pod.stop("app", seconds(0)).await?;
     ensure!(pod.status("app").await?.exit_code == 137, "{timeline}");
     pod.remove().await
 }
 
-/// K12: SIGKILL ends a main after a stop was asked, and with the last main the sidecars' turn has come.
+/// K12: SIGKILL ends a main in a stop, and with the last main's end the sidecars' turn begins.
 #[tokio::test]
 async fn k12_the_kill_of_the_last_main_begins_the_sidecars_turn() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -294,7 +297,7 @@ async fn k12_the_kill_of_the_last_main_begins_the_sidecars_turn() -> Result<()> 
 #[tokio::test]
 async fn k14_all_processes_get_the_signal_in_the_containers_turn() -> Result<()> {
     let node = Containerd::connect().await?;
-    // Time to look at both while a program still has its signal to answer.
+    // Time to look at both while a program has not yet ended after its signal.
     let delay = seconds(7) + seconds(1) * pace();
     let pod =
         pair(&node, Program::new("s1").term_delay(delay), Program::new("app").term_delay(delay)).await?;
@@ -303,19 +306,19 @@ async fn k14_all_processes_get_the_signal_in_the_containers_turn() -> Result<()>
         node.ctr()
             .run(&["-n", "k8s.io", "task", "exec", "-d", "--exec-id", "idle", id, "sleep", "60"])
             .await?;
-        ensure!(processes(&node, id).await? == 2, "{name} has not two processes");
+        ensure!(processes(&node, id).await? == 2, "{name} does not have two processes");
     }
     kill_task(&node, pod.id("s1")?, &["--all"]).await?;
     kill_task(&node, pod.id("app")?, &["--all"]).await?;
     for name in ["app", "s1"] {
         pod.wait_for(name, Term, 1, SOON).await?;
-        // Its program takes that delay more: whoever is gone before got a signal of his own.
+        // The container's program takes the delay to end: a process that is gone earlier got the signal itself.
         wait::until("the exec to have got the signal", seconds(4), async || {
             Ok((processes(&node, pod.id(name)?).await? == 1).then_some(()))
         })
         .await?;
         if name == "app" {
-            ensure!(processes(&node, pod.id("s1")?).await? == 2, "s1's exec was not held");
+            ensure!(processes(&node, pod.id("s1")?).await? == 2, "s1's exec got the signal before its turn");
         }
     }
     pod.wait_exited("s1", SOON).await?;
@@ -328,7 +331,7 @@ async fn processes(node: &Containerd, id: &str) -> Result<usize> {
     Ok(node.ctr().run(&["-n", "k8s.io", "task", "ps", id]).await?.lines().count() - 1)
 }
 
-/// K17: SIGKILL ends a frozen container, which acts on nothing before it is thawed.
+/// K17: SIGKILL ends a frozen container; podshim must thaw it, because a frozen one acts on no signal.
 #[tokio::test]
 async fn k17_a_frozen_container_is_killed() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -340,7 +343,7 @@ async fn k17_a_frozen_container_is_killed() -> Result<()> {
     pod.remove().await
 }
 
-/// K17, T6: the end of the budget reaches a frozen container too.
+/// K17, T6: at the end of the budget a frozen container gets its signal too.
 #[tokio::test]
 async fn k17_t6_the_budgets_end_thaws_a_frozen_container() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -356,7 +359,7 @@ async fn k17_t6_the_budgets_end_thaws_a_frozen_container() -> Result<()> {
     node.ctr().run(&["-n", "k8s.io", "task", "pause", pod.id("app")?]).await?;
     pod.stop_all_at_once(AMPLE).await?;
     let timeline = pod.timeline()?;
-    // Thawed at the last call, it acts on the signal it already has.
+    // Thawed at the end of the budget, it acts on the signal that it already has.
     ensure!(exit_codes(&pod, ["app", "s1"]).await? == [0, 0], "{timeline}");
     ensure!(timeline.count("s1", Event::Exiting) == 1 && timeline.count("app", Starting) == 1, "{timeline}");
     pod.remove().await

@@ -1,5 +1,4 @@
-//! What the tests of this binary share: durations, and looking at tasks from outside the CRI. Holds no expectation of
-//! any rule.
+//! Helpers that the tests of this binary share: durations, and looking at tasks from outside the CRI. Knows no rule.
 
 use std::time::Duration;
 
@@ -8,8 +7,9 @@ pub(crate) use e2e::durations::{AMPLE, SOON, TOLERANCE, at_most, milliseconds, n
 use e2e::{Containerd, Event, Pod, RunningPod, Runtime, wait};
 use k8s_cri::v1::ContainerStatus;
 
-/// Waits until each of these containers has recorded that its program has started. Name each that is to get a signal soon:
-/// a gate opens at the exec (U1), and what reaches the first process of a pid namespace before it listens is lost.
+/// Waits until each of these containers has recorded that its program has started. Name each container that gets a
+/// signal soon: a gate opens at the exec (U1), and the first process of a pid namespace loses a signal for which it has
+/// no handler yet.
 pub(crate) async fn wait_started(pod: &RunningPod<'_>, names: &[&str]) -> Result<()> {
     for name in names {
         pod.wait_for(name, Event::Started, 1, SOON).await?;
@@ -17,7 +17,7 @@ pub(crate) async fn wait_started(pod: &RunningPod<'_>, names: &[&str]) -> Result
     Ok(())
 }
 
-/// Runs a pod with these of its containers, started in this order, and waits until their programs have.
+/// Runs a pod, starts these of its containers in this order, and waits until their programs have started.
 pub(crate) async fn run_started<'node>(
     pod: Pod,
     node: &'node Containerd,
@@ -29,12 +29,12 @@ pub(crate) async fn run_started<'node>(
     Ok(pod)
 }
 
-/// A hook that writes down its life under a name of its own.
+/// A hook that records its start and end under a name of its own.
 pub(crate) fn hook(name: &str, flags: &str) -> String {
     format!("exec:/bin/pod-member --name {name} --log /pod/timeline.log {flags}")
 }
 
-/// When a container ended, by its status, since the Unix epoch: those that were killed write nothing down.
+/// When a container ended, since the Unix epoch. From its status, because a killed container records nothing.
 pub(crate) fn finished_at(status: &ContainerStatus) -> Result<Duration> {
     Ok(Duration::from_nanos(status.finished_at.try_into()?))
 }
@@ -51,14 +51,14 @@ pub(crate) async fn exit_codes<const COUNT: usize>(
     Ok(codes)
 }
 
-/// `ctr task kill` for a container of a CRI pod: one Kill request, as the CRI sends it, but nothing more.
+/// Runs `ctr task kill` for a container of a CRI pod: a single Kill request.
 pub(crate) async fn kill_task(node: &Containerd, id: &str, arguments: &[&str]) -> Result<()> {
     let words = ["-n", "k8s.io", "task", "kill"].into_iter().chain(arguments.iter().copied());
     node.ctr().run(&words.chain([id]).collect::<Vec<_>>()).await?;
     Ok(())
 }
 
-/// The pid of a task's init, as `ctr task ls` has it; `None` if there is no such task or it has stopped.
+/// The pid of a task's init from `ctr task ls`; `None` if there is no such task or it has stopped.
 pub(crate) async fn task_pid(node: &Containerd, namespace: &str, id: &str) -> Result<Option<libc::pid_t>> {
     let list = node.ctr().run(&["-n", namespace, "task", "ls"]).await?;
     let line = list.lines().find(|line| line.split_whitespace().next() == Some(id));

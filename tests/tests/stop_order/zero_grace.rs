@@ -1,4 +1,5 @@
-//! SIGKILL that nothing announced, as `crictl stopp` sends it (K11, F4, F5): in order where the pod asks for it.
+//! SIGKILL without a stop signal before it, as `crictl stopp` sends it (K11, F4, F5): the stop is in order if the pod
+//! has `zero-grace=order`.
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime};
 
 use crate::support::{AMPLE, SOON, at_most, exit_codes, finished_at, milliseconds, seconds, wait_started};
 
-/// K11's whole time, and what an exit may take to be seen on a busy machine. The rest of crictl's 2 s is containerd's,
-/// which deletes each container in between: that part is the machine's and not asserted.
+/// K11's whole time, plus the delay with which a busy machine sees an exit. In the rest of crictl's 2 s containerd
+/// deletes each container; that part depends on the machine and is not checked.
 const LIMIT: Duration = Duration::from_millis(1500 + 300);
 
 /// From the first stop signal to the last exit.
@@ -32,7 +33,8 @@ async fn pod(node: &Containerd) -> Result<RunningPod<'_>> {
     Ok(pod)
 }
 
-/// K11: StopPodSandbox kills in the random order of a Go map (F4): twenty times in order, each well within crictl's limit.
+/// K11: StopPodSandbox kills in the random order of a Go map (F4): twenty times in order, each well within crictl's
+/// limit.
 #[tokio::test]
 async fn k11_stopp_keeps_the_order_twenty_times() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -55,7 +57,7 @@ async fn k11_stopp_keeps_the_order_twenty_times() -> Result<()> {
     Ok(())
 }
 
-/// K11: those who ignore TERM are killed in time, the sidecars after the main.
+/// K11: containers that ignore TERM are killed in time, the sidecars after the main.
 #[tokio::test]
 async fn k11_stubborn_containers_are_killed_within_the_limit() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -76,7 +78,7 @@ async fn k11_stubborn_containers_are_killed_within_the_limit() -> Result<()> {
     pod.remove().await
 }
 
-/// K11, T14: a stop of one container without a timeout is a stop of the pod, which lives again afterwards.
+/// K11, T14: a stop of one container without a timeout stops the pod, which can start again afterwards.
 #[tokio::test]
 async fn k11_t14_after_such_a_stop_the_pod_starts_again_in_order() -> Result<()> {
     let node = Containerd::connect().await?;

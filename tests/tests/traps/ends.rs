@@ -1,4 +1,4 @@
-//! Traps about ends: of shims, whose number must come back to none, and of pods that are ended in odd ways.
+//! Traps about ends: of shims, none of which may be left, and of pods that are ended in odd ways.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use e2e::task::{Task, shim_pid, unique};
 /// Pods of the churn, five of them at a time.
 const PODS: usize = 50;
 
-/// One short life of a pod, as a kubelet has it; checks that nothing of it is left, its shim included.
+/// Runs, stops and removes a pod as a kubelet does; checks that nothing of it is left, not even its shim.
 async fn live_and_die(node: &Containerd) -> Result<()> {
     let mut pod = Pod::new("trap14")
         .annotate("plan", "proxy=sidecar, app=main")
@@ -22,7 +22,7 @@ async fn live_and_die(node: &Containerd) -> Result<()> {
         .run(node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "proxy"]).await?;
-    // A first process of a pid namespace ignores what comes before it listens.
+    // The first process of a pid namespace ignores signals for which it has no handler yet.
     for name in ["app", "proxy"] {
         pod.wait_for(name, Event::Started, 1, SOON).await?;
     }
@@ -33,8 +33,8 @@ async fn live_and_die(node: &Containerd) -> Result<()> {
     Ok(())
 }
 
-/// Traps 13 and 14: pods that come and go leave no shim, on any version of containerd: with `SandboxID` grouping (2.x)
-/// as with a `start` for each container.
+/// Traps 13 and 14: pods that come and go leave no shim, on any version of containerd, with `SandboxID` grouping (2.x)
+/// and with a `start` for each container.
 #[tokio::test]
 async fn trap_14_fifty_pods_leave_no_shim() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -47,7 +47,8 @@ async fn trap_14_fifty_pods_leave_no_shim() -> Result<()> {
     tokio::try_join!(lane(), lane(), lane(), lane(), lane()).map(drop)
 }
 
-/// Trap 18: the socket goes with the shim, however that ends: in order, killed, or asked to end by a signal.
+/// Trap 18: the socket is removed with the shim, whether that ends in order, by SIGKILL, or by a signal that it
+/// handles.
 #[tokio::test]
 async fn trap_18_the_socket_goes_with_its_shim() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -55,7 +56,7 @@ async fn trap_18_the_socket_goes_with_its_shim() -> Result<()> {
         let program = ["/bin/pod-member", "--name", "x"];
         let task = Task::run(&node, "trap18", &[], &program).await?;
         let is_socket = |line: &String| line.contains("/run/containerd/s/");
-        ensure!(task.leftovers()?.iter().any(is_socket), "no socket to lose");
+        ensure!(task.leftovers()?.iter().any(is_socket), "the shim has no socket");
         if let Some(number) = end {
             signal(task.shim()?, number)?;
             wait::until(&format!("the socket to go after signal {number}"), SOON, async || {
@@ -68,8 +69,8 @@ async fn trap_18_the_socket_goes_with_its_shim() -> Result<()> {
     Ok(())
 }
 
-/// Trap 22: CRI sends the stop signal once per container; a second StopContainer only waits. The first signal, held for
-/// the sidecar's turn, is not lost with the caller that sent it.
+/// Trap 22: CRI sends the stop signal once per container; a second StopContainer only waits. The first signal, kept for
+/// the sidecar's turn, is not lost when its caller goes away.
 #[tokio::test]
 async fn trap_22_a_second_stop_finds_the_first_signal_delivered() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -81,7 +82,7 @@ async fn trap_22_a_second_stop_finds_the_first_signal_delivered() -> Result<()> 
         .await?;
     pod.start_all(&["app", "proxy"]).await?;
     pod.wait_for("app", Event::Started, 1, SOON).await?;
-    // The first caller goes away while it waits, as a kubelet that is restarted.
+    // The first caller goes away while it waits, like a restarted kubelet.
     for name in ["proxy", "app"] {
         let gone =
             tokio::time::timeout(Duration::from_secs(1), pod.stop(name, Duration::from_secs(60))).await;
@@ -117,8 +118,8 @@ async fn trap_23_a_planned_pod_ends_with_its_pause() -> Result<()> {
     pod.remove().await
 }
 
-/// Trap 26: a runtime named by its path. After a restart of containerd the binary for `delete` is found again: a killed
-/// shim's container does not go on without anybody, and nothing is left.
+/// Trap 26: a runtime named by its path. After a restart containerd still finds the binary for `delete`: a killed
+/// shim's container does not run on without a shim, and nothing is left.
 #[tokio::test]
 async fn trap_26_a_runtime_named_by_path_is_found_again_after_a_restart() -> Result<()> {
     let node = Containerd::start().await?;
@@ -137,8 +138,9 @@ async fn trap_26_a_runtime_named_by_path_is_found_again_after_a_restart() -> Res
     task.remove().await
 }
 
-/// Trap 13: each container of a pod is told the same shim, which stays until the last of them is deleted, in whatever
-/// order: the Shutdown after each Delete must not end it, nor the end of the first, whose bundle it was started in.
+/// Trap 13: `start` gives every container of a pod the same shim, which stays until the last of them is deleted, in any
+/// order. The Shutdown after each Delete must not end it, nor the end of the first container, in whose bundle it was
+/// started.
 #[tokio::test]
 async fn trap_13_a_groups_shim_lives_as_long_as_its_last_container() -> Result<()> {
     let node = Containerd::connect().await?;

@@ -1,4 +1,4 @@
-//! Traps about events: each exit told once, in its place, with its code, whatever comes at the same time.
+//! Traps about events: each exit is published once, in its place, with its code, whatever happens at the same time.
 
 use anyhow::{Result, ensure};
 use e2e::instance::signal;
@@ -12,15 +12,15 @@ use e2e::task::{Task, shell, shim_pid, unique};
 const ROUNDS: usize = 20;
 const EXECS: usize = 5;
 
-/// Exactly these, in this order: topic and exec.
+/// Checks that the events have exactly these topics, in this order.
 fn ensure_order(events: &[TaskEvent], expected: &[&str]) -> Result<()> {
     let found: Vec<_> = events.iter().map(|event| event.topic.as_str()).collect();
     ensure!(found == expected, "{found:?}, not {expected:?}: {events:#?}");
     Ok(())
 }
 
-/// Trap 7: without a PID namespace of its own the init does not take the execs with it; all the same their exits are
-/// told before its own, else clients that wait for them hang.
+/// Trap 7: without a PID namespace of its own the init's end does not end the execs. Their exits must still be
+/// published before its own, or clients that wait for them hang.
 #[tokio::test]
 async fn trap_07_an_execs_exit_comes_before_its_inits() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -58,7 +58,8 @@ async fn trap_07_an_execs_exit_comes_before_its_inits() -> Result<()> {
     pod.remove().await
 }
 
-/// Trap 8: a program that ends before its start is told: the start event comes first all the same, and each once.
+/// Trap 8: even if a program ends before its start event is published, the start event comes first, and each event
+/// once.
 #[tokio::test]
 async fn trap_08_an_early_exit_comes_after_its_start() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -85,7 +86,7 @@ async fn trap_08_an_early_exit_comes_after_its_start() -> Result<()> {
     Ok(())
 }
 
-/// Trap 9: a storm of exits, most of them of orphans that only the shim reaps: none is lost, none is told twice.
+/// Trap 9: a storm of exits, most of them of orphans that only the shim reaps: none is lost, none is published twice.
 #[tokio::test]
 async fn trap_09_no_exit_is_lost_in_a_storm() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -127,7 +128,7 @@ async fn trap_09_no_exit_is_lost_in_a_storm() -> Result<()> {
         ensure_order(&own, &["exec-added", "exec-started", "exit"])?;
         ensure!(own[2].exit_status == number % 100, "{own:#?}");
     }
-    // No orphan is left unreaped: the shim has no dead child.
+    // The shim has reaped all orphans: it has no dead child.
     pod.wait_for("storm", e2e::Event::Started, 1, SOON).await?;
     let shim = shim_pid(&pod.leftovers()?)?;
     e2e::wait::until("the shim to have reaped all", SOON, async || {
@@ -139,7 +140,7 @@ async fn trap_09_no_exit_is_lost_in_a_storm() -> Result<()> {
     pod.remove().await
 }
 
-/// Trap 16: what the shim saw before it died is what `delete` reports, not 137.
+/// Trap 16: `delete` reports the exit code that the shim saw before it died, not 137.
 #[tokio::test]
 async fn trap_16_a_dead_shims_exits_keep_their_codes() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -157,7 +158,7 @@ async fn trap_16_a_dead_shims_exits_keep_their_codes() -> Result<()> {
     task.remove().await
 }
 
-/// Trap 16, the other half: a container that ran when its shim was killed has ended with it, and is told as killed.
+/// Trap 16, the other half: a container that ran when its shim was killed ends too, and is reported as killed.
 #[tokio::test]
 async fn trap_16_what_a_dead_shim_ran_is_told_as_killed() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -170,8 +171,8 @@ async fn trap_16_what_a_dead_shim_ran_is_told_as_killed() -> Result<()> {
     task.remove().await
 }
 
-/// Trap 17: a container whose Create failed has no exit, neither from the shim nor from `delete`; the runtime's words
-/// reach the user.
+/// Trap 17: a container whose Create failed has no exit, neither from the shim nor from `delete`; the user gets the
+/// runtime's error.
 #[tokio::test]
 async fn trap_17_a_failed_create_has_no_exit() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -179,7 +180,7 @@ async fn trap_17_a_failed_create_has_no_exit() -> Result<()> {
     let task = Task::named(&node, "trap17");
     let output = task.attempt(&[], &["/no/such/program"]).await?;
     ensure!(output.exit_code != Some(0) && output.stderr.contains("/no/such/program"), "{output:?}");
-    // What comes after it has been told: events come in order.
+    // Events come in order, so an event of the failed create would have come before this one.
     let after = Task::run(&node, "trap17-after", &[], &["true"]).await?;
     log.wait_for(after.id(), SOON, |event| event.topic == "exit").await?;
     let events = log.of(task.id())?;

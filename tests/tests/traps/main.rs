@@ -1,6 +1,6 @@
-//! One regression test for each trap of CONTRACT ("Traps") that a real containerd can show: what has broken some shim
-//! must not break podshim. A test is named after its trap; the table in docs/containerd.md says where the others are,
-//! and `table` holds it to that. `trust` does the same for docs/trust.md.
+//! One regression test for each trap of CONTRACT ("Traps") that a real containerd can show: what has broken another
+//! shim must not break podshim. A test is named after its trap; the table in docs/containerd.md says where the others
+//! are, and `table` checks that table against the tests. `trust` does the same for docs/trust.md.
 
 mod ends;
 mod events;

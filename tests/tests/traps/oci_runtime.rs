@@ -1,5 +1,5 @@
-//! Traps about the OCI runtime: one that hangs holds up nobody else, containerd may die while it works, and crun's
-//! words mean the same as runc's.
+//! Traps about the OCI runtime: one that hangs delays no other container, containerd may die while it works, and crun's
+//! errors are handled like runc's.
 
 use anyhow::{Context, Result, ensure};
 use e2e::{Containerd, FaultyRuntime, Pod, Program, Runtime, wait};
@@ -8,21 +8,21 @@ use k8s_cri::v1::ContainerState;
 use e2e::durations::SOON;
 use e2e::task::{Task, shell, unique};
 
-/// containerd itself gives State 2 s; a task whose State takes longer is UNKNOWN or missing. Not measured from here: on a
-/// busy machine `ctr` alone may take as long.
+/// Checks that a task is RUNNING: containerd waits 2 s for State, and a task whose State takes longer is UNKNOWN or
+/// missing. Not measured here, because on a busy machine `ctr` alone may take as long.
 async fn ensure_state_is_answered(task: &Task<'_>) -> Result<()> {
     let status = task.status().await?;
     ensure!(status.as_ref().is_some_and(|(status, _)| status == "RUNNING"), "{}: {status:?}", task.id());
     Ok(())
 }
 
-/// Trap 10: State of everybody in the pod is answered within containerd's limit, whatever the runtime is doing.
+/// Trap 10: State of every container in the pod is answered within containerd's limit, whatever the runtime is doing.
 #[tokio::test]
 async fn trap_10_state_is_answered_while_the_runtime_hangs() -> Result<()> {
     let node = Containerd::connect().await?;
     let runtime = FaultyRuntime::around("runc", node.directory())?;
     let config = runtime.config().display().to_string();
-    // One shim for both, else nothing could be in the way.
+    // One shim for both, otherwise the one could not delay the other.
     let group = unique("trap10");
     let options = ["--runtime-config-path", config.as_str()];
     let quick = Task::run_in_group(&node, "trap10-quick", &group, &options, &["sleep", "600"]).await?;
@@ -46,7 +46,8 @@ async fn trap_10_state_is_answered_while_the_runtime_hangs() -> Result<()> {
     let watch = async {
         ensure_answered("create").await?;
         runtime.wait_held("start").await?;
-        // The one that is being started answers too. Not CREATED: a containerd that is restarted now would kill it (F11).
+        // The task that is being started answers too. It must not be CREATED: a containerd that is restarted now would
+        // kill it (F11).
         ensure_state_is_answered(&slow).await.context("its own, during start")?;
         ensure_answered("start").await
     };
@@ -67,7 +68,7 @@ async fn trap_10_state_is_answered_while_the_runtime_hangs() -> Result<()> {
     quick.remove().await
 }
 
-/// Trap 28: no lock over a kill: a hundred of them at once leave State answerable.
+/// Trap 28: no lock is held during a kill: State is answered during a hundred of them.
 #[tokio::test]
 async fn trap_28_state_is_answered_while_a_hundred_kills_are_under_way() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -80,7 +81,7 @@ async fn trap_28_state_is_answered_while_a_hundred_kills_are_under_way() -> Resu
         Ok((target.exec(&[], &["test", "-e", "/up"]).await?.exit_code == Some(0)).then_some(()))
     })
     .await?;
-    // Half of them to every process: those go through the cgroup, and must find the container as it is.
+    // Half of them go to all processes, through the cgroup, and must leave the container as it is.
     let kills = format!(
         "for i in $(seq 50); do
              ctr task kill -s USR1 {id} & all=\"$all $!\"
@@ -98,16 +99,16 @@ async fn trap_28_state_is_answered_while_a_hundred_kills_are_under_way() -> Resu
         }
         asked += 1;
     }
-    ensure!(asked > 0, "nobody asked for State meanwhile");
+    ensure!(asked > 0, "no State was requested meanwhile");
     let counted = target.look("wc -l </count").await?;
-    // Signals of one number that are pending at the same time are one.
+    // The kernel merges pending signals of one number.
     ensure!(counted.stdout.trim().parse::<u32>()? > 0, "{counted:?}");
     target.remove().await?;
     quick.remove().await
 }
 
-/// Trap 21: a container that was created and whose program was not started (here: held, U7) can be killed: with it hangs
-/// its sandbox.
+/// Trap 21: a created container whose program was not started (here: held, U7) can be killed. If it could not, its
+/// sandbox's stop would hang.
 #[tokio::test]
 async fn trap_21_a_created_container_can_be_killed() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -130,8 +131,8 @@ async fn trap_21_a_created_container_can_be_killed() -> Result<()> {
     pod.remove().await
 }
 
-/// Trap 24: crun says it in other words than runc; the answers that containerd acts on are the same, and the words
-/// reach the user.
+/// Trap 24: crun's error texts differ from runc's; the answers on which containerd acts are the same, and the user gets
+/// the texts.
 #[tokio::test]
 async fn trap_24_cruns_words_mean_the_same() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -157,22 +158,22 @@ async fn trap_24_cruns_words_mean_the_same() -> Result<()> {
         let output = task.task(&["kill", "-s", "KILL", "--all"]).await?;
         ensure!(output.exit_code == Some(0), "{real}: {output:?}");
         task.wait_status("STOPPED").await?;
-        // checkKillError of containerd's own shim makes NotFound of it, which callers ignore.
+        // checkKillError of containerd's own shim turns this error into NotFound, which callers ignore.
         let output = task.task(&["kill"]).await?;
         // (ctr 2.x leaves the code out.)
         ensure!(output.stderr.contains("process already finished"), "{real}: {output:?}");
-        // `runc kill --all` finds nobody, which is no error.
+        // `runc kill --all` finds no process, which is no error.
         let output = task.task(&["kill", "--all"]).await?;
         ensure!(output.exit_code == Some(0), "{real}: {output:?}");
         let output = task.exec(&[], &["true"]).await?;
-        ensure!(output.exit_code == Some(1), "{real}: an exec in what has exited: {output:?}");
+        ensure!(output.exit_code == Some(1), "{real}: an exec in an exited container: {output:?}");
         task.remove().await?;
     }
     Ok(())
 }
 
-/// Trap 15: containerd dies in the middle of a container's create. The shim finishes it; the next containerd finds a
-/// task in CREATED, ends it, and the pod can be used and removed as any other.
+/// Trap 15: containerd dies in the middle of a container's create. The shim finishes it. The next containerd finds a
+/// task in CREATED and ends it, and the pod can be used and removed as any other.
 #[tokio::test]
 async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
     let (runtime, node) = FaultyRuntime::of_a_node().await?;
@@ -185,11 +186,12 @@ async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
     killed?;
     ensure!(started.is_err(), "an answer came although containerd was killed");
     runtime.release("create")?;
-    // A containerd that looks while the runtime still makes it takes it for none, and cannot delete it later.
+    // A containerd that looks while the runtime still creates the container does not see it, and cannot delete it
+    // later.
     let sandbox = pod.sandbox().to_owned();
     wait::until("the create to be over", SOON, async || {
         let known = std::fs::read_dir(node.root()?.join("run/containerd/runc/k8s.io"))?.flatten();
-        // runc's file, crun's.
+        // The state file of runc, and of crun.
         let is_made =
             |path: std::path::PathBuf| ["state.json", "status"].iter().any(|file| path.join(file).exists());
         Ok(known
@@ -206,7 +208,7 @@ async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
     pod.remove().await
 }
 
-/// Trap 15, the first container of a shim: whatever the next containerd makes of it, its removal leaves nothing.
+/// Trap 15, the first container of a shim: in whatever state the next containerd finds it, its removal leaves nothing.
 #[tokio::test]
 async fn trap_15_containerd_may_die_during_a_shims_first_create() -> Result<()> {
     let (runtime, node) = FaultyRuntime::of_a_node().await?;

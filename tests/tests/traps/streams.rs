@@ -1,4 +1,4 @@
-//! Traps about streams: what holds one open must hold up neither an exit, nor a delete, nor the end of the shim.
+//! Traps about streams: a process that holds one open must not delay an exit, a delete, or the end of the shim.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use e2e::{Containerd, Event, EventLog, Pod, Program, Runtime};
 use e2e::durations::SOON;
 use e2e::task::{Task, shell, shim_pid};
 
-/// Trap 11: a process that an exec leaves behind holds its stdout. The exec's exit is told at once, its Delete ends the
-/// stream, and the container's end is not held up either.
+/// Trap 11: a process that an exec leaves behind holds the exec's stdout. The exec's exit is published at once, its
+/// Delete ends the stream, and the container's end is not delayed either.
 #[tokio::test]
 async fn trap_11_a_background_child_holds_up_no_exit_and_no_delete() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -44,8 +44,8 @@ async fn trap_11_a_background_child_holds_up_no_exit_and_no_delete() -> Result<(
     task.remove().await
 }
 
-/// Trap 11 for a container: in a shared PID namespace its child outlives it with its stdout; CRI waits for the end of
-/// that stream before it deletes.
+/// Trap 11 for a container: in a shared PID namespace its child outlives it and holds its stdout; CRI waits for the end
+/// of that stream before it deletes.
 #[tokio::test]
 async fn trap_11_a_containers_child_does_not_keep_its_log_open() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -56,19 +56,18 @@ async fn trap_11_a_containers_child_does_not_keep_its_log_open() -> Result<()> {
         .await?;
     pod.start("app").await?;
     pod.wait_for("app", Event::Started, 1, SOON).await?;
-    // Its own SIGTERM ends it alone; the child ignores that.
+    // SIGTERM ends only the container's program; the child ignores it.
     pod.stop("app", Duration::from_secs(60)).await?;
     ensure!(pod.status("app").await?.exit_code == 0, "{}", pod.timeline()?);
     pod.remove().await
 }
 
-/// Trap 19: containerd is away and nobody reads the shim's log, which fills up: the shim neither blocks nor dies, and
-/// serves the next containerd.
+/// Trap 19: containerd is away, so no process reads the shim's log, and its pipe fills up. The shim neither blocks nor
+/// dies, and serves the next containerd.
 #[tokio::test]
 async fn trap_19_a_log_that_nobody_reads_stops_nobody() -> Result<()> {
     let node = Containerd::start().await?;
-    // In the node's PID namespace each orphan is reaped by the shim, which notes it: 5000 lines are more than a pipe
-    // holds.
+    // In the node's PID namespace the shim reaps and logs each orphan: 5000 lines are more than a pipe holds.
     let marks = node.directory().join("trap19");
     std::fs::create_dir(&marks)?;
     let storm = "until [ -e /marks/go ]; do sleep 0.1; done
@@ -93,7 +92,7 @@ async fn trap_19_a_log_that_nobody_reads_stops_nobody() -> Result<()> {
     pod.remove().await
 }
 
-/// Trap 20: a stdin that is open and never written to keeps neither the container's end nor the shim's.
+/// Trap 20: a stdin that is open and never written to delays neither the container's end nor the shim's.
 #[tokio::test]
 async fn trap_20_a_silent_stdin_keeps_no_shim() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -106,7 +105,7 @@ async fn trap_20_a_silent_stdin_keeps_no_shim() -> Result<()> {
     pod.wait_for("killed", Event::Started, 1, SOON).await?;
     ensure!(pod.wait_exited("ends", SOON).await?.exit_code == 4, "{}", pod.timeline()?);
     let shim = shim_pid(&pod.leftovers()?)?;
-    // Checks that the shim is gone, too.
+    // Also checks that the shim is gone.
     pod.remove().await?;
     ensure!(!e2e::instance::is_alive(shim), "the shim is left");
     Ok(())

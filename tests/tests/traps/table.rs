@@ -1,5 +1,5 @@
-//! Holds the table of traps in docs/containerd.md to the tests: no trap without a test or a reason, no test that the
-//! table does not name, no name that is no test.
+//! Checks the table of traps in docs/containerd.md against the tests: each trap has a test or a reason, the table names
+//! each such test, and each name in it is a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 /// How many traps CONTRACT counts.
 const TRAPS: u32 = 28;
 
-/// What stands in the table for a trap that no test can show, before the reason.
+/// The table's words before the reason, for a trap that no test can show.
 const NOT_TESTED: &str = "no test:";
 
 /// The names of tests in a text: `trap_07_...`, with the trap's number.
@@ -62,7 +62,7 @@ pub(crate) fn sources(root: &Path) -> Result<Vec<String>> {
     files.iter().map(|file| fs::read_to_string(file).with_context(|| file.display().to_string())).collect()
 }
 
-/// Every function of the sources whose name says that it tests a trap.
+/// Every function in the sources whose name begins with a trap's number.
 fn tests_of_traps(root: &Path) -> Result<BTreeSet<(u32, String)>> {
     let mut found = BTreeSet::new();
     for text in sources(root)? {

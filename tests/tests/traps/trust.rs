@@ -1,4 +1,5 @@
-//! Holds the tables of hostile acts and of bounds in docs/trust.md to the tests: none without one, no name that is no test.
+//! Checks the tables of hostile acts and of bounds in docs/trust.md against the tests: each row has a test, and each
+//! name is a test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,11 +9,12 @@ use anyhow::{Context, Result, ensure};
 
 use crate::table::sources;
 
-/// The words in backticks of the last cell of each act, `| act | what comes of it | tests |`, and of each bound.
+/// Each act and bound with the words in backticks of its last cell, from rows like `| act | what comes of it | tests
+/// |`.
 fn acts(text: &str) -> Result<Vec<(&str, Vec<&str>)>> {
     let lines: Vec<_> = text.lines().chain([""]).collect();
     let is_head = |next: &str| next.starts_with("|---");
-    // Whose last column is tests; a table of reasons is none.
+    // Whether this is a table whose last column is tests; a table of reasons is skipped.
     let mut of_tests = false;
     let rows = lines.windows(2).filter(|pair| {
         if is_head(pair[1]) {

@@ -1,6 +1,6 @@
-//! podshim's programs are exchanged under live pods, by the release before and back (DESIGN §5): the shim that runs stays
-//! the build it is, and whatever containerd and people run from then on is the other one. The two meet in the files of
-//! the pod, at its socket and in the control API (docs/upgrades.md).
+//! Replaces podshim's programs under live pods, by the previous release and back (DESIGN §5). A running shim keeps its
+//! build; containerd and users run the other build from then on. Both builds share the pod's files, its socket and the
+//! control API (docs/upgrades.md).
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Started, Term};
@@ -12,7 +12,7 @@ use e2e::{Build, Containerd, EventLog, Pod, Program, RunningPod, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 use serde_json::Value;
 
-/// What runs already, and what everything else is from then on.
+/// The build that runs already, and the build that is installed then.
 #[derive(Clone, Copy)]
 struct Exchange {
     running: Build,
@@ -27,7 +27,7 @@ impl Exchange {
         Containerd::start_build(self.running).await
     }
 
-    /// A pod that is up, and has been served by its shim from its begin.
+    /// A pod that is up, on the running build's shim.
     async fn pod(self, node: &Containerd) -> Result<RunningPod<'_>> {
         let mut pod = Pod::new("upgrade")
             .annotate("plan", "proxy=sidecar, app=main")
@@ -40,7 +40,7 @@ impl Exchange {
         Ok(pod)
     }
 
-    /// Installs the other build, and checks that the shim is not it.
+    /// Installs the other build, and checks that the shim still runs the replaced file.
     async fn happens(self, node: &Containerd, shim: libc::pid_t) -> Result<()> {
         node.install_build(self.installed).await?;
         let program = std::fs::read_link(format!("/proc/{shim}/exe"))?;
@@ -49,7 +49,7 @@ impl Exchange {
     }
 }
 
-/// What `podshim` says of a pod.
+/// The JSON that a `podshim` command prints.
 async fn podshim(node: &Containerd, arguments: &[&str]) -> Result<Value> {
     let said = node.ctr().run(&[&["--run", "podshim"], arguments].concat()).await?;
     serde_json::from_str(&said).with_context(|| format!("{arguments:?}: {said}"))
@@ -61,7 +61,7 @@ async fn is_running(pod: &RunningPod<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Exec, a container that is made anew, what people are told, a restart of containerd, a stop and the end.
+/// Exec, a recreated container, what the commands report, a restart of containerd, a stop and the end.
 async fn a_pod_lives_on(exchange: Exchange) -> Result<()> {
     let node = exchange.node().await?;
     let mut pod = exchange.pod(&node).await?;
@@ -69,7 +69,7 @@ async fn a_pod_lives_on(exchange: Exchange) -> Result<()> {
     exchange.happens(&node, shim).await?;
     ensure!(pod.exec("app", &["echo", "here"]).await?.stdout == "here\n", "the exec said something else");
 
-    // The kubelet's restart of a main: the shim is found by a `start` of the other build, and its gate is open (S6).
+    // The kubelet's restart of a main: the other build's `start` finds the shim, and the gate is open (S6).
     signal(node.cri()?.container_pid(pod.id("app")?).await?, libc::SIGKILL)?;
     ensure!(pod.wait_exited("app", SOON).await?.exit_code == 137, "another exit code");
     pod.start("app").await?;
@@ -82,7 +82,7 @@ async fn a_pod_lives_on(exchange: Exchange) -> Result<()> {
     let containers = told["containers"].as_array().context("no containers")?;
     let states = containers.iter().map(|container| (&container["name"], &container["state"]));
     ensure!(states.filter(|(_, state)| *state == "running").count() == 3, "{told}");
-    // A command of the release before knows no timeline.
+    // The commands of the previous release have no timeline.
     if exchange.installed == Build::Current {
         let told = podshim(&node, &["timeline", "--json", pod.sandbox()]).await?;
         let events = told["events"].as_array().context("no events")?;
@@ -116,8 +116,8 @@ async fn a_pod_lives_on_through_a_downgrade() -> Result<()> {
     a_pod_lives_on(DOWNGRADE).await
 }
 
-/// N3, N10: the other build's `delete` ends what a killed shim has left: all of it, mains first, with the exits that the shim
-/// recorded (trap 16).
+/// N3, N10: the other build's `delete` ends everything that a killed shim has left, mains first, and reports the exits
+/// that the shim recorded (trap 16).
 async fn a_killed_shims_pod_is_ended(exchange: Exchange) -> Result<()> {
     let node = exchange.node().await?;
     let pod = exchange.pod(&node).await?;
@@ -137,7 +137,7 @@ async fn a_killed_shims_pod_is_ended(exchange: Exchange) -> Result<()> {
     pod.timeline()?.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term)])?;
     pod.remove().await?;
 
-    let deleted = wait::until("the delete of the task to be told", AMPLE, async || {
+    let deleted = wait::until("the delete event of the task", AMPLE, async || {
         Ok(events.of(task.id())?.into_iter().find(|event| event.topic == "delete"))
     });
     let deleted = deleted.await?;

@@ -1,4 +1,5 @@
-//! The steps that look at the machine instead of asking the shim: the server process, cgroups, what still lives.
+//! The steps that look at the machine instead of asking the shim: the server process, cgroups, processes that still
+//! live.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ impl Run {
         self.binary.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// The limits in force for a container, as the kernel tells them.
+    /// The limits of a container that the kernel applies.
     pub fn limits(&mut self, id: &str) {
         let relative = format!("{}/{id}", self.cgroup.trim_start_matches('/'));
         let read = |(controller, file): &(&str, &str)| {
@@ -55,7 +56,7 @@ impl Run {
         self.record(format!("processes left of {id}"), vec![("number".to_owned(), left.to_string())]);
     }
 
-    /// The server process, once [`Run::connect`] has told its pid.
+    /// The server process, whose pid comes from [`Run::connect`].
     pub fn server_process(&mut self) -> Result<()> {
         let Some(pid) = self.names.pid_of("server") else {
             self.record("the server process", vec![("pid".to_owned(), "unknown".to_owned())]);
@@ -101,7 +102,8 @@ impl Run {
     pub fn core_scheduling(&mut self) -> Result<()> {
         let mut cookie = [0_u64; 2];
         for (slot, pid) in cookie.iter_mut().zip([self.names.pid_of("server").unwrap_or_default(), 0]) {
-            // SAFETY: PR_SCHED_CORE_GET for a thread writes one u64 to the given address, which is ours.
+            // SAFETY: PR_SCHED_CORE_GET for a thread writes one u64 to the given address, which is that of a local
+            // variable.
             unsafe {
                 libc::prctl(libc::PR_SCHED_CORE, libc::PR_SCHED_CORE_GET, pid, 0, std::ptr::from_mut(slot));
             }
@@ -111,7 +113,7 @@ impl Run {
         Ok(())
     }
 
-    /// A shell script beside the bundles, by its path.
+    /// Writes a shell script beside the bundles, and returns its path.
     pub fn executable(&self, name: &str, script: &str) -> Result<String> {
         let path = self.directory.join(name);
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
@@ -119,7 +121,7 @@ impl Run {
         Ok(path.to_string_lossy().into_owned())
     }
 
-    /// A shell script that shims started from now on find before any other program of its name.
+    /// Writes a shell script that shims started from now on find before any other program of its name.
     pub fn executable_found_first(&mut self, name: &str, script: &str) -> Result<()> {
         let directory = self.directory.join("found-first");
         std::fs::create_dir_all(&directory)?;
@@ -129,7 +131,7 @@ impl Run {
         Ok(())
     }
 
-    /// The lines of a file that comes to have `count` of them, in the order of their letters.
+    /// Waits until a file has `count` lines, and records them sorted.
     pub async fn lines_of_file(&mut self, path: &Path, count: usize) -> Result<()> {
         let lines = wait::until("the file's lines", SOON, async || {
             let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -11,10 +11,10 @@ use super::{Run, split};
 use e2e::direct::bundle::process;
 use e2e::direct::streams::{Ends, Streams};
 
-/// How often a pause is asked for again.
+/// How often a pause is repeated.
 const MOST_FREEZES: usize = 20;
 
-/// An exec to be added.
+/// An exec that a scenario adds.
 #[derive(Clone, Debug)]
 pub struct Exec {
     pub process: Value,
@@ -92,7 +92,7 @@ impl Run {
         self.ask(format!("wait {name}"), "Wait", &request).await
     }
 
-    /// The exit of a process, which may as well go on: it is not waited for as long as for an answer.
+    /// The exit of a process that may also run on: waits for it a shorter time than for other answers.
     pub async fn wait_shortly(&mut self, name: &str) -> Option<WaitResponse> {
         let (id, exec_id) = split(name);
         let request = WaitRequest { id, exec_id, ..Default::default() };
@@ -129,8 +129,8 @@ impl Run {
     pub async fn pause(&mut self, id: &str) {
         let request = PauseRequest { id: id.to_owned(), ..Default::default() };
         let mut answer = self.send::<Empty>("Pause", &request).await;
-        // runc up to 1.1 gives the kernel's freezer of cgroup v1 a thousand looks, a fraction of a second. On a busy machine that
-        // is too short now and then, with either shim.
+        // runc up to 1.1 polls the kernel's freezer of cgroup v1 a thousand times, within a fraction of a second. On a
+        // busy machine that is sometimes too short, with either shim.
         for _ in 0..MOST_FREEZES {
             match &answer {
                 Err(ttrpc::Error::RpcStatus(status)) if status.message.ends_with("unable to freeze") => {
@@ -157,7 +157,7 @@ impl Run {
         self.answered(format!("pids {id}"), answer);
     }
 
-    /// Asks for a checkpoint.
+    /// Requests a checkpoint.
     pub async fn checkpoint(&mut self, id: &str, path: &str, options: Option<Any>) {
         let kind = options.as_ref().map_or("no options", |options| &options.type_url).to_owned();
         let request = CheckpointTaskRequest {
@@ -200,13 +200,13 @@ impl Run {
         self.ask_for_nothing(format!("update {id}"), "Update", &request).await;
     }
 
-    /// The numbers of a container's cgroup. Those that depend on the moment are only told apart from zero.
+    /// The statistics of a container's cgroup. Of numbers that depend on the moment only zero or not zero is recorded.
     pub async fn stats(&mut self, id: &str) {
         let request = StatsRequest { id: id.to_owned(), ..Default::default() };
         self.ask::<StatsResponse>(format!("stats {id}"), "Stats", &request).await;
     }
 
-    /// The shim's pid is known by name from then on.
+    /// Connect; from then on the shim's pid has a name.
     pub async fn connect(&mut self, id: &str) {
         let request = ConnectRequest { id: id.to_owned(), ..Default::default() };
         let answer = self.send::<ConnectResponse>("Connect", &request).await;
@@ -226,7 +226,7 @@ impl Run {
     pub async fn shutdown(&mut self, id: &str) {
         let request = ShutdownRequest { id: id.to_owned(), ..Default::default() };
         let answer = match self.send::<Empty>("Shutdown", &request).await {
-            // A shim that ends may end before its answer is out; whether it has ended is looked at by itself.
+            // A shim that ends may end before it has answered; another step checks that it has ended.
             Err(ttrpc::Error::RpcStatus(status)) => Err(ttrpc::Error::RpcStatus(status)),
             _ => Ok(Empty::new()),
         };

@@ -1,4 +1,4 @@
-//! Checkpoint and restore: with a criu that fails, and with the machine's own, which may do either.
+//! Checkpoint and restore: with a criu that fails, and with the machine's own, which may succeed or fail.
 
 use anyhow::Result;
 use containerd_shim_protos::shim::oci::{CheckpointOptions, Options};
@@ -42,10 +42,10 @@ pub async fn checkpoints(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A program goes on in another container where its checkpoint was made, and on into a third. Where the machine's criu
-/// cannot do that, everybody says the same of it.
+/// A program goes on from its checkpoint in another container, and then in a third. Where the machine's criu cannot do
+/// that, both shims report the same error.
 pub async fn a_restore(run: &mut Run) -> Result<()> {
-    // Started anew, it would say that it is ready once more.
+    // A program that was started again, and not restored, would print "ready" once more.
     let script = "n=7; trap 'n=$((n + 1)); echo $n' USR1; trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done";
     let image = |run: &Run, name: &str| run.directory().join(name).to_string_lossy().into_owned();
     let (first, second) = (image(run, "first"), image(run, "second"));
@@ -62,7 +62,7 @@ pub async fn a_restore(run: &mut Run) -> Result<()> {
     run.event("exit", "one").await;
     run.delete("one").await;
 
-    // Else podshim's goes after its work.
+    // Without it podshim's work directory is removed after the work.
     let with_work_path = Options { criu_work_path: image(run, "work"), ..Options::default() };
     run.bundle("two", Bundle::shell(script).options(&with_work_path)?).await?;
     run.create_with("two", |request| request.checkpoint = first).await;

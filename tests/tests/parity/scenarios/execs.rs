@@ -1,4 +1,4 @@
-//! Execs: their states, what they inherit, how they fail, and what becomes of them when the container ends.
+//! Execs: their states, what they inherit, how they fail, and how they end with the container.
 
 use anyhow::Result;
 use serde_json::json;
@@ -7,10 +7,10 @@ use crate::run::{Exec, Run};
 use e2e::direct::bundle::Bundle;
 use e2e::direct::streams::Streams;
 
-/// All its processes are there when it says so: Pids lists them.
+/// A program that prints "ready" when all its processes exist, because Pids lists them.
 const LIVES: &str = "sleep 1000 & echo ready; wait";
 
-/// An exec, looked at in each of its states, and every request that is out of place there.
+/// An exec in each of its states, with every request that is invalid in that state.
 pub async fn the_life_of_an_exec(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell(LIVES)).await?;
     run.line("c").await;
@@ -47,7 +47,7 @@ pub async fn the_life_of_an_exec(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A running exec is started again. The Go shims of 1.7 and 2.1 count it twice then, and do not survive the container.
+/// A running exec is started again. The Go shims of 1.7 and 2.1 then count it twice, and crash when the container ends.
 pub async fn an_exec_is_started_twice(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell(LIVES)).await?;
     run.line("c").await;
@@ -62,7 +62,7 @@ pub async fn an_exec_is_started_twice(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A name is free again after Delete; one that never ran can be deleted.
+/// An exec's id is free again after Delete; an exec that never ran can be deleted.
 pub async fn exec_ids_are_used_again(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell(LIVES)).await?;
     run.line("c").await;
@@ -117,7 +117,7 @@ pub async fn what_an_exec_is_given(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// The OCI runtime's words reach the user.
+/// The user gets the OCI runtime's error.
 pub async fn execs_that_cannot_start(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell(LIVES)).await?;
     run.line("c").await;
@@ -145,7 +145,7 @@ pub async fn execs_that_cannot_start(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Processes that are none: containerd's shim reads them when the exec is added, podshim lets the runtime judge them.
+/// Invalid OCI processes: containerd's shim decodes them when the exec is added, podshim leaves that to the runtime.
 pub async fn execs_of_damaged_processes(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell(LIVES)).await?;
     run.line("c").await;
@@ -162,7 +162,7 @@ pub async fn execs_of_damaged_processes(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Trap 7: execs that run end with the container, and their exits are told before its own.
+/// Trap 7: running execs end with the container, and their exits are published before its own.
 pub async fn execs_and_the_end_of_their_container(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell(LIVES)).await?;
     run.line("c").await;

@@ -1,4 +1,4 @@
-//! Creates that fail: the words that reach the user, and that nothing stays behind.
+//! Creates that fail: the error that the user gets, and that nothing is left behind.
 
 use anyhow::Result;
 use containerd_shim_protos::shim::oci::Options;
@@ -57,7 +57,7 @@ pub async fn specs_that_cannot_run(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A spec that is no spec: podshim sees it before the runtime does.
+/// An invalid spec: podshim notices it before the runtime does.
 pub async fn a_damaged_spec(run: &mut Run) -> Result<()> {
     let bundle = Bundle::shell("exit 0").spec(|spec| spec["linux"]["namespaces"] = json!("none"));
     run.bundle("c", bundle).await?;
@@ -100,7 +100,7 @@ pub async fn requests_that_cannot_be_served(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A create that failed is tried again under the same id, also with the same pipes.
+/// A create that failed is repeated under the same id, also with the same pipes.
 pub async fn a_second_try(run: &mut Run) -> Result<()> {
     for (id, streams) in [("null", Streams::Null), ("output", Streams::Output), ("all", Streams::All)] {
         run.bundle(id, Bundle::program(&["/no/such/program"]).streams(streams)).await?;
@@ -119,7 +119,7 @@ pub async fn a_second_try(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A runtime that is not there, or does nothing but fail.
+/// A runtime that does not exist, or always fails.
 pub async fn other_runtimes(run: &mut Run) -> Result<()> {
     for (id, name) in [
         ("missing", "/no/such/runtime"),

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::run::{Exec, Run};
 use e2e::direct::bundle::Bundle;
 
-/// The states on the way, and each request while frozen.
+/// The states before, during and after a pause, and each request while frozen.
 pub async fn pause_and_resume(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell("trap 'exit 7' TERM; sleep 1000 & echo ready; wait")).await?;
     run.line("c").await;
@@ -49,7 +49,7 @@ pub async fn killed_while_paused(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// As CRI ends a container that is frozen: with `all`.
+/// A frozen container is killed as CRI does it: with `all`.
 pub async fn all_killed_while_paused(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell("echo ready; sleep 1000 & wait")).await?;
     run.line("c").await;

@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::run::{Exec, Run};
 use e2e::direct::bundle::Bundle;
 
-/// The life of a container, looked at from everywhere in each of its states.
+/// The life of a container, with every read-only request in each of its states.
 pub async fn a_life(run: &mut Run) -> Result<()> {
     run.bundle("c", Bundle::shell("trap 'exit 7' TERM; sleep 1000 & echo ready; wait")).await?;
     run.connect("c").await;
@@ -36,7 +36,7 @@ pub async fn a_life(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Each request in each state where it is out of place.
+/// Each request in each state where it is invalid.
 pub async fn wrong_orders(run: &mut Run) -> Result<()> {
     run.bundle("c", Bundle::shell("echo ready; sleep 1000")).await?;
     run.create("c").await;
@@ -71,7 +71,7 @@ pub async fn wrong_orders(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Every request about a container, and about an exec, that nobody has heard of.
+/// Every request with an unknown container, and with an unknown exec.
 pub async fn unknown_ids(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell("echo ready; sleep 1000")).await?;
     run.line("c").await;

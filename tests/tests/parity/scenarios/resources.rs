@@ -1,4 +1,4 @@
-//! Limits and numbers: Update, Stats, and the kill by the kernel when memory runs out.
+//! Limits and statistics: Update, Stats, and the kernel's kill when memory runs out.
 
 use anyhow::Result;
 use serde_json::json;
@@ -83,7 +83,7 @@ pub async fn stats_without_limits(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Numbers of memory that are too large to be lost in what the kernel has not counted yet.
+/// Memory figures that are large enough to exceed what the kernel may not have counted yet.
 pub async fn stats_of_used_memory(run: &mut Run) -> Result<()> {
     let script = "x=$(head -c 16000000 /dev/zero | tr '\\0' x); echo ready; sleep 1000; echo $x";
     run.container("c", Bundle::shell(script)).await?;

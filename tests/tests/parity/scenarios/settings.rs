@@ -1,4 +1,4 @@
-//! The runtime's options and the shim's own process: where it is placed, what it inherits, who may use it.
+//! The runtime's options and the shim's own process: its cgroup, what it inherits, its socket's mode.
 
 use anyhow::Result;
 use containerd_shim_protos::shim::oci::Options;
@@ -9,7 +9,7 @@ use crate::run::{Exec, Run};
 use e2e::direct::bundle::Bundle;
 use e2e::direct::streams::Streams;
 
-/// Each option of runc's shim, by what the container sees of it.
+/// Each option of the runc shim, by its effect in the container.
 pub async fn options(run: &mut Run) -> Result<()> {
     let shown = "stat -c '%u %g' /proc/self/fd/1 2>/dev/null; ls -ln /proc/self/fd/ | wc -l; cat /proc/self/cgroup | wc -l; exit 2";
     let all = [
@@ -72,7 +72,7 @@ pub async fn the_owner_of_pipes(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// The same of what is no fifo: a file, a logging program's pipe, a terminal.
+/// The owner of streams that are no fifos: a file, a logging program's pipe, a terminal.
 pub async fn the_owner_of_other_streams(run: &mut Run) -> Result<()> {
     let log = run.directory().join("log");
     let lines = "while read -r line <&3; do echo \"$line\"; done";
@@ -124,7 +124,7 @@ pub async fn kinds_of_options(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// The server: on its own, and a little more expendable than containerd.
+/// The server process: independent of its parent, and with a slightly higher OOM score than containerd.
 pub async fn the_server_process(run: &mut Run) -> Result<()> {
     run.bundle("c", Bundle::shell("echo ready; sleep 1000")).await?;
     run.connect("c").await;
@@ -139,7 +139,7 @@ pub async fn the_server_process(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Core scheduling, when containerd asks for it in the environment.
+/// Core scheduling, when containerd requests it in the environment.
 pub async fn core_scheduling(run: &mut Run) -> Result<()> {
     run.environment("SCHED_CORE", "1");
     run.bundle("c", Bundle::shell("echo ready; sleep 1000")).await?;
@@ -147,7 +147,7 @@ pub async fn core_scheduling(run: &mut Run) -> Result<()> {
     run.core_scheduling()?;
     run.create("c").await;
     run.start("c").await;
-    // A kernel that cannot has no shim to ask.
+    // On a kernel without core scheduling there is no shim to ask.
     if run.state("c").await.is_some() {
         run.line("c").await;
     }
@@ -167,7 +167,7 @@ pub async fn the_shims_cgroup(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Two containers of one group have one shim, which lives until both are gone.
+/// Two containers of one group have one shim, which lives until both are deleted.
 pub async fn a_group(run: &mut Run) -> Result<()> {
     let member = || {
         Bundle::shell("sleep 1000 & echo ready; wait").spec(|spec| {
@@ -194,7 +194,7 @@ pub async fn a_group(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// `delete` of a bundle that never was a container, and of one that is running: containerd's last resort.
+/// `delete` for a bundle whose container was never created, and for a running one: containerd's last resort.
 pub async fn the_delete_action(run: &mut Run) -> Result<()> {
     run.bundle("never", Bundle::shell("exit 0")).await?;
     run.delete_action("never").await?;

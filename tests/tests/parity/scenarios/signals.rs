@@ -1,11 +1,11 @@
-//! Kill: every number, one process or all, in every state; exits by signals; pid namespaces that are shared.
+//! Kill: every number, one process or all, in every state; exits by signals; shared pid namespaces.
 
 use anyhow::Result;
 
 use crate::run::{Exec, Run};
 use e2e::direct::bundle::Bundle;
 
-/// Signals that a program can neither catch, nor libc lets it.
+/// Signals that a program cannot catch: the kernel (9, 19) or libc (32, 33) does not let it.
 const UNCATCHABLE: [u32; 4] = [9, 19, 32, 33];
 
 /// The program gets each number as it was sent.
@@ -16,7 +16,7 @@ pub async fn every_signal_arrives(run: &mut Run) -> Result<()> {
     run.line("c").await;
     for signal in (1..=64).filter(|signal| !UNCATCHABLE.contains(signal)) {
         run.kill("c", signal).await;
-        // SIGCHLD comes of itself, too.
+        // SIGCHLD also comes from the program's own children.
         if signal != 17 {
             run.line("c").await;
         }
@@ -24,7 +24,7 @@ pub async fn every_signal_arrives(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Numbers that are no signals, and those that no program can catch.
+/// Invalid signal numbers, and those that no program can catch.
 pub async fn odd_signals(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell("echo ready; sleep 1000 & wait")).await?;
     run.line("c").await;
@@ -49,9 +49,9 @@ pub async fn odd_signals(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Kill with `all` reaches every process, whoever its parent is.
+/// Kill with `all` reaches every process, whatever its parent is.
 pub async fn kill_all_reaches_everybody(run: &mut Run) -> Result<()> {
-    // The first process stays: its end would be everybody's.
+    // The first process stays alive, because its end would end all others.
     let script = "exec 2>/dev/null; (trap 'echo child; exit' TERM; echo one; while true; do sleep 0.05; done) & \
                   trap : TERM; while true; do sleep 0.05; done";
     run.container("c", Bundle::shell(script)).await?;
@@ -72,7 +72,7 @@ pub async fn kill_all_reaches_everybody(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Trap 21: a created container can be killed, and deleted as it is.
+/// Trap 21: a created container can be killed, and can be deleted without a start.
 pub async fn a_created_container_ends(run: &mut Run) -> Result<()> {
     run.bundle("killed", Bundle::shell("exit 1")).await?;
     run.create("killed").await;
@@ -118,7 +118,7 @@ pub async fn ends_of_programs(run: &mut Run) -> Result<()> {
     }
     for signal in [1, 2, 6, 9, 11, 15] {
         let id = format!("signal{signal}");
-        // In the host's pid namespace its default actions hold for the first process too.
+        // In the host's pid namespace a signal's default action applies to the first process too.
         run.container(&id, Bundle::shell("echo ready; exec sleep 1000").host_pid_namespace()).await?;
         run.line(&id).await;
         run.kill(&id, signal).await;
@@ -129,7 +129,7 @@ pub async fn ends_of_programs(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Without a pid namespace of its own, what a container's first process leaves behind is killed.
+/// Without a pid namespace of its own, the processes that a container's first one leaves behind are killed.
 pub async fn children_in_the_hosts_pid_namespace(run: &mut Run) -> Result<()> {
     let script =
         "sh -c 'trap : TERM; sleep 1000 & echo child; while true; do wait; done' & read line; exit 3";
@@ -151,7 +151,7 @@ pub async fn children_in_the_hosts_pid_namespace(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A second container in the first one's pid namespace, as a pod with one namespace for all has it.
+/// A second container in the first one's pid namespace, as in a pod with a shared one.
 pub async fn a_shared_pid_namespace(run: &mut Run) -> Result<()> {
     run.container("first", Bundle::shell("echo ready; sleep 1000 & wait")).await?;
     run.line("first").await;

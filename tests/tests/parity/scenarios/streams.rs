@@ -1,4 +1,4 @@
-//! Terminals, pipes, files and nothing: where a process's bytes go, and when its streams end.
+//! Terminals, pipes, files and no streams: where a process's bytes go, and when its streams end.
 
 use anyhow::Result;
 use containerd_shim_protos::shim::shim::CreateTaskRequest;
@@ -7,7 +7,7 @@ use crate::run::{Exec, Run};
 use e2e::direct::bundle::Bundle;
 use e2e::direct::streams::Streams;
 
-/// A container with a terminal: size, input, echo, the end of it.
+/// A container with a terminal: its size, input, echo and end.
 pub async fn a_terminal(run: &mut Run) -> Result<()> {
     let script = "tty; stty size; echo ready; read line; stty size; echo \"<$line>\"; echo err >&2; exit 3";
     run.bundle("c", Bundle::shell(script).streams(Streams::Terminal)).await?;
@@ -54,7 +54,7 @@ pub async fn an_exec_with_a_terminal(run: &mut Run) -> Result<()> {
     run.event("exit", "c/e").await;
     run.output("c/e").await?;
     run.delete("c/e").await;
-    // The request's word counts, whatever the process says.
+    // The request's `terminal` counts, whatever the OCI process has.
     run.exec("c/mixed", Exec::shell("tty").process(|process| process["terminal"] = true.into())).await?;
     run.start("c/mixed").await;
     run.wait("c/mixed").await;
@@ -77,7 +77,7 @@ pub async fn the_end_of_a_terminals_input(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Input ends when the caller says so.
+/// Input ends when the caller closes it.
 pub async fn standard_input(run: &mut Run) -> Result<()> {
     run.container("c", Bundle::shell("echo ready; cat; echo end").streams(Streams::All)).await?;
     run.line("c").await;
@@ -140,8 +140,8 @@ pub async fn no_pipes(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// `binary://`: how a logging program is called, and what it gets. When it is ended differs (CONTRACT §7), so its output is
-/// looked at before.
+/// `binary://`: how a logging program is called, and what it gets. The moment of its end differs (CONTRACT §7), so its
+/// output is read before.
 pub async fn a_logging_program(run: &mut Run) -> Result<()> {
     let log = run.directory().join("log");
     let program = run.executable(
@@ -178,7 +178,7 @@ pub async fn a_logging_program(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Addresses that lead nowhere.
+/// Invalid stream addresses.
 pub async fn wrong_addresses(run: &mut Run) -> Result<()> {
     run.bundle("c", Bundle::shell("exit 0").streams(Streams::Null)).await?;
     for address in ["gopher:///tmp/x", "://"] {
