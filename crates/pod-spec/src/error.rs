@@ -115,7 +115,7 @@ pub enum Problem {
         word: &'static str,
     },
     /// A pod's key with a container.
-    #[error("{word:?} is said of the whole pod: write {PREFIX}{word}")]
+    #[error("{word:?} is a key of the whole pod: write {PREFIX}{word}")]
     OfThePod {
         /// The key's word.
         word: &'static str,
@@ -167,7 +167,7 @@ pub enum Problem {
     #[error(transparent)]
     Duration(#[from] DurationError),
     /// A container's grace that could never be used up: it lies inside the pod's (T8).
-    #[error("{grace} is longer than {PREFIX}grace, which is {pod_grace}: it lies inside the pod's")]
+    #[error("{grace} is longer than {PREFIX}grace: write at most {pod_grace}, or raise {PREFIX}grace")]
     GraceAbovePod {
         /// The container's.
         grace: String,
@@ -216,7 +216,7 @@ pub enum Problem {
     },
     /// `restart=always` on an init container: it would never be done.
     #[error(
-        "{name:?} is an init container: restarted \"always\" it would never be done \
+        "{name:?} is an init container: with \"always\" it would never be done \
          (did you mean \"on-failure\"?)"
     )]
     InitAlwaysRestarted {
@@ -267,7 +267,9 @@ pub enum Problem {
         name: String,
     },
     /// `after` on the second of a standby pair (V1).
-    #[error("{name:?} is the standby of {first:?} and has its place: write {PREFIX}after.{first}")]
+    #[error(
+        "{name:?} is the standby of {first:?} and has its place in the order: write {PREFIX}after.{first}"
+    )]
     OrderOfThePair {
         /// The container.
         name: String,
@@ -282,7 +284,8 @@ pub enum Problem {
     },
     /// `fatal` on a container whose fatal exit podshim would restart each time (R9).
     #[error(
-        "the exit would never be seen: {restart} restarts it each time; give that a limit, or remove one of the two"
+        "no exit would ever be fatal: {restart} restarts the container after each; add a limit to it, \
+         or remove one of the two keys"
     )]
     FatalNeverSeen {
         /// The annotation that restarts it.

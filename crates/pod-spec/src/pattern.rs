@@ -58,22 +58,24 @@ pub enum PatternError {
     },
     /// `{` that begins no repetition.
     #[error(
-        "the pattern has a \"{{\" that is no repetition: {{m}}, {{m,}} or {{m,n}} up to {MAX_REPEAT} (write \"\\{{\" for the letter)"
+        "the pattern has a \"{{\" that begins no repetition: write {{m}}, {{m,}} or {{m,n}} up to {MAX_REPEAT} (or \"\\{{\" for the letter)"
     )]
     Repetition,
     /// `[z-a]`, or a range that ends in a class.
-    #[error("the pattern has a range in [] that is none")]
+    #[error(
+        "the pattern has an invalid range in []: write its ends as letters in ascending order, such as a-z"
+    )]
     Range,
     /// A backslash before what it means nothing for, or at the end.
     #[error(
-        "the pattern has a backslash that means nothing here (known are \\d \\w \\s \\D \\W \\S \\t and quoted signs)"
+        "the pattern has a backslash with no meaning here: write \\d \\w \\s \\D \\W \\S \\t, or quote a sign, as in \\."
     )]
     Escape,
     /// A group that is not plain: look-around, names, flags.
     #[error("the pattern has a \"(?\" that is not supported (only \"(?:\", and \"(?i)\" at its beginning)")]
     Group,
     /// `[` in a class, where other engines differ.
-    #[error("the pattern has a \"[\" inside of [] (write \"\\[\" for the letter)")]
+    #[error("the pattern has a \"[\" inside [] (write \"\\[\" for the letter)")]
     NestedClass,
     /// More than the limits allow.
     #[error("the pattern is too large")]

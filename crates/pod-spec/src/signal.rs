@@ -69,7 +69,7 @@ pub enum SignalError {
         signal: String,
     },
     /// A signal that no program can act on: it would be no stop but a kill or a freeze.
-    #[error("{signal} cannot be handled by a program, so it cannot be its stop signal (such as SIGTERM)")]
+    #[error("no program can handle {signal}, so it cannot be a stop signal: write another, such as SIGTERM")]
     NoStopSignal {
         /// The signal.
         signal: Signal,

@@ -45,13 +45,16 @@ impl fmt::Display for Warning {
                 write!(f, "{key}: nothing waits for main {name:?}, its gate has no effect")
             }
             Self::RealCodesAlways { key } => {
-                write!(f, "{key}: \"real\" tells callers nothing new with restart-policy Always")
+                write!(
+                    f,
+                    "{key}: \"real\" changes nothing with restart-policy Always: callers restart on every exit code"
+                )
             }
             Self::NamedMainAndOthers { key, name } => {
                 write!(f, "{key}: {name:?} is a main by \"*=main\" already")
             }
             Self::NearlyPlanned { key, name, hint } => {
-                write!(f, "{key}: {name:?} is taken for one of the other mains{hint}")
+                write!(f, "{key}: {name:?} is not in the plan and counts as a main of \"*=main\"{hint}")
             }
         }
     }

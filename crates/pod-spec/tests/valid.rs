@@ -311,7 +311,9 @@ fn warnings_of_11_4() {
     );
     assert_eq!(
         warnings(&[base, ("exit-codes", "real")]),
-        [r#"podshim.io/exit-codes: "real" tells callers nothing new with restart-policy Always"#]
+        [
+            r#"podshim.io/exit-codes: "real" changes nothing with restart-policy Always: callers restart on every exit code"#
+        ]
     );
     assert_eq!(warnings(&[base, ("exit-codes", "real"), ("restart-policy", "Never")]), none);
     assert_eq!(
@@ -320,7 +322,9 @@ fn warnings_of_11_4() {
     );
     assert_eq!(
         warnings(&[("plan", "proxy=sidecar, *=main"), ("grace.prxy", "1s")]),
-        [r#"podshim.io/grace.prxy: "prxy" is taken for one of the other mains (did you mean "proxy"?)"#]
+        [
+            r#"podshim.io/grace.prxy: "prxy" is not in the plan and counts as a main of "*=main" (did you mean "proxy"?)"#
+        ]
     );
 }
 

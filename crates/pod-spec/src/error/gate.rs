@@ -47,13 +47,17 @@ pub enum GateError {
         form: &'static str,
     },
     /// A host that is not a literal IP: names are not resolved, in whose view of the network would they be?
-    #[error("host {host:?} is no literal IP address (leave it out: the pod's own are tried)")]
+    #[error(
+        "host {host:?} is not a literal IP address (leave it out: podshim tries the pod's own addresses)"
+    )]
     HostNotLiteral {
         /// The host.
         host: String,
     },
     /// A literal IP that no container listens on at an address of its own.
-    #[error("host {host} is not an address of one container (leave it out: the pod's own are tried)")]
+    #[error(
+        "host {host} is not an address of one container (leave it out: podshim tries the pod's own addresses)"
+    )]
     HostNotUnicast {
         /// The host.
         host: IpAddr,
@@ -65,7 +69,9 @@ pub enum GateError {
         port: String,
     },
     /// A URL path that cannot be sent as it is.
-    #[error("path {path:?} is no URL path: it begins with \"/\" and has no spaces or control characters")]
+    #[error(
+        "path {path:?} is not a URL path: it must begin with \"/\" and have no spaces or control characters"
+    )]
     UrlPath {
         /// The path.
         path: String,
@@ -81,7 +87,7 @@ pub enum GateError {
     Pattern(#[from] PatternError),
     /// An option of a probe, for a gate that asks nothing.
     #[error(
-        "option {option:?}: nobody is asked, podshim waits delay + fail * period for the container to tell"
+        "option {option:?} has no meaning here: podshim waits delay + fail * period for the container to report; remove it"
     )]
     NothingAsked {
         /// The option.

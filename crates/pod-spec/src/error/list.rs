@@ -31,8 +31,8 @@ pub enum ListError {
     },
     /// A name that no container can have.
     #[error(
-        "{name:?} is no name in {entry:?}: letters, digits, \"-\", \"_\" and \".\", \
-         beginning and ending with a letter or digit, at most {MAX_NAME_BYTES}"
+        "{name:?} in {entry:?} is not a valid name: write at most {MAX_NAME_BYTES} letters, digits, \"-\", \"_\" and \".\", \
+         beginning and ending with a letter or digit"
     )]
     InvalidName {
         /// The name.
