@@ -1,5 +1,5 @@
-//! From what the keys said to a plan: the checks that need several keys, then the value. Owns nothing but
-//! that step; it runs after every key was read.
+//! From the values of the keys to a plan: the checks that need several keys, then the plan. Owns only that step; it
+//! runs after all keys have been read.
 
 use crate::duration::DurationText;
 use crate::error::{ListError, Problem, printable_key};
@@ -17,7 +17,7 @@ pub(super) fn check_together(settings: &PodSettings, containers: &Containers, fi
     if containers.others == Others::Mains {
         check_others(settings, containers, findings);
     }
-    // Keys of other mains may have added some to those of the list.
+    // Keys of mains by `*=main` may have added containers to those of the list.
     if containers.are_known() && containers.drafts.len() > MAX_CONTAINERS {
         findings.error("plan", ListError::TooManyContainers);
     }
@@ -49,7 +49,7 @@ pub(super) fn check_together(settings: &PodSettings, containers: &Containers, fi
     }
 }
 
-/// What `*=main` cannot or need not stand beside.
+/// Checks what `*=main` must not, or need not, stand beside.
 fn check_others(settings: &PodSettings, containers: &Containers, findings: &mut Findings) {
     if settings.restart_policy != RestartPolicy::Always {
         let policy = word_of(&RESTART_POLICIES, &settings.restart_policy);
@@ -61,7 +61,7 @@ fn check_others(settings: &PodSettings, containers: &Containers, findings: &mut 
     }
 }
 
-/// T8: a container's grace lies inside the pod's, when the plan says what that is.
+/// T8: a container's grace lies inside the pod's, if the plan sets that.
 fn check_grace(settings: &PodSettings, draft: &Draft, findings: &mut Findings) {
     if let (Some(grace), Some(pod_grace)) = (draft.grace, settings.grace)
         && grace > pod_grace
@@ -77,7 +77,7 @@ fn check_grace(settings: &PodSettings, draft: &Draft, findings: &mut Findings) {
     }
 }
 
-/// R9: beside an explicit `restart` only an exit that is not restarted is fatal; there must be one.
+/// R9: beside an explicit `restart` only an exit after which podshim does not restart is fatal; there must be one.
 fn check_fatal(draft: &Draft, findings: &mut Findings) {
     let (Some(fatal), Some(restart)) = (draft.fatal, draft.restart) else { return };
     let unseen = match fatal {
@@ -91,10 +91,10 @@ fn check_fatal(draft: &Draft, findings: &mut Findings) {
     }
 }
 
-/// The plan; of use only when no error was found.
+/// The plan; valid only if no error was found.
 pub(super) fn plan(settings: &PodSettings, containers: &Containers) -> Plan {
     let members = containers.drafts.iter().filter_map(|draft| {
-        // No role is an error that was told.
+        // A missing role has its own error already.
         let role = draft.role?;
         let gate = match &draft.gate {
             Some(gate) if role == Role::Sidecar || containers.is_awaited(draft) => gate.clone(),

@@ -1,5 +1,5 @@
-//! The containers of a pod while its keys are read: looking names up, and the keys `key.<container>`. Owns
-//! which key a role may have (11.4); the grammar of each value is in the modules beside it.
+//! The containers of a pod while its keys are read: looks names up, and reads the keys `key.<container>`. Owns which
+//! keys a role may have (11.4); the modules beside it own the grammar of each value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,11 +33,11 @@ pub(super) struct Containers {
 pub(super) struct Draft {
     pub(super) name: String,
     pub(super) alias: Option<String>,
-    /// `None` when it is not known: an error says so already.
+    /// `None` if it is unknown, for which there is an error already.
     pub(super) role: Option<Role>,
     pub(super) entry: usize,
     pub(super) origin: Origin,
-    /// The annotations that set it, without the prefix.
+    /// The annotations that set the container, without the prefix.
     pub(super) keys: BTreeMap<ContainerKey, String>,
     pub(super) gate: Option<Gate>,
     pub(super) restart: Option<Restart>,
@@ -47,7 +47,7 @@ pub(super) struct Draft {
     pub(super) on_terminate: Option<Vec<String>>,
     pub(super) pre_stop: Option<Vec<String>>,
     pub(super) migrate: Option<Vec<String>>,
-    /// The other one of a standby pair, as an index into the drafts.
+    /// Its partner in a standby pair, as an index into the drafts.
     pub(super) pair: Option<usize>,
     after: Option<Vec<(String, Condition)>>,
 }
@@ -57,7 +57,7 @@ pub(super) struct Draft {
 pub(super) enum Origin {
     /// The plan's list.
     List,
-    /// A key of one of the other mains (`*=main`).
+    /// A key of a main that only `*=main` names.
     Key,
 }
 
@@ -136,7 +136,7 @@ impl Draft {
         }
     }
 
-    /// What an init container may not have at all (I6).
+    /// Why a key is not allowed for an init container (I6).
     fn not_for_init(&self, container_key: ContainerKey) -> Option<Problem> {
         let name = self.name.clone();
         match container_key {
@@ -153,7 +153,7 @@ impl Draft {
     }
 }
 
-/// A hook runs a command in the container (H1, H2).
+/// Reads a hook, which runs a command in the container (H1, H2).
 fn hook(value: &str) -> Result<Vec<String>, Problem> {
     match value.strip_prefix("exec:").map(command::parse_whole) {
         Some(command) => Ok(command?),
@@ -176,7 +176,7 @@ impl Containers {
         Self { drafts, others: list.others, names: list.names }
     }
 
-    /// No list to look names up in.
+    /// No containers, because there is no list to look names up in.
     pub(super) fn unknown() -> Self {
         Self { drafts: Vec::new(), others: Others::Passthrough, names: Names::Unread }
     }
@@ -214,14 +214,14 @@ impl Containers {
             self.drafts.push(draft);
             return;
         }
-        // Without room, "more than 64 containers" is the error.
+        // Without room the error is "more than 64 containers".
         if self.names == Names::Complete && room {
             findings.error(
                 key,
                 Problem::NoSuchContainer { name: excerpt(name), hint: self.hint(name, findings) },
             );
         }
-        // The value may be wrong all the same.
+        // The value may be wrong too.
         Draft::new(name, None, entry, Origin::Key).set(container_key, key, value, findings);
     }
 
@@ -279,16 +279,16 @@ impl Containers {
         }
     }
 
-    /// Whether some container waits for that one's gate.
+    /// Whether a container waits for that one's gate.
     pub(super) fn is_awaited(&self, awaited: &Draft) -> bool {
         let waits =
             |(name, condition): &(String, Condition)| *condition == Condition::Ready && awaited.is(name);
         self.drafts.iter().any(|draft| draft.after.iter().flatten().any(waits))
     }
 
-    /// What a draft's `after` says, once all names are known to be right.
+    /// The dependencies of a draft, valid once all names are known to be right.
     pub(super) fn dependencies(&self, draft: &Draft) -> Option<Vec<Dependency>> {
-        // V1: the order of a pair is said on its first.
+        // V1: the keys of a pair's first container give its order.
         let first = draft.pair.map(|other| &self.drafts[other]).filter(|other| other.after.is_some());
         let resolved = first.unwrap_or(draft).after.as_ref()?.iter().filter_map(|(name, condition)| {
             Some(Dependency { member: self.index_of(name)?, condition: *condition })
@@ -296,7 +296,7 @@ impl Containers {
         Some(resolved.collect())
     }
 
-    /// The container of that name or alias; of a standby pair, whichever is named, its first.
+    /// The container with that name or alias; for either one of a standby pair, the pair's first.
     fn index_of(&self, name: &str) -> Option<usize> {
         self.drafts.iter().position(|other| other.is(name)).map(|index| self.head(index))
     }

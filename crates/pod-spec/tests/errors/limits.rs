@@ -1,4 +1,4 @@
-//! Bounds on what pod authors write (DESIGN §6), and on what is answered to it.
+//! Bounds on what pod authors write (DESIGN §6), and on the answers to it.
 
 use pod_spec::limits;
 
@@ -43,7 +43,7 @@ fn limits_are_kept() {
 
 #[test]
 fn a_job_of_keys_costs_no_more_than_its_message() {
-    // Hints compare names letter by letter; only errors that are spelled out may pay for one.
+    // Hints compare names letter by letter; only errors that are spelled out may cost one.
     let name = |n: usize| format!("{n:063}");
     let list = (0..64).map(|n| name(n) + "=main").collect::<Vec<_>>().join(",");
     let after = (100..164).map(|n| name(n) + "=ready").collect::<Vec<_>>().join(",");

@@ -1,6 +1,5 @@
-//! One row for every error and warning line of 11.4, named after it, with the exact message, and
-//! one for every wrong form of a value. What a message says is part of the interface: people read it in
-//! `kubectl describe`.
+//! A row for every error and warning line of 11.4, named after it, with the exact message, and a row for every wrong
+//! form of a value. Messages are part of the interface: people read them in `kubectl describe`.
 
 mod gates;
 mod limits;
