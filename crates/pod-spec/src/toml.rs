@@ -76,7 +76,7 @@ pub enum Switch {
 /// The assignments of a file, in its order. Skips empty lines and comments.
 ///
 /// # Errors
-/// A line that is none of these three.
+/// A line that is no assignment, no comment and not empty.
 pub fn assignments(text: &str) -> impl Iterator<Item = Result<Assignment<'_>, TomlError>> {
     Assignments { rest: text, line: 0 }
 }
