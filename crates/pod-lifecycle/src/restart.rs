@@ -121,7 +121,7 @@ impl Pod {
             Was::Ending { code } => {
                 self.finish(id, Exit { code, at: exit.at });
                 // An end that no caller requested is a failure like one of the program, unless the pod itself had failed
-            // before.
+                // before.
                 if let (NEVER_RAN | START_FAILED, Some(index), None) =
                     (code, self.containers.get(id).and_then(Container::member), &self.failure)
                 {
