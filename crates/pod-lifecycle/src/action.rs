@@ -1,4 +1,4 @@
-//! What the pod wants done. Actions are data; the driver executes them in the order they come.
+//! What the pod wants done. Actions are data; the driver executes them in the order in which they come.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,8 +20,8 @@ pub enum Action {
         /// What to do.
         operation: Operation,
     },
-    /// Send a signal through the process's pidfd. A process that is already gone is no error: its exit is on
-    /// the way.
+    /// Send a signal through the process's pidfd. A process that has already exited is no error: its exit is on the
+    /// way.
     Signal {
         /// The process.
         target: Target,
@@ -32,16 +32,16 @@ pub enum Action {
         /// Why.
         cause: SignalCause,
     },
-    /// Answer a request. Sent exactly once for each.
+    /// Answer a request. Each request gets exactly one answer.
     Reply {
         /// The request.
         request: RequestId,
         /// The answer.
         result: Result<Reply, Refusal>,
     },
-    /// Publish an event to containerd. Order is meaning.
+    /// Publish an event to containerd. The order of events matters (CONTRACT §6).
     Publish(Notice),
-    /// Lower the `oom_score_adj` of every process of a container to a value where it is above it (N8).
+    /// Lower `oom_score_adj` to `highest` for every process of a container that has a higher value (N8).
     LimitOomScore {
         /// The container.
         container: ContainerId,
@@ -50,26 +50,26 @@ pub enum Action {
     },
     /// Write a line to the container's own log.
     Tell {
-        /// Whose log.
+        /// The container.
         container: ContainerId,
         /// Without prefix and line end.
         line: String,
-        /// Where else it goes.
+        /// Where the line goes besides.
         to: Tell,
     },
-    /// The container's exit is final: close our ends of its output, so that readers see the end. `real` is
-    /// what the process exited with, `shown` what callers are told (J2); keep both.
+    /// The container's exit is final: close podshim's ends of its output, so that readers see its end. `real` is how
+    /// the process exited, `shown` what callers see (J2); keep both.
     Finish {
         /// The container.
         container: ContainerId,
         /// What callers see.
         shown: Exit,
-        /// What it was.
+        /// How it really exited.
         real: Exit,
     },
-    /// Something for the pod's history.
+    /// Keep something for the pod's history.
     Record {
-        /// Whose; the pod's own without.
+        /// The container; `None` for the pod itself.
         container: Option<ContainerId>,
         /// What happened.
         milestone: Milestone,
@@ -116,9 +116,9 @@ pub enum Operation {
     RemoveExec(ExecId),
     /// Ask once whether a gate may open. `Outcome::Ok` = yes.
     Check(Check),
-    /// Run a command in the container as its program runs: same user, environment, directory and limits; its
-    /// output goes where the container's goes. `Outcome::Ok` = it ended with 0; what it was otherwise is the
-    /// failure's text. It is nobody's exec: no events, no id. It ends by itself or with its container.
+    /// Run a command in the container as its program runs: same user, environment, directory and limits; its output
+    /// goes where the container's goes. `Outcome::Ok` = it exited with 0; otherwise the failure's text says how it
+    /// ended. It is no exec of a caller: it has no id and no events. It ends by itself or with its container.
     RunHook {
         /// What it is for.
         hook: Hook,
@@ -127,19 +127,19 @@ pub enum Operation {
     },
 }
 
-/// What a command that a plan names is for.
+/// What a command in a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// H1: the stop of the pod has begun.
     OnTerminate,
     /// H2: the container's stop signal is next.
     PreStop,
-    /// V4: the container takes over from the other one of its pair.
+    /// V4: the container takes over from its partner.
     Migrate,
 }
 
 impl fmt::Display for Hook {
-    /// The word of its annotation.
+    /// The key of its annotation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OnTerminate => "on-terminate",
@@ -149,7 +149,7 @@ impl fmt::Display for Hook {
     }
 }
 
-/// One question to a container whose gate is closed.
+/// One check of a container whose gate is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
     /// Has the program been exec'd (U1)? Waits for it up to the given time.
@@ -159,9 +159,9 @@ pub enum Check {
     },
     /// A probe of U2.
     Probe {
-        /// What to ask.
+        /// What to probe.
         action: GateAction,
-        /// Longer is a failure.
+        /// A probe that takes longer has failed.
         timeout: Duration,
     },
 }
@@ -191,9 +191,9 @@ pub enum Reply {
     Ok,
     /// Created or started; the process.
     Pid(u32),
-    /// Waited for; the shown exit.
+    /// The process has exited; how callers see that.
     Exit(Exit),
-    /// Deleted; what there was.
+    /// Deleted; what it was.
     Deleted(Deleted),
 }
 
@@ -206,11 +206,11 @@ pub struct Deleted {
     pub exit: Exit,
 }
 
-/// A refusal, told in words a user can act on.
+/// A refusal, in words that a user can act on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// How the caller should take it.
+    /// Which kind of error the caller gets.
     pub kind: RefusalKind,
     /// Names the container and the reason.
     pub message: String,
@@ -228,7 +228,7 @@ impl Refusal {
     }
 }
 
-/// The kinds of refusal containerd tells apart (CONTRACT §9).
+/// The kinds of refusal that containerd distinguishes (CONTRACT §9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
     /// No such container or exec, or its process has finished.
@@ -254,14 +254,14 @@ pub enum Notice {
     Created {
         /// The container.
         container: ContainerId,
-        /// Its init.
+        /// The pid of its init.
         pid: u32,
     },
     /// TaskStart.
     Started {
         /// The container.
         container: ContainerId,
-        /// Its init.
+        /// The pid of its init.
         pid: u32,
     },
     /// TaskExecAdded.
@@ -277,12 +277,12 @@ pub enum Notice {
         container: ContainerId,
         /// The exec.
         exec: ExecId,
-        /// Its process.
+        /// Its pid.
         pid: u32,
     },
-    /// TaskExit, once per process; a container's own is the last of its container.
+    /// TaskExit, once per process; a container's own is the last one of the container.
     Exited {
-        /// Whose.
+        /// The process.
         target: Target,
         /// The pid it had.
         pid: u32,
@@ -314,7 +314,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// The container it is about.
+    /// The container that the event is about.
     pub fn container(&self) -> &ContainerId {
         match self {
             Self::Exited { target, .. } => &target.container,

@@ -1,10 +1,10 @@
-//! How long to wait before a restart, and how often there is one (R4): pure functions of the restarts so far.
+//! How long to wait before a restart, and how many restarts there are (R4): pure functions of the restarts so far.
 
 use std::time::Duration;
 
 use pod_spec::Backoff;
 
-/// A run this long was a good one: the next exit starts the counts anew.
+/// After a run this long the counts start from zero again.
 const GOOD_RUN: Duration = Duration::from_secs(600);
 
 /// The restarts of one container so far.
@@ -12,7 +12,7 @@ const GOOD_RUN: Duration = Duration::from_secs(600);
 pub(crate) struct Restarts {
     /// Restarts of the program: what `limit` counts.
     count: u32,
-    /// Delays so far. More than restarts where a held container had to be created again (R7).
+    /// Delays so far. There are more delays than restarts if a held container had to be recreated (R7).
     delays: u32,
 }
 
@@ -29,12 +29,12 @@ impl Restarts {
         limit.is_some_and(|limit| self.count >= limit)
     }
 
-    /// How many there were since the last good run.
+    /// The restarts since the last good run.
     pub(crate) fn count(self) -> u32 {
         self.count
     }
 
-    /// Notes that the program is to be started again.
+    /// Notes that the program is to be restarted.
     pub(crate) fn counted(&mut self) {
         self.count = self.count.saturating_add(1);
     }
@@ -61,7 +61,8 @@ mod tests {
         (0..count).map(|_| restarts.next_delay(backoff).as_secs()).collect()
     }
 
-    /// R4: the first restart at once, then doubling up to a minute, and anew after a good run.
+    /// R4: the first restart at once, then delays that double up to a minute, and from the start again after a good
+    /// run.
     #[test]
     fn r4_delays() {
         let (mut restarts, usual) = (Restarts::default(), Backoff::default());
@@ -80,7 +81,7 @@ mod tests {
         assert_eq!(seconds(&mut Restarts::default(), &year, 70).last(), Some(&31_536_000));
     }
 
-    /// R4: the limit counts restarts since the last good run, not what a hold cost (R7).
+    /// R4: the limit counts restarts since the last good run; recreations of a held container do not count (R7).
     #[test]
     fn r4_the_limit() {
         let mut restarts = Restarts::default();

@@ -1,20 +1,20 @@
-//! The one budget of a stop (T5): who counts its time, how far that has come, and that it only gets shorter (T9).
+//! The one budget of a stop (T5): who counts its time, how much of it is used, and that it only gets shorter (T9).
 
 use std::time::Duration;
 
 use crate::shutdown::{FLOOR, StopCause};
 use crate::time::PodTime;
 
-/// T5: who counts the time, and how far it has come.
+/// T5: who counts the time, and how much of it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Budget {
-    /// The caller does; its SIGKILL ends it (T7).
+    /// The caller counts; its SIGKILL ends the budget (T7).
     Callers,
-    /// We do: the last call is due then, and SIGKILL at `kill_at`, which may be the same moment.
+    /// podshim counts: the last call is due at `at`, and SIGKILL at `kill_at`, which may be the same moment.
     Until { at: PodTime, kill_at: PodTime },
-    /// T6: everybody has had a stop signal; SIGKILL is due then.
+    /// T6: every container has had a stop signal; SIGKILL is due at `kill_at`.
     LastCall { kill_at: PodTime },
-    /// Everything has been killed.
+    /// Every container has been killed.
     Spent,
 }
 

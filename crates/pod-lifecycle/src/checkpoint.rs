@@ -1,8 +1,8 @@
 //! Checkpoint of a running program, and containers that are made from one (CONTRACT §8).
 //!
-//! Owns which of both a pod can take. A restored program cannot be held: it goes on in the middle of its work,
-//! without the start that a gate holds back. So members of a plan are not restored (S1), and no sidecar or init is
-//! ended by its checkpoint: podshim would start it again (R1, I3).
+//! Owns which checkpoints and restores a pod allows. A restored program cannot be held: it goes on in the middle of its
+//! work, without the start that a gate holds back. So podshim restores no member of a plan (S1), and does not let a
+//! checkpoint end a sidecar or an init: podshim would start it again (R1, I3).
 
 use pod_spec::Role;
 
@@ -64,7 +64,7 @@ impl Pod {
         }
     }
 
-    /// The exit of a program that ends with its checkpoint is told as any other, before or after this.
+    /// A checkpoint has ended. If it ended the program, that exit is shown like any other, before or after this reply.
     pub(crate) fn checkpointed(&mut self, id: &ContainerId, outcome: Outcome) {
         let container = self.containers.get_mut(id);
         let Some(Checkpoint { request, .. }) = container.and_then(|container| container.checkpoint.take())
@@ -78,7 +78,7 @@ impl Pod {
         self.reply(request, result);
     }
 
-    /// Whether the pod takes a container that is to be restored.
+    /// Whether the pod accepts a container that is to be restored.
     pub(crate) fn admits_restored(&self, spec: &ContainerSpec, part: Part) -> Result<(), Refusal> {
         let planned = match part {
             Part::Member(_) => true,
@@ -95,7 +95,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Start of a container that is made from a checkpoint: only now anything runs.
+    /// Start of a container that is made from a checkpoint: only now a process is created.
     pub(crate) fn restore(&mut self, request: RequestId, id: ContainerId) {
         let op = self.run(&id, Operation::Restore);
         if let Some(container) = self.containers.get_mut(&id) {
@@ -115,13 +115,13 @@ impl Pod {
                 container.pid = pid;
                 self.record(&id, Milestone::Running { pid });
                 self.announce_start(&id, pid, announce);
-                // Its stop came before there was anything to stop.
+                // A stop for good came before there was a process to stop.
                 if self.stop.as_ref().is_some_and(|stop| stop.is_for_good()) {
                     self.kill_now(&id, Reach::All, SignalCause::Turn);
                 }
             }
             Outcome::Failed(Failure { message, kind }) => {
-                // As with the runc shim it may be tried again.
+                // As with the runc shim the caller may try again.
                 container.phase = Phase::Prepared;
                 for request in announce {
                     self.reply(request, Err(Refusal { kind, message: message.clone() }));

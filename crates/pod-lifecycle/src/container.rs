@@ -21,17 +21,17 @@ use crate::standby::TakeOver;
 use crate::startup::GateProbe;
 use crate::time::PodTime;
 
-/// A container the shim has been asked to create and not yet to forget.
+/// A container that the shim has been asked to create and not yet to delete.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
     pub(crate) id: ContainerId,
     pub(crate) spec: ContainerSpec,
     pub(crate) part: Part,
     pub(crate) phase: Phase,
-    /// The last process it had; 0 before the first.
+    /// The pid of its last process; 0 before the first one.
     pub(crate) pid: u32,
     pub(crate) freezer: Freezer,
-    /// Deletes that wait for the end of a pause: it would freeze the next container of that id.
+    /// Deletes that wait for the end of a pause, which would freeze the next container of that id.
     pub(crate) deletes: Vec<RequestId>,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) execs: BTreeMap<ExecId, Exec>,
@@ -39,15 +39,15 @@ pub(crate) struct Container {
     pub(crate) stop: StopProgress,
     pub(crate) hooks: Hooks,
     pub(crate) restarts: Restarts,
-    /// T16: what is known of a stop signal that came before its turn.
+    /// T16: what podshim knows of a stop signal that came before its turn.
     pub(crate) lone_stop: Option<LoneStop>,
-    /// Its Start failed for its caller, which kills and deletes it now: that is no stop of it.
+    /// Its Start failed for its caller, which now kills and deletes it: that is no stop.
     pub(crate) start_error: Option<Exit>,
-    /// V3: it is a standby no longer, or not for long.
+    /// V3: it is taking over from its partner.
     pub(crate) takeover: Option<TakeOver>,
     /// The gate's probe while the program runs and the gate is closed.
     pub(crate) probe: Option<GateProbe>,
-    /// Whether its program has ever been exec'd: a container that never ran holds nobody back (T4).
+    /// Whether its program has ever been exec'd: a container that never ran delays no other (T4).
     pub(crate) program: Program,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum Part {
     Member(usize),
 }
 
-/// Whether the program has been started once.
+/// Whether the program has ever been started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     NeverRan,
@@ -73,7 +73,7 @@ pub(crate) enum Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freezer {
     Thawed,
-    /// A pause or resume is under way, for a caller or, a thaw, for ourselves (K17).
+    /// A pause or resume is under way: for a caller, or a thaw by podshim itself (K17).
     Changing(OpId, Option<RequestId>, FreezerChange),
     Paused,
 }
@@ -87,52 +87,52 @@ pub(crate) enum FreezerChange {
 /// Where a container is in its life.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// The first create is under way. `spent` carries the exit of a completed init that is created again: it
-    /// gets its stdio and no process (I4). `deletes` are requests to forget it as soon as it exists: containerd
-    /// sends one when the caller of a create is gone.
+    /// The first create is under way. `spent` is the exit of a completed init that is created again: it gets its stdio
+    /// and no process (I4). `deletes` are requests to delete it as soon as it exists: containerd sends one when the
+    /// caller of a create is gone.
     Creating { op: OpId, request: RequestId, spent: Option<Exit>, deletes: Vec<RequestId> },
-    /// The runtime's init waits; the caller has not said Start.
+    /// The runtime's init waits; the caller has not sent Start.
     Created,
     /// I4: a completed init created again; it has no process and will not run.
     Spent { exit: Exit },
     /// To be restored from a checkpoint at its Start; it has no process, and containerd knows it as CREATED with
     /// pid 0.
     Prepared,
-    /// `runtime restore` is under way for these Start requests. Its process is known when it has ended.
+    /// `runtime restore` is under way for these Start requests. Its pid is known when that has ended.
     Restoring { op: OpId, announce: Vec<RequestId> },
-    /// The caller said Start and was answered; the program waits for its gate (U7). An in-place restart passes
-    /// through here too, as its gate is decided by the same rules.
+    /// The caller sent Start and got its answer; the program waits for its gates (U7). An in-place restart passes
+    /// through this phase too, because the same rules decide when it starts.
     Held(Hold),
-    /// `runtime start` is under way. `announce`: Start requests still to be answered; none after a hold or an
-    /// in-place restart. An exit seen meanwhile is parked so that TaskStart comes first; `signals` are parked too,
-    /// since the process is still the runtime's init, which dies of them as if there were no program.
+    /// `runtime start` is under way. `announce`: Start requests still to be answered; none after a hold or an in-place
+    /// restart. An exit that comes meanwhile is parked, so that TaskStart comes first. `signals` are parked too: the
+    /// process is still the runtime's init, which would die of them as if there were no program.
     Starting { op: OpId, announce: Vec<RequestId>, early_exit: Option<Exit>, signals: Vec<Parked> },
     /// The program runs.
     Running { since: PodTime },
-    /// It is being ended without ever having run (again): the runtime's init has been killed and its exit is
-    /// awaited; `code` is what will be reported.
+    /// It ends without its program having run (again): podshim has killed the runtime's init and waits for its exit;
+    /// `code` is what callers will see.
     Ending { code: u32 },
-    /// The init is gone; its execs' exits and the cgroup's leftovers come first (CONTRACT §6).
+    /// The init is gone; its execs' exits and the end of what is left in its cgroup come first (CONTRACT §6).
     Draining { exit: Exit, was: Was, op: Option<OpId> },
     /// Waiting for the next restart (R4). Shown as RUNNING (F11).
     BackingOff { last: Exit, until: PodTime },
     /// R6 is under way.
     Recreating { op: OpId, last: Exit },
-    /// I5: a completed init whose caller must not see it yet.
+    /// I5: a completed init whose exit its caller must not see yet.
     Hidden { exit: Exit },
     /// Final; `exit` is what callers see.
     Stopped { exit: Exit },
-    /// The final delete is under way, for all these requests; one that fails goes back to `before`.
+    /// The final delete is under way, for all these requests; if it fails the container goes back to `before`.
     Removing { op: OpId, requests: Vec<RequestId>, exit: Exit, before: Deletable },
 }
 
 /// A signal that waits for the end of a start.
 pub(crate) type Parked = (Signal, Reach, SignalCause);
 
-/// The phases a container can be deleted in.
+/// The phases in which a container can be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletable {
-    /// Its runtime's init goes with it; an exit seen meanwhile is parked.
+    /// The delete takes its runtime's init with it; an exit that comes meanwhile is parked.
     Created {
         early_exit: Option<Exit>,
     },
@@ -170,17 +170,17 @@ pub(crate) struct StopProgress {
 /// What the next exit of a container means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Intent {
-    /// Nobody asked for it.
+    /// No caller has asked for it, and podshim has not caused it.
     #[default]
     Live,
-    /// We ended it to start it again (U4, I7).
+    /// podshim ended it in order to restart it (U4, I7).
     Restart,
     /// It is final.
     End,
 }
 
 impl StopProgress {
-    /// A new process has not been signalled yet; what callers asked for stays asked (T3).
+    /// A new process has had no signal yet. What callers asked for is still to be done (T3).
     pub(crate) fn new_incarnation(&mut self) {
         self.term_at = None;
         self.kill_at = None;
@@ -190,7 +190,7 @@ impl StopProgress {
         }
     }
 
-    /// What podshim meant to send has not reached the process, and will not: it has exited by itself.
+    /// A signal that podshim meant to send has not reached the process and will not: the process has exited by itself.
     pub(crate) fn not_signalled(&mut self) {
         self.term_at = None;
         if self.intent == Intent::Restart {
@@ -198,14 +198,14 @@ impl StopProgress {
         }
     }
 
-    /// The stop that it was part of was none.
+    /// The stop that it was part of turned out to be no stop of the pod.
     pub(crate) fn taken_back(&mut self) {
         self.term_at = None;
         self.kill_at = None;
         self.intent = Intent::Live;
     }
 
-    /// Makes SIGKILL due at that time, or earlier if it already was.
+    /// Makes SIGKILL due at that time, or earlier if it was due earlier.
     pub(crate) fn kill_by(&mut self, at: PodTime) {
         self.kill_at = Some(self.kill_at.map_or(at, |due| due.min(at)));
     }
@@ -266,12 +266,12 @@ impl Container {
         }
     }
 
-    /// Whether nothing of it is left to end: never created, or its exit is shown.
+    /// Whether nothing of it is left to end: its exit is shown, or it is being deleted.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self.phase, Phase::Stopped { .. } | Phase::Removing { .. })
     }
 
-    /// What callers see (F11: whatever is not final and has been started is RUNNING). `anchor` stands in for
+    /// What callers see: a container that has been started and is not final is RUNNING (F11). `anchor` stands in for
     /// the pid of a container that has no process of its own at the moment (F13).
     pub(crate) fn view(&self, anchor: Option<u32>) -> Option<View> {
         let running = match self.freezer {
@@ -284,7 +284,7 @@ impl Container {
             Phase::Created => (Status::Created, self.pid, None),
             Phase::Spent { .. } => (Status::Created, stand_in, None),
             Phase::Prepared | Phase::Restoring { .. } => (Status::Created, 0, None),
-            // F13: a parked exit's pid is dead already.
+            // F13: the pid of a parked exit is dead already.
             Phase::Starting { early_exit: Some(_), .. } => (Status::Running, stand_in, None),
             Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } | Phase::Ending { .. } => {
                 (running, self.pid, None)
@@ -308,9 +308,9 @@ pub struct View {
     pub status: Status,
     /// Never 0 or a dead pid for a live container of a pod with a pause container (F13).
     pub pid: u32,
-    /// The shown exit of a stopped one.
+    /// The exit that callers see, once it is stopped.
     pub exit: Option<Exit>,
-    /// Whether `pid` is a process of its own, rather than a stand-in or a thing of the past.
+    /// Whether `pid` is a process of its own, not a stand-in or a process of the past.
     pub has_process: bool,
 }
 

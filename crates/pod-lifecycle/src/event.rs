@@ -1,4 +1,4 @@
-//! What can happen to a pod: requests of callers, completions of our own operations, exits, time.
+//! What can happen to a pod: requests of callers, completions of podshim's own operations, exits, time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::time::WallTime;
 /// Something that happened.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A caller asks for something; answered by exactly one reply with the same id.
+    /// A request of a caller; it is answered by exactly one reply with the same id.
     Request {
         /// The caller's handle for the reply.
         id: RequestId,
-        /// What is asked.
+        /// The request.
         request: Request,
     },
-    /// The caller of a Wait is gone: it gets no reply any more. Of other requests it says nothing, what they have begun
-    /// goes on.
+    /// The caller of a Wait is gone and gets no reply any more. For other requests this changes nothing: what they
+    /// began goes on.
     Abandoned {
-        /// Whose.
+        /// The id of its request.
         id: RequestId,
     },
     /// An operation that [`crate::Action::Run`] started has ended.
@@ -36,7 +36,7 @@ pub enum Event {
     },
     /// A process has exited: a container's init (`exec` is `None`) or one of its execs.
     Exited {
-        /// Whose process.
+        /// The process.
         target: Target,
         /// Its status and time.
         exit: Exit,
@@ -46,7 +46,8 @@ pub enum Event {
         /// The container.
         container: ContainerId,
     },
-    /// Someone other than the container API asks to stop the whole pod in order (T12c): SIGTERM to the shim.
+    /// A request from outside the container API to stop the whole pod in order (T12c): SIGTERM or SIGINT to the shim,
+    /// or Stop over its control API.
     StopPod {
         /// The budget; the pod's own grace when `None`.
         grace: Option<Duration>,
@@ -62,7 +63,7 @@ pub enum Request {
     Create {
         /// The new container.
         container: ContainerId,
-        /// What its OCI spec says about it.
+        /// What podshim needs to know of its OCI spec.
         spec: Box<ContainerSpec>,
     },
     /// Register an exec.
@@ -76,34 +77,34 @@ pub enum Request {
     Start(Target),
     /// Send a signal.
     Kill {
-        /// To whom.
+        /// The process.
         target: Target,
-        /// Which.
+        /// The signal.
         signal: Signal,
-        /// Init only, or every process.
+        /// Init only, or every process of the container.
         reach: crate::action::Reach,
     },
     /// Answer when the process has exited (and the exit is shown).
     Wait(Target),
     /// Forget a container or exec that has ended.
     Delete(Target),
-    /// Let the standby of a pair take over; either of the two names will do (V3). Answered when the other one has
-    /// ended, or when the switch has failed (V5).
+    /// Let the standby of a pair take over; the name of either container will do (V3). Answered when the container that
+    /// was active has ended, or when the switch has failed (V5).
     Switch(String),
     /// Freeze.
     Pause(ContainerId),
     /// Thaw.
     Resume(ContainerId),
-    /// Write down the state of a running program.
+    /// Write a checkpoint of a running program.
     Checkpoint {
         /// The container.
         container: ContainerId,
-        /// What becomes of it.
+        /// What happens to the program then.
         after: AfterCheckpoint,
     },
 }
 
-/// What becomes of a program when its checkpoint is written.
+/// What happens to a program when its checkpoint is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterCheckpoint {
     /// It goes on.
@@ -175,11 +176,11 @@ impl fmt::Display for Target {
 /// What the core needs to know of a container's OCI spec.
 #[derive(Clone, Debug)]
 pub struct ContainerSpec {
-    /// `io.kubernetes.cri.container-name`, or the id where nobody gave a name.
+    /// `io.kubernetes.cri.container-name`, or the id if the caller set no name.
     pub name: String,
     /// Sandbox (pause) or ordinary.
     pub kind: TaskKind,
-    /// Who made it, which decides what a stop signal is (K7).
+    /// Which kind of caller created it: this decides which signals are stop signals (K7).
     pub caller: Caller,
     /// `io.kubernetes.container.type` of newer kubelets.
     pub kubelet_type: Option<KubeletType>,
@@ -187,7 +188,8 @@ pub struct ContainerSpec {
     pub pid_namespace: PidNamespace,
     /// The kubelet's terminationGracePeriod annotation (F8): an estimate (T5).
     pub kubelet_grace: Option<Duration>,
-    /// What its kubelet says of its hooks, if a kubelet made it: `io.kubernetes.container.hash` (T16).
+    /// Whether its kubelet runs a preStop hook for it (T16). `None` if no kubelet created it, that is without
+    /// `io.kubernetes.container.hash`.
     pub kubelet: Option<KubeletHook>,
     /// `oom_score_adj` of its spec; `None` where the runtime chooses (N8).
     pub oom_score_adj: Option<i32>,
@@ -203,7 +205,7 @@ pub enum Origin {
     /// Its program.
     #[default]
     Program,
-    /// The state in which another one was written down.
+    /// A checkpoint.
     Checkpoint,
 }
 
@@ -221,7 +223,7 @@ pub enum TaskKind {
 pub enum Caller {
     /// The CRI plugin: sends the image's STOPSIGNAL, whatever the number, and SIGKILL, nothing else.
     Cri,
-    /// ctr, nerdctl, moby: any signal, meant as it says.
+    /// ctr, nerdctl, moby: any signal, with its usual meaning.
     Other,
 }
 
@@ -236,21 +238,21 @@ pub enum KubeletType {
     Ephemeral,
 }
 
-/// `io.kubernetes.container.preStopHandler`: a kubelet runs it before its StopContainer (F9).
+/// Whether the kubelet runs a preStop hook before its StopContainer (F9): `io.kubernetes.container.preStopHandler`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KubeletHook {
-    /// None: in a stop of the pod its StopContainer comes at once.
+    /// No hook: in a stop of the pod the StopContainer comes at once.
     None,
-    /// It has one.
+    /// A hook: the StopContainer comes after it.
     PreStop,
 }
 
-/// Whose death ends the other processes.
+/// Whether a container has a PID namespace of its own, in which the init's death ends all other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PidNamespace {
-    /// The kernel ends everything with the init.
+    /// The kernel ends all other processes with the init.
     Private,
-    /// The init has company that outlives it: what is left must be killed (CONTRACT §6).
+    /// Other processes may outlive the init: podshim must kill them (CONTRACT §6).
     Shared,
 }
 
@@ -282,6 +284,6 @@ pub enum Outcome {
 pub struct Failure {
     /// What the user reads: the runtime's own text.
     pub message: String,
-    /// How the caller should take it.
+    /// Which kind of error the caller gets.
     pub kind: crate::action::RefusalKind,
 }

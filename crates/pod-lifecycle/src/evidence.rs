@@ -1,7 +1,8 @@
-//! What is known of a planned container's end when its task is gone: who asked for it, how it ended, whether that counts.
+//! What podshim knows of a planned container's end when its task is gone: who asked for it, how it ended, whether it
+//! counts.
 //!
-//! CRI deletes a task as soon as it has exited (F6), so the task itself cannot keep this. Owns T12 (which stops are
-//! evidence of a stop of the pod) and when evidence goes stale. Signals nothing.
+//! CRI deletes a task as soon as it has exited (F6), so the task itself cannot keep this. Owns T12 (which ends are
+//! evidence of a stop of the pod) and when evidence goes stale. Sends no signal.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub(crate) enum Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     how: Ask,
-    /// Until then another stop may belong to the same stop of the pod (T16).
+    /// Another stop that comes until then may belong to the same stop of the pod (T16).
     fresh_until: PodTime,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     real: Exit,
-    /// What counts for the pod: of mains the code that callers see (J3, J10).
+    /// The code that counts for the pod: of a main the one that callers see (J3, J10).
     code: u32,
     /// Until then it is evidence of a stop of the pod, whatever else lives (T12).
     evident_until: PodTime,
@@ -43,7 +44,7 @@ pub(crate) struct Ended {
     replace_by: PodTime,
     standing: Standing,
     ran: Program,
-    /// The round it ended in (J11).
+    /// The round in which it ended (J11).
     round: u32,
 }
 
@@ -69,7 +70,7 @@ impl Asked {
         self.how == Ask::Signal
     }
 
-    /// Whether both may belong to the same stop of the pod: not more than a window lies between them.
+    /// Whether both may belong to the same stop of the pod: at most one window lies between them.
     pub(crate) fn may_belong_with(self, other: Self, window: Duration) -> bool {
         self.fresh_until <= other.fresh_until + window && other.fresh_until <= self.fresh_until + window
     }
@@ -86,17 +87,17 @@ impl Ended {
         (self.standing == Standing::Counts).then_some(self.code)
     }
 
-    /// When it counts, if it does not yet.
+    /// When it will count, if it does not yet.
     pub(crate) fn open_until(&self) -> Option<PodTime> {
         (self.standing == Standing::Open).then_some(self.replace_by)
     }
 
-    /// How long its caller may take to recreate it.
+    /// Until when its caller may recreate it.
     pub(crate) fn replace_by(&self) -> PodTime {
         self.replace_by
     }
 
-    /// Whether its program ran and exited with 0, once that counts.
+    /// Whether its program ran and exited with 0, and that counts.
     pub(crate) fn is_success(&self) -> bool {
         self.ran == Program::HasRun && self.counted_code() == Some(0)
     }
@@ -105,14 +106,14 @@ impl Ended {
         self.round == round
     }
 
-    /// Its caller had its time (T15).
+    /// Its caller's time to recreate it is over (T15).
     pub(crate) fn counts_now(&mut self) {
         self.standing = Standing::Counts;
     }
 }
 
 impl MemberState {
-    /// A caller asks for the end. The first request's time counts: a kubelet's SIGKILL comes a grace later.
+    /// A caller asks for the end. The time of the first request counts: a kubelet's SIGKILL comes a grace period later.
     pub(crate) fn ask(&mut self, how: Ask, fresh_until: PodTime) {
         let first = self.asked.unwrap_or(Asked { how, fresh_until });
         let how = if first.is_signal() { Ask::Signal } else { how };
@@ -121,7 +122,7 @@ impl MemberState {
 }
 
 impl Pod {
-    /// Notes the end of a member's newest task. What a main of a job ended with before is kept if this one never ran (J11).
+    /// Records the end of a member's newest task. If that task never ran, a main of a job keeps its earlier end (J11).
     pub(crate) fn note_end(&mut self, index: usize, real: Exit, shown: Exit, by: EndedBy, ran: Program) {
         let is_main = self.members[index].member.role == Role::Main;
         if is_main && ran == Program::NeverRan && self.members[index].ended.is_some() {
@@ -156,7 +157,7 @@ impl Pod {
         }
     }
 
-    /// T12: a kubelet that stops a pod creates nothing in it. What it stops now it stops alone.
+    /// T12: a kubelet that stops a pod creates nothing in it. So its stops were stops of single containers.
     pub(crate) fn give_up_callers_stop(&mut self) {
         if self.stop.as_ref().is_some_and(|stop| stop.cause == StopCause::Caller) {
             self.act(Action::Note("the pod was not stopped: its kubelet creates a container".to_owned()));
@@ -165,8 +166,8 @@ impl Pod {
         }
     }
 
-    /// Sidecars that had their turn in a stop that was none, and that their caller has not stopped: they end, for they have
-    /// their signal, and are started again (R2).
+    /// Sidecars that had their turn in a stop that turned out to be no stop of the pod, and that no caller has stopped:
+    /// they have their signal, so they end, and are started again (R2).
     fn take_back_turns(&mut self) {
         let stopped = self.planned_where(|state, container| {
             state.member.role == Role::Sidecar
@@ -178,7 +179,7 @@ impl Pod {
             let grace = self.grace_of(&id).max(FLOOR);
             let Some(container) = self.containers.get_mut(&id) else { continue };
             if let Phase::Starting { signals, .. } = &mut container.phase {
-                // It has not got it yet.
+                // The signal has not been sent yet.
                 signals.retain(|(_, _, cause)| *cause == SignalCause::Caller);
                 container.stop.taken_back();
             } else {
@@ -188,14 +189,14 @@ impl Pod {
         }
     }
 
-    /// Whether a caller has asked for a graceful end of any member in this round (K11's "no stop ever asked").
+    /// Whether a caller has asked for a graceful end of any member in this round, and that still is evidence (K11).
     pub(crate) fn stop_was_asked(&self) -> bool {
         let by_signal = |index: usize| self.members[index].asked.is_some_and(Asked::is_signal);
         (0..self.members.len()).any(|index| by_signal(index) && self.is_evidence(index))
     }
 
-    /// T12: whether the stop of a member says something of its pod. One that ended a while ago and was not recreated
-    /// does not, while a main lives that no caller stopped: it was a stop of that container alone.
+    /// T12: whether a member's stop is evidence of a stop of the pod. A stop of a member that ended a while ago and was
+    /// not recreated is none while a main lives that no caller stopped: it was a stop of that container alone.
     fn is_evidence(&self, index: usize) -> bool {
         let state = &self.members[index];
         if state.asked.is_none() {
@@ -213,15 +214,15 @@ impl Pod {
         self.current(index).is_none_or(Container::is_final)
     }
 
-    /// Whether callers never run again what they were shown to have ended.
+    /// Whether callers never recreate a container whose exit they have seen.
     pub(crate) fn recreates_nothing(&self) -> bool {
         self.policy() == RestartPolicy::Never
     }
 }
 
 impl Container {
-    /// Whether a caller that stops the pod would stop it too: started and not ended in its eyes, held or not. A completed
-    /// init that is hidden (I5) does not count.
+    /// Whether a caller that stops the pod would stop this container too: started, and not ended in the caller's eyes,
+    /// held or not. A completed init that is hidden (I5) does not count.
     pub(crate) fn lives_for_callers(&self) -> bool {
         match self.phase {
             Phase::Held(_)

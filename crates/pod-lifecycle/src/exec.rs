@@ -20,7 +20,7 @@ pub(crate) struct Exec {
 #[derive(Clone, Debug)]
 pub(crate) enum ExecPhase {
     Added,
-    /// Its start failed; it may be tried again. Nobody waits for it: like the runc shim, Wait has an answer.
+    /// Its start failed; the caller may try again. A Wait is answered at once, as with the runc shim.
     Failed,
     Starting {
         op: OpId,
@@ -61,7 +61,7 @@ impl Pod {
             return Some(Refusal::not_found(format!("container {id} not found")));
         };
         let reason = match container.phase {
-            // As the runc shim: a frozen container would not run it.
+            // As with the runc shim: a frozen container would not run it.
             Phase::Running { .. } if container.freezer == Freezer::Paused => "is paused",
             Phase::Created | Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } => return None,
             Phase::Creating { .. } => "is being created",
@@ -117,7 +117,7 @@ impl Pod {
                 record.phase = ExecPhase::Running;
                 self.act(Action::Publish(Notice::ExecStarted { container: id.clone(), exec, pid }));
                 self.reply(request, Ok(Reply::Pid(pid)));
-                // Its init is gone, and what killed the remaining processes may have come before this one.
+                // Its init is gone, and this process may have started after the kill of all remaining processes.
                 if self.containers.get(&id).is_some_and(|it| matches!(it.phase, Phase::Draining { .. })) {
                     self.kill_execs(&id);
                 }
@@ -152,7 +152,7 @@ impl Pod {
         self.drained(&id);
     }
 
-    /// R6: what a container waits for before its own exit is shown must end. Each by its own process, which works where
+    /// R6: kills the execs that a container's own exit waits for. Each through its own process, which works even where
     /// the cgroup as a whole could not be emptied.
     pub(crate) fn kill_execs(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get(id) else { return };
@@ -188,7 +188,7 @@ impl Pod {
             (outcome, self.exec_mut(&id, &exec))
             && let ExecPhase::Removing { requests, exit, .. } = &mut record.phase
         {
-            // It stays deletable, as a container does.
+            // The exec stays deletable, as a container does.
             let requests = std::mem::take(requests);
             record.phase = exit.map_or(ExecPhase::Added, |exit| ExecPhase::Stopped { exit });
             for request in requests {

@@ -28,7 +28,7 @@ impl Pod {
         match (&self.stop, role) {
             (Some(stop), Role::Sidecar) if by_code && stop.goes_on() => not_zero(real),
             (Some(_), Role::Sidecar) if self.masks_exit_codes() => 0,
-            // A job that is complete would never end if its caller ran this init again.
+            // A complete job would never end if its caller ran this init again.
             (Some(Stop { cause: StopCause::Completed, .. }), Role::Init) if by_code => 0,
             // J10: an interrupted main must not be taken for a finished one.
             (Some(stop), Role::Main)
@@ -41,8 +41,8 @@ impl Pod {
         }
     }
 
-    /// Under OnFailure: whether a sidecar that exits with 0 outside of a stop has ended for good. Its caller would not run
-    /// it again, so only one that may stay away shows it.
+    /// Under OnFailure: whether a sidecar that exits with 0 outside of a stop may show that. Its caller would not run
+    /// it again, so only a sidecar that may stay away shows 0.
     fn may_show_success(&self, container: &Container, index: usize) -> bool {
         let state = &self.members[index];
         let kept_running = state.member.restart.is_none_or(|restart| restart.mode == RestartMode::Always);
@@ -57,14 +57,14 @@ impl Pod {
 }
 
 impl Container {
-    /// Whether a stop ends its work: it was signalled, or was to be started again (R7).
+    /// Whether a stop interrupts its work: it was signalled, or was about to be restarted (R7).
     fn is_interrupted(&self) -> bool {
         self.stop.term_at.is_some()
             || matches!(self.phase, Phase::BackingOff { .. } | Phase::Recreating { .. })
     }
 }
 
-/// J10: 0 as the code of a program that SIGTERM ended.
+/// J10: shows 0 as the code of a program that SIGTERM ended.
 fn not_zero(code: u32) -> u32 {
     if code == 0 { code_of_signal(Signal::TERM.number()) } else { code }
 }

@@ -1,5 +1,5 @@
-//! What is worth remembering of a pod's life, for whoever asks later what happened. Owns the words; decides nothing,
-//! and nothing of a pod depends on it. Times are the driver's.
+//! What podshim keeps of a pod's life, so that an operator can see later what happened. Owns the words; decides
+//! nothing, and nothing in the pod depends on it. The driver adds the times.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::event::{ContainerId, Exit};
 use crate::inspection::InspectedStop;
 use crate::pod::Pod;
 
-/// Something that [`Action::Record`] keeps. What other actions say of themselves (operations, signals, events, final
-/// exits) is not said again.
+/// An entry of the history that [`Action::Record`] keeps. Other actions (operations, signals, events, final exits) are
+/// recorded as themselves and have no entry here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Milestone {
-    /// Its start was asked for, and it waits (U7, V1).
+    /// A caller started it, and it waits (U7, V1).
     Held {
-        /// For what.
+        /// What it waits for.
         reason: String,
     },
     /// Its program has been started.
@@ -30,51 +30,51 @@ pub enum Milestone {
         /// The runtime's words.
         reason: String,
     },
-    /// Whoever waited for it may go on (U1, U2).
+    /// Its gate is open: what waited for it may go on (U1, U2).
     GateOpened,
-    /// U4.
+    /// U4: its gate did not open in time.
     GateFailed {
-        /// What its probe said last.
+        /// What its probe reported last.
         reason: String,
     },
-    /// Its program has ended; whether that is shown is told by what follows.
+    /// Its program has ended; later entries say whether callers see that exit.
     Exited {
-        /// How it really was.
+        /// How it really exited.
         exit: Exit,
     },
-    /// It will be started again (R4, R7).
+    /// podshim will start it again (R4, R7).
     RestartDue {
-        /// So long from now.
+        /// How long from now.
         delay: Duration,
     },
-    /// The kernel killed a process of it for memory, shown or not (R10).
+    /// The kernel killed one of its processes for memory, whether callers see that or not (R10).
     OutOfMemory,
     /// T3: a caller's stop signal waits for the sidecar's turn.
     SignalHeld {
-        /// Which.
+        /// The signal.
         signal: Signal,
     },
     /// Its hook has ended.
     HookEnded {
-        /// Which.
+        /// Which hook.
         hook: Hook,
-        /// What went wrong, if something did.
+        /// What went wrong, if anything did.
         failure: Option<String>,
     },
-    /// V3.
+    /// V3: a switch to it has begun.
     SwitchBegan,
-    /// V4: it is the active one of its pair.
+    /// V4: it is now the active one of its pair.
     Switched,
-    /// V5.
+    /// V5: it did not take over.
     SwitchFailed {
         /// Why.
         reason: String,
     },
     /// A stop of the pod has begun, has another cause, or has less time (T9, T12).
     StopBegan(InspectedStop),
-    /// T6: whoever is left has its stop signal now.
+    /// T6: every container that is left has got its stop signal.
     LastCall,
-    /// T6: whoever is left is killed.
+    /// T6: every container that is left is killed.
     BudgetSpent,
     /// T14: the round is over.
     StopEnded,
@@ -91,24 +91,24 @@ pub enum SignalCause {
     Budget,
     /// Its own time is over (T7, T8, U4).
     Grace,
-    /// It is to be started again, or to be held (U4, I7, V4).
+    /// It is to be restarted, or to be held (U4, I7, V4).
     Restart,
-    /// Its program is not to run (K3, J9, T11), or what is left of it not to go on (R6).
+    /// Its program is not to run (K3, J9, T11), or what is left of the container must not go on (R6).
     NotRun,
 }
 
 impl Pod {
-    /// Remembers something of a container. No change of the tables: rules do not see it.
+    /// Records something about a container. The tables do not change, so no rule sees it.
     pub(crate) fn record(&mut self, id: &ContainerId, milestone: Milestone) {
         self.queue(Action::Record { container: Some(id.clone()), milestone });
     }
 
-    /// Remembers something of the pod.
+    /// Records something about the pod.
     pub(crate) fn record_of_pod(&mut self, milestone: Milestone) {
         self.queue(Action::Record { container: None, milestone });
     }
 
-    /// Why a container's stop signal goes out now; `given` is one that a caller sends just now.
+    /// Why a container's stop signal is sent now; `given` is a signal that a caller is sending at this moment.
     pub(crate) fn cause_of_stop<T>(&self, container: &Container, given: Option<T>) -> SignalCause {
         if given.is_some() {
             SignalCause::Caller
@@ -123,7 +123,7 @@ impl Pod {
         }
     }
 
-    /// The name of a container, as its plan has it.
+    /// The name of a container, as its plan spells it.
     pub fn name_of(&self, id: &ContainerId) -> Option<&str> {
         self.containers.get(id).map(|container| container.spec.name.as_str())
     }

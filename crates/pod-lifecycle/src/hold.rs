@@ -1,6 +1,6 @@
 //! Holds: what a held container waits for, in words, and the lines that its own log gets about it (U7, U13).
 //!
-//! Owns the reasons and when they are written. Who is held, and until when, is `startup`'s.
+//! Owns the reasons and when they are written. `startup` decides which container is held, and until when.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::event::ContainerId;
 use crate::pod::Pod;
 use crate::time::PodTime;
 
-/// A shorter hold, or a reason that lasts shorter than this, is not written (U7).
+/// A hold that is shorter, or a reason that lasts shorter, is not written (U7).
 const LINE_AFTER: Duration = Duration::from_secs(1);
 /// The reason is written again when a hold has lasted this long (U13).
 const REPEATS: [Duration; 3] = [Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(3600)];
@@ -24,23 +24,23 @@ pub(crate) struct Hold {
     waits_for: Option<Wait>,
     /// When the next line is due.
     line_due: Option<PodTime>,
-    /// Of [`REPEATS`], how many are over.
+    /// How many of [`REPEATS`] are over.
     repeats: usize,
 }
 
-/// What a held container waits for, as far as a change of it is worth a line.
+/// What a held container waits for. A change of this is worth a line in its log (U13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// T11: the end of the pod's stop.
     EndOfStop,
-    /// V1: the standby of that member.
+    /// V1: its turn; it is the standby of that member.
     StandbyOf(usize),
-    /// A member that does not do yet what it is waited for.
+    /// A member that has not done yet what the container waits for.
     Member(usize, Obstacle),
 }
 
-/// Why a member does not do yet what it is waited for. What it does by itself (its restarts, what its probe says) is no
-/// change of that.
+/// Why a member has not done yet what others wait for. What it does meanwhile (its restarts, what its probe reports)
+/// does not change this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
     /// U10.
@@ -49,11 +49,11 @@ pub(crate) enum Obstacle {
     CouldNotStart,
     /// T15: its caller stopped it.
     StoppedByCaller,
-    /// It has ended, and its caller was shown that.
+    /// It has ended, and its caller has seen that.
     Ended,
     NotStarted,
     Held,
-    /// podshim runs it.
+    /// podshim is at work on it: it starts, runs or restarts it, or probes its gate.
     AtWork,
 }
 
@@ -67,7 +67,7 @@ impl Hold {
         self.since
     }
 
-    /// T14: only now the gates are what it waits for.
+    /// T14: the hold counts from now on, as only now it waits for its gates.
     pub(crate) fn counts_from(&mut self, now: PodTime) {
         self.since = now;
     }
@@ -76,7 +76,7 @@ impl Hold {
         self.line_due
     }
 
-    /// Notes what it waits for; a change is written when it has lasted.
+    /// Notes what it waits for; a change is written once it has lasted.
     fn waits_for(&mut self, wait: Option<Wait>, now: PodTime) -> Change {
         if self.waits_for == wait {
             return Change::None;
@@ -206,7 +206,7 @@ impl Pod {
         }
     }
 
-    /// I8: until a member that does not come back fails its pod.
+    /// I8: how long until a member that does not come back fails its pod.
     fn given_up_in(&self, index: usize) -> Option<Duration> {
         let by = self.replacement_deadline_of(index)?;
         (self.policy() == RestartPolicy::Never).then(|| by.since(self.now))

@@ -1,8 +1,8 @@
 //! Hooks: commands that run in a container around its stop, and what waits for them.
 //!
-//! Owns H1 to H4 and H6: which hook runs when, once, and that a stop signal comes after it. A hook is no exec of a
-//! caller's: nobody is told of it, and it ends with its container at the latest. It never lengthens a budget: when
-//! that is spent the signal goes out beside it (T6), and SIGKILL never waits for a hook.
+//! Owns H1 to H4 and H6: which hook runs when, that it runs once, and that a stop signal comes after it. A hook is no
+//! exec of a caller: no event reports it, and it ends with its container at the latest. It never lengthens a budget:
+//! when that is spent the signal goes out although the hook still runs (T6), and SIGKILL never waits for a hook.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ use crate::pod::Pod;
 use crate::standby::Duty;
 use crate::time::PodTime;
 
-/// H6: so many exits before its turn make a hook suspect.
+/// H6: after this many exits before its turn the hook is suspect.
 const SUSPECT_EXITS: u32 = 3;
 
 /// What is known of a container's hooks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hooks {
     running: Option<(OpId, Hook)>,
-    /// One that outlived its container, and whose end nobody waits for.
+    /// A hook that outlived its container; no exit waits for it.
     lost: Option<OpId>,
-    /// H1: once in a stop of the pod, over all incarnations.
+    /// H1: once in a stop of the pod, across all incarnations.
     on_terminate: Progress,
     /// H2: once for each incarnation.
     pre_stop: Progress,
-    /// The stop signal that comes after them.
+    /// The stop signal that comes after the hooks.
     waiting: Option<Waiting>,
-    /// H6: exits before its turn, since its on-terminate hook was run.
+    /// H6: exits before its turn since its on-terminate hook began.
     exits: u32,
 }
 
@@ -48,7 +48,7 @@ enum Progress {
 pub(crate) struct Waiting {
     /// T8 counts from here.
     pub(crate) since: PodTime,
-    /// What hooks, signal and end may take together, where that is limited.
+    /// How long hooks, signal and end may take together, if that is limited.
     pub(crate) grace: Option<Duration>,
 }
 
@@ -57,8 +57,8 @@ impl Hooks {
         self.running.is_some_and(|(running, _)| running == op) || self.lost == Some(op)
     }
 
-    /// Its container is gone and what was left of it could not be killed: nobody else can end this one, and an exit
-    /// that waited for it would never be told.
+    /// Its container is gone, and what was left of it could not be killed. Nothing else can end this hook, and an exit
+    /// that waited for it would never be shown.
     pub(crate) fn give_up(&mut self) {
         if let Some((op, _)) = self.running.take() {
             self.lost = Some(op);
@@ -70,12 +70,12 @@ impl Hooks {
         self.running.is_some()
     }
 
-    /// Whether a stop signal waits for them.
+    /// Whether a stop signal waits for the hooks.
     pub(crate) fn hold_a_stop(&self) -> bool {
         self.waiting.is_some()
     }
 
-    /// The signal goes out now, whatever still runs.
+    /// The signal goes out now, although a hook may still run.
     pub(crate) fn stop_waiting(&mut self) -> Option<Waiting> {
         self.waiting.take()
     }
@@ -91,17 +91,17 @@ impl Hooks {
         self.exits = 0;
     }
 
-    /// When they next need the clock.
+    /// When the hooks next need the clock.
     pub(crate) fn deadline(&self) -> Option<PodTime> {
         self.waiting.and_then(|waiting| Some(waiting.since + waiting.grace?))
     }
 }
 
 impl Pod {
-    /// A stop signal (the given one, the one held back, or its own) for a container, after its hooks. `grace` bounds
-    /// all of it (U4); without, the container's own does (T8).
+    /// Sends a container a stop signal (the given one, the held one, or its own) after its hooks. `grace` bounds all of
+    /// it (U4); without it the container's own grace does (T8).
     ///
-    /// A second one meanwhile changes nothing: the first is the one that is delivered (K15).
+    /// A second stop signal meanwhile changes nothing: podshim delivers the first one (K15).
     pub(crate) fn stop_after_hooks(
         &mut self,
         id: &ContainerId,
@@ -124,7 +124,7 @@ impl Pod {
         let Some(container) = self.containers.get_mut(id) else { return };
         container.hooks.waiting = Some(Waiting { since: now, grace: grace.or(own) });
         container.stop.held_signal = given.or(container.stop.held_signal);
-        // As with a delivered signal: its end has begun.
+        // As with a delivered signal, its end has begun.
         container.probe = None;
         if container.stop.intent == Intent::Live {
             container.stop.intent = Intent::End;
@@ -133,14 +133,15 @@ impl Pod {
         self.go_on_with_hooks(id);
     }
 
-    /// The hook a container's stop has to run next.
+    /// The hook that a container's stop has to run next.
     ///
-    /// A main's or an init's own stop cannot be told from the beginning of its pod's (T12), and its signal is
-    /// delivered at once: its on-terminate hook comes before that signal at the latest.
+    /// podshim cannot tell a main's or an init's own stop from the start of its pod's stop (T12), and its signal is
+    /// delivered at once: so its on-terminate hook runs before that signal at the latest.
     fn next_hook(&self, container: &Container) -> Option<Hook> {
         let member = &self.members[container.member()?].member;
-        // H4: nothing runs in what never ran; and not any more in what was signalled. What is being started is about to
-        // run: a caller that had its answer to Start from a hold cannot know that its start is only now under way.
+        // H4: no hook runs in a container whose program never ran, or after its stop signal. One that is being started
+        // is about to run: a caller whose Start was answered by a hold cannot know that the start is only now under
+        // way.
         let runs =
             matches!(container.phase, Phase::Running { .. } | Phase::Starting { early_exit: None, .. });
         let signalled = container.stop.term_at.is_some() || container.stop.killed;
@@ -155,7 +156,7 @@ impl Pod {
         (hooks.pre_stop == Progress::Due && member.pre_stop.is_some()).then_some(Hook::PreStop)
     }
 
-    /// H1: all at once at T0, whatever each container's own turn is.
+    /// H1: all hooks at once at T0, whatever each container's own turn is.
     pub(crate) fn run_on_terminate_hooks(&mut self) {
         if self.stop.is_none() {
             return;
@@ -170,7 +171,7 @@ impl Pod {
         }
     }
 
-    /// The next hook of a stop that has begun, or its signal.
+    /// Runs the next hook of a stop that has begun, or sends its signal.
     pub(crate) fn go_on_with_hooks(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get(id) else { return };
         if container.hooks.is_running() || !container.hooks.hold_a_stop() {
@@ -184,8 +185,8 @@ impl Pod {
         }
     }
 
-    /// Whether a sidecar's turn (K8) is over before its signal went out: while its hooks ran, somebody who needs it
-    /// was started.
+    /// Whether a sidecar's turn (K8) is over before its signal was sent: a container that needs it was started while
+    /// its hooks ran.
     fn turn_has_passed(&self, container: &Container) -> bool {
         let Some(index) = container.member() else { return false };
         let state = &self.members[index];
@@ -197,7 +198,7 @@ impl Pod {
             && !self.turn_has_come(container)
     }
 
-    /// T3: the signal waits for the next turn; the hooks have been run.
+    /// T3: the signal waits for the next turn; the hooks have already run.
     fn hold_again(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get_mut(id) else { return };
         container.hooks.stop_waiting();
@@ -224,7 +225,7 @@ impl Pod {
         }
     }
 
-    /// H1, H3: the result is told and changes nothing.
+    /// H1, H3: logs the result, which changes nothing.
     pub(crate) fn hook_ended(&mut self, id: &ContainerId, op: OpId, outcome: Outcome) {
         let Some(container) = self.containers.get_mut(id) else { return };
         if container.hooks.lost == Some(op) {
@@ -241,7 +242,7 @@ impl Pod {
         self.changed();
         match outcome {
             outcome if hook == Hook::Migrate => self.migrated(id, &outcome),
-            // Often what it is for: it tells its program to quit.
+            // Often the purpose of the hook: it makes its program quit.
             Outcome::Failed(_) if ended_with_it => {
                 self.act(Action::Note(format!("container {id}: {hook} hook ended with its container")));
             }
@@ -255,7 +256,7 @@ impl Pod {
         self.drained(id);
     }
 
-    /// T8, U4: the container's own time is over before its hooks are.
+    /// T8, U4: the container's own time is over before its hooks have ended.
     pub(crate) fn hook_timer(&mut self, id: &ContainerId) {
         let due = self.containers.get(id).and_then(|container| container.hooks.deadline());
         if due.is_some_and(|at| self.now >= at) {
@@ -263,8 +264,8 @@ impl Pod {
         }
     }
 
-    /// H6: a hook that ends its container before its turn makes R2 restart it again and again. It is told; the
-    /// restarts go on with their backoff.
+    /// H6: a hook that ends its container before its turn makes R2 restart it again and again. podshim logs that; the
+    /// restarts go on with their delays.
     pub(crate) fn suspect_hook_of(&mut self, id: &ContainerId) {
         let stopping = self.stop.is_some();
         let Some(container) = self.containers.get_mut(id) else { return };

@@ -1,5 +1,5 @@
-//! The pod as an operator is shown it: a copy of what is known, taken at one moment. Owns the projection of the tables to
-//! public words; decides and changes nothing.
+//! The pod as an operator sees it: a copy of what is known at one moment. Owns the projection of the tables to public
+//! types; decides and changes nothing.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub struct Inspection {
     pub stop: Option<InspectedStop>,
     /// How the pod ended, if its restart policy says that it has (J1).
     pub outcome: Option<PodOutcome>,
-    /// A main of the plan that no caller has created (U10), in a pod that has neither ended nor is being stopped. Whether its
-    /// caller is still at work is for the driver to say.
+    /// A main of the plan that no caller has created (U10), in a pod that has not ended and is not being stopped. The
+    /// driver knows whether the caller is still at work.
     pub missing_main: Option<MissingMain>,
     /// The pause container, then the plan in its order, then all others.
     pub containers: Vec<InspectedContainer>,
@@ -34,16 +34,16 @@ pub struct Inspection {
 pub enum PodOutcome {
     /// All mains exited with 0.
     Succeeded,
-    /// A main, or an init or sidecar under Never, did not.
+    /// A main failed, or an init or a sidecar under Never.
     Failed,
 }
 
-/// A main that is not there.
+/// A main that no caller has created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingMain {
-    /// It, as lines for people name it: `main "app"`.
+    /// The main, as messages name it: `main "app"`.
     pub main: String,
-    /// Whether the pod would end.
+    /// The restart policy: it decides whether the pod would end.
     pub policy: RestartPolicy,
 }
 
@@ -80,11 +80,11 @@ pub enum StopReason {
 /// What is left of a stop's budget (T5, T6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetLeft {
-    /// The caller counts.
+    /// The caller counts the time.
     Callers,
-    /// So long, then everybody left gets a stop signal.
+    /// The time left; then every container that is left gets a stop signal.
     Until(Duration),
-    /// Everybody has one; so long, then SIGKILL.
+    /// Every container has had one; the time left until SIGKILL.
     LastCall(Duration),
     /// Everything has been killed.
     Spent,
@@ -111,13 +111,13 @@ pub struct InspectedContainer {
     pub restarts: u32,
     /// How its last run really ended.
     pub real_exit: Option<Exit>,
-    /// What callers are shown of that (J2).
+    /// How callers see that exit (J2).
     pub shown_exit: Option<Exit>,
-    /// A stop signal that waits for its turn (T3), or for its hooks.
+    /// A stop signal that waits for its turn (T3), or for the container's hooks.
     pub pending_signal: Option<Signal>,
-    /// Until SIGKILL is due (T7, T8).
+    /// The time until SIGKILL is due (T7, T8).
     pub kill_in: Option<Duration>,
-    /// Until its next restart (R4).
+    /// The time until its next restart (R4).
     pub restart_in: Option<Duration>,
 }
 
@@ -130,7 +130,7 @@ pub enum InspectedPart {
     Passthrough,
     /// In the plan.
     Planned(Role),
-    /// The one of a standby pair that is not active (V1).
+    /// The standby of a pair (V1).
     Standby,
 }
 
@@ -153,20 +153,20 @@ pub enum InspectedState {
     Paused,
     /// It waits for its next restart (R4).
     BackingOff,
-    /// It is being made anew (R6).
+    /// It is being recreated (R6).
     Restarting,
     /// A completed init whose exit its caller does not see yet, or which was created again (I4, I5).
     Completed,
     /// It is ending.
     Ending,
-    /// It has ended for its caller too.
+    /// It has ended, and its caller sees that.
     Stopped,
 }
 
 /// How far a gate is (U1, U2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateProgress {
-    /// Its program has not been seen to run.
+    /// No check has seen its program run.
     Closed,
     /// Its program runs, and is not ready.
     Started,
@@ -175,7 +175,7 @@ pub enum GateProgress {
 }
 
 impl Pod {
-    /// The pod as it is; `now` for the times that are left.
+    /// The pod as it is; `now` is needed for the times that are left.
     pub fn inspect(&self, now: PodTime) -> Inspection {
         let members = self.members.iter().enumerate().filter(|(index, _)| !self.is_vacant(*index));
         let planned = members.map(|(index, state)| match self.current(index) {
@@ -214,7 +214,8 @@ impl Pod {
         Some(MissingMain { main: main.to_string(), policy: self.policy() })
     }
 
-    /// What is to be kept of a container when it is gone: what it is to the pod, and how often podshim restarted it (R4).
+    /// What the driver keeps of a container that is gone: what it was to the pod, and how often podshim restarted it
+    /// (R4).
     pub fn part_and_restarts(&self, id: &ContainerId) -> Option<(InspectedPart, u32)> {
         let container = self.containers.get(id)?;
         Some((self.inspected_part(container), container.restarts.count()))
@@ -268,7 +269,7 @@ impl Pod {
 }
 
 impl InspectedContainer {
-    /// Of which there is nothing but the name.
+    /// A container of which only the name exists.
     pub fn not_created(name: &str, part: InspectedPart) -> Self {
         Self {
             id: None,

@@ -1,7 +1,7 @@
 //! The signal table: what Kill(container, signal) means (K-rules).
 //!
-//! Owns the decision between delivering, holding and ending. When a held signal's turn comes is `shutdown`'s
-//! business. Each branch answers the request at once: a caller's grace runs from the answer (CONTRACT §3).
+//! Owns the decision between delivering, holding and ending. `shutdown` decides when a held signal's turn comes. Each
+//! branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
 
 use std::time::Duration;
 
@@ -18,12 +18,13 @@ use crate::restart::code_of_signal;
 use crate::sandbox::SandboxEnd;
 use crate::shutdown::{FLOOR, StopCause};
 
-/// K9, K10: what a sidecar gets between its stop signal and a caller's SIGKILL. crictl gives up 2 s after its
-/// kill (F5).
+/// K9, K10: the time a sidecar gets between its stop signal and a caller's SIGKILL. crictl gives up 2 s after its kill
+/// (F5).
 const KILL_AFTER_TERM: Duration = Duration::from_millis(1500);
 
-/// Whether a HUP that the plan does not name as a stop signal is no stop (K6). A shim does not see an image's STOPSIGNAL:
-/// under CRI it may be HUP, unless the plan names another, and a program that never ran reloads nothing.
+/// Whether HUP is a reload where the plan does not name it as the stop signal (K6). A shim does not see an image's
+/// STOPSIGNAL: under CRI that may be HUP, unless the plan names another signal. And a program that never ran reloads
+/// nothing.
 fn is_reload(container: &Container, named: Option<Signal>) -> bool {
     container.spec.caller != Caller::Cri || (named.is_some() && container.program == Program::HasRun)
 }
@@ -33,7 +34,7 @@ fn is_reload(container: &Container, named: Option<Signal>) -> bool {
 enum Meaning {
     Stop,
     Kill,
-    /// Anything the program should just get: reload, window size, user signals.
+    /// Any signal that the program just gets: reload, window size, user signals.
     Other,
 }
 
@@ -66,21 +67,21 @@ impl Pod {
                 let text = format!("cannot signal container {id}: it is being created");
                 return self.reply(request, Err(Refusal::precondition(text)));
             }
-            // S1, as with `runc kill --all`: there is nobody left to miss it.
+            // S1, as with `runc kill --all`: no process is left to signal.
             Phase::Stopped { .. } | Phase::Removing { .. }
                 if reach == Reach::All && container.part == Part::Passthrough =>
             {
                 return self.reply(request, Ok(Reply::Ok));
             }
-            // CONTRACT §9: NotFound tells WithProcessKill that Wait has the answer.
             Phase::Prepared | Phase::Restoring { .. } => {
                 let text = format!("cannot signal container {id}: it is not restored yet");
                 return self.reply(request, Err(Refusal::precondition(text)));
             }
+            // CONTRACT §9: on NotFound containerd's WithProcessKill takes the answer from Wait.
             Phase::Stopped { .. } | Phase::Removing { .. } => {
                 return self.reply_finished(request, &Target::init(id));
             }
-            // One that is made again (R1, R7) is still there for its caller.
+            // A container that is restarted or recreated (R1, R7) is still there for its caller.
             Phase::Draining { exit, was, .. }
                 if was != Was::Held
                     && !(container.is_alive() && self.restarts_after(container, exit.code)) =>
@@ -99,7 +100,7 @@ impl Pod {
                 self.begin_stop(StopCause::Sandbox(SandboxEnd::Killed(signal)));
                 Ok(Reply::Ok)
             }
-            // K17 holds for whoever is frozen.
+            // K17 holds for every frozen container.
             (Part::Sandbox | Part::Passthrough, Meaning::Kill) => {
                 self.kill_now(&id, reach, SignalCause::Caller);
                 Ok(Reply::Ok)
@@ -113,14 +114,14 @@ impl Pod {
         self.reply(request, result);
     }
 
-    /// K7: what a stop signal is.
+    /// K7: whether a signal is a stop signal.
     fn meaning(&self, container: &Container, signal: Signal) -> Meaning {
         let named = container.member().and_then(|index| self.members[index].member.stop_signal);
         match signal {
             Signal::KILL => Meaning::Kill,
             signal if named == Some(signal) => Meaning::Stop,
             Signal::HUP if is_reload(container, named) => Meaning::Other,
-            // CRI sends the image's STOPSIGNAL, whatever it is, and nothing else.
+            // Under CRI every other signal is the image's STOPSIGNAL.
             _ if container.spec.caller == Caller::Cri => Meaning::Stop,
             Signal::TERM | Signal::INT | Signal::QUIT | Signal::PWR | Signal::RTMIN_PLUS_3 => Meaning::Stop,
             _ => Meaning::Other,
@@ -142,7 +143,7 @@ impl Pod {
         };
         let fresh_until = self.now + self.lone_stop_window();
         let Some(container) = self.containers.get(id) else { return Ok(Reply::Ok) };
-        // A caller whose Start was not answered ends what it has made: containerd, when its own caller is gone.
+        // A caller whose Start was not answered kills the container: containerd does, when its own caller is gone.
         let undone = ask == Ask::Kill
             && match &container.phase {
                 Phase::Created => true,
@@ -150,7 +151,7 @@ impl Pod {
                 _ => false,
             };
         let between_runs = matches!(container.phase, Phase::BackingOff { .. } | Phase::Recreating { .. });
-        // What could not be started is killed by its caller to be deleted: that is no stop.
+        // A caller kills a container that could not be started in order to delete it: that is no stop.
         if let (Some(index), None, false) = (container.member(), container.start_error, undone) {
             let was_asked = self.members[index].asked.is_some();
             self.members[index].ask(ask, fresh_until);
@@ -158,7 +159,7 @@ impl Pod {
                 self.take_over_grace(id, index);
             }
         }
-        // R2, R5: with another stop before it, this one may be the pod's.
+        // R2, R5: after an earlier stop this one may show that the caller stops the pod.
         if between_runs {
             self.detect_callers_stop();
         }
@@ -172,7 +173,7 @@ impl Pod {
                 let exit = *exit;
                 self.finish(id, exit);
             }
-            // Trap 21: a created container must die, else its sandbox cannot.
+            // Trap 21: a created container must die, else its sandbox cannot end.
             Phase::Created => {
                 container.stop.intent = Intent::End;
                 let (target, cause) = (Target::init(id.clone()), SignalCause::Caller);
@@ -190,7 +191,7 @@ impl Pod {
             }
             Phase::Draining { was: was @ Was::Held, .. } if never_ran => *was = Was::Ending { code },
             Phase::Ending { .. } => container.stop.intent = Intent::End,
-            // T16: there is no process to wait for.
+            // T16: no process runs, so the sidecar has ended at once.
             Phase::BackingOff { last, .. } if meaning == Meaning::Stop && !stopping => {
                 let last = *last;
                 self.finish(id, last);
@@ -208,7 +209,7 @@ impl Pod {
                 (_, Meaning::Kill) => self.kill_now(id, reach, SignalCause::Caller),
                 _ => {
                     self.stop_after_hooks(id, Some((signal, reach)), None);
-                    // I7: the caller's word outweighs a retry of the group.
+                    // I7: the caller's stop overrides a retry of the group.
                     self.make_final(id);
                 }
             },
@@ -216,7 +217,8 @@ impl Pod {
         Ok(Reply::Ok)
     }
 
-    /// T17: from its own stop signal on the caller counts the time of a sidecar that its stop had reached before.
+    /// T17: if the pod's stop has already signalled a sidecar, its caller counts its time from the caller's own stop
+    /// signal on.
     fn take_over_grace(&mut self, id: &ContainerId, index: usize) {
         let by_caller = self.stop.as_ref().is_some_and(|stop| !stop.is_ours());
         if !by_caller || self.members[index].member.grace.is_some() {
@@ -237,7 +239,7 @@ impl Pod {
         }
     }
 
-    /// K6, and K5 for signals that stop nothing.
+    /// K6, and K5 for signals that are no stop signals.
     fn pass_on(&mut self, id: &ContainerId, signal: Signal, reach: Reach) -> Result<Reply, Refusal> {
         let Some(container) = self.containers.get(id) else { return Ok(Reply::Ok) };
         let refusal = match container.phase {
@@ -257,7 +259,7 @@ impl Pod {
         )))
     }
 
-    /// K11, `zero-grace=obey`: the container is final, its code is shown as it is.
+    /// K11, `zero-grace=obey`: the container is final, and its code is shown as it is.
     fn obey(&mut self, id: &ContainerId) {
         if let Some(container) = self.containers.get_mut(id) {
             container.stop.obeyed = true;
@@ -265,11 +267,11 @@ impl Pod {
         self.kill_now(id, Reach::All, SignalCause::Caller);
     }
 
-    /// K9, K10, T7: the stop signal at once if it is still due, SIGKILL 1.5 s after it.
+    /// K9, K10, T7: sends the stop signal at once if it is still due, and SIGKILL 1.5 s after it.
     fn hurry(&mut self, id: &ContainerId) {
         let now = self.now;
         let Some(container) = self.containers.get(id) else { return };
-        // Once more, should a thaw have failed (K17).
+        // Again, in case a thaw has failed (K17).
         if container.stop.killed {
             return self.kill_now(id, Reach::All, SignalCause::Caller);
         }
@@ -283,8 +285,8 @@ impl Pod {
         self.changed();
     }
 
-    /// Delivers a stop signal: the given one, the one held back, or the container's own. The container's next
-    /// exit is final, unless it is ended to be started again.
+    /// Delivers a stop signal: the given one, the held one, or the container's own. The container's next exit is final,
+    /// unless podshim ends it in order to restart it.
     pub(crate) fn deliver_stop(&mut self, id: &ContainerId, given: Option<(Signal, Reach)>) {
         let now = self.now;
         let Some(container) = self.containers.get(id) else { return };
@@ -295,12 +297,12 @@ impl Pod {
         let own = member.and_then(|member| member.stop_signal).unwrap_or(Signal::TERM);
         let (signal, reach) = given.or(container.stop.held_signal.take()).unwrap_or((own, Reach::Process));
         container.stop.term_at.get_or_insert(now);
-        // H8: a gate that fails from now on is no reason to start it again.
+        // H8: a gate that fails from now on is no reason to restart it.
         container.probe = None;
         if container.stop.intent == Intent::Live {
             container.stop.intent = Intent::End;
         }
-        // T8: inside the budget, never beyond it. It began with the hooks, which leave the floor of it (F9).
+        // T8: inside the budget, never beyond it. It began with the hooks, which leave at least the floor of it (F9).
         let grace = waited.map_or(member.and_then(|member| member.grace), |waited| waited.grace);
         if let Some(grace) = grace {
             let begun = waited.map_or(now, |waited| waited.since);
@@ -312,8 +314,8 @@ impl Pod {
         self.changed();
     }
 
-    /// Sends a signal that the program is to get; so not before there is one. A caller that had its answer to
-    /// Start from a hold cannot know that the start is only now under way.
+    /// Sends a signal that is meant for the program, so not before the program runs. A caller whose Start was answered
+    /// by a hold cannot know that the start is only now under way.
     pub(crate) fn signal_init(&mut self, id: &ContainerId, signal: Signal, reach: Reach, cause: SignalCause) {
         if let Some(Container { phase: Phase::Starting { signals, .. }, .. }) = self.containers.get_mut(id)
             && signal != Signal::KILL
@@ -324,14 +326,14 @@ impl Pod {
         self.act(Action::Signal { target: Target::init(id.clone()), signal, reach, cause });
     }
 
-    /// What `signal_init` kept back.
+    /// Sends the signals that `signal_init` kept back.
     pub(crate) fn send_parked(&mut self, id: &ContainerId, signals: Vec<Parked>) {
         for (signal, reach, cause) in signals {
             self.signal_init(id, signal, reach, cause);
         }
     }
 
-    /// SIGKILL, which a frozen container acts on only when it is thawed (K17).
+    /// Sends SIGKILL, and thaws the container: a frozen one acts on it only then (K17).
     pub(crate) fn kill_now(&mut self, id: &ContainerId, reach: Reach, cause: SignalCause) {
         let Some(container) = self.containers.get_mut(id) else { return };
         container.stop.intent = Intent::End;

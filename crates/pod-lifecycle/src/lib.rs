@@ -1,8 +1,8 @@
 //! The pod as a deterministic state machine.
 //!
-//! Owns every decision about a pod: who may start, who is held, who is restarted, who is signalled when, what
-//! callers see. Events go in, actions come out, time is an argument. It never does anything itself: no IO, no
-//! clock, no randomness, no threads; the same events at the same times give the same actions.
+//! Owns every decision about a pod: which container starts, is held, is restarted or gets a signal, and when; and what
+//! callers see. Events go in, actions come out, time is an argument. It never does anything itself: no IO, no clock, no
+//! randomness, no threads; the same events at the same times give the same actions.
 //!
 //! The contract with the driver:
 //!
@@ -16,10 +16,11 @@
 //!
 //! * `now` never goes backwards.
 //! * Each [`Action::Run`] is answered by exactly one [`Event::Done`] with its id.
-//! * What failed to make a process has left none, and after a failed Start the program does not run.
+//! * An operation that failed to create a process has left no process, and after a failed Start the program does not
+//!   run.
 //! * [`Event::Exited`] of a process comes after the `Done` that announced the process, and exactly once.
-//! * Each [`Event::Request`] gets exactly one [`Action::Reply`]; `Wait` may take as long as the container, and gets none
-//!   after [`Event::Abandoned`].
+//! * Each [`Event::Request`] gets exactly one [`Action::Reply`]. A `Wait` may take as long as the container, and gets
+//!   no reply after [`Event::Abandoned`].
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! A stop of one sidecar alone: told from the beginning of a stop of its pod, and answered fast (T16).
+//! A stop of one sidecar alone: how podshim tells it from the start of a stop of the pod, and answers it fast (T16).
 //!
-//! A kubelet's stop of a pod sends the StopContainer of each container at once, save that of a container with a preStop
-//! hook, which comes later (F9). So if a kubelet made the living mains, none of them has such a hook, and no other stop
-//! comes within the window, the kubelet stops this sidecar alone (a liveness probe, another image), and waits for its end
-//! before it does anything else for the pod.
+//! A kubelet that stops a pod sends the StopContainer of all containers at once, except that a container with a preStop
+//! hook gets its own later (F9). So if a kubelet created all living mains, none of them has such a hook, and no other
+//! stop comes within the window, then the kubelet stops this sidecar alone (a liveness probe, another image), and waits
+//! for its end before it does anything else for the pod.
 //!
-//! Owns that judgement and its revocation. What counts as a stop of the pod is `evidence`'s; sending is `kill`'s.
+//! Owns that judgement and its revocation. `evidence` decides what counts as a stop of the pod; `kill` sends signals.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ use crate::history::Milestone;
 use crate::pod::Pod;
 use crate::time::PodTime;
 
-/// A timer this late says that the machine is: the other stops may be late too, and the window is doubled.
+/// A timer that fires this late shows that the machine is slow: other stops may be late too, so the window is doubled.
 const LATE: Duration = Duration::from_millis(500);
 
-/// What is known of a sidecar's stop signal that came before its turn.
+/// What podshim knows of a sidecar's stop signal that came before its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoneStop {
-    /// Others may follow until then. `since` is a window before the signal, for those that came before it.
+    /// Other stops may follow until `decide_at`.
     Undecided { decide_at: PodTime, window: Window },
-    /// It is no stop of the pod: the sidecar has its signal.
+    /// It is no stop of the pod: the sidecar has got its signal.
     Alone,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Window {
 }
 
 impl Pod {
-    /// K7, K8, K15: a stop signal for a sidecar is kept until its turn, which may be now; the first one counts.
+    /// K7, K8, K15: keeps a sidecar's stop signal until its turn, which may be now; the first signal counts.
     pub(crate) fn hold_signal(&mut self, id: &ContainerId, signal: Signal, reach: Reach) {
         let decide_at = self.now + self.lone_stop_window();
         let Some(container) = self.containers.get_mut(id) else { return };
@@ -50,7 +50,7 @@ impl Pod {
         self.changed();
     }
 
-    /// T16: signals whose time to be told from a stop of the pod is over.
+    /// T16: judges stop signals whose window is over.
     pub(crate) fn lone_stop_timer(&mut self, id: &ContainerId) {
         let now = self.now;
         let Some(container) = self.containers.get(id) else { return };
@@ -65,7 +65,7 @@ impl Pod {
         container.lone_stop = match (alone, late) {
             (true, true) => Some(LoneStop::Undecided { decide_at: doubled, window: Window::Doubled }),
             (true, false) => Some(LoneStop::Alone),
-            // Kept until its turn, or until its caller's SIGKILL (T3, T7).
+            // The signal is kept until the sidecar's turn, or its caller's SIGKILL (T3, T7).
             (false, _) => None,
         };
         if container.lone_stop == Some(LoneStop::Alone) {
@@ -74,7 +74,7 @@ impl Pod {
         self.changed();
     }
 
-    /// When a container's stop is judged.
+    /// When podshim judges a container's stop.
     pub(crate) fn lone_stop_deadline(&self, container: &Container) -> Option<PodTime> {
         let Some(LoneStop::Undecided { decide_at, .. }) = container.lone_stop else { return None };
         let waits = matches!(container.phase, Phase::Starting { .. } | Phase::Running { .. });
@@ -85,7 +85,7 @@ impl Pod {
     fn stop_alone(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get_mut(id) else { return };
         container.stop.intent = Intent::End;
-        // U4's stop of an unready sidecar becomes its last one; its signal is not repeated.
+        // U4's stop of an unready sidecar becomes its last stop; its signal is not repeated.
         if container.stop.term_at.is_some() {
             container.stop.held_signal = None;
             return;
@@ -94,7 +94,7 @@ impl Pod {
         self.stop_after_hooks(id, None, grace);
     }
 
-    /// Whether a sidecar's stop can only be a stop of that container.
+    /// Whether a sidecar's stop can only be a stop of that container alone.
     fn is_stopped_alone(&self, sidecar: &Container) -> bool {
         let mains: Vec<_> = self
             .planned()
@@ -115,15 +115,15 @@ impl Pod {
         !mains.is_empty() && mains.iter().all(at_once) && !another
     }
 
-    /// A stop of the pod has begun: what was taken for a lone stop was its beginning. As long as the exit is not shown R2
-    /// applies: the sidecar is started again while something needs it.
+    /// A stop of the pod has begun: what podshim took for a lone stop was its beginning. As long as the exit is not
+    /// shown R2 applies: the sidecar is restarted while another container needs it.
     pub(crate) fn revoke_lone_stops(&mut self) {
         for container in self.containers.values_mut() {
             let judged = container.lone_stop.take() == Some(LoneStop::Alone);
             if !judged || container.is_final() || container.program == Program::NeverRan {
                 continue;
             }
-            // With its hook under way the signal has not been sent: it waits for the turn (T3).
+            // If its hook is still running, the signal has not been sent: it waits for the turn (T3).
             container.stop.intent =
                 if container.stop.term_at.is_some() { Intent::Restart } else { Intent::Live };
         }

@@ -1,6 +1,6 @@
-//! The member table: what has become of each planned container in this sandbox.
+//! The member table: what podshim knows of each planned container in this sandbox.
 //!
-//! Startup, shutdown and restart all read it; order is data here (entries), never code.
+//! Startup, shutdown and restart all read it. The order is data here (`links`), never code.
 
 use std::fmt;
 
@@ -12,39 +12,39 @@ use crate::evidence::{Asked, Ended};
 use crate::pod::Pod;
 use crate::standby::{Duty, Started};
 
-/// One planned container and what is known of it, over all the tasks that bear its name.
+/// One planned container, and what is known of it across all tasks of its name.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberState {
     pub(crate) member: Member,
-    /// What it needs: the start order, and in reverse the stop order.
+    /// The members it waits for at start; reversed, this is the stop order.
     pub(crate) links: Vec<Link>,
-    /// Whether anything asks when its program has been exec'd or is ready.
+    /// Whether any condition asks if its program has been exec'd or is ready.
     pub(crate) is_awaited: Awaited,
     /// The newest task of that name, until it is deleted.
     pub(crate) current: Option<ContainerId>,
-    /// Whether its program was let start in this round: a newer task of the name does not wait again (S6).
+    /// Whether its program was allowed to start in this round: a newer task of the name does not wait again (S6).
     pub(crate) release: Release,
     /// How far its gate is. Once open it stays open for the round (U3).
     pub(crate) gate: GateState,
-    /// Which of a standby pair it is (V1).
+    /// Whether it is the active or the standby container of a pair (V1).
     pub(crate) duty: Duty,
     /// Of a standby pair: whether its caller has started it in this round.
     pub(crate) was_started: Started,
     /// How an init completed; it never runs again in this sandbox (I4).
     pub(crate) completed: Option<Exit>,
-    /// The end of the newest task that ran (J1, J6). Of a main it is kept until a newer task runs (J11), of others until
-    /// one is created.
+    /// The end of the newest task that ran (J1, J6). A main keeps it until a newer task runs (J11), others until a
+    /// newer task is created.
     pub(crate) ended: Option<Ended>,
-    /// How a caller asked for its end, if one did: counted until a newer task of the name is created or the stop is
+    /// How a caller asked for its end, if one did: this counts until a newer task of the name is created or the stop is
     /// over (T12).
     pub(crate) asked: Option<Asked>,
     /// Why its newest task could not be created or started.
     pub(crate) start_failure: Option<String>,
-    /// Whether its gate was open in this sandbox (I8).
+    /// Whether its gate was ever open in this sandbox (I8).
     pub(crate) was_open: WasOpen,
     /// When its caller creates it again.
     pub(crate) recreation: Recreation,
-    /// What the next task of its name is.
+    /// Whether the next task of its name is the first one.
     creation: Creation,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Release {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum GateState {
     Closed,
-    /// The program has been exec'd (U1), its probe has not succeeded yet (U2).
+    /// The program has been exec'd (U1); its probe has not succeeded yet (U2).
     Started,
     Open,
 }
@@ -68,7 +68,7 @@ pub(crate) enum WasOpen {
     Before,
 }
 
-/// When a caller creates again what has ended.
+/// When a caller recreates a container that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recreation {
     /// As the pod's restart policy says.
@@ -111,7 +111,7 @@ impl MemberState {
         }
     }
 
-    /// A task of its name is created.
+    /// Updates the member when a task of its name is created.
     pub(crate) fn created(
         &mut self,
         id: ContainerId,
@@ -125,7 +125,7 @@ impl MemberState {
         self.start_failure = None;
         let creation = self.creation;
         self.creation = Creation::Again;
-        // T15: what its caller stopped has come back. J11: what a main ended with is kept until it runs again.
+        // T15: what its caller stopped has come back. J11: a main of a job keeps its end until it runs again.
         let kept = self.member.role == Role::Main
             && policy != RestartPolicy::Always
             && self.ended.is_some_and(|ended| ended.counted_code().is_some());
@@ -168,7 +168,7 @@ impl MemberState {
         Self::new(member, plan.links_of_unnamed_main(), Awaited::ByNobody)
     }
 
-    /// Whether an exit with that code ends the pod (R9).
+    /// Whether an exit with that code stops the pod (R9).
     pub(crate) fn is_fatal(&self, code: u32) -> bool {
         match self.member.fatal {
             Some(Fatal::Exit) => true,
@@ -197,7 +197,7 @@ impl MemberState {
 }
 
 impl fmt::Display for MemberState {
-    /// As lines for people name it: `sidecar "proxy"`.
+    /// As messages name it: `sidecar "proxy"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", self.member.role, self.member.name)
     }
@@ -208,8 +208,8 @@ impl Pod {
         container.member().map(|index| self.members[index].member.role)
     }
 
-    /// Whether a member is one that only `*=main` named, has no container any more, and says nothing of a stop (T12): the
-    /// next unnamed one may have its place. Under ctr each container has a name of its own.
+    /// Whether a member that only `*=main` named has no container any more and is no evidence of a stop (T12): the next
+    /// unnamed main may take its place. Under ctr each container has a name of its own.
     pub(crate) fn is_vacant(&self, index: usize) -> bool {
         self.is_unnamed(index)
             && self.members[index].asked.is_none()
@@ -220,7 +220,8 @@ impl Pod {
         self.plan.as_ref().is_some_and(|plan| index >= plan.members.len())
     }
 
-    /// A member without a container says of a stop that a main was asked to end (T12). One that says it is enough.
+    /// A member without a container only remembers that a caller stopped a main (T12). One member with that memory is
+    /// enough.
     pub(crate) fn merge_evidence(&mut self, newest: usize) {
         let Some(asked) = self.members[newest].asked.filter(|_| self.is_unnamed(newest)) else { return };
         for index in 0..self.members.len() {
@@ -235,12 +236,12 @@ impl Pod {
         }
     }
 
-    /// The newest container of a member, if it is still known.
+    /// The newest container of a member, if podshim still knows it.
     pub(crate) fn current(&self, member: usize) -> Option<&Container> {
         self.containers.get(self.members[member].current.as_ref()?)
     }
 
-    /// The newest containers of all members. An older task of a name is final: nothing depends on it.
+    /// The newest containers of all members. An older task of the same name is final, and nothing depends on it.
     pub(crate) fn planned(&self) -> impl Iterator<Item = (&MemberState, &Container)> {
         self.members.iter().filter_map(|state| Some((state, self.containers.get(state.current.as_ref()?)?)))
     }
@@ -253,14 +254,14 @@ impl Pod {
         self.planned().filter(|(s, c)| wanted(s, c)).map(|(_, c)| c.id.clone()).collect()
     }
 
-    /// Whether one member may not end before another has (T1): the start order reversed.
+    /// Whether `earlier` may not end before `later` has ended (T1): the start order reversed.
     pub(crate) fn needs(later: &MemberState, earlier: usize) -> bool {
         needs(&later.links, earlier)
     }
 
-    /// The first thing, in plan order, that a member must still wait for.
+    /// The first member, in plan order, that a member must still wait for.
     pub(crate) fn first_blocker(&self, index: usize) -> Option<Link> {
-        // V2: what waits for a pair waits for the one that is active.
+        // V2: what waits for a pair waits for its active container.
         let blocks = |link: &&Link| {
             let earlier = &self.members[link.earlier];
             earlier.duty == Duty::Active && link.until.is_some_and(|condition| !earlier.satisfies(condition))
@@ -269,7 +270,7 @@ impl Pod {
     }
 
     /// The main that keeps another container from ever starting: it has ended without what the other waits for, and
-    /// under Never its caller does not run it again.
+    /// under Never its caller does not recreate it.
     pub(crate) fn never_done(&self, index: usize) -> Option<usize> {
         let failed = |link: &Link| {
             let earlier = &self.members[link.earlier];

@@ -1,6 +1,7 @@
-//! Who the kernel kills first when memory is short: not a sidecar before the mains that need it (N8).
+//! Which process the kernel kills first when memory is short: no sidecar before the mains that need it (N8).
 //!
-//! Owns when that is to be corrected. A container's own value comes with its spec, in whatever order they are created.
+//! Owns when podshim corrects that. A container's own value comes with its spec, and callers create containers in any
+//! order.
 
 use pod_spec::{OomScore, Role};
 
@@ -10,8 +11,8 @@ use crate::event::ContainerId;
 use crate::pod::Pod;
 
 impl Pod {
-    /// A container has a new process, with the value of its spec. A sidecar's is corrected before its program runs, and
-    /// all sidecars' when a main has come.
+    /// A container has a new process, with the value of its spec. podshim corrects a sidecar's value before its program
+    /// runs, and all sidecars' values when a main is created.
     pub(crate) fn limit_oom_scores(&mut self, id: &ContainerId) {
         if !self.plan.as_ref().is_some_and(|plan| plan.oom_score == OomScore::Protect) {
             return;

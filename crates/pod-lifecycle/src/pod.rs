@@ -1,8 +1,8 @@
 //! The pod value: its tables, the single entry point `handle`, and the rules applied after every event.
 //!
-//! Handlers of single events change the tables and never look ahead; `settle` then applies the level-triggered
-//! rules (who may start, whose turn has come, what is due, what is complete) until nothing changes. So a rule
-//! holds whatever the order of events was.
+//! Handlers of single events change the tables and never look ahead. `settle` then applies the level-triggered rules
+//! (which container may start, whose turn has come, what is due, what is complete) until nothing changes. So a rule
+//! holds in whatever order the events came.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,7 @@ use crate::shutdown::Stop;
 use crate::startup::PodFailure;
 use crate::time::PodTime;
 
-/// More often than any pod's rules have something to say after one event.
+/// More passes than the rules of any pod need after one event.
 const MOST_ROUNDS: usize = 10_000;
 /// What [`Action::Warn`] says when the rules contradict each other.
 pub const UNSETTLED: &str = "the rules of the pod do not settle: this is a fault of podshim";
@@ -32,13 +32,13 @@ pub struct Pod {
     pub(crate) stop: Option<Stop>,
     /// K16: the pause process is gone, its namespaces with it.
     pub(crate) sandbox_gone: bool,
-    /// I2: why nothing will start any more.
+    /// I2: why no container starts any more.
     pub(crate) failure: Option<PodFailure>,
     /// How many stops are over (T14).
     pub(crate) round: u32,
-    /// J11: until when what was created again may be the first of another round.
+    /// J11: until then a container that was created again may be the first of another round.
     pub(crate) another_round_until: Option<PodTime>,
-    /// For so long after its last Create a caller may create more (I8).
+    /// I8: until then the caller may still be creating containers. Each Create moves it `replace-wait` ahead.
     pub(crate) create_quiet_until: PodTime,
     pub(crate) now: PodTime,
     actions: VecDeque<Action>,
@@ -54,7 +54,7 @@ impl Default for Pod {
 }
 
 impl Pod {
-    /// A pod nobody has created a container in.
+    /// A pod without containers.
     pub fn new() -> Self {
         Self {
             plan: None,
@@ -92,14 +92,13 @@ impl Pod {
         self.settle();
     }
 
-    /// The next thing to do; call until `None` after each [`Pod::handle`].
+    /// The next action; call until `None` after each [`Pod::handle`].
     #[must_use]
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// When to call `handle` again at the latest; `None` when nothing is pending. May change with every
-    /// `handle`.
+    /// When to call `handle` again at the latest; `None` when nothing is pending. Each `handle` may change it.
     pub fn next_deadline(&self) -> Option<PodTime> {
         self.containers
             .values()
@@ -113,13 +112,13 @@ impl Pod {
     /// What callers see of a container or exec.
     ///
     /// # Errors
-    /// NotFound for what does not exist or is still being created.
+    /// NotFound for a container or exec that does not exist or is still being created.
     pub fn view(&self, target: &Target) -> Result<View, Refusal> {
         let view = self.containers.get(&target.container).and_then(|container| match &target.exec {
             None => container.view(self.anchor_pid()),
             Some(exec) => {
                 let mut view = container.execs.get(exec)?.view();
-                // The freezer holds them all, and the runc shim says so of each.
+                // The freezer stops execs too, and the runc shim reports each of them as paused.
                 if container.view(self.anchor_pid()).is_some_and(|own| own.status == Status::Paused) {
                     view.status = Status::Paused;
                 }
@@ -129,7 +128,7 @@ impl Pod {
         view.ok_or_else(|| Refusal::not_found(format!("{target} not found")))
     }
 
-    /// The containers that exist, being created included.
+    /// The containers that exist or are being created.
     pub fn containers(&self) -> impl Iterator<Item = &ContainerId> {
         self.containers.keys()
     }
@@ -139,7 +138,7 @@ impl Pod {
         self.containers.is_empty()
     }
 
-    /// Whether all that is left is on its way out: being deleted, or to be deleted once its create has ended.
+    /// Whether every container that is left is being deleted, or will be deleted once its create has ended.
     pub fn is_leaving(&self) -> bool {
         self.containers.values().all(|container| match &container.phase {
             Phase::Removing { .. } => true,
@@ -153,7 +152,7 @@ impl Pod {
         self.containers.values().all(|container| matches!(container.phase, Phase::Stopped { .. }))
     }
 
-    /// Whether the pod's plan (or its having none) is settled, so that later containers cannot change it.
+    /// Whether the pod's plan, or that it has none, is settled, so that later containers cannot change it.
     pub fn plan_is_settled(&self) -> bool {
         self.plan.is_some() || self.sandbox.is_some()
     }
@@ -163,14 +162,14 @@ impl Pod {
         self.stop.is_some()
     }
 
-    /// Why a container is held, in words for people; `None` when it is not.
+    /// Why a container is held, in words for people; `None` if it is not held.
     pub fn hold_reason(&self, id: &ContainerId) -> Option<String> {
         let container = self.containers.get(id)?;
         matches!(container.phase, Phase::Held(_)).then(|| self.blocker(container))?
     }
 
-    /// What opens the gate of a container, as long as it is closed (U2, U3): for a driver that must listen from the
-    /// first moment of a process.
+    /// What opens a container's gate while it is closed (U2, U3): for a driver that must listen from the first moment
+    /// of a process.
     pub fn closed_gate(&self, id: &ContainerId) -> Option<&GateAction> {
         let state = &self.members[self.containers.get(id)?.member()?];
         match &state.member.gate {
@@ -199,8 +198,8 @@ impl Pod {
         }
     }
 
-    /// Finds whose operation has ended. An id that nobody waits for belongs to something that was overtaken
-    /// (a gate's probe after its gate was closed): nothing to do.
+    /// Finds the container whose operation has ended. An id that no container waits for belongs to an operation that
+    /// was overtaken (a gate's probe after its gate was closed): nothing to do.
     fn done(&mut self, op: OpId, outcome: Outcome, ended: Exit) {
         let Some(id) = self.containers.values().find(|c| c.waits_for(op)).map(|c| c.id.clone()) else {
             return;
@@ -253,17 +252,17 @@ impl Pod {
                 return;
             }
         }
-        // A fault of ours must not take the node's memory.
+        // Rules that never settle are a fault of podshim: it must not take the node's memory.
         self.act(Action::Warn(UNSETTLED.to_owned()));
     }
 
-    /// Queues an action. Every change of the tables that a rule makes comes with one, or with `changed`.
+    /// Queues an action. A rule that changes the tables always calls this or `changed`.
     pub(crate) fn act(&mut self, action: Action) {
         self.changed();
         self.actions.push_back(action);
     }
 
-    /// Queues an action that no change comes with.
+    /// Queues an action that changes no table.
     pub(crate) fn queue(&mut self, action: Action) {
         self.actions.push_back(action);
     }
@@ -288,13 +287,13 @@ impl Pod {
         op
     }
 
-    /// Something the driver's contract rules out: told, never acted on.
+    /// Logs an event that the driver's contract rules out, and ignores it.
     pub(crate) fn impossible(&mut self, what: String) {
         self.act(Action::Warn(format!("ignored, as it cannot be: {what}")));
     }
 
-    /// The pause pid, or in a pod without one any live process of it: stands in for a container that has no
-    /// process at the moment (F13). Never the shim's own.
+    /// The pause pid, or in a pod without pause the pid of any live container: it stands in for a container that has no
+    /// process at the moment (F13). Never the shim's own pid.
     pub(crate) fn anchor_pid(&self) -> Option<u32> {
         let sandbox = self.sandbox.as_ref().and_then(|id| self.containers.get(id));
         sandbox
@@ -307,8 +306,8 @@ impl Pod {
         self.plan.as_ref().map(|plan| plan.restart_policy).unwrap_or_default()
     }
 
-    /// Takes the pod's plan from the first container that may say it: the sandbox's word is final, also when
-    /// it is silent; without a sandbox (ctr) the first container with a plan decides (11.4).
+    /// Takes the pod's plan from the first container that may declare it. The sandbox decides, also if it declares
+    /// none; without a sandbox (ctr) the first container with a plan decides (11.4).
     pub(crate) fn learn_plan(&mut self, spec: &ContainerSpec) {
         if self.plan_is_settled() {
             if spec.plan.is_some() && spec.plan != self.plan {
@@ -332,7 +331,7 @@ impl Pod {
             return Part::Sandbox;
         }
         let Some(plan) = &self.plan else { return Part::Passthrough };
-        // S8: a kubelet's own init containers and debug containers are never mains by wildcard.
+        // S8: `*=main` never makes a main of a kubelet's own init containers and debug containers.
         let is_kubelets_own = matches!(spec.kubelet_type, Some(Init | Ephemeral));
         let named = self.members.iter().position(|state| state.member.name == spec.name);
         if let Some(index) = named.filter(|index| !is_kubelets_own || !self.is_unnamed(*index)) {

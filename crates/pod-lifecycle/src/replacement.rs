@@ -1,11 +1,11 @@
-//! What a caller stopped alone, and whether it comes back (T15).
+//! Containers that a caller stopped alone, and whether they come back (T15).
 //!
-//! A kubelet recreates what it killed itself in the same sync, whatever the code and the policy (a liveness probe, another
-//! image), but not if it is restarted in between or the pull fails. Its shim cannot know: for `replace-wait` such an end
-//! completes nothing and fails nothing, after that it counts as any other. Under Never callers recreate nothing else; what
-//! waits for a container that will not come back is ended (I8).
+//! A kubelet recreates a container that it killed itself in the same sync, whatever the code and the policy (a liveness
+//! probe, another image), but not if the kubelet is restarted in between or the pull fails. The shim cannot know: for
+//! `replace-wait` such an end completes nothing and fails nothing; after that it counts like any other. Under Never
+//! callers recreate nothing else; podshim ends what waits for a container that will not come back (I8).
 //!
-//! Owns that wait and what follows it.
+//! Owns that wait and its consequences.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::pod::Pod;
 use crate::standby::Duty;
 use crate::time::PodTime;
 
-/// What becomes of a member that does not come back (I8).
+/// What happens when a member does not come back (I8).
 enum Loss {
     /// Its gate was open once: the pod goes on without it.
     GoesOn,
@@ -33,13 +33,13 @@ impl Pod {
         self.plan.as_ref().map(|plan| plan.defaults.replace_wait).unwrap_or_default()
     }
 
-    /// Whether a container's end is its caller's doing, outside of a stop of the pod.
+    /// Who ended a container: its caller, outside of a stop of the pod, or not.
     pub(crate) fn ended_by(&self, container: &Container) -> EndedBy {
         let asked = container.member().is_some_and(|index| self.members[index].asked.is_some());
         if asked && container.start_error.is_none() { EndedBy::CallerAlone } else { EndedBy::Other }
     }
 
-    /// T15: ends that count from now on, as no Create came.
+    /// T15: lets ends count whose wait is over without a Create.
     pub(crate) fn count_ends(&mut self) {
         let now = self.now;
         for index in 0..self.members.len() {
@@ -64,15 +64,15 @@ impl Pod {
         }
     }
 
-    /// When an end counts, or a member is given up, next.
+    /// When ends count, or members are given up.
     pub(crate) fn replacement_deadlines(&self) -> impl Iterator<Item = Option<PodTime>> {
         let open = self.members.iter().map(|state| state.ended.as_ref().and_then(Ended::open_until));
         let losses = self.losses().into_iter().map(|(_, at)| Some(at));
         open.chain(losses).collect::<Vec<_>>().into_iter()
     }
 
-    /// Under Never: the members that nobody recreates, whose gate is closed or whose work is not done, and that somebody
-    /// waits for or whose caller stopped them; and when they are given up.
+    /// Under Never: the members that no caller recreates, whose gate is closed or whose work is not done, and that a
+    /// held container waits for or a caller stopped; and when podshim gives them up.
     fn losses(&self) -> Vec<(usize, PodTime)> {
         if !self.recreates_nothing() || self.stop.is_some() || self.failure.is_some() {
             return Vec::new();
@@ -93,7 +93,7 @@ impl Pod {
             .collect()
     }
 
-    /// When a member is given up (I8).
+    /// When podshim gives a member up (I8).
     pub(crate) fn replacement_deadline_of(&self, index: usize) -> Option<PodTime> {
         self.losses().into_iter().find(|(lost, _)| *lost == index).map(|(_, at)| at)
     }
@@ -124,8 +124,8 @@ impl Pod {
         Loss::FailsPod(format!("{by} with {code} and was not recreated within {wait}"))
     }
 
-    /// Under Never: a member whose Create or Start failed for its caller has ended with 128, which CRI shows and no caller
-    /// tries again (containerd's StartContainer; a kubelet's "StartError").
+    /// Under Never: a member whose Create or Start failed for its caller has ended with 128. CRI shows that code, and
+    /// no caller tries again (containerd's StartContainer; a kubelet's "StartError").
     pub(crate) fn start_refused(&mut self, id: Option<&ContainerId>, index: usize, at: Exit, why: &str) {
         self.members[index].start_failure = Some(why.to_owned());
         if let Some(container) = id.and_then(|id| self.containers.get_mut(id)) {
@@ -138,8 +138,8 @@ impl Pod {
         self.cannot_start(index, why);
     }
 
-    /// I2, I8: an init that cannot start fails a pod that does not retry; so does, under Never, a sidecar that others
-    /// wait for.
+    /// I2, I8: an init that cannot start fails a pod in which failed inits are not retried; under Never so does a
+    /// sidecar that others wait for.
     pub(crate) fn cannot_start(&mut self, index: usize, why: &str) {
         let state = &self.members[index];
         let fatal = match state.member.role {
@@ -157,13 +157,13 @@ impl Pod {
         }
     }
 
-    /// J1, J6, J11: all named mains are final and the policy says that is the end.
+    /// J1, J6, J11: whether all named mains are final and the policy says that this is the end.
     pub(crate) fn is_complete(&self) -> bool {
         let policy = self.policy();
         if self.plan.is_none() || policy == RestartPolicy::Always {
             return false;
         }
-        // J11: one whose start is under way is about to run.
+        // J11: a main whose start is under way is about to run.
         let runs = |(state, container): (&MemberState, &Container)| {
             state.member.role == Role::Main && container.is_alive()
         };
@@ -174,15 +174,15 @@ impl Pod {
         are_done && !self.planned().any(runs)
     }
 
-    /// J11: until when a complete pod is left alone. What its caller creates again after the end of a round may be the
-    /// first of another round, whose mains have `replace-wait` to come.
+    /// J11: until when podshim leaves a complete pod alone. What its caller creates again after the end of a round may
+    /// be the start of another round, whose mains may come within `replace-wait`.
     pub(crate) fn completion_waits_until(&self) -> Option<PodTime> {
         let of_this_round =
             self.mains().any(|state| state.ended.as_ref().is_some_and(|ended| ended.is_of_round(self.round)));
         self.another_round_until.filter(|until| !of_this_round && self.now < *until)
     }
 
-    /// A program of the pod runs. With a main of its own the round is no question any more (J11).
+    /// A program of the pod runs. If it is a main's, another round has certainly begun (J11).
     pub(crate) fn main_runs(&mut self, index: usize) {
         if self.members[index].member.role == Role::Main {
             self.another_round_until = None;

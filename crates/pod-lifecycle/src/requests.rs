@@ -63,9 +63,9 @@ impl Pod {
         self.containers.insert(id, container);
     }
 
-    /// Whether the pod takes a new container of that part now.
+    /// Whether the pod accepts a new container of that part now.
     fn admits(&self, spec: &ContainerSpec, part: Part) -> Result<(), Refusal> {
-        // K16: its namespaces are gone, a create would fail or join a stranger's.
+        // K16: its namespaces are gone; a create would fail, or join the namespaces of another process.
         if self.plan.is_some() && self.sandbox_gone {
             return Err(Refusal::precondition(format!(
                 "cannot create container {:?}: the pod's sandbox has ended",
@@ -135,7 +135,7 @@ impl Pod {
     fn create_failed(&mut self, request: RequestId, id: ContainerId, failure: Failure, ended: Exit) {
         let sandbox_gone = self.sandbox_gone;
         let Some(container) = self.forget(&id) else { return };
-        // A sandbox that never was has not ended.
+        // A sandbox that was never created has not ended.
         self.sandbox_gone = sandbox_gone;
         if let Some(index) = container.member() {
             let exit = Exit { code: START_FAILED, ..ended };
@@ -149,7 +149,7 @@ impl Pod {
             return self.reply_not_found(request, &id);
         };
         match &mut container.phase {
-            // Its process has been told to end already.
+            // Its process has already got a signal that ends it.
             Phase::Created
                 if matches!(container.part, Part::Member(_)) && container.stop.intent == Intent::End =>
             {
@@ -165,7 +165,7 @@ impl Pod {
                 self.start_spent(request, id, exit);
             }
             Phase::Prepared => self.restore(request, id),
-            // A retry while the first one is under way shares its answer.
+            // A retry while the first Start is under way gets the same answer.
             Phase::Restoring { announce, .. } => announce.push(request),
             Phase::Starting { announce, .. } if !announce.is_empty() => announce.push(request),
             Phase::Creating { .. } => {
@@ -182,8 +182,8 @@ impl Pod {
         }
     }
 
-    /// I4: a completed init does not run again. A caller that waits for it, or restarts nothing that exited with 0, sees
-    /// that exit at once; one that would restart it again and again sees it running (I5).
+    /// I4: a completed init does not run again. A caller that waits for its exit, or that does not restart what exited
+    /// with 0, sees that exit at once. A caller that would restart it again and again sees it running (I5).
     fn start_spent(&mut self, request: RequestId, id: ContainerId, exit: Exit) {
         let Some(container) = self.containers.get_mut(&id) else { return };
         container.phase = Phase::Hidden { exit };
@@ -223,7 +223,7 @@ impl Pod {
         let Some(container) = self.containers.get_mut(&id) else { return };
         match outcome {
             Outcome::Ok | Outcome::Process { .. } => {
-                // V4: whoever is gone already takes nothing over, though its gate may open.
+                // V4: a program that is gone already takes nothing over, though its gate may open.
                 if early_exit.is_none() {
                     container.phase = Phase::Running { since: now };
                 }
@@ -237,7 +237,7 @@ impl Pod {
                 if !announce.is_empty() {
                     self.announce_start(&id, pid, announce);
                 }
-                // U11: also for a program that is gone by now.
+                // U11: also for a program that has exited by now.
                 self.program_started(&id);
                 if let (Some(_), Some(container)) = (early_exit, self.containers.get_mut(&id)) {
                     container.phase = Phase::Running { since: now };
@@ -263,10 +263,10 @@ impl Pod {
         }
     }
 
-    /// What waited for the end of a start: an exit, or signals, or a stop with hooks.
+    /// Applies what waited for the end of a start: an exit, signals, or a stop with hooks.
     fn catch_up(&mut self, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<Parked>) {
         if let Some(exit) = early_exit {
-            // J10, I7: what was kept back for the end of the start has not reached the program.
+            // J10, I7: the signals that were kept back until the end of the start have not reached the program.
             if let Some(container) = self.containers.get_mut(id) {
                 container.stop.not_signalled();
             }
@@ -297,7 +297,8 @@ impl Pod {
         self.reply(request, Ok(Reply::Exit(exit)));
     }
 
-    /// A containerd that was killed asks again when it is back: each of its lives would leave a Wait per container.
+    /// A containerd that was killed sends its Waits again when it is back. Otherwise each restart would leave one Wait
+    /// per container here.
     pub(crate) fn forget_waiter(&mut self, request: RequestId) {
         for container in self.containers.values_mut() {
             let execs = container.execs.values_mut().map(|exec| &mut exec.waiters);
@@ -321,7 +322,7 @@ impl Pod {
             }
             Phase::Spent { exit } => (*exit, Deletable::Spent),
             Phase::Prepared => (Exit::default(), Deletable::Prepared),
-            // A retry after a lost connection shares the answer (trap 12).
+            // A retry after a lost connection gets the same answer (trap 12).
             Phase::Removing { requests, .. } => return requests.push(request),
             Phase::Creating { deletes, .. } => return deletes.push(request),
             _ => {
@@ -357,7 +358,8 @@ impl Pod {
         }
         let sandbox_was_gone = self.sandbox_gone;
         let Some(container) = self.forget(&id) else { return };
-        // A restarted containerd deletes what is CREATED (F11); under Never its caller does not create that again.
+        // A restarted containerd deletes CREATED tasks (F11); under Never its caller does not create the container
+        // again.
         if let (Some(index), Deletable::Created { .. }, None) =
             (container.member(), before, container.start_error)
         {
@@ -375,7 +377,7 @@ impl Pod {
         }
     }
 
-    /// Drops a container from the tables; whoever still waits for it is told.
+    /// Drops a container from the tables and answers all requests that still wait for it.
     fn forget(&mut self, id: &ContainerId) -> Option<Container> {
         let mut container = self.containers.remove(id)?;
         if self.sandbox.as_ref() == Some(id) {
@@ -456,7 +458,7 @@ impl Pod {
     ) {
         let Some(container) = self.containers.get_mut(&id) else { return };
         if !matches!(container.phase, Phase::Running { .. }) {
-            // Its process is gone, and whoever asked was told at its exit.
+            // Its process is gone, and the caller got its answer at the exit.
             container.freezer = Freezer::Thawed;
             for request in std::mem::take(&mut container.deletes) {
                 self.delete(request, id.clone());
@@ -480,7 +482,7 @@ impl Pod {
             FreezerChange::Resume => (Freezer::Thawed, Notice::Resumed { container: id.clone() }),
         };
         container.freezer = freezer;
-        // A thaw for SIGKILL is no resume that anybody asked for.
+        // A thaw for SIGKILL is no resume that a caller asked for.
         if request.is_some() || !container.stop.killed {
             self.act(Action::Publish(notice));
         }

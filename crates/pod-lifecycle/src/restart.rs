@@ -1,4 +1,4 @@
-//! What an exit means: final, hidden, or the beginning of a restart in place.
+//! What an exit means: it is final, it is hidden, or a restart in place begins.
 //!
 //! Owns the R-rules and the order of exits within a container.
 
@@ -19,7 +19,7 @@ use crate::standby::Held;
 use crate::startup::NEVER_RAN;
 use crate::time::PodTime;
 
-/// The exit code of a process that a signal ended, as shells and containerd have it.
+/// The exit code of a process that a signal ended, as shells and containerd report it.
 pub(crate) fn code_of_signal(signal: u8) -> u32 {
     128 + u32::from(signal)
 }
@@ -44,14 +44,14 @@ impl Pod {
                 *early_exit = Some(exit);
                 return;
             }
-            // A created container that is deleted: its process went with it.
+            // A created container that is being deleted: its process goes with it.
             Phase::Removing { before: Deletable::Created { early_exit }, .. } => {
                 *early_exit = Some(exit);
                 return;
             }
             _ => return self.impossible(format!("exit of container {id}, which has no process")),
         };
-        // Nobody is left to signal.
+        // No process is left to signal.
         container.hooks.stop_waiting();
         let ran = matches!(was, Was::Running { .. });
         let unseen = container.probe.take().filter(|probe| exit.code == 0 && probe.awaits_exec());
@@ -65,8 +65,8 @@ impl Pod {
                 None
             }
         };
-        // Without a PID namespace of its own the init's death leaves its children behind (R6, CONTRACT §6).
-        // A held one can have execs (U8) that nobody else would end.
+        // Without a PID namespace of its own, a container's other processes outlive its init (R6, CONTRACT §6). A held
+        // container can have execs (U8) that nothing else would end.
         let leftovers = container.spec.pid_namespace == PidNamespace::Shared
             && (matches!(was, Was::Running { .. }) || container.execs.values().any(Exec::is_running));
         let op = leftovers.then(|| self.run(&id, Operation::KillRemaining));
@@ -85,7 +85,8 @@ impl Pod {
                 let text = format!("container {id} exited before it could be paused");
                 self.reply(request, Err(Refusal::precondition(text)));
             }
-            // It has exited, so it has been thawed: a signal it got while frozen can be faster than the runtime.
+            // It has exited, so it was thawed: a signal that it got while frozen can be faster than the runtime's
+            // answer.
             Some((request, FreezerChange::Resume)) => {
                 self.act(Action::Publish(Notice::Resumed { container: id.clone() }));
                 self.reply(request, Ok(Reply::Ok));
@@ -108,7 +109,7 @@ impl Pod {
         self.drained(&id);
     }
 
-    /// Goes on once the init's exit may be the last of its container.
+    /// Goes on once the init's exit may be the last exit of its container.
     pub(crate) fn drained(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get(id) else { return };
         let Phase::Draining { exit, was, op: None } = container.phase else { return };
@@ -119,14 +120,15 @@ impl Pod {
             Was::Created => self.finish(id, exit),
             Was::Ending { code } => {
                 self.finish(id, Exit { code, at: exit.at });
-                // An end that no caller requested is a failure like one of the program, unless the pod itself had failed before.
+                // An end that no caller requested is a failure like one of the program, unless the pod itself had failed
+                // before.
                 if let (NEVER_RAN | START_FAILED, Some(index), None) =
                     (code, self.containers.get(id).and_then(Container::member), &self.failure)
                 {
                     self.stop_if_fatal(index, code);
                 }
             }
-            // R7: nobody asked for it; it is made again and goes on waiting.
+            // R7: no caller asked for this; the container is recreated and goes on waiting.
             Was::Held => self.back_off(id, exit),
             Was::Running { ran } => self.program_ended(id, exit, ran),
         }
@@ -142,7 +144,7 @@ impl Pod {
         match self.role(container) {
             Some(Role::Init) if exit.code == 0 => self.init_completed(id, exit),
             Some(_) if self.restarts_after(container, exit.code) => {
-                // I7: one that was ended for the group's failure is not another failure.
+                // I7: a container that podshim ended for its group's failure is not another failure.
                 if container.stop.intent == Intent::Live {
                     self.fail_group_of(id);
                 }
@@ -154,7 +156,7 @@ impl Pod {
         }
     }
 
-    /// The exit is shown, and whoever is to run the program again must be asked to.
+    /// podshim does not run the program again: the exit is shown, and a caller may recreate the container.
     fn ended_for_good(&mut self, id: &ContainerId, exit: Exit) {
         let Some(container) = self.containers.get(id) else { return };
         let Some(index) = container.member() else { return };
@@ -168,7 +170,7 @@ impl Pod {
             }
             return;
         }
-        // T15: what its caller stopped alone may come back.
+        // T15: a container that its caller stopped alone may come back.
         if by == EndedBy::Other {
             self.stop_if_fatal(index, exit.code);
         }
@@ -186,8 +188,9 @@ impl Pod {
         }
     }
 
-    /// R9: one container's end is the pod's. Its own code is shown before the stop begins (J4). Under Never the pod has
-    /// failed with it: what its caller creates now would wait for what that caller does not create again.
+    /// R9: the end of one container stops the pod. Its own code is shown before the stop begins (J4). Under Never the
+    /// pod has failed with it: what its caller creates now would wait for a container that the caller does not
+    /// recreate.
     pub(crate) fn stop_if_fatal(&mut self, index: usize, code: u32) {
         let state = &self.members[index];
         if !state.is_fatal(code) || self.stop.is_some() {
@@ -204,12 +207,13 @@ impl Pod {
     pub(crate) fn restarts_after(&self, container: &Container, code: u32) -> bool {
         let Some(index) = container.member().filter(|_| self.keeps_running(container)) else { return false };
         let (role, restart) = (self.members[index].member.role, self.members[index].member.restart);
-        // What podshim ended to start it again has failed, whatever its code (U4); a group is tried as one (I7).
+        // A container that podshim ended in order to restart it has failed, whatever its code (U4); a group is retried
+        // as one (I7).
         let told = container.stop.intent == Intent::Restart;
         if told && role == Role::Init {
             return true;
         }
-        // R9: without a `restart` of its own the first such exit is the pod's end.
+        // R9: without a `restart` key the first such exit stops the pod.
         if !told && restart.is_none() && self.members[index].is_fatal(code) {
             return false;
         }
@@ -224,8 +228,8 @@ impl Pod {
         wanted && !container.restarts.are_spent(restart.and_then(|restart| restart.limit))
     }
 
-    /// R12: whether a sidecar's next exit is shown, for its kubelet to recreate it with a fresh root file system, a restart
-    /// count and CrashLoopBackOff. Not from T0 on, and not where nobody would recreate it.
+    /// R12: whether a sidecar's next exit is shown, so that its kubelet recreates it with a fresh root file system, a
+    /// restart count and CrashLoopBackOff. Not from T0 on, and not if its caller would not recreate it.
     fn shows_crash_loop(&self, container: &Container, index: usize) -> bool {
         let member = &self.members[index].member;
         let limit = self.plan.as_ref().and_then(|plan| plan.defaults.visible_after);
@@ -238,7 +242,7 @@ impl Pod {
             && container.restarts.are_spent(limit)
     }
 
-    /// Who restarts a member: what its own key says, else what its role does (R1, R7, R8, I2, I3).
+    /// How podshim restarts a member: as its own key says, else as its role and the policy say (R1, R7, R8, I2, I3).
     fn restart_mode(&self, index: usize) -> RestartMode {
         let member = &self.members[index].member;
         let usual = match (member.role, self.policy()) {
@@ -250,7 +254,7 @@ impl Pod {
         member.restart.map_or(usual, |restart| restart.mode)
     }
 
-    /// Whether nobody runs an init again that has failed for good (I2).
+    /// Whether neither podshim nor the caller runs an init again that has failed (I2).
     pub(crate) fn is_not_repeated(&self, index: usize) -> bool {
         self.policy() == RestartPolicy::Never || self.restart_mode(index) == RestartMode::Never
     }
@@ -262,8 +266,7 @@ impl Pod {
             return false;
         }
         match self.role(container) {
-            // R1: until its own turn to stop has come.
-            // V6: in a stop nobody needs a second one.
+            // V6: in a stop no container needs the standby. R1: a sidecar until its own turn to stop has come.
             Some(Role::Sidecar) if self.stands_by(container) => self.stop.is_none(),
             Some(Role::Sidecar) => !(self.wants_end(container) && self.turn_has_come(container)),
             Some(Role::Init | Role::Main) => self.stop.is_none() && self.failure.is_none(),
@@ -271,13 +274,13 @@ impl Pod {
         }
     }
 
-    /// Whether somebody has asked for this container's end, alone or with its pod.
+    /// Whether a caller has asked for this container's end, or the pod is stopping.
     fn wants_end(&self, container: &Container) -> bool {
         self.stop.is_some() || container.stop.held_signal.is_some()
     }
 
-    /// I7: the first failure of a parallel group is the group's; the others are ended and, where inits are
-    /// retried, tried again with it.
+    /// I7: the first failure in a parallel group is the group's failure: the others are ended and, where inits are
+    /// retried, retried with it.
     fn fail_group_of(&mut self, id: &ContainerId) {
         let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
         let failed = self.members[index].member.clone();
@@ -308,13 +311,14 @@ impl Pod {
     fn init_completed(&mut self, id: &ContainerId, exit: Exit) {
         let Some(container) = self.containers.get(id) else { return };
         let Some(index) = container.member() else { return };
-        // An aware kubelet creates mains and what waits for this init only when it has seen this exit.
+        // A kubelet that runs it as an init container creates mains, and what waits for this init, only once it has
+        // seen this exit.
         let later_exists =
             self.planned().any(|(state, _)| state.member.role == Role::Main || Self::needs(state, index));
         let hides = self.policy() == RestartPolicy::Always
             && container.spec.kubelet_type != Some(KubeletType::Init)
             && self.members[index].asked.is_none()
-            // Its Start was not answered: its caller undoes what it has made, and waits for the exit.
+            // Its Start was not answered: its caller kills and deletes it, and waits for the exit.
             && !container.stop.killed
             && self.stop.is_none()
             && later_exists;
@@ -348,7 +352,7 @@ impl Pod {
         self.act(Action::Note(format!("{name:?} exited with {}, restart in {delay:?}", last.code)));
     }
 
-    /// R6 for a container whose backoff is over.
+    /// R6: recreates a container whose backoff is over.
     pub(crate) fn restart_timer(&mut self, id: &ContainerId) {
         let now = self.now;
         let Some(Container { phase: Phase::BackingOff { last, until }, .. }) = self.containers.get(id) else {
@@ -373,7 +377,7 @@ impl Pod {
         let now = self.now;
         let Some(container) = self.containers.get_mut(&id) else { return };
         let Phase::Recreating { last, .. } = container.phase else { return };
-        // It may have become unwanted while it was made (R5, K3, K16).
+        // It may have become unwanted while it was being recreated (R5, K3, K16).
         let unwanted = self.containers.get(&id).is_some_and(|container| self.is_unwanted(container));
         let Some(container) = self.containers.get_mut(&id) else { return };
         match outcome {
@@ -384,7 +388,7 @@ impl Pod {
                 container.hooks.new_incarnation();
                 container.lone_stop = None;
                 container.phase = Phase::Held(Hold::new(now));
-                // A standby after a switch stays so (V2); most are let go at once, and were never held for anybody.
+                // A standby stays held after a switch (V2). Most others are released at once: they wait for nothing.
                 if let Some(reason) = self.hold_reason(&id) {
                     self.record(&id, Milestone::Held { reason });
                 }
@@ -412,13 +416,13 @@ impl Pod {
         }
     }
 
-    /// Whether a container that has no running program at the moment is not to get one again.
+    /// Whether a container that has no running program at the moment must not get one again.
     fn is_unwanted(&self, container: &Container) -> bool {
         container.stop.intent == Intent::End
             || (container.program == Program::HasRun && !self.keeps_running(container))
     }
 
-    /// R5, K16: whoever waits for a restart that will not come any more is final at once, with its last code.
+    /// R5, K16: a container that waits for a restart that will not come is final at once, with its last code.
     pub(crate) fn end_restarts(&mut self) {
         let held = self.planned_where(|_, container| {
             matches!(container.phase, Phase::Held(_))
@@ -451,7 +455,7 @@ impl Pod {
         }
     }
 
-    /// The exit is final: shown to everybody, in this order: event, waiters, stdio.
+    /// The exit is final. Callers see it in this order: event, waiters, end of stdio.
     pub(crate) fn finish(&mut self, id: &ContainerId, real: Exit) {
         let Some(container) = self.containers.get(id) else { return };
         let (shown, by) = (self.shown_exit(container, real), self.ended_by(container));
@@ -463,7 +467,7 @@ impl Pod {
         let (pid, part, start_error) = (container.pid, container.part, container.start_error);
         let ran = container.program;
         let waiters = std::mem::take(&mut container.waiters);
-        // What could not be started has ended already, whatever its runtime's init is killed with.
+        // A container that could not be started has ended already, whatever signal kills its runtime's init.
         if let (Part::Member(index), None) = (part, start_error) {
             self.note_end(index, real, shown, by, ran);
         }
@@ -477,7 +481,8 @@ impl Pod {
         }
     }
 
-    /// R10: an OOM kill is told only of containers whose exits are shown, else CRI calls a live one OOMKilled.
+    /// R10: publishes an OOM kill only for containers whose exit is shown; otherwise CRI reports a live one as
+    /// OOMKilled.
     pub(crate) fn out_of_memory(&mut self, id: ContainerId) {
         self.record(&id, Milestone::OutOfMemory);
         let Some(container) = self.containers.get(&id) else { return };

@@ -1,6 +1,7 @@
-//! What a stop does with pause, on which everybody's network namespace hangs.
+//! What a stop does with the pause container, which holds the network namespace of all containers.
 //!
-//! Owns K13, K16 and K17's part in them: pause goes last, and then it does go. The stop itself is `shutdown`'s.
+//! Owns K13, K16 and pause's part of K17: in a stop for good pause goes last, and always goes. `shutdown` owns the stop
+//! itself.
 
 use pod_spec::Signal;
 
@@ -11,19 +12,19 @@ use crate::history::SignalCause;
 use crate::pod::Pod;
 use crate::shutdown::{FLOOR, StopCause};
 
-/// How the sandbox came into it.
+/// How a stop involves the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SandboxEnd {
-    /// K13: the signal waits until nothing else is left.
+    /// K13: a caller stops it; the signal waits until nothing else is left.
     Killed(Signal),
-    /// K13, done.
+    /// K13: pause has got its signal.
     Signalled,
-    /// K16.
+    /// K16: it died by itself.
     Died,
 }
 
 impl Pod {
-    /// K13: pause goes when everything else has gone, or could not be made to.
+    /// K13: pause goes when everything else has gone, or could not be ended.
     pub(crate) fn end_sandbox(&mut self) {
         let Some(stop) = &self.stop else { return };
         let Some(id) = self.sandbox.clone() else { return };
@@ -52,7 +53,7 @@ impl Pod {
         }
     }
 
-    /// K17 holds for pause too.
+    /// Sends a signal to pause; K17 holds for pause too.
     pub(crate) fn signal_sandbox(
         &mut self,
         id: &ContainerId,
@@ -67,13 +68,13 @@ impl Pod {
         self.thaw(id);
     }
 
-    /// Whether pause has had the signal that ends it (K13): what comes now is for itself.
+    /// Whether pause has had the signal that ends it (K13): a signal that comes now is for pause itself.
     pub(crate) fn sandbox_is_signalled(&self) -> bool {
         let signalled = StopCause::Sandbox(SandboxEnd::Signalled);
         self.stop.as_ref().is_some_and(|stop| stop.cause == signalled)
     }
 
-    /// K16: its exit has been reported; now the rest.
+    /// K16: pause's exit has been reported; now the rest of the pod stops.
     pub(crate) fn sandbox_ended(&mut self) {
         self.sandbox_gone = true;
         if self.plan.is_some() {

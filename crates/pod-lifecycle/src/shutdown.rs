@@ -20,7 +20,7 @@ use crate::standby::Started;
 use crate::time::PodTime;
 use crate::zero_grace::ZERO_GRACE;
 
-/// What everyone still gets when the budget is spent: from the last stop signals to SIGKILL (T6; the
+/// The time that every container still gets when the budget is spent, from the last stop signals to SIGKILL (T6; the
 /// kubelet has the same as `minimumGracePeriodInSeconds`).
 pub const FLOOR: Duration = Duration::from_secs(2);
 /// The budget of a stop that podshim begins where neither plan, kubelet nor node sets one (T5).
@@ -31,11 +31,11 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 pub(crate) struct Stop {
     pub(crate) cause: StopCause,
     pub(crate) budget: Budget,
-    /// Until then the stops of held containers may follow the ones that began it (T11).
+    /// Until then the caller may still stop held containers too, after the stops that began this one (T11).
     pub(crate) others_until: PodTime,
 }
 
-/// Who asked.
+/// Why a stop began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopCause {
     /// T12a.
@@ -66,7 +66,7 @@ impl Stop {
         self.cause == StopCause::ZeroGrace
     }
 
-    /// When its time is over, as long as some is left.
+    /// When its time is over, as long as podshim counts it and some is left.
     pub(crate) fn until(&self) -> Option<PodTime> {
         match self.budget {
             Budget::Until { at, .. } => Some(at),
@@ -79,12 +79,12 @@ impl Stop {
         !self.is_for_good() && self.cause != StopCause::Completed
     }
 
-    /// T2: whether we, and not a caller, tell the mains.
+    /// T2: whether podshim, not a caller, signals the mains.
     pub(crate) fn is_ours(&self) -> bool {
         self.cause != StopCause::Caller
     }
 
-    /// What a container reports that this stop kept from running (T11).
+    /// The exit code of a container that this stop keeps from running (T11).
     fn code_of_held(&self) -> u32 {
         let by_kill = self.cause == StopCause::Sandbox(SandboxEnd::Killed(Signal::KILL));
         code_of_signal(if by_kill { Signal::KILL } else { Signal::TERM }.number())
@@ -92,16 +92,16 @@ impl Stop {
 }
 
 impl Pod {
-    /// SIGTERM to the shim, or an operator: everything ends, in order.
+    /// A signal to the shim, or an operator's stop: everything ends, in order.
     pub(crate) fn stop_pod(&mut self, grace: Option<Duration>) {
-        // The kubelet's figure is an estimate, the plan's own is not (T5).
+        // T5: the plan's own figure limits the requested one. The kubelet's does not, as it is an estimate.
         let enforced = self.plan.as_ref().and_then(|plan| plan.grace);
         let grace = grace.unwrap_or_else(|| self.pod_grace());
         let limit = self.now + enforced.map_or(grace, |enforced| enforced.min(grace));
         self.begin_stop_within(StopCause::Requested, Some(limit));
     }
 
-    /// J1: a complete pod ends, as far as something of it still lives.
+    /// J1: stops a complete pod, if anything of it still lives.
     pub(crate) fn detect_completion(&mut self) {
         let due = self.stop.is_none() && self.is_complete() && self.something_is_left();
         if due && self.completion_waits_until().is_none() {
@@ -117,7 +117,8 @@ impl Pod {
         if let Some(stop) = &mut self.stop {
             let outranks = match (stop.cause, cause) {
                 (StopCause::Sandbox(_), StopCause::Sandbox(SandboxEnd::Died)) => true,
-                // What pause gets in the end: a TERM that it would ignore must not keep a KILL from it.
+                // The signal that pause gets in the end: a TERM, which pause would ignore, must not keep a KILL from
+                // it.
                 (
                     StopCause::Sandbox(SandboxEnd::Killed(_)),
                     StopCause::Sandbox(SandboxEnd::Killed(Signal::KILL)),
@@ -127,7 +128,7 @@ impl Pod {
                 (was, StopCause::Requested) => was != StopCause::Requested,
                 _ => false,
             };
-            // T9: the same again with less time.
+            // T9: the same stop again, with less time.
             let before = stop.budget;
             if cause == StopCause::Requested {
                 stop.budget = before.tightened(cause, limit);
@@ -154,10 +155,10 @@ impl Pod {
         self.record_of_pod(Milestone::StopBegan(stop.inspect(self.now)));
     }
 
-    /// When a stop of that cause must be over, if it is for us to say (T5).
+    /// When a stop of that cause must be over, if podshim sets its limit (T5).
     fn limit_of(&self, cause: StopCause) -> Option<PodTime> {
         match cause {
-            // K13: whoever stops the sandbox does not wait longer than the floor.
+            // K13: a caller that stops the sandbox does not wait longer than the floor.
             StopCause::Sandbox(_) => {
                 let grace = self.plan.as_ref().and_then(|plan| plan.grace).unwrap_or(FLOOR);
                 Some(self.now + grace.min(FLOOR))
@@ -182,25 +183,26 @@ impl Pod {
         own.or_else(kubelet).unwrap_or_else(node)
     }
 
-    /// A container's own grace, the pod's where it has none (T8, U4).
+    /// A container's own grace, or the pod's if it has none (T8, U4).
     pub(crate) fn grace_of(&self, id: &ContainerId) -> Duration {
         let index = self.containers.get(id).and_then(Container::member);
         index.and_then(|index| self.members[index].member.grace).unwrap_or_else(|| self.pod_grace())
     }
 
-    /// T11: from T0 on nothing planned starts; what was held ends at once, what was hidden is shown (I5), no
-    /// probe runs (H8).
+    /// T11: from T0 on no planned container starts. Held ones end at once, hidden exits are shown (I5), no probe runs
+    /// (H8).
     fn close_gates(&mut self) {
         let Some(stop) = self.stop.clone() else { return };
-        // I5: a caller that stops the pod stops a hidden init itself (K4). Shown for another reason, it would be run again.
+        // I5: a caller that stops the pod stops a hidden init itself (K4). If another stop showed its exit, the caller
+        // would run it again.
         let stays_hidden = stop.goes_on() && self.sandbox.is_some() && !self.sandbox_gone;
         let ids: Vec<_> = self.planned_where(|_, _| true);
         for id in ids {
             let code = self.code_of_unrun(&stop, &id);
-            // T11: a caller that stops the pod stops what is held itself. V2: but for a standby, which has no stop of its own.
+            // T11: a caller that stops the pod stops held containers itself. But a standby ends at once (V2).
             let stays_held = !stop.is_ours()
                 && !self.containers.get(&id).is_some_and(|container| self.stands_by(container));
-            // I2 has its own words for the held: see `release`.
+            // I2: `release` ends the held containers of a failed pod, with the reason.
             let fails_with_pod = self.failure.is_some()
                 && !self.containers.get(&id).is_some_and(|container| self.is_native(container));
             let Some(container) = self.containers.get_mut(&id) else { continue };
@@ -229,8 +231,8 @@ impl Pod {
         }
     }
 
-    /// What a container reports whose program this stop keeps from running (T11). In a complete pod a main is what it ended
-    /// with before (J11).
+    /// The exit code of a container whose program this stop keeps from running (T11). In a complete pod a main keeps
+    /// the code it ended with before (J11).
     fn code_of_unrun(&self, stop: &Stop, id: &ContainerId) -> u32 {
         let member = self.containers.get(id).and_then(Container::member).map(|index| &self.members[index]);
         let before = member
@@ -239,8 +241,8 @@ impl Pod {
         before.unwrap_or_else(|| stop.code_of_held())
     }
 
-    /// K13: a container that is created and not started has a process that would outlive the sandbox, and in a
-    /// stop for good it will never be started.
+    /// K13: ends a container that is created and not started. Its process would outlive the sandbox, and in a stop for
+    /// good it will never be started.
     pub(crate) fn end_latecomer(&mut self, id: &ContainerId) {
         let Some(stop) = self.stop.as_ref().filter(|stop| stop.is_for_good()) else { return };
         let code = stop.code_of_held();
@@ -256,8 +258,8 @@ impl Pod {
         }
     }
 
-    /// T2: in a stop of ours mains and running inits get their signal at once, all together. Without a plan
-    /// everything but the sandbox does.
+    /// T2: in a stop by podshim mains and running inits get their signal at once, all together. In a requested stop
+    /// passthrough containers get it too.
     fn tell_mains(&mut self) {
         let Some(stop) = self.stop.as_ref().filter(|stop| stop.is_ours()) else { return };
         let everything = stop.cause == StopCause::Requested;
@@ -278,22 +280,22 @@ impl Pod {
         }
     }
 
-    /// T1, T4: whether everything that needs a sidecar is gone or never ran. With the budget spent it is
-    /// everybody's turn (T6).
+    /// T1, T4: whether every container that needs a sidecar is gone or never ran. Once the budget is spent it is every
+    /// sidecar's turn (T6).
     pub(crate) fn turn_has_come(&self, sidecar: &Container) -> bool {
         let Some(index) = sidecar.member() else { return true };
         self.budget_is_over()
             || !self.planned().any(|(state, container)| container.is_alive() && Self::needs(state, index))
     }
 
-    /// H3: whether a hook may still begin: not once the budget is spent, and not where a caller gave no time at all,
-    /// for which a kubelet runs none either.
+    /// H3: whether a hook may still begin: not once the budget is spent, and not if a caller gave no time at all, since
+    /// then a kubelet runs no hook either.
     pub(crate) fn stop_has_time_for_hooks(&self) -> bool {
         let out_of_time = |stop: &Stop| stop.is_zero_grace() || stop.until().is_some_and(|at| self.now >= at);
         !self.budget_is_over() && !self.stop.as_ref().is_some_and(out_of_time)
     }
 
-    /// T6: from the last call on.
+    /// T6: whether the last call has come.
     pub(crate) fn budget_is_over(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| matches!(stop.budget, Budget::LastCall { .. } | Budget::Spent))
     }
@@ -303,7 +305,7 @@ impl Pod {
         let stopping = self.stop.is_some();
         let ready: Vec<_> = self.planned_where(|state, container| {
             state.member.role == Role::Sidecar
-                // One that is being started has its turn when it runs: a main may start before that (T1).
+                // A sidecar that is being started has its turn once it runs: a main may start before that (T1).
                 && matches!(container.phase, Phase::Running { .. })
                 && (stopping || container.stop.held_signal.is_some())
                 && (container.stop.term_at.is_none() || container.stop.intent == Intent::Restart)
@@ -312,7 +314,7 @@ impl Pod {
         for id in ready {
             let Some(container) = self.containers.get_mut(&id) else { continue };
             container.stop.intent = Intent::End;
-            // U4's stop of an unready sidecar becomes its last one; its signal is not repeated.
+            // U4's stop of an unready sidecar becomes its last stop; its signal is not repeated.
             if container.stop.term_at.is_none() {
                 let grace = self.grace_without_caller(&id);
                 self.stop_after_hooks(&id, None, grace);
@@ -324,8 +326,9 @@ impl Pod {
         }
     }
 
-    /// T17: how long a sidecar has from its stop signal on where its caller may send no SIGKILL: in a caller's stop one that
-    /// no caller has stopped itself, and one whose kubelet may have been restarted before the end of its grace.
+    /// T17: how long a sidecar has from its stop signal on if its caller may send no SIGKILL. In a caller's stop that
+    /// is a sidecar that no caller has stopped itself, or one whose kubelet may have been restarted before the end of
+    /// its grace.
     pub(crate) fn grace_without_caller(&self, id: &ContainerId) -> Option<Duration> {
         let container = self.containers.get(id)?;
         let state = &self.members[container.member()?];
@@ -361,7 +364,7 @@ impl Pod {
         self.changed();
     }
 
-    /// T6: everyone left gets a stop signal at the same moment, if it had none.
+    /// T6: every container that is left gets a stop signal at the same moment, if it had none.
     fn last_call(&mut self, kill_at: PodTime) {
         self.set_budget(Budget::LastCall { kill_at });
         self.record_of_pod(Milestone::LastCall);
@@ -382,8 +385,8 @@ impl Pod {
         }
     }
 
-    /// What a stop of ours ends: planned containers whose program was started, and, with the sandbox or at an
-    /// operator's word, all others (K13: the network namespace outlives every container).
+    /// The containers that podshim itself ends in a stop: planned ones whose program was started. In a stop for good
+    /// also all others but the sandbox (K13: the network namespace outlives every container).
     fn left(&self) -> Vec<ContainerId> {
         let everything = self.stop.as_ref().is_some_and(Stop::is_for_good);
         self.containers
@@ -397,17 +400,17 @@ impl Pod {
             .collect()
     }
 
-    /// T14: a stop is over when everything it covers is final. What ended is armed again, what lives goes on;
-    /// whatever was created meanwhile starts in order. A stop for good is never over.
+    /// T14: a stop is over when everything it covers is final. Then what was created meanwhile starts in order. A stop
+    /// for good is never over.
     pub(crate) fn finish_stop(&mut self) {
         if self.stop.as_ref().is_none_or(Stop::is_for_good) {
             return;
         }
         let ours = self.stop.as_ref().is_some_and(Stop::is_ours);
         let going_on = self.planned().any(|(state, container)| {
-            // What ends to be started again (U4, T16) goes on when the stop is over.
+            // A container that ends in order to be restarted (U4, T16) goes on when the stop is over.
             let covered = state.asked.is_some()
-                // T2: also one that was gone before its signal, and whose start has not been answered.
+                // T2: also a container that exited before its signal, and whose start has not been answered.
                 || (ours && state.member.role != Role::Sidecar)
                 || (container.stop.term_at.is_some() && container.stop.intent != Intent::Restart)
                 || container.stop.intent == Intent::End
@@ -420,7 +423,7 @@ impl Pod {
         self.end_round();
     }
 
-    /// T14: what ended is armed again, what lives goes on.
+    /// T14: members that have ended wait for their gates again; what lives goes on.
     pub(crate) fn end_round(&mut self) {
         if self.stop.as_ref().is_some_and(|stop| stop.cause == StopCause::Completed) {
             self.another_round_until = None;
@@ -431,11 +434,11 @@ impl Pod {
         for index in 0..self.members.len() {
             let lives = self.current(index).is_some_and(Container::is_alive);
             let state = &mut self.members[index];
-            // J11: what the mains of a job ended with is kept.
+            // J11: in a job the ends of the mains are kept.
             state.ended = state.ended.filter(|_| is_job);
             state.asked = None;
             state.was_started = Started::Never;
-            // A gate that never opened is not opened by a stop that was none.
+            // A stop that turned out to be no stop of the pod opens no gate.
             (state.gate, state.release) = match (lives, state.gate) {
                 (true, GateState::Open) => (GateState::Open, Release::Released),
                 (true, _) => (GateState::Closed, Release::Released),
@@ -444,7 +447,7 @@ impl Pod {
             let current = state.current.as_ref().and_then(|id| self.containers.get_mut(id));
             let Some(container) = current else { continue };
             container.hooks.new_round();
-            // U6 counts from when the gates are what they wait for.
+            // U6 counts from now, as only now they wait for their gates.
             match &mut container.phase {
                 Phase::Held(hold) => {
                     hold.counts_from(self.now);
@@ -461,7 +464,7 @@ impl Pod {
         self.act(Action::Note("pod stop is over".to_owned()));
     }
 
-    /// T11: whether a caller's stop has only begun, and has held containers left whose stop may be on its way.
+    /// T11: whether a caller's stop has only begun, and held containers are left whose stop may be on its way.
     fn held_may_be_stopped_yet(&self) -> bool {
         let begins = self.stop.as_ref().is_some_and(|stop| !stop.is_ours() && self.now < stop.others_until);
         begins
@@ -484,13 +487,13 @@ impl Pod {
         }
         let intent = container.stop.intent;
         self.kill_now(id, Reach::All, SignalCause::Grace);
-        // U4: still only a restart.
+        // U4: it will still be restarted.
         if let Some(container) = self.containers.get_mut(id) {
             container.stop.intent = intent;
         }
     }
 
-    /// Everything that is due, container by container.
+    /// Applies everything that is due, container by container.
     pub(crate) fn apply_container_timers(&mut self) {
         let ids: Vec<_> = self.containers.keys().cloned().collect();
         for id in ids {
@@ -526,7 +529,7 @@ impl Pod {
 }
 
 impl Container {
-    /// Whether something of it is still to end.
+    /// Whether something of it has still to end.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_alive()
             || matches!(self.phase, Phase::Ending { .. } | Phase::Draining { .. } | Phase::Starting { .. })

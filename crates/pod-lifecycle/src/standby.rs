@@ -1,7 +1,7 @@
-//! Standby sidecars (V-rules): pairs of which one is active and the other one held, and the switch between them.
+//! Standby sidecars (V-rules): pairs of an active and a held container, and the switch between them.
 //!
-//! Owns who of a pair is active, when the other one takes over, and what becomes of a switch that fails. To the rest a
-//! pair is one member: its gate is open when the active one's is, and both have the same links.
+//! Owns which one of a pair is active, when its partner takes over, and what happens when a switch fails. For the rest
+//! of the core a pair is one member: its gate is open when the active one's is, and both have the same links.
 
 use crate::action::{Action, Hook, Refusal, RefusalKind, Reply, Tell};
 use crate::container::{Container, Intent, Phase, Program};
@@ -11,7 +11,7 @@ use crate::member::GateState;
 use crate::pod::Pod;
 use crate::time::PodTime;
 
-/// What one of a pair is to the other. Whoever has no pair is active.
+/// Whether a member is the active one of its pair. A member without a pair is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
     Active,
@@ -21,34 +21,34 @@ pub(crate) enum Duty {
 /// A standby that is taking over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TakeOver {
-    /// Who asked, if it was asked for (V3).
+    /// The request for the switch, if there was one (V3).
     request: Option<RequestId>,
     stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its gate is to open.
+    /// Its gate must open.
     Gate,
-    /// Its migrate hook runs, until then at the latest.
+    /// Its migrate hook runs, until `until` at the latest.
     Migrate { until: PodTime },
-    /// It is the active one now; the other one is ending.
+    /// It is the active one now; its partner is ending.
     Retire,
 }
 
 impl Pod {
-    /// The other one of a member's pair.
+    /// The partner of a member.
     pub(crate) fn partner(&self, index: usize) -> Option<usize> {
         self.members[index].member.pair
     }
 
-    /// V1: whether a container is held for another reason than its gates.
+    /// V1: whether a container is held as the standby, whatever its gates.
     pub(crate) fn stands_by(&self, container: &Container) -> bool {
         let standby = container.member().is_some_and(|index| self.members[index].duty == Duty::Standby);
         standby && container.takeover.is_none()
     }
 
-    /// V3, an operator's way: the standby of that name's pair is to take over.
+    /// V3, on an operator's request: the standby of that name's pair is to take over.
     pub(crate) fn switch(&mut self, request: RequestId, name: &str) {
         let found = self
             .members
@@ -79,7 +79,7 @@ impl Pod {
         self.begin_takeover(&id, Some(request));
     }
 
-    /// V3, the caller's way: a standby that is created and started again while its pair works.
+    /// V3, the caller's way: a standby takes over when it is created and started again while its partner works.
     pub(crate) fn take_over_if_replaced(&mut self, id: &ContainerId) {
         let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
         if self.partner(index).is_none() {
@@ -117,7 +117,7 @@ impl Pod {
         self.act(Action::Note(line));
     }
 
-    /// V4: the new one is ready.
+    /// V4: the new container is ready.
     pub(crate) fn successor_is_ready(&mut self, id: &ContainerId) {
         let now = self.now;
         let Some(container) = self.containers.get(id) else { return };
@@ -134,7 +134,7 @@ impl Pod {
         self.run_hook(id, Hook::Migrate);
     }
 
-    /// V4: its migrate hook has ended. A failure is told here, not by the hooks.
+    /// V4: its migrate hook has ended. A failure is logged here, not in `hooks`.
     pub(crate) fn migrated(&mut self, id: &ContainerId, outcome: &Outcome) {
         let takeover = self.containers.get(id).and_then(|container| container.takeover);
         let Some(TakeOver { stage: Stage::Migrate { .. }, .. }) = takeover else { return };
@@ -147,7 +147,7 @@ impl Pod {
         }
     }
 
-    /// V4: the new one is the active one; the other one ends in its own grace, and is held then.
+    /// V4: the new container is active now; its partner ends within its own grace, and is then held.
     fn retire_other(&mut self, id: &ContainerId) {
         let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
         let Some(other) = self.partner(index) else { return };
@@ -160,7 +160,7 @@ impl Pod {
         self.end_to_be_held(&old);
     }
 
-    /// Ends a program whose container is to be held again.
+    /// Ends a program whose container is to be held then.
     fn end_to_be_held(&mut self, id: &ContainerId) {
         let grace = self.grace_of(id);
         let Some(container) = self.containers.get_mut(id) else { return };
@@ -174,7 +174,7 @@ impl Pod {
         }
     }
 
-    /// V5: the active one never notices.
+    /// V5: the takeover has failed; the active container is not touched.
     pub(crate) fn takeover_failed(&mut self, id: &ContainerId, reason: &str) {
         let Some(container) = self.containers.get_mut(id) else { return };
         if container.takeover.is_none_or(|takeover| takeover.stage == Stage::Retire) {
@@ -191,7 +191,8 @@ impl Pod {
         self.end_to_be_held(id);
     }
 
-    /// The program of one of a pair has ended. Whether it is held now, instead of being started again or shown.
+    /// The program of one of a pair has ended. Says whether its container is held now, instead of being restarted or
+    /// shown.
     pub(crate) fn is_held_again(&mut self, id: &ContainerId, exit: Exit) -> Held {
         self.takeover_failed(id, &format!("it exited with {}", exit.code));
         let Some(container) = self.containers.get(id) else { return Held::No };
@@ -203,7 +204,7 @@ impl Pod {
         Held::Again
     }
 
-    /// It has no past as a standby: what it ran before holds nobody back, and its gate is closed.
+    /// It becomes a standby without a past: what it ran before delays no other container, and its gate is closed.
     fn stands_by_now(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get_mut(id) else { return };
         container.program = Program::NeverRan;
@@ -215,7 +216,7 @@ impl Pod {
         self.changed();
     }
 
-    /// V4, V6: a switch is over when the old one has ended, or with whatever ends its pod or its container.
+    /// V4, V6: a switch is over when the old container has ended, or when the pod or the new container ends.
     pub(crate) fn end_takeovers(&mut self) {
         let stopping = self.stop.is_some();
         let under_way: Vec<_> = self
@@ -261,7 +262,7 @@ impl Pod {
         self.changed();
     }
 
-    /// V5: a migrate hook has its container's grace.
+    /// V5: a migrate hook may take its container's grace.
     pub(crate) fn takeover_timer(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get(id) else { return };
         if container.takeover_deadline().is_some_and(|until| self.now >= until) {
@@ -270,7 +271,7 @@ impl Pod {
     }
 }
 
-/// What becomes of a container whose program has ended.
+/// Whether a container is held again after its program has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     Again,
@@ -293,7 +294,7 @@ impl Container {
         }
     }
 
-    /// Whoever waits for its takeover.
+    /// The request that waits for its takeover.
     pub(crate) fn takeover_request(&mut self) -> Option<RequestId> {
         self.takeover.take().and_then(|takeover| takeover.request)
     }

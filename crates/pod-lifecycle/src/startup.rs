@@ -1,4 +1,4 @@
-//! Who may start: holds, gates and their probes, and what happens when the way is blocked for good.
+//! Which container may start: holds, gates and their probes, and what happens when the way is blocked for good.
 //!
 //! Owns S-, I- and U-rules. A hold never blocks a request (U7); it is a phase that the release rule ends.
 
@@ -17,14 +17,14 @@ use crate::restart::{KILLED, START_FAILED};
 use crate::shutdown::StopCause;
 use crate::time::PodTime;
 
-/// What a container that never ran reports when podshim ends it (J9).
+/// The exit code of a container that podshim ends before its program ran (J9).
 pub(crate) const NEVER_RAN: u32 = 125;
-/// One wait for the exec of a program; it is repeated for as long as the process lives.
+/// The longest single wait for the exec of a program; podshim repeats it as long as the process lives.
 const EXECUTED_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two such waits: the question fails at once when the process is gone and its exit not seen yet.
+/// Between two such waits: a wait fails at once if the process is gone and podshim has not seen its exit yet.
 const EXECUTED_RETRY: Duration = Duration::from_millis(100);
 
-/// Why nothing of the plan starts any more (I2).
+/// Why no container of the plan starts any more (I2).
 #[derive(Clone, Debug)]
 pub(crate) struct PodFailure {
     member: usize,
@@ -42,7 +42,7 @@ pub(crate) struct GateProbe {
     last_failure: Option<String>,
 }
 
-/// U1 comes before U2: a probe of a program that is not there yet says nothing.
+/// U1 comes before U2: a probe proves nothing before the program has been exec'd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Executed,
@@ -70,7 +70,7 @@ impl GateProbe {
         self.in_flight == Some(op)
     }
 
-    /// What it said when it failed last.
+    /// What it reported when it last failed.
     pub(crate) fn last_failure(&self) -> Option<&str> {
         self.last_failure.as_deref()
     }
@@ -110,25 +110,25 @@ impl Pod {
             return false;
         }
         if self.stop.is_some() || self.failure.is_some() && !self.is_tried_again(container) {
-            // R2: only what ran before and still has somebody who needs it.
+            // R2: only a container that ran before and that another one still needs.
             return container.program == Program::HasRun && self.keeps_running(container);
         }
         let state = &self.members[index];
         state.release == Release::Released || self.first_blocker(index).is_none()
     }
 
-    /// I2: a kubelet with native sidecars recreates one of a failed pod only if it did not see the failure, as the dead
-    /// init's container was removed before its next look. It creates that init next.
+    /// I2: a kubelet with native sidecars recreates a sidecar of a failed pod only if it did not see the failure,
+    /// because the dead init's container was removed before its next sync. It creates that init next.
     fn is_tried_again(&self, container: &Container) -> bool {
         self.stop.is_none() && self.is_native(container)
     }
 
-    /// Whether a kubelet that knows sidecars created it as one.
+    /// Whether a kubelet that knows native sidecars created it as one.
     pub(crate) fn is_native(&self, container: &Container) -> bool {
         container.member().is_some_and(|index| self.members[index].recreation == Recreation::Always)
     }
 
-    /// Releases whoever may start (S3: all mains in one go), and ends whoever never will (I2).
+    /// Releases held containers that may start (S3: all mains in one go), and ends those that never will (I2, J9).
     pub(crate) fn release(&mut self) {
         let held = self.planned_where(|_, c| matches!(c.phase, Phase::Held(_)));
         if let Some(failure) = &self.failure {
@@ -164,7 +164,7 @@ impl Pod {
         }
     }
 
-    /// I2: held ones whose runtime's init was killed, and that wait for another (R7).
+    /// I2: ends held containers whose runtime's init was killed and that wait to be recreated (R7).
     fn end_those_without_a_process(&mut self, line: &str) {
         let waiting: Vec<_> = self
             .planned()
@@ -187,8 +187,8 @@ impl Pod {
         }
     }
 
-    /// Ends a container whose program will not run: its runtime's init is killed, `code` is reported (K3, J9,
-    /// T11). SIGKILL, because what a runtime's init does on other signals is the runtime's business.
+    /// Ends a container whose program will not run: podshim kills its runtime's init and reports `code` (K3, J9, T11).
+    /// With SIGKILL, because each runtime decides what its init does on other signals.
     pub(crate) fn end_without_running(&mut self, id: &ContainerId, code: u32, line: Option<String>) {
         if let Some(line) = line {
             self.act(Action::Tell { container: id.clone(), line, to: Tell::LogAndTerminationMessage });
@@ -201,7 +201,8 @@ impl Pod {
         self.act(Action::Signal { target, signal, reach, cause });
     }
 
-    /// The program of a container has been started: a closed gate now has something to ask (U1, U2, U11).
+    /// The program of a container has been started: from now on podshim checks its gate, if that is closed (U1, U2,
+    /// U11).
     pub(crate) fn program_started(&mut self, id: &ContainerId) {
         let now = self.now;
         let stopping = self.stop.is_some();
@@ -213,8 +214,8 @@ impl Pod {
         }
         match state.member.gate {
             Gate::Skip => self.open_gate(index),
-            // T11: its own stop came while it was being started. Opened now, the gate would start mains for which
-            // it is gone in a moment.
+            // T11: its own stop came while it was being started. If the gate opened now, it would start mains whose
+            // sidecar is gone in a moment.
             Gate::Running | Gate::Probe { .. } if container.stop.intent == Intent::End => {}
             Gate::Running | Gate::Probe { .. } => {
                 container.probe = Some(GateProbe::starting(now));
@@ -223,8 +224,8 @@ impl Pod {
         }
     }
 
-    /// U1: a program that ended with 0 before anybody saw it has been exec'd all the same, for a runtime's init never
-    /// ends so. Without this a sidecar of a millisecond would hold its mains for ever.
+    /// U1: a program that exited with 0 before podshim saw it has been exec'd all the same, because a runtime's init
+    /// never exits with 0. Otherwise a sidecar that lives for a millisecond would hold its mains for ever.
     pub(crate) fn ended_well_unseen(&mut self, id: &ContainerId) {
         let Some(index) = self.containers.get(id).and_then(Container::member) else { return };
         if self.members[index].member.gate == Gate::Running {
@@ -234,7 +235,7 @@ impl Pod {
         }
     }
 
-    /// U1.
+    /// U1: the program has been exec'd.
     fn note_executed(&mut self, index: usize) {
         let gate = &mut self.members[index].gate;
         *gate = (*gate).max(GateState::Started);
@@ -260,7 +261,7 @@ impl Pod {
         self.act(Action::Note(line));
     }
 
-    /// A gate's check has an answer.
+    /// A gate's check has a result.
     pub(crate) fn checked(&mut self, id: ContainerId, outcome: Outcome) {
         let now = self.now;
         let Some(container) = self.containers.get_mut(&id) else { return };
@@ -270,13 +271,14 @@ impl Pod {
         let (gate, role) = (&state.member.gate, state.member.role);
         let opened = match (&outcome, probe.stage, gate) {
             (Outcome::Failed(_), Stage::Executed, _) => {
-                // Still the runtime's init: ask again for as long as it lives.
+                // The process is still the runtime's init: check again as long as it lives.
                 probe.next_at = now + EXECUTED_RETRY;
                 false
             }
             (_, Stage::Executed, Gate::Probe { action, timing }) => {
                 probe.stage = Stage::Probe;
-                // What is waited for may come during the delay: the first wait is longer instead.
+                // A log line or a notification may come during the delay: podshim waits at once, and the first wait is
+                // longer.
                 let delay = if action.is_waited_for() { Duration::ZERO } else { timing.delay };
                 probe.next_at = now + delay;
                 state.gate = state.gate.max(GateState::Started);
@@ -287,7 +289,7 @@ impl Pod {
                 probe.successes = 0;
                 probe.failures = probe.failures.saturating_add(1);
                 probe.last_failure = Some(message.clone());
-                // A main is its caller's to restart (R8): it is asked on.
+                // The caller restarts a main (R8): podshim goes on probing it.
                 if probe.failures >= timing.failures && role == Role::Sidecar {
                     return self.gate_failed(&id);
                 }
@@ -306,7 +308,7 @@ impl Pod {
         }
     }
 
-    /// U4: the sidecar is stopped within its own grace and started again; its gate stays closed.
+    /// U4: podshim stops the sidecar within its own grace and restarts it; its gate stays closed.
     fn gate_failed(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get_mut(id) else { return };
         let reason = container.probe.take().and_then(|probe| probe.last_failure).unwrap_or_default();
@@ -364,7 +366,7 @@ impl Pod {
     pub(crate) fn startup_deadlines(&self, container: &Container) -> [Option<PodTime>; 2] {
         let hold = match container.phase {
             Phase::Held(hold) => {
-                // U6 is about gates: the end of a stop is waited for as long as it takes (T11).
+                // U6 limits the wait for gates: the wait for the end of a stop has no limit (T11).
                 let limit = self.plan.as_ref().filter(|_| self.stop.is_none() && !self.stands_by(container));
                 let limit = limit.and_then(|plan| plan.gate_timeout).map(|limit| hold.since() + limit);
                 hold.line_due().into_iter().chain(limit).min()
@@ -374,7 +376,7 @@ impl Pod {
         [hold, container.probe.as_ref().and_then(GateProbe::deadline)]
     }
 
-    /// U6: a failure with a reason, in the held container's own log.
+    /// U6: the container fails, and its own log has the reason.
     fn gate_timed_out(&mut self, id: &ContainerId, limit: Duration, blocker: &str) {
         let line = format!("held {} for {blocker}", show_duration(limit));
         let init = self.containers.get(id).and_then(Container::member);
@@ -384,28 +386,29 @@ impl Pod {
         }
     }
 
-    /// I2, I8: the pod has failed; sidecars are stopped in reverse order, nothing else starts.
+    /// I2, I8: the pod has failed; sidecars are stopped in reverse order, no other container starts.
     pub(crate) fn fail_pod(&mut self, index: usize, reason: String) {
         self.set_failure(index, reason);
         let is_init = self.members[index].member.role == Role::Init;
         self.begin_stop(if is_init { StopCause::InitFailed } else { StopCause::SidecarFailed });
     }
 
-    /// From now on nothing starts, and what is held ends with that reason.
+    /// From now on no container starts, and held ones end with that reason.
     pub(crate) fn set_failure(&mut self, index: usize, reason: String) {
         self.act(Action::Note(format!("pod failed: {} {reason}", self.members[index])));
         self.failure = Some(PodFailure { member: index, reason });
     }
 
-    /// A caller that creates the failed container again wants another try.
+    /// A caller that recreates the failed container wants another try.
     pub(crate) fn forgive_failure_of(&mut self, index: usize) {
         if self.failure.as_ref().is_some_and(|failure| failure.member == index) {
             self.failure = None;
         }
     }
 
-    /// A released container, or one restarted in place, whose `runtime start` failed: nobody waits for an
-    /// answer any more, so its log has it. Whoever is restarted tries again; others report docker's 128.
+    /// `runtime start` failed for a released container, or for one that is restarted in place. No caller waits for an
+    /// answer any more, so the container's log has the reason. podshim tries again where it restarts the container;
+    /// others report 128, as docker does.
     pub(crate) fn release_failed(&mut self, id: &ContainerId, early_exit: Option<Exit>, failure: &Failure) {
         let line = format!("could not be started: {}", failure.message);
         self.act(Action::Tell { container: id.clone(), line, to: Tell::LogAndTerminationMessage });
@@ -415,7 +418,7 @@ impl Pod {
         let tries_again = self.restarts_after(container, START_FAILED);
         let first_try = container.program == Program::NeverRan && container.restarts.count() == 0;
         let Some(container) = self.containers.get_mut(id) else { return };
-        // Whoever was told to end meanwhile reports that end (J3).
+        // A container that was stopped meanwhile reports that end (J3).
         if tries_again || container.stop.intent == Intent::End {
             container.phase = Phase::Running { since: now };
             container.stop.killed = true;
@@ -426,9 +429,9 @@ impl Pod {
             let member = container.member();
             self.end_without_running(id, START_FAILED, None);
             match member {
-                // R9: its end is the pod's.
+                // R9: its end stops the pod, see `drained`.
                 Some(index) if self.members[index].is_fatal(START_FAILED) => {}
-                // R4: it has had its restarts, and gets no other.
+                // R4: its restarts are used up, the pod goes on without it.
                 Some(index) if self.members[index].member.role == Role::Sidecar && !first_try => {
                     self.go_on_without(index)
                 }
@@ -443,11 +446,12 @@ impl Pod {
     }
 }
 
-/// The next question, and from when on it may be followed by another.
+/// The next check, and how long after its start another one may follow.
 fn probe_check(action: &GateAction, timing: &ProbeTiming, failures: u32) -> (Check, Duration) {
     let (timeout, period) = match (action.is_waited_for(), failures) {
         (false, _) => (timing.timeout, timing.period),
-        // One wait follows the other, so that nothing is missed and all of them are `delay + fail * period`.
+        // Each wait follows the last one at once, so that nothing is missed.
+        // Together they take `delay + fail * period`.
         (true, 0) => (timing.delay + timing.period, Duration::ZERO),
         (true, _) => (timing.period, Duration::ZERO),
     };

@@ -1,5 +1,5 @@
-//! The order of a stop as data, for whoever stops containers in the shim's place (N5). Owns nothing; what really happens in
-//! a stop is [`crate::Pod`]'s to decide when it happens.
+//! The order of a stop as data, for systemd, which may stop containers in the shim's place (N5). Owns nothing;
+//! [`crate::Pod`] decides what really happens in a stop, when it happens.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use crate::shutdown::FLOOR;
 /// Where one container stands in a stop, among those that exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopOrder {
-    /// The sandbox, which is stopped only when it is gone; `None` of the sandbox itself, or where there is none.
+    /// The sandbox, which is to be stopped only when this container is gone; `None` for the sandbox itself, or without
+    /// a sandbox.
     pub outlived_by: Option<ContainerId>,
     /// From its stop signal to SIGKILL: its grace, and the floor.
     pub grace: Duration,
 }
 
 impl Pod {
-    /// How a container stands in a stop for systemd: the sandbox outlives all, and R6 forbids to say more (N5). `None` in
-    /// a pod without a plan, whose order is nobody's business here.
+    /// A container's place in a stop by systemd: the sandbox outlives all, and R6 forbids to say more (N5). `None` in a
+    /// pod without a plan, for which podshim keeps no order.
     pub fn stop_order(&self, id: &ContainerId) -> Option<StopOrder> {
         self.plan.as_ref()?;
         let own = self.containers.get(id)?;

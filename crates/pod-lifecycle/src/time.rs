@@ -1,4 +1,4 @@
-//! Time as a value: the core never reads a clock, it is told.
+//! Time as a value: the core never reads a clock; its driver passes the time in.
 
 use std::fmt;
 use std::ops::Add;
@@ -41,6 +41,6 @@ impl fmt::Display for PodTime {
     }
 }
 
-/// A wall-clock moment as time since the Unix epoch. The core only carries it from exits to callers.
+/// A wall-clock moment as time since the Unix epoch. The core only passes it on from exits to callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(pub Duration);

@@ -1,6 +1,6 @@
 //! `zero-grace=order` (K11): a SIGKILL that no stop signal announced becomes a short stop of the pod, in order.
 //!
-//! Owns how that little time is shared out. The stop itself is `shutdown`'s, with its turns and its end.
+//! Owns how that short time is shared. `shutdown` owns the stop itself, with its turns and its end.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::shutdown::StopCause;
 pub(crate) const ZERO_GRACE: Duration = Duration::from_millis(1500);
 
 impl Pod {
-    /// Takes a caller's SIGKILL of a running member as the beginning of such a stop, or as a part of the one under
-    /// way: everybody's own is due then. `false` where it means what it says.
+    /// Takes a caller's SIGKILL of a running member as the start of such a stop, or as a part of the one under way, in
+    /// which every container gets SIGKILL at its own time. `false`: the SIGKILL has its usual meaning.
     pub(crate) fn orders_kill(&mut self) -> bool {
         match &self.stop {
             Some(stop) => stop.is_zero_grace() && stop.until().is_some(),
@@ -31,8 +31,8 @@ impl Pod {
         }
     }
 
-    /// Makes SIGKILL due for a container that this stop has just signalled: for mains and inits with a third of the
-    /// time left, which the sidecars share.
+    /// Makes SIGKILL due for a container that this stop has just signalled: for mains and inits when two thirds of the
+    /// time are over; the sidecars share what is left.
     pub(crate) fn share_zero_grace(&mut self, id: &ContainerId) {
         let Some(stop) = self.stop.as_ref().filter(|stop| stop.is_zero_grace()) else { return };
         let Some(until) = stop.until() else { return };

@@ -1,7 +1,7 @@
 //! Every interleaving of small pods: callers, operations, exits and timers in any order.
 //!
-//! Each test prints how many states it saw. DESIGN §2's promises are checked in all of them, and from each of
-//! them a caller that ends everything, or that only kills pause, must succeed.
+//! Each test prints how many states it saw. DESIGN §2's promises are checked in all of them. From each state a caller
+//! that ends everything, or that only kills pause, must succeed.
 
 use testkit::{Exploration, Explorer};
 
@@ -28,7 +28,7 @@ impl Callers for Exploration {
     }
 }
 
-/// T1, T3, K7, R2: all are stopped at the same moment, and the sidecar may crash.
+/// T1, T3, K7, R2: all containers are stopped at the same moment, and the sidecar may crash.
 #[test]
 fn sidecar_and_main_stopped_together() {
     explore(
@@ -120,7 +120,7 @@ fn pause_goes_at_any_moment() {
     );
 }
 
-/// T14, S6: a main is stopped with its sidecar and created again at once.
+/// T14, S6: a main is stopped with its sidecar and recreated at once.
 #[test]
 fn another_round() {
     explore(
@@ -131,7 +131,7 @@ fn another_round() {
     );
 }
 
-/// J1, J6, J7: completion with two mains, one of which is never held back.
+/// J1, J6, J7: completion with two mains, one of which is never held.
 #[test]
 fn completion() {
     explore(
@@ -247,7 +247,7 @@ fn pod_of_four() {
     );
 }
 
-/// H1 to H4: hooks of a sidecar and its main, which end, hang, fail or end their container.
+/// H1 to H4: hooks of a sidecar and its main that end, hang, fail or end their container.
 #[test]
 fn hooks_end_at_any_moment() {
     explore(

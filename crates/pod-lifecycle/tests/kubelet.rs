@@ -1,7 +1,7 @@
-//! Pods whose caller is a kubelet: once no fault goes on, each does what its policy promises.
+//! Pods whose caller is a kubelet: once all faults are over, each pod does what its policy promises.
 //!
-//! Owns how many of them a test run is worth; `hack/simulate --kubelet` runs the random ones by the million. A failure
-//! prints as a scenario: paste it into a file of `tests/scenarios` to keep it.
+//! Owns how many of these pods a test run plays; `hack/simulate --kubelet` runs the random ones by the million. A
+//! failure prints as a scenario: paste it into a file of `tests/scenarios` to keep it.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use testkit::{KubeletRun, Scenario, Trouble};
 
 /// For each trouble: so many that a policy takes a few seconds. Each seed is another run.
 const SEEDS: std::ops::Range<u64> = 0..300;
-/// Of a failing test. Each is shrunk, which takes thousands of runs.
+/// How many kinds of failures a test shows. Each is shrunk, which takes thousands of runs.
 const MOST_KINDS: usize = 4;
 
-/// Plays them all, and shows the least run of each kind that fails.
+/// Plays all scenarios, and shows the smallest run of each kind of failure.
 fn promises_are_kept(scenarios: impl Iterator<Item = Scenario>) {
     let (mut count, mut found) = (0, BTreeMap::new());
     for scenario in scenarios {
@@ -33,7 +33,7 @@ fn promises_are_kept(scenarios: impl Iterator<Item = Scenario>) {
 }
 
 fn random_pods(version: KubeletVersion, policies: &[RestartPolicy]) {
-    // As many together as there are of one policy.
+    // The policies share as many runs as one policy has alone.
     let seeds = SEEDS.start..SEEDS.end / policies.len() as u64;
     let seeds = &seeds;
     let runs = policies.iter().flat_map(|policy| {

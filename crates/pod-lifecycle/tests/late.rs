@@ -1,4 +1,4 @@
-//! A machine that is late: a timer's turn comes long after it was due (T16).
+//! A machine that is late: a timer fires long after it was due (T16).
 
 mod driver;
 
@@ -20,7 +20,7 @@ fn stopped() -> Driver {
     driver
 }
 
-/// T16: where the shim's own timer is late, the stops of the others may be so too: the window is doubled, once.
+/// T16: if the shim's own timer is late, other stops may be late too: the window is doubled, once.
 #[test]
 fn t16_a_late_machine_has_twice_the_time() {
     let mut driver = stopped();
@@ -28,7 +28,7 @@ fn t16_a_late_machine_has_twice_the_time() {
     assert_eq!(driver.signalled(), [""; 0], "it was judged although the timer was 600 ms late");
     driver.tick_at(4_599);
     assert_eq!(driver.signalled(), [""; 0]);
-    // However late: it is doubled once.
+    // However late the timer is, the window is doubled once.
     driver.tick_at(9_000);
     assert_eq!(driver.signalled(), ["s1"]);
 }
@@ -40,7 +40,7 @@ fn t16_a_timer_in_time_decides_at_once() {
     assert_eq!(driver.signalled(), ["s1"]);
 }
 
-/// What comes within the second window is evidence of a stop of the pod: the main ends first.
+/// A stop within the second window is evidence of a stop of the pod: the main ends first.
 #[test]
 fn t16_t12_a_stop_in_the_second_window_is_one_of_the_pod() {
     let mut driver = stopped();

@@ -1,12 +1,12 @@
-//! Random pods, callers and worlds: every promise holds after every step, and a pod that everybody ends is gone.
+//! Random pods, callers and worlds: every promise holds after every step, and a pod that its callers end is gone.
 //!
-//! Owns how many of them a test run is worth; `hack/simulate` runs the same ones by the million. A failure prints as a
+//! Owns how many of them a test run plays; `hack/simulate` runs the same ones by the million. A failure prints as a
 //! scenario: paste it into a file of `tests/scenarios` to keep it.
 
 /// So many that a run takes well under a minute in a debug build; each seed is another scenario.
 const SEEDS: std::ops::Range<u64> = 0..10_000;
 
-/// DESIGN §2's promises, whatever happens.
+/// DESIGN §2's promises hold, whatever happens.
 #[test]
 fn promises_hold() {
     for seed in SEEDS {

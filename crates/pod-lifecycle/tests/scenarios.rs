@@ -1,7 +1,8 @@
-//! Runs the scenario files: commands, `----`, the trace they must give. One file a rule at least, named after it.
+//! Runs the scenario files: commands, `----`, the trace they must give. Each rule has at least one file, named after
+//! it.
 //!
-//! Owns the file format and the list of rules. With `PODSHIM_REWRITE_SCENARIOS` set the expectations are
-//! written anew; each line must then be read against the rule before it is kept.
+//! Owns the file format and the list of rules. With `PODSHIM_REWRITE_SCENARIOS` set this test rewrites the
+//! expectations; read each line against the rule before you keep it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ const RULES: &[&str] = &[
     "v04", "v05", "v06",
 ];
 
-/// The commands of a block and what they must show.
+/// The commands of a block and the trace they must show.
 struct Block {
     commands: Vec<String>,
     expected: Vec<String>,
@@ -96,7 +97,7 @@ fn scenarios() {
     }
 }
 
-/// A rule without a scenario is a rule nobody has thought through.
+/// A rule without a scenario is a rule that has not been thought through.
 #[test]
 fn every_rule_has_a_scenario() {
     let names: Vec<String> =

@@ -1,4 +1,4 @@
-//! `*=main` without a kubelet (S8): each container has a name of its own, and none is kept once it is gone.
+//! `*=main` without a kubelet (S8): each container has a name of its own, and podshim forgets each once it is gone.
 
 mod driver;
 
@@ -15,7 +15,7 @@ fn run(driver: &mut Driver, name: &str) {
     driver.run(name, |_| {});
 }
 
-/// It ends, after a stop signal of its caller if there is one, and is deleted.
+/// A main exits, after its caller's stop signal if there is one, and is deleted.
 fn end(driver: &mut Driver, name: &str, signal: Option<Signal>) {
     if let Some(signal) = signal {
         driver.signal(name, signal);
@@ -29,7 +29,7 @@ fn names(driver: &Driver) -> Vec<String> {
     driver.pod.inspect(PodTime::ZERO).containers.into_iter().map(|container| container.name).collect()
 }
 
-/// Whatever ran and is gone is nobody's business any more.
+/// podshim forgets a main that ran and is gone.
 #[test]
 fn s8_an_unnamed_main_is_forgotten_with_its_container() {
     let mut driver = driver();
@@ -47,7 +47,7 @@ fn s8_an_unnamed_main_is_forgotten_with_its_container() {
     assert_eq!(names(&driver), ["s1", "other"]);
 }
 
-/// T12: that a main was asked to stop is known for as long as it matters, by the newest one alone.
+/// T12: podshim remembers that a main was stopped as long as that matters, and only in the newest such main.
 #[test]
 fn s8_t12_one_main_that_was_stopped_is_remembered() {
     let mut driver = driver();

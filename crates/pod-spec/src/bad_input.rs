@@ -1,5 +1,6 @@
 //! Bad input for everything that reads what a pod's author or a node's administrator wrote (DESIGN §6): no panic, one
-//! bounded line as the answer, and what is accepted stays inside the limits. In tests and in the targets of `fuzz/` only.
+//! bounded line as the answer, and what is accepted stays within the limits. Only in tests and in the targets of
+//! `fuzz/`.
 
 use crate::{Node, PREFIX, Pattern, limits};
 
@@ -50,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// An input that is refused at once leads nowhere.
+    /// Fuzzing needs valid inputs to start from: one that is refused at once reaches little code.
     #[test]
     fn what_is_known_is_understood() {
         for (name, input) in known("annotations") {

@@ -1,5 +1,5 @@
-//! Commands as annotations write them: a JSON array of strings, or words split like a shell does but with
-//! nothing expanded. Owns where a command ends (`;` begins the probe's options). Never runs anything.
+//! Commands as annotations write them: a JSON array of strings, or words that are split as a shell splits them, but
+//! with nothing expanded. Owns where a command ends (`;` begins the probe's options). Never runs anything.
 
 /// Why a text is no command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,19 +16,19 @@ pub enum CommandError {
     /// A backslash with nothing to quote.
     #[error("the backslash at the end quotes nothing")]
     TrailingBackslash,
-    /// Begins with `[` and is no JSON array of strings.
+    /// It begins with `[` and is no JSON array of strings.
     #[error("not a JSON array of strings: {reason} (for the program \"[\" write \"test\")")]
     Json {
         /// What the JSON parser found.
         reason: String,
     },
-    /// Something after the array's end that is no option.
+    /// Text after the array's end that is no option.
     #[error("the JSON array is followed by more text (options begin with \";\")")]
     AfterArray,
     /// A NUL byte, which the kernel cannot pass to a program.
     #[error("an argument contains a NUL byte")]
     Nul,
-    /// A bare `;` where no options are known: no shell reads the command.
+    /// A bare `;` where no options are allowed: no shell reads the command.
     #[error("quote the \";\": no shell reads this command (or write sh -c '...')")]
     BareSemicolon,
 }
@@ -47,7 +47,7 @@ pub(crate) fn parse(text: &str) -> Result<(Vec<String>, Option<&str>), CommandEr
     Ok((arguments, rest))
 }
 
-/// A command with nothing after it, as hooks have it.
+/// A command with nothing after it, as in hooks.
 pub(crate) fn parse_whole(text: &str) -> Result<Vec<String>, CommandError> {
     match parse(text)? {
         (arguments, None) => Ok(arguments),
@@ -97,7 +97,7 @@ fn words(text: &str) -> Result<(Vec<String>, Option<&str>), CommandError> {
     Ok((words, None))
 }
 
-/// Reads up to the closing quote. Within `"` a backslash quotes only what a POSIX shell lets it quote.
+/// Reads up to the closing quote. Within `"` a backslash quotes only what it quotes in a POSIX shell.
 fn quoted(
     quote: char,
     letters: &mut std::str::CharIndices<'_>,

@@ -23,35 +23,35 @@ const UNITS: [(&str, u128); 8] = [
 /// Why a text is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// A number alone: seconds and milliseconds would both be a guess.
+    /// A number alone: podshim would have to guess between seconds and milliseconds.
     #[error("{value:?} has no unit (write \"{value}s\" for seconds)")]
     NoUnit {
         /// The text.
         value: String,
     },
-    /// A unit that is not of Go's.
+    /// A unit that Go does not have.
     #[error("unknown unit {unit:?} in {value:?}{hint}")]
     UnknownUnit {
         /// The text.
         value: String,
         /// The unit in it.
         unit: String,
-        /// The units there are.
+        /// The valid units.
         hint: Hint,
     },
-    /// Less than nothing.
+    /// A negative duration.
     #[error("{value:?} is negative")]
     Negative {
         /// The text.
         value: String,
     },
-    /// More than [`MAX_DURATION`], or beyond counting.
+    /// More than [`MAX_DURATION`], or too large to compute.
     #[error("{value:?} is longer than a year (8760h)")]
     TooLong {
         /// The text.
         value: String,
     },
-    /// No duration at all.
+    /// A text that is no duration at all.
     #[error("{value:?} is not a duration (such as 1h30m, 10s or 500ms)")]
     Malformed {
         /// The text.
@@ -63,7 +63,7 @@ pub enum DurationError {
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let value = || excerpt(text);
     if let Some(rest) = text.strip_prefix('-') {
-        // `-x` is no duration at all; saying "negative" would send its author the wrong way.
+        // `-x` is no duration at all; the word "negative" would mislead its author.
         return Err(match parse(rest) {
             Err(DurationError::Malformed { .. } | DurationError::UnknownUnit { .. }) => {
                 DurationError::Malformed { value: value() }
@@ -105,7 +105,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     u64::try_from(total).map(Duration::from_nanos).map_err(|_| DurationError::TooLong { value: value() })
 }
 
-/// Digits as a number; no digits are 0 (`.5s`). `None` beyond 128 bits.
+/// Digits as a number; no digits count as 0 (`.5s`). `None` beyond 128 bits.
 fn decimal(digits: &str) -> Option<u128> {
     if digits.is_empty() { Some(0) } else { digits.parse().ok() }
 }
@@ -115,7 +115,7 @@ fn fraction_of(digits: &str, unit: u128) -> u128 {
     let mut part = unit;
     let mut total = 0;
     let mut scale = 1;
-    // An hour has 13 digits of nanoseconds; further digits are below one.
+    // An hour has 13 digits of nanoseconds; further digits are fractions of one.
     for digit in digits.bytes().take(13) {
         scale *= 10;
         total = total * 10 + u128::from(digit - b'0');
@@ -124,10 +124,11 @@ fn fraction_of(digits: &str, unit: u128) -> u128 {
     if digits.is_empty() { 0 } else { part }
 }
 
-/// A duration that somebody else has said, which no sum of a few overflows: [`MAX_DURATION`] at most, whatever the number.
+/// A duration from outside: [`MAX_DURATION`] at most, whatever the number, so that no sum of a few overflows.
 ///
-/// What crosses a border (an annotation, a kubelet's word, a command's option, the control API, systemd) goes through it:
-/// [`parse`] refuses what is longer, for there a person can be told; everything else is cut.
+/// Every duration that comes from outside (an annotation, a kubelet's annotation, a command's option, the control API,
+/// systemd) goes through it. [`parse`] refuses a longer one, because its author can mend it; every other one
+/// is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BoundedDuration(Duration);
 
@@ -135,17 +136,17 @@ impl BoundedDuration {
     /// The longest one.
     pub const MAX: Self = Self(MAX_DURATION);
 
-    /// Cut to the longest one.
+    /// Cuts a duration to the longest one.
     pub fn new(duration: Duration) -> Self {
         Self(duration.min(MAX_DURATION))
     }
 
-    /// Of whole seconds, as a kubelet and a command's bare number have them.
+    /// From whole seconds: a kubelet's figure, or a bare number in a command.
     pub fn of_seconds(seconds: u64) -> Self {
         Self::new(Duration::from_secs(seconds))
     }
 
-    /// Of whole milliseconds, as the control API has them.
+    /// From whole milliseconds, as in the control API.
     pub fn of_milliseconds(milliseconds: u64) -> Self {
         Self::new(Duration::from_millis(milliseconds))
     }
@@ -156,7 +157,7 @@ impl BoundedDuration {
         is_number.then(|| Self::of_seconds(text.parse().unwrap_or(u64::MAX)))
     }
 
-    /// What can be counted with.
+    /// The duration, which is safe to add up.
     pub fn get(self) -> Duration {
         self.0
     }
@@ -247,7 +248,7 @@ mod tests {
         }
     }
 
-    /// The largest number that each border can carry.
+    /// The largest number that each source can carry.
     #[test]
     fn what_is_too_long_is_cut() {
         for cut in [

@@ -1,5 +1,5 @@
-//! Every error a pod author can make (11.4), as values that read as one line: the key, the bad
-//! value, the nearest valid word. Owns the wording; finding the errors is `parse`'s.
+//! Every error that a pod author can make (11.4), as values that read as one line: the key, the bad value, the nearest
+//! valid word. Owns the wording; `parse` finds the errors.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub struct InvalidPlan {
 }
 
 impl InvalidPlan {
-    /// `None` when there is nothing wrong.
+    /// `None` if nothing is wrong.
     pub(crate) fn from_errors(errors: Vec<PlanError>) -> Option<Self> {
         (!errors.is_empty()).then_some(Self { errors })
     }
@@ -57,7 +57,7 @@ impl fmt::Display for InvalidPlan {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct PlanError {
-    /// The annotation's whole key in printable form, shortened when very long.
+    /// The annotation's whole key in printable form, shortened if very long.
     pub key: String,
     /// What is wrong with it.
     pub problem: Problem,
@@ -87,7 +87,7 @@ pub(crate) fn printable(text: &str) -> String {
     printable
 }
 
-/// A bad value as messages repeat it: never longer than a line can bear.
+/// A bad value as messages repeat it: cut to what fits into a line.
 pub(crate) fn excerpt(text: &str) -> String {
     if text.len() <= MAX_EXCERPT_BYTES {
         return text.to_owned();
@@ -115,7 +115,7 @@ pub enum Problem {
         word: &'static str,
     },
     /// A pod's key with a container.
-    #[error("{word:?} is said of the whole pod: write {PREFIX}{word}")]
+    #[error("{word:?} is a key of the whole pod: write {PREFIX}{word}")]
     OfThePod {
         /// The key's word.
         word: &'static str,
@@ -155,7 +155,7 @@ pub enum Problem {
     /// Something wrong in the plan's list.
     #[error(transparent)]
     List(#[from] ListError),
-    /// A word that is not one of a few.
+    /// A word that is not one of the valid ones.
     #[error("unknown value {value:?}{hint}")]
     UnknownValue {
         /// The word.
@@ -163,35 +163,35 @@ pub enum Problem {
         /// The valid ones.
         hint: Hint,
     },
-    /// A duration that is none.
+    /// An invalid duration.
     #[error(transparent)]
     Duration(#[from] DurationError),
-    /// A container's grace that could never be used up: it lies inside the pod's (T8).
-    #[error("{grace} is longer than {PREFIX}grace, which is {pod_grace}: it lies inside the pod's")]
+    /// A container's grace that could never be used up, as it lies inside the pod's (T8).
+    #[error("{grace} is longer than {PREFIX}grace: write at most {pod_grace}, or raise {PREFIX}grace")]
     GraceAbovePod {
         /// The container's.
         grace: String,
         /// The pod's.
         pod_grace: String,
     },
-    /// A signal that is none, or none to stop with.
+    /// An invalid signal, or one that cannot be a stop signal.
     #[error(transparent)]
     Signal(#[from] SignalError),
-    /// A gate that is none.
+    /// An invalid gate.
     #[error(transparent)]
     Gate(#[from] GateError),
-    /// A command that is none.
+    /// An invalid command.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// An option of `restart.<c>` that is wrong.
+    /// An invalid option of `restart.<c>`.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// `restart.<c>` whose longest delay is below its first one.
+    /// `restart.<c>` whose longest delay is shorter than its base.
     #[error("max={max} is shorter than base={base}")]
     BackoffMaxBelowBase {
         /// The longest delay.
         max: String,
-        /// The first delay.
+        /// The base, from which the delays double.
         base: String,
     },
     /// A hook that is not `exec:`.
@@ -214,9 +214,9 @@ pub enum Problem {
         /// The container.
         name: String,
     },
-    /// `restart=always` on an init container: it would never be done.
+    /// `restart=always` on an init container, which would never be done.
     #[error(
-        "{name:?} is an init container: restarted \"always\" it would never be done \
+        "{name:?} is an init container: with \"always\" it would never be done \
          (did you mean \"on-failure\"?)"
     )]
     InitAlwaysRestarted {
@@ -229,7 +229,7 @@ pub enum Problem {
         /// The entry.
         entry: String,
     },
-    /// A condition that is none.
+    /// An unknown condition.
     #[error("unknown condition {condition:?} in {entry:?}{hint}")]
     UnknownCondition {
         /// The condition.
@@ -267,14 +267,16 @@ pub enum Problem {
         name: String,
     },
     /// `after` on the second of a standby pair (V1).
-    #[error("{name:?} is the standby of {first:?} and has its place: write {PREFIX}after.{first}")]
+    #[error(
+        "{name:?} is the standby of {first:?} and has its place in the order: write {PREFIX}after.{first}"
+    )]
     OrderOfThePair {
         /// The container.
         name: String,
         /// The first of the pair.
         first: String,
     },
-    /// `x=done` where x is restarted whatever it exits with.
+    /// `x=done` where podshim restarts x whatever its exit code.
     #[error("{name:?} is restarted \"always\" and so never \"done\" (did you mean \"on-failure\"?)")]
     AlwaysRestarted {
         /// The container.
@@ -282,7 +284,8 @@ pub enum Problem {
     },
     /// `fatal` on a container whose fatal exit podshim would restart each time (R9).
     #[error(
-        "the exit would never be seen: {restart} restarts it each time; give that a limit, or remove one of the two"
+        "no exit would ever be fatal: {restart} restarts the container after each; add a limit to it, \
+         or remove one of the two keys"
     )]
     FatalNeverSeen {
         /// The annotation that restarts it.
@@ -304,16 +307,16 @@ pub enum Problem {
          would never end (did you mean \"masked\"?)"
     )]
     RealCodesOnFailure,
-    /// What the node's configuration does not allow.
+    /// A key or a value that the node's configuration forbids.
     #[error("{word:?} is forbidden on this node")]
     ForbiddenByNode {
         /// The key, or the beginning of the value.
         word: &'static str,
     },
-    /// What the node's configuration says for every pod.
+    /// A key that the node's configuration sets for every pod.
     #[error("is fixed on this node: remove the key")]
     FixedByNode,
-    /// More than the node's configuration allows.
+    /// A value beyond a bound of the node's configuration.
     #[error("this node allows {bound}")]
     BeyondNode {
         /// The bound, in words.

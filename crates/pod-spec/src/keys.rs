@@ -1,8 +1,8 @@
-//! The annotations' keys (11.2, 11.3). Owns the words; what a key's value may be is `parse`'s.
+//! The annotations' keys (11.2, 11.3). Owns the words; `parse` owns what a key's value may be.
 
 use crate::plan::{Condition, ExitCodes, Fatal, OomScore, RestartMode, RestartPolicy, Role, ZeroGrace};
 
-/// What every annotation of podshim begins with.
+/// The beginning of every annotation of podshim.
 pub const PREFIX: &str = "podshim.io/";
 
 /// A key of the whole pod (11.2).
@@ -94,7 +94,7 @@ pub(crate) const OOM_SCORES: [(&str, OomScore); 2] = [("own", OomScore::Own), ("
 
 /// The word of a value: the reverse of a table above.
 pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
-    // Every table names every variant; `tables_are_complete` holds that down.
+    // Every table names every variant; the test `tables_are_complete` makes sure of that.
     table.iter().find(|(_, listed)| listed == value).map_or("", |(word, _)| *word)
 }
 
@@ -102,14 +102,14 @@ pub(crate) fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &
 mod tests {
     use super::*;
 
-    /// containerd passes annotations by globs whose `*` does not cross a slash: with one slash in every key, the one
+    /// containerd passes annotations by globs whose `*` does not match a slash: with one slash in every key, the one
     /// glob `podshim.io/*` passes all of them.
     #[test]
     fn trap_27_one_glob_passes_every_key() {
         assert_eq!(PREFIX.match_indices('/').map(|(at, _)| at).collect::<Vec<_>>(), [PREFIX.len() - 1]);
         let words = POD_KEYS.iter().map(|(word, _)| word).chain(CONTAINER_KEYS.iter().map(|(word, _)| word));
         for word in words {
-            // A container's key goes on with a name, which is a DNS label.
+            // In a container's key a name follows, which is a DNS label.
             assert!(!word.contains(['/', '.']), "{word}");
         }
     }

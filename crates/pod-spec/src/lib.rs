@@ -1,8 +1,8 @@
-//! What a pod is, and how annotations say it.
+//! What a pod is, and how annotations describe it.
 //!
 //! Owns the vocabulary of docs/rules.md, section 11: the plan (which containers are init, sidecar and main, in which
-//! order), gates, graces, policies, and every error a pod author can make in writing them. Pure: no IO, no
-//! clock, no globals. It never decides what happens to a pod; that is `pod-lifecycle`.
+//! order), gates, graces, policies, and every error that a pod author can make in writing them. Pure: no IO, no clock,
+//! no globals. It never decides what happens to a pod; `pod-lifecycle` does.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The bounds on what a pod author may write (DESIGN §6): annotations are untrusted input, read by a process
-//! that runs as root. Only numbers live here.
+//! The bounds on what a pod author may write (DESIGN §6): annotations are untrusted input, and a process that runs as
+//! root reads them. This file contains only numbers.
 
 use std::time::Duration;
 
@@ -21,23 +21,24 @@ pub const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Shortest period of a probe (11.3).
 pub const MIN_PROBE_PERIOD: Duration = Duration::from_millis(100);
 
-/// Shortest repeated delay before a restart (R4): a program that cannot run must not keep a core busy.
+/// Shortest base of the delays before restarts (R4): a program that cannot run must not keep a core busy.
 pub const MIN_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Largest compiled pattern of a `log:` gate: instructions, and ranges of its sets. Each letter of a line costs at most as
-/// many steps.
+/// Largest compiled pattern of a `log:` gate: instructions, and ranges of its sets. Each letter of a line costs at most
+/// this many steps.
 pub const MAX_PATTERN: usize = 512;
 
 /// Shortest timeout of a probe: a shorter one could never succeed.
 pub const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// Most errors spelled out in the one line that answers a create; the rest is counted.
+/// Most errors spelled out in the one line that answers a Create; podshim only counts the others.
 pub const MAX_LISTED_ERRORS: usize = 16;
 
-/// Longest piece of a bad key or value repeated in a message, in bytes.
+/// Longest piece of a bad key or value that a message repeats, in bytes.
 pub(crate) const MAX_EXCERPT_BYTES: usize = 96;
 
-/// The bounds of the node's `replace-wait` (T15): less than a second would take a kubelet's own recreation for an end.
+/// The bounds of the node's `replace-wait` (T15): with less than a second podshim would take a kubelet's own recreation
+/// for an end.
 pub(crate) const MIN_REPLACE_WAIT: Duration = Duration::from_secs(1);
 pub(crate) const MAX_REPLACE_WAIT: Duration = Duration::from_secs(86_400);
 

@@ -1,5 +1,5 @@
-//! Which valid word a wrong one was meant to be. Owns the distance and the way a hint reads; knows no word
-//! of the vocabulary itself.
+//! Which valid word a wrong one was probably meant to be. Owns the distance and the wording of a hint; knows no word of
+//! the vocabulary itself.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use crate::limits::MAX_EXCERPT_BYTES;
 /// What to do about a wrong word: the end of an error message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// One valid word is near enough to be what was meant.
+    /// One valid word is near enough to be the one that was meant.
     Nearest(String),
-    /// Nothing is near: all valid words.
+    /// No word is near: lists all valid words.
     OneOf(Vec<&'static str>),
-    /// Nothing is near, and the valid words are too many to list.
+    /// No word is near, and the valid words are too many to list.
     Nothing,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Hint {
     }
 }
 
-/// The value whose word is `word`, or the hint for it. Words are case-sensitive.
+/// The value of `word`, or a hint if it is not valid. Words are case-sensitive.
 pub(crate) fn choose<T: Copy>(word: &str, choices: &[(&'static str, T)]) -> Result<T, Hint> {
     if let Some((_, choice)) = choices.iter().find(|(valid, _)| *valid == word) {
         return Ok(*choice);
@@ -37,7 +37,7 @@ pub(crate) fn choose<T: Copy>(word: &str, choices: &[(&'static str, T)]) -> Resu
     }
 }
 
-/// The hint for a word that should have been one of many names.
+/// The hint for a wrong word that should have been one of many names.
 pub(crate) fn hint_for_name<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Hint {
     nearest(word, names).map_or(Hint::Nothing, |name| Hint::Nearest(name.to_owned()))
 }
@@ -50,24 +50,25 @@ pub(crate) fn nearest<'a>(word: &str, valid: impl IntoIterator<Item = &'a str>) 
         .filter_map(|candidate| {
             let letters = folded(candidate)?;
             let allowed = (word.len().max(letters.len()) / 3).max(1);
-            // Too different in length to be near: saves the table, which pod authors could make expensive.
+            // Too different in length to be near: this skips the table, which pod authors could make expensive.
             if word.len().abs_diff(letters.len()) > allowed {
                 return None;
             }
             let distance = distance(&word, &letters);
-            // A word of which no letter is right is no suggestion, however short it is.
+            // A word without one right letter is no suggestion, however short it is.
             (distance <= allowed && distance < letters.len().max(1)).then_some((distance, candidate))
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// Letters without case: `always` for `Always` is the commonest slip. `None` when too long to compare.
+/// Letters without case, because `always` for `Always` is the commonest slip. `None` if the word is too long to
+/// compare.
 fn folded(word: &str) -> Option<Vec<char>> {
     (word.len() <= MAX_EXCERPT_BYTES).then(|| word.chars().flat_map(char::to_lowercase).collect())
 }
 
-/// Edits between two words, a swap of two neighbours counting as one.
+/// Edits between two words; a swap of two neighbours counts as one.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

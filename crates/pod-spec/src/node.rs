@@ -1,7 +1,7 @@
-//! What a node's administrator says about all of its pods: `/etc/podshim/config.toml`, without reading any file.
+//! What a node's administrator sets for all pods of the node: `/etc/podshim/config.toml`, without reading any file.
 //!
-//! Owns the words of that file and what they mean for a pod's annotations: defaults for what a pod does not say, what
-//! it may not say, and the bounds it keeps to (DESIGN §6).
+//! Owns the words of that file and what they mean for a pod's annotations: defaults for what a pod does not set, what
+//! it may not set, and the bounds that it must keep (DESIGN §6).
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::parse::{Parsed, gate_kind, parse};
 use crate::plan::{Backoff, Defaults, Gate, GateAction, Plan, Role, ZeroGrace};
 use crate::toml::{TomlError, Value, assignments};
 
-/// The node's word. The default is a node without a file.
+/// The node's configuration. The default is that of a node without a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     defaults: Defaults,
     gate_timeout: Option<Duration>,
     zero_grace: ZeroGrace,
-    /// The keys of the pod whose value here is everybody's.
+    /// The keys of the pod whose value here holds for every pod.
     fixed: Vec<&'static str>,
     /// Keys, and the beginnings of values, that no pod may use.
     forbidden: Vec<&'static str>,
@@ -35,12 +35,12 @@ pub struct Node {
     history: History,
 }
 
-/// How much is kept of pods that are gone.
+/// How much podshim keeps of pods that are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
-    /// Bytes of all; 0 keeps nothing.
+    /// Bytes in total; 0 keeps nothing.
     pub size: u64,
-    /// Bytes of one of Kubernetes' namespaces.
+    /// Bytes for each of Kubernetes' namespaces.
     pub namespace_size: u64,
     /// For how long.
     pub age: Duration,
@@ -52,13 +52,13 @@ impl Default for History {
     }
 }
 
-/// What is wrong in the file: the first thing, with its line.
+/// The first thing that is wrong in the file, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeError {
-    /// No line of such a file.
+    /// A line with invalid syntax.
     #[error(transparent)]
     Toml(#[from] TomlError),
-    /// A key that means nothing.
+    /// An unknown key.
     #[error("line {line}: unknown key {key:?}{hint}")]
     UnknownKey {
         /// Counted from 1.
@@ -68,7 +68,7 @@ pub enum NodeError {
         /// The nearest one.
         hint: Hint,
     },
-    /// A value that is none for its key.
+    /// An invalid value for its key.
     #[error("line {line}: {key}: {problem}")]
     Value {
         /// Counted from 1.
@@ -83,13 +83,13 @@ pub enum NodeError {
 /// What is wrong with a value of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueProblem {
-    /// Another kind of value.
+    /// A value of the wrong kind.
     #[error("must be {0}")]
     Kind(&'static str),
-    /// No duration.
+    /// An invalid duration.
     #[error(transparent)]
     Duration(#[from] DurationError),
-    /// A word that is none of a few.
+    /// A word that is not one of the valid ones.
     #[error("unknown word {word:?}{hint}")]
     Word {
         /// The word.
@@ -97,10 +97,10 @@ pub enum ValueProblem {
         /// The nearest one.
         hint: Hint,
     },
-    /// The longest delay is below the first one.
+    /// `backoff-max` is shorter than `backoff-base`, and is set later.
     #[error("is shorter than backoff-base ({0})")]
     BelowBase(DurationText),
-    /// The first delay is above the longest one.
+    /// `backoff-base` is longer than `backoff-max`, and is set later.
     #[error("is longer than backoff-max ({0})")]
     AboveMax(DurationText),
     /// A bound that every pod meets, or that none can.
@@ -159,10 +159,10 @@ const KEYS: [(&str, Key); 18] = [
 /// The keys whose value is a gate or a hook.
 const KEYS_OF_VALUES: [&str; 4] = ["ready", "on-terminate", "pre-stop", "migrate"];
 
-/// No pod can be within a larger bound.
+/// No pod could keep a larger bound.
 const MOST_OF_A_BOUND: Duration = Duration::from_secs(3600);
 
-/// What values can be forbidden by: the kinds of gates and hooks.
+/// The kinds of gates and hooks that the node can forbid.
 const VALUES: [&str; 6] = ["exec:", "http:", "tcp:", "log:", "notify", "file:"];
 
 impl Node {
@@ -191,7 +191,7 @@ impl Node {
                 last_delay = Some((line, key, word));
             }
         }
-        // Only now: either may come first.
+        // Compared only now, because either may come first.
         let Backoff { base, max, .. } = node.defaults.backoff;
         if let Some((line, key, word)) = last_delay.filter(|_| max < base) {
             let problem = match key {
@@ -250,10 +250,10 @@ impl Node {
         Ok(())
     }
 
-    /// Reads a pod's annotations as this node takes them.
+    /// Reads a pod's annotations under this node's configuration.
     ///
     /// # Errors
-    /// What [`parse`] finds wrong; else everything that the node does not allow.
+    /// What [`parse`] finds wrong; otherwise everything that the node does not allow.
     pub fn parse_pod<'a>(
         &self,
         annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -276,20 +276,20 @@ impl Node {
         Ok(parsed)
     }
 
-    /// How much is kept of pods that are gone.
+    /// How much podshim keeps of pods that are gone.
     pub fn history(&self) -> History {
         self.history
     }
 
-    /// The longest grace of any origin: what a kubelet, an operator or this node says is cut to it.
+    /// The longest grace from any source: podshim cuts what a kubelet, an operator or this node sets to it.
     pub fn longest_grace(&self) -> Duration {
         self.max_grace.unwrap_or(MAX_DURATION)
     }
 
-    /// What a pod may not say here.
+    /// Checks a key and its value against what the node forbids.
     fn check_key(&self, key: &str, value: &str, errors: &mut Vec<PlanError>) {
         let word = key.split_once('.').map_or(key, |(word, _)| word);
-        // As it is read, not as it is written: "exec :x" is one too.
+        // As the value is read, not as it is written: "exec :x" is `exec` too.
         let kind = Some(gate_kind(value).0).filter(|_| KEYS_OF_VALUES.contains(&word));
         let hit = |forbidden: &&&str| {
             **forbidden == word
@@ -340,7 +340,7 @@ impl Node {
         }
     }
 
-    /// What the pod does not say itself.
+    /// Fills in what the pod does not set itself.
     fn complete(&self, plan: &mut Plan, says: impl Fn(&str) -> bool) {
         plan.defaults = self.defaults;
         plan.defaults.grace = plan.defaults.grace.min(self.longest_grace());
@@ -376,7 +376,7 @@ fn duration_of(value: Value) -> Result<Duration, ValueProblem> {
     Ok(duration::parse(&text_of(value)?)?)
 }
 
-/// Neither shorter than what holds everywhere, nor so long that no pod can be within it.
+/// Reads a duration that is not shorter than the bound that holds everywhere, and not so long that no pod can keep it.
 fn duration_within(value: Value, least: Duration, most: Duration) -> Result<Duration, ValueProblem> {
     let duration = duration_of(value)?;
     if (least..=most).contains(&duration) {
@@ -395,7 +395,7 @@ fn count_of(value: Value, least: usize, most: usize) -> Result<usize, ValueProbl
     Err(ValueProblem::Range { least: least.to_string(), most: most.to_string() })
 }
 
-/// Bytes, as Kubernetes writes them.
+/// A size in bytes, as Kubernetes writes it.
 fn size_of(value: Value) -> Result<u64, ValueProblem> {
     const KIND: ValueProblem = ValueProblem::Kind("a size, such as \"64Mi\"");
     let text = match value {

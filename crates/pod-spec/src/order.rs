@@ -1,26 +1,26 @@
-//! The order of a plan, as data: what each member waits for when it starts and what it outlives when the pod
-//! stops. Owns how the list, parallel groups and `after.<c>` become one acyclic relation. Who may start or stop
-//! right now is `pod-lifecycle`'s.
+//! The order of a plan, as data: what each member waits for when it starts, and what it outlives when the pod stops.
+//! Owns how the list, parallel groups and `after.<c>` become one acyclic relation. `pod-lifecycle` decides which
+//! container may start or stop at a given moment.
 //!
-//! `after.<c>` takes the place of the list for `c`: it starts after what it names and nothing else. For the others
-//! `c` keeps its place in the list, or, if it stands before something that it waits for, moves behind that. So every
-//! link leads to a smaller place, or, where `after` says it, to the same: the list never closes a circle.
+//! `after.<c>` takes the place of the list for `c`: it starts after what that names and nothing else. For the others
+//! `c` keeps its place in the list, or moves behind what it waits for if the list has that further back. So every link
+//! leads to a smaller place, or to the same place where `after` says so: the list never closes a circle.
 
 use crate::plan::{Condition, Member, Plan, Role};
 
-/// The place of whatever comes after the whole list: mains, and who waits for one.
+/// The place of what comes after the whole list: mains, and members that wait for one.
 const BEHIND_THE_LIST: usize = usize::MAX;
 
-/// That one member needs another: it starts after it, is gone before it, or both.
+/// One member needs another: it starts after it, is gone before it, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The member that comes first: an index into [`Plan::members`].
     pub earlier: usize,
-    /// What must be true of it before the later one may start; `None` where only the stop has an order.
+    /// The condition on the earlier member before the later one may start; `None` if only the stop has an order.
     pub until: Option<Condition>,
 }
 
-/// The order of a whole plan, worked out once: who asks it and who shows it cannot differ.
+/// The order of a whole plan, computed once: so the code that asks it and the code that shows it cannot differ.
 #[derive(Clone, Debug)]
 pub struct Order {
     links: Vec<Vec<Link>>,
@@ -29,12 +29,12 @@ pub struct Order {
 }
 
 impl Order {
-    /// Of a plan.
+    /// The order of a plan.
     pub fn of(plan: &Plan) -> Self {
         let links: Vec<Vec<Link>> = (0..plan.members.len()).map(|index| plan.links(index)).collect();
         let asks = |link: &Link| matches!(link.until, Some(Condition::Started | Condition::Ready));
         let is_awaited = |(index, member): (usize, &Member)| {
-            // Whatever `*=main` adds waits for the sidecars.
+            // Every main that `*=main` adds waits for the sidecars.
             member.role == Role::Sidecar
                 || links.iter().flatten().any(|link| link.earlier == index && asks(link))
         };
@@ -47,26 +47,26 @@ impl Order {
         &self.links[member]
     }
 
-    /// What a main needs that only `*=main` names: [`Plan::links_of_unnamed_main`].
+    /// What a main needs if only `*=main` names it: [`Plan::links_of_unnamed_main`].
     pub fn links_of_unnamed_main(&self) -> &[Link] {
         &self.unnamed_main
     }
 
-    /// Whether it matters when a member's program has been exec'd or is ready: then its gate is asked (U1, U2).
+    /// Whether it matters when a member's program has been exec'd or is ready: if so, podshim checks its gate (U1, U2).
     pub fn is_awaited(&self, member: usize) -> bool {
         self.awaited[member]
     }
 }
 
-/// Whether what has these links must have ended before that member may get its stop signal (T1): the order of a stop is
-/// the start order reversed.
+/// Whether a member with these links must have ended before the `earlier` one may get its stop signal (T1): the order
+/// of a stop is the start order reversed.
 pub fn needs(links: &[Link], earlier: usize) -> bool {
     links.iter().any(|link| link.earlier == earlier)
 }
 
 impl Plan {
-    /// What a member needs. Its sidecars outlive it, those included that it needs through others: the order of a
-    /// stop is this relation reversed. A main is outlived by every sidecar (T1).
+    /// What a member needs. Sidecars that it needs, directly or through others, outlive it: the order of a stop is this
+    /// relation reversed. Every sidecar outlives a main (T1).
     pub fn links(&self, member: usize) -> Vec<Link> {
         let places = self.places();
         let mut waits = self.waits(&self.members[member], &places);
@@ -101,10 +101,10 @@ impl Plan {
         self.waits_by_list(BEHIND_THE_LIST, &places).chain(last).collect()
     }
 
-    /// Where each member stands for those that go by the list.
+    /// Each member's place, for the members that follow the list.
     fn places(&self) -> Vec<usize> {
         let mut places: Vec<usize> = self.members.iter().map(Member::own_place).collect();
-        // As often as the longest chain is long, at most; `after` has no circles.
+        // At most as many passes as the longest chain has members; `after` has no circles.
         for _ in &self.members {
             let before = places.clone();
             for (index, member) in self.members.iter().enumerate() {
@@ -124,7 +124,7 @@ impl Plan {
             Some(dependencies) => dependencies
                 .iter()
                 .flat_map(|dependency| {
-                    // Whoever needs one of a pair needs the other too: they take turns (V2).
+                    // What needs one container of a pair needs the other too: they take turns (V2).
                     [Some(dependency.member), self.members[dependency.member].pair]
                         .into_iter()
                         .flatten()
@@ -144,12 +144,12 @@ impl Plan {
 }
 
 impl Member {
-    /// S2: wherever the list names a main, it comes behind all of it.
+    /// S2: a main comes behind the whole list, wherever the list names it.
     fn own_place(&self) -> usize {
         if self.role == Role::Main { BEHIND_THE_LIST } else { self.entry }
     }
 
-    /// What the list waits for.
+    /// What members that follow the list wait for.
     fn usual_condition(&self) -> Condition {
         if self.role == Role::Init { Condition::Done } else { Condition::Ready }
     }

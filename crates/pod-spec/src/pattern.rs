@@ -1,8 +1,9 @@
-//! Regular expressions of `log:` gates. Owns what of their syntax is understood and that a match takes time linear in
-//! the line, whatever the pattern: both are written by people whom nobody here trusts (DESIGN §6).
+//! Regular expressions of `log:` gates. Owns which syntax podshim understands, and that a match takes time linear in
+//! the line, whatever the pattern: podshim trusts neither the author of the pattern nor that of the line (DESIGN §6).
 //!
-//! Our own and small, as the shim is: the smallest linear-time crate would add a thirtieth to it. What is understood
-//! means the same as elsewhere, which the tests hold against another engine; the rest is an error, never a guess.
+//! podshim has its own small engine because the shim must stay small: the smallest linear-time crate would add a
+//! thirtieth to it. What it understands means the same as in other engines, which the tests check against another one;
+//! the rest is an error, never a guess.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ mod tests;
 
 pub use matcher::Matcher;
 
-/// Most letters, sets and groups that are written before a pattern is refused unread.
+/// Most letters, sets and groups of a pattern; one with more is refused before all of it is read.
 const MAX_ATOMS: usize = 16 * MAX_PATTERN;
 /// Deepest nesting of groups.
 const MAX_DEPTH: usize = 32;
@@ -33,10 +34,10 @@ pub struct Pattern {
     program: Arc<Program>,
 }
 
-/// Why a text is no regular expression, or none that is understood.
+/// Why a text is no regular expression, or none that podshim understands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// Nothing to look for.
+    /// An empty pattern.
     #[error("the pattern is empty")]
     Empty,
     /// `(` without `)`.
@@ -58,22 +59,24 @@ pub enum PatternError {
     },
     /// `{` that begins no repetition.
     #[error(
-        "the pattern has a \"{{\" that is no repetition: {{m}}, {{m,}} or {{m,n}} up to {MAX_REPEAT} (write \"\\{{\" for the letter)"
+        "the pattern has a \"{{\" that begins no repetition: write {{m}}, {{m,}} or {{m,n}} up to {MAX_REPEAT} (or \"\\{{\" for the letter)"
     )]
     Repetition,
     /// `[z-a]`, or a range that ends in a class.
-    #[error("the pattern has a range in [] that is none")]
-    Range,
-    /// A backslash before what it means nothing for, or at the end.
     #[error(
-        "the pattern has a backslash that means nothing here (known are \\d \\w \\s \\D \\W \\S \\t and quoted signs)"
+        "the pattern has an invalid range in []: write its ends as letters in ascending order, such as a-z"
+    )]
+    Range,
+    /// A backslash before a letter for which it has no meaning, or at the end.
+    #[error(
+        "the pattern has a backslash with no meaning here: write \\d \\w \\s \\D \\W \\S \\t, or quote a sign, as in \\."
     )]
     Escape,
-    /// A group that is not plain: look-around, names, flags.
+    /// A group with a special form: look-around, names, flags.
     #[error("the pattern has a \"(?\" that is not supported (only \"(?:\", and \"(?i)\" at its beginning)")]
     Group,
     /// `[` in a class, where other engines differ.
-    #[error("the pattern has a \"[\" inside of [] (write \"\\[\" for the letter)")]
+    #[error("the pattern has a \"[\" inside [] (write \"\\[\" for the letter)")]
     NestedClass,
     /// More than the limits allow.
     #[error("the pattern is too large")]
@@ -84,31 +87,31 @@ impl Pattern {
     /// Reads a regular expression.
     ///
     /// # Errors
-    /// What is wrong with it, or not understood.
+    /// What is wrong with it, or not supported.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let program = compile::compile(&syntax::parse(text)?)?;
         Ok(Self { text: text.into(), program: Arc::new(program) })
     }
 
-    /// As it was written.
+    /// The text as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// How large it is: instructions when compiled, and ranges of its sets after merging. Each letter of a line costs at
-    /// most so many steps.
+    /// How large it is: instructions when compiled, and ranges of its sets after merging. Each letter of a line costs
+    /// at most this many steps.
     pub fn size(&self) -> usize {
         compile::size(&self.program)
     }
 
-    /// What looks for it in lines.
+    /// A matcher that looks for it in lines.
     pub fn matcher(&self) -> Matcher {
         Matcher::new(self.program.clone())
     }
 }
 
 impl fmt::Debug for Pattern {
-    /// The text: the program follows from it.
+    /// Shows the text: the program follows from it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.text, f)
     }

@@ -1,7 +1,7 @@
 //! The plan as a value: what the annotations of one pod say once they are parsed and valid.
 //!
-//! Everything here holds by construction of the parser: names are unique, there is a main, entries are in
-//! start order. Nothing here reads annotations.
+//! The parser guarantees: names are unique, there is a main, entries are in start order. Nothing here reads
+//! annotations.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,10 +13,10 @@ use crate::pattern::Pattern;
 /// The plan of one pod (S1 to S4, 11.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Planned containers in the order of the list. Members of one parallel group stand side by side and
-    /// share an `entry`.
+    /// Planned containers in the order of the list. Members of one parallel group stand side by side and share an
+    /// `entry`.
     pub members: Vec<Member>,
-    /// What a container that the list does not name is (S8).
+    /// What a container is that the list does not name (S8).
     pub others: Others,
     /// The pod's restart policy; the CRI does not carry it (F7, J1).
     pub restart_policy: RestartPolicy,
@@ -24,13 +24,13 @@ pub struct Plan {
     pub grace: Option<Duration>,
     /// How long a container may be held before that is a failure (U6); `None` = for ever.
     pub gate_timeout: Option<Duration>,
-    /// What a SIGKILL without any stop before it means (K11).
+    /// What a SIGKILL means without a stop before it (K11).
     pub zero_grace: ZeroGrace,
     /// Whether callers see masked exit codes of sidecars (J2, J4).
     pub exit_codes: ExitCodes,
-    /// Whether sidecars are protected from the OOM killer as well as their mains (N8).
+    /// Whether sidecars are protected from the OOM killer as well as their mains are (N8).
     pub oom_score: OomScore,
-    /// What the node says where the pod says nothing.
+    /// The node's values for what the pod does not set.
     pub defaults: Defaults,
 }
 
@@ -43,40 +43,40 @@ pub struct Member {
     pub alias: Option<String>,
     /// What the container is to the pod.
     pub role: Role,
-    /// Index of the plan's entry; members of `a+b=role` share it (I7). What it means for order is
-    /// [`Plan::links`]' to say.
+    /// Index of the plan's entry; members of `a+b=role` share it (I7). [`Plan::links`] says what it means for the
+    /// order.
     pub entry: usize,
-    /// What it starts after (`after.<c>`), in place of what stands before it in the list.
+    /// What it starts after (`after.<c>`), instead of what stands before it in the list.
     pub after: Option<Vec<Dependency>>,
-    /// The other one of a standby pair `a|b=sidecar` (V1): an index into [`Plan::members`]. The first of the two is
-    /// active at first.
+    /// Its partner in a standby pair `a|b=sidecar` (V1): an index into [`Plan::members`]. At first the first of the two
+    /// is active.
     pub pair: Option<usize>,
-    /// When it counts as ready. Inits, and mains that nobody waits for, carry `Gate::Running`.
+    /// When it counts as ready. Inits, and mains that nothing waits for, have `Gate::Running`.
     pub gate: Gate,
-    /// Who restarts it and when (`restart.<c>`); `None` = what its role and the pod's restart policy say (R1, I3, R7).
+    /// Who restarts it and when (`restart.<c>`); `None` = as its role and the pod's restart policy say (R1, I3, R7).
     pub restart: Option<Restart>,
-    /// Which exit of it ends the whole pod (R9).
+    /// Which exit of it stops the whole pod (R9).
     pub fatal: Option<Fatal>,
-    /// TERM to KILL for this container alone, inside the pod's budget (T8).
+    /// The time from TERM to KILL for this container alone, inside the pod's budget (T8).
     pub grace: Option<Duration>,
     /// The signal that stops this container, in addition to the usual ones (K7).
     pub stop_signal: Option<Signal>,
-    /// The command run in it when the stop of the pod begins (H1).
+    /// The command that runs in it when the stop of the pod begins (H1).
     pub on_terminate: Option<Vec<String>>,
-    /// The command run in it just before its stop signal (H2). Never of an init.
+    /// The command that runs in it just before its stop signal (H2). An init has none.
     pub pre_stop: Option<Vec<String>>,
-    /// The command run in it before the other one of its pair is stopped (V4).
+    /// The command that runs in it before its partner is stopped (V4).
     pub migrate: Option<Vec<String>>,
 }
 
 /// What a container is to its pod (S1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Must exit 0 before later entries start.
+    /// Must exit with 0 before later entries start.
     Init,
-    /// Must open its gate before later entries start, lives until the mains are gone.
+    /// Must open its gate before later entries start, and lives until the mains are gone.
     Sidecar,
-    /// The work itself: started together after the whole list.
+    /// The work itself: all mains start together after the whole list.
     Main,
 }
 
@@ -92,18 +92,18 @@ impl fmt::Display for Role {
 pub struct Dependency {
     /// The other container: an index into [`Plan::members`].
     pub member: usize,
-    /// What must be true of it.
+    /// The condition on it.
     pub condition: Condition,
 }
 
-/// What must be true of one container before another may start.
+/// The condition on one container before another may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
     /// Its program has been exec'd (U1).
     Started,
     /// Its gate is open (U2); without a gate of its own the same as `Started`.
     Ready,
-    /// It has exited 0.
+    /// It has exited with 0.
     Done,
 }
 
@@ -112,9 +112,9 @@ pub enum Condition {
 pub struct Restart {
     /// After which exits podshim starts it again.
     pub mode: RestartMode,
-    /// How long it waits before each.
+    /// How long it waits before each restart.
     pub backoff: Backoff,
-    /// After so many restarts the next exit is shown, and the caller owns the restart; `None` = never.
+    /// After this many restarts the next exit is shown, and the caller owns the restart; `None` = no limit.
     pub limit: Option<u32>,
 }
 
@@ -130,10 +130,10 @@ impl Restart {
     }
 }
 
-/// Who restarts a container, and when.
+/// What restarts a container, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartMode {
-    /// Nobody is to: for an init, its first failure is the pod's (I2).
+    /// Not podshim: every exit is shown, and the first failure of an init fails the pod (R6, I2).
     Never,
     /// podshim, after an exit other than 0.
     OnFailure,
@@ -160,18 +160,19 @@ impl Default for Backoff {
     }
 }
 
-/// What holds for a pod that does not say it.
+/// What holds for a pod that does not set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// The budget of a stop that podshim starts itself, where no kubelet says one either (T5).
+    /// The budget of a stop that podshim starts itself, if the kubelet gives none either (T5).
     pub grace: Duration,
     /// The delays of restarts that no `restart.<c>` sets (R4).
     pub backoff: Backoff,
-    /// How long a caller has to recreate what it stopped alone, before that has ended for good (T15).
+    /// How long a caller may take to recreate what it stopped alone, before that counts as ended for good (T15).
     pub replace_wait: Duration,
-    /// How long a stop of one container waits for others, before it is a stop of that container alone (T16).
+    /// How long podshim waits after a stop of one container for other stops, before it takes it for a stop of that
+    /// container alone (T16).
     pub lone_stop_window: Duration,
-    /// After so many restarts in place that came to nothing a sidecar's exit is shown (R12); `None` = never.
+    /// After this many restarts in place without a good run a sidecar's exit is shown (R12); `None` = never.
     pub visible_after: Option<u32>,
 }
 
@@ -201,7 +202,7 @@ pub enum Fatal {
 pub enum Others {
     /// Never held, never refused, never counted.
     Passthrough,
-    /// `*=main`: all others are mains (init and ephemeral containers of a kubelet excepted).
+    /// `*=main`: all others are mains, except a kubelet's init and ephemeral containers.
     Mains,
 }
 
@@ -211,39 +212,39 @@ pub enum RestartPolicy {
     /// Containers are always restarted; the pod never completes.
     #[default]
     Always,
-    /// Complete when every main exited 0.
+    /// The pod is complete when every main has exited with 0.
     OnFailure,
-    /// Complete when every main exited.
+    /// The pod is complete when every main has exited.
     Never,
 }
 
 /// `podshim.io/zero-grace` (K11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZeroGrace {
-    /// Deliver the kill.
+    /// Deliver the SIGKILL.
     #[default]
     Obey,
-    /// Treat the first such kill as an ordered stop of the pod.
+    /// Treat the first such SIGKILL as an ordered stop of the pod.
     Order,
 }
 
 /// `podshim.io/exit-codes` (J2, J4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExitCodes {
-    /// Sidecars that end within a stop or completion report 0.
+    /// Sidecars that end within a stop or at completion show 0.
     #[default]
     Masked,
-    /// Every container reports what it exited with.
+    /// Every container shows its real exit code.
     Real,
 }
 
 /// `podshim.io/oom-score` (N8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OomScore {
-    /// Every container has its own.
+    /// Every container keeps its own value.
     #[default]
     Own,
-    /// A sidecar's is at most the lowest of the mains'.
+    /// A sidecar's value is at most the lowest of the mains'.
     Protect,
 }
 
@@ -254,16 +255,16 @@ pub enum Gate {
     Running,
     /// At once (U11).
     Skip,
-    /// At the first `timing.successes` successes in a row of a probe (U2).
+    /// After `timing.successes` successes of a probe in a row (U2).
     Probe {
-        /// What is asked.
+        /// What to probe.
         action: GateAction,
-        /// How often and how patiently.
+        /// How often, and with which limits.
         timing: ProbeTiming,
     },
 }
 
-/// What a gate's probe asks.
+/// What a gate's probe checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GateAction {
     /// Run a command in the container, as its user; success is exit 0.
@@ -275,8 +276,8 @@ pub enum GateAction {
         /// Port, 1 to 65535.
         port: u16,
     },
-    /// GET in the container's network namespace; success is a status from 200 to 399. A redirect is an answer and
-    /// never followed.
+    /// GET in the container's network namespace; success is a status from 200 to 399. podshim never follows a redirect:
+    /// it is an answer.
     Http {
         /// An address local to that namespace. Without one: its loopback addresses, then its others.
         host: Option<IpAddr>,
@@ -285,18 +286,18 @@ pub enum GateAction {
         /// Begins with `/`; may have a query.
         path: String,
     },
-    /// Look for a pattern in the lines that the container writes. Not asked but waited for.
+    /// Look for a pattern in the lines that the container writes. podshim waits for it instead of probing.
     Log(Pattern),
-    /// `READY=1` on the socket that NOTIFY_SOCKET names in the container, as systemd's services say it. Not asked but
-    /// waited for.
+    /// `READY=1` on the socket that NOTIFY_SOCKET names in the container, as systemd's services send it. podshim waits
+    /// for it instead of probing.
     Notify,
-    /// Look for an absolute path in the container's root. Of what kind it is does not matter.
+    /// Look for an absolute path in the container's root, of whatever kind the file is.
     File(String),
 }
 
 impl GateAction {
-    /// Whether the container says by itself when it is ready: then each period is one wait for it, `delay` makes the
-    /// first one longer, and there is no `timeout` and no `ok`.
+    /// Whether the container itself reports when it is ready: then each period is one wait for that, `delay` makes the
+    /// first wait longer, and there is no `timeout` and no `ok`.
     pub fn is_waited_for(&self) -> bool {
         matches!(self, Self::Log(_) | Self::Notify)
     }
@@ -363,7 +364,7 @@ impl Signal {
 }
 
 impl Member {
-    /// A member of which nothing but its name, role and place is said.
+    /// A member of which only name, role and place are known.
     pub fn new(name: &str, role: Role, entry: usize) -> Self {
         Self {
             name: name.to_owned(),
@@ -383,7 +384,7 @@ impl Member {
         }
     }
 
-    /// Whether it is the second of a standby pair: held at first, its order said on the first (V1).
+    /// Whether it is the second of a standby pair: it is held at first, and the first one's keys give its order (V1).
     pub fn is_second_of_pair(&self, own: usize) -> bool {
         self.pair.is_some_and(|first| first < own)
     }

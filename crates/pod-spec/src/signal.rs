@@ -1,5 +1,5 @@
-//! Signal names: how `stop-signal.<c>` is read and how a signal is shown. Numbers are those of Linux on x86
-//! and Arm. Owns the table of names; what a signal means to a container is `pod-lifecycle`'s.
+//! Signal names: how `stop-signal.<c>` is read and how a signal is shown. Numbers are those of Linux on x86 and Arm.
+//! Owns the table of names; `pod-lifecycle` decides what a signal means to a container.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use crate::error::excerpt;
 use crate::nearest::{Hint, hint_for_name};
 use crate::plan::Signal;
 
-/// The C library's SIGRTMIN: the kernel's is 32, of which glibc keeps two for itself.
+/// The C library's SIGRTMIN: the kernel's is 32, and glibc keeps two for itself.
 const RTMIN: u8 = 34;
 /// The last realtime signal.
 const RTMAX: u8 = 64;
 
-/// Names without `SIG`. Where a number has several, the first is the one shown.
+/// Names without `SIG`. If a number has several names, the first is the one shown.
 const NAMES: [(&str, u8); 35] = [
     ("HUP", 1),
     ("INT", 2),
@@ -51,7 +51,7 @@ const NAMES: [(&str, u8); 35] = [
     ("UNUSED", 31),
 ];
 
-/// Why a text is no signal, or none that can stop a container.
+/// Why a text is no signal, or no signal that can stop a container.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignalError {
     /// No such name.
@@ -68,8 +68,8 @@ pub enum SignalError {
         /// The text.
         signal: String,
     },
-    /// A signal that no program can act on: it would be no stop but a kill or a freeze.
-    #[error("{signal} cannot be handled by a program, so it cannot be its stop signal (such as SIGTERM)")]
+    /// A signal that no program can handle: it would not stop the program but kill or freeze it.
+    #[error("no program can handle {signal}, so it cannot be a stop signal: write another, such as SIGTERM")]
     NoStopSignal {
         /// The signal.
         signal: Signal,
@@ -111,7 +111,7 @@ impl Signal {
         }
     }
 
-    /// Reads a signal that a program can take as the order to stop (`stop-signal.<c>`, K7).
+    /// Reads a signal that a program can take as a request to stop (`stop-signal.<c>`, K7).
     pub(crate) fn parse_stop_signal(text: &str) -> Result<Self, SignalError> {
         let signal = Self::parse(text)?;
         if signal == Self::KILL || signal == Self::STOP {
@@ -125,18 +125,18 @@ fn is_decimal(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// What follows `RTMIN` or `RTMAX`: nothing, or the sign and a number. `None` when it is something else.
+/// Reads what follows `RTMIN` or `RTMAX`: nothing, or the sign and a number. `None` for anything else.
 fn offset(rest: &str, sign: char) -> Option<u32> {
     if rest.is_empty() {
         return Some(0);
     }
     let digits = rest.strip_prefix(sign).filter(|digits| is_decimal(digits))?;
-    // Beyond 32 bits is beyond 64 too.
+    // A number beyond 32 bits is out of range too.
     Some(digits.parse().unwrap_or(u32::MAX))
 }
 
 impl fmt::Display for Signal {
-    /// The name as `kill -l` has it (`SIGTERM`, `SIGRTMIN+3`); the number where there is none.
+    /// The name as `kill -l` shows it (`SIGTERM`, `SIGRTMIN+3`); the number if there is no name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.number();
         if let Some((name, _)) = NAMES.iter().find(|(_, named)| *named == number) {

@@ -1,5 +1,5 @@
-//! The nearest valid word of an error, by itself: for tools that show it apart from the message. Owns only where each
-//! error keeps it.
+//! The nearest valid word of an error, for tools that show it apart from the message. Owns only where each error keeps
+//! it.
 
 use std::borrow::Cow;
 
@@ -53,7 +53,7 @@ impl NodeError {
 impl DurationError {
     fn nearest(&self) -> Option<Cow<'_, str>> {
         match self {
-            // Seconds, as in every field of Kubernetes that is a number alone.
+            // Seconds, as in every Kubernetes field that is a number without a unit.
             Self::NoUnit { value } => Some(Cow::Owned(format!("{value}s"))),
             Self::UnknownUnit { hint, .. } => hint.word().map(Cow::Borrowed),
             _ => None,

@@ -1,11 +1,11 @@
-//! The little of TOML that configuration for podshim is written in: lines of `key = value` with strings, numbers,
-//! booleans and lists of strings, which may go on over several lines.
+//! The small part of TOML in which podshim's configuration is written: lines of `key = value` with strings, numbers,
+//! booleans and lists of strings, which may continue over several lines.
 //!
-//! Owns that grammar, and knows no key. Everything beyond it is an error that names the line, never a guess.
+//! Owns that grammar, and knows no key. Anything beyond it is an error that names the line, never a guess.
 
 use crate::error::{excerpt, printable};
 
-/// What is no line of such a file.
+/// Why a text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TomlError {
     /// A line that is not `Key = value`.
@@ -16,7 +16,7 @@ pub enum TomlError {
         /// The line.
         text: String,
     },
-    /// A value of none of the kinds.
+    /// A value of no known kind.
     #[error(
         "line {line}: {key}: cannot read {text}: a string in quotes, true, false, a whole number or a list of strings \
          is expected"
@@ -26,7 +26,7 @@ pub enum TomlError {
         line: usize,
         /// The key.
         key: String,
-        /// The value as it stands there.
+        /// The value as it is written.
         text: String,
     },
 }
@@ -40,7 +40,7 @@ impl TomlError {
     }
 }
 
-/// A line that says something.
+/// An assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment<'a> {
     /// Counted from 1.
@@ -73,18 +73,18 @@ pub enum Switch {
     Off,
 }
 
-/// The assignments of a file, in its order. Empty lines and comments say nothing.
+/// The assignments of a file, in its order. Skips empty lines and comments.
 ///
 /// # Errors
-/// Each line that is none of these.
+/// A line that is no assignment, no comment and not empty.
 pub fn assignments(text: &str) -> impl Iterator<Item = Result<Assignment<'_>, TomlError>> {
     Assignments { rest: text, line: 0 }
 }
 
 struct Assignments<'a> {
-    /// From the beginning of a line.
+    /// The text from the start of a line.
     rest: &'a str,
-    /// How many lines are before it.
+    /// How many lines come before it.
     line: usize,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Iterator for Assignments<'a> {
             let first = next_line(text);
             let is_assignment = !is_blank(first);
             let read = is_assignment.then(|| assignment(self.line + 1, first.trim(), text));
-            // A list ends on a later line.
+            // A list may end on a later line.
             let end = match &read {
                 Some(Ok((_, rest))) => text.len() - rest.len(),
                 _ => first.len(),
@@ -112,7 +112,7 @@ impl<'a> Iterator for Assignments<'a> {
     }
 }
 
-/// The assignment on a line, and what follows its value. `text` is the line with all that is behind it.
+/// The assignment on a line, and what follows its value. `text` is the line and everything after it.
 fn assignment<'a>(
     number: usize,
     line: &'a str,
@@ -122,7 +122,7 @@ fn assignment<'a>(
         return Err(TomlError::NotAnAssignment { line: number, text: excerpt(line) });
     };
     let (key, value) = (key.trim().trim_matches('"'), value.trim());
-    // It is there: the line is the beginning of the text.
+    // There is a `=`: the line is the start of the text.
     let after_key = text.split_once('=').map_or("", |(_, rest)| rest);
     match read_value(after_key.trim_start_matches([' ', '\t'])) {
         Some((value, rest)) if is_blank(next_line(rest)) => {
@@ -135,7 +135,7 @@ fn assignment<'a>(
     }
 }
 
-/// What is left of a line.
+/// What follows the first line.
 fn next_line(text: &str) -> &str {
     text.split_once('\n').map_or(text, |(line, _)| line)
 }
@@ -180,7 +180,7 @@ fn read_list(text: &str) -> Option<(Value, &str)> {
     }
 }
 
-/// What follows white space, ends of lines and comments, which a list may have between its entries.
+/// Skips white space, line ends and comments, which a list may have between its entries.
 fn skip_blank_lines(mut text: &str) -> &str {
     loop {
         text = text.trim_start();

@@ -1,5 +1,5 @@
-//! What is legal and yet unlikely to be meant (11.4). Owns the wording; where warnings go (the
-//! shim's log, Inspect) is the caller's. Never a reason to refuse a pod.
+//! What is legal but probably not meant (11.4). Owns the wording; the caller decides where warnings go (the shim's log,
+//! Inspect). A warning never refuses a pod.
 
 use std::fmt;
 
@@ -15,19 +15,19 @@ pub enum Warning {
         /// The main.
         name: String,
     },
-    /// `exit-codes=real` under Always: the kubelet restarts on any code, so nobody tells them apart.
+    /// `exit-codes=real` under Always: the kubelet restarts on any code, so the codes make no difference to it.
     RealCodesAlways {
         /// The annotation's whole key.
         key: String,
     },
-    /// `*=main` and named mains: the names change nothing but what the pod waits for.
+    /// `*=main` and named mains: naming them only changes what the pod waits for.
     NamedMainAndOthers {
         /// The annotation's whole key.
         key: String,
         /// The first named main.
         name: String,
     },
-    /// A key for one of the other mains whose name is nearly one of the plan.
+    /// A key for one of the other mains, whose name is close to a name of the plan.
     NearlyPlanned {
         /// The annotation's whole key.
         key: String,
@@ -45,13 +45,16 @@ impl fmt::Display for Warning {
                 write!(f, "{key}: nothing waits for main {name:?}, its gate has no effect")
             }
             Self::RealCodesAlways { key } => {
-                write!(f, "{key}: \"real\" tells callers nothing new with restart-policy Always")
+                write!(
+                    f,
+                    "{key}: \"real\" changes nothing with restart-policy Always: callers restart on every exit code"
+                )
             }
             Self::NamedMainAndOthers { key, name } => {
                 write!(f, "{key}: {name:?} is a main by \"*=main\" already")
             }
             Self::NearlyPlanned { key, name, hint } => {
-                write!(f, "{key}: {name:?} is taken for one of the other mains{hint}")
+                write!(f, "{key}: {name:?} is not in the plan and counts as a main of \"*=main\"{hint}")
             }
         }
     }

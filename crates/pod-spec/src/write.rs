@@ -1,5 +1,5 @@
-//! A plan as annotations: the reverse of `parse`, for tools that make or translate pods. Owns the shortest
-//! way to write each value; defaults are left out.
+//! A plan as annotations: the reverse of `parse`, for tools that make or translate pods. Owns the shortest way to write
+//! each value; leaves out defaults.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::plan::{
 };
 
 impl Plan {
-    /// The annotations that say this plan, whole keys included. Reading them gives an equal plan.
+    /// The annotations of this plan, with whole keys. Reading them gives an equal plan.
     pub fn to_annotations(&self) -> BTreeMap<String, String> {
         let mut annotations = BTreeMap::new();
         let mut set = |key: &str, value: String| annotations.insert(format!("{PREFIX}{key}"), value);
@@ -108,7 +108,7 @@ impl Plan {
 }
 
 impl Member {
-    /// The alias is there because the name is too long for a key.
+    /// The alias if there is one: it exists because the name is too long for a key.
     pub(crate) fn key_name(&self) -> &str {
         self.alias.as_ref().unwrap_or(&self.name)
     }
@@ -172,7 +172,7 @@ impl fmt::Display for Restart {
     }
 }
 
-/// `[host]:port` of a gate, without the host where it is the default.
+/// `[host]:port` of a gate, without the host if that is the default.
 struct Address(Option<IpAddr>, u16);
 
 impl fmt::Display for Address {
@@ -186,7 +186,7 @@ impl fmt::Display for Address {
 }
 
 impl fmt::Display for ProbeTiming {
-    /// Only what differs from the default, each with its `;`.
+    /// Only what differs from the default, each option with its `;`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = Self::default();
         for (option, value, usual) in [

@@ -1,4 +1,4 @@
-//! What a node's file may say, every error in it, and what it does to a pod's annotations.
+//! What a node's file may contain, every error in it, and its effect on a pod's annotations.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn pod(node: &Node, keys: &[(&str, &str)]) -> Result<Parsed, String> {
 
 const PLAN: (&str, &str) = ("plan", "proxy=sidecar, app=main");
 
-/// DESIGN §5: line, key, nearest valid word.
+/// DESIGN §5: an error names line, key and nearest valid word.
 #[test]
 fn a_bad_file_names_line_key_and_nearest_word() {
     for (text, expected) in [
@@ -73,7 +73,7 @@ fn a_bad_file_names_line_key_and_nearest_word() {
     }
 }
 
-/// DESIGN §5: TOML lets a list go on over several lines, with comments and a comma at the end.
+/// DESIGN §5: a TOML list may continue over several lines, with comments and a comma at the end.
 #[test]
 fn a_list_may_go_on_over_several_lines() {
     let expected = node("forbid = [\"exec:\", \"fatal\"]\ngrace = \"5s\"");
@@ -110,12 +110,12 @@ fn what_a_pod_does_not_say_the_node_says() {
     let plan = pod(&node, &own).expect("a pod").plan.expect("a plan");
     assert_eq!((plan.gate_timeout, plan.zero_grace), (None, ZeroGrace::Obey));
     assert_eq!(plan.members[0].restart.map(|restart| restart.backoff.max), Some(Duration::from_secs(8)));
-    // There is no order to keep: that is nobody's error.
+    // Without a sidecar there is no order to keep, which is no error.
     let plan = pod(&node, &[("plan", "app=main")]).expect("a pod").plan.expect("a plan");
     assert_eq!(plan.zero_grace, ZeroGrace::Obey);
 }
 
-/// T15, T16, R12: what only the node says.
+/// T15, T16, R12: what only the node sets.
 #[test]
 fn how_long_a_caller_may_take() {
     let text = "replace-wait = \"10m\"\nlone-stop-window = \"4s\"\nvisible-after = 0";
@@ -171,7 +171,8 @@ fn what_the_node_forbids_fixes_or_bounds_is_refused() {
     assert_eq!(pod(&node, &[]).expect("a pod").plan, None);
 }
 
-/// DESIGN §6, issue 18: what is forbidden is what is read. A blank before the colon was read as nothing, and not seen.
+/// DESIGN §6, issue 18: the node forbids what the parser reads. The parser ignored a blank before the colon, and the
+/// check did not see such a value.
 #[test]
 fn a_blank_does_not_get_around_what_is_forbidden() {
     let all = node(r#"forbid = ["exec:", "tcp:", "http:", "log:", "file:", "notify"]"#);
@@ -188,10 +189,10 @@ fn a_blank_does_not_get_around_what_is_forbidden() {
         let error = pod(&all, &[PLAN, ("ready.proxy", value)]).expect_err(value);
         assert!(error.contains(word) && error.ends_with("is forbidden on this node"), "{value}: {error}");
     }
-    // Nor is what only begins with the same letters.
+    // A value that only begins with the same letters is not forbidden.
     let plan = [("plan", "notify=sidecar, app=main"), ("ready.notify", "running")];
     assert!(pod(&all, &plan).is_ok());
-    // The largest grace that there is, where the node has a bound, and where it has none.
+    // The largest possible grace, with and without a bound of the node.
     assert_eq!(node("max-grace = \"10s\"").longest_grace(), Duration::from_secs(10));
     assert_eq!(all.longest_grace(), pod_spec::limits::MAX_DURATION);
     let plan = pod(&node("max-grace = \"10s\""), &[PLAN]).expect("a pod").plan.expect("a plan");

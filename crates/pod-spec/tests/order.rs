@@ -51,7 +51,7 @@ fn s2_i7_the_list_and_its_groups() {
 
 #[test]
 fn after_takes_the_place_of_the_list() {
-    // `c` does not wait for `b`; who goes by the list still waits for `c`; all outlive the main (T1).
+    // `c` does not wait for `b`; members that follow the list still wait for `c`; all outlive the main (T1).
     check(
         &[
             ("plan", "a=sidecar, b=sidecar, c=sidecar, d=sidecar, app=main, web=main"),
@@ -84,7 +84,7 @@ fn a_stop_reverses_what_is_needed_through_others() {
 
 #[test]
 fn the_list_bends_around_what_after_moves_back() {
-    // `a` comes behind `c`, so those before `c` do not wait for it, and those behind `c` do.
+    // `a` comes behind `c`, so members before `c` do not wait for it, and those behind `c` do.
     check(
         &[("plan", "a=sidecar, b=sidecar, c=sidecar, d=sidecar, app=main"), ("after.a", "c=ready")],
         &[
@@ -116,7 +116,7 @@ fn v1_v2_a_standby_pair_has_one_place() {
 
 #[test]
 fn mains_can_be_waited_for() {
-    // No main waits for what comes after a main, and every sidecar outlives every main all the same.
+    // No main waits for what comes after a main, and every sidecar still outlives every main.
     check(
         &[
             ("plan", "a=sidecar, late=sidecar, seed=main, web=main"),

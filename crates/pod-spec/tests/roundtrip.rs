@@ -1,5 +1,5 @@
-//! Properties of the whole vocabulary: what a plan writes is read as the same plan; nothing a pod author
-//! writes can make the parser panic or answer with a message that does not name the key.
+//! Properties of the whole vocabulary: what a plan writes is read as the same plan; nothing that a pod author writes
+//! makes the parser panic, or answer with a message that does not name the key.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 fn duration(least: Duration, most: Duration) -> impl Strategy<Value = Duration> {
     let nanoseconds = |d: Duration| u64::try_from(d.as_nanos()).expect("at most a year");
-    // Round numbers are what people write.
+    // Round numbers, as people write them.
     let unit = prop::sample::select(vec![1, 1_000, 1_000_000, 1_000_000_000_u64]);
     (nanoseconds(least)..=nanoseconds(most), unit)
         .prop_map(move |(n, unit)| Duration::from_nanos((n / unit * unit).max(nanoseconds(least))))
@@ -139,7 +139,7 @@ fn member() -> impl Strategy<Value = Member> {
     )
 }
 
-/// Puts containers into a list; `joins[i]` says whether one joins the group before it, if it can.
+/// Puts containers into a list; `joins[i]` says whether container `i` joins the group before it, if it can.
 fn arrange(members: Vec<Member>, joins: &[Join]) -> Vec<Member> {
     let mut words = BTreeSet::new();
     let mut arranged: Vec<Member> = Vec::new();
@@ -160,7 +160,7 @@ fn arrange(members: Vec<Member>, joins: &[Join]) -> Vec<Member> {
     arranged
 }
 
-/// Makes a standby pair of neighbours that share an entry, where there are two sidecars (V1).
+/// Makes a standby pair of two neighbouring sidecars that share an entry (V1).
 fn pair_up(members: &mut [Member], migrate: Option<Vec<String>>) {
     let neighbours = |index: &usize| {
         let (one, other) = (&members[*index], &members[index + 1]);
@@ -172,8 +172,8 @@ fn pair_up(members: &mut [Member], migrate: Option<Vec<String>>) {
     }
 }
 
-/// What containers start after: others that stand before them, or all of them behind them, so that there is no circle.
-/// `links[i]` are choices for container `i`.
+/// Gives containers dependencies: all on containers before them, or all on containers behind them, so that there is no
+/// circle. `links[i]` are choices for container `i`.
 fn connect(members: &mut [Member], links: &[Vec<(usize, Condition)>], direction: Direction) {
     for index in 0..members.len() {
         let mut dependencies: Vec<Dependency> = Vec::new();
@@ -195,7 +195,7 @@ fn connect(members: &mut [Member], links: &[Vec<(usize, Condition)>], direction:
             };
             dependencies.push(Dependency { member, condition });
         }
-        // The order of a pair is said on its first.
+        // The first one's keys give the order of a pair.
         members[index].after = match members[index].pair.filter(|first| *first < index) {
             Some(first) => members[first].after.clone(),
             None => (!dependencies.is_empty()).then_some(dependencies),
@@ -238,7 +238,7 @@ prop_compose! {
         direction in prop_oneof![Just(Direction::Backwards), Just(Direction::Forwards)],
     ) -> Plan {
         let mut members = arrange(members, &joins);
-        // A plan has a main (S4): the last one becomes it where there is none.
+        // A plan has a main (S4): if there is none, the last container becomes one.
         if others == Others::Passthrough
             && !members.iter().any(|member| member.role == Role::Main)
             && let Some(mut last) = members.pop()
@@ -255,7 +255,7 @@ prop_compose! {
         // J10: the two exclude each other.
         let exit_codes =
             if restart_policy == RestartPolicy::OnFailure { ExitCodes::Masked } else { exit_codes };
-        // "order" is about sidecars (11.4).
+        // "order" needs a sidecar (11.4).
         let has_sidecar = members.iter().any(|member| member.role == Role::Sidecar);
         let zero_grace = if has_sidecar { zero_grace } else { ZeroGrace::Obey };
         let defaults = Defaults::default();
@@ -265,7 +265,7 @@ prop_compose! {
     }
 }
 
-/// Text that looks like the vocabulary often enough to reach every branch.
+/// Text that is close enough to the vocabulary to reach every branch.
 fn value() -> impl Strategy<Value = String> {
     let fragment = prop_oneof![
         "[ ,;:=+|@*./0-9a-z-]{0,6}",
@@ -374,7 +374,7 @@ proptest! {
         prop_assert_eq!(unexpected, Vec::<String>::new());
     }
 
-    /// 11.3: whatever `after` says, somebody can always start next, and the list's order bends around it.
+    /// 11.3: whatever `after` says, some container can always start next, and the list's order bends around it.
     #[test]
     fn the_order_of_a_plan_has_no_circle(plan in plan()) {
         let links: Vec<_> = (0..plan.members.len()).map(|member| plan.links(member)).collect();
@@ -411,7 +411,7 @@ proptest! {
                 prop_assert!(!message.chars().any(char::is_control), "one line: {message:?}");
                 for error in invalid.errors().iter().take(limits::MAX_LISTED_ERRORS) {
                     prop_assert!(message.contains(&error.to_string()));
-                    // A missing plan is the one error of a key that nobody wrote.
+                    // A missing plan is the one error about a key that is not in the input.
                     let written = keyed.iter().any(|(key, _)| printable(key) == error.key);
                     prop_assert!(written || error.key == "podshim.io/plan", "{error}");
                 }

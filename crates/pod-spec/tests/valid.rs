@@ -1,5 +1,5 @@
-//! Rows for every valid form of 11.2 and 11.3 that is built, and what the plan then holds; and
-//! the warnings of 11.4, which never refuse a pod.
+//! A row for every valid form of 11.2 and 11.3 that is implemented, with what the plan then holds; and the warnings of
+//! 11.4, which never refuse a pod.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -225,7 +225,7 @@ fn t8_a_containers_grace_fits_into_the_pods() {
     assert_eq!(plan.members[1].grace, Some(Duration::ZERO));
 }
 
-/// H1, H2: every container of the plan may have them, an init no `pre-stop` (I6).
+/// H1, H2: every container of the plan may have hooks; an init no `pre-stop` (I6).
 #[test]
 fn h1_h2_hooks_are_commands() {
     let plan = plan(&[
@@ -311,7 +311,9 @@ fn warnings_of_11_4() {
     );
     assert_eq!(
         warnings(&[base, ("exit-codes", "real")]),
-        [r#"podshim.io/exit-codes: "real" tells callers nothing new with restart-policy Always"#]
+        [
+            r#"podshim.io/exit-codes: "real" changes nothing with restart-policy Always: callers restart on every exit code"#
+        ]
     );
     assert_eq!(warnings(&[base, ("exit-codes", "real"), ("restart-policy", "Never")]), none);
     assert_eq!(
@@ -320,7 +322,9 @@ fn warnings_of_11_4() {
     );
     assert_eq!(
         warnings(&[("plan", "proxy=sidecar, *=main"), ("grace.prxy", "1s")]),
-        [r#"podshim.io/grace.prxy: "prxy" is taken for one of the other mains (did you mean "proxy"?)"#]
+        [
+            r#"podshim.io/grace.prxy: "prxy" is not in the plan and counts as a main of "*=main" (did you mean "proxy"?)"#
+        ]
     );
 }
 

@@ -1,17 +1,17 @@
-//! A text of a state that is the same for states that behave the same.
+//! A text of a state that is the same for all states that behave the same.
 //!
 //! Owns what does not matter: absolute time, the numbers of operations and processes, counters, when a hold writes its
-//! next line. Works on the debug form, so that the core needs nothing for it.
+//! next line. Works on the debug form, so that the core needs no code for it.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use pod_lifecycle::PodTime;
 
-/// No timer of a small pod looks further back.
+/// No timer of a small pod looks further back than this.
 const PAST: i128 = -15_000;
 
-/// Rewrites a debug form: times relative to `now`, operations and pids numbered in the order they are named.
+/// Rewrites a debug form: times relative to `now`, operations and pids numbered in the order in which they appear.
 pub(crate) fn canonical(debug: &str, now: PodTime) -> String {
     let mut text = String::with_capacity(debug.len());
     let (mut operations, mut pids) = (Vec::new(), Vec::new());
@@ -20,7 +20,7 @@ pub(crate) fn canonical(debug: &str, now: PodTime) -> String {
     while let Some((before, mark, after)) = next_mark(rest) {
         text.push_str(before);
         if mark == LINE {
-            // U13: lines change nothing of what a pod does.
+            // U13: log lines change nothing of what a pod does.
             rest = after.find(AFTER_LINE).map_or("", |at| &after[at..]);
             continue;
         }
@@ -48,14 +48,14 @@ pub(crate) fn canonical(debug: &str, now: PodTime) -> String {
     text
 }
 
-/// How long a program has run says something only after ten minutes (R4).
+/// How long a program has run matters only after ten minutes (R4).
 const RUNNING: &str = "Running { since: ";
-/// How long a hold has lasted says something only where it ends (U6).
+/// How long a hold has lasted matters only if it has an end (U6).
 const HELD: &str = "Hold { since: ";
 const HOLDS_END: &str = "gate_timeout: Some";
 /// A hold's next line, and how many it has written.
 const LINE: &str = "line_due: ";
-/// What ends the debug form of a hold.
+/// The end of a hold's debug form.
 const AFTER_LINE: &str = " }";
 
 const MARKS: [&str; 6] = ["PodTime(", "OpId(", "pid: ", "next_op: ", "changes: ", LINE];
@@ -92,7 +92,7 @@ fn parse(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    /// States that differ in absolute time and numbering only are one state.
+    /// States that differ only in absolute time and numbering are one state.
     #[test]
     fn same_behaviour_same_text() {
         let at = |seconds| PodTime::after_epoch(Duration::from_secs(seconds));
@@ -102,7 +102,7 @@ mod tests {
         assert_ne!(canonical(early, at(1)), canonical(late, at(10)));
     }
 
-    /// So are those that differ in the lines a hold has written.
+    /// States that differ only in the lines that a hold has written are one state too.
     #[test]
     fn lines_are_no_behaviour() {
         let now = PodTime::ZERO;

@@ -1,7 +1,7 @@
 //! The language of scenarios: what callers and the world do, one command a line.
 //!
-//! Owns reading and writing commands, so that a failing random pod prints as a scenario file. Carrying them
-//! out is the simulator's.
+//! Owns reading and writing commands, so that a failing random pod prints as a scenario file. The simulator executes
+//! them.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,22 +19,22 @@ use crate::text::{parse_duration, parse_signal, show_duration, show_signal};
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A new pod with a running pause container; the annotations lack the prefix.
+    /// A new pod with a running pause container; the annotations have no prefix.
     Pod {
-        /// Who calls.
+        /// Which caller it has.
         caller: PodCaller,
         /// What the trace shows.
         detail: Detail,
         /// Key without prefix, value.
         annotations: Vec<(String, String)>,
     },
-    /// The script of a container's program; `name/exec` for an exec's.
+    /// The script of a container's program; `name/exec` for an exec.
     Program(String, Program),
     /// How long an operation on a container of that name takes.
     Slow(String, OperationKind, Duration),
     /// The next such operation fails.
     Fail(String, OperationKind),
-    /// The next such operation does its work, and is said to have failed.
+    /// The next such operation does its work, and is reported as failed.
     Lose(String, OperationKind),
     /// Create a container.
     Create(NewContainer),
@@ -66,7 +66,7 @@ pub enum Command {
     OutOfMemory(ContainerId),
     /// containerd's StopContainer: TERM, and KILL after the time.
     StopContainer(ContainerId, Duration),
-    /// containerd's StopPodSandbox: KILL one after another, each waited for, the last one being pause (F4).
+    /// containerd's StopPodSandbox: KILL to one container after another, waiting for each; pause is the last one (F4).
     StopSandbox(Vec<ContainerId>),
     /// A signal to the shim.
     StopPod(Option<Duration>),
@@ -74,19 +74,19 @@ pub enum Command {
     Advance(Duration),
     /// Let time pass until nothing is left to happen.
     Idle,
-    /// A caller that means it: TERM, then KILL until everything has ended, then every Delete. Nothing may be left.
+    /// A caller that ends the pod: TERM, then KILL until everything has ended, then every Delete. Nothing may be left.
     End,
-    /// From now on a kubelet makes the pod's containers, as its only caller.
+    /// From now on a kubelet creates the pod's containers, as its only caller.
     Kubelet(KubeletSetup),
-    /// Something befalls the pod under that kubelet.
+    /// A fault that befalls the pod under that kubelet.
     Fault(Fault),
-    /// No fault goes on: within that time the pod does what its policy promises.
+    /// All faults are over: within that time the pod must do what its policy promises.
     Settle(Duration),
-    /// Show what callers see.
+    /// Show how callers see it.
     View(Target),
 }
 
-/// Who made the pod.
+/// Which caller created the pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodCaller {
     /// The CRI plugin, with a sandbox.
@@ -94,14 +94,14 @@ pub enum PodCaller {
     Cri,
     /// The CRI plugin, which kills and deletes each task that has exited (F6).
     CriWithCleanup,
-    /// ctr: no sandbox, no meaning of signals but their own.
+    /// ctr: no sandbox, and signals have only their own meaning.
     Ctr,
 }
 
 /// What the trace shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Programs, exits, logs, answers other than those of Create and Start.
+    /// Programs, exits, logs, and all answers but those of Create and Start.
     #[default]
     Usual,
     /// Events and all answers too.
@@ -113,7 +113,7 @@ pub enum Detail {
 pub struct NewContainer {
     /// Its name in the plan.
     pub name: String,
-    /// Its id; the name unless given.
+    /// Its id; the name unless another is given.
     pub id: ContainerId,
     /// `io.kubernetes.container.type`.
     pub kubelet_type: Option<KubeletType>,
@@ -121,11 +121,11 @@ pub struct NewContainer {
     pub pid_namespace: PidNamespace,
     /// The kubelet's terminationGracePeriod annotation.
     pub kubelet_grace: Option<Duration>,
-    /// What its kubelet says of its hooks, if one made it.
+    /// Whether its kubelet runs a preStop hook, if a kubelet created it.
     pub kubelet: Option<KubeletHook>,
     /// The `oom_score_adj` of its spec.
     pub oom_score_adj: Option<i32>,
-    /// Whether it is restored.
+    /// Whether it starts from its program or is restored.
     pub origin: Origin,
 }
 

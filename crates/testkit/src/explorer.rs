@@ -1,8 +1,8 @@
 //! Every interleaving of a few callers, operations, exits and timers of a small pod.
 //!
-//! Owns the choices the world has at each moment and the search through them. Time passes only to the pod's
-//! next deadline; how long operations and programs take is one of the choices. From every state a caller that
-//! ends everything must succeed (liveness).
+//! Owns the choices that the world has at each moment, and the search through them. Time passes only to the pod's next
+//! deadline; how long operations and programs take is one of the choices. From every state a caller that ends
+//! everything must succeed (liveness).
 
 mod exploration;
 mod state;
@@ -32,7 +32,7 @@ pub struct Explorer {
 }
 
 impl Explorer {
-    /// A search of that pod.
+    /// A search through that pod.
     pub fn new(exploration: Exploration) -> Self {
         Self { exploration, seen: HashSet::new(), report: Report { states: 0, steps: 0, ends: 0 } }
     }
@@ -40,7 +40,7 @@ impl Explorer {
     /// Visits every state.
     ///
     /// # Errors
-    /// The first broken promise, with the way there.
+    /// The first broken promise, with the steps that led to it.
     pub fn run(mut self) -> Result<Report, String> {
         let first = State::new(&self.exploration)?;
         let mut open = vec![first];

@@ -1,42 +1,42 @@
-//! Bad input by the thousand: known inputs, mixed and damaged at random, for whatever reads what a pod's author or its
-//! programs wrote. The same for the same seed.
+//! Bad input by the thousand: known inputs, mixed and damaged at random, for everything that reads what a pod's author
+//! or its programs wrote. The same seed gives the same inputs.
 //!
-//! Owns the damage, and the known inputs in `fuzz/`. What must hold for an input is the caller's to say; that nothing panics
-//! holds for all. There is no coverage to guide it: the known inputs must reach every corner. The targets of `fuzz/` have
-//! one, for the same readers, and what they reach is kept among these.
+//! Owns the damage, and the known inputs in `fuzz/`. The caller checks what must hold for an input; no reader may panic
+//! on any. No coverage guides it: the known inputs must reach every corner. The targets of `fuzz/` run the same readers
+//! with coverage, and what they reach is kept among these inputs.
 
 use std::fs;
 use std::path::Path;
 
 use crate::random::Random;
 
-/// How many inputs are tried unless [`RUNS`] says otherwise: a second or so.
+/// How many inputs are tried unless [`RUNS`] sets it: a second or so.
 const DEFAULT_RUNS: u64 = 20_000;
-/// The environment variable that says how many inputs are tried (`hack/fuzz`).
+/// The environment variable that sets how many inputs are tried (`hack/fuzz`).
 pub const RUNS: &str = "PODSHIM_FUZZ_RUNS";
 /// Most damages of one input.
 const MOST_DAMAGES: usize = 8;
-/// An input grows to this many bytes at most, unless a known one is longer.
+/// An input grows to at most this many bytes, unless a known one is longer.
 const LONGEST: usize = 4096;
 
-/// Gives `check` inputs that are made of the [`known`] ones of a target.
+/// Passes inputs to `check` that are made of the [`known`] ones of a target.
 ///
 /// # Panics
-/// When `check` does; the input that it had is printed then.
+/// When `check` panics; its input is printed then.
 pub fn fuzz(target: &str, check: impl Fn(&[u8])) {
     let known = inputs(target);
     fuzz_known(&known.iter().map(|(_, input)| input.as_slice()).collect::<Vec<_>>(), check);
 }
 
-/// The inputs of a target that are written by hand (`fuzz/known`), with their names.
+/// The inputs of a target that were written by hand (`fuzz/known`), with their names.
 ///
 /// # Panics
-/// If it has none.
+/// If the target has none.
 pub fn known(target: &str) -> Vec<(String, Vec<u8>)> {
     read(&["known"], target)
 }
 
-/// Those and what coverage has found (`fuzz/corpus`).
+/// The known inputs and those that coverage has found (`fuzz/corpus`).
 fn inputs(target: &str) -> Vec<(String, Vec<u8>)> {
     read(&["known", "corpus"], target)
 }
@@ -48,7 +48,7 @@ fn read(places: &[&str], target: &str) -> Vec<(String, Vec<u8>)> {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut inputs: Vec<_> =
         files.filter_map(|path| fs::read(&path).ok().map(|input| (name(&path), input))).collect();
-    // The same in each run, whatever the file system's order.
+    // The same order in each run, whatever the file system's order.
     inputs.sort();
     assert!(!inputs.is_empty(), "no known inputs of {target}: nothing would be reached");
     inputs
@@ -95,12 +95,12 @@ fn damage(random: &mut Random, input: &mut Vec<u8>, known: &[&[u8]]) {
         1 => input.insert(start, *random.pick(BYTES)),
         2 if start < input.len() => input[start] ^= 1 << random.below(8),
         3 => input.truncate(start),
-        // A piece of itself, many times: depth and length.
+        // A piece of the input itself, many times: depth and length.
         4 if input.len() < LONGEST => {
             let piece = input[start..end].repeat(1 + random.below(40));
             input.splice(start..start, piece.into_iter().take(LONGEST));
         }
-        // A piece of another.
+        // A piece of another input.
         5 => {
             let other = *random.pick::<&[u8]>(known);
             let (from, to) = range(random, other.len());
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// It does find what is there to be found: a reader that fails at one wrong byte in the right place.
+    /// The damage does find a fault: a reader that fails at one wrong byte in the right place.
     #[test]
     fn a_fault_in_the_middle_of_an_input_is_reached() {
         let (found, seen) = (Cell::new(false), Cell::new(0));

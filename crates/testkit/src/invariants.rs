@@ -1,7 +1,7 @@
 //! The promises of the core, checked from outside after every step.
 //!
-//! Owns its own small picture of the pod, drawn from events and actions alone: what the core's tables say is
-//! never asked, except through `view`, which is one of the things to check.
+//! Owns its own small picture of the pod, drawn from events and actions alone: it never asks the core's tables, except
+//! through `view`, which it checks too.
 
 mod oom_score;
 mod order;
@@ -24,11 +24,11 @@ use picture::{Container, MemberPicture, Process};
 pub struct Violation {
     /// When.
     pub now: PodTime,
-    /// Which, and by whom.
+    /// Which promise, and which container broke it.
     pub what: String,
 }
 
-/// R4: what makes restarts count anew.
+/// R4: after a run this long restarts count from zero again.
 const GOOD_RUN: Duration = Duration::from_secs(600);
 
 type Verdict = Result<(), Violation>;
@@ -41,37 +41,37 @@ pub(crate) struct Invariants {
     containers: BTreeMap<ContainerId, Container>,
     requests: BTreeMap<RequestId, Request>,
     answered: BTreeSet<RequestId>,
-    /// What the deleted ones had shown.
+    /// The shown exits of deleted containers.
     deleted: BTreeMap<ContainerId, Exit>,
     operations: BTreeMap<OpId, (ContainerId, Operation, u32)>,
     last_op: u64,
-    /// Whom a Create is for that has not been answered.
+    /// The container of each Create that has not been answered.
     creating: BTreeMap<RequestId, ContainerId>,
     /// The request being handled.
     asking: Option<Request>,
-    /// K11: whose newest container has accepted a stop signal in this round.
+    /// K11: members whose newest container has accepted a stop signal in this round.
     stop_asked: BTreeSet<String>,
-    /// The same of any request that means its end (T15).
+    /// T15: members whose newest container has accepted any request to end.
     asked: BTreeSet<String>,
     sandbox_gone: bool,
-    /// A stop is under way. It may begin and be over in one event.
+    /// Whether a stop is under way. It may begin and be over within one event.
     stopping: bool,
     /// T5: when every planned program must have been killed.
     kill_by: Option<PodTime>,
-    /// T5: when the budget of a stop that is the pod's own (J1, I2) can be over at the earliest.
+    /// T5: the earliest end of the budget of a stop that the pod begins itself (J1, I2).
     own_budget: Option<PodTime>,
     now: PodTime,
 }
 
 impl Invariants {
-    /// J10: under OnFailure a stop after which the pod goes on shows no 0, and the end of a job no other code.
+    /// J10: under OnFailure a stop after which the pod goes on shows no 0, and the end of a job shows only 0.
     fn may_show_for_policy(&self, id: &ContainerId, shown: Exit, real: Exit) -> bool {
         let Some(container) = self.containers.get(id) else { return false };
         let as_stopped = real.code == 0 && shown.code == 143;
         self.policy() == Some(RestartPolicy::OnFailure)
             && match container.role {
                 Some(Role::Sidecar) => as_stopped,
-                // R7: or it was to be started again.
+                // R7: or it was about to be restarted.
                 Some(Role::Main) => {
                     let restarts =
                         self.member(&container.name).is_some_and(|member| member.restart.is_some());
@@ -113,7 +113,7 @@ impl Invariants {
         Err(Violation { now: self.now, what: what.into() })
     }
 
-    /// What is about to be handled.
+    /// Notes what is about to be handled.
     pub(crate) fn event(&mut self, now: PodTime, event: &Event) -> Verdict {
         self.now = now;
         self.asking = None;
@@ -140,11 +140,11 @@ impl Invariants {
                 let role = self.role_of(spec);
                 self.deleted.remove(container);
                 if role.is_some() {
-                    // Those of `*=main` have no name before.
+                    // Members by `*=main` have no name before.
                     let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
                     let now = self.now;
                     let picture = self.members.entry(spec.name.clone()).or_default();
-                    // J11: kept until it runs again, unless its caller has stopped it and comes back (T15).
+                    // J11: kept until it runs again, unless its caller has stopped it and recreates it (T15).
                     picture.done_from = picture.done_from.filter(|from| is_job && *from <= now);
                 }
                 self.containers.insert(container.clone(), Container::new(spec, role));
@@ -197,7 +197,7 @@ impl Invariants {
                 self.gate_checked(&id, &operation, outcome);
             }
             (Operation::RunHook { .. }, _) if container.incarnation == incarnation => container.hook = None,
-            // A hook that outlives its container is not waited for.
+            // An exit does not wait for a hook that outlives its container.
             (Operation::KillRemaining, Outcome::Failed(_)) => container.hook = None,
             (Operation::Check(_), _) if container.incarnation == incarnation => {
                 self.gate_checked(&id, &operation, outcome);
@@ -209,7 +209,7 @@ impl Invariants {
         }
     }
 
-    /// Opens a gate as the plan says it opens.
+    /// Opens a gate when the plan says so.
     fn gate_checked(&mut self, id: &ContainerId, operation: &Operation, outcome: &Outcome) {
         let Some(name) = self.containers.get(id).map(|container| container.name.clone()) else { return };
         let Some(gate) = self.member(&name).map(|member| member.gate.clone()) else { return };
@@ -248,7 +248,7 @@ impl Invariants {
         container.exited_in_program = matches!(container.process, Process::Program { .. });
         container.process = Process::None;
         let is_sandbox = container.kind == TaskKind::Sandbox;
-        // U1: only a program ends with 0, seen or unseen.
+        // U1: only a program exits with 0, seen or unseen.
         let was_executed = container.exited_in_program && exit.code == 0;
         let name = container.name.clone();
         let bare = self.member(&name).is_some_and(|member| member.gate == Gate::Running);
@@ -266,7 +266,7 @@ impl Invariants {
         }
     }
 
-    /// I4: an init whose started program exited 0 has completed.
+    /// I4: an init whose started program exited with 0 has completed.
     fn completed(&mut self, id: &ContainerId) {
         let Some(container) = self.containers.get(id) else { return };
         let zero = container.last_exit.is_some_and(|exit| exit.code == 0);
@@ -276,7 +276,7 @@ impl Invariants {
         }
     }
 
-    /// What the pod wants done.
+    /// Checks what the pod wants done.
     pub(crate) fn action(&mut self, now: PodTime, action: &Action) -> Verdict {
         self.now = now;
         match action {
@@ -315,7 +315,7 @@ impl Invariants {
         };
         let created = self.creating.remove(&id);
         match (&request, reply) {
-            // Refused, or failed: it was never there.
+            // Refused or failed: it never existed.
             (Request::Create { .. }, None) => {
                 if let Some(container) = created {
                     self.containers.remove(&container);
@@ -421,7 +421,7 @@ impl Invariants {
         if let Some(container) = self.containers.get(id).filter(|container| container.role.is_some()) {
             let alone = !self.stopping && self.asked.contains(&container.name);
             let done = container.role == Some(Role::Main) && shown.code == 0 && container.has_run;
-            // J11: what never ran takes nothing back.
+            // J11: a container that never ran does not undo an earlier end.
             let kept = !container.has_run && self.policy() != Some(RestartPolicy::Always);
             if let Some(picture) = self.members.get_mut(&container.name) {
                 picture.ended_at = Some(now);
@@ -430,7 +430,7 @@ impl Invariants {
             }
         }
         let sidecar = self.containers.get(id).filter(|container| container.role == Some(Role::Sidecar));
-        // R4: under Never the pod goes on without one that is not restarted.
+        // R4: under Never the pod goes on without a sidecar that is not restarted.
         let given_up = sidecar.filter(|container| {
             let asked = container.caller_killed || container.held.is_some();
             self.policy() == Some(RestartPolicy::Never) && !self.stopping && !asked
@@ -447,7 +447,7 @@ impl Invariants {
         Ok(())
     }
 
-    /// Everything that must hold between two events.
+    /// Checks everything that must hold between two events.
     pub(crate) fn check(&mut self, now: PodTime, pod: &Pod) -> Verdict {
         self.now = now;
         if pod.is_stopping() != self.stopping {
@@ -461,7 +461,7 @@ impl Invariants {
         self.check_budget()
     }
 
-    /// F11, F13: what is not final and was started is RUNNING, under a pid that lives.
+    /// F11, F13: a container that was started and is not final is RUNNING, with the pid of a live process.
     fn check_view(&self, id: &ContainerId, pod: &Pod) -> Verdict {
         let state = &self.containers[id];
         let Ok(view) = pod.view(&Target::init(id.clone())) else { return Ok(()) };

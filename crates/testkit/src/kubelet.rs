@@ -1,9 +1,9 @@
 //! A kubelet: the caller that closes the loop. It sees what CRI lists, restarts by the pod's policy, kills by probes,
-//! and never asks again for what its policy says is over.
+//! and never asks again for what its policy counts as over.
 //!
 //! Owns the one worker that a kubelet has for each pod (a sync, or the pod's end, one at a time) and when it works.
-//! What a sync decides is `sync`'s, what becomes of its calls is `cri`'s, and what the pod must come to is
-//! `expectation`'s. It speaks of Kubernetes' pods only: nothing in here knows a plan or the core.
+//! `sync` owns what a sync decides, `cri` what happens to its calls, and `expectation` the final state of the pod. It
+//! knows only Kubernetes' pods: nothing here knows a plan or the core.
 
 mod aware;
 mod back_off;
@@ -40,13 +40,13 @@ pub(crate) use cri::ShimCall;
 pub(crate) use fairness::is_fair;
 pub use setup::parse_policy;
 
-/// The PLEG looks at what CRI lists so often.
+/// How often the PLEG looks at what CRI lists.
 const RELIST: Duration = Duration::from_secs(1);
-/// Between two syncs of a pod of which nothing is heard, and half as much again at random.
+/// Between two syncs of a pod without news, and up to half as much again at random.
 const RESYNC: Duration = Duration::from_secs(60);
-/// After a sync that failed.
+/// The time to the next sync after one that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
-/// Of a call of the CRI, from its making to its first effect.
+/// From the start of a CRI call to its first effect.
 const LATENCIES: [u64; 5] = [0, 0, 2, 30, 150];
 
 /// The kubelet of one pod.
@@ -55,27 +55,27 @@ pub(crate) struct Kubelet {
     setup: KubeletSetup,
     random: Random,
     cri: Cri,
-    /// What each container's image is by now; a container of another one is not what the pod's spec says.
+    /// Each container's current image; a container with another one does not match the pod's spec.
     images: Vec<u32>,
     /// Until when the pulls of an image fail.
     pulls: BTreeMap<usize, PodTime>,
     back_off: BackOff,
     /// The containers whose liveness or startup probe has failed. A container is not probed again after that.
     failed_probes: BTreeSet<ContainerId>,
-    /// How often each has been made.
+    /// How often each container has been created.
     attempts: Vec<u32>,
     work: Work,
     /// When the worker has something to do next.
     due: PodTime,
-    /// The count of changes in what CRI lists that the last sync has seen.
+    /// How many changes in what CRI lists the last sync had seen.
     seen: u64,
     relist_phase: Duration,
     ending: Option<Ending>,
     notes: Vec<String>,
     ledger: Ledger,
-    /// Containers whose shim operation fails for good: a command that does not exist.
+    /// Containers whose operation always fails: their command does not exist.
     broken: BTreeSet<usize>,
-    /// When it last began to make a container.
+    /// When it last began to create a container.
     last_start: PodTime,
 }
 
@@ -84,9 +84,9 @@ pub(crate) struct Kubelet {
 enum Work {
     Idle,
     Syncing(Sync),
-    /// Kills all, then stops the sandbox.
+    /// Kills all containers, then stops the sandbox.
     Ending,
-    /// The kubelet is not there.
+    /// The kubelet is not running.
     Down,
     /// The sandbox has been stopped.
     Over,
@@ -97,10 +97,10 @@ enum Work {
 struct Sync {
     kills: VecDeque<ContainerId>,
     starts: VecDeque<usize>,
-    /// When the newest dead container of each has ended, as the sync has found it: back-off counts from there.
+    /// When the newest dead container of each name ended, as the sync saw it: back-off counts from there.
     dead_since: BTreeMap<usize, PodTime>,
     waits_for: Option<Step>,
-    /// What it waits for is an init that is not a sidecar.
+    /// Whether the sync waits for an init that is no sidecar.
     starts_init: bool,
     failed: bool,
 }
@@ -113,7 +113,7 @@ enum Step {
 }
 
 impl Kubelet {
-    /// One that begins now. The commands of the `broken` do not exist, which it does not know.
+    /// A kubelet that begins now. The commands of `broken` do not exist, which it does not know.
     pub(crate) fn new<'a>(setup: KubeletSetup, now: PodTime, broken: impl Iterator<Item = &'a str>) -> Self {
         let position = |name: &str| setup.containers.iter().position(|container| container.name == name);
         let broken = broken.filter_map(position).collect();
@@ -141,12 +141,12 @@ impl Kubelet {
         }
     }
 
-    /// The id of a container that it makes for the so many-th time.
+    /// The id of a container's task on its n-th attempt.
     fn id_of(&self, container: usize, attempt: u32) -> ContainerId {
         format!("{}-{attempt}", self.setup.containers[container].name).as_str().into()
     }
 
-    /// The one place where a container of a kubelet is described: what its annotations tell a shim.
+    /// The one place that describes a container of a kubelet: what its annotations tell a shim.
     fn new_container(&mut self, container: usize) -> NewContainer {
         self.attempts[container] += 1;
         let PodContainer { name, part, hook, .. } = &self.setup.containers[container];
@@ -223,7 +223,7 @@ impl Kubelet {
         self.notes.push(line);
     }
 
-    /// A program has begun: a startup probe finds it.
+    /// A program has begun: a startup probe notices it.
     pub(crate) fn began(&mut self, now: PodTime, id: &ContainerId) {
         self.ledger.began(id);
         if self.setup.version == KubeletVersion::Aware {
@@ -231,7 +231,7 @@ impl Kubelet {
         }
     }
 
-    /// A container's exit is seen by CRI.
+    /// CRI sees a container's exit.
     pub(crate) fn exited(&mut self, now: PodTime, id: &ContainerId, code: u32) {
         self.cri.exited(now, id, code);
         self.look(now);
@@ -256,7 +256,7 @@ impl Kubelet {
         millis(*self.random.pick(&LATENCIES))
     }
 
-    /// One look at the pod, and what comes of it.
+    /// One look at the pod, and its consequences.
     fn sync(&mut self, now: PodTime) {
         self.seen = self.cri.changes();
         let actions = sync::decide(&sync::Sight {
@@ -317,7 +317,7 @@ impl Kubelet {
         self.cri.stop_container(begin + hook, id.clone(), timeout)
     }
 
-    /// The time that a preStop hook takes of a grace, and what is left then: 2 s at least.
+    /// The part of a grace that a preStop hook takes, and what is left then: 2 s at least.
     fn shares_of(&self, id: &ContainerId, grace: Duration) -> (Duration, Duration) {
         let container = self.cri.listed().get(id).map(|listed| listed.container);
         let hook = container.and_then(|container| self.setup.containers[container].hook);
@@ -372,7 +372,7 @@ impl Kubelet {
                 }
                 sync.waits_for = None;
                 sync.failed |= !succeeded;
-                // A kill that fails is the end of the sync, and an init that does not start; nothing else is.
+                // A failed kill ends the sync, and so does an init that does not start; no other failure does.
                 let ends = match step {
                     Step::Kill(_) => !succeeded,
                     Step::Start(_) => !succeeded && sync.starts_init,
@@ -392,7 +392,7 @@ impl Kubelet {
         self.setup.containers.iter().position(|container| container.name == name)
     }
 
-    /// The container of a name that runs, as CRI lists it.
+    /// The running container of a name, as CRI lists it.
     pub(crate) fn running_of(&self, name: &str) -> Option<&ContainerId> {
         self.newest(name).filter(|newest| newest.state == State::Running).map(|newest| &newest.id)
     }

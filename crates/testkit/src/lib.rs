@@ -1,11 +1,11 @@
-//! The test bench of the pod core: a simulator on virtual time, an exhaustive explorer, and the invariants
-//! both check after every step.
+//! The test bench of the pod core: a simulator on virtual time, an exhaustive explorer, and the invariants that both
+//! check after every step.
 //!
-//! Owns the fake world (processes, operations, callers) and nothing of the core's decisions: the invariants are stated
-//! from what goes in and what comes out, never from the core's own tables. Dev-only; no clock, no IO, and no randomness
-//! but of a seed. A caller is a script, or a kubelet that sees what comes of its calls and restarts by its policy. The
-//! program `simulate` runs it by the million (`hack/simulate`). Beside it, `fuzz` makes bad input for everything that
-//! reads some (`hack/fuzz`), as much of it as the environment says.
+//! Owns the fake world (processes, operations, callers) and none of the core's decisions: the invariants look only at
+//! what goes into the core and what comes out, never at the core's own tables. Dev-only; no clock, no IO, and only
+//! seeded randomness. A caller is a script, or a kubelet that sees the results of its calls and restarts by its policy.
+//! The program `simulate` runs it by the million (`hack/simulate`). Beside it, `fuzz` makes bad input for everything
+//! that reads input (`hack/fuzz`); an environment variable sets how much.
 
 #![forbid(unsafe_code)]
 

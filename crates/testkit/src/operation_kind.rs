@@ -1,10 +1,10 @@
-//! The kinds of operations, by the words scenarios have for them. Owns nothing of what they do.
+//! The kinds of operations, by their words in scenarios. Owns nothing of what they do.
 
 use std::fmt;
 
 use pod_lifecycle::Operation;
 
-/// What an operation is, for scripts that slow it down or make it fail.
+/// The kind of an operation, for scripts that slow it down or make it fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OperationKind {
     /// Create, also of a spent init.
@@ -13,7 +13,7 @@ pub enum OperationKind {
     Start,
     /// Restart in place.
     Recreate,
-    /// The end of leftovers.
+    /// The kill of all remaining processes.
     KillRemaining,
     /// The final delete.
     Remove,
@@ -71,8 +71,8 @@ impl OperationKind {
         }
     }
 
-    /// Whether the driver may say that it failed although it did what it should. What makes a process undoes it
-    /// first, and after a failed start or freeze the driver asks the kernel what has become of it.
+    /// Whether the driver may report a failure although the operation did its work. An operation that makes a process
+    /// undoes it first, and after a failed start or freeze the driver asks the kernel for the result.
     pub fn can_be_lost(self) -> bool {
         matches!(self, Self::KillRemaining | Self::Remove | Self::RemoveExec | Self::Checkpoint)
     }

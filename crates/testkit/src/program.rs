@@ -1,6 +1,6 @@
-//! What a container's program does: how long it runs, how it takes a stop signal, when it is ready.
+//! What a container's program does: how long it runs, how it reacts to a stop signal, when it is ready.
 //!
-//! Owns the script and its one-line form; playing it is the world's.
+//! Owns the script and its one-line form; the world plays it.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct Run {
     pub exec_after: Duration,
 }
 
-/// An end.
+/// An exit by itself or after a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {
     /// The exit code.
@@ -38,9 +38,9 @@ pub struct RunEnd {
 /// The reaction to a stop signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnStop {
-    /// Exits.
+    /// It exits.
     Exits(RunEnd),
-    /// Goes on.
+    /// It goes on.
     Ignores,
 }
 
@@ -63,17 +63,17 @@ impl Default for Program {
 }
 
 impl Program {
-    /// A program of these runs; without any it is the default one.
+    /// A program of these runs; without any, the default program.
     pub fn new(runs: Vec<Run>) -> Self {
         if runs.is_empty() { Self::default() } else { Self { runs } }
     }
 
-    /// Its runs; never none.
+    /// Its runs; at least one.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// The run that comes after that many others.
+    /// The run that comes after that many earlier runs.
     pub fn run(&self, before: usize) -> Run {
         self.runs.get(before).or(self.runs.last()).cloned().unwrap_or_default()
     }
@@ -82,7 +82,7 @@ impl Program {
     /// `ready=TIME`, `never-ready`, `exec=TIME`.
     ///
     /// # Errors
-    /// The word that is none of these.
+    /// The first unknown word.
     pub fn parse(text: &str) -> Result<Self, String> {
         text.split('|').map(parse_run).collect::<Result<_, _>>().map(Self::new)
     }

@@ -1,7 +1,8 @@
-//! Random scenarios: a pod, what its programs do, what its callers do and what goes wrong; the same for the same seed.
+//! Random scenarios: a pod, what its programs do, what its callers do and what goes wrong. The same seed gives the same
+//! scenario.
 //!
-//! Owns the generator and its numbers, and no judgement: what must hold is `invariants`', and what annotations fit
-//! together is `pod-spec`'s.
+//! Owns the generator and its numbers, and no judgement: `invariants` knows what must hold, and `pod-spec` which
+//! annotations fit together.
 
 mod callers;
 mod kubelet;
@@ -14,7 +15,7 @@ use crate::command::{Command, Scenario};
 
 pub use kubelet::{KubeletRun, Trouble};
 
-/// The scenario of a seed; its last word is the end of everything.
+/// The scenario of a seed; its last command ends everything.
 pub fn scenario(seed: u64) -> Scenario {
     let random = &mut Random::new(seed);
     let pod = plan::pod(random);
@@ -41,17 +42,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to one less than `limit`.
+    /// A number from 0 to `limit` - 1.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
     }
 
-    /// True so many times out of a hundred.
+    /// True in that many cases out of a hundred.
     pub(crate) fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    /// One of them: `choices` is never empty here.
+    /// One of the choices, of which there must be at least one.
     pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
@@ -62,7 +63,7 @@ impl Random {
         }
     }
 
-    /// Times about which limits and periods are set: just before, at and after each other.
+    /// Times near the usual limits and periods: just before, at and after each other.
     pub(crate) fn duration(&mut self) -> Duration {
         const MILLISECONDS: [u64; 14] =
             [0, 0, 1, 50, 100, 400, 999, 1000, 1500, 2000, 3000, 7000, 11_000, 31_000];
@@ -74,7 +75,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// A seed is a scenario, and the scenario is its text: what is kept of a failing run is the run.
+    /// A seed is a scenario, and the scenario is its text: the text of a failing run is enough to repeat it.
     #[test]
     fn a_seed_gives_one_scenario_and_its_text_gives_it_again() {
         for seed in 0..300 {

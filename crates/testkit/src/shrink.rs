@@ -1,4 +1,4 @@
-//! Whether a scenario keeps every promise, and the least of it that breaks the same one.
+//! Whether a scenario keeps every promise, and the smallest part of it that breaks the same one.
 //!
 //! Owns the judgement of a whole run and its reduction; a panic of the core is a failure like any other.
 
@@ -12,7 +12,7 @@ use crate::simulator::Simulator;
 
 /// More tries than any scenario needs; each is a run.
 const MAX_TRIES: usize = 20_000;
-/// A run that is neither over at once nor long.
+/// A program that does not end at once ends within this time in a shrunk scenario.
 const SECONDS: Duration = Duration::from_secs(3);
 
 /// A broken promise and the run that broke it.
@@ -20,12 +20,12 @@ const SECONDS: Duration = Duration::from_secs(3);
 pub struct Failure {
     /// What was broken.
     pub error: String,
-    /// What was seen until then.
+    /// The trace until then.
     pub trace: Vec<String>,
 }
 
 impl Failure {
-    /// The promise without the times and names of this run: two failures of one kind have the same cause, mostly.
+    /// The promise without the times and names of this run: two failures of one kind mostly have the same cause.
     pub fn kind(&self) -> String {
         let digit = |word: &&str| word.contains(|c: char| c.is_ascii_digit());
         self.error
@@ -36,7 +36,7 @@ impl Failure {
     }
 }
 
-/// Runs a scenario to its end. A plan that is none, or a pod without its pause container, is nothing to judge.
+/// Runs a scenario to its end. An invalid plan, or a pod without its pause container, is not judged.
 pub fn check(scenario: &Scenario) -> Option<Failure> {
     let mut simulator = Simulator::default();
     let run = catch_unwind(AssertUnwindSafe(|| {
@@ -55,8 +55,8 @@ fn has_annotations(scenario: &Scenario) -> bool {
         .any(|command| matches!(command, Command::Pod { annotations, .. } if !annotations.is_empty()))
 }
 
-/// The least scenario found that fails in the same way: without commands, annotations, containers and numbers that do
-/// not matter.
+/// The smallest scenario found that fails in the same way: without commands, annotations, containers and numbers that
+/// do not matter.
 pub fn shrink(scenario: Scenario, failure: Failure) -> (Scenario, Failure) {
     let kind = failure.kind();
     let mut shrinker = Shrinker { best: scenario, failure, kind, tries: 0 };
@@ -93,7 +93,7 @@ impl Shrinker {
         }
     }
 
-    /// Under a kubelet a container leaves the pod's spec, its plan and everything else at once.
+    /// Under a kubelet a container is dropped from the pod's spec, its plan and everything else at once.
     fn drop_containers(&mut self) {
         let names = self.best.0.iter().find_map(|command| match command {
             Command::Kubelet(setup) => {
@@ -107,7 +107,7 @@ impl Shrinker {
         }
     }
 
-    /// All but the pod itself, in halves, quarters, and so on.
+    /// Drops commands other than the pod's own, in halves, quarters, and so on.
     fn drop_commands(&mut self) {
         let mut size = self.best.0.len().max(2) / 2;
         while size > 0 {
@@ -182,7 +182,7 @@ fn plan_without(plan: &str, name: &str) -> String {
     entries.collect::<Vec<_>>().join(", ")
 }
 
-/// What may do in the place of a command, the simplest first.
+/// What may replace a command, the simplest first.
 fn simpler(command: &Command) -> Vec<Command> {
     match command {
         Command::Pod { caller, detail, annotations } => {
@@ -249,7 +249,7 @@ fn simpler_kubelets(setup: &KubeletSetup) -> Vec<KubeletSetup> {
     simpler
 }
 
-/// Plans with one container, or one entry, less.
+/// Plans with one container, or one entry, fewer.
 fn smaller_plans(plan: &str) -> Vec<String> {
     let entries: Vec<&str> = plan.split(", ").collect();
     let mut plans = Vec::new();

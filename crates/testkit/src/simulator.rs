@@ -1,7 +1,7 @@
-//! The pod core on virtual time: drives it through a fake world, jumping from one happening to the next.
+//! The pod core on virtual time: drives it through a fake world, jumping from one event to the next.
 //!
-//! Owns time, the callers' sequences and the loop `handle`, drain, check. A run that never goes idle or a
-//! deadline that `handle` does not consume is an error, as it would be a busy shim.
+//! Owns time, the callers' sequences and the loop `handle`, drain, check. A run that never goes idle, or a deadline
+//! that `handle` does not consume, is an error: a shim would be busy for ever.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -25,7 +25,7 @@ mod under_kubelet;
 const PAUSE: &str = "pause";
 /// More steps than any scenario needs.
 const MAX_STEPS: usize = 200_000;
-/// More happenings at one moment than any pod has.
+/// More events at one moment than any pod has.
 const MAX_STEPS_AT_ONCE: usize = 2_000;
 
 /// Why a run failed.
@@ -34,13 +34,13 @@ pub enum RunError {
     /// The core broke one of its promises.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// Things go on happening for ever.
+    /// Events go on for ever.
     #[error("at {now}: the pod never goes idle")]
     NeverIdle {
-        /// When we gave up.
+        /// When the simulator gave up.
         now: PodTime,
     },
-    /// `handle` left a deadline behind that has passed already.
+    /// `handle` left a deadline behind that has already passed.
     #[error("at {now}: the deadline {deadline} is over and still there: a shim would spin")]
     Spins {
         /// The moment.
@@ -48,25 +48,25 @@ pub enum RunError {
         /// The deadline.
         deadline: PodTime,
     },
-    /// Everything was killed, or deleted, and something is still there.
+    /// Everything was killed, or deleted, and something is still left.
     #[error("at {now}: {containers:?} are left although everything was {done}")]
     Left {
         /// The moment.
         now: PodTime,
         /// What was done to everything.
         done: &'static str,
-        /// What is there.
+        /// What is left.
         containers: Vec<String>,
     },
-    /// What a kubelet promises of the pod by its policy does not come true.
+    /// The pod has not done what its policy promises a kubelet.
     #[error("at {now}: {what}")]
     Unkept {
-        /// When we gave up.
+        /// When the simulator gave up.
         now: PodTime,
         /// What is in the way.
         what: String,
     },
-    /// A request that must be answered by now was not.
+    /// A request that must have been answered by now has no answer.
     #[error("at {now}: {request} is never answered")]
     Unanswered {
         /// The moment.
@@ -89,7 +89,7 @@ pub struct Simulator {
     requests: BTreeMap<RequestId, Request>,
     next_request: u64,
     steps: VecDeque<(PodTime, CallerStep)>,
-    /// The rest of a StopPodSandbox, the first one being waited for.
+    /// The containers that a StopPodSandbox has left; it waits for the first one.
     stopping_sandbox: VecDeque<ContainerId>,
     exited: Vec<ContainerId>,
     kubelet: Option<Box<Kubelet>>,
@@ -141,7 +141,7 @@ impl Simulator {
         self.trace.take()
     }
 
-    /// Carries out one command and what follows from it at the same moment.
+    /// Executes one command and everything that follows from it at the same moment.
     ///
     /// # Errors
     /// The first promise that was broken.
@@ -158,7 +158,7 @@ impl Simulator {
         }
     }
 
-    /// Carries out one command that takes no time.
+    /// Executes one command that takes no time.
     fn execute_now(&mut self, command: &Command) -> Result<(), RunError> {
         match command {
             Command::Pod { caller, detail, annotations } => self.new_pod(*caller, *detail, annotations)?,
@@ -224,7 +224,7 @@ impl Simulator {
         Ok(())
     }
 
-    /// A shim parses the plan before it has a pod: a plan that is none leaves nothing behind (S4, S5).
+    /// A shim parses the plan before it has a pod: an invalid plan leaves nothing behind (S4, S5).
     fn new_pod(
         &mut self,
         caller: PodCaller,
@@ -302,7 +302,7 @@ impl Simulator {
         }
     }
 
-    /// Gives one event to the pod, carries out what it says, and checks every promise.
+    /// Passes one event to the pod, executes the actions that the pod returns, and checks every promise.
     fn handle(&mut self, event: Event) -> Result<(), RunError> {
         self.invariants.event(self.now, &event)?;
         self.pod.handle(self.now, event);
@@ -351,7 +351,7 @@ impl Simulator {
         }
     }
 
-    /// A caller that stops a sandbox goes on when a container is gone already.
+    /// A caller that stops a sandbox goes on if a container is gone already.
     fn answered(&mut self, asked: &Request, reply: &Action) {
         if let (Request::Kill { target, .. }, Action::Reply { result: Err(_), .. }) = (asked, reply)
             && self.stopping_sandbox.front() == Some(&target.container)
@@ -389,7 +389,7 @@ impl Simulator {
         step.into_iter().chain(kubelet).chain(self.world.next_at()).chain(self.pod.next_deadline()).min()
     }
 
-    /// Takes whatever comes next, if it comes by `limit`.
+    /// Takes what comes next, if it comes by `limit`.
     fn step(&mut self, limit: Option<PodTime>) -> Result<Progress, RunError> {
         let Some(at) = self.next_at().filter(|at| limit.is_none_or(|limit| *at <= limit)) else {
             return Ok(Progress::Nothing);
@@ -473,7 +473,7 @@ enum Progress {
 }
 
 impl NewContainer {
-    /// The same in a PID namespace of the pod.
+    /// The same container in the PID namespace of the pod.
     #[must_use]
     pub fn sharing_pids(mut self) -> Self {
         self.pid_namespace = PidNamespace::Shared;

@@ -17,7 +17,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Writes what [`parse_duration`] reads.
+/// Writes the text that [`parse_duration`] reads.
 pub(crate) fn show_duration(duration: Duration) -> String {
     match duration.subsec_millis() {
         0 => format!("{}s", duration.as_secs()),
@@ -46,7 +46,7 @@ pub(crate) fn parse_signal(text: &str) -> Option<Signal> {
     Signal::new(named.or_else(|| text.parse().ok())?)
 }
 
-/// Writes a signal's name, or its number where it has none here.
+/// Writes a signal's name, or its number if it has no name here.
 pub(crate) fn show_signal(signal: Signal) -> String {
     let number = u32::from(signal.number());
     let name = NAMES.iter().find(|(_, known)| *known == number).map(|(name, _)| (*name).to_owned());

@@ -33,7 +33,7 @@ impl Trace {
         self.push(now, &line);
     }
 
-    /// A reply; `request` is what it answers.
+    /// A reply to `request`.
     pub(crate) fn reply(&mut self, now: PodTime, request: &Request, reply: &Action) {
         let Action::Reply { result, .. } = reply else { return };
         let routine = matches!(request, Request::Create { .. } | Request::Start(_) | Request::Exec { .. });
@@ -54,7 +54,7 @@ impl Trace {
         self.push(now, &format!("{} -> {answer}", show_request(request)));
     }
 
-    /// What an action other than a reply or an operation says.
+    /// The line of an action that is no reply and no operation.
     pub(crate) fn action(&mut self, now: PodTime, action: &Action) {
         let line = match action {
             Action::Publish(notice) => match (notice, self.detail) {

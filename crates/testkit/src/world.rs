@@ -1,7 +1,7 @@
-//! The fake node under the pod: processes that play their programs, operations that take time and can fail.
+//! The fake node under the pod: processes that play their programs, and operations that take time and can fail.
 //!
-//! Owns what is true of processes; knows nothing of pods, roles or order. Everything that will happen lies in
-//! one queue ordered by time, so that a run is the same each time.
+//! Owns the state of processes; knows nothing of pods, roles or order. All future events lie in one queue ordered by
+//! time, so that each run is the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const FIRST_PID: u32 = 0x4000_0000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     processes: BTreeMap<Target, Process>,
-    /// Hooks that run, by the name they have in traces.
+    /// The hooks that run, by their names in traces.
     hooks: BTreeMap<Target, OpId>,
     names: BTreeMap<ContainerId, (String, PidNamespace)>,
     programs: BTreeMap<String, Program>,
@@ -31,7 +31,7 @@ pub(crate) struct World {
     slow: BTreeMap<(String, OperationKind), Duration>,
     failures: Vec<(String, OperationKind)>,
     losses: Vec<(String, OperationKind)>,
-    /// Those that always fail.
+    /// Operations that always fail.
     broken: Vec<(String, OperationKind)>,
     queue: BTreeMap<(PodTime, u64), Happening>,
     queued: u64,
@@ -43,7 +43,7 @@ pub(crate) struct World {
 struct Process {
     pid: u32,
     stage: Stage,
-    /// The death that is due; a later one does not count any more.
+    /// When its death is due; a later one does not count any more.
     dies_at: Option<PodTime>,
     /// What a frozen process has not acted on yet (K17).
     pending: Vec<Blow>,
@@ -51,7 +51,7 @@ struct Process {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// The runtime's init: any signal is its end.
+    /// The runtime's init: any signal ends it.
     RuntimeInit,
     Program {
         run: Run,
@@ -73,15 +73,15 @@ enum Happening {
     Death { target: Target, pid: u32, code: u32 },
 }
 
-/// What is said of an operation that has done its work.
+/// What the driver reports of an operation that has done its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     True,
-    /// It failed, as a runtime says that is killed after its work.
+    /// The runtime was killed after its work, so the driver reports a failure.
     Lost,
 }
 
-/// What the world shows of itself.
+/// What the world shows of its programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
     /// A program has begun.
@@ -105,12 +105,12 @@ impl World {
         self.failures.push((name, kind));
     }
 
-    /// Such an operation fails each time, also on a node that works.
+    /// Such an operation fails each time, also after `heal`.
     pub(crate) fn fail_always(&mut self, name: String, kind: OperationKind) {
         self.broken.push((name, kind));
     }
 
-    /// The names of those.
+    /// The names of the containers whose operations always fail.
     pub(crate) fn broken(&self) -> impl Iterator<Item = &str> {
         self.broken.iter().map(|(name, _)| name.as_str())
     }
@@ -155,7 +155,7 @@ impl World {
         run
     }
 
-    /// Begins an operation. What it says of itself comes at its end.
+    /// Begins an operation. Its result comes at its end.
     pub(crate) fn run(
         &mut self,
         now: PodTime,
@@ -191,7 +191,7 @@ impl World {
                 true => return vec![self.begin_hook(now, op, container, *hook)],
                 false => fails = Some("the container has no process".to_owned()),
             },
-            // Answered when the program says it, or when nobody waits any more.
+            // Answered when the program reports, or when the wait is over.
             Operation::Check(Check::Probe { action, timeout }) if action.is_waited_for() => {
                 let ready_at = self.ready_at(&init).filter(|at| *at <= now + *timeout);
                 ends = ends.max(ready_at.unwrap_or(now + *timeout));
@@ -220,7 +220,7 @@ impl World {
         Sight::Began(target.clone())
     }
 
-    /// A hook whose program no scenario names ends well at once.
+    /// A hook for which no scenario has a program succeeds at once.
     fn begin_hook(&mut self, now: PodTime, op: OpId, container: ContainerId, hook: Hook) -> Sight {
         let script = format!("{}/{hook}", self.name_of(&container));
         let unnamed = !self.programs.contains_key(&script);
@@ -234,7 +234,7 @@ impl World {
         began
     }
 
-    /// What the pod learns of a process's end: of a hook's, that its operation has ended.
+    /// What the pod learns of a process's end: for a hook, that its operation has ended.
     fn end_of(&mut self, now: PodTime, target: Target, code: u32) -> Event {
         match self.hooks.remove(&target) {
             Some(op) => {
@@ -264,7 +264,7 @@ impl World {
         self.ready_at(target).is_some_and(|at| now >= at)
     }
 
-    /// Makes a process die at that time, unless it dies before.
+    /// Makes a process die at that time, unless it dies earlier.
     fn die_at(&mut self, at: PodTime, target: &Target, code: u32) {
         let Some(process) = self.processes.get_mut(target) else { return };
         if process.dies_at.is_some_and(|due| due <= at) {
@@ -275,7 +275,7 @@ impl World {
         self.push(at, Happening::Death { target: target.clone(), pid, code });
     }
 
-    /// Sends a signal. A process that is gone is no error.
+    /// Sends a signal. A process that has exited is no error.
     pub(crate) fn signal(
         &mut self,
         now: PodTime,
@@ -309,7 +309,7 @@ impl World {
             return process.pending.push(blow);
         }
         let (at, code) = match (blow, &process.stage) {
-            // U1: a runtime's init never ends with 0.
+            // U1: a runtime's init never exits with 0.
             (Blow::Death(0), Stage::RuntimeInit) => (now, 137),
             (Blow::Death(code), _) => (now, code),
             (Blow::Signal(Signal::KILL), _) => (now, 137),
@@ -329,7 +329,7 @@ impl World {
         execs.cloned().collect()
     }
 
-    /// Takes the next thing that is due, and the events the pod learns of it.
+    /// Takes the next happening that is due, with the events that the pod gets for it.
     pub(crate) fn happen(&mut self, now: PodTime) -> Option<(Vec<Sight>, Vec<Event>)> {
         let key = self.queue.keys().next().copied().filter(|(at, _)| *at <= now)?;
         let happening = self.queue.remove(&key)?;
@@ -402,7 +402,8 @@ impl World {
         match operation {
             Operation::Create | Operation::Recreate => self.new_process(init),
             Operation::StartExec(exec) => {
-                // Under way when the init ended: only a PID namespace that ended with it keeps it from coming.
+                // Under way when the init ended: the exec appears all the same, unless the PID namespace ended with the
+                // init.
                 if !self.processes.contains_key(&init) && self.has_own_pids(container) {
                     return failed("the container has no process".to_owned());
                 }
@@ -471,7 +472,7 @@ impl World {
     }
 }
 
-/// The next fault of an operation, if one is due.
+/// Takes the next fault of an operation, if one is due.
 fn take(faults: &mut Vec<(String, OperationKind)>, name: &str, kind: OperationKind) -> Option<()> {
     let index = faults.iter().position(|(who, what)| who == name && *what == kind)?;
     faults.remove(index);

@@ -33,7 +33,7 @@ const REFUSED: [(&[(&str, &str)], &str); 11] = [
     ),
     (&[PLAN, ("ready.fetch", "none")], r#""fetch" is an init container: it has no "ready""#),
     (&[PLAN, ("grace", "5")], r#"podshim.io/grace: "5" has no unit"#),
-    (&[PLAN, ("ready.proxy", "tcp:example.org:80")], r#"host "example.org" is no literal IP address"#),
+    (&[PLAN, ("ready.proxy", "tcp:example.org:80")], r#"host "example.org" is not a literal IP address"#),
     (
         &[("plan", "proxy|next=sidecar, app=main"), ("after.next", "app=ready")],
         "podshim.io/after.next: \"next\" is the standby of \"proxy\"",

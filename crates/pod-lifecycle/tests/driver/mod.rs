@@ -1,4 +1,4 @@
-//! Drives a pod without the simulator: its operations all succeed at once, and its clock is the test's.
+//! Drives a pod without the simulator: all its operations succeed at once, and the test sets its clock.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -45,7 +45,7 @@ impl Driver {
         self.feed(Event::Request { id: RequestId(self.requests), request });
     }
 
-    /// Creates and starts a container, which `change` may make another than one of ctr.
+    /// Creates and starts a container of ctr, which `change` may turn into another kind.
     pub fn run(&mut self, name: &str, change: impl FnOnce(&mut ContainerSpec)) {
         let plan = pod_spec::parse([("podshim.io/plan", self.plan)]).expect("a plan").plan;
         let mut spec = ContainerSpec {
@@ -71,13 +71,13 @@ impl Driver {
         self.ask(Request::Kill { target, signal, reach: Reach::Process });
     }
 
-    /// The clock is asked so long after the beginning, whatever was due before.
+    /// Sends a tick that long after the start, whatever was due before.
     pub fn tick_at(&mut self, milliseconds: u64) {
         self.now = PodTime::after_epoch(Duration::from_millis(milliseconds));
         self.feed(Event::Tick);
     }
 
-    /// The containers that the pod has sent signals, in that order.
+    /// The containers to which the pod has sent signals, in that order.
     pub fn signalled(&self) -> Vec<&str> {
         self.signals.iter().map(|(container, _)| container.as_str()).collect()
     }

@@ -24,7 +24,7 @@ pub enum GateError {
         /// The gate.
         gate: &'static str,
     },
-    /// A gate that is not one word, alone.
+    /// A gate that needs an argument, without one.
     #[error("{gate:?} needs more: write {form:?}")]
     Incomplete {
         /// The gate.
@@ -32,10 +32,10 @@ pub enum GateError {
         /// Its form.
         form: &'static str,
     },
-    /// `exec:` with a command that is none.
+    /// `exec:` with an invalid command.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// An option that is wrong.
+    /// An invalid option.
     #[error(transparent)]
     Option(#[from] OptionError),
     /// An address without `:port`, or with more colons than it can have.
@@ -46,26 +46,33 @@ pub enum GateError {
         /// The form it has.
         form: &'static str,
     },
-    /// A host that is not a literal IP: names are not resolved, in whose view of the network would they be?
-    #[error("host {host:?} is no literal IP address (leave it out: the pod's own are tried)")]
+    /// A host that is not a literal IP. podshim resolves no names, as it is not clear in which network's view it
+    /// should.
+    #[error(
+        "host {host:?} is not a literal IP address (leave it out: podshim tries the pod's own addresses)"
+    )]
     HostNotLiteral {
         /// The host.
         host: String,
     },
-    /// A literal IP that no container listens on at an address of its own.
-    #[error("host {host} is not an address of one container (leave it out: the pod's own are tried)")]
+    /// A literal IP that is no unicast address, so no container has it for itself.
+    #[error(
+        "host {host} is not an address of one container (leave it out: podshim tries the pod's own addresses)"
+    )]
     HostNotUnicast {
         /// The host.
         host: IpAddr,
     },
-    /// A port that is none.
+    /// An invalid port.
     #[error("port {port:?} is not a number from 1 to 65535")]
     Port {
         /// What was written.
         port: String,
     },
     /// A URL path that cannot be sent as it is.
-    #[error("path {path:?} is no URL path: it begins with \"/\" and has no spaces or control characters")]
+    #[error(
+        "path {path:?} is not a URL path: it must begin with \"/\" and have no spaces or control characters"
+    )]
     UrlPath {
         /// The path.
         path: String,
@@ -76,12 +83,12 @@ pub enum GateError {
         /// The path.
         path: String,
     },
-    /// `log:` with a regular expression that is none.
+    /// `log:` with an invalid regular expression.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// An option of a probe, for a gate that asks nothing.
+    /// An option of a probe, for a gate that does not probe.
     #[error(
-        "option {option:?}: nobody is asked, podshim waits delay + fail * period for the container to tell"
+        "option {option:?} has no meaning here: podshim waits delay + fail * period for the container to report; remove it"
     )]
     NothingAsked {
         /// The option.

@@ -7,10 +7,10 @@ use crate::nearest::Hint;
 /// What can be wrong with the list in `podshim.io/plan`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// Nothing in it.
+    /// An empty list.
     #[error("empty: write name=role entries in start order, such as \"proxy=sidecar, app=main\"")]
     Empty,
-    /// Nothing between two commas, or before or after one.
+    /// An empty entry: between two commas, or before or after one.
     #[error("an entry is empty: remove the extra comma")]
     EmptyEntry,
     /// An entry without `=`.
@@ -19,7 +19,7 @@ pub enum ListError {
         /// The entry.
         entry: String,
     },
-    /// A role that is none.
+    /// An unknown role.
     #[error("unknown role {role:?} in {entry:?}{hint}")]
     UnknownRole {
         /// The role.
@@ -31,8 +31,8 @@ pub enum ListError {
     },
     /// A name that no container can have.
     #[error(
-        "{name:?} is no name in {entry:?}: letters, digits, \"-\", \"_\" and \".\", \
-         beginning and ending with a letter or digit, at most {MAX_NAME_BYTES}"
+        "{name:?} in {entry:?} is not a valid name: write at most {MAX_NAME_BYTES} letters, digits, \"-\", \"_\" and \".\", \
+         beginning and ending with a letter or digit"
     )]
     InvalidName {
         /// The name.
@@ -40,7 +40,7 @@ pub enum ListError {
         /// The entry.
         entry: String,
     },
-    /// A name or an alias that is there already.
+    /// A name or an alias that is taken already.
     #[error("duplicate name {name:?}")]
     DuplicateName {
         /// The name.
@@ -85,7 +85,8 @@ pub enum ListError {
         /// The entry.
         entry: String,
     },
-    /// `*=main` in a job: creation is serial, the first main could complete it before the second exists.
+    /// `*=main` in a job: callers create containers one by one, so the first main could complete it before the second
+    /// exists.
     #[error("\"*=main\" cannot be combined with {PREFIX}restart-policy={policy}: name each main")]
     OthersInJob {
         /// The restart policy.

@@ -26,7 +26,7 @@ pub enum OptionError {
         /// The option.
         option: &'static str,
     },
-    /// An option's duration that is none.
+    /// An invalid duration.
     #[error("{option}: {source}")]
     Duration {
         /// The option.
@@ -34,7 +34,7 @@ pub enum OptionError {
         /// What is wrong.
         source: DurationError,
     },
-    /// A duration below what the option allows.
+    /// A duration shorter than the option allows.
     #[error("{option}: {value} is too short, at least {least}")]
     TooShort {
         /// The option.
@@ -44,7 +44,7 @@ pub enum OptionError {
         /// The shortest allowed.
         least: String,
     },
-    /// A count that is none.
+    /// An invalid count.
     #[error("{option}: {value:?} is not a number of at least {least}")]
     Count {
         /// The option.

@@ -1,7 +1,7 @@
-//! The value of `after.<c>`: `x=ready, y=done, z=started`, and the cycles several of them can make. Owns the
-//! grammar and the search; which containers there are is `container`'s.
+//! The value of `after.<c>`: `x=ready, y=done, z=started`, and the cycles that several of them can make. Owns the
+//! grammar and the search; `container` knows which containers there are.
 //!
-//! Only what `after` itself says can be a cycle: the list's order bends around it (`order`).
+//! Only the `after` keys themselves can make a cycle: the list's order bends around them (`order`).
 
 use crate::error::{Problem, excerpt};
 use crate::keys::CONDITIONS;
@@ -9,7 +9,7 @@ use crate::limits::MAX_CONTAINERS;
 use crate::nearest::choose;
 use crate::plan::Condition;
 
-/// One dependency, the name not looked up yet.
+/// One dependency, its name not looked up yet.
 #[derive(Debug)]
 pub(super) struct NamedDependency<'a> {
     pub(super) name: &'a str,
@@ -68,7 +68,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Not deeper than there are containers.
+    /// Recursion is at most as deep as there are containers.
     fn visit(&mut self, container: usize) {
         match self.visited[container] {
             Visited::Done => {}

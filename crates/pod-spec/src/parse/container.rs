@@ -1,5 +1,5 @@
-//! The containers of a pod while its keys are read: looking names up, and the keys `key.<container>`. Owns
-//! which key a role may have (11.4); the grammar of each value is in the modules beside it.
+//! The containers of a pod while its keys are read: looks names up, and reads the keys `key.<container>`. Owns which
+//! keys a role may have (11.4); the modules beside it own the grammar of each value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,16 +30,16 @@ pub(super) struct Containers {
 /// What is known of one container.
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// What its keys have said so far. Its gate, order and role count from the plan's step on: see below.
+    /// The values of its keys so far. Its gate and its order are set last, by [`Containers::members`].
     pub(super) member: Member,
-    /// `None` when it is not known: an error says so already.
+    /// `None` if it is unknown, for which there is an error already.
     pub(super) role: Option<Role>,
     pub(super) origin: Origin,
-    /// The annotations that set it, without the prefix.
+    /// The annotations that set the container, without the prefix.
     pub(super) keys: BTreeMap<ContainerKey, String>,
-    /// Of `ready`, whether or not some container waits for it.
+    /// The value of `ready`, even if no container waits for it.
     gate: Option<Gate>,
-    /// Of `after`, by names that may be wrong.
+    /// The value of `after`; its names may be wrong.
     after: Option<Vec<(String, Condition)>>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Draft {
 pub(super) enum Origin {
     /// The plan's list.
     List,
-    /// A key of one of the other mains (`*=main`).
+    /// A key of a main that only `*=main` names.
     Key,
 }
 
@@ -116,7 +116,7 @@ impl Draft {
         }
     }
 
-    /// What an init container may not have at all (I6).
+    /// Why a key is not allowed for an init container (I6).
     fn not_for_init(&self, container_key: ContainerKey) -> Option<Problem> {
         let name = self.member.name.clone();
         match container_key {
@@ -133,7 +133,7 @@ impl Draft {
     }
 }
 
-/// A hook runs a command in the container (H1, H2).
+/// Reads a hook, which runs a command in the container (H1, H2).
 fn hook(value: &str) -> Result<Vec<String>, Problem> {
     match value.strip_prefix("exec:").map(command::parse_whole) {
         Some(command) => Ok(command?),
@@ -157,7 +157,7 @@ impl Containers {
         Self { drafts, others: list.others, names: list.names }
     }
 
-    /// No list to look names up in.
+    /// No containers, because there is no list to look names up in.
     pub(super) fn unknown() -> Self {
         Self { drafts: Vec::new(), others: Others::Passthrough, names: Names::Unread }
     }
@@ -195,14 +195,14 @@ impl Containers {
             self.drafts.push(draft);
             return;
         }
-        // Without room, "more than 64 containers" is the error.
+        // Without room the error is "more than 64 containers".
         if self.names == Names::Complete && room {
             findings.error(
                 key,
                 Problem::NoSuchContainer { name: excerpt(name), hint: self.hint(name, findings) },
             );
         }
-        // The value may be wrong all the same.
+        // The value may be wrong too.
         Draft::new(name, None, entry, Origin::Key).set(container_key, key, value, findings);
     }
 
@@ -267,17 +267,17 @@ impl Containers {
         }
     }
 
-    /// Whether some container waits for that one's gate.
+    /// Whether a container waits for that one's gate.
     pub(super) fn is_awaited(&self, awaited: &Draft) -> bool {
         let waits =
             |(name, condition): &(String, Condition)| *condition == Condition::Ready && awaited.is(name);
         self.drafts.iter().any(|draft| draft.after.iter().flatten().any(waits))
     }
 
-    /// The plan's members; of use only when no error was found.
+    /// The plan's members, valid only if there is no error.
     pub(super) fn members(&self) -> Vec<Member> {
         let members = self.drafts.iter().filter_map(|draft| {
-            // A missing role is an error already.
+            // For a missing role there is an error already.
             let role = draft.role?;
             let gate = match &draft.gate {
                 Some(gate) if role == Role::Sidecar || self.is_awaited(draft) => gate.clone(),
@@ -288,9 +288,9 @@ impl Containers {
         members.collect()
     }
 
-    /// What a draft's `after` says, once all names are known to be right.
+    /// The dependencies of a draft, valid once all names are known to be right.
     fn dependencies(&self, draft: &Draft) -> Option<Vec<Dependency>> {
-        // V1: the order of a pair is said on its first.
+        // V1: the keys of a pair's first container give its order.
         let first = draft.member.pair.map(|other| &self.drafts[other]).filter(|other| other.after.is_some());
         let resolved = first.unwrap_or(draft).after.as_ref()?.iter().filter_map(|(name, condition)| {
             Some(Dependency { member: self.index_of(name)?, condition: *condition })
@@ -298,7 +298,7 @@ impl Containers {
         Some(resolved.collect())
     }
 
-    /// The container of that name or alias; of a standby pair, whichever is named, its first.
+    /// The container with that name or alias; for either one of a standby pair, the pair's first.
     fn index_of(&self, name: &str) -> Option<usize> {
         self.drafts.iter().position(|other| other.is(name)).map(|index| self.head(index))
     }

@@ -17,19 +17,19 @@ pub(super) struct Findings {
 impl Findings {
     /// Notes an error; `key` is without the prefix.
     pub(super) fn error(&mut self, key: &str, problem: impl Into<Problem>) {
-        // A value of separators alone makes an error of each; so many help nobody.
+        // A value of separators alone makes an error for each; more than this many are of no use.
         if self.errors.len() < MAX_KEYS {
             self.errors.push(PlanError::new(key, problem));
         }
     }
 
-    /// Whether one more error would be spelled out; if not, finding its nearest word is work for nothing,
-    /// and work that a pod author could pile up.
+    /// Whether one more error would be spelled out. If not, the search for its nearest word is wasted, and a pod author
+    /// could pile up such work.
     pub(super) fn is_next_listed(&self) -> bool {
         self.errors.len() < MAX_LISTED_ERRORS
     }
 
-    /// Keeps a value, or notes why it is none.
+    /// Keeps a valid value, or notes the error.
     pub(super) fn keep<T>(&mut self, key: &str, value: Result<T, impl Into<Problem>>, place: &mut T) {
         match value {
             Ok(value) => *place = value,
@@ -42,7 +42,7 @@ impl Findings {
         self.warnings.push(warning);
     }
 
-    /// The plan if nothing is wrong.
+    /// The plan, if nothing is wrong.
     pub(super) fn finish(self, plan: Option<Plan>) -> Result<Parsed, InvalidPlan> {
         match InvalidPlan::from_errors(self.errors) {
             Some(invalid) => Err(invalid),

@@ -1,5 +1,5 @@
-//! The value of `ready.<c>`: which gate, what it asks, how often. Owns its grammar. Never looks at the pod:
-//! whether an address is the container's own is seen when it is probed.
+//! The value of `ready.<c>`: which gate, what it probes, how often. Owns its grammar. Never looks at the pod: only a
+//! probe can show whether an address is the container's own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::plan::{Gate, GateAction, ProbeTiming};
 
 use super::options;
 
-/// The gates as they are shown in a hint; those with a colon take an argument.
+/// The gates as a hint shows them; those with a colon take an argument.
 const GATES: [&str; 8] = ["running", "none", "exec:", "http:", "tcp:", "log:", "notify", "file:"];
 
 const TCP_FORM: &str = "tcp:[host]:port";
@@ -37,8 +37,8 @@ const TIMING_OPTIONS: [(&str, TimingOption); 5] = [
     ("ok", TimingOption::Successes),
 ];
 
-/// The word that says which gate a value is, and what follows it. Blanks around the word count for nothing: whoever looks
-/// for a kind of gate has to ask here.
+/// The word that says which gate a value is, and what follows it. Blanks around the word do not count: code that looks
+/// for a kind of gate must use this.
 pub(crate) fn kind(value: &str) -> (&str, &str) {
     let (kind, rest) = value.split_at(value.find([':', ';']).unwrap_or(value.len()));
     (kind.trim(), rest)
@@ -103,7 +103,7 @@ fn hint(unknown: &str) -> Hint {
     }
 }
 
-/// A gate with no probe has nothing to time.
+/// A gate without a probe has no options.
 fn alone(gate: &'static str, rest: &str) -> Result<(), GateError> {
     if rest.is_empty() { Ok(()) } else { Err(GateError::StandsAlone { gate }) }
 }
@@ -113,7 +113,7 @@ fn probe(action: GateAction, options: Option<&str>) -> Result<Gate, GateError> {
     Ok(Gate::Probe { action, timing })
 }
 
-/// `;delay=0s;period=1s;timeout=1s;fail=30;ok=1`, any of them, in any order.
+/// Reads `;delay=0s;period=1s;timeout=1s;fail=30;ok=1`: any of them, in any order.
 fn timing(action: &GateAction, options: Option<&str>) -> Result<ProbeTiming, GateError> {
     let mut timing = ProbeTiming::default();
     let Some(options) = options else { return Ok(timing) };
@@ -121,7 +121,7 @@ fn timing(action: &GateAction, options: Option<&str>) -> Result<ProbeTiming, Gat
         match given.option {
             TimingOption::Delay => timing.delay = given.duration(Duration::ZERO)?,
             TimingOption::Period => timing.period = given.duration(MIN_PROBE_PERIOD)?,
-            // Nobody is asked, so nothing can take too long or be asked again.
+            // podshim does not probe, so no answer can be late and no probe is repeated.
             TimingOption::Timeout | TimingOption::Successes if action.is_waited_for() => {
                 return Err(GateError::NothingAsked { option: given.word() });
             }

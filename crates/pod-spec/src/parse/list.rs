@@ -1,6 +1,5 @@
-//! The list in `podshim.io/plan`: `name[@alias]=role` entries, groups `a+b=role`, standby pairs
-//! `a|b=sidecar`, `*=main`. Owns its grammar. Wrong entries keep their names, so that other keys which name
-//! them are not called wrong too.
+//! The list in `podshim.io/plan`: `name[@alias]=role` entries, groups `a+b=role`, standby pairs `a|b=sidecar`,
+//! `*=main`. Owns its grammar. Wrong entries keep their names, so that other keys that name them are not errors too.
 
 use crate::error::{ListError, excerpt};
 use crate::keys::ROLES;
@@ -17,13 +16,13 @@ const KEY: &str = "plan";
 pub(super) struct List {
     /// The containers in the order of the list.
     pub(super) listed: Vec<Listed>,
-    /// Whether `*=main` is there.
+    /// Whether the list has `*=main`.
     pub(super) others: Others,
-    /// Whether the names above are all there are.
+    /// Whether these are all names of the list.
     pub(super) names: Names,
 }
 
-/// Whether a name that is not in the list is wrong.
+/// Whether a name that is not in the list is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
     /// The whole list was read.
@@ -37,11 +36,11 @@ pub(super) enum Names {
 pub(super) struct Listed {
     pub(super) name: String,
     pub(super) alias: Option<String>,
-    /// `None` when what stands there is no role: that error is told once.
+    /// `None` for an unknown role, which is one error already.
     pub(super) role: Option<Role>,
-    /// Index of the entry it is in.
+    /// The index of its entry.
     pub(super) entry: usize,
-    /// The other one of `a|b`, as an index into the list.
+    /// Its partner in `a|b`, as an index into the list.
     pub(super) pair: Option<usize>,
 }
 
@@ -76,7 +75,7 @@ pub(super) fn parse(value: &str, findings: &mut Findings) -> List {
     list
 }
 
-/// Where an entry stands.
+/// Where an entry stands in the list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Position {
     Earlier,
@@ -117,13 +116,13 @@ impl List {
             match (pair.len(), chosen) {
                 (1, _) => {}
                 (2, Some(Role::Sidecar)) => {
-                    // A name that was refused is not there.
+                    // A refused name is not in the list.
                     if let [one, other] = &mut self.listed[first..] {
                         (one.pair, other.pair) = (Some(first + 1), Some(first));
                     }
                 }
                 (2, Some(_)) => return Err(ListError::StandbyNotSidecar { entry: whole() }),
-                // The wrong role is the error.
+                // The unknown role is the error.
                 (2, None) => {}
                 _ => return Err(ListError::TooManyStandbys { entry: whole() }),
             }
@@ -153,7 +152,7 @@ impl List {
             None => (text, None),
         };
         if self.listed.len() > MAX_CONTAINERS {
-            // Told once, at the end of the entry.
+            // The error comes once, at the end of the entry.
             return;
         }
         if name == "*" {
@@ -181,7 +180,7 @@ impl List {
         self.listed.iter().any(|listed| listed.is(word))
     }
 
-    /// S4; not said while a role could not be read, because that one may be the main.
+    /// S4; no error if a role could not be read, because that one may be the main.
     fn check_for_main(&self, findings: &mut Findings) {
         let may_be_main = |listed: &Listed| listed.role.is_none_or(|role| role == Role::Main);
         if self.others == Others::Passthrough
@@ -200,7 +199,7 @@ impl Listed {
     }
 }
 
-/// Wider than the kubelet's DNS labels, because `ctr` has no rule; narrow enough to leave `,=+|@*` for us.
+/// Wider than the kubelet's DNS labels, because `ctr` has no rule; narrow enough to leave `,=+|@*` to podshim.
 pub(super) fn is_name(text: &str) -> bool {
     let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();

@@ -1,6 +1,5 @@
-//! One pass over a pod's annotations: every key is classified and its value read, every error is kept, and
-//! a plan is made only when there is none (S5). Owns the order of the checks; the grammar of each value is
-//! in the modules below.
+//! One pass over a pod's annotations: classifies every key, reads its value and keeps every error; makes a plan only if
+//! there is no error (S5). Owns the order of the checks; the modules below own the grammar of each value.
 
 mod after;
 mod container;
@@ -29,25 +28,25 @@ use container::Containers;
 use findings::Findings;
 pub(crate) use gate::kind as gate_kind;
 
-/// What a pod's annotations say.
+/// The content of a pod's annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
-    /// The plan; `None` when no annotation begins with [`PREFIX`]: such a pod is served as
-    /// containerd's own runc shim serves it (S1).
+    /// The plan; `None` if no annotation begins with [`PREFIX`]: podshim serves such a pod as containerd's own runc
+    /// shim does (S1).
     pub plan: Option<Plan>,
-    /// What is legal and unlikely to be meant.
+    /// What is legal but probably not meant.
     pub warnings: Vec<Warning>,
 }
 
-/// Reads the annotations of a pod's sandbox (or of a `ctr` container), keys that are not podshim's included.
+/// Reads the annotations of a pod's sandbox (or of a `ctr` container); ignores keys that are not podshim's.
 ///
-/// With `*=main`, a key of a container that the plan does not name makes it a named main, as if it stood at
-/// the end of the list: `*` would take it for a main anyway, and so its settings have a place.
+/// With `*=main`, a key of a container that the plan does not name makes that container a named main, as if it stood at
+/// the end of the list: `*` makes it a main anyway, and so its settings have a place.
 ///
 /// # Errors
-/// Everything of 11.4 that can be told from annotations alone, all of it at once.
+/// Everything of 11.4 that annotations alone can show, all of it at once.
 pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Parsed, InvalidPlan> {
-    // Sorted, so that the same pod gets the same message whatever map the caller has.
+    // Sorted, so that the same pod gets the same message whatever map the caller uses.
     let ours: BTreeMap<&str, &str> =
         annotations.into_iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value))).collect();
     if ours.is_empty() {
@@ -63,7 +62,7 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
     for (key, value) in &ours {
         if value.len() > MAX_VALUE_BYTES {
             findings.error(key, Problem::ValueTooLong { bytes: value.len() });
-            // Its container is known all the same: only the value is not read.
+            // Its container counts as known all the same: only its value is not read.
             continue;
         }
         let value = value.trim();
@@ -81,14 +80,14 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
     findings.finish(Some(plan))
 }
 
-/// The containers of `podshim.io/plan`; when there is no readable list, any name is taken for known, so that
-/// one mistake is not told once per key.
+/// The containers of `podshim.io/plan`. Without a readable list every name counts as known, so that one mistake does
+/// not make an error for every key.
 fn plan_list(ours: &BTreeMap<&str, &str>, findings: &mut Findings) -> Containers {
     match ours.get("plan") {
         Some(value) if value.len() <= MAX_VALUE_BYTES => Containers::from_list(list::parse(value, findings)),
         Some(_) => Containers::unknown(),
         None => {
-            // Not for a misspelt `plan`: that error has its own hint.
+            // Not for a misspelt `plan`, whose error has its own hint.
             if let Some(key) = ours.keys().find(|key| classify(key).is_ok()) {
                 findings.error("plan", Problem::PlanMissing { key: printable_key(key) });
             }
@@ -103,7 +102,7 @@ enum Key<'a> {
     Container(ContainerKey, &'a str),
 }
 
-/// Splits a key, given without the prefix. No key has a dot in its word; names may.
+/// Splits a key, given without the prefix. A key's word has no dot; names may have one.
 fn classify(key: &str) -> Result<Key<'_>, Problem> {
     match key.split_once('.') {
         None => choose(key, &POD_KEYS).map(Key::Pod).map_err(|_| not_of_the_pod(key)),
@@ -115,7 +114,7 @@ fn classify(key: &str) -> Result<Key<'_>, Problem> {
     }
 }
 
-/// What to say of a word without a container that is no key of the pod.
+/// The error for a word without a container that is no key of the pod.
 fn not_of_the_pod(word: &str) -> Problem {
     if let Some((word, _)) = CONTAINER_KEYS.iter().find(|(valid, _)| *valid == word) {
         return Problem::ContainerMissing { word };
@@ -131,7 +130,7 @@ fn not_of_the_pod(word: &str) -> Problem {
     Problem::UnknownKey { hint }
 }
 
-/// What to say of a word with a container that is no key of a container.
+/// The error for a word with a container that is no key of a container.
 fn not_of_a_container(word: &str, name: &str) -> Problem {
     if let Some((word, _)) = POD_KEYS.iter().find(|(valid, _)| *valid == word) {
         return Problem::OfThePod { word };
@@ -146,7 +145,7 @@ fn not_of_a_container(word: &str, name: &str) -> Problem {
 /// Reads one of the pod's own keys.
 fn set(plan: &mut Plan, pod_key: PodKey, key: &str, value: &str, findings: &mut Findings) {
     match pod_key {
-        // Read before everything else.
+        // Read before all other keys.
         PodKey::Plan => {}
         PodKey::RestartPolicy => findings.keep(key, word(value, &RESTART_POLICIES), &mut plan.restart_policy),
         PodKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut plan.grace),
@@ -157,12 +156,12 @@ fn set(plan: &mut Plan, pod_key: PodKey, key: &str, value: &str, findings: &mut 
     }
 }
 
-/// One of a few words.
+/// Reads one of a few words.
 fn word<T: Copy>(value: &str, words: &[(&'static str, T)]) -> Result<T, Problem> {
     choose(value, words).map_err(|hint| Problem::UnknownValue { value: excerpt(value), hint })
 }
 
-/// `gate-timeout`: nothing, with or without a unit, means for ever (U6).
+/// `gate-timeout`: 0, with or without a unit, means no limit (U6).
 fn gate_timeout(value: &str) -> Result<Option<Duration>, Problem> {
     if value == "0" {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! `;option=value` after a gate or a restart mode. Owns splitting and the two kinds of values, durations and
-//! counts; which options there are is the caller's table.
+//! `;option=value` after a gate or a restart mode. Owns splitting and the two kinds of values, durations and counts;
+//! the caller's table has the options.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::nearest::choose;
 
 /// One option of a known kind.
 pub(super) struct Given<'a, T> {
-    /// Which it is.
+    /// Which option it is.
     pub(super) option: T,
     word: &'static str,
     value: &'a str,
@@ -39,7 +39,7 @@ pub(super) fn split<'a, T: Copy + PartialEq>(
 }
 
 impl<T> Given<'_, T> {
-    /// As it is written.
+    /// The option as it is written.
     pub(super) fn word(&self) -> &'static str {
         self.word
     }
@@ -60,7 +60,7 @@ impl<T> Given<'_, T> {
 
     /// The value as a count of at least `least`.
     pub(super) fn count(&self, least: u32) -> Result<u32, OptionError> {
-        // Rust's own parser takes a sign, the grammar does not.
+        // Rust's own parser accepts a sign, the grammar does not.
         let digits = self.value.bytes().all(|byte| byte.is_ascii_digit());
         match self.value.parse() {
             Ok(count) if digits && count >= least => Ok(count),

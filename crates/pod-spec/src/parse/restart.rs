@@ -1,5 +1,5 @@
-//! The value of `restart.<c>`: a mode and its backoff (R4, R6). Owns its grammar; what a mode means for a role is
-//! `pod-lifecycle`'s.
+//! The value of `restart.<c>`: a mode and its backoff (R4, R6). Owns its grammar; `pod-lifecycle` owns what a mode
+//! means for a role.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The checks that need several keys. Owns nothing but that step; it runs after every key was read.
+//! The checks that need several keys. Owns only that step; it runs after all keys have been read.
 
 use crate::duration::DurationText;
 use crate::error::{ListError, Problem, printable_key};
@@ -15,7 +15,7 @@ pub(super) fn check(settings: &Plan, containers: &Containers, findings: &mut Fin
     if containers.others == Others::Mains {
         check_others(settings, containers, findings);
     }
-    // Keys of other mains may have added some to those of the list.
+    // Keys of mains by `*=main` may have added containers to those of the list.
     if containers.are_known() && containers.drafts.len() > MAX_CONTAINERS {
         findings.error("plan", ListError::TooManyContainers);
     }
@@ -47,7 +47,7 @@ pub(super) fn check(settings: &Plan, containers: &Containers, findings: &mut Fin
     }
 }
 
-/// What `*=main` cannot or need not stand beside.
+/// Checks what `*=main` must not, or need not, stand beside.
 fn check_others(settings: &Plan, containers: &Containers, findings: &mut Findings) {
     if settings.restart_policy != RestartPolicy::Always {
         let policy = word_of(&RESTART_POLICIES, &settings.restart_policy);
@@ -60,7 +60,7 @@ fn check_others(settings: &Plan, containers: &Containers, findings: &mut Finding
     }
 }
 
-/// T8: a container's grace lies inside the pod's, when the plan says what that is.
+/// T8: a container's grace lies inside the pod's, if the plan sets that.
 fn check_grace(settings: &Plan, draft: &Draft, findings: &mut Findings) {
     if let (Some(grace), Some(pod_grace)) = (draft.member.grace, settings.grace)
         && grace > pod_grace
@@ -76,7 +76,7 @@ fn check_grace(settings: &Plan, draft: &Draft, findings: &mut Findings) {
     }
 }
 
-/// R9: beside an explicit `restart` only an exit that is not restarted is fatal; there must be one.
+/// R9: beside an explicit `restart` only an exit after which podshim does not restart is fatal; there must be one.
 fn check_fatal(draft: &Draft, findings: &mut Findings) {
     let (Some(fatal), Some(restart)) = (draft.member.fatal, draft.member.restart) else { return };
     let unseen = match fatal {

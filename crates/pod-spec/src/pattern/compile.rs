@@ -1,5 +1,5 @@
-//! From the tree to a list of instructions for the matcher. Owns the limit on how many there may be, and on the ranges of
-//! their sets.
+//! From the tree to a list of instructions for the matcher. Owns the limit on the number of instructions and on the
+//! ranges of their sets.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::set::Set;
 use super::syntax::Node;
 use crate::limits::MAX_PATTERN;
 
-/// The instructions; the first one begins.
+/// The instructions; a match begins at the first one.
 pub(super) type Program = Vec<Instruction>;
 
-/// One step of a match. Where nothing else is said, the next instruction follows.
+/// One step of a match. The next instruction follows, unless the step says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Instruction {
     /// Take one letter of the set.
@@ -20,11 +20,11 @@ pub(super) enum Instruction {
     Start,
     /// Go on only at its end.
     End,
-    /// Go on there too.
+    /// Go on at that instruction too.
     Split(usize),
-    /// Go on there.
+    /// Go on at that instruction.
     Jump(usize),
-    /// Found.
+    /// The pattern is found.
     Match,
 }
 
@@ -38,8 +38,8 @@ pub(super) fn compile(node: &Node) -> Result<Program, PatternError> {
     Ok(compiler.program)
 }
 
-/// Instructions, and the ranges beyond the first of each set. A set that several share, as the rounds of a repetition do,
-/// counts once.
+/// Instructions, and the ranges beyond the first of each set. A set that several instructions share, as the rounds of a
+/// repetition do, counts once.
 pub(super) fn size(program: &Program) -> usize {
     let mut seen = BTreeSet::new();
     let sets = program.iter().filter_map(|instruction| match instruction {
@@ -52,7 +52,7 @@ pub(super) fn size(program: &Program) -> usize {
 
 struct Compiler {
     program: Program,
-    /// Repeated nodes that come to nothing cost time all the same.
+    /// Repeated nodes that produce no instruction cost time all the same.
     visits: usize,
 }
 

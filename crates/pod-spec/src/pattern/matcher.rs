@@ -1,28 +1,28 @@
-//! Looking for a pattern in a line: all ways at once, a letter at a time, so that no pattern is slower than its number
-//! of instructions for each letter.
+//! Looks for a pattern in a line: follows all ways at once, letter by letter, so that each letter costs at most as many
+//! steps as the pattern has instructions.
 
 use std::sync::Arc;
 
 use super::compile::{Instruction, Program};
 
-/// Looks for one pattern in lines. Keeps nothing from line to line but its memory.
+/// Looks for one pattern in lines. Keeps only its memory from line to line.
 #[derive(Debug)]
 pub struct Matcher {
     program: Arc<Program>,
-    /// Instructions to go on with.
+    /// Instructions to follow next.
     open: Vec<usize>,
-    /// Those that wait for a letter.
+    /// Instructions that wait for a letter.
     waiting: Vec<usize>,
-    /// Those that wait for the end of the line.
+    /// Instructions that wait for the end of the line.
     at_end: Vec<usize>,
     /// The last position at which each instruction was visited.
     visited: Vec<u64>,
-    /// Counted over all lines, so that nothing need be cleared between two.
+    /// Counts over all lines, so that nothing need be cleared between two.
     position: u64,
     place: Place,
 }
 
-/// Where in the line it is.
+/// The place in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Beginning,
@@ -43,7 +43,7 @@ impl Matcher {
         self.advance(line) || self.end()
     }
 
-    /// Begins a line.
+    /// Begins a new line.
     pub fn begin(&mut self) {
         self.open.clear();
         self.waiting.clear();
@@ -52,8 +52,8 @@ impl Matcher {
         self.place = Place::Beginning;
     }
 
-    /// Looks at the next letters of the line; true when the pattern is found, whatever follows. So a long line can be
-    /// looked at piece by piece: each letter takes at most [`Pattern::size`](super::Pattern::size) steps.
+    /// Looks at the next letters of the line; true if the pattern is found, whatever follows. So a caller can pass a
+    /// long line piece by piece: each letter takes at most [`Pattern::size`](super::Pattern::size) steps.
     pub fn advance(&mut self, letters: &str) -> bool {
         for letter in letters.chars() {
             if self.follow_from_here() {
@@ -73,12 +73,12 @@ impl Matcher {
         false
     }
 
-    /// The line is over: whether the pattern is found there at the last.
+    /// The line is over: whether the pattern is found at its end.
     pub fn end(&mut self) -> bool {
         if self.follow_from_here() {
             return true;
         }
-        // What was visited on the way to the end of the line need not be again.
+        // Only the instructions that waited for the end of the line are left to follow.
         self.open.extend(self.at_end.drain(..).map(|at| at + 1));
         let beginning = self.place;
         self.place = Place::End;
@@ -87,13 +87,13 @@ impl Matcher {
         found
     }
 
-    /// It may begin anywhere.
+    /// The pattern may begin anywhere.
     fn follow_from_here(&mut self) -> bool {
         self.open.push(0);
         self.follow(self.place == Place::Beginning)
     }
 
-    /// Follows all open ways up to where they need a letter; true if one of them is at the end of the pattern.
+    /// Follows all open ways to where they need a letter; true if one of them reaches the end of the pattern.
     fn follow(&mut self, is_beginning: bool) -> bool {
         while let Some(at) = self.open.pop() {
             if std::mem::replace(&mut self.visited[at], self.position) == self.position {

@@ -1,19 +1,19 @@
-//! A set of letters as sorted ranges, so that it costs what it means and not how it was written.
+//! A set of letters as sorted ranges, so that its cost depends on what it means and not on how it is written.
 
 use std::sync::Arc;
 
-/// A set of letters: ranges that neither overlap nor touch, in order. Clones share them.
+/// A set of letters: ordered ranges that neither overlap nor touch. Clones share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Set(Arc<[(char, char)]>);
 
-/// Whether letters are those listed or all others.
+/// Whether the set has the listed letters or all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sense {
     In,
     NotIn,
 }
 
-/// Whether `a` is also `A`, for the letters of ASCII.
+/// Whether `a` matches `A` too, for ASCII letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     Matters,
@@ -21,7 +21,7 @@ pub(super) enum Case {
 }
 
 impl Set {
-    /// Of ranges in any order, which may overlap.
+    /// From ranges in any order, which may overlap.
     pub(super) fn new(mut ranges: Vec<(char, char)>, sense: Sense, case: Case) -> Self {
         if case == Case::Ignored {
             for index in 0..ranges.len() {
@@ -40,7 +40,7 @@ impl Set {
         Self(ranges.into())
     }
 
-    /// Whether a letter is one of it.
+    /// Whether the set has a letter.
     pub(super) fn contains(&self, letter: char) -> bool {
         let at = self.0.partition_point(|(_, to)| *to < letter);
         self.0.get(at).is_some_and(|(from, _)| *from <= letter)
@@ -51,13 +51,13 @@ impl Set {
         self.0.len()
     }
 
-    /// The same for all clones of a set, and for no other as long as one of them is there.
+    /// The same for all clones of a set, and different for any other set as long as a clone exists.
     pub(super) fn identity(&self) -> *const (char, char) {
         self.0.as_ptr()
     }
 }
 
-/// What of a range is a letter of ASCII, in the other case.
+/// The ASCII letters of a range, in the other case.
 fn other_case((from, to): (char, char)) -> [Option<(char, char)>; 2] {
     [('a', 'z', 'A'), ('A', 'Z', 'a')].map(|(first, last, other)| {
         let (from, to) = (from.max(first), to.min(last));
@@ -81,7 +81,7 @@ fn complement(ranges: &[(char, char)]) -> Vec<(char, char)> {
     others
 }
 
-/// The letter after it; surrogates are none.
+/// The next letter; surrogates are no letters.
 fn next(letter: char) -> Option<char> {
     (letter..=char::MAX).nth(1)
 }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(set(&[('\0', char::MAX)], Sense::NotIn).0[..], []);
         let both = Set::new(vec![('X', 'b')], Sense::In, Case::Ignored);
         assert_eq!(both.0[..], [('A', 'B'), ('X', 'b'), ('x', 'z')]);
-        // Surrogates are no letters: what stands on both sides of them touches.
+        // Surrogates are no letters: the letters on both sides of them touch.
         assert_eq!(set(&[('\u{d7ff}', '\u{d7ff}'), ('\u{e000}', '\u{e000}')], Sense::In).ranges(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a pattern into a tree. Owns the syntax; nothing here matches.
+//! Reads a pattern into a tree. Owns the syntax; nothing here matches.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -9,17 +9,17 @@ use super::{MAX_ATOMS, MAX_DEPTH, MAX_REPEAT, PatternError};
 /// A part of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node {
-    /// One letter of a set.
+    /// One letter that is in the set.
     Letter(Set),
     /// The beginning of the line.
     Start,
     /// The end of the line.
     End,
-    /// One after another; empty matches anywhere.
+    /// All of them, one after another; an empty sequence matches anywhere.
     Sequence(Vec<Node>),
-    /// One of them.
+    /// Any one of them.
     Either(Vec<Node>),
-    /// At least `least` times, at most `most`.
+    /// The node at least `least` times, at most `most`.
     Repeat { node: Box<Node>, least: u32, most: Option<u32> },
 }
 
@@ -43,12 +43,12 @@ pub(super) fn parse(text: &str) -> Result<Node, PatternError> {
 struct Reader<'a> {
     letters: Peekable<Chars<'a>>,
     case: Case,
-    /// So far: a tree of all that fits into an annotation would take many times its memory.
+    /// Atoms so far: a tree of everything that fits into an annotation would take many times its memory.
     atoms: usize,
 }
 
 impl Reader<'_> {
-    /// Up to the end or a `)`, which is left.
+    /// Reads to the end or to a `)`, which it leaves.
     fn alternatives(&mut self, depth: usize) -> Result<Node, PatternError> {
         if depth > MAX_DEPTH {
             return Err(PatternError::TooLarge);
@@ -73,14 +73,14 @@ impl Reader<'_> {
                     continue;
                 }
             };
-            // What is repeated already is not again: `a+?` and `a++` mean other things elsewhere.
+            // What is repeated already must not be repeated again: `a+?` and `a++` mean other things in other engines.
             let node = match nodes.pop() {
                 Some(Node::Repeat { .. } | Node::Start | Node::End) | None => {
                     return Err(PatternError::NothingToRepeat { letter });
                 }
                 Some(node) => Box::new(node),
             };
-            // Which of several matches is taken makes no difference to whether there is one.
+            // Which of several matches is taken does not change whether there is one.
             self.letters.next_if_eq(&'?');
             nodes.push(Node::Repeat { node, least, most });
         }
@@ -147,7 +147,7 @@ impl Reader<'_> {
         Ok(count)
     }
 
-    /// What a backslash makes of the letter after it.
+    /// What a backslash makes of the next letter.
     fn escape(&mut self) -> Result<(Vec<(char, char)>, Sense), PatternError> {
         let letter = self.letters.next().ok_or(PatternError::Escape)?;
         let ranges: &[(char, char)] = match letter.to_ascii_lowercase() {
@@ -169,7 +169,7 @@ impl Reader<'_> {
             None => Sense::In,
         };
         let mut ranges = Vec::new();
-        // A bracket at the very beginning stands for itself.
+        // A bracket at the very start stands for itself.
         let mut first = self.letters.next_if_eq(&']');
         loop {
             let letter = match first.take().or_else(|| self.letters.next()).ok_or(PatternError::OpenClass)? {

@@ -1,4 +1,4 @@
-//! What patterns find, held against another engine, and what they cost.
+//! What patterns find, checked against another engine, and what they cost.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn patterns_of_usual_programs() {
     }
 }
 
-/// One matcher serves many lines: nothing of a line that matched, or did not, is left for the next.
+/// One matcher serves many lines: it keeps nothing of a line for the next one, whether it matched or not.
 #[test]
 fn a_matcher_remembers_nothing() {
     let mut matcher = Pattern::parse("^ab$").expect("a pattern").matcher();
@@ -34,7 +34,7 @@ fn a_matcher_remembers_nothing() {
     }
 }
 
-/// DESIGN §6: patterns that take other engines exponential time, on the longest line there is.
+/// DESIGN §6: patterns for which other engines take exponential time, on the longest possible line.
 #[test]
 fn no_pattern_is_slow() {
     let line = "a".repeat(16 * 1024);
@@ -44,8 +44,8 @@ fn no_pattern_is_slow() {
     }
 }
 
-/// DESIGN §6, issue 18: what a class costs is what it means. 60,000 letters that are two count as two, also where the
-/// class is repeated; and a class of 300 ranges is a large pattern.
+/// DESIGN §6, issue 18: the cost of a class depends on what it means. 60,000 letters of which two differ count as two,
+/// also if the class is repeated; and a class of 300 ranges is a large pattern.
 #[test]
 fn a_class_is_as_large_as_what_it_means() {
     let class = format!("[{}a]", "b".repeat(60_000));
@@ -58,7 +58,7 @@ fn a_class_is_as_large_as_what_it_means() {
     assert_eq!(size(&format!("[{sparse}][{sparse}]")), Err(PatternError::TooLarge));
     assert_eq!(size(&"a|".repeat(30_000)), Err(PatternError::TooLarge));
     assert_eq!(size(&"(?:a{0}){0}".repeat(5_000)), Err(PatternError::TooLarge));
-    // As it was found: 0.7 GB, and minutes for a line.
+    // The case that was found: it took 0.7 GB, and minutes for a line.
     let line = "b".repeat(16 * 1024);
     assert!(!finds(&format!("{class}{{500}}#"), &line));
 }

@@ -28,32 +28,35 @@ fn every_wrong_gate_says_why() {
         ),
         (
             "tcp:localhost:80",
-            "host \"localhost\" is no literal IP address (leave it out: the pod's own are tried)",
+            "host \"localhost\" is not a literal IP address (leave it out: podshim tries the pod's own addresses)",
         ),
         (
             "tcp:[fe80::1%eth0]:80",
-            "host \"fe80::1%eth0\" is no literal IP address (leave it out: the pod's own are tried)",
+            "host \"fe80::1%eth0\" is not a literal IP address (leave it out: podshim tries the pod's own addresses)",
         ),
         (
             "tcp:0.0.0.0:80",
-            "host 0.0.0.0 is not an address of one container (leave it out: the pod's own are tried)",
+            "host 0.0.0.0 is not an address of one container (leave it out: podshim tries the pod's own addresses)",
         ),
-        ("tcp:[::]:80", "host :: is not an address of one container (leave it out: the pod's own are tried)"),
+        (
+            "tcp:[::]:80",
+            "host :: is not an address of one container (leave it out: podshim tries the pod's own addresses)",
+        ),
         (
             "tcp:[::ffff:0.0.0.0]:80",
-            "host ::ffff:0.0.0.0 is not an address of one container (leave it out: the pod's own are tried)",
+            "host ::ffff:0.0.0.0 is not an address of one container (leave it out: podshim tries the pod's own addresses)",
         ),
         (
             "tcp:255.255.255.255:80",
-            "host 255.255.255.255 is not an address of one container (leave it out: the pod's own are tried)",
+            "host 255.255.255.255 is not an address of one container (leave it out: podshim tries the pod's own addresses)",
         ),
         (
             "tcp:224.0.0.1:80",
-            "host 224.0.0.1 is not an address of one container (leave it out: the pod's own are tried)",
+            "host 224.0.0.1 is not an address of one container (leave it out: podshim tries the pod's own addresses)",
         ),
         (
             "tcp:[ff02::1]:80",
-            "host ff02::1 is not an address of one container (leave it out: the pod's own are tried)",
+            "host ff02::1 is not an address of one container (leave it out: podshim tries the pod's own addresses)",
         ),
         ("tcp::0", "port \"0\" is not a number from 1 to 65535"),
         ("tcp::65536", "port \"65536\" is not a number from 1 to 65535"),
@@ -79,14 +82,17 @@ fn every_wrong_gate_says_why() {
             "http://localhost:80/",
             "\"\" is no address: write \"http:[host]:port/path\", with an IPv6 host in brackets",
         ),
-        ("http:pod:80/", "host \"pod\" is no literal IP address (leave it out: the pod's own are tried)"),
+        (
+            "http:pod:80/",
+            "host \"pod\" is not a literal IP address (leave it out: podshim tries the pod's own addresses)",
+        ),
         (
             "http::80",
-            "path \"\" is no URL path: it begins with \"/\" and has no spaces or control characters",
+            "path \"\" is not a URL path: it must begin with \"/\" and have no spaces or control characters",
         ),
         (
             "http::80/a b",
-            "path \"/a b\" is no URL path: it begins with \"/\" and has no spaces or control characters",
+            "path \"/a b\" is not a URL path: it must begin with \"/\" and have no spaces or control characters",
         ),
         ("http::80/;period=1ms", "period: 1ms is too short, at least 100ms"),
         ("log:", "the pattern is empty"),
@@ -95,8 +101,11 @@ fn every_wrong_gate_says_why() {
         ("log:a(b", "the pattern has a \"(\" that is never closed"),
         ("log:a)b", "the pattern has a \")\" without its \"(\""),
         ("log:[a", "the pattern has a \"[\" that is never closed"),
-        ("log:[[:alpha:]]", "the pattern has a \"[\" inside of [] (write \"\\[\" for the letter)"),
-        ("log:[z-a]", "the pattern has a range in [] that is none"),
+        ("log:[[:alpha:]]", "the pattern has a \"[\" inside [] (write \"\\[\" for the letter)"),
+        (
+            "log:[z-a]",
+            "the pattern has an invalid range in []: write its ends as letters in ascending order, such as a-z",
+        ),
         (
             "log:*ready",
             "the pattern has a '*' with nothing to repeat before it (write \"\\*\" for the letter)",
@@ -104,19 +113,19 @@ fn every_wrong_gate_says_why() {
         ("log:a**", "the pattern has a '*' with nothing to repeat before it (write \"\\*\" for the letter)"),
         (
             "log:{\"ready\":true}",
-            "the pattern has a \"{\" that is no repetition: {m}, {m,} or {m,n} up to 500 (write \"\\{\" for the letter)",
+            "the pattern has a \"{\" that begins no repetition: write {m}, {m,} or {m,n} up to 500 (or \"\\{\" for the letter)",
         ),
         (
             "log:x{ready}",
-            "the pattern has a \"{\" that is no repetition: {m}, {m,} or {m,n} up to 500 (write \"\\{\" for the letter)",
+            "the pattern has a \"{\" that begins no repetition: write {m}, {m,} or {m,n} up to 500 (or \"\\{\" for the letter)",
         ),
         (
             "log:x{2,1}",
-            "the pattern has a \"{\" that is no repetition: {m}, {m,} or {m,n} up to 500 (write \"\\{\" for the letter)",
+            "the pattern has a \"{\" that begins no repetition: write {m}, {m,} or {m,n} up to 500 (or \"\\{\" for the letter)",
         ),
         (
             "log:(a)\\1",
-            "the pattern has a backslash that means nothing here (known are \\d \\w \\s \\D \\W \\S \\t and quoted signs)",
+            "the pattern has a backslash with no meaning here: write \\d \\w \\s \\D \\W \\S \\t, or quote a sign, as in \\.",
         ),
         (
             "log:a(?=b)",
@@ -125,11 +134,11 @@ fn every_wrong_gate_says_why() {
         ("log:((a{99}){99}){99}", "the pattern is too large"),
         (
             "log:a;timeout=1s",
-            "option \"timeout\": nobody is asked, podshim waits delay + fail * period for the container to tell",
+            "option \"timeout\" has no meaning here: podshim waits delay + fail * period for the container to report; remove it",
         ),
         (
             "notify;ok=2",
-            "option \"ok\": nobody is asked, podshim waits delay + fail * period for the container to tell",
+            "option \"ok\" has no meaning here: podshim waits delay + fail * period for the container to report; remove it",
         ),
         ("log:a;b", "unknown option \"b\" (one of: delay, period, timeout, fail, ok)"),
         ("file:ready", "path \"ready\" is not absolute"),

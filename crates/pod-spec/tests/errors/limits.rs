@@ -1,4 +1,4 @@
-//! Bounds on what pod authors write (DESIGN §6), and on what is answered to it.
+//! Bounds on what pod authors write (DESIGN §6), and on the answers to it.
 
 use pod_spec::limits;
 
@@ -24,7 +24,7 @@ fn limits_are_kept() {
     let plan = |name: usize| format!("{}=main", "x".repeat(name));
     assert!(pod_spec::parse([("podshim.io/plan", plan(limits::MAX_NAME_BYTES).as_str())]).is_ok());
     let no_name = message(&[("plan", &plan(limits::MAX_NAME_BYTES + 1))]);
-    assert!(no_name.ends_with("letter or digit, at most 63"), "{no_name}");
+    assert!(no_name.contains("is not a valid name: write at most 63 letters"), "{no_name}");
 
     let long = "x".repeat(limits::MAX_VALUE_BYTES + 1);
     let too_long = "the value has 65537 bytes, at most 65536 are allowed";
@@ -43,7 +43,7 @@ fn limits_are_kept() {
 
 #[test]
 fn a_job_of_keys_costs_no_more_than_its_message() {
-    // Hints compare names letter by letter; only errors that are spelled out may pay for one.
+    // Hints compare names letter by letter; only errors that are spelled out may cost one.
     let name = |n: usize| format!("{n:063}");
     let list = (0..64).map(|n| name(n) + "=main").collect::<Vec<_>>().join(",");
     let after = (100..164).map(|n| name(n) + "=ready").collect::<Vec<_>>().join(",");

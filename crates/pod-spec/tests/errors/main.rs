@@ -1,6 +1,5 @@
-//! One row for every error and warning line of 11.4, named after it, with the exact message, and
-//! one for every wrong form of a value. What a message says is part of the interface: people read it in
-//! `kubectl describe`.
+//! A row for every error and warning line of 11.4, named after it, with the exact message, and a row for every wrong
+//! form of a value. Messages are part of the interface: people read them in `kubectl describe`.
 
 mod gates;
 mod limits;
@@ -62,7 +61,7 @@ fn keys() {
         (
             "a pod's key with a container",
             &[PLAN, ("exit-codes.proxy", "real")],
-            r#"exit-codes.proxy: "exit-codes" is said of the whole pod: write podshim.io/exit-codes"#,
+            r#"exit-codes.proxy: "exit-codes" is a key of the whole pod: write podshim.io/exit-codes"#,
         ),
         (
             "name in key.<c> not in plan",
@@ -147,14 +146,14 @@ fn the_list() {
         (
             "invalid name",
             &[("plan", "my app=main")],
-            "plan: \"my app\" is no name in \"my app=main\": letters, digits, \"-\", \"_\" and \".\", \
-             beginning and ending with a letter or digit, at most 63",
+            "plan: \"my app\" in \"my app=main\" is not a valid name: write at most 63 letters, digits, \"-\", \"_\" and \".\", \
+             beginning and ending with a letter or digit",
         ),
         (
             "empty alias",
             &[("plan", "app@=main")],
-            "plan: \"\" is no name in \"app@=main\": letters, digits, \"-\", \"_\" and \".\", \
-             beginning and ending with a letter or digit, at most 63",
+            "plan: \"\" in \"app@=main\" is not a valid name: write at most 63 letters, digits, \"-\", \"_\" and \".\", \
+             beginning and ending with a letter or digit",
         ),
         (
             "no main",
@@ -201,8 +200,8 @@ fn the_list() {
             "several at once",
             &[("plan", "a=int, a=init, =main"), ("grace", "5")],
             "plan: unknown role \"int\" in \"a=int\" (did you mean \"init\"?); podshim.io/plan: duplicate name \"a\"; \
-             podshim.io/plan: \"\" is no name in \"=main\": letters, digits, \"-\", \"_\" and \".\", \
-             beginning and ending with a letter or digit, at most 63; \
+             podshim.io/plan: \"\" in \"=main\" is not a valid name: write at most 63 letters, digits, \"-\", \"_\" and \".\", \
+             beginning and ending with a letter or digit; \
              podshim.io/grace: \"5\" has no unit (write \"5s\" for seconds)",
         ),
     ]);
@@ -283,7 +282,7 @@ fn values_of_a_container() {
         (
             "init with restart.=always",
             &[PLAN, ("restart.fetch", "always")],
-            "restart.fetch: \"fetch\" is an init container: restarted \"always\" it would never be done \
+            "restart.fetch: \"fetch\" is an init container: with \"always\" it would never be done \
              (did you mean \"on-failure\"?)",
         ),
         (
@@ -299,7 +298,7 @@ fn values_of_a_container() {
         (
             "grace.<c> > grace",
             &[PLAN, ("grace", "10s"), ("grace.proxy", "1m30s")],
-            "grace.proxy: 1m30s is longer than podshim.io/grace, which is 10s: it lies inside the pod's",
+            "grace.proxy: 1m30s is longer than podshim.io/grace: write at most 10s, or raise podshim.io/grace",
         ),
         ("grace.<c> < 0", &[PLAN, ("grace.proxy", "-1s")], r#"grace.proxy: "-1s" is negative"#),
         (
@@ -310,14 +309,14 @@ fn values_of_a_container() {
         (
             "stop-signal KILL",
             &[PLAN, ("stop-signal.app", "9")],
-            "stop-signal.app: SIGKILL cannot be handled by a program, so it cannot be its stop signal \
-             (such as SIGTERM)",
+            "stop-signal.app: no program can handle SIGKILL, so it cannot be a stop signal: \
+             write another, such as SIGTERM",
         ),
         (
             "stop-signal STOP",
             &[PLAN, ("stop-signal.app", "STOP")],
-            "stop-signal.app: SIGSTOP cannot be handled by a program, so it cannot be its stop signal \
-             (such as SIGTERM)",
+            "stop-signal.app: no program can handle SIGSTOP, so it cannot be a stop signal: \
+             write another, such as SIGTERM",
         ),
         (
             "hook without exec",
@@ -342,7 +341,7 @@ fn values_of_a_container() {
         (
             "after on a standby",
             &[("plan", "a=sidecar, p|q=sidecar, app=main"), ("after.q", "a=ready")],
-            r#"after.q: "q" is the standby of "p" and has its place: write podshim.io/after.p"#,
+            r#"after.q: "q" is the standby of "p" and has its place in the order: write podshim.io/after.p"#,
         ),
         (
             "after its own pair",
@@ -377,14 +376,14 @@ fn values_of_a_container() {
         (
             "fatal failure that is always restarted",
             &[PLAN, ("restart.proxy", "on-failure"), ("fatal.proxy", "failure")],
-            "fatal.proxy: the exit would never be seen: podshim.io/restart.proxy restarts it each time; \
-             give that a limit, or remove one of the two",
+            "fatal.proxy: no exit would ever be fatal: podshim.io/restart.proxy restarts the container after each; \
+             add a limit to it, or remove one of the two keys",
         ),
         (
             "fatal exit that is always restarted",
             &[PLAN, ("restart.proxy", "always"), ("fatal.proxy", "exit")],
-            "fatal.proxy: the exit would never be seen: podshim.io/restart.proxy restarts it each time; \
-             give that a limit, or remove one of the two",
+            "fatal.proxy: no exit would ever be fatal: podshim.io/restart.proxy restarts the container after each; \
+             add a limit to it, or remove one of the two keys",
         ),
     ]);
 }

@@ -1,4 +1,4 @@
-//! What an exploration is about: a small pod, its callers, and how much may go wrong. Owns the description only.
+//! The input of an exploration: a small pod, its callers, and how much may go wrong. Owns only this description.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::command::{Command, Scenario};
 pub struct Exploration {
     /// The pod's plan.
     pub plan: Option<Plan>,
-    /// Callers, each a sequence: the next request comes when the one before was answered. Waits are not
-    /// waited for.
+    /// Callers, each a sequence of requests: the next one is sent when the one before was answered. A caller does not
+    /// wait for the answer to a Wait.
     pub callers: Vec<Vec<Request>>,
-    /// The exit codes with which programs may end by themselves, each once.
+    /// The exit codes with which programs may end by themselves, each code once.
     pub endings: BTreeMap<String, Vec<u32>>,
     /// Programs that ignore stop signals.
     pub stubborn: BTreeSet<String>,
@@ -26,13 +26,13 @@ pub struct Exploration {
 /// How much may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Operations and probes that fail.
+    /// How many operations and probes may fail.
     pub failures: u32,
-    /// More states than this is a mistake in the exploration.
+    /// The most states; more are a mistake in the exploration.
     pub states: usize,
 }
 
-/// The spec of a container with a name for its id, made by CRI.
+/// The spec of a container that CRI created and whose name is its id.
 pub(super) fn spec_of(name: &str, kind: TaskKind, plan: Option<Plan>) -> ContainerSpec {
     ContainerSpec {
         name: name.to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn spec_of(name: &str, kind: TaskKind, plan: Option<Plan>) -> Contain
 }
 
 impl Exploration {
-    /// A pod of those annotations (without prefix) in which nothing goes wrong yet.
+    /// A pod with those annotations (without prefix) in which nothing goes wrong yet.
     ///
     /// # Errors
     /// What is wrong with the annotations.
@@ -92,7 +92,7 @@ impl Exploration {
         Ok(self)
     }
 
-    /// Lets the program of a container end by itself with these codes, each once.
+    /// Lets the program of a container end by itself with these codes, each code once.
     #[must_use]
     pub fn ending(mut self, container: &str, codes: &[u32]) -> Self {
         self.endings.insert(container.to_owned(), codes.to_vec());

@@ -1,6 +1,6 @@
 //! One state of an exploration: the pod, an untimed world around it, and every step that can come next.
 //!
-//! Owns what the world may do at each moment; choosing is the search's.
+//! Owns what the world may do at each moment; the search chooses.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use crate::trace::show_request;
 
 /// The pause container.
 const PAUSE: &str = "pause";
-/// A caller that ends everything is done after fewer steps than this.
+/// A caller that ends everything needs fewer steps than this.
 const MAX_STEPS: usize = 2_000;
 
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub(super) struct State {
     invariants: Invariants,
     now: PodTime,
     world: Untimed,
-    /// How far each caller is, and whether it waits for an answer.
+    /// How far each caller is, and the request whose answer it waits for.
     callers: Vec<(usize, Option<RequestId>)>,
     next_pid: u32,
     next_request: u64,
@@ -46,14 +46,14 @@ struct Untimed {
     operations: Vec<(OpId, ContainerId, Operation)>,
     endings: BTreeMap<String, Vec<u32>>,
     failures: u32,
-    /// Programs that ended by themselves: their start cannot fail any more.
+    /// Containers whose program has ended by itself: their start cannot fail any more.
     ran: BTreeSet<ContainerId>,
 }
 
 #[derive(Clone, Debug)]
 struct Process {
     stage: Stage,
-    /// It has been told to end and will, with this code.
+    /// A signal has doomed it to end with this code.
     doom: Option<u32>,
 }
 
@@ -98,7 +98,7 @@ pub(super) enum End {
 }
 
 impl Untimed {
-    /// How an operation must end, if there is only one way.
+    /// How an operation must end, if only one way is possible.
     fn can(&self, container: &ContainerId, operation: &Operation) -> Option<Success> {
         let kind = OperationKind::of(operation);
         if kind == OperationKind::Start && self.ran.contains(container) {
@@ -198,7 +198,7 @@ impl State {
             Choice::Caller(index) => {
                 let (position, _) = self.callers[*index];
                 let request = exploration.callers[*index][position].clone();
-                // The same request has the same id whatever came before: ids are part of the state.
+                // The same request always has the same id, whatever came before: ids are part of the state.
                 let id = RequestId(*index as u64 * 1000 + position as u64);
                 let waits = !matches!(request, Request::Wait(_) | Request::Switch(_));
                 self.callers[*index] = (position + 1, waits.then_some(id));
@@ -240,7 +240,7 @@ impl State {
         };
         self.note(format!("{} exits with {code}", show_target(target)));
         if target.exec.is_none() {
-            // Private PID namespaces: the kernel ends the execs.
+            // A private PID namespace: the kernel ends the execs.
             for (other, process) in &mut self.world.processes {
                 if other.container == target.container {
                     process.doom = Some(137);
@@ -378,7 +378,7 @@ impl State {
         self.complete(op, &container, &operation, success, &obeying)
     }
 
-    /// Liveness: the pod's end is never out of reach.
+    /// Liveness: a caller can always end the pod.
     pub(super) fn end_everything(&mut self, exploration: &Exploration, end: End) -> Result<(), String> {
         self.finish_operations()?;
         let signals: &[Signal] = match end {
@@ -407,7 +407,7 @@ impl State {
         }
     }
 
-    /// Everything that was begun ends, everybody obeys, time passes.
+    /// Lets everything that has begun end: programs obey, time passes.
     fn let_it_end(&mut self, exploration: &Exploration) -> Result<(), String> {
         for _ in 0..MAX_STEPS {
             let doomed = self

@@ -1,4 +1,4 @@
-//! Who the kernel kills first (N8): no sidecar before the mains that exist.
+//! Which process the kernel kills first (N8): no sidecar before the mains that exist.
 
 use pod_lifecycle::ContainerId;
 use pod_spec::{OomScore, Role};
@@ -16,7 +16,7 @@ impl Invariants {
         mains.filter(|main| main.shown.is_none())
     }
 
-    /// Asked for, of a sidecar's process, and no lower than a main asks for.
+    /// N8: only with `protect`, only for a sidecar's process, and not lower than a main's value.
     pub(super) fn limited(&mut self, id: &ContainerId, highest: i32) -> Verdict {
         let lowest_of_a_main = self.mains().filter_map(|main| main.own_oom_score).min();
         let protects = self.protects();
@@ -31,7 +31,7 @@ impl Invariants {
     }
 
     pub(super) fn check_oom_scores(&self) -> Verdict {
-        // One whose create is under way may still fail.
+        // A main whose create is under way may still fail.
         let created = self.mains().filter(|main| main.incarnation > 0);
         let Some(lowest) = created.filter_map(|main| main.own_oom_score).min().filter(|_| self.protects())
         else {

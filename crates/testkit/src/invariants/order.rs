@@ -1,4 +1,4 @@
-//! The promises about order and time: who may start, who may be signalled, who must be dead by when.
+//! The promises about order and time: which container may start, which may be signalled, which must be dead by when.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use pod_spec::{Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role
 use super::picture::{Container, MemberPicture, Process};
 use super::{Invariants, Verdict};
 
-/// K11: the whole of a stop that an unannounced SIGKILL begins.
+/// K11: the length of a stop that an unannounced SIGKILL begins.
 const ZERO_GRACE: Duration = Duration::from_millis(1500);
 
 impl Invariants {
@@ -27,12 +27,13 @@ impl Invariants {
         (plan.others == Others::Mains && !kubelets).then_some(Role::Main)
     }
 
-    /// Whether a sidecar must outlive `later` (S2, T1): a main, or whatever waits for it, through others too.
+    /// Whether a sidecar must outlive `later` (S2, T1): a main, or a container that waits for it, directly or through
+    /// others.
     fn needs(&self, later: &Container, sidecar: &Container) -> bool {
         match later.role {
             None => false,
             Some(Role::Main) => true,
-            // V2: whoever waits for one of a pair waits for both.
+            // V2: what waits for one of a pair waits for both.
             Some(_) => {
                 let pair = [Some(&*sidecar.name), self.partner(&sidecar.name)];
                 pair.into_iter().flatten().any(|name| self.waits_for(&later.name, name))
@@ -44,7 +45,7 @@ impl Invariants {
         self.waits(later).iter().any(|(name, _)| name == earlier || self.waits_for(name, earlier))
     }
 
-    /// What must be true before a container starts, drawn from the list, or from `after` in its place (11.3).
+    /// The conditions for the start of a container, drawn from the list, or from `after` instead (11.3).
     fn waits(&self, name: &str) -> Vec<(String, Condition)> {
         let Some(plan) = &self.plan else { return Vec::new() };
         let member = self.member(name);
@@ -62,7 +63,7 @@ impl Invariants {
             .collect()
     }
 
-    /// The other one of a standby pair (V1).
+    /// The partner in a standby pair (V1).
     fn partner(&self, name: &str) -> Option<&str> {
         let plan = self.plan.as_ref()?;
         let (_, member) = plan.member(name)?;
@@ -83,7 +84,7 @@ impl Invariants {
         };
         let (name, process) = (container.name.clone(), container.process);
         if matches!(operation, Operation::Create | Operation::CreateSpent) {
-            // T12: what its predecessor was asked says nothing of this one.
+            // T12: what its predecessor was asked does not count for the new container.
             self.stop_asked.remove(&name);
             self.asked.remove(&name);
         }
@@ -121,7 +122,7 @@ impl Invariants {
         }
     }
 
-    /// H1, H2, H4: in a program that runs and was not signalled yet, once.
+    /// H1, H2, H4: a hook runs once, in a program that runs and has got no stop signal yet.
     fn may_run_hook(&mut self, id: &ContainerId, hook: Hook) -> Verdict {
         let container = &self.containers[id];
         if !container.runs_program() || !container.begun {
@@ -146,7 +147,7 @@ impl Invariants {
         Ok(())
     }
 
-    /// H1, H2: a stop signal comes after the hooks that were begun, unless there is no time left for them.
+    /// H1, H2: a stop signal comes after the hooks that have begun, unless no time is left for them.
     fn may_overtake_hook(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
         let budget_over = self.budget_is_over();
@@ -164,11 +165,11 @@ impl Invariants {
         }
     }
 
-    /// R1, R4, R7, I2, I3: who is started again, of those that have run.
+    /// R1, R4, R7, I2, I3: which containers that have run are started again.
     fn may_restart(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
         let member = self.member(&container.name);
-        // V4: one of a pair is made again to be held.
+        // V4: one of a pair is recreated in order to be held.
         if member.is_some_and(|member| member.pair.is_some()) {
             return Ok(());
         }
@@ -179,7 +180,7 @@ impl Invariants {
             _ => RestartMode::Never,
         };
         let restart = member.and_then(|member| member.restart);
-        // One of a group is started again with the others, one that did not get ready because of that (I7, U4).
+        // I7, U4: podshim restarts one of a group with the others, and one that did not get ready because of that.
         let ended_by_us = container.stop_signals > 0 || container.gate_failed;
         let allowed = match restart.map_or(usual, |restart| restart.mode) {
             RestartMode::Always => true,
@@ -230,7 +231,7 @@ impl Invariants {
         member.completed || member.done_from.is_some_and(|from| from <= self.now)
     }
 
-    /// I8: under Never a sidecar whose gate was open once, and which its caller does not create again.
+    /// I8: under Never a sidecar whose gate was open once, and which its caller does not recreate.
     fn is_given_up(&self, member: &MemberPicture) -> bool {
         let wait = self.defaults().replace_wait;
         self.policy() == Some(RestartPolicy::Never)
@@ -238,7 +239,7 @@ impl Invariants {
             && member.ended_at.is_some_and(|at| at + wait <= self.now)
     }
 
-    /// T16: whether a sidecar's stop has been told from a stop of its pod.
+    /// T16: whether the core has taken a sidecar's stop for a lone stop.
     fn is_stopped_alone(&self, container: &Container) -> bool {
         let mut mains = self
             .containers
@@ -287,7 +288,7 @@ impl Invariants {
         let container = &self.containers[id];
         let turn =
             !self.containers.values().any(|other| other.runs_program() && self.needs(other, container));
-        // V4, V5: while the other one of its pair is there for everybody.
+        // V4, V5: while its partner's gate is open.
         let replaced = self.partner(&container.name).and_then(|name| self.members.get(name));
         container.caller_killed
             || self.is_stopped_alone(container)
@@ -299,10 +300,10 @@ impl Invariants {
             || (signal == Signal::KILL && container.stop_signals > 0)
     }
 
-    /// T1, T3, K15.
+    /// T1, T3, K15: whether a sidecar may get a stop signal.
     fn may_stop_sidecar(&self, id: &ContainerId, signal: Signal) -> Verdict {
         let container = &self.containers[id];
-        // U3: whoever started while its hook ran found its gate open still.
+        // U3: a container that started while its hook ran found its gate still open.
         let allowed = container.hooks_run.contains(&Hook::PreStop) || self.may_end(id, signal);
         if !allowed {
             return self.violated(format!("sidecar {id} is stopped while a member that needs it runs (T1)"));
@@ -310,7 +311,7 @@ impl Invariants {
         if signal != Signal::KILL && container.stop_signals > 0 {
             return self.violated(format!("sidecar {id} gets a second stop signal (T3, K15)"));
         }
-        // K15: the stop's own may have been on its way when the caller's came.
+        // K15: the stop's own signal may have been sent before the caller's came.
         let own = self.member(&container.name).and_then(|member| member.stop_signal).unwrap_or(Signal::TERM);
         let expected = container.gate_failed || (self.stopping && signal == own);
         match container.held {
@@ -321,14 +322,14 @@ impl Invariants {
         }
     }
 
-    /// T6: whether everybody may be signalled, whatever the order.
+    /// T6: whether every container may be signalled, whatever the order.
     fn budget_is_over(&self) -> bool {
         self.plan.as_ref().is_some_and(|plan| plan.grace == Some(Duration::ZERO))
             || self.kill_by.is_some_and(|by| by <= self.now + FLOOR)
             || self.own_budget.is_some_and(|end| end <= self.now)
     }
 
-    /// Whether what is being handled is a caller's SIGKILL for that container.
+    /// Whether a caller's SIGKILL for that container is being handled.
     fn is_asked_to_kill(&self, id: &ContainerId) -> bool {
         matches!(
             &self.asking,
@@ -369,7 +370,7 @@ impl Invariants {
         let needed = self.containers.iter().any(|(other_id, other)| {
             other.has_run
                 && other.shown.is_none()
-                // A completed init is gone when its hook is (H4), and what it left behind (CONTRACT §6).
+                // A completed init is gone once its hook (H4) and what it left behind (CONTRACT §6) are gone.
                 && !(other.role == Some(Role::Init)
                     && other.hook.is_none()
                     && !self.is_being_cleared(other_id)
@@ -389,8 +390,8 @@ impl Invariants {
         self.operations.values().any(|(of, operation, _)| of == id && *operation == Operation::KillRemaining)
     }
 
-    /// T5, T14: what the beginning and the end of a stop mean. Only what the core notes of them says when, among its
-    /// other actions, they were.
+    /// T5, T14: the consequences of the start and the end of a stop. Only the core's notes show when, among its other
+    /// actions, they came.
     pub(super) fn noted(&mut self, line: &str) {
         if line.starts_with("pod stop begins") && !self.stopping {
             self.stopping = true;
@@ -415,7 +416,7 @@ impl Invariants {
         let ordered = self.plan.as_ref().is_some_and(|plan| plan.zero_grace == ZeroGrace::Order);
         let killed = match &self.asking {
             Some(Request::Kill { target, signal: Signal::KILL, .. }) => {
-                // K13 is another stop.
+                // K13 is a stop of its own.
                 self.containers.get(&target.container).is_some_and(|c| c.kind != TaskKind::Sandbox)
             }
             _ => false,
@@ -448,7 +449,7 @@ impl Invariants {
         }
     }
 
-    /// T5: whatever containers do.
+    /// T5: the budget holds whatever containers do.
     pub(super) fn check_budget(&self) -> Verdict {
         if self.kill_by.is_none_or(|by| self.now < by) || !self.stopping {
             return Ok(());

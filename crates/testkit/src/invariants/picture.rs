@@ -13,7 +13,7 @@ pub(super) struct Container {
     pub(super) kind: TaskKind,
     pub(super) caller: Caller,
     pub(super) kubelet_grace: Option<Duration>,
-    /// Of its spec, and what its process has.
+    /// The values of its spec and of its process.
     pub(super) own_oom_score: Option<i32>,
     pub(super) oom_score: Option<i32>,
     /// `None` = passthrough or sandbox.
@@ -24,9 +24,9 @@ pub(super) struct Container {
     pub(super) restarts: u32,
     pub(super) last_exit: Option<Exit>,
     pub(super) exited_in_program: bool,
-    /// Start has been answered by the runtime.
+    /// The runtime has answered Start.
     pub(super) begun: bool,
-    /// When that was.
+    /// When it did.
     pub(super) begun_at: PodTime,
     /// Its program ran once.
     pub(super) has_run: bool,
@@ -42,17 +42,17 @@ pub(super) struct Container {
     pub(super) caller_killed: bool,
     /// A stop signal that was accepted and not delivered yet.
     pub(super) held: Option<Signal>,
-    /// When that was.
+    /// When it was accepted.
     pub(super) held_since: PodTime,
-    /// What its kubelet says of it, if one made it (T16).
+    /// Whether its kubelet runs a preStop hook, if a kubelet created it (T16).
     pub(super) kubelet: Option<KubeletHook>,
     /// Its gate's probe failed too often (U4).
     pub(super) gate_failed: bool,
     /// The hook that runs.
     pub(super) hook: Option<Hook>,
-    /// Since when.
+    /// When it began.
     pub(super) hook_since: PodTime,
-    /// Those that were run, each once (H1, H2).
+    /// The hooks that have run, each once (H1, H2).
     pub(super) hooks_run: Vec<Hook>,
     pub(super) execs: BTreeMap<ExecId, Exec>,
 }
@@ -136,7 +136,7 @@ impl Container {
         }
     }
 
-    /// K7.
+    /// K7: whether a signal stops the container.
     pub(super) fn means_stop(&self, signal: Signal, named: Option<Signal>) -> bool {
         match signal {
             Signal::KILL => true,
@@ -150,10 +150,10 @@ impl Container {
     }
 }
 
-/// One member over all its containers.
+/// One member across all its containers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemberPicture {
-    /// Its program was let start in this round (S6).
+    /// Its program was allowed to start in this round (S6).
     pub(super) released: bool,
     /// Its program has been exec'd in this round (U1).
     pub(super) executed: bool,
@@ -163,7 +163,7 @@ pub(super) struct MemberPicture {
     pub(super) was_open: bool,
     /// When its newest container ended.
     pub(super) ended_at: Option<PodTime>,
-    /// The newest container of a main has exited 0, which counts from then on (T15).
+    /// When the exit 0 of a main's newest container begins to count (T15).
     pub(super) done_from: Option<PodTime>,
     /// An init has completed (I4).
     pub(super) completed: bool,
@@ -184,14 +184,14 @@ impl MemberPicture {
         (self.successes, self.failures) = (0, 0);
     }
 
-    /// Its gate lets others start.
+    /// Its gate lets other containers start.
     pub(super) fn opens(&mut self) {
         self.open = true;
         self.was_open = true;
     }
 
-    /// T14: a new round, for a member that lives or does not. What a job's mains have done is kept (J11), and no gate
-    /// opens by that.
+    /// T14: a new round, for a member that lives or does not. What a job's mains have done is kept (J11), but opens no
+    /// gate.
     pub(super) fn new_round(&mut self, lives: bool, is_job: bool) {
         self.released = lives;
         self.executed &= lives;

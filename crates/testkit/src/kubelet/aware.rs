@@ -1,6 +1,6 @@
-//! What one sync of a kubelet wants that knows sidecars (1.29 and later; `computeInitContainerActions`).
+//! What one sync of a kubelet with native sidecars wants (1.29 and later; `computeInitContainerActions`).
 //!
-//! Owns the way of init containers, one at a time, and of the restartable ones beside the others.
+//! Owns the order of init containers, one at a time, and of the restartable ones beside the others.
 
 use pod_spec::RestartPolicy;
 
@@ -21,7 +21,7 @@ pub(super) fn decide(sight: &Sight<'_>) -> Actions {
     let mut mains = Actions::default();
     regulars(sight, &mut mains);
     if mains.kill_pod {
-        // The sidecars do not keep the pod alive.
+        // Sidecars do not keep the pod alive.
         return Actions { kill_pod: true, ..Actions::default() };
     }
     actions.kill.extend(mains.kill);
@@ -29,8 +29,8 @@ pub(super) fn decide(sight: &Sight<'_>) -> Actions {
     actions
 }
 
-/// A pod whose phase is final is ended before a kubelet looks at its containers (`SyncPod`, `getPhase`): a sidecar that
-/// ended with the last main is not started again.
+/// A kubelet ends a pod whose phase is final before it looks at its containers (`SyncPod`, `getPhase`): a sidecar that
+/// ended with the last main is not restarted.
 fn is_terminal(sight: &Sight<'_>) -> bool {
     let mut regular = sight
         .setup
@@ -45,7 +45,7 @@ fn is_terminal(sight: &Sight<'_>) -> bool {
     })
 }
 
-/// Looks at the init containers, the last one first; whether all are done or started.
+/// Looks at the init containers, the last one first; returns whether all are done or started.
 fn inits(sight: &Sight<'_>, actions: &mut Actions) -> bool {
     let of = |wanted: fn(SpecPart) -> bool| {
         let parts = sight.setup.containers.iter().enumerate();
@@ -53,7 +53,7 @@ fn inits(sight: &Sight<'_>, actions: &mut Actions) -> bool {
     };
     let inits = of(|part| part != SpecPart::Regular);
     let Some(last) = inits.last().copied() else { return true };
-    // Completed ones may have been removed: a main that lives says that they are done.
+    // Completed ones may have been removed: a live main shows that they are done.
     let lives = |container: &usize| {
         sight.listed.newest(*container).is_some_and(|newest| !matches!(newest.state, State::Exited { .. }))
     };

@@ -1,4 +1,4 @@
-//! When a kubelet tries again what has failed: 10 s, doubled each time, 300 s at most. Owns those figures only.
+//! When a kubelet retries what has failed: after 10 s, doubled each time, 300 s at most. Owns only those figures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use pod_lifecycle::PodTime;
 
 /// The first wait.
 const FIRST: Duration = Duration::from_secs(10);
-/// The longest wait. After twice as long without a failure it is the first one again.
+/// The longest wait. After twice as long without a failure the waits start from the first one again.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// The waits of a pod's containers, each with its image: an updated one begins again.
+/// The waits of a pod's containers, each with its image: an updated image starts from the first wait.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BackOff(BTreeMap<(usize, u32), Entry>);
 
@@ -27,20 +27,20 @@ impl Entry {
 }
 
 impl BackOff {
-    /// Whether it is too early to try again after what failed at `since`.
+    /// Whether it is too early to retry what failed at `since`.
     pub(super) fn holds(&self, now: PodTime, key: (usize, u32), since: PodTime) -> bool {
         let entry = self.0.get(&key).filter(|entry| !entry.has_expired(since));
         entry.is_some_and(|entry| now < since + entry.wait)
     }
 
-    /// Notes that it is tried again.
+    /// Notes a retry.
     pub(super) fn next(&mut self, now: PodTime, key: (usize, u32), since: PodTime) {
         let known = self.0.get(&key).filter(|entry| !entry.has_expired(since));
         let wait = known.map_or(FIRST, |entry| (2 * entry.wait).min(LONGEST));
         self.0.insert(key, Entry { wait, updated: now });
     }
 
-    /// A kubelet that restarts has forgotten all of it.
+    /// A kubelet that restarts has forgotten all waits.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }

@@ -1,7 +1,7 @@
 //! containerd's CRI plugin as far as a kubelet needs it: what it lists, and the calls under way.
 //!
-//! Owns how StartContainer, StopContainer and StopPodSandbox become calls of a shim (F3, F4), and what a call that its
-//! client has left behind still does. That it deletes each task which has exited (F6) is the simulator's.
+//! Owns how StartContainer, StopContainer and StopPodSandbox become calls of a shim (F3, F4), and what a call still
+//! does when its client is gone. The simulator deletes each task that has exited (F6).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::command::NewContainer;
 
 /// What CRI reports for a container that could not be started.
 pub(super) const START_ERROR: u32 = 128;
-/// What a kubelet waits for an answer, beyond a container's grace.
+/// How long a kubelet waits for an answer, beyond a container's grace.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: &str = "pause";
 
@@ -43,7 +43,7 @@ enum StartStage {
     Waiting(PodTime),
     Creating,
     Starting,
-    /// It has failed, and what there is of the task is killed and deleted.
+    /// It has failed; what exists of the task is killed and deleted.
     Cleaning,
 }
 
@@ -71,7 +71,7 @@ impl Cri {
         &self.listed
     }
 
-    /// How often what it lists has changed.
+    /// How many changes there were in what it lists.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
@@ -90,7 +90,7 @@ impl Cri {
         self.call(Call::Stop { id, timeout, stage: StopStage::Waiting(at) })
     }
 
-    /// Stops what runs, in that order, then pause.
+    /// Stops the running containers in that order, then pause.
     pub(super) fn stop_sandbox(&mut self, order: Vec<ContainerId>) -> CallId {
         let left: VecDeque<_> = order.into_iter().chain([PAUSE.into()]).collect();
         let first = left.front().cloned();
@@ -108,7 +108,7 @@ impl Cri {
         removed
     }
 
-    /// The kubelet is gone, its connections too: what it waited for is given up, and no SIGKILL follows.
+    /// The kubelet is gone, and its connections too: its waits are given up, and no SIGKILL follows.
     pub(super) fn client_is_gone(&mut self, now: PodTime) {
         self.out.clear();
         self.finished.clear();
@@ -234,7 +234,7 @@ impl Cri {
         self.out.pop_front()
     }
 
-    /// The id of the request that a call of the shim is.
+    /// Notes the request id of a call to the shim.
     pub(crate) fn asked(&mut self, request: RequestId, call: CallId) {
         self.requests.insert(request, call);
     }
@@ -283,7 +283,7 @@ impl Cri {
         self.finish(call, false);
     }
 
-    /// StopPodSandbox goes on with the next one.
+    /// StopPodSandbox goes on with the next container.
     fn gone(&mut self, call: CallId, id: &ContainerId) {
         let Some(Call::Sandbox { left }) = self.calls.get_mut(&call) else { return };
         if left.front() != Some(id) {

@@ -1,7 +1,7 @@
 //! The end of a pod: all containers killed in parallel, then the sandbox.
 //!
-//! Owns deletion, eviction and what a kubelet does when nothing is left to run. The kills of a kubelet that knows
-//! sidecars have an order (`termination order`).
+//! Owns deletion, eviction and what a kubelet does when nothing is left to run. A kubelet with native sidecars kills in
+//! an order (`termination order`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use super::{Kubelet, Work};
 /// Why and how a pod ends.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
-    /// `None`: nothing is left to run.
+    /// Who ordered the end; `None`: nothing is left to run.
     pub(super) order: Option<EndOrder>,
-    /// When all containers must have ended; of an end that somebody has ordered.
+    /// When all containers must have ended, if the end was ordered.
     pub(super) by: Option<PodTime>,
     calls: BTreeSet<CallId>,
     /// Sidecars that wait for their turn.
@@ -40,7 +40,7 @@ impl Ending {
     }
 }
 
-/// How somebody ends a pod.
+/// How a user or the node orders the end of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndOrder {
     /// Deletion with that grace.
@@ -49,12 +49,12 @@ pub(super) enum EndOrder {
     Evict,
 }
 
-/// What an end may take beyond its grace and the two seconds that a kubelet adds: a shim answers an early SIGKILL 1.5 s
-/// later (T7), and each call has its latency.
+/// The time an end may take beyond its grace and the two seconds that a kubelet adds: a shim delivers an early SIGKILL
+/// 1.5 s later (T7), and each call has its latency.
 const SLACK: Duration = Duration::from_secs(2);
 
 impl Kubelet {
-    /// Somebody ends the pod; a second time with a shorter grace.
+    /// Orders the end of the pod; a second time with a shorter grace.
     pub(super) fn order_end(&mut self, now: PodTime, order: EndOrder) {
         if matches!(self.work, Work::Over) {
             return;
@@ -63,9 +63,9 @@ impl Kubelet {
         let ending = self.ending.get_or_insert_with(|| Ending::new(None));
         ending.order = Some(order);
         match self.work {
-            // Both run side by side; the second one does not signal again.
+            // Both ends run side by side; the second one sends no second stop signal.
             Work::Ending if again => self.kill_all(now),
-            // Once the sync has ended.
+            // The end begins once the sync has ended.
             Work::Syncing(_) | Work::Ending | Work::Down | Work::Over => {}
             Work::Idle => self.due = now,
         }
@@ -123,7 +123,7 @@ impl Kubelet {
         self.cri.listed().get(id).map(|listed| self.setup.containers[listed.container].part)
     }
 
-    /// When the next sidecar is killed, whatever still runs.
+    /// When the next sidecar is killed, even if others still run.
     pub(super) fn next_turn_at(&self) -> Option<PodTime> {
         self.ending.iter().flat_map(|ending| &ending.waiting).map(|waiting| waiting.until).min()
     }
@@ -153,7 +153,7 @@ impl Kubelet {
         self.stop_sandbox_if_all_ended();
     }
 
-    /// A call of the end has ended.
+    /// A call of the end has returned.
     pub(super) fn end_goes_on(&mut self, now: PodTime, call: CallId, succeeded: bool) {
         let Some(ending) = &mut self.ending else { return };
         if ending.sandbox == Some(call) {
@@ -185,7 +185,7 @@ impl Kubelet {
         }
     }
 
-    /// A kubelet that restarts has forgotten how far it was; what was ordered it learns again.
+    /// A kubelet that restarts has forgotten its progress; it learns the order again.
     pub(super) fn forget_ending(&mut self) {
         let order = self.ending.take().and_then(|ending| ending.order);
         self.ending = order.map(|order| Ending::new(Some(order)));

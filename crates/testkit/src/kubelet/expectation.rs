@@ -1,7 +1,7 @@
-//! What a pod must come to once no fault goes on, by its policy alone.
+//! The final state of a pod once all faults are over, by its policy alone.
 //!
-//! Owns the promise and the words for what is in its way. It looks at what CRI lists, at which programs run, and, for
-//! its words only, at why the shim says a container is held.
+//! Owns the promise and the words for what is in its way. It looks at what CRI lists, at which programs run, and, only
+//! for the words, at why the shim holds a container.
 
 use std::collections::BTreeSet;
 
@@ -12,21 +12,21 @@ use super::cri::START_ERROR;
 use super::status::{Listed, State};
 use super::{Kubelet, KubeletVersion, Work};
 
-/// What podshim reports of a container that it does not run (J9).
+/// The code of a container whose program podshim does not run (J9).
 const NEVER_RAN: u32 = 125;
 
-/// What programs have really done, whatever was shown of it.
+/// What programs have really done, whatever callers saw.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     /// Containers whose program runs.
     running: BTreeSet<ContainerId>,
     /// Containers whose program has run at least once.
     ran: BTreeSet<ContainerId>,
-    /// Containers whose program has ended with 0.
+    /// Containers whose program has exited with 0.
     ended_well: BTreeSet<ContainerId>,
     /// Containers that the kubelet has killed.
     pub(super) killed: BTreeSet<ContainerId>,
-    /// Those whose stop a kubelet that was restarted gave up.
+    /// Killed containers whose stop was given up by a kubelet that restarted.
     given_up: BTreeSet<ContainerId>,
 }
 
@@ -41,7 +41,7 @@ impl Ledger {
         self.ran.insert(id.clone());
     }
 
-    /// The kubelet is restarted. A program that goes on after its stop signal does its work then, as far as anyone can see.
+    /// The kubelet restarts. To all callers a program that goes on after its stop signal then does its work.
     pub(super) fn forget_stops(&mut self) {
         self.given_up.extend(self.killed.intersection(&self.running).cloned());
     }
@@ -55,17 +55,17 @@ impl Ledger {
 }
 
 impl Kubelet {
-    /// Whether the pod has ended, its sandbox too.
+    /// Whether the pod has ended, including its sandbox.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.work, Work::Over)
     }
 
-    /// When it last began to make a container, if that is to come to an end.
+    /// When it last began to create a container, unless it never stops doing so.
     pub(crate) fn last_start(&self) -> Option<PodTime> {
         self.broken.is_empty().then_some(self.last_start)
     }
 
-    /// What is in the way of the pod's promise.
+    /// What keeps the pod from its promise.
     pub(crate) fn unkept(&self, plan: Option<&Plan>, pod: &Pod) -> Option<String> {
         let policy = self.setup.policy;
         if let Some(collateral) = self.collateral(plan) {
@@ -87,7 +87,7 @@ impl Kubelet {
         }
     }
 
-    /// T5: somebody ordered the end.
+    /// T5: an ordered end took too long.
     fn outlasted(&self) -> Option<String> {
         let by = self.must_have_ended_by()?;
         let late = self.cri.listed().all().find(|listed| match listed.state {
@@ -121,14 +121,14 @@ impl Kubelet {
         })
     }
 
-    /// J1, J6: what the mains of a pod that has ended have come to.
+    /// J1, J6: whether the mains of a pod that has ended have kept the promise.
     fn mains_unkept(&self, plan: Option<&Plan>) -> Option<String> {
         let policy = self.setup.policy;
         (0..self.setup.containers.len()).filter(|container| self.role(plan, *container) == Some(Role::Main)).find_map(
             |container| {
                 let newest = self.cri.listed().newest(container)?;
                 let State::Exited { code, .. } = newest.state else { return None };
-                // J11: what was made again after the end of the pod is what it ended with before.
+                // J11: a main that was recreated after the end of the pod shows what it ended with before.
                 let earlier = |ids: &BTreeSet<ContainerId>| {
                     (1..=self.attempts[container]).any(|attempt| ids.contains(&self.id_of(container, attempt)))
                 };
@@ -151,8 +151,8 @@ impl Kubelet {
         )
     }
 
-    /// OnFailure: whether any task of a main has ended with 0. A 0 after the kubelet's own stop signal counts only if the
-    /// kubelet did not recreate it (T15).
+    /// OnFailure: whether any task of a main has exited with 0. A 0 after the kubelet's own stop signal counts only if
+    /// the kubelet did not recreate the main (T15).
     fn has_completed(&self, container: usize) -> bool {
         let newest = self.cri.listed().newest(container).map(|newest| &newest.id);
         (1..=self.attempts[container]).any(|attempt| {
@@ -187,7 +187,7 @@ impl Kubelet {
             let newest = self.cri.listed().newest(*container);
             match self.role(plan, *container) {
                 _ if self.broken.contains(container) => false,
-                // It may have been removed.
+                // Its container may have been removed.
                 Some(Role::Init) if self.setup.version == KubeletVersion::Aware => {
                     newest.is_some_and(|newest| !matches!(newest.state, State::Exited { code: 0, .. }))
                 }
@@ -206,7 +206,7 @@ impl Kubelet {
         plan?.member(&self.setup.containers[container].name).map(|(_, member)| member.role)
     }
 
-    /// The first thing that somebody who looks for a cause should know.
+    /// The first fact that a reader needs who looks for the cause.
     fn in_the_way(&self, plan: Option<&Plan>, pod: &Pod, what: &str) -> String {
         let all = || {
             (0..self.setup.containers.len()).map(|container| {

@@ -1,5 +1,5 @@
-//! Whether a scenario under a kubelet asks for something that can come true: what is made of a failing run by leaving
-//! things out must still be a pod whose programs behave in the end.
+//! Whether a scenario under a kubelet asks for something that can come true: after shrinking, a failing run must still
+//! be a pod whose programs behave in the end.
 //!
 //! Owns that judgement only. A scenario without a kubelet is fair.
 
@@ -11,7 +11,7 @@ use super::setup::KubeletSetup;
 use crate::command::Command;
 use crate::program::{Program, Run};
 
-/// Whether it is.
+/// Whether the scenario is fair.
 pub(crate) fn is_fair(commands: &[Command]) -> bool {
     let Some(setup) = commands.iter().find_map(|command| match command {
         Command::Kubelet(setup) => Some(setup),
@@ -24,7 +24,7 @@ pub(crate) fn is_fair(commands: &[Command]) -> bool {
         annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
     let parsed = pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     let Some(plan) = parsed.ok().and_then(|parsed| parsed.plan) else { return false };
-    // The second of two times that count against each other: a hold that ends in failure, which ends what it waits for.
+    // Two limits that work against each other: a hold that ends in failure, which ends the container that it waits for.
     let strangled = plan.gate_timeout.is_some() && plan.members.iter().any(|member| member.fatal.is_some());
     plan.restart_policy == setup.policy
         && !strangled

@@ -1,5 +1,5 @@
-//! What befalls a pod under a kubelet, and what the kubelet makes of it. Owns the faults and the line each has in a
-//! scenario.
+//! The faults that can befall a pod under a kubelet, and the kubelet's reaction. Owns the faults and the line of each
+//! in a scenario.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use super::{Kubelet, Work};
 use crate::operation_kind::OperationKind;
 use crate::text::{parse_duration, show_duration};
 
-/// Something that befalls the pod now.
+/// A fault that befalls the pod now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The liveness probe of a container that runs has failed.
     Liveness(String),
-    /// Its startup probe has.
+    /// Its startup probe has failed.
     Startup(String),
-    /// The container's image is another one now.
+    /// The container's image in the spec changes.
     Image(String),
-    /// Its image cannot be pulled for so long.
+    /// Its image cannot be pulled for that long.
     Pull(String, Duration),
     /// Its dead containers are removed.
     Forget(String),
@@ -40,7 +40,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Which container it befalls; of the others all.
+    /// The container that it befalls; `None` for a fault of the whole pod.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
             Self::Liveness(name)
@@ -103,7 +103,7 @@ impl fmt::Display for Fault {
 }
 
 impl Kubelet {
-    /// What a kubelet makes of a fault. What is the world's alone it does not see.
+    /// The kubelet's reaction to a fault. It does not see faults of the world alone.
     pub(crate) fn befall(&mut self, now: PodTime, fault: &Fault) {
         match fault {
             Fault::Liveness(name) | Fault::Startup(name) => {
@@ -139,7 +139,7 @@ impl Kubelet {
         }
     }
 
-    /// It knows again what CRI lists, and nothing else.
+    /// After the restart it knows what CRI lists, and nothing else.
     fn restart(&mut self, now: PodTime, time: Duration) {
         if matches!(self.work, Work::Over) {
             return;
@@ -154,7 +154,7 @@ impl Kubelet {
         self.due = now + time;
     }
 
-    /// No fault goes on.
+    /// All faults are over.
     pub(crate) fn heal(&mut self) {
         self.pulls.clear();
     }

@@ -15,7 +15,7 @@ use crate::operation_kind::OperationKind;
 use crate::program::{OnStop, Program, Run, RunEnd};
 use crate::simulator::Simulator;
 
-/// The plans, and for each of its sidecars whether it is ready two seconds after its start or has no gate.
+/// The plans, with the roles of their containers.
 const PLANS: [(&str, &[(&str, Role)]); 5] = [
     ("s=sidecar, m=main", &[("s", Role::Sidecar), ("m", Role::Main)]),
     ("i=init, s=sidecar, m=main", &[("i", Role::Init), ("s", Role::Sidecar), ("m", Role::Main)]),
@@ -24,7 +24,7 @@ const PLANS: [(&str, &[(&str, Role)]); 5] = [
     ("i=init, m=main", &[("i", Role::Init), ("m", Role::Main)]),
 ];
 
-/// What programs make of a stop signal.
+/// How programs react to a stop signal.
 const MANNERS: [OnStop; 3] = [
     OnStop::Exits(RunEnd { code: 143, after: Duration::ZERO }),
     OnStop::Exits(RunEnd { code: 0, after: Duration::from_millis(1200) }),
@@ -36,7 +36,7 @@ const MANNERS: [OnStop; 3] = [
 enum Shape {
     /// Nothing: the kubelet lists its containers as the plan does.
     Plain,
-    /// The mains are listed first, and everything else is probed.
+    /// The mains are listed first, and the sidecar `s` has a gate.
     MainsFirst,
     /// The mains have a preStop hook, which holds back their stop signal.
     Hooked,
@@ -46,7 +46,7 @@ enum Shape {
 
 const SHAPES: [Shape; 4] = [Shape::Plain, Shape::MainsFirst, Shape::Hooked, Shape::Fatal];
 
-/// Longer than any of these pods needs, and for the first look at what happens.
+/// `SETTLE` is longer than any of these pods needs; for `FIRST_LOOK` the pod without a fault is watched.
 const SETTLE: Duration = Duration::from_secs(3600);
 const FIRST_LOOK: Duration = Duration::from_secs(40);
 const GRACE: Duration = Duration::from_secs(4);
@@ -66,7 +66,7 @@ pub fn scenarios(version: KubeletVersion, policy: RestartPolicy) -> impl Iterato
             let head = head.clone();
             faults.clone().into_iter().map(move |fault| {
                 let mut commands = head.clone();
-                // The node fails before the kubelet begins, or later.
+                // The fault comes when the kubelet begins, or later.
                 commands.push(Command::Advance(moment));
                 commands.extend(fault);
                 commands.push(Command::Settle(SETTLE));
@@ -103,7 +103,7 @@ fn pod(
         };
         let ends = ends.map(|after| RunEnd { code: 0, after: millis(after) });
         let run = Run { ends, on_stop, ..Run::default() };
-        // A sidecar is ready late the first time.
+        // A sidecar gets ready late the first time.
         let first = Run { ready_after: Some(millis(2000)), ..run.clone() };
         let runs = if *role == Role::Sidecar { vec![first, run] } else { vec![run] };
         commands.push(Command::Program((*name).to_owned(), Program::new(runs)));
@@ -130,11 +130,11 @@ fn pod(
     commands
 }
 
-/// When something happens to that pod without a fault, and the middle of what is between.
+/// The moments at which something happens to that pod without a fault, and the middle between each two.
 fn moments(head: &[Command]) -> BTreeSet<Duration> {
     let mut simulator = Simulator::default();
     let commands = head.iter().cloned().chain([Command::Advance(FIRST_LOOK)]);
-    // What fails here fails in each of the scenarios.
+    // A run that fails here fails in each of the scenarios.
     let _ = simulator.run(&Scenario(commands.collect()));
     let mut moments: BTreeSet<Duration> =
         simulator.take_trace().iter().filter_map(|line| time_of(line)).collect();
@@ -150,7 +150,7 @@ fn time_of(line: &str) -> Option<Duration> {
     Some(Duration::from_secs(seconds.parse().ok()?) + millis(milliseconds.parse().ok()?))
 }
 
-/// What befalls it, each at one moment.
+/// The faults of the pod, each at one moment.
 fn faults(members: &[(&str, Role)], shape: Shape) -> Vec<Vec<Command>> {
     let fault = |fault| Command::Fault(fault);
     let mut faults = vec![
@@ -177,11 +177,11 @@ fn faults(members: &[(&str, Role)], shape: Shape) -> Vec<Vec<Command>> {
             vec![fault(Fault::Forget(name.clone()))],
             vec![fault(Fault::Crash(name.clone(), 0))],
             vec![fault(Fault::Crash(name.clone(), 1))],
-            // In the middle of its kill.
+            // In the middle of the kubelet's kill.
             vec![probe(), Command::Advance(millis(1100)), fault(Fault::Restart(millis(1000)))],
             vec![image(), Command::Advance(millis(1100)), fault(Fault::Restart(millis(1000)))],
             vec![fault(Fault::Pull(name.clone(), Duration::from_secs(20))), image()],
-            // What it killed itself cannot be made again.
+            // The kubelet's create or start after its own kill fails.
             vec![Command::Fail(name.clone(), OperationKind::Create), probe()],
             vec![Command::Fail(name.clone(), OperationKind::Start), image()],
         ]);

@@ -1,5 +1,5 @@
-//! What a kubelet is given: its version, the pod's policy, its containers and their order. Owns the line that says so
-//! in a scenario.
+//! The input of a kubelet: its version, the pod's policy, its containers and their order. Owns the line for it in a
+//! scenario.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use pod_spec::RestartPolicy;
 
 use crate::text::{parse_duration, show_duration};
 
-/// What a kubelet leaves a container at least, whatever its preStop hook took (`minimumGracePeriodInSeconds`).
+/// The least time a kubelet leaves a container, whatever its preStop hook took (`minimumGracePeriodInSeconds`).
 pub(super) const LEAST_GRACE: Duration = Duration::from_secs(2);
 
 /// A kubelet and its pod.
@@ -19,18 +19,18 @@ pub struct KubeletSetup {
     pub version: KubeletVersion,
     /// The pod's restart policy.
     pub policy: RestartPolicy,
-    /// Of what it leaves to chance: the order of kills, latencies.
+    /// The seed of what is left to chance: the order of kills, latencies.
     pub seed: u64,
     /// `terminationGracePeriodSeconds`.
     pub grace: Duration,
-    /// In the order of the pod's spec.
+    /// The containers, in the order of the pod's spec.
     pub containers: Vec<PodContainer>,
 }
 
 /// What a kubelet knows of sidecars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KubeletVersion {
-    /// 1.20: all containers are regular ones, and say nothing of their type.
+    /// 1.20: all containers are regular ones, and have no type annotation.
     Unaware,
     /// 1.29 and later: inits and native sidecars are init containers.
     Aware,
@@ -41,7 +41,7 @@ pub enum KubeletVersion {
 pub struct PodContainer {
     /// Its name.
     pub name: String,
-    /// Where in the spec it stands.
+    /// Its place in the spec.
     pub part: SpecPart,
     /// How long its preStop hook runs, if it has one.
     pub hook: Option<Duration>,
@@ -72,7 +72,7 @@ impl KubeletVersion {
 }
 
 impl PodContainer {
-    /// A regular one without hook and probe.
+    /// A regular container without hook and probe.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), part: SpecPart::Regular, hook: None, has_startup_probe: false }
     }
@@ -129,7 +129,7 @@ impl KubeletSetup {
 /// Reads a policy's word.
 ///
 /// # Errors
-/// What is no policy.
+/// An unknown word.
 pub fn parse_policy(word: &str) -> Result<RestartPolicy, String> {
     match word {
         "always" => Ok(RestartPolicy::Always),
@@ -173,7 +173,7 @@ impl fmt::Display for PodContainer {
     }
 }
 
-/// So many milliseconds.
+/// That many milliseconds.
 pub(super) fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }

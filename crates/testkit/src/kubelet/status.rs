@@ -1,4 +1,4 @@
-//! What CRI lists of a pod: the containers that were made, and what is known of each. Owns the list only.
+//! What CRI lists of a pod: the containers that were created, and what is known of each. Owns only the list.
 
 use pod_lifecycle::{ContainerId, PodTime};
 
@@ -11,14 +11,14 @@ pub(crate) struct Listed {
     pub(crate) image: u32,
     pub(crate) state: State,
     pub(crate) since: PodTime,
-    /// CRI sends the stop signal once to each.
+    /// CRI sends the stop signal only once to each container.
     pub(crate) was_signalled: bool,
 }
 
 /// CRI's states of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// CreateContainer has ended, StartContainer has not: to the shim it may not exist.
+    /// CreateContainer has ended, StartContainer has not: the shim may not know the container yet.
     Created,
     Running,
     Exited {
@@ -27,7 +27,7 @@ pub(crate) enum State {
     },
 }
 
-/// All of them, the oldest first.
+/// All containers, the oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct List(Vec<Listed>);
 
@@ -44,7 +44,7 @@ impl List {
         self.0.iter_mut().find(|listed| listed.id == *id)
     }
 
-    /// What a kubelet calls the status of a container.
+    /// The newest container of a name, which a kubelet calls the status of the container.
     pub(crate) fn newest(&self, container: usize) -> Option<&Listed> {
         self.0.iter().rfind(|listed| listed.container == container)
     }
@@ -63,7 +63,7 @@ impl List {
         self.0.iter()
     }
 
-    /// Forgets the dead containers of a name: they were removed.
+    /// Removes the dead containers of a name from the list.
     pub(crate) fn forget_dead(&mut self, container: usize) -> bool {
         let before = self.0.len();
         self.0

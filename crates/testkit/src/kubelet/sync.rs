@@ -1,6 +1,7 @@
 //! What one sync of a kubelet wants, as a pure function of what it sees (`computePodActions` of its runtime manager).
 //!
-//! Owns what is decided of regular containers: all of a kubelet's that knows no sidecars. Inits are `aware`'s.
+//! Owns the decision about regular containers: for a kubelet without native sidecars these are all. `aware` decides
+//! about init containers.
 
 use std::collections::BTreeSet;
 
@@ -12,23 +13,23 @@ use super::expectation::Ledger;
 use super::setup::{KubeletSetup, KubeletVersion, SpecPart};
 use super::status::{List, Listed, State};
 
-/// What a kubelet sees at the beginning of a sync.
+/// What a kubelet sees at the start of a sync.
 pub(super) struct Sight<'a> {
     pub(super) setup: &'a KubeletSetup,
     pub(super) images: &'a [u32],
     pub(super) listed: &'a List,
     pub(super) failed_probes: &'a BTreeSet<ContainerId>,
-    /// What startup probes find: whether a program runs.
+    /// What startup probes show: whether a program runs.
     pub(super) ledger: &'a Ledger,
 }
 
-/// What it does then.
+/// What it does in the sync.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Actions {
-    /// Nothing is left to run: whatever runs is killed, the sandbox stopped.
+    /// Nothing is left to run: all running containers are killed, the sandbox is stopped.
     pub(super) kill_pod: bool,
     pub(super) kill: Vec<ContainerId>,
-    /// In the order of the pod's spec.
+    /// The containers to start, in the order of the pod's spec.
     pub(super) start: Vec<usize>,
 }
 
@@ -72,7 +73,7 @@ pub(super) fn regulars(sight: &Sight<'_>, actions: &mut Actions) {
 /// Why a running container is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// It is not what the pod's spec says any more. It is started again whatever the policy.
+    /// It does not match the pod's spec any more. It is started again under any policy.
     Changed,
     /// Its liveness or startup probe has failed.
     Probe,
@@ -87,7 +88,7 @@ impl Sight<'_> {
     }
 }
 
-/// `ShouldContainerBeRestarted`, of one that does not run.
+/// `ShouldContainerBeRestarted`, for a container that does not run.
 pub(super) fn is_started_again(listed: &Listed, policy: RestartPolicy) -> bool {
     match (listed.state, policy) {
         (State::Created, _) => true,
@@ -110,8 +111,8 @@ mod tests {
         State::Exited { code, at: PodTime::ZERO }
     }
 
-    /// What a kubelet wants of a pod of these containers, each as its newest one is; `c0` has failed its probe and `c1`
-    /// has another image by now, if they run.
+    /// What a kubelet wants of a pod with the given newest containers. If they run, `c0` has failed its probe and the
+    /// image of `c1` has changed.
     fn wants(policy: RestartPolicy, states: &[Option<State>]) -> (Vec<String>, Vec<usize>, bool) {
         let names: Vec<_> = (0..states.len()).map(|index| format!("c{index}")).collect();
         let setup = KubeletSetup {
@@ -144,7 +145,7 @@ mod tests {
         let states = [None, Some(exited(0)), Some(exited(1)), Some(RUNNING), Some(State::Created)];
         assert_eq!(wants(RestartPolicy::Always, &states), (vec![], vec![0, 1, 2, 4], false));
         assert_eq!(wants(RestartPolicy::OnFailure, &states), (vec![], vec![0, 2, 4], false));
-        // What was never created, or whose dead container was removed, is started under Never too.
+        // A container that was never created, or whose dead container was removed, is started under Never too.
         assert_eq!(wants(RestartPolicy::Never, &states), (vec![], vec![0, 4], false));
     }
 

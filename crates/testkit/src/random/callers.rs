@@ -1,4 +1,4 @@
-//! Random callers and faults: orderly ones that start and stop a pod as kubelets do, and requests out of any order,
+//! Random callers and faults: orderly callers that start and stop a pod as kubelets do, and requests in any order,
 //! repeated, or missing. Owns which are tried and how often.
 
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn again(name: &str) -> NewContainer {
     NewContainer { id: id(name, "-2"), ..NewContainer::named(name) }
 }
 
-/// Some of them in some order: at once as a kubelet does, or with creates before starts.
+/// Starts some containers in some order: each at once as a kubelet does, or with creates before starts.
 fn start_all(random: &mut Random, names: &[String], commands: &mut Vec<Command>) {
     let mut order = names.to_vec();
     if random.percent(60) {
@@ -85,12 +85,12 @@ fn start_all(random: &mut Random, names: &[String], commands: &mut Vec<Command>)
     }
 }
 
-/// A stop as somebody asks for it.
+/// A stop of the pod as callers ask for it.
 fn stop_all(random: &mut Random, names: &[String], commands: &mut Vec<Command>) {
     let mut order = names.to_vec();
     random.shuffle(&mut order);
     match random.below(6) {
-        // A kubelet: all at the same moment, each with its own rest of the grace.
+        // A kubelet: all at the same moment, each with its own remaining grace.
         0 | 1 => {
             let grace = random.duration();
             commands.extend(order.iter().map(|name| Command::StopContainer(id(name, ""), grace)));
@@ -158,20 +158,20 @@ fn signal(random: &mut Random) -> Signal {
     if random.percent(10) { any.unwrap_or(Signal::TERM) } else { *random.pick(&usual) }
 }
 
-/// An operation that fails, is slow, or is said to have failed.
+/// An operation that fails, is slow, or is reported as failed.
 fn fault(random: &mut Random, names: &[String]) -> Command {
     let kinds: Vec<_> = OperationKind::all().collect();
     let (name, kind) = (random.pick(names).clone(), *random.pick(&kinds));
     match random.below(3) {
         0 if kind.can_be_lost() => Command::Lose(name, kind),
         0 | 1 => Command::Fail(name, kind),
-        // As long as a call of the runtime may take, and most are short.
+        // As long as a call of the runtime may take; most are short.
         _ if random.percent(8) => Command::Slow(name, kind, Duration::from_secs(119)),
         _ => Command::Slow(name, kind, random.duration()),
     }
 }
 
-/// Any request, at any time, to anybody.
+/// Any request, at any time, for any container.
 fn any(random: &mut Random, names: &[String]) -> Command {
     match random.below(66) {
         0..=3 => {

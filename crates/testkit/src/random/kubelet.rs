@@ -1,5 +1,5 @@
 //! Random pods under a kubelet: plans, programs that behave in the end, and one kind of trouble for each run. Owns what
-//! is tried and how often; what must come of it is `kubelet`'s.
+//! is tried and how often; `kubelet` knows what the result must be.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart
 use crate::operation_kind::OperationKind;
 use crate::program::{OnStop, Program, Run, RunEnd};
 
-/// Longer than a pod needs whose replaced containers are waited for (5 min) after back-offs of 5 min each.
+/// Longer than a pod needs that waits for replaced containers (5 min) after back-offs of 5 min each.
 const SETTLE: Duration = Duration::from_secs(3600);
 
-/// A run: the same for the same values.
+/// A run: the same values give the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KubeletRun {
     /// What the kubelet knows of sidecars.
@@ -35,7 +35,7 @@ pub enum Trouble {
     None,
     /// One kill by a probe.
     Probe,
-    /// Several.
+    /// Several kills by a probe.
     Probes,
     /// One create or start that fails.
     Start,
@@ -63,7 +63,7 @@ pub enum Trouble {
     Evict,
     /// Any of them together.
     Mixed,
-    /// Nothing but what the pod's author wished: `restart`, `after`, `exit-codes=real`, and programs that fail.
+    /// Only keys of the pod's author: `restart`, `after`, `exit-codes=real`, and programs that fail.
     Keys,
 }
 
@@ -96,7 +96,7 @@ impl Trouble {
     /// The kind of a word.
     ///
     /// # Errors
-    /// The words that there are.
+    /// If the word is unknown; the error has all valid ones.
     pub fn parse(text: &str) -> Result<Self, String> {
         let known = TROUBLES.iter().find(|(word, _)| *word == text).map(|(_, trouble)| *trouble);
         known.ok_or_else(|| format!("{text:?} is none of {}", TROUBLES.map(|(word, _)| word).join(", ")))
@@ -110,7 +110,7 @@ impl fmt::Display for Trouble {
 }
 
 impl KubeletRun {
-    /// The scenario that this run is.
+    /// The scenario of this run.
     pub fn scenario(self) -> Scenario {
         // Each trouble and policy has pods of its own.
         let place = TROUBLES.iter().position(|(_, trouble)| *trouble == self.trouble).unwrap_or_default();
@@ -118,7 +118,8 @@ impl KubeletRun {
         let random = &mut Random::new(self.seed ^ stream);
         let extra = match self.trouble {
             Trouble::Fatal => plan::Extra::Fatal,
-            // An aware kubelet creates mains last: what waits for one would never begin.
+            // A kubelet that knows native sidecars creates mains last: a container that waits for one would never
+            // start.
             Trouble::Keys if self.version == KubeletVersion::Unaware => plan::Extra::Rest,
             _ => plan::Extra::None,
         };
@@ -172,9 +173,9 @@ fn setup(random: &mut Random, run: KubeletRun, members: &[(String, Role)]) -> Ku
         |(name, role): &(String, Role)| PodContainer { part: part(*role), ..PodContainer::named(name) };
     let mut containers: Vec<_> = members.iter().map(container).collect();
     match run.version {
-        // A spec's order is not the plan's (U10).
+        // The order of the spec is not that of the plan (U10).
         KubeletVersion::Unaware => random.shuffle(&mut containers),
-        // That of its init containers is.
+        // But the order of its init containers is.
         KubeletVersion::Aware => containers.sort_by_key(|container| container.part == SpecPart::Regular),
     }
     for container in &mut containers {
@@ -192,7 +193,7 @@ fn setup(random: &mut Random, run: KubeletRun, members: &[(String, Role)]) -> Ku
     }
 }
 
-/// What befalls a pod, before and after its kubelet begins, each after a pause.
+/// Faults before and after the kubelet begins, each after a pause.
 #[derive(Default)]
 struct Befallen {
     before: Vec<Command>,
@@ -314,7 +315,7 @@ fn program(random: &mut Random, role: Role, run: KubeletRun) -> Program {
         }
     }
     let mut last = good_run(random, role, run.policy);
-    // With `restart=on-failure` it would be tried for ever.
+    // With `restart=on-failure` podshim would try it for ever.
     if once && run.trouble != Trouble::Keys && random.percent(chance / 2) {
         last.ends = Some(RunEnd { code: *random.pick(&[1, 3, 137]), after: length(random) });
     }
@@ -328,7 +329,7 @@ fn bad_run(random: &mut Random, role: Role, trouble: Trouble) -> Run {
         run.ready_after = random.percent(30).then(|| Duration::from_secs(45));
         return run;
     }
-    // A 0 that is shown says to a kubelet that it is done.
+    // A 0 that is shown tells a kubelet that the container is done.
     let may_end_well = role == Role::Sidecar && trouble != Trouble::Keys;
     let code = if may_end_well { *random.pick(&[0, 1, 143]) } else { *random.pick(&[1, 3, 137]) };
     run.ends = Some(RunEnd { code, after: length(random) });
@@ -349,7 +350,7 @@ fn good_run(random: &mut Random, role: Role, policy: RestartPolicy) -> Run {
     }
 }
 
-/// How long a program runs that ends.
+/// How long a program that ends runs.
 fn length(random: &mut Random) -> Duration {
     const LENGTHS: [u64; 10] = [0, 20, 400, 1000, 3000, 7000, 20_000, 20_000, 45_000, 90_000];
     millis(*random.pick(&LENGTHS))
@@ -376,7 +377,7 @@ mod tests {
         })
     }
 
-    /// What is kept of a failing run is the run, and each asks for what can come true.
+    /// A failing run is kept as its text, and each run asks for something that can come true.
     #[test]
     fn each_run_is_its_text_and_is_fair() {
         for run in runs() {

@@ -1,6 +1,6 @@
-//! A random pod: its plan and every annotation that can be said of it.
+//! A random pod: its plan and every annotation that fits it.
 //!
-//! Owns which values are tried. Which of them fit together is asked of `pod-spec`: a key that does not fit is left out.
+//! Owns which values are tried. `pod-spec` decides which of them fit together: a key that does not fit is left out.
 
 use pod_spec::{RestartPolicy, Role};
 
@@ -9,7 +9,7 @@ use crate::command::{Command, Detail, PodCaller};
 
 /// The largest pod.
 const MOST_MEMBERS: usize = 12;
-/// The largest one under a kubelet: larger ones find nothing more, and take longer.
+/// The largest pod under a kubelet: larger ones find nothing more, and take longer.
 const MOST_UNDER_A_KUBELET: usize = 7;
 
 /// A pod, and the names its containers may have.
@@ -83,7 +83,7 @@ pub(super) struct KubeletPod {
     pub(super) members: Vec<(String, Role)>,
 }
 
-/// Which keys a pod under a kubelet has beside those that change nobody's restarts.
+/// Which keys a pod under a kubelet has beside those that change no restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extra {
     None,
@@ -116,7 +116,7 @@ pub(super) fn kubelet_pod(random: &mut Random, policy: RestartPolicy, extra: Ext
     };
     let mut annotations = vec![("plan".to_owned(), list)];
     match policy {
-        // It is what is meant without the key.
+        // Without the key the policy is the same.
         RestartPolicy::Always if random.percent(50) => {}
         RestartPolicy::Always => annotations.push(("restart-policy".to_owned(), "Always".to_owned())),
         RestartPolicy::OnFailure => annotations.push(("restart-policy".to_owned(), "OnFailure".to_owned())),
@@ -163,9 +163,9 @@ fn can_come_true(key: &str, value: &str, policy: RestartPolicy, planned: &[Plann
     let Some((word, name)) = key.split_once('.') else { return false };
     let is_main = |name: &str| role(name) == Some(PlannedRole::Main);
     match word {
-        // A job whose main is restarted whatever it exits with has no end.
+        // A job has no end if its main is restarted whatever its exit code.
         "restart" => !is_main(name) || policy == RestartPolicy::Always || !value.starts_with("always"),
-        // A main may be over before it has got ready, and under Always it is never done.
+        // A main may end before it gets ready, and under Always it is never done.
         "after" => value.split(", ").filter_map(|entry| entry.split_once('=')).all(|(other, condition)| {
             !is_main(other) || (condition == "done" && policy != RestartPolicy::Always)
         }),
@@ -179,9 +179,9 @@ fn is_valid(annotations: &[(String, String)]) -> bool {
     pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str()))).is_ok()
 }
 
-/// The list, what it names, and all names that may come.
+/// The list, its containers, and all names that may be created.
 fn plan(random: &mut Random) -> (String, Vec<Planned>, Vec<String>) {
-    // Small pods find most; large ones what needs many.
+    // Small pods find most; large ones find what needs many containers.
     let size = if random.percent(70) { 2 + random.below(4) } else { 2 + random.below(MOST_MEMBERS - 1) };
     let (mut words, mut planned, mut names) = (Vec::new(), Vec::new(), Vec::new());
     while names.len() + 1 < size {
@@ -205,7 +205,7 @@ fn plan(random: &mut Random) -> (String, Vec<Planned>, Vec<String>) {
         let mut group = Vec::new();
         for index in 0..count {
             let name = format!("c{}", names.len());
-            // 11.3: a long name has a short one for its keys.
+            // 11.3: a long name has a short alias for its keys.
             let alias = random.percent(8).then(|| format!("x{}", names.len()));
             let role = if role == PlannedRole::Standby && index == 0 { PlannedRole::Sidecar } else { role };
             planned.push(Planned { key: alias.clone().unwrap_or_else(|| name.clone()), role });
@@ -237,7 +237,7 @@ fn continue_with_single(
     names.push(name);
 }
 
-/// Keys in an order in which earlier ones keep out later ones that do not fit.
+/// Random keys; an earlier key keeps out later ones that do not fit.
 fn keys(random: &mut Random, planned: &[Planned]) -> Vec<(String, String)> {
     let mut keys = Vec::new();
     let mut pod_key = |random: &mut Random, chance, key: &str, values: &[&str]| {
@@ -251,7 +251,7 @@ fn keys(random: &mut Random, planned: &[Planned]) -> Vec<(String, String)> {
     pod_key(random, 35, "zero-grace", &["order", "order", "obey"]);
     pod_key(random, 35, "exit-codes", &["real", "masked"]);
     pod_key(random, 20, "oom-score", &["protect", "own"]);
-    // Bare pods and crowded ones find different things.
+    // Pods with few keys and pods with many find different things.
     let density = *random.pick(&[0, 10, 25, 60]);
     let mut container_keys = Vec::new();
     for (index, container) in planned.iter().enumerate() {
@@ -286,7 +286,7 @@ fn keys(random: &mut Random, planned: &[Planned]) -> Vec<(String, String)> {
     keys
 }
 
-/// One or two others and what must be true of them; circles are refused like everything that does not fit.
+/// One or two dependencies; circles are refused like everything that does not fit.
 fn after(random: &mut Random, own: usize, planned: &[Planned]) -> Option<String> {
     let mut entries: Vec<String> = Vec::new();
     for _ in 0..1 + random.below(2) {

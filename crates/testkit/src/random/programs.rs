@@ -1,10 +1,10 @@
-//! Random programs: how long they run, how they end, what they make of a stop signal. Owns nothing else.
+//! Random programs: how long they run, how they end, how they react to a stop signal. Owns nothing else.
 
 use super::Random;
 use crate::command::Command;
 use crate::program::{OnStop, Program, Run, RunEnd};
 
-/// A program for each container, some execs and hooks; what has none runs for ever, or as a hook ends at once.
+/// A program for each container, some execs and hooks. Without one a container runs for ever, and a hook ends at once.
 pub(super) fn commands(random: &mut Random, names: &[String]) -> Vec<Command> {
     let mut commands = Vec::new();
     for name in names {

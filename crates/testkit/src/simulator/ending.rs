@@ -1,4 +1,4 @@
-//! The end of a run: whatever came before, a caller that means it gets rid of everything, and nobody is left waiting.
+//! The end of a run: whatever came before, a caller can get rid of everything, and every request gets its answer.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::{RunError, Simulator};
 use crate::command::Command;
 use crate::trace::show_request;
 
-/// The second one is for what a crash or a restart in the middle of the first one hid from it.
+/// Rounds of SIGKILL: later ones reach containers that a crash or a restart hid from the first.
 const ROUNDS: usize = 3;
 /// Longer than any program, operation or budget of a random pod.
 const LONG: Duration = Duration::from_secs(200);
 
 impl Simulator {
     pub(super) fn end(&mut self) -> Result<(), RunError> {
-        // The node works again; what it did before stays done.
+        // The node works again; earlier faults stay done.
         self.world.heal();
         for signal in std::iter::once(Signal::TERM).chain([Signal::KILL; ROUNDS]) {
             for id in self.live() {
                 let target = Target::init(id);
                 self.execute(&Command::Kill(target.clone(), signal, Reach::Process))?;
-                // One that is not restored yet has nothing to kill.
+                // A container that is not restored yet has no process to kill.
                 if signal == Signal::KILL
                     && self.pod.view(&target).is_ok_and(|view| view.status == Status::Created)
                 {
@@ -51,7 +51,7 @@ impl Simulator {
         }
     }
 
-    /// Those whose end has not been shown.
+    /// The containers whose exit has not been shown.
     pub(super) fn live(&self) -> Vec<ContainerId> {
         self.pod.containers().filter(|id| !self.exited.contains(id)).cloned().collect()
     }
@@ -60,7 +60,7 @@ impl Simulator {
         self.pod.containers().cloned().collect()
     }
 
-    /// What must hold when nobody asks anything more and nothing is left to happen.
+    /// What must hold when no request is to come and nothing is left to happen.
     pub(super) fn check_idle(&self) -> Result<(), RunError> {
         for request in self.requests.values() {
             let waits = matches!(request, Request::Wait(target) if self.pod.view(target).is_ok_and(|view| view.exit.is_none()));

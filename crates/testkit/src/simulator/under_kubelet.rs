@@ -1,6 +1,6 @@
-//! A pod whose caller is a kubelet: its calls become requests, answers and exits go back to it.
+//! A pod whose caller is a kubelet: its calls become requests, and answers and exits go back to it.
 //!
-//! Owns the loop between the two and the wait for what the pod's policy promises.
+//! Owns the loop between the two, and the wait for what the pod's policy promises.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::command::Command;
 use crate::kubelet::{Fault, Kubelet, ShimCall};
 use crate::world::Sight;
 
-/// Between two looks at whether the promise has come true.
+/// Between two checks of the promise.
 const LOOK: Duration = Duration::from_secs(20);
-/// A pod that goes on must do so for this long: longer than a kubelet's longest back-off, so that one that is restarted
-/// for ever is seen.
+/// A pod that goes on must keep its promise for this long: longer than a kubelet's longest back-off, so that a
+/// container that restarts for ever is noticed.
 const STEADY: Duration = Duration::from_secs(360);
 
 impl Simulator {
@@ -93,7 +93,7 @@ impl Simulator {
         }
     }
 
-    /// Waits until the pod has done what its policy promises; one that goes on must be seen to do so for a while.
+    /// Waits until the pod has done what its policy promises; a pod that goes on must do it for a while.
     pub(super) fn settle(&mut self, limit: Duration) -> Result<(), RunError> {
         self.world.heal();
         let Some(kubelet) = &mut self.kubelet else { return Ok(()) };

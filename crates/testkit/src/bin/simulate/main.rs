@@ -1,6 +1,6 @@
-//! `hack/simulate`: random scenarios by the million, each checked in every step, and what fails made small.
+//! `hack/simulate`: random scenarios by the million, each checked at every step; failing ones are shrunk.
 //!
-//! Owns the threads and what is printed; which runs there are is `plays`', the runs themselves are the library's.
+//! Owns the threads and what is printed. `plays` owns which runs there are; the library owns the runs themselves.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ use table::Table;
 
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// Each is shrunk, which takes thousands of runs.
+/// Each kind of failure is shrunk, which takes thousands of runs.
 const MOST_KINDS: usize = 8;
 
 fn main() -> ExitCode {
@@ -46,13 +46,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a thread has to say.
+/// What a thread reports.
 enum News {
     Progress(u64, Table),
     Failed(u64, Failure),
 }
 
-/// The first run that failed in one way, and how many did.
+/// The first run that failed in one way, and how many runs did.
 struct Finding {
     index: u64,
     failure: Failure,
@@ -60,7 +60,7 @@ struct Finding {
 }
 
 fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
-    // A panic is a finding, told like the others.
+    // A panic is a finding, reported like the others.
     std::panic::set_hook(Box::new(|_| {}));
     let next = &AtomicU64::new(0);
     let (sender, news) = mpsc::channel();
@@ -79,7 +79,8 @@ fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
                     done += runs;
                     table.add(&part);
                 }
-                // Not the lowest of all seeds, if there are several threads; but each reproduces by itself.
+                // With several threads this is not always the lowest seed; but each seed reproduces its failure by
+                // itself.
                 News::Failed(index, failure) => {
                     let kind = failure.kind();
                     if !found.contains_key(&kind) {
@@ -140,7 +141,7 @@ fn progress(done: u64, all: u64, passed: Duration, kinds: usize) {
     );
 }
 
-/// Writes the least scenario that fails like this one, in the form of a scenario file.
+/// Writes the smallest scenario that fails like this one, in the form of a scenario file.
 fn report(options: &Options, play: Play, finding: &Finding) -> Result<(), String> {
     let Play { name, scenario, .. } = play;
     eprintln!("{name}, one of {} such runs: {}", finding.times, finding.failure.error);
@@ -155,14 +156,14 @@ fn report(options: &Options, play: Play, finding: &Finding) -> Result<(), String
     Ok(())
 }
 
-/// The file's form is that of crates/pod-lifecycle/tests/scenarios.
+/// The form of the files in crates/pod-lifecycle/tests/scenarios.
 fn as_file(scenario: &Scenario, trace: &[String], error: Option<&str>) -> String {
     let broken = error.map(|error| format!("broken: {error}\n")).unwrap_or_default();
     let trace: String = trace.iter().map(|line| format!("{line}\n")).collect();
     format!("{scenario}----\n{trace}{broken}")
 }
 
-/// Plays a file's scenario and shows what comes of it.
+/// Plays a file's scenario and shows its trace.
 fn replay(path: &Path) -> Result<ExitCode, String> {
     let text =
         fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
@@ -178,7 +179,7 @@ fn replay(path: &Path) -> Result<ExitCode, String> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The time that passes for whoever waits for the result.
+/// The real time that passes while a person waits for the result.
 struct Clock(std::time::Instant);
 
 impl Clock {

@@ -23,7 +23,7 @@ pub enum Task {
 /// Reads the arguments.
 ///
 /// # Errors
-/// The one that is wrong.
+/// The first wrong argument.
 pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let mut jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut runs, mut seed, mut out, mut replay) = (1_000_000, 0, PathBuf::from("target/simulate"), None);

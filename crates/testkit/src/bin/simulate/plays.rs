@@ -1,5 +1,5 @@
-//! Which runs there are: random ones of seeds, with scripted callers or under a kubelet, or a grid of small pods. Owns
-//! how a number becomes a scenario, and the name that a failing one's file has.
+//! Which runs there are: random ones with scripted callers or under a kubelet, or a grid of small pods. Owns how a
+//! number becomes a scenario, and the name of a failing run's file.
 
 use pod_spec::RestartPolicy;
 use testkit::{KubeletRun, KubeletVersion, Scenario, Trouble};
@@ -18,7 +18,7 @@ pub enum Plays {
     Grid(Vec<(RestartPolicy, Scenario)>),
 }
 
-/// Which runs under a kubelet; without a policy or a fault, all of them.
+/// Which runs under a kubelet; without a policy or a kind of trouble, all of them.
 #[derive(Clone, Copy)]
 pub struct Choice {
     pub version: KubeletVersion,
@@ -28,9 +28,9 @@ pub struct Choice {
 
 /// One run.
 pub struct Play {
-    /// Of its file, and what people call it.
+    /// The name of its file, and in messages.
     pub name: String,
-    /// Where it counts in the table: the policy, and a word for what befell the pod.
+    /// Its cell in the table: the policy, and a word for the pod's trouble.
     pub cell: Option<(RestartPolicy, String)>,
     pub scenario: Scenario,
 }
@@ -40,7 +40,7 @@ impl Choice {
         self.policy.map_or(POLICIES.to_vec(), |policy| vec![policy])
     }
 
-    /// The run of a number: a seed says what befalls its pod.
+    /// The run of a seed, which also selects the trouble of its pod.
     fn run(self, seed: u64, policy: RestartPolicy) -> KubeletRun {
         let troubles: Vec<_> = Trouble::all().collect();
         let trouble = self.trouble.unwrap_or(troubles[(seed % troubles.len() as u64) as usize]);

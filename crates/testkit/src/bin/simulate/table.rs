@@ -27,7 +27,7 @@ impl Table {
         count.failures += u64::from(failure.is_some());
     }
 
-    /// Adds the counts of another one.
+    /// Adds the counts of another table.
     pub fn add(&mut self, other: &Self) {
         for (cell, more) in &other.0 {
             let count = self.0.entry(cell.clone()).or_default();
