@@ -49,8 +49,8 @@ async fn life(bench: &Bench, contender: Contender, flood: usize, figures: &mut F
         let times = flooded(shim, &state, flood).await?;
         let label = format!("State, {IN_FLIGHT} at once: 99th percentile");
         figures.add_time(&label, contender, Duration::from_secs_f64(quantile(times, 0.99)));
-        let (killed, told) = (shim.kill("app", libc::SIGKILL).await?, shim.wait("app", "").await?);
-        figures.add_time("SIGKILL → the exit is reported", contender, killed + told);
+        let (killed, reported) = (shim.kill("app", libc::SIGKILL).await?, shim.wait("app", "").await?);
+        figures.add_time("SIGKILL → the exit is reported", contender, killed + reported);
         figures.add_time("Delete", contender, shim.delete("app", "").await?);
         Ok(())
     })

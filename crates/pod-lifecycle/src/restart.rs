@@ -209,12 +209,12 @@ impl Pod {
         let (role, restart) = (self.members[index].member.role, self.members[index].member.restart);
         // A container that podshim ended in order to restart it has failed, whatever its code (U4); a group is retried
         // as one (I7).
-        let told = container.stop.intent == Intent::Restart;
-        if told && role == Role::Init {
+        let ordered = container.stop.intent == Intent::Restart;
+        if ordered && role == Role::Init {
             return true;
         }
         // R9: without a `restart` key the first such exit stops the pod.
-        if !told && restart.is_none() && self.members[index].is_fatal(code) {
+        if !ordered && restart.is_none() && self.members[index].is_fatal(code) {
             return false;
         }
         if self.shows_crash_loop(container, index) {
@@ -222,7 +222,7 @@ impl Pod {
         }
         let wanted = match self.restart_mode(index) {
             RestartMode::Never | RestartMode::Visible => false,
-            RestartMode::OnFailure => code != 0 || told,
+            RestartMode::OnFailure => code != 0 || ordered,
             RestartMode::Always => true,
         };
         wanted && !container.restarts.are_spent(restart.and_then(|restart| restart.limit))

@@ -56,6 +56,10 @@ fn words_that_hide_the_actor_stay_away() {
             if name == "CONTRIBUTING.md" && (line.starts_with('|') || line.contains("no \"")) {
                 continue;
             }
+            // The user of that name.
+            if line.contains("65534") {
+                continue;
+            }
             let lower = line.to_lowercase();
             let word = WORDS.into_iter().find(|word| has_word(&lower, word));
             if let Some(wrong) = word.or_else(|| PHRASES.into_iter().find(|phrase| lower.contains(phrase))) {

@@ -451,7 +451,7 @@ impl Invariants {
     pub(crate) fn check(&mut self, now: PodTime, pod: &Pod) -> Verdict {
         self.now = now;
         if pod.is_stopping() != self.stopping {
-            return self.violated("a stop began or ended and was not told");
+            return self.violated("a stop began or ended and was not reported");
         }
         for id in self.containers.keys() {
             self.check_view(id, pod)?;

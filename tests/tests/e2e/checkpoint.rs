@@ -167,8 +167,8 @@ async fn a_checkpoint_without_its_file_cannot_be_restored_and_leaves_nothing() -
     ensure!(forgetful != RUNTIME, "the runtime is the same");
     fs::write(&program, forgetful)?;
     let output = case.restore(&second, &image).await?;
-    let told = output.stderr.contains("OCI runtime restore failed: there is no state to restore");
-    ensure!(output.exit_code != Some(0) && told, "{output:?}");
+    let is_said = output.stderr.contains("OCI runtime restore failed: there is no state to restore");
+    ensure!(output.exit_code != Some(0) && is_said, "{output:?}");
     case.remove(&[&first, &second], Some(&image)).await
 }
 

@@ -26,7 +26,7 @@ const LOGGER: &str = "#!/bin/sh
 trap '' TERM
 [ \"$1\" = dir ] || exit 9
 echo $$ >>\"$2/pids\"
-echo \"$CONTAINER_NAMESPACE $CONTAINER_ID\" >\"$2/told\"
+echo \"$CONTAINER_NAMESPACE $CONTAINER_ID\" >\"$2/logged-by\"
 cat <&3 5>&- >>\"$2/out\" &
 cat <&4 5>&- >>\"$2/err\" &
 exec 5>&- 3<&- 4<&-
@@ -110,7 +110,11 @@ async fn a_program_takes_both_streams_and_ends_with_its_container(runtime: Runti
     ensure!(output.exit_code == Some(0), "{output:?}");
     logged.wait_stopped().await?;
     node.ctr().output(&["task", "rm", &logged.id]).await?;
-    ensure!(logged.read("told")? == format!("default {}\n", logged.id), "{:?}", logged.read("told"));
+    ensure!(
+        logged.read("logged-by")? == format!("default {}\n", logged.id),
+        "{:?}",
+        logged.read("logged-by")
+    );
     wait::until("all output", SOON, async || {
         Ok((logged.read("out")? == "to out\n" && logged.read("err")? == "to err\n").then_some(()))
     })
@@ -124,7 +128,7 @@ async fn an_execs_program_is_told_the_execs_id(runtime: Runtime) -> Result<()> {
     let output = logged.run(&["--null-io"], "exec sleep 60").await?;
     ensure!(output.exit_code == Some(0), "{output:?}");
     logged.exec(&logged.program_uri(), "echo from the exec").await?;
-    ensure!(logged.read("told")? == "default look\n", "{:?}", logged.read("told"));
+    ensure!(logged.read("logged-by")? == "default look\n", "{:?}", logged.read("logged-by"));
     wait::until("its output", SOON, async || Ok((logged.read("out")? == "from the exec\n").then_some(())))
         .await?;
     logged.remove().await

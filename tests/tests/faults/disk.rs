@@ -46,9 +46,9 @@ async fn a_full_disk_under_the_bundles_fails_a_create_and_leaves_nothing() -> Re
         }
         failed += 1;
         // Without room for the reason in the runtime's log, the error has only the runtime's exit status.
-        let told =
+        let expected =
             ["no space left", "No space left", "OCI runtime create failed: runc ended with exit status 1"];
-        ensure!(told.iter().any(|text| output.stderr.contains(text)), "{output:?}");
+        ensure!(expected.iter().any(|text| output.stderr.contains(text)), "{output:?}");
         let forgotten = ["shim-binary-path", "bootstrap.json"];
         if forgotten.iter().any(|file| output.stderr.contains(file)) {
             // containerd itself fails, and forgets the shim that it has just started. Such a shim ends after two

@@ -10,9 +10,9 @@ use crate::support::Group;
 
 fn ensure_told(output: &Output, command: &str, fault: Fault) -> Result<()> {
     ensure!(output.exit_code == Some(1), "{fault:?}: {output:?}");
-    let told = format!("OCI runtime {command} ");
+    let expected = format!("OCI runtime {command} ");
     ensure!(
-        output.stderr.contains(&told) && output.stderr.contains(fault.words()),
+        output.stderr.contains(&expected) && output.stderr.contains(fault.words()),
         "{fault:?} is not reported: {output:?}"
     );
     Ok(())

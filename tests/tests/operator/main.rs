@@ -54,13 +54,13 @@ async fn u7_u10_a_held_pod_is_explained() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start("app").await?;
-    let told = inspect(&node, &pod).await?;
-    ensure!(told["state"] == "running" && told["id"] == pod.sandbox(), "{told}");
-    ensure!(container(&told, "app")?["state"] == "held", "{told}");
-    ensure!(container(&told, "app")?["held_for"] == "sidecar \"proxy\": not created yet", "{told}");
-    ensure!(container(&told, "proxy")?["state"] == "not-created", "{told}");
-    let name = told["name"].as_str().context("no name")?;
-    let whole = format!("{}/{name}", told["pod_namespace"].as_str().context("no namespace")?);
+    let answer = inspect(&node, &pod).await?;
+    ensure!(answer["state"] == "running" && answer["id"] == pod.sandbox(), "{answer}");
+    ensure!(container(&answer, "app")?["state"] == "held", "{answer}");
+    ensure!(container(&answer, "app")?["held_for"] == "sidecar \"proxy\": not created yet", "{answer}");
+    ensure!(container(&answer, "proxy")?["state"] == "not-created", "{answer}");
+    let name = answer["name"].as_str().context("no name")?;
+    let whole = format!("{}/{name}", answer["pod_namespace"].as_str().context("no namespace")?);
     for called in [name, &whole, &pod.sandbox()[..20]] {
         let by_name: Value = json(&node, &["inspect", "--json", called]).await?;
         ensure!(by_name["id"] == pod.sandbox(), "{called} is {by_name}");
@@ -123,9 +123,9 @@ async fn v3_v4_a_standby_takes_over_on_request() -> Result<()> {
     timeline.in_order(&[("next", Starting), ("proxy", Exiting)])?;
     timeline.has_not_restarted("app")?;
     ensure!(pod.exec("app", &["test", "-e", "/pod/migrated"]).await?.exit_code == 0, "no migration");
-    let told = inspect(&node, &pod).await?;
-    ensure!(container(&told, "next")?["role"] == "sidecar", "{told}");
-    ensure!(container(&told, "proxy")?["role"] == "standby", "{told}");
+    let answer = inspect(&node, &pod).await?;
+    ensure!(container(&answer, "next")?["role"] == "sidecar", "{answer}");
+    ensure!(container(&answer, "proxy")?["role"] == "standby", "{answer}");
 
     let address = node.shim_address("k8s.io", pod.sandbox())?;
     let socket = node.root()?.join(address.trim_start_matches("unix:///"));
@@ -169,18 +169,18 @@ async fn n3_dead_and_hanging_shims_are_listed_as_that() -> Result<()> {
     let hanging_shim = hanging.shim_pid()?;
     signal(dead.shim_pid()?, libc::SIGKILL)?;
     signal(hanging_shim, libc::SIGSTOP)?;
-    let told = async {
+    let answer = async {
         let silent = listed(&node, hanging.sandbox()).await?.context("a hanging shim is not listed")?;
         ensure!(silent["state"] == "shim-silent", "{silent}");
-        let told = podshim(&node, &["inspect", dead.sandbox()], 1).await?;
-        ensure!(told.contains("its shim is dead"), "{told}");
+        let answer = podshim(&node, &["inspect", dead.sandbox()], 1).await?;
+        ensure!(answer.contains("its shim is dead"), "{answer}");
         let line = listed(&node, dead.sandbox()).await?.context("a dead shim is not listed")?;
         ensure!(line["state"] == "shim-dead" && !line["name"].is_null(), "{line}");
         Ok(())
     };
-    let told = told.await;
+    let answer = answer.await;
     signal(hanging_shim, libc::SIGCONT)?;
-    told?;
+    answer?;
     node.start_again().await?;
     wait::until("the dead shim's entry to go", AMPLE, async || {
         Ok(listed(&node, dead.sandbox()).await?.is_none().then_some(()))
@@ -207,21 +207,21 @@ async fn u1_t1_a_pods_life_is_drawn_and_told() -> Result<()> {
     let words = ["watch", "--json", &sandbox];
     let life = async {
         pod.stop_all_at_once(SOON).await?;
-        let told = json(&node, &["timeline", "--json", &sandbox]).await?;
+        let answer = json(&node, &["timeline", "--json", &sandbox]).await?;
         let drawn = podshim(&node, &["timeline", "--width", "80", &sandbox], 0).await?;
         let picture = node.directory().join(format!("{sandbox}.svg"));
         podshim(&node, &["timeline", "--svg", &picture.to_string_lossy(), &sandbox], 0).await?;
         let svg = std::fs::read_to_string(&picture)?;
         std::fs::remove_file(picture)?;
         pod.remove().await?;
-        anyhow::Ok((told, drawn, svg))
+        anyhow::Ok((answer, drawn, svg))
     };
     let (watched, life) = tokio::join!(podshim(&node, &words, 0), life);
-    let ((told, drawn, svg), watched) = (life?, watched?);
+    let ((answer, drawn, svg), watched) = (life?, watched?);
     let happened = |name: &str, kind: &str| {
-        let events = told["events"].as_array().context("no events")?;
+        let events = answer["events"].as_array().context("no events")?;
         let found = events.iter().position(|event| event["container"] == name && event["kind"] == kind);
-        found.with_context(|| format!("{name}: no {kind} in {told}"))
+        found.with_context(|| format!("{name}: no {kind} in {answer}"))
     };
     let order = [
         happened("app", "held")?,
@@ -231,7 +231,7 @@ async fn u1_t1_a_pods_life_is_drawn_and_told() -> Result<()> {
         happened("proxy", "signalled")?,
         happened("proxy", "exited")?,
     ];
-    ensure!(order.is_sorted(), "{order:?} of {told}");
+    ensure!(order.is_sorted(), "{order:?} of {answer}");
     ensure!(drawn.contains("proxy  ") && drawn.contains("SIGTERM: its turn in the stop"), "{drawn}");
     ensure!(svg.contains("<title>app: held for "), "{svg}");
     let last: Value = serde_json::from_str(watched.lines().last().context("nothing was watched")?)?;

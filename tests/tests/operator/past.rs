@@ -19,8 +19,8 @@ const PROXY: u8 = 9;
 /// The record of a pod in `podshim history`, as soon as there is one.
 async fn history(node: &Containerd, pod: &str) -> Result<Value> {
     wait::until("the pod's record", SOON, async || {
-        let told = json(node, &["history", "--json", pod]).await?;
-        Ok(told["pods"].as_array().and_then(|pods| pods.last().cloned()))
+        let answer = json(node, &["history", "--json", pod]).await?;
+        Ok(answer["pods"].as_array().and_then(|pods| pods.last().cloned()))
     })
     .await
 }
@@ -28,11 +28,11 @@ async fn history(node: &Containerd, pod: &str) -> Result<Value> {
 /// Waits until a pod has that state and CRI has deleted its ended containers.
 async fn wait_state(node: &Containerd, pod: &RunningPod<'_>, state: &str) -> Result<Value> {
     wait::until(&format!("the pod to be {state}"), SOON, async || {
-        let told = inspect(node, pod).await?;
+        let answer = inspect(node, pod).await?;
         // CRI deletes an ended container a moment later.
-        let containers = told["containers"].as_array().context("no containers")?;
+        let containers = answer["containers"].as_array().context("no containers")?;
         let deleted = containers.iter().all(|container| container["state"] != "stopped");
-        Ok((told["state"] == state && deleted).then_some(told))
+        Ok((answer["state"] == state && deleted).then_some(answer))
     })
     .await
 }
@@ -56,12 +56,12 @@ async fn j2_what_has_ended_keeps_what_it_ended_with() -> Result<()> {
         let mut pod = job(name, code, policy).run(&node, Runtime::Podshim).await?;
         pod.start_all(&["fetch", "proxy", "app"]).await?;
         pod.wait_for("proxy", Exiting, 1, SOON).await?;
-        let told = wait_state(&node, &pod, state).await?;
+        let answer = wait_state(&node, &pod, state).await?;
         for (name, real, shown) in [("fetch", 0, 0), ("app", code, code), ("proxy", PROXY, 0)] {
-            let container = container(&told, name)?;
-            ensure!(container["state"] == "exited", "{name}: {told}");
-            ensure!(container["real_exit_code"] == real && container["shown_exit_code"] == shown, "{told}");
-            ensure!(container["exited_at_ms"].as_i64() > told["started_at_ms"].as_i64(), "{told}");
+            let container = container(&answer, name)?;
+            ensure!(container["state"] == "exited", "{name}: {answer}");
+            ensure!(container["real_exit_code"] == real && container["shown_exit_code"] == shown, "{answer}");
+            ensure!(container["exited_at_ms"].as_i64() > answer["started_at_ms"].as_i64(), "{answer}");
         }
         let line = listed(&node, pod.sandbox()).await?.context("the pod is not listed")?;
         ensure!(line["state"] == state, "{line}");
@@ -84,19 +84,19 @@ async fn a_pod_leaves_its_story() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("past-story")
         .annotate("plan", "proxy=sidecar, app=main")
-        .annotate("ready.proxy", "exec:/bin/pod-member --check tell-nobody")
+        .annotate("ready.proxy", "exec:/bin/pod-member --check tell-no-one")
         .container(Program::new("proxy"))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["app", "proxy"]).await?;
     pod.wait_for("proxy", Started, 1, SOON).await?;
-    let told = inspect(&node, &pod).await?;
-    ensure!(told.to_string().contains("tell-nobody"), "the gate is shown while the pod is there: {told}");
-    let cost = |told: &Value, of: &str| told["cost"][of].as_u64();
+    let answer = inspect(&node, &pod).await?;
+    ensure!(answer.to_string().contains("tell-no-one"), "the gate is shown while the pod is there: {answer}");
+    let cost = |answer: &Value, of: &str| answer["cost"][of].as_u64();
     wait::until("probes to cost something", SOON, async || {
-        let told = inspect(&node, &pod).await?;
-        Ok((cost(&told, "probes_ms") > Some(0) && cost(&told, "requests_ms") > Some(0)).then_some(()))
+        let answer = inspect(&node, &pod).await?;
+        Ok((cost(&answer, "probes_ms") > Some(0) && cost(&answer, "requests_ms") > Some(0)).then_some(()))
     })
     .await?;
     let (name, sandbox) = (pod.name().to_owned(), pod.sandbox().to_owned());
@@ -123,7 +123,7 @@ async fn a_pod_leaves_its_story() -> Result<()> {
         .with_context(|| format!("no record in {}", directory.display()))?;
     ensure!(mode(&file)? == 0o600, "{}", file.display());
     let bytes = std::fs::read(&file)?;
-    ensure!(!String::from_utf8_lossy(&bytes).contains("tell-nobody"), "a command is in the record");
+    ensure!(!String::from_utf8_lossy(&bytes).contains("tell-no-one"), "a command is in the record");
     Ok(())
 }
 
@@ -147,8 +147,8 @@ async fn n3_a_killed_shim_leaves_a_record() -> Result<()> {
     ensure!(container(&past["pod"], "proxy")?["role"] == "sidecar", "{past}");
     ensure!(container(&past["pod"], "app")?["real_exit_code"].is_u64(), "{past}");
     pod.remove().await?;
-    let told = json(&node, &["history", "--json", &name]).await?;
-    ensure!(told["pods"].as_array().is_some_and(|pods| pods.len() == 1), "one record a pod: {told}");
+    let answer = json(&node, &["history", "--json", &name]).await?;
+    ensure!(answer["pods"].as_array().is_some_and(|pods| pods.len() == 1), "one record a pod: {answer}");
     let listed = podshim(&node, &["history", &name], 0).await?;
     ensure!(listed.contains("shim-killed"), "{listed}");
     Ok(())

@@ -96,9 +96,9 @@ impl Received {
         let records: Vec<_> = self.seen.iter().map(record).collect();
         // The kernel may count several OOM events before the killed process is gone, and the Go shim publishes them
         // before or after the exit.
-        let (mut told, records): (Vec<_>, Vec<_>) =
+        let (mut reported, records): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| record.step.starts_with("event /tasks/oom"));
-        told.dedup_by(|next, one| next.step == one.step);
-        records.into_iter().chain(told).collect()
+        reported.dedup_by(|next, one| next.step == one.step);
+        records.into_iter().chain(reported).collect()
     }
 }

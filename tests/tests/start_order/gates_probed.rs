@@ -100,10 +100,10 @@ async fn u2_an_endless_answer_is_a_failure() -> Result<()> {
     timeline.doesnt_start("app")?;
     let output = pod.wait_for_output("s1", "podshim: did not get ready: ").await?;
     let failures = ["no HTTP answer", "timed out after 500ms"];
-    let told = lines_of_podshim(&output).iter().any(|line| {
+    let is_logged = lines_of_podshim(&output).iter().any(|line| {
         failures.iter().any(|why| *line == format!("did not get ready: http:8080/: {why}; restarting"))
     });
-    ensure!(told, "{output}");
+    ensure!(is_logged, "{output}");
     pod.remove().await
 }
 

@@ -302,10 +302,13 @@ async fn i5_a_completed_init_is_hidden_from_an_unaware_kubelet() -> Result<()> {
     wait::at_most(SOON, "the stop of a hidden init does not return at once", pod.stop("i1", AMPLE)).await?;
     let status = pod.status("i1").await?;
     ensure!(status.exit_code == 0, "{status:?}");
-    let told = Duration::from_nanos(status.finished_at.try_into()?);
+    let shown_at = Duration::from_nanos(status.finished_at.try_into()?);
     let really = pod.timeline()?.time_of("i1", Exiting)?;
     // The stop came 2 s later or more.
-    ensure!(at_most(told.abs_diff(really), TOLERANCE), "ended at {really:?}, shown as ended at {told:?}");
+    ensure!(
+        at_most(shown_at.abs_diff(really), TOLERANCE),
+        "ended at {really:?}, shown as ended at {shown_at:?}"
+    );
     pod.timeline()?.has_not_restarted("i1")?;
     pod.remove().await
 }

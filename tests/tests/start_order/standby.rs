@@ -113,8 +113,8 @@ async fn v5_a_standby_that_fails_leaves_the_active_one_alone() -> Result<()> {
     ensure!(timeline.count("proxy", Term) == 0, "{timeline}");
     timeline.has_not_restarted("proxy")?;
     are_running(&pod, &["proxy", "next", "app"]).await?;
-    let told = "podshim: sidecar \"next\" did not take over: its migrate hook failed";
-    pod.wait_for_output("next", told).await?;
+    let expected = "podshim: sidecar \"next\" did not take over: its migrate hook failed";
+    pod.wait_for_output("next", expected).await?;
     pod.wait_for_output("next", "podshim: held: waiting for its turn").await?;
     pod.stop("next", seconds(10)).await?;
     exit_with(&pod, &[("next", 143)]).await?;

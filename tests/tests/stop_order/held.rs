@@ -199,9 +199,9 @@ async fn k4_a_hidden_init_reports_its_real_exit_at_a_stop() -> Result<()> {
     pod.stop("i1", AMPLE).await?;
     let (status, timeline) = (pod.status("i1").await?, pod.timeline()?);
     ensure!(status.exit_code == 0, "{status:?}");
-    let told = finished_at(&status)?;
+    let shown_at = finished_at(&status)?;
     ensure!(
-        at_most(told.abs_diff(timeline.time_of("i1", Exiting)?), TOLERANCE / 2),
+        at_most(shown_at.abs_diff(timeline.time_of("i1", Exiting)?), TOLERANCE / 2),
         "{status:?}\n{timeline}"
     );
     ensure!(pod.status("app").await?.state() == ContainerState::ContainerRunning, "{timeline}");

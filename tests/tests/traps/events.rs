@@ -111,13 +111,13 @@ async fn trap_09_no_exit_is_lost_in_a_storm() -> Result<()> {
         ),
     )
     .await?;
-    let mut told = 0;
+    let mut reported = 0;
     for line in codes.lines() {
         let (number, code) = line.split_once(' ').unwrap_or_default();
         ensure!(code.parse::<u32>()? == number.parse::<u32>()? % 100, "exec {number} ended with {code}");
-        told += 1;
+        reported += 1;
     }
-    ensure!(told == 200, "{told} of 200 execs: {codes}");
+    ensure!(reported == 200, "{reported} of 200 execs: {codes}");
     let last = |event: &TaskEvent| event.topic == "exit" && event.exec.as_deref() == Some("e200");
     log.wait_for(id, SOON, last).await?;
     for number in 1..=200u64 {

@@ -77,18 +77,18 @@ async fn a_pod_lives_on(exchange: Exchange) -> Result<()> {
     ensure!(pod.shim_pid()? == shim, "the container got another shim");
     pod.wait_for_output("app", "from the app").await?;
 
-    let told = podshim(&node, &["inspect", "--json", pod.sandbox()]).await?;
-    ensure!(told["state"] == "running" && told["release"].is_string(), "{told}");
-    let containers = told["containers"].as_array().context("no containers")?;
+    let answer = podshim(&node, &["inspect", "--json", pod.sandbox()]).await?;
+    ensure!(answer["state"] == "running" && answer["release"].is_string(), "{answer}");
+    let containers = answer["containers"].as_array().context("no containers")?;
     let states = containers.iter().map(|container| (&container["name"], &container["state"]));
-    ensure!(states.filter(|(_, state)| *state == "running").count() == 3, "{told}");
+    ensure!(states.filter(|(_, state)| *state == "running").count() == 3, "{answer}");
     // The commands of the previous release have no timeline.
     if exchange.installed == Build::Current {
-        let told = podshim(&node, &["timeline", "--json", pod.sandbox()]).await?;
-        let events = told["events"].as_array().context("no events")?;
+        let answer = podshim(&node, &["timeline", "--json", pod.sandbox()]).await?;
+        let events = answer["events"].as_array().context("no events")?;
         ensure!(
             events.iter().any(|event| event["kind"] == "exited" && event["container"] == "app"),
-            "{told}"
+            "{answer}"
         );
     }
 
@@ -97,8 +97,8 @@ async fn a_pod_lives_on(exchange: Exchange) -> Result<()> {
     for name in ["app", "proxy"] {
         is_running(&pod, name).await?;
     }
-    let told = podshim(&node, &["stop", "--grace", "20s", "--json", pod.sandbox()]).await?;
-    ensure!(told["stopped"] == true, "{told}");
+    let answer = podshim(&node, &["stop", "--grace", "20s", "--json", pod.sandbox()]).await?;
+    ensure!(answer["stopped"] == true, "{answer}");
     for name in ["app", "proxy"] {
         ensure!(pod.wait_exited(name, SOON).await?.exit_code == 0, "{name} has another exit code");
     }

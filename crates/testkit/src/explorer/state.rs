@@ -86,7 +86,7 @@ pub(super) enum Success {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    Told,
+    Signalled,
     Own(u32),
 }
 
@@ -182,7 +182,7 @@ impl State {
         }
         for (target, process) in &self.world.processes {
             if process.doom.is_some() {
-                choices.push(Choice::Death(target.clone(), Cause::Told));
+                choices.push(Choice::Death(target.clone(), Cause::Signalled));
             }
             if process.stage == Stage::Program {
                 let own = self.world.endings.get(&show_target(target)).into_iter().flatten();
@@ -222,7 +222,7 @@ impl State {
     fn die(&mut self, target: &Target, cause: Cause, exploration: &Exploration) -> Result<(), String> {
         let Some(process) = self.world.processes.remove(target) else { return Ok(()) };
         let code = match cause {
-            Cause::Told => process.doom.unwrap_or_default(),
+            Cause::Signalled => process.doom.unwrap_or_default(),
             Cause::Own(code) => {
                 let left = self.world.endings.get_mut(&show_target(target));
                 if let Some(codes) = left {
@@ -419,7 +419,7 @@ impl State {
             if !self.world.operations.is_empty() {
                 self.finish_one_operation(&exploration.stubborn)?;
             } else if let Some(target) = doomed {
-                self.die(&target, Cause::Told, exploration)?;
+                self.die(&target, Cause::Signalled, exploration)?;
             } else if self.pod.next_deadline().is_some() {
                 self.take(exploration, &Choice::Tick)?;
             } else {

@@ -65,7 +65,7 @@ fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
     let next = &AtomicU64::new(0);
     let (sender, news) = mpsc::channel();
     let clock = Clock::start();
-    let (mut done, mut told, mut table) = (0, Duration::ZERO, Table::default());
+    let (mut done, mut printed, mut table) = (0, Duration::ZERO, Table::default());
     let mut found: BTreeMap<String, Finding> = BTreeMap::new();
     std::thread::scope(|scope| {
         for _ in 0..options.jobs {
@@ -90,8 +90,8 @@ fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
                 }
             }
             let passed = clock.passed();
-            if passed >= told + PROGRESS {
-                told = passed;
+            if passed >= printed + PROGRESS {
+                printed = passed;
                 progress(done, plays.count(), passed, found.len());
             }
         }
