@@ -12,7 +12,7 @@ use pod_spec::Signal;
 
 pub struct Driver {
     pub pod: Pod,
-    plan: &'static str,
+    keys: Vec<(&'static str, &'static str)>,
     now: PodTime,
     requests: u64,
     signals: Vec<(ContainerId, Signal)>,
@@ -20,7 +20,13 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(plan: &'static str) -> Self {
-        Self { pod: Pod::new(), plan, now: PodTime::ZERO, requests: 0, signals: Vec::new() }
+        Self::with_keys(plan, &[])
+    }
+
+    /// With further annotations.
+    pub fn with_keys(plan: &'static str, keys: &[(&'static str, &'static str)]) -> Self {
+        let keys = [&[("podshim.io/plan", plan)], keys].concat();
+        Self { pod: Pod::new(), keys, now: PodTime::ZERO, requests: 0, signals: Vec::new() }
     }
 
     pub fn feed(&mut self, event: Event) {
@@ -47,7 +53,7 @@ impl Driver {
 
     /// Creates and starts a container of ctr, which `change` may turn into another kind.
     pub fn run(&mut self, name: &str, change: impl FnOnce(&mut ContainerSpec)) {
-        let plan = pod_spec::parse([("podshim.io/plan", self.plan)]).expect("a plan").plan;
+        let plan = pod_spec::parse(self.keys.iter().copied()).expect("a plan").plan;
         let mut spec = ContainerSpec {
             name: name.to_owned(),
             kind: TaskKind::Container,

@@ -1,0 +1,75 @@
+//! What operators see of a pod's end (Part 15): decided by its mains and its restart policy.
+
+mod driver;
+
+use pod_lifecycle::{Event, Exit, PodOutcome, PodTime, Target};
+
+use driver::Driver;
+
+fn exits(driver: &mut Driver, name: &str, code: u32) {
+    driver.feed(Event::Exited { target: Target::init(name.into()), exit: Exit { code, ..Exit::default() } });
+}
+
+fn outcome(driver: &Driver) -> Option<PodOutcome> {
+    driver.pod.inspect(PodTime::ZERO).outcome
+}
+
+fn job(policy: &'static str) -> Driver {
+    Driver::with_keys("s1=sidecar, a=main, b=main", &[("podshim.io/restart-policy", policy)])
+}
+
+fn run(driver: &mut Driver, names: &[&str]) {
+    for name in names {
+        driver.run(name, |_| {});
+    }
+}
+
+#[test]
+fn j1_a_job_has_succeeded_when_all_mains_have() {
+    let mut driver = job("Never");
+    run(&mut driver, &["s1", "a", "b"]);
+    exits(&mut driver, "a", 0);
+    assert_eq!(outcome(&driver), None, "b still runs");
+    exits(&mut driver, "b", 0);
+    assert_eq!(outcome(&driver), Some(PodOutcome::Succeeded));
+}
+
+#[test]
+fn j1_one_failed_main_fails_a_job() {
+    let mut driver = job("Never");
+    run(&mut driver, &["s1", "a", "b"]);
+    exits(&mut driver, "a", 3);
+    exits(&mut driver, "b", 0);
+    assert_eq!(outcome(&driver), Some(PodOutcome::Failed));
+}
+
+#[test]
+fn j5_a_failure_under_on_failure_is_no_outcome() {
+    let mut driver = job("OnFailure");
+    run(&mut driver, &["s1", "a", "b"]);
+    exits(&mut driver, "a", 3);
+    exits(&mut driver, "b", 0);
+    assert_eq!(outcome(&driver), None);
+}
+
+#[test]
+fn i2_a_failed_init_fails_the_pod_under_never_only() {
+    for (policy, expected) in [("Never", Some(PodOutcome::Failed)), ("OnFailure", None), ("Always", None)] {
+        let mut driver = Driver::with_keys("i=init, a=main", &[("podshim.io/restart-policy", policy)]);
+        run(&mut driver, &["i", "a"]);
+        exits(&mut driver, "i", 1);
+        assert_eq!(outcome(&driver), expected, "{policy}");
+    }
+}
+
+#[test]
+fn u10_a_main_that_no_caller_creates_is_missing() {
+    let mut driver = job("Never");
+    run(&mut driver, &["s1", "a"]);
+    let missing = driver.pod.missing_main().expect("b was not created");
+    assert_eq!(missing.main, "main \"b\"");
+    exits(&mut driver, "a", 0);
+    assert!(driver.pod.missing_main().is_some(), "the job does not end without b");
+    run(&mut driver, &["b"]);
+    assert!(driver.pod.missing_main().is_none());
+}
