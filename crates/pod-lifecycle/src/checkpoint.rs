@@ -43,7 +43,7 @@ impl Pod {
             }
             (Phase::Running { .. }, Freezer::Thawed | Freezer::Paused) => {}
             (Phase::Held(_), _) => return Some("it is held, its program has not been started"),
-            (Phase::BackingOff { .. } | Phase::Recreating { .. }, _) => return Some("it is being restarted"),
+            (Phase::BackingOff { .. } | Phase::Recreating { .. }, _) => return Some("it is restarting"),
             (Phase::Hidden { .. } | Phase::Spent { .. }, _) => return Some("it is completed"),
             (Phase::Stopped { .. } | Phase::Removing { .. }, _) => return Some("it has stopped"),
             (Phase::Ending { .. } | Phase::Draining { .. }, _) => return Some("it is ending"),

@@ -165,6 +165,7 @@ impl Pod {
         }
     }
 
+    /// The words are those of `podshim ps` for the same state.
     fn obstacle_in_words(&self, index: usize, obstacle: Obstacle) -> String {
         let state = &self.members[index];
         let code = state.ended.as_ref().map_or(0, |ended| ended.real().code);
@@ -188,7 +189,7 @@ impl Pod {
                 }
                 None => format!("exited with {code}, not recreated yet"),
             },
-            Obstacle::NotStarted => "not started yet".to_owned(),
+            Obstacle::NotStarted => "created, not started yet".to_owned(),
             Obstacle::Held => "held itself".to_owned(),
             Obstacle::AtWork => self.work_in_words(index),
         }
@@ -197,9 +198,8 @@ impl Pod {
     fn work_in_words(&self, index: usize) -> String {
         let Some(container) = self.current(index) else { return String::new() };
         match (&container.phase, &container.probe) {
-            (Phase::BackingOff { last, .. } | Phase::Recreating { last, .. }, _) => {
-                format!("exited with {}, to be restarted", last.code)
-            }
+            (Phase::BackingOff { last, .. }, _) => format!("exited with {}, backing off", last.code),
+            (Phase::Recreating { last, .. }, _) => format!("exited with {}, restarting", last.code),
             (_, Some(probe)) => probe.last_failure().unwrap_or("not ready yet").to_owned(),
             _ if self.members[index].member.role == Role::Sidecar => "not ready yet".to_owned(),
             _ => "still running".to_owned(),
