@@ -1,0 +1,306 @@
+//! docs/coverage.md: each rule of docs/rules.md, and each case of Kubernetes' own suite there, with the tests that bear
+//! its id. Fails if the page is stale, or if a rule or a case has no test.
+//!
+//! A test's name begins with the ids of what it guards (`t1_s2_twenty_times`, `k11_kill_without_stop.txt`). A case is in
+//! the name of an e2e test if no rule has its letter (`g8_g11` is G8 to G11), or in its comment as "e2e J5" or "e2e I8 to
+//! I15": then the name's id does not count for the rule of that id.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Rules of what is outside the core, which is all that scenarios run: containerd, the shim's own process, the node.
+const NO_SCENARIO: [&str; 7] = ["N1", "N2", "N3", "N5", "N6", "N7", "N10"];
+/// The letters of rules.
+const RULES: &str = "SIURTKJHNV";
+/// The letters of cases that no rule has.
+const CASES_ALONE: &str = "ABCDEFGLMO";
+
+const HEAD: &str = "\
+# Which test guards which rule
+
+Written by `PODSHIM_REWRITE_COVERAGE=1 cargo nextest run -p pod-lifecycle --test coverage` from the names of the tests;
+that test fails if this page is stale or has a hole. Scenarios are the files of `crates/pod-lifecycle/tests/scenarios`, run
+on virtual time; e2e tests are those of `tests/tests`, on real containers, or the cases of `hack/vm-shutdown`; the others
+are next to the code. N1 to N3, N5 to N7 and N10 speak of what is outside the core, and have no scenario.
+
+| rule | scenarios | e2e tests | others |
+|---|---|---|---|
+";
+
+const CASES_HEAD: &str = "
+## Cases of Kubernetes' own suite
+
+| case | e2e tests |
+|---|---|
+";
+
+/// A letter and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Id(char, u32);
+
+impl Id {
+    fn parse(text: &str) -> Option<Self> {
+        let mut letters = text.chars();
+        let letter = letters.next().filter(char::is_ascii_alphabetic)?;
+        let number = letters.as_str();
+        let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        Some(Self(letter.to_ascii_uppercase(), digits.then(|| number.parse().ok())??))
+    }
+
+    fn to(self, last: Self) -> impl Iterator<Item = Self> {
+        (self.1..=last.1).map(move |number| Self(last.0, number))
+    }
+}
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.0, self.1)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Built,
+    Planned,
+    NotBelowCri,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Scenario,
+    E2e,
+    Unit,
+    /// An e2e test of a case.
+    Case,
+}
+
+#[derive(Debug)]
+struct Found {
+    id: Id,
+    kind: Kind,
+    name: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+/// The list entries of docs/rules.md, each with the first word of its section's title.
+fn entries(rules: &str) -> Vec<(String, String)> {
+    let (mut section, mut entries) = (String::new(), Vec::<(String, String)>::new());
+    let mut is_open = false;
+    for line in rules.lines() {
+        if let Some(title) = line.strip_prefix("## ") {
+            section = title.split(' ').next().unwrap_or_default().to_owned();
+            is_open = false;
+        } else if line.starts_with("* ") {
+            entries.push((section.clone(), line.to_owned()));
+            is_open = true;
+        } else if let (true, Some(rest), Some((_, entry))) =
+            (is_open, line.strip_prefix("  "), entries.last_mut())
+        {
+            *entry += &format!(" {rest}");
+        }
+    }
+    entries
+}
+
+/// The bold ids that an entry begins with, ranges in full; `whole` takes those of the rest, too.
+fn ids(entry: &str, whole: bool) -> Vec<Id> {
+    let parts: Vec<&str> = entry.split("**").collect();
+    let mut ids = Vec::<Id>::new();
+    for (place, part) in parts.iter().enumerate().skip(1).step_by(2) {
+        let Some(id) = Id::parse(part) else { if whole { continue } else { break } };
+        let continues = place > 2 && parts[place - 1] == " to ";
+        match ids.last() {
+            Some(first) if continues => ids.extend(Id(first.0, first.1 + 1).to(id).collect::<Vec<_>>()),
+            _ => ids.push(id),
+        }
+        if !whole && !matches!(parts.get(place + 1), Some(&(", " | " to "))) {
+            break;
+        }
+    }
+    ids
+}
+
+fn rules(entries: &[(String, String)]) -> Vec<(Id, Status)> {
+    let is_rule = |section: &str| section.len() == 2 && section.ends_with([':', ',']);
+    let mut rules = Vec::new();
+    for (_, entry) in entries.iter().filter(|(section, _)| is_rule(section)) {
+        let status = match entry {
+            entry if entry.contains("not below the CRI") => Status::NotBelowCri,
+            entry if entry.contains("** Planned") => Status::Planned,
+            _ => Status::Built,
+        };
+        let own = ids(entry, false).into_iter().filter(|id| RULES.contains(id.0));
+        rules.extend(own.map(|id| (id, status)));
+    }
+    rules
+}
+
+fn cases(entries: &[(String, String)]) -> Vec<Id> {
+    entries.iter().filter(|(section, _)| section == "Cases").flat_map(|(_, entry)| ids(entry, true)).collect()
+}
+
+/// The ids that a test bears, and the cases that its comment names.
+fn of_test(name: &str, kind: Kind, comment: &str, found: &mut Vec<Found>) {
+    let mut cases = BTreeSet::new();
+    let replays = |ids: &mut dyn Iterator<Item = Id>, found: &mut Vec<Found>, cases: &mut BTreeSet<Id>| {
+        for id in ids {
+            if cases.insert(id) {
+                found.push(Found { id, kind: Kind::Case, name: name.to_owned() });
+            }
+        }
+    };
+    if kind == Kind::E2e {
+        let words: Vec<&str> = comment.split_whitespace().collect();
+        let id_of = |word: Option<&&str>| Id::parse(word?.trim_end_matches([',', '.', ':', ';', ')']));
+        for (place, _) in words.iter().enumerate().filter(|(_, word)| word.trim_start_matches('(') == "e2e") {
+            let Some(first) = id_of(words.get(place + 1)) else { continue };
+            let goes_on = words.get(place + 2) == Some(&"to")
+                && words[place + 1].ends_with(|it: char| it.is_ascii_digit());
+            let last = if goes_on { id_of(words.get(place + 3)) } else { None };
+            replays(&mut first.to(last.unwrap_or(first)), found, &mut cases);
+        }
+    }
+    let mut last = None::<Id>;
+    for id in
+        name.split('_').map_while(|word| Id::parse(word).filter(|_| word.starts_with(char::is_lowercase)))
+    {
+        if kind == Kind::E2e && CASES_ALONE.contains(id.0) {
+            let first = last.filter(|last| last.0 == id.0).map_or(id, |last| Id(id.0, last.1 + 1));
+            replays(&mut first.to(id), found, &mut cases);
+        } else if !cases.contains(&id) {
+            found.push(Found { id, kind, name: name.to_owned() });
+        }
+        last = Some(id);
+    }
+}
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn tests(root: &Path) -> Vec<Found> {
+    let mut found = Vec::new();
+    let scenarios = root.join("crates/pod-lifecycle/tests/scenarios");
+    let mut names: Vec<String> = fs::read_dir(scenarios)
+        .expect("the scenarios")
+        .filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    for name in names {
+        of_test(&name, Kind::Scenario, "", &mut found);
+    }
+    let mut files = Vec::new();
+    sources(&root.join("crates"), &mut files);
+    sources(&root.join("tests"), &mut files);
+    files.sort();
+    for path in files {
+        let kind = if path.starts_with(root.join("tests/tests")) { Kind::E2e } else { Kind::Unit };
+        let (mut comment, mut is_test) = (String::new(), false);
+        for line in fs::read_to_string(&path).expect("a source").lines().map(str::trim_start) {
+            if let Some(text) = line.strip_prefix("///") {
+                comment += &format!(" {text}");
+                continue;
+            }
+            if line.starts_with("#[test") || line.starts_with("#[tokio::test") {
+                is_test = true;
+                continue;
+            }
+            if line.starts_with("#[") {
+                continue;
+            }
+            if let (true, Some((_, rest))) = (is_test, line.split_once("fn ")) {
+                let name: String =
+                    rest.chars().take_while(|it| it.is_ascii_alphanumeric() || *it == '_').collect();
+                of_test(&name, kind, &comment, &mut found);
+            }
+            (comment, is_test) = (String::new(), false);
+        }
+    }
+    let machines = fs::read_to_string(root.join("hack/vm-shutdown")).expect("the script");
+    for line in machines.lines() {
+        let (Some((name, _)), Some((_, id))) = (line.split_once(") wanted="), line.split_once(" # ")) else {
+            continue;
+        };
+        let id = Id::parse(id).expect("an id");
+        found.push(Found { id, kind: Kind::E2e, name: format!("hack/vm-shutdown: {name}") });
+    }
+    found
+}
+
+/// The page, and what it lacks.
+fn coverage(rules_page: &str, root: &Path) -> (String, Vec<String>) {
+    let (entries, tests) = (entries(rules_page), tests(root));
+    let named = |id: Id, kind: Kind| {
+        let of_it = tests.iter().filter(|found| found.id == id && found.kind == kind);
+        of_it.map(|found| format!("`{}`", found.name)).collect::<Vec<_>>().join("<br>")
+    };
+    let (mut page, mut gaps) = (HEAD.to_owned(), Vec::new());
+    for (id, status) in rules(&entries) {
+        let [scenarios, e2e, others] = [Kind::Scenario, Kind::E2e, Kind::Unit].map(|kind| named(id, kind));
+        page += &match status {
+            Status::Built => format!("| {id} | {scenarios} | {e2e} | {others} |\n"),
+            Status::Planned => format!("| {id} | planned | | |\n"),
+            Status::NotBelowCri => format!("| {id} | not below the CRI | | |\n"),
+        };
+        if status == Status::Built && scenarios.is_empty() && !NO_SCENARIO.contains(&&*id.to_string()) {
+            gaps.push(format!("{id}: no scenario"));
+        }
+        if status == Status::Built && e2e.is_empty() {
+            gaps.push(format!("{id}: no e2e test"));
+        }
+    }
+    page += CASES_HEAD;
+    // Cases in a row that the same tests replay share a line.
+    let mut rows = Vec::<(Id, Id, String)>::new();
+    for id in cases(&entries) {
+        let named = named(id, Kind::Case);
+        if named.is_empty() {
+            gaps.push(format!("{id}: no e2e test"));
+        }
+        match rows.last_mut() {
+            Some((_, last, same)) if *last == Id(id.0, id.1.wrapping_sub(1)) && *same == named => *last = id,
+            _ => rows.push((id, id, named)),
+        }
+    }
+    for (first, last, named) in rows {
+        let ids = if first == last { first.to_string() } else { format!("{first} to {last}") };
+        page += &format!("| {ids} | {named} |\n");
+    }
+    (page, gaps)
+}
+
+#[test]
+fn every_rule_and_every_case_has_its_tests() {
+    let root = root();
+    let rules_page = fs::read_to_string(root.join("docs/rules.md")).expect("docs/rules.md");
+    let (page, gaps) = coverage(&rules_page, &root);
+    assert!(gaps.is_empty(), "a test is missing:\n{}", gaps.join("\n"));
+    let file = root.join("docs/coverage.md");
+    if std::env::var_os("PODSHIM_REWRITE_COVERAGE").is_some() {
+        fs::write(&file, &page).expect("docs/coverage.md");
+    }
+    let written = fs::read_to_string(&file).expect("docs/coverage.md");
+    assert!(written == page, "docs/coverage.md is stale: run its first line's command");
+}
+
+#[test]
+fn ids_are_read_as_the_page_writes_them() {
+    let text = |ids: Vec<Id>| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    assert_eq!(text(ids("* **K1**, **K2** A signal **T3**", false)), "K1 K2");
+    assert_eq!(text(ids("* **G8** to **G11** Never, **H1** OnFailure", true)), "G8 G9 G10 G11 H1");
+    let mut found = Vec::new();
+    of_test("g8_g10_j5_exits", Kind::E2e, " As e2e J5 and e2e I8 to I9 do.", &mut found);
+    let found: Vec<_> = found.iter().map(|found| format!("{} {:?}", found.id, found.kind)).collect();
+    assert_eq!(found, ["J5 Case", "I8 Case", "I9 Case", "G8 Case", "G9 Case", "G10 Case"]);
+}
