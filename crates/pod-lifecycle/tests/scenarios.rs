@@ -1,7 +1,7 @@
 //! Runs the scenario files: commands, `----`, the trace they must give. Each rule has at least one file, named after
 //! it.
 //!
-//! Owns the file format and the list of rules. With `PODSHIM_REWRITE_SCENARIOS` set this test rewrites the
+//! Owns the file format; `coverage` checks that each rule has a file. With `PODSHIM_REWRITE_SCENARIOS` set this test rewrites the
 //! expectations; read each line against the rule before you keep it.
 
 use std::fs;
