@@ -7,7 +7,7 @@ use protobuf::MessageField;
 use protobuf::well_known_types::any::Any;
 use serde_json::Value;
 
-use super::{Run, split};
+use super::{Run, SOON, split};
 use e2e::direct::bundle::process;
 use e2e::direct::streams::{Ends, Streams};
 
@@ -108,8 +108,12 @@ impl Run {
 
     pub async fn delete(&mut self, name: &str) {
         let (id, exec_id) = split(name);
-        let request = DeleteRequest { id, exec_id, ..Default::default() };
-        self.ask::<DeleteResponse>(format!("delete {name}"), "Delete", &request).await;
+        let request = DeleteRequest { id: id.clone(), exec_id: exec_id.clone(), ..Default::default() };
+        let deleted = self.ask::<DeleteResponse>(format!("delete {name}"), "Delete", &request).await;
+        // The Go shim answers before it publishes, and a Shutdown that follows at once loses the event.
+        if deleted.is_some() && exec_id.is_empty() {
+            self.events.has(&self.names, "delete", &[("container_id", &id)], SOON).await;
+        }
     }
 
     /// Sends a signal to one process.
