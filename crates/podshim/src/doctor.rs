@@ -87,6 +87,15 @@ impl Report<'_> {
         self.node.root == Path::new("/")
     }
 
+    /// Whether a unit is active; `None` where no systemd runs that could be asked.
+    fn unit_is_active(&self, unit: &str) -> Option<bool> {
+        if !self.is_this_node() || !self.at("/run/systemd/system").is_dir() {
+            return None;
+        }
+        let arguments = ["show", "--property=ActiveState", "--value", unit];
+        Some(crate::node::output("systemctl".as_ref(), &arguments)?.trim() == "active")
+    }
+
     /// Where a program is that containerd would find. systemd's own search path: containerd's unit sets no other.
     fn program(&self, name: &str) -> Option<PathBuf> {
         let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];

@@ -72,6 +72,8 @@ pub struct Part {
     pub on_terminate: Option<Vec<String>>,
     /// The command run in it before its stop signal (H2).
     pub pre_stop: Option<Vec<String>>,
+    /// Whether its kubelet runs a hook before it stops it, which uses up the same time (F9).
+    pub kubelet_hook: bool,
 }
 
 /// One thing that is waited for.
@@ -197,6 +199,8 @@ pub struct Surroundings {
     pub kubelet_grace: Option<Duration>,
     /// All containers of the pod, and how a kubelet starts each.
     pub containers: Vec<(String, List)>,
+    /// Those with a `lifecycle.preStop`, which a kubelet runs before it stops them (F9).
+    pub kubelet_hooks: Vec<String>,
 }
 
 /// Explains a plan.
@@ -210,7 +214,7 @@ pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
     };
     let unnamed: Vec<&(String, List)> =
         surroundings.containers.iter().filter(|(name, _)| plan.member(name).is_none()).collect();
-    let order = Order::of(plan, other_mains(plan, &unnamed));
+    let order = Order::of(plan, other_mains(plan, &unnamed), &surroundings.kubelet_hooks);
     let stop = order.stop(budget);
     let (start_steps, stop_steps) = (order.start_steps(), order.stop_steps());
     let containers = order.entries().iter().enumerate().map(|(index, entry)| {
@@ -238,6 +242,7 @@ pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
             gone_within_ms: milliseconds(stop[index].gone),
             on_terminate: member.on_terminate.clone(),
             pre_stop: member.pre_stop.clone(),
+            kubelet_hook: entry.has_kubelet_hook,
         }
     });
     Explanation {

@@ -173,5 +173,11 @@ fn surroundings(template: &Template<'_>) -> Surroundings {
             .iter()
             .map(|container| (container.name.to_owned(), container.list))
             .collect(),
+        kubelet_hooks: template
+            .containers()
+            .iter()
+            .filter(|container| container.node.at(&["lifecycle", "preStop"]).is_some())
+            .map(|container| container.name.to_owned())
+            .collect(),
     }
 }

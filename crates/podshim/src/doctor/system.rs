@@ -105,7 +105,16 @@ pub(super) fn drain(report: &mut Report<'_>) {
     match unit {
         // As a link it need not lead anywhere below another root.
         Some(unit) if std::fs::symlink_metadata(wanted).is_ok() => {
-            report.ok("drain", format!("{} is enabled", unit.display()));
+            // Its ExecStop is the drain: a unit that was never started stops nothing.
+            if report.unit_is_active(UNIT) == Some(false) {
+                report.warn(
+                    "drain",
+                    format!("{} is enabled and not active: a power-off now has no order", unit.display()),
+                    format!("systemctl enable --now {UNIT}"),
+                );
+            } else {
+                report.ok("drain", format!("{} is enabled", unit.display()));
+            }
         }
         Some(unit) => report.warn(
             "drain",

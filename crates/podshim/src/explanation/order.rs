@@ -13,6 +13,8 @@ pub(super) struct Entry {
     pub(super) planned: PlannedWord,
     /// Whether anything asks for its gate.
     pub(super) is_awaited: bool,
+    /// Whether its kubelet runs a preStop hook before it stops it.
+    pub(super) has_kubelet_hook: bool,
     /// What it needs.
     links: Vec<Link>,
 }
@@ -33,23 +35,36 @@ impl Entry {
     /// A main that the plan does not name; what it needs is the order's to say.
     pub(super) fn other_main(name: &str) -> Self {
         let member = Member::new(name, Role::Main, usize::MAX);
-        Self { member, planned: PlannedWord::Other, is_awaited: false, links: Vec::new() }
+        Self {
+            member,
+            planned: PlannedWord::Other,
+            is_awaited: false,
+            has_kubelet_hook: false,
+            links: Vec::new(),
+        }
     }
 }
 
 impl Order {
     /// Of a plan and the mains it does not name.
-    pub(super) fn of(plan: &Plan, others: Vec<Entry>) -> Self {
+    pub(super) fn of(plan: &Plan, others: Vec<Entry>, kubelet_hooks: &[String]) -> Self {
         let order = pod_spec::Order::of(plan);
         let named = plan.members.iter().enumerate().map(|(index, member)| Entry {
             member: member.clone(),
             planned: PlannedWord::Named,
             is_awaited: order.is_awaited(index),
+            has_kubelet_hook: false,
             links: order.links(index).to_vec(),
         });
         let links = order.links_of_unnamed_main();
         let others = others.into_iter().map(|entry| Entry { links: links.to_vec(), ..entry });
-        Self { entries: named.chain(others).collect() }
+        let entries = named.chain(others).map(|entry| {
+            // A sidecar's hook runs at T0 (H5), beside what it waits for.
+            let has_kubelet_hook =
+                entry.member.role == Role::Main && kubelet_hooks.contains(&entry.member.name);
+            Entry { has_kubelet_hook, ..entry }
+        });
+        Self { entries: entries.collect() }
     }
 
     pub(super) fn entries(&self) -> &[Entry] {
@@ -135,6 +150,8 @@ impl Order {
         // Hooks run before the signal, within the container's own grace, and leave it the floor of that (F9).
         let end = budget + FLOOR;
         let (signal, gone) = match (member.grace, has_hooks) {
+            // The kubelet's signal comes after its hook, which may use up the whole grace period (F9).
+            _ if self.entries[index].has_kubelet_hook => (budget, end),
             (Some(grace), true) => (turn + grace, turn + grace + grace.min(FLOOR)),
             (Some(grace), false) => (turn, turn + grace),
             (None, true) => (budget, end),

@@ -134,6 +134,9 @@ fn stop_line(part: &Part) -> String {
         text += &format!(", after {} at the latest", show_ms(part.signal_within_ms));
     }
     text += &format!("; gone within {}", show_ms(part.gone_within_ms));
+    if part.kubelet_hook {
+        text += "; its kubelet's preStop hook runs first";
+    }
     if let Some(command) = &part.on_terminate {
         text += &format!("; runs {:?} when the stop begins", command.join(" "));
     }
