@@ -86,16 +86,22 @@ vm_download_kernel() {
     extract_archives "$1"
 }
 
+# Machines that are made at once come here at once, and apt-get waits for no lock of its lists.
 vm_install_tools() {
-    local line package file missing=()
+    local lock line package file missing=()
+    mkdir -p "$(vm_cache)"
+    exec {lock}>"$(vm_cache)/tools.lock"
+    flock "$lock"
     for line in "${VM_TOOLS[@]}"; do
         read -r package file <<<"$line"
         [ -e "$file" ] || missing+=("$package")
     done
-    [ ${#missing[@]} -gt 0 ] || return 0
-    say "vm: installing ${missing[*]}"
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } \
-        >&2 || die "cannot install ${missing[*]}"
+    if [ ${#missing[@]} -gt 0 ]; then
+        say "vm: installing ${missing[*]}"
+        { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } \
+            >&2 || die "cannot install ${missing[*]}"
+    fi
+    exec {lock}>&-
 }
 
 # vm_wanted_versions SUITE WORK: prints the newest packages of the release, one `name version` per line. Reads the lists
