@@ -1,7 +1,7 @@
 //! Ends every pod of a node: all at the same time, each in its own order (N7).
 //!
-//! Owns which shims have been asked to stop, and which pods have ended. Each pod has its own thread, so that a shim that
-//! hangs delays no other. Each shim decides the order of its own pod.
+//! Owns which shims have been asked to stop, and which pods have ended. Each pod has its own thread, so that a shim
+//! that hangs delays no other. Each shim decides the order of its own pod.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ use control_api::entry::Entry;
 const CALL_LIMIT: Duration = Duration::from_secs(2);
 /// How often to look for new shims and for pods that have ended.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Time after `timeout` until a pod counts as not ended: 2 s until SIGKILL (T6), and what the kernel and the OCI runtime
-/// take after that.
+/// Time after `timeout` until a pod counts as not ended: 2 s until SIGKILL (T6), and what the kernel and the OCI
+/// runtime take after that.
 const LAST_CALL: Duration = Duration::from_secs(5);
 
 /// How often a shim may answer as if it were about to exit, before that counts as a failure.
@@ -50,9 +50,9 @@ pub enum End {
     },
 }
 
-/// Ends the pods of all shims below `state_root`, and calls `tell` for each as it ends. It lists the directory again and
-/// again, to find pods that were just being created too. The caller must have made sure that no new pods begin. A pod
-/// that has not ended after `timeout` has its time cut short (T9).
+/// Ends the pods of all shims below `state_root`, and calls `tell` for each as it ends. It lists the directory
+/// repeatedly, to find pods that were just being created too. The caller must have made sure that no new pods begin.
+/// A pod that has not ended after `timeout` has its time cut short (T9).
 ///
 /// # Errors
 /// The state of the shims cannot be read.

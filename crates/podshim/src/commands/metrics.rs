@@ -1,4 +1,4 @@
-//! `podshim metrics`: prints metrics of the node's pods for Prometheus, or serves them over HTTP on the node's loopback.
+//! `podshim metrics`: prints metrics of the node's pods for Prometheus, or serves them over HTTP on a loopback address.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

@@ -91,8 +91,8 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     Ok(if report.errors.is_empty() { Outcome::Success } else { Outcome::Findings })
 }
 
-/// A hint if `podshim check` has findings: a plan that is valid by itself may not fit its pod, so the explanation may not
-/// be what its author meant.
+/// A hint if `podshim check` has findings: a plan that is valid by itself may not fit its pod, so the explanation may
+/// not be what its author meant.
 fn doubts_of(source: &Source) -> String {
     let (_, findings) = check(source, &Outside::default());
     match findings.iter().filter(|finding| finding.severity != Severity::Note).count() {
