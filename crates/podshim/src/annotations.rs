@@ -1,11 +1,11 @@
-//! Annotations that stand alone, without a pod around them: a YAML mapping, or lines as for `ctr run --annotation`. Owns
-//! telling these apart from manifests; what the annotations say is `pod-spec`'s.
+//! Annotations alone, without a pod around them: a YAML mapping, or lines as for `ctr run --annotation`. Owns telling
+//! these from manifests; `pod-spec` owns what the annotations mean.
 
 use pod_spec::PREFIX;
 
 use crate::yaml::Node;
 
-/// One of the lines of a text, counted from 1, with its key and its value.
+/// A line's number, counted from 1, with its key and its value.
 pub type Line<'a> = (usize, &'a str, &'a str);
 
 /// Whether a key is one of podshim's.
@@ -27,7 +27,7 @@ pub fn lines(text: &str) -> Option<Vec<Line<'_>>> {
     pairs.filter(|pairs| !pairs.is_empty())
 }
 
-/// The annotations of a document that is nothing else: its own keys, or those below `annotations`.
+/// The annotations of a document that has nothing else: its top-level keys, or those below `annotations`.
 pub fn alone(root: &Node) -> Option<&Node> {
     if root.entries().iter().any(|(key, _)| key.text().is_some_and(is_ours)) {
         return Some(root);

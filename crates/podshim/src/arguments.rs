@@ -1,4 +1,4 @@
-//! What all commands have in common: their errors, their exit codes, `-h`.
+//! What all commands share: errors, exit codes, `-h`, reading of arguments.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,11 +18,11 @@ use crate::source::SourceError;
 pub enum Outcome {
     /// All is well: exit code 0.
     Success,
-    /// It found or failed at what it says: exit code 1.
+    /// The command has printed problems or a failure: exit code 1.
     Findings,
 }
 
-/// Why a command was not carried out.
+/// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// It was called wrongly: exit code 2.
@@ -30,7 +30,7 @@ pub enum CommandError {
     Usage {
         /// What is wrong.
         message: String,
-        /// The command that was called; empty for none.
+        /// The command that was called; empty if there was none.
         command: &'static str,
     },
     /// A file cannot be used.
@@ -39,15 +39,15 @@ pub enum CommandError {
     /// There is no such pod.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// Its shim did not do it.
+    /// The pod's shim refused the request or did not answer.
     #[error("pod {pod}: {source}")]
     Shim {
-        /// The pod, as it was called.
+        /// The pod as the user named it.
         pod: String,
-        /// What its shim said, or did not.
+        /// The error of the call to its shim.
         source: ClientError,
     },
-    /// A file does not hold what it should.
+    /// Any other failure, such as a file with the wrong content.
     #[error("{0}")]
     Input(String),
     /// The result cannot be written.
@@ -56,7 +56,7 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// That a command was called wrongly.
+    /// The error of a wrong call.
     pub fn usage(command: &'static str, message: impl ToString) -> Self {
         Self::Usage { message: message.to_string(), command }
     }
@@ -67,7 +67,7 @@ impl CommandError {
     }
 }
 
-/// What a command was given, when it takes files and `--json`.
+/// The arguments of a command that takes files and `--json`.
 #[derive(Debug, Default)]
 pub struct FileArguments {
     /// At least one.
@@ -78,10 +78,10 @@ pub struct FileArguments {
     pub own: Vec<(&'static str, String)>,
 }
 
-/// What a command about running pods was given.
+/// The arguments of a command about pods.
 #[derive(Debug)]
 pub struct PodArguments {
-    /// What stands without an option.
+    /// The arguments that are not options.
     pub words: Vec<String>,
     /// How to show the result.
     pub format: Format,
@@ -96,11 +96,11 @@ pub struct PodArguments {
 pub enum Parsed<T> {
     /// `-h`: show the help and nothing else.
     Help,
-    /// Go on.
+    /// Run the command with these arguments.
     Run(T),
 }
 
-/// Reads `[options] FILE...`. `own` are options with a value.
+/// Reads `[options] FILE...`. `own` are the command's own options, each with a value.
 ///
 /// # Errors
 /// An unknown option, a missing value, no file.
@@ -130,7 +130,8 @@ pub fn file_arguments(
     Ok(Parsed::Run(found))
 }
 
-/// Reads `[options] WORD...`: one for each of `words`, which name them, then some of `more`. `own` are options with a value.
+/// Reads `[options] WORD...`: a word for each name in `words`, then at most as many as `more` has. `own` are the
+/// command's own options, each with a value.
 ///
 /// # Errors
 /// An unknown option, a missing value, more or fewer words.
@@ -180,7 +181,7 @@ impl PodArguments {
     /// with crictl and kubectl.
     ///
     /// # Errors
-    /// It is none.
+    /// The value is not a duration.
     pub fn duration(&self, command: &'static str, name: &str) -> Result<Option<Duration>, CommandError> {
         let Some(value) = self.option(name) else { return Ok(None) };
         let read = match value.parse() {

@@ -1,4 +1,4 @@
-//! The commands, one a file: what each is called, what its `-h` says, and how it is run.
+//! The commands, one in each file: name, help text and entry point.
 
 pub mod check;
 pub mod doctor;
@@ -22,17 +22,17 @@ use crate::arguments::{CommandError, Outcome};
 
 /// A command.
 pub struct Command {
-    /// Its word.
+    /// Its name on the command line.
     pub name: &'static str,
     /// What it does, in half a line.
     pub summary: &'static str,
-    /// What its `-h` says: `usage:` lines, text, and a line for each option. Completions and man pages are made of it.
+    /// The text of `-h`: `usage:` lines, text, and a line for each option. Completions and man pages are made from it.
     pub help: &'static str,
-    /// What it is called with.
+    /// Runs the command with the arguments after its name.
     pub run: fn(Vec<OsString>) -> Result<Outcome, CommandError>,
 }
 
-/// All of them, in the order of the help.
+/// All commands, in the order of the help.
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "check",

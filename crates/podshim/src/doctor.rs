@@ -1,7 +1,7 @@
-//! Whether a node is ready for podshim: one answer a subject, each with what to do about it.
+//! Checks whether a node is ready for podshim: at least one answer for each subject, problems with what to do.
 //!
-//! Owns what is looked at. Everything is read below one root, so that a test, or a file system made for another machine,
-//! is looked at as the running node is; only that one is also asked by running its programs. Changes nothing.
+//! Owns the list of checks. It reads everything below one root, so that it can check a test's directory, or a file
+//! system made for another machine, like the running node; it runs programs only on the running node. Changes nothing.
 
 mod programs;
 mod runtime;
@@ -14,13 +14,13 @@ use serde::Serialize;
 use crate::finding::Finding;
 use crate::node::Release;
 
-/// How it is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// As it should be.
     Ok,
-    /// Pods run, but not all is as it should be.
+    /// Pods run, but something is not as it should be.
     Warning,
     /// Pods do not run, or without their order.
     Error,
@@ -29,28 +29,28 @@ pub enum Status {
 /// One answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// What was checked.
     pub subject: &'static str,
-    /// How it is.
+    /// The result.
     pub status: Status,
-    /// In one line, with the value that was found.
+    /// One line, with the value that was found.
     pub message: String,
     /// What to do.
     pub fix: Option<String>,
 }
 
-/// What is looked at.
+/// The node to check.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// `/`, or where another node's file system is.
+    /// `/`, or the root of another node's file system.
     pub root: PathBuf,
     /// containerd's main configuration file, without the root.
     pub config: PathBuf,
-    /// Where no containerd answers: the release of containerd.
+    /// The release of containerd to assume; `None`: ask the containerd in the PATH.
     pub release: Option<Release>,
 }
 
-/// All there is to say about a node.
+/// Checks everything.
 pub fn examine(node: &Node) -> Vec<Check> {
     let mut report = Report { node, checks: Vec::new() };
     let release = programs::containerd(&mut report);
@@ -82,7 +82,7 @@ impl Report<'_> {
         std::fs::read_to_string(self.at(path)).ok()
     }
 
-    /// Whether it is the running node, whose programs can be asked.
+    /// Whether this is the running node: only its programs can be run.
     fn is_this_node(&self) -> bool {
         self.node.root == Path::new("/")
     }
@@ -96,7 +96,7 @@ impl Report<'_> {
         Some(crate::node::output("systemctl".as_ref(), &arguments)?.trim() == "active")
     }
 
-    /// Where a program is that containerd would find. systemd's own search path: containerd's unit sets no other.
+    /// The path of a program as containerd would find it: in systemd's search path, as containerd's unit sets no other.
     fn program(&self, name: &str) -> Option<PathBuf> {
         let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
         directories.iter().map(|directory| Path::new(directory).join(name)).find(|path| self.is_program(path))
@@ -122,7 +122,7 @@ impl Report<'_> {
         self.checks.push(Check { subject, status: Status::Error, message, fix });
     }
 
-    /// What `podshim check` says of a file.
+    /// Adds a finding of `podshim check`.
     fn finding(&mut self, subject: &'static str, finding: Finding) {
         use crate::finding::Severity;
         let status = match finding.severity {

@@ -1,7 +1,7 @@
-//! Ending every pod of a node: all at the same time, each in its order (N7).
+//! Ends every pod of a node: all at the same time, each in its own order (N7).
 //!
-//! Owns who has been asked and who has ended. A thread a pod, so that a shim that hangs delays no other. The order
-//! is the shims' own affair.
+//! Owns which shims have been asked to stop, and which pods have ended. Each pod has its own thread, so that a shim
+//! that hangs delays no other. Each shim decides the order of its own pod.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,24 +14,25 @@ use control_api::client::{Client, ClientError};
 use control_api::container::State;
 use control_api::entry::Entry;
 
-/// What an answer of a shim may take.
+/// How long a shim may take to answer.
 const CALL_LIMIT: Duration = Duration::from_secs(2);
-/// How often it is looked for what has ended.
+/// How often to look for new shims and for pods that have ended.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// From the end of all patience to SIGKILL, and the kernel's and the OCI runtime's time after that (T6).
+/// Time after `timeout` until a pod counts as not ended: 2 s until SIGKILL (T6), and what the kernel and the OCI
+/// runtime take after that.
 const LAST_CALL: Duration = Duration::from_secs(5);
 
-/// How often a shim that goes may be met on its way out.
+/// How often a shim may answer as if it were about to exit, before that counts as a failure.
 const LAST_LOOKS: usize = 20;
 
-/// What became of one pod.
+/// How the drain of one pod ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its name in Kubernetes with its namespace, else its id with containerd's.
+    /// `namespace/name` in Kubernetes, or containerd's namespace with the beginning of the id.
     pub pod: String,
-    /// How long that took.
+    /// The time since the drain began.
     pub after: Duration,
-    /// How.
+    /// The result.
     pub end: End,
 }
 
@@ -40,17 +41,18 @@ pub struct Ended {
 pub enum End {
     /// It ended in time.
     InTime,
-    /// Its time was cut short (T9), and then it ended.
+    /// `timeout` cut its time short (T9), and then it ended.
     CutShort,
-    /// It has not.
+    /// It has not ended, or its shim reported an error.
     Failed {
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
 }
 
-/// Ends the pods of the shims found below `state_root`; each is printed as it ends. Pods that were just being started are
-/// found too: the caller has seen to it that no new ones begin. `timeout` is the patience with each pod's own grace.
+/// Ends the pods of all shims below `state_root`, and calls `tell` for each as it ends. It lists the directory
+/// repeatedly, to find pods that were just being created too. The caller must have made sure that no new pods begin.
+/// A pod that has not ended after `timeout` has its time cut short (T9).
 ///
 /// # Errors
 /// The state of the shims cannot be read.
@@ -71,7 +73,7 @@ pub fn drain(
                 thread::spawn(move || {
                     let end = end_pod(&entry.socket, begin, timeout);
                     let end = end.map(|end| Ended { pod: title(&entry), after: begin.elapsed(), end });
-                    // Who asked has gone: the process ends.
+                    // Fails only if `drain` has returned an error: then the process ends.
                     let _ = sender.send(end);
                 });
             }
@@ -82,14 +84,14 @@ pub fn drain(
                 end.iter().for_each(&mut tell);
                 ended.extend(end);
             }
-            // Only after a look that found no new pod.
+            // Return only after a listing that found no new pod.
             Err(_) if answers == asked.len() => return Ok(ended),
             Err(_) => {}
         }
     }
 }
 
-/// `None`: the shim was dead already, and its pod with it (N3).
+/// Stops one pod and waits for its end. `None`: the shim was already dead, and N3 ends its pod.
 #[allow(clippy::disallowed_methods, reason = "as above")]
 fn end_pod(socket: &Path, begin: Instant, timeout: Option<Duration>) -> Option<End> {
     let failed = |error: ClientError| Some(End::Failed { reason: error.to_string() });
@@ -101,7 +103,7 @@ fn end_pod(socket: &Path, begin: Instant, timeout: Option<Duration>) -> Option<E
     let (mut end, mut last_looks) = (End::InTime, 0);
     loop {
         match Client::connect(socket, CALL_LIMIT).and_then(|shim| shim.inspect()) {
-            // containerd has seen its end, and asked it to shut down.
+            // containerd has seen the pod's end, and asked the shim to shut down.
             Err(ClientError::Dead { .. }) => return Some(end),
             Err(error) if error.may_be_its_end() && last_looks < LAST_LOOKS => last_looks += 1,
             Err(error) => return failed(error),

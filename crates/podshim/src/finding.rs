@@ -1,4 +1,4 @@
-//! What is wrong, or unlikely to be meant, at one place of a file. Owns how that reads, for people and for programs.
+//! What is wrong, or probably not meant, at one place of a file. Owns how a finding is shown to people and programs.
 
 use serde::Serialize;
 
@@ -13,9 +13,9 @@ pub struct Finding {
     pub line: usize,
     /// How bad it is.
     pub severity: Severity,
-    /// The key it is about, if it is about one.
+    /// The key that is wrong, if there is one.
     pub key: Option<String>,
-    /// What stands there.
+    /// The value that was found.
     pub value: Option<String>,
     /// One line that says what is wrong.
     pub message: String,
@@ -33,7 +33,7 @@ pub enum Severity {
     Error,
     /// It works, and is probably not what was meant.
     Warning,
-    /// It works as meant, and is easily forgotten.
+    /// It works as meant, and has an effect that is easily overlooked.
     Note,
 }
 
@@ -52,25 +52,25 @@ impl Finding {
         }
     }
 
-    /// With the key it is about.
+    /// Adds the key.
     pub fn key(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
         self
     }
 
-    /// With what stands there.
+    /// Adds the value that was found.
     pub fn value(mut self, value: &str) -> Self {
         self.value = Some(value.to_owned());
         self
     }
 
-    /// With what to do.
+    /// Adds what to do.
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
     }
 
-    /// With the word that was probably meant.
+    /// Adds the word that was probably meant.
     pub fn nearest(mut self, word: &str) -> Self {
         self.nearest = Some(word.to_owned());
         self
@@ -84,7 +84,7 @@ impl Finding {
             Severity::Note => "note".to_owned(),
         };
         let mut text = format!("{}:{}: {severity}: ", self.file, self.line);
-        // Messages of the parser name the key already.
+        // The parser's messages already name the key.
         if let Some(key) = self.key.as_ref().filter(|key| !self.message.starts_with(key.as_str())) {
             text += &format!("{key}: ");
         }
@@ -100,7 +100,7 @@ impl Finding {
     }
 }
 
-/// Of a text whose author may have used any letters: one line, without control characters.
+/// The text as one line without control characters, at most 200 characters long: its author may have used any.
 fn one_line(text: &str) -> String {
     text.chars()
         .take(200)

@@ -1,7 +1,7 @@
-//! What has happened to a pod, as the commands show it: the control API's events in the words of
-//! `docs/podshim-json.md`, and each as a sentence.
+//! Events of a pod as the commands show them: the control API's events in the words of `docs/podshim-json.md`, and each
+//! as a sentence.
 //!
-//! Owns those words. They are what scripts rely on: new ones may come, none changes its meaning.
+//! Owns those words. Scripts rely on them: words may be added, but no word changes its meaning.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,49 +14,49 @@ use serde::Serialize;
 
 use crate::pods::{budget_words, said, signal, stop_reason};
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EventReport {
     /// Counted from 1 in each shim.
     pub sequence: u64,
-    /// Since 1970.
+    /// Milliseconds since 1970.
     pub wall_ms: i64,
-    /// Since the shim's start.
+    /// Milliseconds since the shim's start, by a clock that is never set.
     pub monotonic_ms: u64,
     /// What happened.
     pub kind: EventKind,
-    /// To which container; `None`: to the pod.
+    /// The name of its container; `None` for an event of the pod.
     pub container: Option<String>,
-    /// Its id.
+    /// The container's id.
     pub id: Option<String>,
-    /// What it waits for, what a probe or the runtime said, which hook.
+    /// What a held container waits for, the message of a probe or of the runtime, or the hook's name.
     pub text: Option<String>,
     /// Why a hook has failed.
     pub failure: Option<String>,
-    /// Of its process.
+    /// The pid of its process.
     pub pid: Option<u32>,
-    /// How its program ended.
+    /// The real exit code of its program.
     pub code: Option<u32>,
-    /// What callers see of that.
+    /// The exit code that callers see.
     pub shown_code: Option<u32>,
-    /// Which signal.
+    /// The signal's name.
     pub signal: Option<String>,
     /// Why it was sent.
     pub cause: Option<&'static str>,
-    /// Until the next start; of a stop, its budget.
+    /// The time until the next start; for a stop, its budget.
     pub duration_ms: Option<u64>,
     /// Why the pod is stopped.
     pub reason: Option<&'static str>,
-    /// Who counts the time of that.
+    /// Who counts the time of the stop.
     pub budget: Option<&'static str>,
 }
 
-/// What can happen.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "proto/podshim/v1/pod.proto says what each is")]
 pub enum EventKind {
-    /// Of a newer shim.
+    /// An event of a newer shim.
     Unknown,
     Created,
     Held,
@@ -86,7 +86,7 @@ pub enum EventKind {
 }
 
 impl EventReport {
-    /// Of an event as the shim tells it.
+    /// The report of an event of the control API.
     pub fn of(event: Event) -> Self {
         let kind = EventKind::of(event.kind.enum_value_or_default());
         Self {
@@ -110,7 +110,7 @@ impl EventReport {
         }
     }
 
-    /// What happened, in a few words.
+    /// The event in a few words.
     pub fn sentence(&self) -> String {
         let with = |words: &str, text: &Option<String>| match text {
             Some(text) => format!("{words}: {text}"),
@@ -177,16 +177,16 @@ impl EventReport {
     }
 }
 
-/// What has been printed of a pod so far: the end of a program and that of its container are one thing for people, and printed
-/// once.
+/// What has been printed of a pod so far. For people the end of a program and the end of its container are one event,
+/// so it is printed once.
 #[derive(Debug, Default)]
 pub struct Story {
-    /// How the program of each container ended that has not been started again.
+    /// For each container whose program has ended and has not been restarted: when it ended, and its exit code.
     exits: BTreeMap<String, (u64, u32)>,
 }
 
 impl Story {
-    /// An event as a sentence; `None` where all of it has been printed.
+    /// An event as a sentence; `None` if an earlier sentence has said all of it.
     pub fn tell(&mut self, event: &EventReport) -> Option<String> {
         let id = || event.id.clone().or_else(|| event.container.clone()).unwrap_or_default();
         match (event.kind, event.code) {
@@ -199,7 +199,7 @@ impl Story {
                         Some(format!("shown to its caller as {shown}"))
                     }
                     (Some((at, _)), _) if event.monotonic_ms < at + AT_ONCE_MS => None,
-                    // Such as an init's, which is hidden from a caller that would start it again.
+                    // Such as the end of an init, which podshim hides from a caller that would start it again.
                     (Some(_), _) => Some("its end is shown to its caller".to_owned()),
                     (None, _) => Some(event.sentence()),
                 };
@@ -210,7 +210,7 @@ impl Story {
     }
 }
 
-/// From a program's end to its container's, where nothing is between them.
+/// A container that ends within so many milliseconds of its program ended together with it.
 const AT_ONCE_MS: u64 = 1000;
 
 impl EventKind {
@@ -270,7 +270,7 @@ fn because(cause: &str) -> &str {
     }
 }
 
-/// A time for people.
+/// A duration for people.
 pub fn duration(milliseconds: u64) -> String {
     DurationText(Duration::from_millis(milliseconds)).to_string()
 }
@@ -337,7 +337,7 @@ mod tests {
         );
     }
 
-    /// A shim of the next release may tell what this command has never heard of.
+    /// A shim of the next release may report kinds of events that this command does not know.
     #[test]
     fn an_unknown_kind_is_not_an_error() {
         assert_eq!(EventReport::of(Event::default()).kind, EventKind::Unknown);

@@ -1,7 +1,7 @@
-//! What installing podshim on a node is: which files, with what in them, and what of that is taken out again.
+//! The files that installing podshim on a node writes, their content, and what uninstalling removes of them.
 //!
-//! Owns the list of changes. Computing it writes nothing; [`files`] carries it out. No process is started, restarted or
-//! signalled: that is for the node's administrator, who gets to read what comes next.
+//! Owns the list of changes. Computing it writes nothing; [`files`] makes the changes. It starts, restarts and signals
+//! no process: the node's administrator does that, and the command prints the next steps.
 
 pub mod containerd;
 pub mod diff;
@@ -17,21 +17,21 @@ use crate::reference::{Shell, completion, man_pages};
 
 const SHIM: &str = "containerd-shim-podshim-v2";
 const COMMAND: &str = "podshim";
-/// What the files in `dist` have for the directory of the programs.
+/// The directory of the programs as the files in `dist` name it.
 const DIST_BIN_DIR: &str = "/usr/local/bin";
-/// Programs there are a package's, which removes them itself.
+/// Programs in this directory belong to a package, which removes them itself.
 const PACKAGE_BIN_DIR: &str = "/usr/bin";
 const RUNTIME_CLASS: &str = include_str!("../../../dist/runtimeclass.yaml");
 const NODE_FILE: &str = include_str!("../../../dist/config.toml");
 const DRAIN_UNIT: &str = include_str!("../../../dist/systemd/podshim-drain.service");
 const SCOPE_DROP_IN: &str = include_str!("../../../dist/systemd/10-podshim.conf");
-/// Where an administrator's units are, and what is wanted at boot.
+/// The directory of an administrator's units, and of the links that enable units at boot.
 const UNITS: &str = "/etc/systemd/system";
-/// A package's.
+/// The directory of packages' units.
 const PACKAGE_UNITS: &str = "/usr/lib/systemd/system";
 const UNIT: &str = "podshim-drain.service";
 
-/// Where everything goes. Paths are those of the running node; `root` is put before them.
+/// Where everything goes. Paths are as on the running node; `root` is put before them.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// `/`, or the root of a file system that is made for another machine.
@@ -59,7 +59,7 @@ pub enum InstallError {
     Config {
         /// The file.
         path: PathBuf,
-        /// What stands in the way.
+        /// Why not.
         source: ConfigError,
     },
     /// A file cannot be read.
@@ -99,12 +99,12 @@ impl Layout {
         self.bin_dir.parent().unwrap_or(Path::new("/")).join("share/podshim")
     }
 
-    /// A file of `dist` for these directories.
+    /// A text of `dist` with this layout's directory of programs.
     fn adapted(&self, text: &str) -> String {
         text.replace(DIST_BIN_DIR, &self.bin_dir.to_string_lossy())
     }
 
-    /// What is neither program nor containerd's configuration.
+    /// All files that are neither programs nor containerd's configuration, with their texts.
     fn texts(&self) -> Vec<(PathBuf, String)> {
         let share = self.share();
         let texts = vec![
@@ -116,7 +116,7 @@ impl Layout {
             (share.with_file_name("zsh/site-functions/_podshim"), completion(Shell::Zsh)),
             (share.with_file_name("fish/vendor_completions.d/podshim.fish"), completion(Shell::Fish)),
             (self.unit(), self.adapted(DRAIN_UNIT)),
-            // The prefix is CRI's: all its scopes, and no others.
+            // systemd applies this to all scopes with CRI's prefix, and to no others.
             (self.units().join("cri-containerd-.scope.d/10-podshim.conf"), SCOPE_DROP_IN.to_owned()),
         ];
         let pages =
@@ -136,7 +136,7 @@ impl Layout {
         self.units().join(UNIT)
     }
 
-    /// What `systemctl enable` makes.
+    /// The link that `systemctl enable` makes.
     fn enabled(&self) -> PathBuf {
         Path::new(UNITS).join("multi-user.target.wants").join(UNIT)
     }
@@ -146,10 +146,10 @@ impl Layout {
     }
 }
 
-/// The version of containerd's configuration, if the file says it; `None` for a file that is missing or says nothing.
+/// The version of containerd's configuration; `None` for a file that is missing or has no key.
 ///
 /// # Errors
-/// It cannot be read, or is of a version that podshim is not known to work with.
+/// It cannot be read, or has a version that podshim does not support.
 pub fn file_version(layout: &Layout) -> Result<Option<FileVersion>, InstallError> {
     match files::read_text(&layout.at(&layout.config))? {
         Some(text) => containerd::version(&text).map_err(|error| layout.config_error(error)),
@@ -157,11 +157,11 @@ pub fn file_version(layout: &Layout) -> Result<Option<FileVersion>, InstallError
     }
 }
 
-/// What installing changes; what is as it should be is not among it. `version` is for a configuration that says none;
-/// without any, containerd's configuration is left alone.
+/// The changes that installing makes, without files that are already right. `version` is for a configuration without
+/// any key; `None` leaves containerd's configuration alone.
 ///
 /// # Errors
-/// A file cannot be read, or containerd's configuration not be changed by a program.
+/// A file cannot be read, or no program can change containerd's configuration.
 pub fn install(
     layout: &Layout,
     programs: &Programs,
@@ -169,7 +169,7 @@ pub fn install(
 ) -> Result<Vec<Change>, InstallError> {
     let mut changes = Vec::new();
     let command = layout.bin_dir.join(COMMAND);
-    // A package has brought the rest, and will take it away.
+    // If a package owns this command, it has installed the rest too, and will remove it.
     if !(layout.is_of_package() && programs.command == command) {
         for (from, to) in [(&programs.shim, layout.shim()), (&programs.command, command)] {
             let program = fs::read(from).map_err(|error| FileError::read(from, error))?;
@@ -194,13 +194,13 @@ fn config_changes(layout: &Layout, version: FileVersion) -> Result<Vec<Change>, 
     let edited = containerd::add(old.as_deref(), version, &runtime, &layout.drop_in(), &imported)
         .map_err(|error| layout.config_error(error))?;
     let mut changes = Vec::new();
-    // Before the file that imports it: containerd does not start on an import that is missing.
+    // Write it before the file that imports it: containerd does not start if an import is missing.
     if let Some(drop_in) = edited.drop_in {
         changes.push(Change::new(layout.at(&layout.drop_in()), Content::Text(drop_in))?);
     }
     let Some(main) = edited.main else { return Ok(changes) };
     if let Some(old) = old.filter(|old| containerd::remove(old, &layout.drop_in()).is_none()) {
-        // Of a file that has podshim in it already, the backup is there.
+        // If the file already has podshim in it, an earlier install has made the backup.
         let copy = Content::Copy { of: layout.at(&layout.config), text: old };
         changes.push(Change::new(layout.at(&layout.backup()), copy)?);
     }
@@ -208,7 +208,7 @@ fn config_changes(layout: &Layout, version: FileVersion) -> Result<Vec<Change>, 
     Ok(changes)
 }
 
-/// What removing changes.
+/// The changes that uninstalling makes.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -224,7 +224,8 @@ pub fn uninstall(layout: &Layout) -> Result<Vec<Change>, InstallError> {
             false => Content::Text(main),
         };
         changes.push(Change::new(path, content)?);
-        // One that differs may be the only copy of what others have changed since.
+        // A backup that differs stays: the file has been changed since, and the backup may be the only copy of the
+        // original.
         if restored {
             changes.push(Change::new(layout.at(&layout.backup()), Content::Absent)?);
         }

@@ -1,8 +1,8 @@
 //! The command `podshim`: for people who write pods or look after a node.
 //!
-//! Owns reading manifests and configuration, and showing what it finds. It decides nothing about pods: what a plan
-//! means is `pod-spec`'s, what happens to a pod `pod-lifecycle`'s, inside the shims. A library so that tests reach its
-//! parts; nothing else uses it.
+//! Owns reading manifests and configuration, and showing what it finds. It decides nothing about pods: `pod-spec` owns
+//! what a plan means, and `pod-lifecycle`, inside the shims, what happens to a pod. It is a library so that tests reach
+//! its parts; nothing else uses it.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The binary `podshim`: finds the command and turns how it ended into an exit code.
+//! The binary `podshim`: finds the command, runs it, and turns its outcome into an exit code.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ fn run(mut arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     }
 }
 
-/// Takes `--color WHEN` out, wherever it stands: it is an option of every command.
+/// Takes `--color WHEN` out of the arguments, wherever it stands: it is an option of every command.
 fn colours(arguments: &mut Vec<OsString>) -> Result<ColourChoice, CommandError> {
     let mut choice = ColourChoice::default();
     let is_ours = |argument: &OsString| {
@@ -77,7 +77,7 @@ fn names() -> String {
     format!("one of {}", names.join(", "))
 }
 
-/// The least that does something: the README has it, too.
+/// The smallest useful example; the README has it, too.
 const RECIPE: &str = "\
 Two annotations hold an app until its proxy takes connections, and stop the proxy after the app:
 

@@ -1,4 +1,4 @@
-//! Pods in Prometheus' text format. Owns the names of the metrics, which dashboards rely on.
+//! Pods in Prometheus' text format. Owns the names of the metrics; dashboards rely on them.
 
 use std::fmt::Write;
 
@@ -86,7 +86,7 @@ const STATES: [(PodState, &str); 7] = [
 ];
 
 fn family(text: &mut String, name: &str, help: &str) {
-    // All are gauges: a shim counts its pod's life, which ends.
+    // All are gauges: a shim counts only during its pod's life, and the numbers end with it.
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
 }
 
@@ -108,7 +108,7 @@ fn containers(
     }
 }
 
-/// What tells pods apart for people. One without a name in Kubernetes is called by its id.
+/// The labels that identify a pod for people. A pod without a name in Kubernetes has its id as the name.
 fn labels(pod: &PodReport) -> String {
     let name = pod.name.as_deref().unwrap_or(&pod.id);
     let namespace = pod.pod_namespace.as_deref().unwrap_or_default();

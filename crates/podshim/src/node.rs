@@ -1,11 +1,11 @@
-//! The node this runs on, as far as no file tells it. Owns running the few programs that do.
+//! Facts about this node that no file has. Owns running the few programs that report them.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 use crate::arguments::CommandError;
 
-/// What a program wrote, if it could be run and said that all is well.
+/// The standard output of a program; `None` if it cannot be run or fails.
 #[allow(clippy::disallowed_methods, reason = "the reaper is the shim's; this command has no other children")]
 pub fn output(program: &OsStr, arguments: &[&str]) -> Option<String> {
     let output =
@@ -18,12 +18,12 @@ pub fn output(program: &OsStr, arguments: &[&str]) -> Option<String> {
 pub struct Release {
     /// The first number.
     pub major: u32,
-    /// The second.
+    /// The second number.
     pub minor: u32,
 }
 
 impl Release {
-    /// Of a version as people write it: `1.7`, `v2.1.4`, `1.6.20~ds1`.
+    /// Parses a version as people write it: `1.7`, `v2.1.4`, `1.6.20~ds1`.
     pub fn parse(version: &str) -> Option<Self> {
         let mut numbers = version.strip_prefix('v').unwrap_or(version).split(|c: char| !c.is_ascii_digit());
         Some(Self { major: numbers.next()?.parse().ok()?, minor: numbers.next()?.parse().ok()? })
@@ -32,19 +32,19 @@ impl Release {
     /// The value of a command's option `--containerd`.
     ///
     /// # Errors
-    /// It is no version.
+    /// It is not a version.
     pub fn argument(command: &'static str, value: &OsStr) -> Result<Self, CommandError> {
         let value = value.to_string_lossy();
         let message = || format!("--containerd {value}: not a version such as 1.7 or 2.1");
         Self::parse(&value).ok_or_else(|| CommandError::usage(command, message()))
     }
 
-    /// Of what `containerd --version` writes: the program, where it is from, its version.
+    /// Parses the output of `containerd --version`: program, source, version.
     pub fn of_output(output: &str) -> Option<Self> {
         Self::parse(output.split_whitespace().nth(2)?)
     }
 
-    /// Of the containerd in the PATH.
+    /// The release of the containerd in the PATH.
     pub fn installed() -> Option<Self> {
         Self::of_output(&output(OsStr::new("containerd"), &["--version"])?)
     }

@@ -1,4 +1,4 @@
-//! What goes to the terminal: colour or none, JSON, and a pipe that has been closed.
+//! Output of the commands: colours, JSON, tables, and a pipe whose reader has gone.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,21 +6,21 @@ use serde::Serialize;
 
 use crate::terminal::ColourChoice;
 
-/// Whether text is coloured.
+/// Whether text gets colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
     /// With escape sequences.
     Colours,
-    /// As it is.
+    /// Without them.
     Plain,
 }
 
-/// The colours there are.
+/// The colours, by what they mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
     /// What is wrong.
     Red,
-    /// What is well.
+    /// What is right.
     Green,
     /// What needs a look.
     Yellow,
@@ -41,7 +41,7 @@ pub enum Format {
 }
 
 impl Paint {
-    /// What `--color`, NO_COLOR and the stream itself come to.
+    /// The result of `--color`, NO_COLOR and the kind of stream.
     pub fn of(stream: &impl IsTerminal) -> Self {
         if ColourChoice::is_for(stream) { Self::Colours } else { Self::Plain }
     }
@@ -62,10 +62,10 @@ impl Paint {
     }
 }
 
-/// Writes to standard output; a reader that closed the other end has seen enough.
+/// Writes to standard output. A closed pipe is no error: its reader has seen enough.
 ///
 /// # Errors
-/// Anything else that the system says.
+/// Any other error of the system.
 pub fn print(text: &str) -> io::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -76,13 +76,13 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Writes a value as JSON.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
     print(&(text + "\n"))
 }
 
-/// A table whose columns are as wide as what they hold, as far as there is room.
+/// A table whose columns are as wide as their content, as far as there is room.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<(String, Option<Colour>)>>,
@@ -100,8 +100,8 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as text, without blanks at the ends of lines, in so many columns where it must fit: the widest columns
-    /// give, each as far as its heading and `SHORTEST` allow; what is cut ends with `…`.
+    /// The table as text, without blanks at the ends of lines. With `columns` the widest columns shrink until the table
+    /// fits, each as far as its heading and `SHORTEST` allow; text that is cut ends with `…`.
     pub fn show(&self, paint: Paint, columns: Option<usize>) -> String {
         let widths = self.widths(columns);
         let mut shown = String::new();
@@ -139,9 +139,9 @@ impl Table {
     }
 }
 
-/// Between two columns.
+/// Blanks between two columns.
 const GAP: usize = 2;
-/// What is left of a column that must give.
+/// The least width of a column that must shrink.
 const SHORTEST: usize = 8;
 
 fn cut(text: &str, width: usize) -> String {
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(narrow.lines().nth(2), Some("b              waits for s…  1"));
     }
 
-    /// What cannot be shown in less is shown.
+    /// A table that cannot shrink further is wider than the terminal.
     #[test]
     fn headings_are_never_cut() {
         let shown = table().show(Paint::Plain, Some(10));

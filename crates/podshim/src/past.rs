@@ -1,4 +1,4 @@
-//! Pods that are gone, as the commands show them. Owns how one is found; what is kept of it is the shim's word.
+//! Pods that have ended, as the commands show them. Owns how one is found; the shim decides what a record keeps.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,21 @@ use crate::arguments::CommandError;
 use crate::history::{EventKind, EventReport};
 use crate::pods::{PodReport, PodState};
 
-/// A pod that is gone.
+/// A pod that has ended.
 #[derive(Debug, Serialize)]
 pub struct PastReport {
-    /// When it was.
+    /// When it ended, in milliseconds since 1970.
     pub ended_at_ms: i64,
-    /// Its shim was killed: what happened before is not known.
+    /// Its shim was killed: what happened before that is not known.
     pub shim_was_killed: bool,
-    /// Why the pod was stopped: the newest reason that there was, but for the sandbox's end, which comes last always.
+    /// Why the pod was stopped: the newest reason in its events. The end of the sandbox always comes last, so it counts
+    /// only if there is no other reason.
     pub reason: Option<&'static str>,
-    /// The pod as it was last.
+    /// The last state of the pod.
     pub pod: PodReport,
-    /// How many events of the beginning were not kept.
+    /// How many events at the beginning were not kept.
     pub lost: u64,
-    /// What happened to it. Left out of the list.
+    /// What happened to it. Lists leave it out.
     #[serde(skip)]
     pub events: Vec<EventReport>,
 }
@@ -33,7 +34,7 @@ pub fn default_root() -> PathBuf {
     HISTORY_ROOT.into()
 }
 
-/// All pods that are kept and that ended after a time, oldest first, and the records that could not be read.
+/// All recorded pods that ended at or after a time, oldest first, and the records that could not be read.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -44,10 +45,10 @@ pub fn list(root: &Path, since_ms: i64) -> Result<(Vec<PastReport>, Vec<PathBuf>
     Ok((recent.map(PastReport::of).collect(), unreadable))
 }
 
-/// The newest of those that are called so: a whole id or name counts before the beginning of another one.
+/// The newest pod with that id or name. A whole id or name goes before a prefix.
 ///
 /// # Errors
-/// There is none, or the beginning of a name could be several pods'.
+/// No pod matches, or a prefix fits several pods.
 pub fn find(root: &Path, called: &str) -> Result<PastReport, CommandError> {
     let (mut all, _) = list(root, i64::MIN)?;
     let is_whole = |past: &PastReport| {
@@ -76,7 +77,7 @@ impl PastReport {
         let (answer, events) =
             (past.pod.into_option().unwrap_or_default(), past.events.into_option().unwrap_or_default());
         let mut pod = PodReport::of_answer(answer);
-        // It ended after it was written down.
+        // The record has the pod as the shim last saw it; all of it has ended since.
         if !matches!(pod.state, PodState::Completed | PodState::Failed) {
             pod.state = PodState::Stopped;
         }
@@ -94,25 +95,25 @@ impl PastReport {
         }
     }
 
-    /// Whether people call it that: by its name, namespace/name, or the beginning of its name or id.
+    /// Whether `word` means this pod: namespace/name, or a prefix of its name or id.
     pub fn is_called(&self, word: &str) -> bool {
         let name = self.pod.name.as_deref().unwrap_or_default();
         !word.is_empty()
             && (name.starts_with(word) || self.pod.id.starts_with(word) || self.pod.title() == word)
     }
 
-    /// How long it lived, from what is known.
+    /// How long it lived, in milliseconds; `None` if its start is not known.
     pub fn lived_ms(&self) -> Option<i64> {
         self.pod.started_at_ms.filter(|at| *at > 0).map(|at| self.ended_at_ms - at)
     }
 
-    /// How often podshim restarted one of its containers; at least so often where events are lost.
+    /// How many restarts by podshim its events show, with a `+` if events are lost.
     pub fn restarts(&self) -> String {
         let seen = self.events.iter().filter(|event| event.kind == EventKind::RestartDue).count();
         format!("{seen}{}", if self.lost > 0 { "+" } else { "" })
     }
 
-    /// Why it ended, in a word.
+    /// The word for why it ended.
     pub fn why(&self) -> &'static str {
         if self.shim_was_killed { "shim-killed" } else { self.reason.unwrap_or("-") }
     }

@@ -1,6 +1,6 @@
 //! Pods as the commands show them: the control API's answers in the words of `docs/podshim-json.md`.
 //!
-//! Owns those words. They are what scripts rely on: new ones may come, none changes its meaning.
+//! Owns those words. Scripts rely on them: words may be added, but no word changes its meaning.
 
 use control_api::client::ClientError;
 use control_api::container::{GateState, Role, State};
@@ -14,7 +14,7 @@ use crate::shims::Shim;
 /// A pod.
 #[derive(Debug, Serialize)]
 pub struct PodReport {
-    /// Its sandbox's id.
+    /// The id of the group that the shim serves: under CRI, the sandbox's id.
     pub id: String,
     /// Its name and namespace in Kubernetes, if it has them.
     pub name: Option<String>,
@@ -24,21 +24,21 @@ pub struct PodReport {
     pub uid: Option<String>,
     /// containerd's namespace.
     pub namespace: String,
-    /// How it is.
+    /// The pod's state.
     pub state: PodState,
-    /// Why nothing more is known.
+    /// Why the shim gave no answer; `None` if it answered.
     pub error: Option<String>,
     /// The shim's release.
     pub release: Option<String>,
     /// When its shim was started.
     pub started_at_ms: Option<i64>,
-    /// The longest that its shim was away from what it serves, and on what.
+    /// The longest time for which the shim's one thread was away from what it serves; `longest_away_on` says on what.
     pub longest_away_ms: Option<u64>,
     /// See `longest_away_ms`.
     pub longest_away_on: Option<String>,
-    /// What is wrong with its plan, where it does not fit to the pod.
+    /// How the plan does not fit the pod, such as a main that no caller has created.
     pub fault: Option<String>,
-    /// What was spent for it outside of its containers.
+    /// Processor time that was spent for the pod outside of its containers.
     pub cost: Option<CostReport>,
     /// The stop under way, or the last one.
     pub stop: Option<StopReport>,
@@ -46,23 +46,23 @@ pub struct PodReport {
     pub containers: Vec<ContainerReport>,
 }
 
-/// How a pod is.
+/// The state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PodState {
-    /// It lives.
+    /// The pod lives, and no stop is under way.
     Running,
     /// A stop is under way.
     Stopping,
-    /// Its mains have done what they are there for, and nothing of it is left to end.
+    /// Its restart policy says that it has succeeded, and none of its containers runs.
     Completed,
-    /// It has ended for good, and not well.
+    /// Its restart policy says that it has failed, and none of its containers runs.
     Failed,
-    /// All its containers have ended.
+    /// All containers have ended, the sandbox too, and the restart policy has no verdict.
     Stopped,
     /// Its shim is dead.
     ShimDead,
-    /// Its shim does not answer, or not in words that are understood.
+    /// Its shim does not answer, or its answer cannot be understood.
     ShimSilent,
 }
 
@@ -77,7 +77,7 @@ pub struct CostReport {
     pub hooks_ms: u64,
     /// By the OCI runtime, for restarts in place.
     pub restarts_ms: u64,
-    /// By the OCI runtime, for what callers asked for.
+    /// By the OCI runtime, for callers' requests.
     pub requests_ms: u64,
 }
 
@@ -92,7 +92,7 @@ impl CostReport {
         }
     }
 
-    /// Each of them, with what it is for.
+    /// Each part with its name.
     pub fn parts(&self) -> [(&'static str, u64); 5] {
         [
             ("shim", self.shim_ms),
@@ -107,51 +107,61 @@ impl CostReport {
 /// A stop.
 #[derive(Debug, Serialize)]
 pub struct StopReport {
-    /// Why.
+    /// Why it began.
     pub reason: &'static str,
-    /// Who counts its time.
+    /// Who counts the stop's time.
     pub budget: &'static str,
-    /// What is left of that, where podshim counts it.
+    /// What is left of the budget, or of the time until SIGKILL; only where podshim counts it.
     pub left_ms: Option<u64>,
 }
 
-/// A container, or a name of the plan that no caller has created.
+/// A container, or a name of the plan for which no caller has created a container.
 #[derive(Debug, Serialize)]
 pub struct ContainerReport {
     /// containerd's id.
     pub id: Option<String>,
     /// Its name.
     pub name: String,
-    /// What it is to the pod.
+    /// Its role in the pod.
     pub role: &'static str,
-    /// Where it is in its life.
+    /// Its state.
     pub state: &'static str,
-    /// Its process.
+    /// The pid of its process.
     pub pid: Option<u32>,
-    /// What opens its gate, where something waits for that.
+    /// What opens its gate, if a container waits for that gate.
     pub gate: Option<String>,
-    /// How far that is.
+    /// Whether the gate is closed, started or open.
     pub gate_state: Option<&'static str>,
     /// Why it is held.
     pub held_for: Option<String>,
     /// Its restarts by podshim since it last ran for ten minutes.
     pub restarts: u32,
-    /// How its program really ended last.
+    /// The real exit code of its program's last run.
     pub real_exit_code: Option<u32>,
-    /// What callers see.
+    /// The exit code that callers see.
     pub shown_exit_code: Option<u32>,
-    /// A stop signal that waits for its turn.
+    /// A stop signal from a caller that podshim keeps until the container's turn.
     pub pending_signal: Option<String>,
-    /// When SIGKILL is due.
+    /// Milliseconds until SIGKILL.
     pub kill_in_ms: Option<u64>,
-    /// When it is started again.
+    /// Milliseconds until podshim restarts it.
     pub restart_in_ms: Option<u64>,
-    /// When its program ended last, since 1970.
+    /// When its program's last run ended, in milliseconds since 1970.
     pub exited_at_ms: Option<i64>,
 }
 
+fn all_have_ended(containers: &[ContainerReport]) -> bool {
+    !containers.is_empty() && containers.iter().all(ContainerReport::has_ended)
+}
+
+impl ContainerReport {
+    fn has_ended(&self) -> bool {
+        matches!(self.state, "stopped" | "exited" | "completed" | "not-created")
+    }
+}
+
 impl PodReport {
-    /// Of a shim that was asked.
+    /// The report of a pod whose shim was asked.
     pub fn of(shim: Shim) -> Self {
         match shim.answer {
             Ok(answer) => Self::of_answer(answer),
@@ -159,19 +169,16 @@ impl PodReport {
         }
     }
 
-    /// Of an answer.
+    /// The report of a pod whose shim answered.
     pub fn of_answer(answer: InspectResponse) -> Self {
         let stop = stop_of(&answer);
         let containers: Vec<_> = answer.containers.into_iter().map(ContainerReport::of).collect();
-        let has_ended = |container: &ContainerReport| {
-            matches!(container.state, "stopped" | "exited" | "completed" | "not-created")
-        };
         let programs = || containers.iter().filter(|container| container.role != "sandbox");
-        let nothing_runs = programs().next().is_some() && programs().all(has_ended);
+        let nothing_runs = programs().next().is_some() && programs().all(ContainerReport::has_ended);
         let state = match (&stop, answer.outcome.enum_value_or_default()) {
             (_, Outcome::SUCCEEDED) if nothing_runs => PodState::Completed,
             (_, Outcome::FAILED) if nothing_runs => PodState::Failed,
-            _ if !containers.is_empty() && containers.iter().all(has_ended) => PodState::Stopped,
+            _ if all_have_ended(&containers) => PodState::Stopped,
             (Some(_), _) => PodState::Stopping,
             (None, _) => PodState::Running,
         };
@@ -195,6 +202,11 @@ impl PodReport {
         }
     }
 
+    /// Whether nothing of it runs, its sandbox included: a job may be complete before that.
+    pub fn has_stopped(&self) -> bool {
+        all_have_ended(&self.containers)
+    }
+
     fn of_silent(entry: Entry, error: &ClientError) -> Self {
         let dead = matches!(error, ClientError::Dead { .. });
         Self {
@@ -216,7 +228,7 @@ impl PodReport {
         }
     }
 
-    /// What people call it.
+    /// `namespace/name` as people write it; the id if the pod has no name.
     pub fn title(&self) -> String {
         match (&self.name, &self.pod_namespace) {
             (Some(name), Some(namespace)) => format!("{namespace}/{name}"),
@@ -227,7 +239,7 @@ impl PodReport {
 }
 
 impl PodState {
-    /// In words.
+    /// The state as the tables show it.
     pub fn words(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -295,7 +307,7 @@ pub(crate) fn stop_reason(reason: StopReason) -> Option<&'static str> {
     })
 }
 
-/// Who counts the time of a stop.
+/// The word for who counts the time of a stop.
 pub(crate) fn budget_words(budget: Budget) -> &'static str {
     match budget {
         Budget::NONE | Budget::CALLERS => "caller",
@@ -334,8 +346,8 @@ fn state(state: State) -> &'static str {
     }
 }
 
-/// A container as people call it. One that has no name is called by its id, which says nothing: under CRI the sandbox,
-/// whose id is the pod's.
+/// The name to show for a container. A container without a name is listed under its id, which means nothing to people:
+/// show `(sandbox)` if it is the pod's id, as under CRI, else the short id.
 pub fn called(name: &str, pod_id: &str) -> String {
     let is_id = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     match is_id {
@@ -345,15 +357,15 @@ pub fn called(name: &str, pod_id: &str) -> String {
     }
 }
 
-/// Of an id, so much tells pods apart; crictl shows as much.
+/// So many characters of an id are shown: crictl shows as many, and they distinguish pods.
 pub const SHORT_ID: usize = 13;
 
-/// A signal's name.
+/// The name of a signal, or its number if it has no name.
 pub(crate) fn signal(number: u32) -> String {
     Signal::parse(&number.to_string()).map_or_else(|_| number.to_string(), |signal| signal.to_string())
 }
 
-/// A text that says something.
+/// `None` for an empty text: that is how the control API says "not known".
 pub(crate) fn said(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }

@@ -1,8 +1,8 @@
-//! Man pages and shell completions, made of what the commands say with `-h`: one description, so that none of them can
-//! forget an option.
+//! Man pages and shell completions, made from the help texts of the commands: one description, so that no page can miss
+//! an option.
 //!
-//! Owns reading that layout: `usage:` lines, paragraphs, a line for each option (two spaces, the option, two spaces or more,
-//! what it does; deeper lines go on), `Exit codes:` last.
+//! Owns parsing the layout of a help text: `usage:` lines, paragraphs, a line for each option (two spaces, the option,
+//! two spaces or more, what it does; deeper lines continue that), `Exit codes:` last.
 
 mod completion;
 mod man;
@@ -10,11 +10,11 @@ mod man;
 pub use completion::{Shell, completion};
 pub use man::{man_page, man_pages};
 
-/// A command's help, taken apart.
+/// A command's help, parsed.
 #[derive(Debug, Default)]
 struct Help<'a> {
     usage: Vec<&'a str>,
-    /// What stands between usage and options; an indented line is shown as it is.
+    /// All lines that are nothing of the other fields; an indented line is shown as it is.
     text: Vec<&'a str>,
     options: Vec<HelpOption<'a>>,
     exit_codes: Option<&'a str>,
@@ -23,9 +23,9 @@ struct Help<'a> {
 /// One option.
 #[derive(Debug)]
 struct HelpOption<'a> {
-    /// As it is written, with its dashes.
+    /// The option with its dashes.
     name: &'a str,
-    /// The word for its value, if it takes one.
+    /// The word for its value, if it takes a value.
     value: Option<&'a str>,
     description: String,
 }

@@ -1,6 +1,6 @@
-//! The shims of this node: found through their directory, asked all at once, each within its time.
+//! The shims of this node: found through their directory and asked in parallel, each with its own time limit.
 //!
-//! Owns the asking. A shim that is dead or does not answer is an answer too, and delays no other.
+//! Owns these requests. A shim that is dead or does not answer is listed as such, and delays no other.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,43 +13,43 @@ use control_api::InspectResponse;
 use control_api::client::{Client, ClientError};
 use control_api::entry::{Entry, STATE_ROOT};
 
-/// What a shim may take to answer: it does so from its tables, whatever its pod does.
+/// How long a shim may take to answer: it answers from its tables, whatever its pod does.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// So many are asked at a time.
+/// How many shims are asked at the same time.
 const AT_ONCE: usize = 32;
 
-/// A pod of the node, as far as it can be known.
+/// A pod of the node, with its shim's answer or the reason why there is none.
 #[derive(Debug)]
 pub struct Shim {
-    /// Where it was found.
+    /// The entry under which the shim was found.
     pub entry: Entry,
-    /// What it says.
+    /// What the shim answered.
     pub answer: Result<InspectResponse, ClientError>,
 }
 
-/// Why there is no pod to do something with.
+/// Why no single pod was found.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
-    /// The directory is there and cannot be read.
+    /// The directory exists but cannot be read.
     #[error("cannot read {}: {source}", root.display())]
     List {
         /// The directory.
         root: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// Nothing bears that name.
+    /// No pod has that name.
     #[error("no pod {pod:?}: `podshim ps` lists them")]
     Unknown {
         /// What was asked for.
         pod: String,
     },
-    /// More than one bears it.
+    /// More than one pod matches.
     #[error("{pod:?} can be any of: {}", candidates.join(", "))]
     Ambiguous {
         /// What was asked for.
         pod: String,
-        /// What each of them can be called.
+        /// An unambiguous name for each of them.
         candidates: Vec<String>,
     },
 }
@@ -59,7 +59,7 @@ pub fn default_root() -> PathBuf {
     STATE_ROOT.into()
 }
 
-/// All pods under a directory, with what their shims say.
+/// All pods under a directory, with their shims' answers.
 ///
 /// # Errors
 /// [`FindError::List`].
@@ -91,10 +91,11 @@ fn ask(entry: &Entry) -> Result<InspectResponse, ClientError> {
     Client::connect(&entry.socket, ANSWER_LIMIT)?.inspect()
 }
 
-/// The one pod that is meant: by its name, `namespace/name` as in kubectl, `name/namespace`, id, or the beginning of an id or name that no other has.
+/// Finds the one pod that `pod` means: its id, name, `namespace/name`, `name/namespace`, or a unique prefix of an id or
+/// a name. An exact match goes before a prefix.
 ///
 /// # Errors
-/// None, several, or the directory cannot be read.
+/// No pod matches, several do, or the directory cannot be read.
 pub fn find(root: &Path, pod: &str) -> Result<Entry, FindError> {
     let entries = list(root)?;
     let is_meant: [&dyn Fn(&Entry) -> bool; 5] = [
@@ -122,7 +123,7 @@ fn list(root: &Path) -> Result<Vec<Entry>, FindError> {
     Entry::list(root).map_err(|source| FindError::List { root: root.to_owned(), source })
 }
 
-/// A name that no other pod has.
+/// A name that no other pod can have: it contains the id.
 fn name_for_sure(entry: &Entry) -> String {
     match entry.pod_name.as_str() {
         "" => entry.id.clone(),
@@ -150,7 +151,7 @@ mod tests {
         root
     }
 
-    /// POD is what people know from crictl and kubectl; a whole name goes before another's beginning.
+    /// People name a pod as crictl and kubectl do. A whole name goes before a prefix of another pod's name.
     #[test]
     fn a_pod_is_found_by_what_people_call_it() {
         let root = root(&[

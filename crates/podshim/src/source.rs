@@ -1,4 +1,4 @@
-//! The files a command is given. Owns reading them, with bounds, and what is said when that fails.
+//! The files that a command is given. Owns reading them, with a limit, and the errors when that fails.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,27 +6,27 @@ use std::io::{self, Read};
 /// Larger than any manifest or configuration.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A text and where it is from.
+/// A text and the name of its file.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The path as it was given; `-` is standard input.
     pub name: String,
-    /// All of it.
+    /// The whole text.
     pub text: String,
 }
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The system says no.
+    /// It cannot be opened or read, or is not UTF-8.
     #[error("{name}: {source}")]
     Read {
         /// The file.
         name: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// Not the kind of file that is meant.
+    /// It is too large to be a manifest or a configuration.
     #[error("{name}: larger than {} MiB", MAX_BYTES / 1024 / 1024)]
     TooLarge {
         /// The file.
@@ -38,7 +38,7 @@ impl Source {
     /// Reads a file, or standard input for `-`.
     ///
     /// # Errors
-    /// What the system says, or that it is too large.
+    /// It cannot be read, is not UTF-8, or is too large.
     pub fn read(name: &str) -> Result<Self, SourceError> {
         let failed = |source| SourceError::Read { name: name.to_owned(), source };
         let mut input: Box<dyn Read> =

@@ -1,5 +1,5 @@
-//! Who reads: how wide a terminal is, whether it is to have colours, whether it is still there. Owns the rule for
-//! each; what is written is `output`'s and the commands'.
+//! The reader of the output: how wide its terminal is, whether it gets colours, whether it still reads. Owns the rule
+//! for each; `output` and the commands own what is written.
 
 use std::io::{IsTerminal, stdout};
 use std::sync::OnceLock;
@@ -8,11 +8,11 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::tcgetwinsize;
 
-/// What fits in less is not worth reading.
+/// The least width to write for: a narrower table is not worth reading.
 const LEAST: usize = 80;
-/// A reader loses the line beyond this.
+/// The greatest width to write for: in longer lines a reader loses track.
 const MOST: usize = 200;
-/// Of what must have a width where there is no terminal.
+/// The width of a picture where there is no terminal.
 const USUAL: usize = 100;
 
 /// When there are colours.
@@ -21,9 +21,9 @@ pub enum ColourChoice {
     /// On a terminal, unless <https://no-color.org> says no.
     #[default]
     Auto,
-    /// In a file or a pipe as well.
+    /// Also in a file or a pipe.
     Always,
-    /// Nowhere.
+    /// Not even on a terminal.
     Never,
 }
 
@@ -40,7 +40,7 @@ impl ColourChoice {
         }
     }
 
-    /// Makes this the choice of the whole process; the first one counts.
+    /// Makes this the choice of the whole process; only the first call counts.
     pub fn choose(self) {
         let _ = COLOURS.set(self);
     }
@@ -58,8 +58,8 @@ impl ColourChoice {
     }
 }
 
-/// The columns that standard output has, 80 to 200 of them: what COLUMNS says, else the terminal's. `None`: it is no
-/// terminal, and nothing needs to be cut.
+/// The columns of standard output, 80 to 200: from COLUMNS, else from the terminal. `None`: it is not a terminal, and
+/// nothing needs to be cut.
 pub fn columns() -> Option<usize> {
     let said =
         std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|columns| *columns > 0);
@@ -68,13 +68,13 @@ pub fn columns() -> Option<usize> {
     said.or_else(own).map(|columns| columns.clamp(LEAST, MOST))
 }
 
-/// The same for what has to have some width.
+/// The same for a picture, which needs some width.
 pub fn columns_of_picture() -> usize {
     columns().unwrap_or(USUAL)
 }
 
-/// Ends the process, successfully, when its output has lost its reader. For one that may wait for long before it
-/// writes again: `podshim watch POD | head -1` would hang until something happens.
+/// Ends the process, with exit code 0, when its output has lost its reader. For a command that may wait long before it
+/// writes again: `podshim watch POD | head -1` would hang until the next event.
 pub fn end_with_reader() {
     thread::spawn(|| {
         let out = stdout();

@@ -1,6 +1,7 @@
-//! A pod's life as bars: what each container was doing when, and what happened at which moment.
+//! A pod's life as bars: when each container did what, and what happened at which moment.
 //!
-//! Owns what is drawn, from the events of a shim and how the pod is now; the files of this folder own how it looks.
+//! Owns what is drawn, from the events of a shim and the present state of the pod; the files of this folder own how it
+//! looks.
 
 pub mod html;
 pub mod svg;
@@ -16,36 +17,36 @@ use crate::pods::{PodReport, called};
 /// A pod's life.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// What people call the pod.
+    /// The pod's name, with its namespace if it has one.
     pub title: String,
-    /// The first moment, in milliseconds of the shim's clock, as all times here.
+    /// The time of the first event, in milliseconds of the shim's clock as all times here.
     pub begin_ms: u64,
-    /// The last one: now, or when nothing was left.
+    /// Now, or the time of the last event if all containers have ended.
     pub end_ms: u64,
-    /// What to add for the time since 1970.
+    /// What to add to a time to get milliseconds since 1970.
     pub wall_offset_ms: i64,
     /// The containers, in the order of the plan.
     pub lanes: Vec<Lane>,
     /// What happened to the whole pod.
     pub marks: Vec<Mark>,
-    /// The stop's budget: from its begin until it is spent.
+    /// The stop's budget: when it begins and when it is spent.
     pub budget: Option<(u64, u64)>,
-    /// All that happened.
+    /// All events.
     pub rows: Vec<Row>,
-    /// How many events of the beginning are not kept any more.
+    /// How many events at the beginning are not kept any more.
     pub lost: u64,
 }
 
-/// One thing that happened, as it stands below the picture.
+/// An event as it is listed below the picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// When.
     pub at_ms: u64,
-    /// The same since 1970.
+    /// The same in milliseconds since 1970.
     pub wall_ms: i64,
-    /// To which container, or `(pod)`.
+    /// The container's name, or `(pod)`.
     pub who: String,
-    /// What.
+    /// What happened.
     pub sentence: String,
 }
 
@@ -54,41 +55,41 @@ pub struct Row {
 pub struct Lane {
     /// Its name.
     pub name: String,
-    /// What it is to the pod; `None` once it is gone.
+    /// Its role in the pod; `None` if the pod no longer has it.
     pub role: Option<&'static str>,
-    /// What it was doing, in order.
+    /// What it did, in order.
     pub spans: Vec<Span>,
     /// What happened to it.
     pub marks: Vec<Mark>,
 }
 
-/// What a container was doing for a while.
+/// What a container did for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its begin.
+    /// When that began.
     pub from_ms: u64,
-    /// Its end.
+    /// When that ended.
     pub to_ms: u64,
-    /// What it was doing.
+    /// What it did.
     pub phase: Phase,
 }
 
-/// What a container can be doing.
+/// What a container can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// It exists.
     Created,
-    /// Its caller has started it, and it waits for others.
+    /// Its caller has started it, and podshim holds it until others are ready.
     Held,
     /// Its program is being started.
     Starting,
     /// It runs and its gate is closed.
     Running,
-    /// It runs and no container waits for it.
+    /// It runs, and its gate is open or it has no gate.
     Ready,
-    /// It has its stop signal.
+    /// It has got its stop signal.
     Stopping,
-    /// It will be started again.
+    /// podshim will restart it.
     BackingOff,
     /// It is frozen.
     Paused,
@@ -101,31 +102,31 @@ pub struct Mark {
     pub at_ms: u64,
     /// How it is drawn.
     pub kind: MarkKind,
-    /// What it was.
+    /// What happened.
     pub text: String,
 }
 
 /// How a mark is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
-    /// A gate has opened.
+    /// A gate has opened, or a standby has taken over.
     Gate,
-    /// A signal was sent.
+    /// A signal was sent, or waits for its turn.
     Signal,
     /// A program has ended with 0.
     Done,
-    /// A program has ended by the stop signal that it got.
+    /// A program has ended with the code of the stop signal that it got.
     BySignal,
     /// Something has failed, or was killed.
     Failure,
     /// A hook was begun or has ended.
     Hook,
-    /// Of the stop's budget.
+    /// The pod's stop has begun or ended, or its budget has run out.
     Budget,
 }
 
 impl Phase {
-    /// All of them, as legends show them.
+    /// All phases, in the order of the legends.
     pub const ALL: [Self; 8] = [
         Self::Created,
         Self::Held,
@@ -137,7 +138,7 @@ impl Phase {
         Self::Paused,
     ];
 
-    /// In words.
+    /// The phase as legends show it.
     pub fn words(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -155,7 +156,7 @@ impl Phase {
 /// A lane that is being drawn.
 struct Drawn {
     lane: Lane,
-    /// The code of a program that its last stop signal ends.
+    /// The exit code of a program that its last stop signal ends.
     signalled: Option<u32>,
     doing: Option<(u64, Phase)>,
     before_pause: Option<Phase>,
@@ -167,12 +168,12 @@ struct Drawn {
 enum Gate {
     None,
     Closed,
-    /// Once is for ever: those who waited run.
+    /// A gate opens once and stays open: the containers that waited for it run.
     Opened,
 }
 
 impl Gate {
-    /// What a container does whose program runs.
+    /// The phase of a container whose program runs.
     fn running(self) -> Phase {
         match self {
             Self::None | Self::Closed => Phase::Running,
@@ -182,7 +183,7 @@ impl Gate {
 }
 
 impl Timeline {
-    /// Of a pod as it is now, and what its shim tells of it. `now_ms` is the time since 1970.
+    /// The timeline of a pod from its present state and its shim's events. `now_ms` is the time since 1970.
     pub fn of(pod: &PodReport, events: Vec<EventReport>, lost: u64, now_ms: i64) -> Self {
         let wall_offset_ms = events
             .last()
@@ -228,12 +229,12 @@ impl Timeline {
         Self { title, begin_ms, end_ms, wall_offset_ms, lanes, marks, budget, rows, lost }
     }
 
-    /// How long it took, never zero: it is divided by.
+    /// The length of the timeline; never zero, as it is a divisor.
     pub fn length_ms(&self) -> u64 {
         (self.end_ms - self.begin_ms).max(1)
     }
 
-    /// The moments at which the axis has a number: round ones, at most `most` of them.
+    /// The moments at which the axis has a number: round numbers, at most `most` of them.
     pub fn ticks(&self, most: u64) -> Vec<u64> {
         let steps = [1, 2, 5].into_iter().cycle().zip((0..).flat_map(|power| [power; 3]));
         let mut steps = steps.map(|(digit, power)| digit * 10_u64.saturating_pow(power));
@@ -299,7 +300,7 @@ impl Drawn {
     fn done(mut self, end_ms: u64) -> Lane {
         self.does(end_ms, None);
         if self.gate == Gate::None {
-            // Nothing is to be waited for where there is no gate.
+            // A container without a gate is never drawn as one whose gate is closed.
             let running = self.lane.spans.iter_mut().filter(|span| span.phase == Phase::Running);
             running.for_each(|span| span.phase = Phase::Ready);
         }
@@ -307,7 +308,7 @@ impl Drawn {
     }
 }
 
-/// The code of a program that a stop signal ends. SIGKILL asks for nothing.
+/// The exit code of a program that a stop signal ends. `None` for SIGKILL: it is no request to stop.
 fn code_of(signal: &str) -> Option<u32> {
     let signal = Signal::parse(signal).ok().filter(|signal| *signal != Signal::KILL)?;
     Some(128 + u32::from(signal.number()))
@@ -323,7 +324,7 @@ fn rows(events: &[EventReport], pod_id: &str) -> Vec<Row> {
     sentences.collect()
 }
 
-/// Whether a signal is the begin of the end: podshim sends no other, a caller may.
+/// Whether a signal is meant to end the program: podshim sends no others, a caller may.
 fn is_stop(event: &EventReport) -> bool {
     event.cause != Some("caller") || matches!(event.signal.as_deref(), Some("SIGTERM" | "SIGKILL"))
 }

@@ -1,4 +1,4 @@
-//! The examples of the README, of `podshim -h`, docs/migration.md and docs/injected.md: what readers copy is right.
+//! The examples in the README, `podshim -h`, docs/migration.md and docs/injected.md are valid: readers copy them.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn page(name: &str) -> Vec<(String, String)> {
     examples(&fs::read_to_string(page).expect("the page"))
 }
 
-/// What a command writes about a text.
+/// The output of a command for a text on its standard input.
 #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
 fn podshim(command: &[&str], text: &str) -> String {
     let directory = tempfile::tempdir().expect("a directory");
@@ -47,7 +47,7 @@ fn every_pod_of_the_migration_page_passes_check() {
     assert_eq!(after, 6);
 }
 
-/// The recipe of the README, and of `podshim -h`: as it stands there, and complete.
+/// The README and `podshim -h` have the same recipe, and it is complete.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
 fn u2_t1_two_annotations_hold_an_app_until_its_proxy_is_ready() {
@@ -73,7 +73,7 @@ fn u2_t1_two_annotations_hold_an_app_until_its_proxy_is_ready() {
     assert_eq!(container(0, "stops_after"), r#"["app"]"#);
 }
 
-/// The last pair of the page.
+/// The last two examples of the page are a manifest and its translation.
 #[test]
 fn native_sidecars_are_translated_as_the_page_says() {
     let examples = page("migration.md");
@@ -81,7 +81,7 @@ fn native_sidecars_are_translated_as_the_page_says() {
     assert_eq!(podshim(&["translate"], before), *after);
 }
 
-/// What a webhook adds is in no file: the page says how `check` hears of it.
+/// No file has what a webhook adds: the page says how to pass it to `check`.
 #[test]
 fn every_pod_of_the_page_about_injected_sidecars_passes_check() {
     let examples = page("injected.md");
@@ -94,7 +94,7 @@ fn every_pod_of_the_page_about_injected_sidecars_passes_check() {
     }
 }
 
-/// Each link from a page leads to a file that is there, and to a heading of it.
+/// Each link of a page leads to an existing file, and to an existing heading of it.
 #[test]
 fn links_hold() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -128,7 +128,7 @@ fn links_hold() {
     assert!(followed > 50, "only {followed} links");
 }
 
-/// How a heading is named in a link.
+/// The name of a heading in a link.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));

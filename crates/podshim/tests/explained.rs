@@ -1,5 +1,5 @@
-//! What `podshim plan` says of random plans, held against the simulator that runs the code which decides: who starts
-//! when what others wait for never comes, and that a signal comes when all that it is said to wait for is gone.
+//! Compares the answers of `podshim plan` for random plans with the simulator, which runs the code that decides: which
+//! containers start when one of them is missing, and that a signal comes when all that it waits for has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,18 +11,18 @@ use pod_spec::{Gate, Member, Others, Plan, Role};
 use serde_json::{Value, json};
 use testkit::{Command, Detail, NewContainer, PodCaller, Program, Scenario, Simulator, random_scenario};
 
-/// So many plans that the test takes some seconds; a tenth of them have `*=main`.
+/// So many plans take some seconds; a tenth of them have `*=main`.
 const SEEDS: std::ops::Range<u64> = 0..500;
 /// Manifests in one call.
 const AT_ONCE: usize = 100;
-/// What makes exits or time do more than order: it is not this test's.
+/// Annotations with which exits or time change more than the order: this test leaves them out.
 const NOT_ORDER: [&str; 4] = ["restart-policy", "gate-timeout", "restart", "fatal"];
 /// Longer than any random pod takes to start.
 const STARTED: Duration = Duration::from_secs(60);
-/// terminationGracePeriodSeconds of a pod that does not say it.
+/// The default of terminationGracePeriodSeconds.
 const KUBELET_GRACE: Duration = Duration::from_secs(30);
 
-/// A random pod and what the command says of it.
+/// A random pod and the command's answer.
 struct Pod {
     seed: u64,
     annotations: Vec<(String, String)>,
@@ -31,14 +31,14 @@ struct Pod {
     said: Value,
 }
 
-/// What never comes of one container.
+/// What one container lacks for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
-    /// It is not created.
+    /// No caller creates it.
     Container,
-    /// Its program is never exec'd.
+    /// Its program is not exec'd.
     Program,
-    /// Its program runs, and is neither ready nor over.
+    /// Its program runs, and neither gets ready nor ends.
     Readiness,
 }
 
@@ -75,7 +75,7 @@ fn t1_t6_t13_signals_come_when_what_they_are_said_to_wait_for_is_gone() {
             let others = part["stops_after"].as_array().expect("a list").iter();
             let gone = others.map(|other| trace.end(other.as_str().expect("a name")));
             let turn = gone.fold(begin, Duration::max).min(budget);
-            // What ended by itself before has no part in it.
+            // A container that ended by itself before the stop gets no signal.
             if trace.end(name) > begin {
                 assert_eq!(trace.signal(name, begin), turn, "the signal of {name}: {pod}\n{trace:#?}");
             }
@@ -99,7 +99,7 @@ fn t6_t8_nothing_takes_longer_than_is_said() {
     }
 }
 
-/// Each of a long list waits for all before it: that is no reason to think for ever.
+/// In a long list each container waits for all before it: the command must still end soon.
 #[test]
 fn s2_the_longest_plan_is_explained_at_once() {
     let sidecars: Vec<String> = (0..63).map(|index| format!("c{index}=sidecar, ")).collect();
@@ -110,7 +110,7 @@ fn s2_the_longest_plan_is_explained_at_once() {
 }
 
 impl Pod {
-    /// What is said of a container.
+    /// The command's answer about a container.
     fn part(&self, name: &str) -> &Value {
         let parts = self.said["containers"].as_array().expect("containers");
         parts.iter().find(|part| part["name"] == *name).unwrap_or_else(|| panic!("nothing of {name}: {self}"))
@@ -121,7 +121,7 @@ impl Pod {
         named.unwrap_or_else(|| Member::new(name, Role::Main, usize::MAX))
     }
 
-    /// Whether a container starts by what is said, while something never comes of another.
+    /// Whether a container starts according to the command while the container `of` lacks something.
     fn starts(&self, name: &str, of: &str, missing: Missing) -> bool {
         let part = self.part(name);
         if (name == of && missing == Missing::Container) || !part["standby_of"].is_null() {
@@ -141,12 +141,12 @@ impl Pod {
         })
     }
 
-    /// Inits are over by then, and a standby has no turn.
+    /// Inits have ended before the stop, and a standby has no turn in it.
     fn ends_in_a_stop(&self, name: &str) -> bool {
         self.member(name).role != Role::Init && self.part(name)["standby_of"].is_null()
     }
 
-    /// The beginning of a scenario: the pod, its programs, and the start of all that is created.
+    /// The beginning of a scenario: the pod, its programs, and the creation and start of its containers.
     fn start(&self, without: Option<(&str, Missing)>, on_stop: impl Fn(usize) -> String) -> Vec<Command> {
         let (caller, detail) = (PodCaller::Cri, Detail::Usual);
         let mut commands = vec![Command::Pod { caller, detail, annotations: self.annotations.clone() }];
@@ -169,7 +169,7 @@ impl Pod {
             let program = Program::parse(&format!("{run} {}", on_stop(index))).expect("a program");
             commands.push(Command::Program(name.clone(), program));
         }
-        // The wrong way round: what waits is there first.
+        // In reverse order: a container that waits is created before those that it waits for.
         for name in self.names.iter().rev().filter(|name| without != Some((name, Missing::Container))) {
             commands.push(Command::Create(NewContainer::named(name)));
             commands.push(Command::Start(Target::init(name.as_str().into())));
@@ -178,13 +178,13 @@ impl Pod {
         commands
     }
 
-    /// The containers whose program has run.
+    /// The containers whose program has started.
     fn started(&self, without: Option<(&str, Missing)>) -> BTreeSet<String> {
         let trace = self.run(self.start(without, |_| String::new()));
         trace.0.iter().filter(|(_, _, what)| what == "start").map(|(_, name, _)| name.clone()).collect()
     }
 
-    /// A stop as a kubelet makes it: all containers at the same moment. When it began, and what happened.
+    /// A stop as the kubelet makes it, of all containers at the same moment: when it began, and what happened.
     fn stopped(&self, on_stop: impl Fn(usize) -> String) -> (Duration, Trace) {
         let mut commands = self.start(None, on_stop);
         let stop = |name: &String| Command::StopContainer(name.as_str().into(), KUBELET_GRACE);
@@ -206,7 +206,7 @@ impl std::fmt::Display for Pod {
     }
 }
 
-/// When what happened to which container; hooks left out.
+/// Time, container and event of each line of the trace, without hooks.
 #[derive(Debug)]
 struct Trace(Vec<(Duration, String, String)>);
 
@@ -225,7 +225,7 @@ impl Trace {
         ends.next_back().unwrap_or_else(|| panic!("{name} does not end: {self:#?}")).0
     }
 
-    /// The first signal since then.
+    /// The time of the first signal at or after `since`.
     fn signal(&self, name: &str, since: Duration) -> Duration {
         let is_signal = |what: &str| what != "start" && !what.starts_with("exit(");
         let mut signals =
@@ -238,7 +238,7 @@ fn milliseconds(value: &Value) -> Duration {
     Duration::from_millis(value.as_u64().expect("milliseconds"))
 }
 
-/// Random pods with a plan, and what the command says of them.
+/// Random pods with a plan, and the command's answers.
 fn pods() -> Vec<Pod> {
     let mut pods: Vec<Pod> = SEEDS.filter_map(pod).collect();
     for pods in pods.chunks_mut(AT_ONCE) {
@@ -271,7 +271,7 @@ fn pod(seed: u64) -> Option<Pod> {
     Some(Pod { seed, annotations, plan, names, said: Value::Null })
 }
 
-/// JSON is YAML.
+/// The pod's manifest, as JSON: JSON is YAML.
 fn manifest(pod: &Pod) -> String {
     let annotations: BTreeMap<String, &String> =
         pod.annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();

@@ -1,7 +1,7 @@
-//! What each command says, held against files: `golden/COMMAND/*` are its inputs, `golden/cases.txt` the calls, and
-//! `golden/COMMAND/*.out` what each call must write, with its exit code.
+//! Compares the output of each command with files: `golden/COMMAND/*` are its inputs, `golden/cases.txt` lists the
+//! calls, and `golden/COMMAND/*.out` has what each call must write, with its exit code.
 //!
-//! With `PODSHIM_REWRITE_GOLDEN` set the outputs are rewritten; each must then be read before it is kept.
+//! With `PODSHIM_REWRITE_GOLDEN` set the test rewrites the outputs; read each before you keep it.
 
 use control_api::container::{Role, State};
 use control_api::event::Kind;
@@ -18,7 +18,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// A call's standard output, standard error and exit code, as a golden file has them.
+/// A call's standard output, standard error and exit code, in the form of a golden file.
 #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
 fn run(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_podshim"))
@@ -63,8 +63,8 @@ fn commands_say_what_their_golden_files_have() {
     }
 }
 
-/// The records that `podshim history` is asked for: a pod that was stopped by its kubelet, a job, one whose shim was killed,
-/// and an unreadable one.
+/// Writes the records for `podshim history`: of a pod that the kubelet stopped, of a job, of a pod whose shim was
+/// killed, and an unreadable record.
 fn keep_records(root: &Path) {
     let container = |name: &str, role: Role, real: u32, shown: u32| Container {
         name: name.to_owned(),

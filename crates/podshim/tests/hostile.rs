@@ -1,5 +1,5 @@
-//! Texts of a pod on a terminal (docs/trust.md): whatever a pod's author and its programs have written, a command prints as
-//! many lines as for a harmless pod, and nothing that a terminal takes for more than letters.
+//! A pod's texts on a terminal (docs/trust.md): whatever a pod's author and its programs have written, a command prints
+//! as many lines as for a harmless pod, and no control characters that a terminal would obey.
 
 #![expect(clippy::unwrap_used, reason = "a test's harness fails by panicking")]
 
@@ -17,7 +17,7 @@ use control_api::{
 };
 use ttrpc::asynchronous::{Server, TtrpcContext};
 
-/// A shim that says this text wherever it can say one. Its events are sent once, then it is gone.
+/// A shim that puts this text into every field that takes a text. It sends its events once, and then it is gone.
 struct Shim(String, Mutex<u32>);
 
 #[async_trait]
@@ -80,7 +80,7 @@ impl control_api::Pod for Shim {
     }
 }
 
-/// What each command prints of such a pod, without colours.
+/// The output of each command for such a pod, without colours.
 #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
 fn printed(text: &str) -> Vec<(String, String)> {
     let root = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `podshim install` and `podshim uninstall` on file systems made for it: containerd configurations as their releases and
-//! installers write them (`install/*.toml`; `default-*` are those of `containerd config default`).
+//! `podshim install` and `podshim uninstall` on file systems made for the test, with containerd configurations as
+//! releases and installers write them (`install/*.toml`; `default-*` come from `containerd config default`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ impl Node {
         output.expect("podshim runs")
     }
 
-    /// `podshim install` on a terminal (that of script), where this is typed.
+    /// `podshim install` on the terminal of `script`, with this answer typed.
     #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
     fn asked(&self, answer: &str, code: i32) -> String {
         let shim = fixtures().join("gke.toml");
@@ -60,7 +60,7 @@ impl Node {
         said(&output)
     }
 
-    /// Any file does for a shim.
+    /// `podshim install` with a fixture as the shim: any file will do.
     fn install(&self, more: &[&str]) -> Output {
         let shim = fixtures().join("gke.toml");
         let own = ["--yes", "--shim", shim.to_str().expect("UTF-8")];
@@ -110,7 +110,7 @@ fn succeeds(output: &Output) -> String {
     said(output)
 }
 
-/// `old` with one insertion is `new`: every byte of it is still there, in its order.
+/// Whether `new` is `old` with one insertion: every byte of `old` is still there, in order.
 fn only_added(old: &str, new: &str) -> bool {
     let same = old.bytes().zip(new.bytes()).take_while(|(a, b)| a == b).count();
     let same_end = old.bytes().rev().zip(new.bytes().rev()).take_while(|(a, b)| a == b).count();
@@ -127,7 +127,7 @@ fn every_byte_of_a_configuration_survives_and_uninstall_restores_the_node() {
         }
         seen += 1;
         let text = fixture(&name);
-        // What a file says of its version counts, whatever the containerd.
+        // The version in a file counts, whatever release of containerd is given.
         let says_nothing = !text.lines().any(|line| line.starts_with("version = "));
         for release in if says_nothing { &["1.7", "2.1"][..] } else { &["1.7"] } {
             let node = Node::with_config(&text);
@@ -155,7 +155,7 @@ fn every_byte_of_a_configuration_survives_and_uninstall_restores_the_node() {
     assert!(seen >= 13, "{seen} fixtures");
 }
 
-/// `podshim check` finds nothing in what is written, and containerd reads it (tests/tests/e2e/installed.rs).
+/// `podshim check` finds nothing wrong in the result; tests/tests/e2e/installed.rs shows that containerd reads it.
 #[test]
 fn what_is_written_passes_check() {
     for (name, release, file) in
@@ -196,7 +196,7 @@ fn the_programs_directory_reaches_every_file() {
     let shim = node.root.path().join("opt/podshim/bin/containerd-shim-podshim-v2");
     assert_eq!(fs::metadata(shim).expect("the shim").permissions().mode() & 0o777, 0o755);
     for (path, content) in node.files() {
-        // Those are its words, which name the usual directory.
+        // The help texts of podshim are in these files: they name the usual directory.
         let words = ["bin/podshim", "/man1/", "completion", "/zsh/"];
         let is_words = words.iter().any(|part| path.to_string_lossy().contains(part));
         let names = String::from_utf8_lossy(&content).contains("/usr/local");
@@ -204,7 +204,7 @@ fn the_programs_directory_reaches_every_file() {
     }
 }
 
-/// A configuration may hold passwords of registries, and be a link into a user's own directory.
+/// A configuration may hold passwords of registries, and may be a link into a user's own directory.
 #[test]
 fn modes_and_links_stay() {
     let node = Node::new();
@@ -247,7 +247,7 @@ fn what_others_changed_since_stays() {
     assert!(succeeds(&node.install(&[])).starts_with("Nothing to do"));
     succeeds(&node.run("uninstall", &["--yes"]));
     assert_eq!(fs::read_to_string(node.config()).expect("a configuration"), fixture("gke.toml") + added);
-    // The only copy of what was.
+    // The backup is the only copy of the original.
     assert!(node.root.path().join("etc/containerd/config.toml.before-podshim").exists());
 }
 
@@ -275,7 +275,7 @@ fn what_a_program_cannot_change_is_refused_and_nothing_is_changed() {
     }
 }
 
-/// On 1.x an imported file with a section of the CRI is all there is of it.
+/// containerd 1.x takes the whole section of the CRI from an imported file that has it.
 #[test]
 fn a_section_that_another_file_replaces_is_not_added_to() {
     let node = Node::with_config("version = 2\nimports = [\"extra/*.toml\"]\n");
@@ -291,7 +291,7 @@ fn a_section_that_another_file_replaces_is_not_added_to() {
         said(&output)
     );
     assert_eq!(node.files(), before);
-    // Another plugin's section is nothing to podshim.
+    // An imported section of another plugin does not matter.
     fs::write(extra.join("cri.toml"), "version = 2\n[plugins.\"io.containerd.nri.v1.nri\"]\n")
         .expect("a file");
     succeeds(&node.install(&[]));
@@ -309,11 +309,11 @@ fn dist(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist").join(name)
 }
 
-/// All or nothing: the last file cannot be written, so those before it go again.
+/// All or nothing: the last file cannot be written, so install removes those before it.
 #[test]
 fn a_failure_takes_back_what_was_done_before_it() {
     let node = Node::with_config(&fixture("kubeadm-2.x.toml"));
-    // In the way of the file that is to replace it.
+    // A directory at the path of the temporary file, so that the configuration cannot be replaced.
     fs::create_dir(node.config().with_file_name(".config.toml.podshim-new")).expect("a directory");
     let before = node.files();
     let output = node.install(&[]);
@@ -322,7 +322,7 @@ fn a_failure_takes_back_what_was_done_before_it() {
     assert_eq!(node.files(), before);
 }
 
-/// On a terminal it asks, and only a yes is one: what says nothing (end of input) is a no.
+/// On a terminal `install` asks. Only `y` and `yes` mean yes; an empty answer and the end of input mean no.
 #[test]
 fn on_a_terminal_it_asks() {
     for (answer, code, is_installed) in

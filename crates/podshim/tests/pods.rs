@@ -1,5 +1,5 @@
-//! The commands about running pods, against shims that answer as the test says: what is shown, and that a shim which is dead or
-//! hangs delays no other.
+//! The commands about running pods, with shims that answer as the test says: what the commands show, and that a shim
+//! that is dead or hangs delays no other.
 
 #![expect(clippy::unwrap_used, reason = "a test's harness fails by panicking")]
 
@@ -18,17 +18,17 @@ use async_trait::async_trait;
 use control_api::container::{GateState, Role, State};
 use control_api::entry::Entry;
 use control_api::{
-    Budget, Container, EventsRequest, EventsResponse, InspectRequest, InspectResponse, StopReason,
+    Budget, Container, EventsRequest, EventsResponse, InspectRequest, InspectResponse, Outcome, StopReason,
     StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION, create_pod,
 };
 use tempfile::TempDir;
 use ttrpc::asynchronous::{Server, TtrpcContext};
 use ttrpc::{Code, get_status};
 
-/// A shim of a pod `web` that is stopped when it has been asked to and looked at.
+/// A shim of a pod `web`. Its containers are stopped at the third inspect after a call of stop.
 struct Fake {
     answer: InspectResponse,
-    /// How often it was inspected since it was asked to stop; 0 before.
+    /// 0 before a call of stop; after it, one more than the number of inspects.
     stopping: AtomicU32,
 }
 
@@ -67,7 +67,7 @@ impl control_api::Pod for Fake {
         }
     }
 
-    /// Nothing happens to this pod: a caller waits.
+    /// Nothing happens to this pod: each caller waits as long as it asked for.
     async fn events(&self, _: &TtrpcContext, request: EventsRequest) -> ttrpc::Result<EventsResponse> {
         tokio::time::sleep(Duration::from_millis(request.wait_ms)).await;
         Ok(EventsResponse { version: VERSION, ..Default::default() })
@@ -136,7 +136,7 @@ impl Node {
         Self { root: tempfile::tempdir().unwrap() }
     }
 
-    /// A pod's entry; the path of its socket.
+    /// Writes a pod's entry, and returns the path of its socket.
     fn entry(&self, id: &str, name: &str) -> PathBuf {
         let directory = self.root.path().join("k8s.io").join(id);
         fs::create_dir_all(&directory).unwrap();
@@ -153,7 +153,7 @@ impl Node {
         socket
     }
 
-    /// A pod whose shim answers.
+    /// Adds a pod whose shim answers.
     fn pod(&self, answer: InspectResponse) {
         let socket = self.entry(&answer.id, &answer.pod_name);
         let (ready, is_ready) = mpsc::channel();
@@ -171,7 +171,7 @@ impl Node {
         is_ready.recv().unwrap();
     }
 
-    /// What `podshim` says and how it ends.
+    /// Runs `podshim`: its exit code, output and errors.
     #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
     fn podshim(&self, arguments: &[&str]) -> (i32, String, String) {
         let output = command(arguments, self.root.path()).output().unwrap();
@@ -186,7 +186,7 @@ fn command(arguments: &[&str], root: &Path) -> Command {
     command
 }
 
-/// A dead shim's entry, one that hangs and one that answers: all are listed, each as what it is, in the time of one.
+/// Dead shims, shims that hang and shims that answer are all listed with their state, in the time of one.
 #[test]
 fn a_listing_survives_dead_and_hanging_shims() {
     let node = Node::new();
@@ -198,7 +198,7 @@ fn a_listing_survives_dead_and_hanging_shims() {
     #[expect(clippy::disallowed_methods, reason = "a test measures")]
     let begun = std::time::Instant::now();
     let (code, shown, errors) = node.podshim(&["ps"]);
-    // Five that hang are no slower than one: 2 s, and not 10.
+    // Five shims that hang take as long as one: 2 s, not 10 s.
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     drop(listeners);
     assert_eq!((code, errors.as_str()), (0, ""));
@@ -220,7 +220,7 @@ hang-4         prod/zz     -    shim silent  -          -        -            -
     );
 }
 
-/// J2, U7, T3, R4: real codes beside shown ones, reasons of holds, signals and restarts that are due.
+/// J2, U7, T3, R4: real and shown exit codes, reasons of holds, pending signals and restarts that are due.
 #[test]
 fn a_pod_is_shown_whole() {
     let node = Node::new();
@@ -260,7 +260,7 @@ app: held, waiting for sidecar \"proxy\": tcp:15021 refused
     assert_eq!(listed["pods"][0], pod);
 }
 
-/// A pod whose shim is dead is found by its name all the same, and what that means is said.
+/// A pod whose shim is dead is still found by its name, and the command explains what a dead shim means.
 #[test]
 fn the_pod_of_a_dead_shim_is_told() {
     let node = Node::new();
@@ -282,7 +282,7 @@ fn the_pod_of_a_dead_shim_is_told() {
     }
 }
 
-/// As wide as there is room, and never narrower than is readable; without a terminal nothing is cut.
+/// A table is as wide as the terminal, but never narrower than is readable; without a terminal nothing is cut.
 #[test]
 fn a_wide_table_fits_its_terminal() {
     let node = Node::new();
@@ -316,7 +316,7 @@ fn a_watch_ends_with_its_reader() {
     thread::sleep(Duration::from_millis(300));
     assert!(watch.try_wait().unwrap().is_none(), "it waits");
     drop(watch.stdout.take());
-    // A call waits for 10 s.
+    // One call to the shim waits for 10 s.
     for _ in 0..50 {
         if let Some(status) = watch.try_wait().unwrap() {
             return assert!(status.success(), "{status}");
@@ -336,6 +336,16 @@ fn a_pod_is_stopped_to_its_end() {
     assert!(shown.starts_with("pod web: stopped in "), "{shown}");
 }
 
+/// A job's shim that nothing has deleted yet, as under ctr, answers with the job's outcome: it has stopped too.
+#[test]
+fn a_job_that_is_complete_has_stopped() {
+    let node = Node::new();
+    node.pod(InspectResponse { outcome: Outcome::SUCCEEDED.into(), ..web() });
+    let (code, shown, errors) = node.podshim(&["stop", "--grace", "1.5s", "web"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert!(shown.starts_with("pod web: stopped in "), "{shown}");
+}
+
 #[test]
 fn a_switch_tells_how_it_ended() {
     let node = Node::new();
@@ -346,7 +356,8 @@ fn a_switch_tells_how_it_ended() {
     assert_eq!((code, errors.as_str()), (1, "podshim: pod web: no container \"ghost\" in the plan\n"));
 }
 
-/// What Prometheus gets, once and over HTTP; what is no scrape is refused, and one that says nothing holds up none.
+/// Prometheus gets the same text from the command and over HTTP. The server refuses other requests, and a client that
+/// sends nothing does not block it for long.
 #[test]
 fn metrics_are_written_and_served() {
     let node = Node::new();
@@ -366,7 +377,7 @@ fn metrics_are_written_and_served() {
     ] {
         assert!(text.lines().any(|own| own == line), "no {line} in\n{text}");
     }
-    // Each family has its head, and each sample its family.
+    // Each sample belongs to a family with a TYPE line.
     for sample in text.lines().filter(|line| !line.starts_with('#')) {
         let name = sample.split('{').next().unwrap();
         assert!(text.contains(&format!("# TYPE {name} gauge\n")), "{sample}");
@@ -391,7 +402,7 @@ fn metrics_are_written_and_served() {
     assert!(scraped.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{scraped}");
     assert!(scraped.ends_with(&text), "{scraped}");
     drop(silent);
-    // No client is heard for longer than that: the end of the head is not waited for.
+    // The server reads at most so many bytes: it does not wait for the end of an endless head.
     let endless = format!("GET /metrics HTTP/1.1\r\nX: {:8166}", "");
     assert_eq!(endless.len(), 8192);
     assert!(ask(&endless).starts_with("HTTP/1.1 200 OK"));
@@ -402,8 +413,8 @@ fn metrics_are_written_and_served() {
     served.wait().unwrap();
 }
 
-/// N3: without the shim's program containerd could not clean up after a pod that runs: it is named, and nothing is changed.
-/// One whose shim is dead needs it no more; --force goes on.
+/// N3: without the shim's program containerd could not clean up after a running pod, so `uninstall` names the pod and
+/// changes nothing. A pod whose shim is dead does not prevent it; --force removes the program anyway.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
 fn n3_uninstall_refuses_while_pods_run() {

@@ -1,5 +1,5 @@
-//! What `podshim check` proposes is right: applied to its own examples one after another, as a reader does, it leaves
-//! nothing to be said, and no proposal leads to another error.
+//! The proposals of `podshim check` are right: applied to its own examples one after another, as a reader does, they
+//! leave no error that they could mend, and no proposal leads to another error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,14 @@ use podshim::source::Source;
 /// More than any example needs.
 const MOST_STEPS: usize = 60;
 
-/// What no text can mend: the file is no YAML; only containerd itself can migrate; a number of its author's.
+/// Findings that no proposed text can mend: a file that is not YAML, a configuration that only containerd can migrate,
+/// and a number that its author must choose.
 const LEFT: [(&str, &str); 3] = [
     ("check/broken.yaml", "no YAML"),
     ("check/containerd-old.toml", "version 1"),
     ("check/node.toml", "must be between"),
 ];
-/// Of these nothing is proposed on purpose.
+/// Errors for which `check` proposes nothing on purpose.
 const NO_WORD: [&str; 3] = ["unknown value \"true\"", "expected `Key = value`", "is no string"];
 
 fn golden() -> PathBuf {
@@ -58,7 +59,7 @@ fn what_is_proposed_comes_out_clean() {
             assert_better(&finding, &found, &then, &format!("{name}:\n{text}\n---- then\n{next}"));
             (text, found, applied) = (next, then, applied + 1);
         }
-        // A warning may be a remark and no more.
+        // Only errors: a warning may have no proposal.
         for finding in found.iter().filter(|finding| finding.severity == Severity::Error) {
             let known = NO_WORD.iter().any(|word| finding.message.contains(word)) || is_left(&name, finding);
             assert!(known, "{name}: nothing is proposed for {finding:#?}\n{text}");
@@ -71,8 +72,8 @@ fn is_left(name: &str, finding: &Finding) -> bool {
     LEFT.iter().any(|(file, message)| *file == name && finding.message.contains(message))
 }
 
-/// The finding is gone, and no error has come. Where the annotations could not be read before, errors of what was not
-/// looked at yet may show; none of the key that has just been written.
+/// Asserts that the finding is gone and no error has come. If the annotations could not be parsed before, `check` may
+/// now report errors that it could not see then, but none for the key that was just written.
 fn assert_better(finding: &Finding, before: &[Finding], then: &[Finding], what: &str) {
     let id = |finding: &Finding| (finding.key.clone(), finding.message.clone());
     let count = |found: &[Finding]| found.iter().filter(|one| id(one) == id(finding)).count();
@@ -91,10 +92,10 @@ fn assert_better(finding: &Finding, before: &[Finding], then: &[Finding], what: 
     }
 }
 
-/// A text as lines, changed as a reader would.
+/// A text as lines, to be changed as a reader would.
 struct Editor {
     lines: Vec<String>,
-    /// The line the finding is about, counted from 0.
+    /// The line of the finding, counted from 0.
     at: usize,
 }
 
@@ -105,7 +106,7 @@ fn apply(text: &str, finding: &Finding) -> String {
     editor.lines.join("\n") + "\n"
 }
 
-/// What stands between two texts, or after the first.
+/// The text between `from` and `to`, or all after `from` if `to` is empty.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     let rest = &text[text.find(from)? + from.len()..];
     if to.is_empty() { Some(rest) } else { Some(&rest[..rest.find(to)?]) }
@@ -282,7 +283,7 @@ impl Editor {
     /// `write KEY: VALUE[ instead, ...][, and KEY: VALUE]`.
     fn write_annotations(&mut self, fix: &str) {
         if fix.contains(" instead, ") {
-            // The hook goes, and what held nothing else.
+            // Remove the hook, and its `lifecycle` if that has nothing else.
             let hook = self.lines.remove(self.at);
             if self.lines[self.at - 1].trim() == "lifecycle:" && indent(&self.lines[self.at]) < indent(&hook)
             {
@@ -319,20 +320,20 @@ impl Editor {
             .expect("a key")
     }
 
-    /// The next line that begins so.
+    /// The next line that begins with `word`.
     fn next(&self, word: &str) -> usize {
         let begins = |line: &usize| self.lines[*line].trim_start_matches([' ', '-']).starts_with(word);
         (self.at..self.lines.len()).find(begins).expect("a line below")
     }
 
-    /// The plan of the pod: above, or as annotations stand, a little below.
+    /// The line of the pod's plan: above, or a little below among the annotations.
     fn plan(&self) -> usize {
         let is_plan = |line: &usize| self.lines[*line].trim_start().starts_with("podshim.io/plan:");
         let up = (0..=self.at).rev().find(is_plan);
         up.or_else(|| (self.at..self.lines.len()).find(is_plan)).expect("a plan")
     }
 
-    /// Takes out a line with all that is deeper.
+    /// Takes out a line with all deeper lines below it.
     fn cut(&mut self, from: usize) -> Vec<String> {
         let own = self.lines[from].len() - self.lines[from].trim_start().len();
         let deeper = |line: &String| line.len() - line.trim_start().len() > own;
@@ -340,7 +341,7 @@ impl Editor {
         self.lines.drain(from..end).collect()
     }
 
-    /// A key of the table that the finding's line is in.
+    /// The line of a key in the same table as the finding.
     fn in_table(&self, key: &str) -> Option<usize> {
         let header = |line: &usize| self.lines[*line].trim_start().starts_with('[');
         let begin = (0..=self.at).rev().find(header)?;

@@ -1,4 +1,4 @@
-//! Completions and man pages, as shells and man take them.
+//! Completions and man pages, as shells and man read them.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -19,7 +19,7 @@ fn podshim(arguments: &[&str]) -> String {
     text(run(env!("CARGO_BIN_EXE_podshim"), arguments))
 }
 
-/// What bash would offer for these words, the last of which is being typed.
+/// What bash offers for these words while the last one is being typed.
 fn offered(words: &str) -> Vec<String> {
     let script = podshim(&["completion", "bash"]);
     let count = words.split(' ').count() - 1;
@@ -31,7 +31,7 @@ fn offered(words: &str) -> Vec<String> {
     offered.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// In a real bash.
+/// A real bash runs the completion.
 #[test]
 fn bash_completes_commands_and_each_commands_options() {
     assert_eq!(offered("podshim unin"), ["uninstall"]);
@@ -44,7 +44,7 @@ fn bash_completes_commands_and_each_commands_options() {
     assert!(offered("podshim install --config Car").contains(&"Cargo.toml".to_owned()));
 }
 
-/// zsh and fish read theirs without an error.
+/// zsh and fish parse their completions without an error.
 #[test]
 fn zsh_and_fish_can_read_their_completions() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -55,7 +55,7 @@ fn zsh_and_fish_can_read_their_completions() {
     }
 }
 
-/// Every option that a help names is in all three, and every command has its page.
+/// Every option of a help text is in all three completions and in the man page of its command.
 #[test]
 fn nothing_is_forgotten() {
     let pages = tempfile::tempdir().expect("a directory");
@@ -78,7 +78,7 @@ fn nothing_is_forgotten() {
             assert!(scripts[2].contains(&fish), "{fish}");
         }
         assert!(page.contains(".SH EXIT STATUS\n0"), "{page}");
-        // What a line of a page begins with is text, or a request that was meant.
+        // A line of a page begins with text, or with a request on purpose.
         for line in page.lines().filter(|line| line.starts_with(['.', '\''])) {
             let request = line.split(' ').next().expect("a word");
             assert!(

@@ -1,6 +1,6 @@
-//! The corpus of `golden/translate`, there and back: what is translated is played on the pod core, and the trace must be
-//! what KEP-753 demands of the original. Each trace is kept beside its manifest (`*.trace`); with `PODSHIM_REWRITE_GOLDEN`
-//! set they are rewritten.
+//! The corpus of `golden/translate`, played: the simulator runs each translated pod on the pod core, and the trace must
+//! have the order that KEP-753 demands of the original. Each trace is kept beside its manifest (`*.trace`); with
+//! `PODSHIM_REWRITE_GOLDEN` set the test rewrites them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use testkit::{Scenario, Simulator};
 
 const PLAIN: Target<'_> = Target { runtime_class: "podshim", sidecar_sets: &[] };
 
-/// How long a program takes that has something to do.
+/// Seconds that a program takes if it has something to do.
 const READY_AFTER: f64 = 2.0;
 
 fn corpus() -> Vec<PathBuf> {
@@ -47,7 +47,7 @@ fn entries(template: &Template<'_>) -> Vec<Entry> {
 }
 
 /// The pod as a scenario: a kubelet that knows no sidecars creates and starts all regular containers one after another,
-/// and stops all of them at the same moment.
+/// and stops them all at the same moment.
 fn scenario(original: &[Entry], translated: &Template<'_>) -> String {
     let mut text = "pod\n".to_owned();
     for (key, value) in manifest::pairs(translated.annotations().expect("annotations")) {
@@ -85,13 +85,13 @@ fn play(scenario: &str) -> Vec<String> {
     simulator.take_trace()
 }
 
-/// When a line is there for the first time.
+/// The time of the first line with `what`.
 fn time_of(trace: &[String], what: &str) -> Option<f64> {
     let line = trace.iter().find(|line| line.split_once(' ').is_some_and(|(_, rest)| rest == what))?;
     line.split_once(' ')?.0.parse().ok()
 }
 
-/// KEP-753's order, in the trace of what was made of it.
+/// Asserts KEP-753's order of the original in the trace of its translation.
 fn check_order(original: &[Entry], moved: usize, trace: &[String]) {
     let shown = trace.join("\n");
     let at = |what: String| time_of(trace, &what).unwrap_or_else(|| panic!("no {what:?} in\n{shown}"));
@@ -116,7 +116,7 @@ fn check_order(original: &[Entry], moved: usize, trace: &[String]) {
             }
         }
     }
-    // Sidecars outlive the mains, and stop in reverse, one after another.
+    // Sidecars outlive the mains, and stop in reverse order, one after another.
     let sidecars = ordered.iter().rev().filter(|entry| entry.list == List::NativeSidecar);
     let mut last = ordered
         .iter()
@@ -150,7 +150,7 @@ fn s2_t1_translated_pods_keep_the_order_of_kep_753() {
             let natives = original.iter().filter(|entry| entry.list == List::NativeSidecar).count();
             let left = after.containers().iter().filter(|it| it.list == List::NativeSidecar).count();
             if natives == 0 || left > 0 {
-                // Nothing to do, or refused: the golden files of the output say which.
+                // Not translated: nothing to do, or refused. The golden files of the output say which.
                 continue;
             }
             let moved = after.containers().iter().filter(|it| it.list == List::Regular).count();
@@ -168,7 +168,7 @@ fn s2_t1_translated_pods_keep_the_order_of_kep_753() {
     assert!(played >= 20, "only {played} pods were played");
 }
 
-/// A second translation finds nothing left to do.
+/// A second translation changes nothing.
 #[test]
 fn what_is_translated_stays_as_it_is() {
     for path in corpus() {
@@ -179,7 +179,7 @@ fn what_is_translated_stays_as_it_is() {
     }
 }
 
-/// The pods of `golden/sidecarset` with what SidecarSets add to them, played like those above.
+/// The pods of `golden/sidecarset`, with the additions of SidecarSets, played like those above.
 #[test]
 fn t1_v1_injected_sidecars_are_sidecars() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/sidecarset");

@@ -1,12 +1,12 @@
-//! The words that CONTRIBUTING.md's style page keeps away from what people read: pages, help texts, messages, comments.
+//! No page, help text, message or comment has a word that the style section of CONTRIBUTING.md forbids.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each hides who acts, or what happens. What to write instead stands in CONTRIBUTING.md.
+/// Each of these words hides who acts, or what happens. CONTRIBUTING.md says what to write instead.
 const WORDS: [&str; 6] = ["nobody", "whoever", "somebody", "anew", "told", "whomever"];
 const PHRASES: [&str; 4] = ["that is none", "the other one of", "made again", "from the begin "];
-/// They name what to avoid.
+/// These files name the words to avoid.
 const EXEMPT: [&str; 2] = ["crates/podshim/tests/words.rs", "docs/coverage.md"];
 
 fn is_read(path: &Path) -> bool {
@@ -52,11 +52,11 @@ fn words_that_hide_the_actor_stay_away() {
             continue;
         }
         for (number, line) in text.lines().enumerate() {
-            // The tables of the style page show what not to write.
+            // The tables of the style section show what not to write.
             if name == "CONTRIBUTING.md" && (line.starts_with('|') || line.contains("no \"")) {
                 continue;
             }
-            // The user of that name.
+            // Such a line names the user with this id.
             if line.contains("65534") {
                 continue;
             }

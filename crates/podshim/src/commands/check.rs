@@ -1,4 +1,4 @@
-//! `podshim check`: what is wrong in manifests, the node's file and containerd's configuration.
+//! `podshim check`: finds what is wrong in manifests, in the node's file and in containerd's configuration.
 
 use std::ffi::OsString;
 use std::io::stdout;
@@ -13,7 +13,7 @@ use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::source::Source;
 
 const NAME: &str = "check";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim check [--json] [--node-file FILE] [--injected NAME]... FILE...
 

@@ -1,4 +1,4 @@
-//! `podshim doctor`: whether this node is ready, and what to do if not.
+//! `podshim doctor`: reports whether this node is ready, and what to do if not.
 
 use std::ffi::OsString;
 use std::io::stdout;
@@ -13,7 +13,7 @@ use crate::node::Release;
 use crate::output::{Colour, Format, Paint, print, print_json};
 
 const NAME: &str = "doctor";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim doctor [options]
 

@@ -1,4 +1,4 @@
-//! `podshim drain`: every pod of the node ends, each in its order, all at the same time (N7).
+//! `podshim drain`: ends every pod of the node, each in its own order, all at the same time (N7).
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::drain::{End, Ended, drain};
 use crate::output::{Colour, Format, Paint, print, print_json};
 
 const NAME: &str = "drain";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim drain [--timeout DURATION] [--json]
        podshim drain --undo [--json]
@@ -41,7 +41,7 @@ enum Task {
 
 #[derive(Serialize)]
 struct Report {
-    /// Whether new pods are refused now.
+    /// Whether podshim refuses new pods on this node now.
     draining: bool,
     pods: Vec<PodReport>,
 }
@@ -57,7 +57,8 @@ struct PodReport {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, or that this is not root.
+/// A wrong call, a `draining` file that cannot be written or removed (not root), or a directory of shims that cannot be
+/// read.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     let file = Path::new(STATE_ROOT).join("draining");
     let failed = |what: &str, path: &Path, error: &io::Error| {
@@ -101,7 +102,7 @@ fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Re
             End::Failed { reason } => format!("{} ({reason})", paint.text(Colour::Red, "has not ended")),
         };
         if format == Format::Text {
-            // Progress: who closed the other end does not see it.
+            // This is only progress: the drain goes on even if the reader of the output has gone.
             let _ = print(&format!("{}: {how} after {:.1}s\n", ended.pod, ended.after.as_secs_f64()));
         }
     };

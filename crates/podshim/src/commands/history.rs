@@ -15,7 +15,7 @@ use crate::pods::{ContainerReport, PodState, called};
 use crate::terminal::columns;
 
 const NAME: &str = "history";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim history [--since DURATION] [--history-dir DIR] [--json] [NAME]
 
@@ -97,7 +97,7 @@ fn show(pods: &[PastReport], unreadable: &[PathBuf], paint: Paint, columns: Opti
     text
 }
 
-/// A container's exit code, and what its caller was shown if that was another.
+/// A container's real exit code, and the code that its caller saw if that differs.
 fn exit(container: &ContainerReport, pod_id: &str) -> Option<String> {
     let (name, real) = (called(&container.name, pod_id), container.real_exit_code?);
     Some(match container.shown_exit_code {

@@ -1,4 +1,4 @@
-//! `podshim inspect`: all there is to know of one pod.
+//! `podshim inspect`: shows all that is known of one pod.
 
 use std::ffi::OsString;
 use std::io::stdout;
@@ -15,7 +15,7 @@ use crate::shims::{self, ANSWER_LIMIT, Shim};
 use crate::terminal::columns;
 
 const NAME: &str = "inspect";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim inspect [--json] [--run-dir DIR] POD
 
@@ -137,12 +137,12 @@ fn notes(container: &ContainerReport, pod_id: &str) -> Vec<String> {
     [held, signal, kill, restart].into_iter().flatten().collect()
 }
 
-/// Tenths of a second are enough for people.
+/// A duration for people: tenths of a second are enough.
 fn duration(milliseconds: u64) -> String {
     DurationText(Duration::from_millis(milliseconds / 100 * 100)).to_string()
 }
 
-/// A pod by what it is called, with a connection to its shim.
+/// Finds a pod by its name and connects to its shim.
 ///
 /// # Errors
 /// No such pod, or no shim that answers.
@@ -151,7 +151,7 @@ pub(crate) fn connect(root: &std::path::Path, pod: &str) -> Result<Client, Comma
     Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(pod, source))
 }
 
-/// A shim's refusal, with the pod it is about.
+/// The error of a call to a shim, with the pod's name.
 pub(crate) fn failed(pod: &str, source: ClientError) -> CommandError {
     CommandError::Shim { pod: pod.to_owned(), source }
 }

@@ -1,4 +1,4 @@
-//! `podshim install` and `podshim uninstall`: what they are called with, what they show and ask.
+//! `podshim install` and `podshim uninstall`: their arguments, what they show, and the question they ask.
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
@@ -18,7 +18,7 @@ use crate::shims;
 const INSTALL: &str = "install";
 const UNINSTALL: &str = "uninstall";
 
-/// What `podshim install -h` says.
+/// The text of `podshim install -h`.
 pub const INSTALL_HELP: &str = "\
 usage: podshim install [options]
 
@@ -46,7 +46,7 @@ containerd-version-3.toml of /usr/local/share/podshim to their template.
 Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 wrong arguments.
 ";
 
-/// What `podshim uninstall -h` says.
+/// The text of `podshim uninstall -h`.
 pub const UNINSTALL_HELP: &str = "\
 usage: podshim uninstall [options]
 
@@ -66,7 +66,7 @@ to clean up after them. Remove the pods first: cordon the node and run `kubectl 
 Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 wrong arguments.
 ";
 
-/// What to do with the changes.
+/// Whether to make the changes: ask first, make them without a question, or only show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consent {
     Ask,
@@ -74,14 +74,14 @@ enum Consent {
     ShowOnly,
 }
 
-/// What becomes of containerd's configuration.
+/// Whether to change containerd's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Config {
     Changed,
     LeftAlone,
 }
 
-/// What is done about pods that run on podshim.
+/// Whether pods that run on podshim forbid an uninstall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Running {
     Refused,
@@ -144,7 +144,7 @@ pub fn uninstall(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     )
 }
 
-/// A shim that lives has its program in memory, but the `delete` by which containerd cleans up runs the file.
+/// A live shim has its program in memory, but containerd cleans up after it with `delete`, which runs the file.
 fn refuse_running(layout: &Layout) -> Result<(), CommandError> {
     let pods = shims::all(&layout.at(&shims::default_root()))?.into_iter().map(PodReport::of);
     let titles: Vec<String> =
@@ -167,7 +167,7 @@ fn next(layout: &Layout) -> String {
     )
 }
 
-/// For a configuration that does not say its version.
+/// The release of containerd, for a configuration that does not state its version.
 fn release(options: &Options) -> Result<Release, CommandError> {
     let installed = || if options.layout.root == Path::new("/") { Release::installed() } else { None };
     options.release.or_else(installed).ok_or_else(|| {
@@ -251,7 +251,7 @@ fn options(command: &'static str, arguments: Vec<OsString>) -> Result<Parsed<Opt
     }))
 }
 
-/// Files will name it, whatever the directory they are read in.
+/// Makes a path absolute: files will name it, and their readers have other working directories.
 fn absolute(command: &'static str, option: &str, path: OsString) -> Result<PathBuf, CommandError> {
     let path = PathBuf::from(path);
     let message = || format!("--{option} {}: not an absolute path", path.display());

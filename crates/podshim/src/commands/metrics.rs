@@ -1,4 +1,4 @@
-//! `podshim metrics`: the node's pods as Prometheus reads them, once or over HTTP on the node's own loopback.
+//! `podshim metrics`: prints metrics of the node's pods for Prometheus, or serves them over HTTP on a loopback address.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use crate::pods::PodReport;
 use crate::shims::{self, FindError};
 
 const NAME: &str = "metrics";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim metrics [--listen ADDRESS:PORT] [--run-dir DIR]
 
@@ -27,7 +27,7 @@ time, and for each container its role, state, restarts and last real exit code.
 Exit codes: 0; 1 the directory cannot be read, or the address cannot be used; 2 wrong arguments.
 ";
 
-/// What a scraper may take to say what it wants, and how much it may say.
+/// How long one read or write of a scraper's connection may take, and how large its request may be.
 const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 const REQUEST_BYTES: u64 = 8192;
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -56,13 +56,12 @@ fn collect(root: &Path) -> Result<String, FindError> {
     Ok(exposition(&pods))
 }
 
-/// Serves one scraper after the other, for ever.
+/// Serves one scraper after another, until the process ends.
 fn serve(address: &str, root: &Path) -> Result<(), CommandError> {
     let parsed: SocketAddr = address
         .parse()
         .map_err(|_| CommandError::usage(NAME, format!("--listen {address:?} is no ADDRESS:PORT")))?;
-    // Names of pods and containers stay on the node; a scraper elsewhere has a proxy that asks who
-    // it is.
+    // Names of pods and containers stay on the node: a scraper elsewhere needs a proxy that authenticates it.
     if !parsed.ip().is_loopback() {
         return Err(CommandError::usage(
             NAME,
@@ -74,7 +73,7 @@ fn serve(address: &str, root: &Path) -> Result<(), CommandError> {
     eprintln!("podshim: metrics on http://{}/metrics", listener.local_addr().map_err(unusable)?);
     for stream in listener.incoming() {
         match stream {
-            // A scraper that goes away, or that says nothing, is its own problem.
+            // Ignore a scraper that goes away or sends nothing: it must not end the server.
             Ok(stream) => drop(answer(stream, root)),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => return Err(unusable(error)),
@@ -102,7 +101,7 @@ fn answer(mut stream: TcpStream, root: &Path) -> io::Result<()> {
     )
 }
 
-/// The first line of a request, once all of its head has come.
+/// Reads the head of a request, and returns its first line.
 fn head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     let mut byte = [0];

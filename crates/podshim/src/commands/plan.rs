@@ -1,4 +1,4 @@
-//! `podshim plan`: what the annotations of each pod in some files make of it.
+//! `podshim plan`: explains the plan of each pod in the files.
 
 use std::ffi::OsString;
 use std::io::stdout;
@@ -18,7 +18,7 @@ use crate::source::Source;
 use crate::yaml::{self, Node};
 
 const NAME: &str = "plan";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim plan [--json] FILE...
 
@@ -35,7 +35,7 @@ It skips objects without a pod, and pods without annotations of podshim.
 Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or there is none; 2 wrong arguments.
 ";
 
-/// A pod of a file.
+/// A pod in a file, with its plan explained.
 #[derive(Serialize)]
 struct Explained {
     file: String,
@@ -91,7 +91,8 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     Ok(if report.errors.is_empty() { Outcome::Success } else { Outcome::Findings })
 }
 
-/// What is explained may not be what is meant: a plan that is right by itself may not fit to its pod.
+/// A hint if `podshim check` has findings: a plan that is valid by itself may not fit its pod, so the explanation may
+/// not be what its author meant.
 fn doubts_of(source: &Source) -> String {
     let (_, findings) = check(source, &Outside::default());
     match findings.iter().filter(|finding| finding.severity != Severity::Note).count() {

@@ -1,4 +1,4 @@
-//! `podshim ps`: the pods of the node, with what each container is and how it is.
+//! `podshim ps`: lists the pods of the node, with each container's role and state.
 
 use std::ffi::OsString;
 use std::io::stdout;
@@ -13,7 +13,7 @@ use crate::shims;
 use crate::terminal::columns;
 
 const NAME: &str = "ps";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim ps [--json] [--run-dir DIR]
 
@@ -93,7 +93,7 @@ fn colour_of(state: PodState) -> Option<Colour> {
     }
 }
 
-/// How a container's state is coloured.
+/// The colour of a container's state; `None` for the terminal's own.
 pub(crate) fn colour_of_container(state: &str) -> Option<Colour> {
     match state {
         "running" | "completed" => Some(Colour::Green),
@@ -102,7 +102,7 @@ pub(crate) fn colour_of_container(state: &str) -> Option<Colour> {
     }
 }
 
-/// A time as one number, the way kubectl and crictl show ages.
+/// A duration as one number with its unit, as kubectl shows ages.
 pub(crate) fn age(milliseconds: i64) -> String {
     let seconds = Duration::from_millis(u64::try_from(milliseconds).unwrap_or_default()).as_secs();
     match seconds {

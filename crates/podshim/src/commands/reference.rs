@@ -1,4 +1,5 @@
-//! `podshim completion` and `podshim man`: what shells and man read. For packages, so no help lists them.
+//! `podshim completion` and `podshim man`: completions for shells, and man pages. They are for packages, so no help
+//! lists them.
 
 use std::ffi::OsString;
 use std::path::Path;

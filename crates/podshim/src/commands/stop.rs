@@ -1,4 +1,4 @@
-//! `podshim stop`: the ordered stop of one pod, to its end.
+//! `podshim stop`: stops one pod in order, and waits for its end.
 
 use std::ffi::OsString;
 use std::io::stdout;
@@ -14,11 +14,11 @@ use serde::Serialize;
 use super::inspect::failed;
 use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
 use crate::output::{Colour, Format, Paint, print, print_json};
-use crate::pods::{PodReport, PodState};
+use crate::pods::PodReport;
 use crate::shims::{self, ANSWER_LIMIT};
 
 const NAME: &str = "stop";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim stop [--grace TIME] [--json] [--run-dir DIR] POD
 
@@ -35,9 +35,10 @@ POD is a pod's name, namespace/name or id, or a unique prefix of one.
 Exit codes: 0 all of it has ended; 1 something has not, there is no such pod, or its shim does not answer; 2 wrong arguments.
 ";
 
-/// After its budget and two seconds everything of a pod has been killed (T6); what a kill takes is the kernel's.
+/// Two seconds after the budget podshim has sent SIGKILL to all that is left of the pod (T6); five more are for the
+/// kernel to end it.
 const AFTER_BUDGET: Duration = Duration::from_secs(2 + 5);
-/// Between two looks that show no change.
+/// How long one call waits for an event before the pod's state is read again.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
@@ -69,7 +70,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         removed(&arguments.root, &entry).map_err(wrong)?;
     }
     let took = begun.elapsed();
-    let stopped = left.as_ref().is_none_or(|pod| pod.state == PodState::Stopped);
+    let stopped = left.as_ref().is_none_or(PodReport::has_stopped);
     match arguments.format {
         Format::Json => {
             let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -80,7 +81,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     Ok(if stopped { Outcome::Success } else { Outcome::Findings })
 }
 
-/// Waits until the pod has ended or its time is over by all means. `None`: its shim has gone.
+/// Waits until the pod has stopped, or until its budget and [`AFTER_BUDGET`] are over. `None`: its shim has gone.
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
 fn wait(client: &Client, begun: Instant) -> Result<Option<PodReport>, ClientError> {
     let mut seen = 0;
@@ -90,7 +91,7 @@ fn wait(client: &Client, begun: Instant) -> Result<Option<PodReport>, ClientErro
         let budget = BoundedDuration::of_milliseconds(answer.budget_left_ms).get() + AFTER_BUDGET;
         let until = *until.get_or_insert(begun + budget);
         let report = PodReport::of_answer(answer);
-        if report.state == PodState::Stopped || Instant::now() >= until {
+        if report.has_stopped() || Instant::now() >= until {
             return Ok(Some(report));
         }
         match unless_gone(client.events(seen, LOOK))? {
@@ -100,7 +101,7 @@ fn wait(client: &Client, begun: Instant) -> Result<Option<PodReport>, ClientErro
     }
 }
 
-/// A shim that has nothing left takes its entry with it; one that was killed leaves it.
+/// Waits until the shim has removed its entry: a shim that has nothing left does so, a shim that was killed does not.
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
 fn removed(root: &Path, entry: &Entry) -> Result<(), ClientError> {
     let until = Instant::now() + AFTER_BUDGET;
@@ -113,7 +114,8 @@ fn removed(root: &Path, entry: &Entry) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// A shim whose pod has been removed ends, with the connection or with a word before.
+/// `None` if the shim has gone: when its pod has been removed a shim exits, and either closes the connection or answers
+/// with an error first.
 fn unless_gone<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

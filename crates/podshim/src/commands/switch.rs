@@ -1,4 +1,4 @@
-//! `podshim switch`: the standby of a sidecar takes over (V-rules).
+//! `podshim switch`: lets the standby of a sidecar take over (V-rules).
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
 use crate::output::{Format, print, print_json};
 
 const NAME: &str = "switch";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim switch [--timeout TIME] [--json] [--run-dir DIR] POD SIDECAR
 

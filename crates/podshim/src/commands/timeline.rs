@@ -1,4 +1,4 @@
-//! `podshim timeline`: a pod's life as bars, on the terminal or as a picture.
+//! `podshim timeline`: draws a pod's life as bars, on the terminal or as a picture.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::terminal::columns_of_picture;
 use crate::timeline::{Timeline, html, svg, text};
 
 const NAME: &str = "timeline";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim timeline [--past] [--width COLUMNS] [--svg FILE] [--html FILE] [--json] [--run-dir DIR] [--history-dir DIR] POD
 
@@ -100,7 +100,7 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     Ok(Outcome::Success)
 }
 
-/// A pod that a shim serves, with what has happened to it.
+/// A pod that a shim serves now, with its events and the number of those that the shim no longer keeps.
 fn present(root: &Path, called: &str) -> Result<(PodReport, Vec<EventReport>, u64), CommandError> {
     let failed = |source| failed(called, source);
     let entry = shims::find(root, called)?;

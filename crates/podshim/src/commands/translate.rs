@@ -1,4 +1,4 @@
-//! `podshim translate`: manifests with native sidecars for a kubelet that does not know them.
+//! `podshim translate`: rewrites manifests with native sidecars for a kubelet that does not know them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use crate::source::Source;
 use crate::translate::{Target, translate};
 
 const NAME: &str = "translate";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim translate [--json] [--runtime-class NAME] [--sidecarset FILE]... FILE...
 
@@ -51,7 +51,7 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, a file that cannot be read, or one that is no YAML.
+/// A wrong call, a file that cannot be read, or a file that is not YAML.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     let arguments = match file_arguments(NAME, arguments, &["runtime-class", "sidecarset"])? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),

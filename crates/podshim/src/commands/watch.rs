@@ -1,4 +1,4 @@
-//! `podshim watch`: what happens to a pod, a line an event, as it happens.
+//! `podshim watch`: prints what happens to a pod as it happens, one line for each event.
 
 use std::ffi::OsString;
 use std::io::{self, Write, stdout};
@@ -15,7 +15,7 @@ use crate::shims::{self, ANSWER_LIMIT};
 use crate::terminal::end_with_reader;
 
 const NAME: &str = "watch";
-/// What `-h` says.
+/// The text of `-h`.
 pub const HELP: &str = "\
 usage: podshim watch [--json] [--run-dir DIR] POD
 
@@ -31,7 +31,7 @@ POD is a pod's name, namespace/name or id, or a unique prefix of one.
 Exit codes: 0 the pod has ended; 1 there is no such pod, or its shim does not answer; 2 wrong arguments.
 ";
 
-/// How long a call waits for something to happen: a shim that hangs is noticed soon after.
+/// How long a call waits for an event: a shim that hangs is noticed soon after.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// Runs the command.
@@ -97,15 +97,15 @@ fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> St
     format!("{}  {name:<16} {sentence}\n", paint.text(Colour::Dim, &time_of_day(event.wall_ms)))
 }
 
-/// Who reads what is written.
+/// Whether the output still has a reader.
 #[derive(PartialEq, Eq)]
 enum Reader {
     Reads,
-    /// It has seen enough.
+    /// It has closed its end.
     Gone,
 }
 
-/// At once, also into a pipe: its reader waits for it.
+/// Writes and flushes, also into a pipe: its reader waits for each line.
 fn write(text: &str) -> io::Result<Reader> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,14 +1,14 @@
-//! The programs a pod needs on its node: containerd and an OCI runtime.
+//! The programs that a pod needs on its node: containerd and an OCI runtime.
 
 use std::path::Path;
 
 use super::Report;
 use crate::node::{Release, output};
 
-/// What the e2e tests run on, and what its sources say of the newer ones.
+/// The oldest release on which the e2e tests run.
 const OLDEST: Release = Release { major: 1, minor: 6 };
 
-/// Which containerd there is.
+/// Checks the release of containerd, and returns it.
 pub(super) fn containerd(report: &mut Report<'_>) -> Option<Release> {
     let installed = || if report.is_this_node() { Release::installed() } else { None };
     let release = report.node.release.or_else(installed);
@@ -28,7 +28,7 @@ pub(super) fn containerd(report: &mut Report<'_>) -> Option<Release> {
     release
 }
 
-/// What makes the containers.
+/// Checks for an OCI runtime.
 pub(super) fn oci_runtime(report: &mut Report<'_>) {
     let Some(path) = ["runc", "crun"].iter().find_map(|name| report.program(name)) else {
         return report.fail("OCI runtime", "neither runc nor crun is in the PATH", "install runc");
@@ -36,7 +36,8 @@ pub(super) fn oci_runtime(report: &mut Report<'_>) {
     report.ok("OCI runtime", version_of(report, &path));
 }
 
-/// The line of what it says about itself that has its version: the first, or the one that is called so.
+/// The path of a program with the line of its `--version` output that has the version: the one that begins with
+/// `Version:`, else the first.
 pub(super) fn version_of(report: &Report<'_>, path: &Path) -> String {
     let said = if report.is_this_node() { output(path.as_os_str(), &["--version"]) } else { None };
     let line = said.as_deref().and_then(|said| {

@@ -1,4 +1,4 @@
-//! podshim's runtime as containerd sees it: in which file it stands, what is wrong with it there, and whether the shim it
+//! podshim's runtime as containerd sees it: which file has it, what is wrong with it, and whether the shim that it
 //! names is on the node.
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const SUBJECT: &str = "configuration";
 const SHIM: &str = "containerd-shim-podshim-v2";
 const CRI_PLUGINS: [&str; 3] = ["cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
 
-/// containerd's configuration, its imports included.
+/// Checks containerd's configuration and the files that it imports.
 pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
     let layout = Layout {
         root: report.node.root.clone(),
@@ -49,7 +49,7 @@ pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
         Err(error) => report.fail(SUBJECT, error.to_string(), "repair its imports"),
     }
     disabled_plugins(report, &files);
-    // What 1.x takes of a section is that of the last file that has it; 2.x puts all of them together.
+    // containerd 1.x takes a section only from the last file that has it; 2.x merges all of them.
     let with_section: Vec<_> = files
         .iter()
         .filter(|(_, text)| {
@@ -89,7 +89,7 @@ fn examine_runtime(report: &mut Report<'_>, (path, text): &(PathBuf, String)) {
     shim(report, text);
 }
 
-/// Whether the program is there that the runtime names, or that containerd looks for by the runtime's type.
+/// Checks that the shim exists: the program that the runtime names, or that containerd derives from the runtime's type.
 fn shim(report: &mut Report<'_>, text: &str) {
     let named = config_text::runtime_path(text).map(PathBuf::from);
     let found = match &named {
@@ -110,7 +110,7 @@ fn shim(report: &mut Report<'_>, text: &str) {
     }
 }
 
-/// CONTRACT §1.7: 1.x forgets its built-in runc when a file names any runtime.
+/// CONTRACT §1.7: containerd 1.x forgets its built-in runc when a file names any runtime.
 fn forgotten_runc(report: &mut Report<'_>, (path, text): &(PathBuf, String)) {
     let Ok(document) = Document::parse(text.as_str()) else { return };
     let containerd = section(document.as_table(), FileVersion::Two.plugin())
@@ -141,7 +141,7 @@ fn disabled_plugins(report: &mut Report<'_>, files: &[(PathBuf, String)]) {
     }
 }
 
-/// The file that a cluster is given; whether it was, no node can see.
+/// Checks for the file to apply to the cluster; no node can see whether it has been applied.
 pub(super) fn runtime_class(report: &mut Report<'_>) {
     let places = ["/usr/local/share/podshim/runtimeclass.yaml", "/usr/share/podshim/runtimeclass.yaml"];
     match places.iter().find(|path| report.at(Path::new(path)).exists()) {

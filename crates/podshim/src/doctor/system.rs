@@ -1,4 +1,4 @@
-//! What a node gives to everybody: kernel, cgroups, room; and what it says of podshim's pods.
+//! What a node offers to all pods: kernel, cgroups, room; and its settings for podshim: node file and drain.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,11 +8,12 @@ use crate::check::node_file as node_file_check;
 use crate::node::{Release, output};
 use crate::source::Source;
 
-/// pidfd_open: processes are waited for and signalled without a race.
+/// The first kernel with pidfd_open, which podshim needs to wait for processes and signal them without a race.
 const OLDEST_KERNEL: Release = Release { major: 5, minor: 3 };
-/// Without these, limits and OOM kills of containers are not seen.
+/// Without these controllers, limits do not work and OOM kills of containers are not seen.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
-/// containerd's images and containers; the state of shims and pods.
+/// Directories with the free bytes they should have: containerd's images and containers, and the state of shims and
+/// pods.
 const ROOMS: [(&str, u64); 2] = [("/var/lib/containerd", 1 << 30), ("/run", 16 << 20)];
 const NODE_FILE: &str = "/etc/podshim/config.toml";
 const DRAINING: &str = "/run/podshim/draining";
@@ -39,7 +40,7 @@ pub(super) fn kernel(report: &mut Report<'_>) {
     }
 }
 
-/// v2 has one list of controllers, v1 a directory for each.
+/// cgroup v2 has one list of controllers, v1 has a directory for each.
 pub(super) fn cgroups(report: &mut Report<'_>) {
     let unified = report.read("/sys/fs/cgroup/cgroup.controllers");
     let has = |controller: &&str| match &unified {
@@ -58,7 +59,7 @@ pub(super) fn cgroups(report: &mut Report<'_>) {
     }
 }
 
-/// Only of the running node: a file system elsewhere has other room.
+/// Checked only on the running node: below another root the free space is not that node's.
 pub(super) fn space(report: &mut Report<'_>) {
     if !report.is_this_node() {
         return;
@@ -68,7 +69,7 @@ pub(super) fn space(report: &mut Report<'_>) {
         let Some(said) = output(OsStr::new("df"), &arguments) else { continue };
         let numbers = said.lines().nth(1).unwrap_or_default().split_whitespace().map(str::parse::<u64>);
         let numbers: Vec<_> = numbers.filter_map(Result::ok).collect();
-        // File systems without a number of inodes say "-".
+        // df prints "-" for file systems without a number of inodes.
         match numbers[..] {
             [bytes, ..] if bytes < wanted => report.warn(
                 "space",
@@ -82,7 +83,7 @@ pub(super) fn space(report: &mut Report<'_>) {
     }
 }
 
-/// A mistake in it refuses every planned pod.
+/// With a mistake in this file, podshim refuses every pod with a plan.
 pub(super) fn node_file(report: &mut Report<'_>) {
     let Some(text) = report.read(NODE_FILE) else {
         return report.ok("node file", format!("{NODE_FILE}: none"));
@@ -94,7 +95,7 @@ pub(super) fn node_file(report: &mut Report<'_>) {
     findings.into_iter().for_each(|finding| report.finding("node file", finding));
 }
 
-/// N5 to N7: what stops the pods when the node goes down, and whether it does right now.
+/// N5 to N7: whether the unit is enabled that drains the node when it goes down, and whether the node is draining now.
 pub(super) fn drain(report: &mut Report<'_>) {
     if report.at(DRAINING).is_file() {
         report.fail("drain", format!("{DRAINING} is there: nothing new is begun"), "podshim drain --undo");
@@ -103,7 +104,7 @@ pub(super) fn drain(report: &mut Report<'_>) {
     let unit = directories.iter().map(|dir| Path::new(dir).join(UNIT)).find(|path| report.at(path).exists());
     let wanted = report.at("/etc/systemd/system/multi-user.target.wants").join(UNIT);
     match unit {
-        // As a link it need not lead anywhere below another root.
+        // Look at the link itself: below another root its target need not exist.
         Some(unit) if std::fs::symlink_metadata(wanted).is_ok() => {
             // Its ExecStop is the drain: a unit that was never started stops nothing.
             if report.unit_is_active(UNIT) == Some(false) {

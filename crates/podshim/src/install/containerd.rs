@@ -1,8 +1,8 @@
-//! podshim's runtime in the text of containerd's configuration: put in, taken out, every other byte kept.
+//! Adds podshim's runtime to the text of containerd's configuration and removes it; every other byte stays.
 //!
-//! Owns what each version needs. In a file of version 2 (containerd 1.6 and 1.7) the runtime is added at the end: there
-//! an imported file replaces the whole section of a plugin. In one of version 3 (2.x), which merges, a file of its own
-//! is imported. Reads and writes no file.
+//! Owns what each version needs. In a file of version 2 (containerd 1.6 and 1.7) it adds the runtime at the end: there
+//! an imported file replaces the whole section of a plugin. A file of version 3 (2.x) imports a separate file with the
+//! runtime: 2.x merges sections. Reads and writes no file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ const BEGIN: &str = "# podshim: begin (written by podshim install; podshim unins
 const END: &str = "# podshim: end";
 /// The runtime in a file of version 2.
 pub const VERSION_2: &str = include_str!("../../../../dist/containerd/version-2.toml");
-/// In one of version 3.
+/// The runtime in a file of version 3.
 pub const VERSION_3: &str = include_str!("../../../../dist/containerd/version-3.toml");
-/// Without any runtime in the file, 1.x has one of this name; with one, only those in the file.
+/// containerd 1.x has a built-in runtime of this name, but only as long as its file names no runtime at all.
 const RUNC: &str = "\
 # As containerd has it without a configuration: it forgets it when a file names any other runtime.
 [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]
@@ -37,12 +37,12 @@ pub enum FileVersion {
 }
 
 impl FileVersion {
-    /// What a containerd writes itself.
+    /// The version that a containerd of this major release writes itself.
     pub fn of_release(major: u32) -> Self {
         if major < 2 { Self::Two } else { Self::Three }
     }
 
-    /// The plugin that has the runtimes.
+    /// The plugin whose section has the runtimes.
     pub(crate) fn plugin(self) -> &'static str {
         match self {
             Self::Two => "io.containerd.grpc.v1.cri",
@@ -58,23 +58,23 @@ impl FileVersion {
     }
 }
 
-/// Why a program cannot change it.
+/// Why a program cannot change the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It is no TOML.
+    /// It is not TOML.
     #[error("line {line}: no TOML: {problem}")]
     Syntax {
         /// Counted from 1.
         line: usize,
-        /// What the parser says.
+        /// The parser's message.
         problem: String,
     },
-    /// Neither version 2 nor 3.
+    /// It has neither version 2 nor 3.
     #[error(
         "version {version}: only 2 (containerd 1.6, 1.7) and 3 (2.x) are known here; `containerd config migrate` writes a newer one"
     )]
     Version {
-        /// 1 if it says none.
+        /// 1 if the file has no `version`.
         version: i64,
     },
     /// Another program rewrites it at each start.
@@ -83,10 +83,10 @@ pub enum ConfigError {
         /// The line that says so.
         comment: String,
     },
-    /// A runtime of that name is something else.
+    /// It has a runtime of that name that is not podshim's.
     #[error("it has a runtime {HANDLER:?} that is not podshim's: rename that")]
     Taken,
-    /// On 1.x what is added here would count for nothing.
+    /// containerd 1.x would ignore what is added here: an imported file replaces the whole section.
     #[error("it imports {}, which replaces the whole section {plugin:?}: give that as --config", .path.display())]
     Replaced {
         /// The imported file.
@@ -94,27 +94,27 @@ pub enum ConfigError {
         /// The section.
         plugin: &'static str,
     },
-    /// Inline tables, which nothing can be added to at another place.
+    /// It has inline tables: nothing can be added to them at another place of the file.
     #[error("a table cannot be added to it ({problem}): write its runtimes as [tables]")]
     Form {
-        /// What the parser says of the result.
+        /// The parser's message about the result.
         problem: String,
     },
 }
 
-/// What becomes of the files; `None` if nothing.
+/// The new texts of the files; `None` for a file that does not change.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Edited {
     /// The main file.
     pub main: Option<String>,
-    /// The imported one.
+    /// The file that the main file imports.
     pub drop_in: Option<String>,
 }
 
-/// The version that a file says; `None` if it has no key at all.
+/// The version of a configuration file; `None` if it has no key at all.
 ///
 /// # Errors
-/// It is no TOML, or of another version.
+/// It is not TOML, or has another version.
 pub fn version(text: &str) -> Result<Option<FileVersion>, ConfigError> {
     let document = parse(text)?;
     let root = document.as_table();
@@ -128,18 +128,18 @@ pub fn version(text: &str) -> Result<Option<FileVersion>, ConfigError> {
     }
 }
 
-/// What it imports, as written.
+/// The `imports` of a file, as written.
 pub fn imports(text: &str) -> Vec<String> {
     let Ok(document) = parse(text) else { return Vec::new() };
     let values = document.as_table().get("imports").and_then(Item::as_array).into_iter().flatten();
     values.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Adds podshim's runtime. `default` is the version of a file that says none; `runtime` what one of version 3 gets, in the
-/// file `drop_in` that it shall import; `imported` what the file imports already.
+/// Adds podshim's runtime. `default` is the version of a file without any key. For version 3, `runtime` is the text of
+/// the file `drop_in`, which the main file then imports. `imported` are the files that it already imports.
 ///
 /// # Errors
-/// Why only a person can do it. A file that has the runtime already, by whatever hand, is no error.
+/// Why only a person can do it. A file that already has the runtime, from `install` or by hand, is no error.
 pub fn add(
     text: Option<&str>,
     default: FileVersion,
@@ -157,7 +157,7 @@ pub fn add(
     let root = document.as_table();
     let runtimes = section(root, version.plugin()).and_then(runtimes);
     match runtimes.and_then(|runtimes| runtimes.get(HANDLER)).and_then(Item::as_table_like) {
-        // By hand: `podshim check` says what is wrong with it.
+        // Written by hand: `podshim check` reports what is wrong with it.
         Some(runtime) if containerd_config::is_podshim(runtime) => return Ok(Edited::default()),
         Some(_) => return Err(ConfigError::Taken),
         None => {}
@@ -186,7 +186,7 @@ pub fn add(
     Ok(Edited { main: (text != Some(&main)).then_some(main), drop_in: own_file })
 }
 
-/// The text without what [`add`] put in; `None` if there is nothing of it.
+/// The text without what [`add`] put in; `None` if it has nothing of that.
 pub fn remove(text: &str, drop_in: &Path) -> Option<String> {
     let without = |range: Range<usize>| Some(text[..range.start].to_owned() + &text[range.end..]);
     if let Some(block) = block(text) {
@@ -207,12 +207,12 @@ pub fn remove(text: &str, drop_in: &Path) -> Option<String> {
     without(range)
 }
 
-/// Whether a file has nothing but what [`add`] wrote: there was none before.
+/// Whether a file has nothing but what [`add`] wrote: then there was no file before.
 pub fn is_ours_alone(text: &str) -> bool {
     block(text) == Some(0..text.len()) && text.starts_with(BEGIN)
 }
 
-/// Where the block is that [`add`] wrote, with the line end before it.
+/// The range of the block that [`add`] wrote, with the line end before it.
 fn block(text: &str) -> Option<Range<usize>> {
     let begin = text.find(BEGIN)?;
     let end = begin + text[begin..].find(END)? + END.len();
@@ -220,8 +220,8 @@ fn block(text: &str) -> Option<Range<usize>> {
     Some(begin - usize::from(text[..begin].ends_with('\n'))..end)
 }
 
-/// At the end of the file; one that is there already stays at its place. The line end before it is always one's own, so
-/// that a file whose last line has none gets it back that way.
+/// Puts the block at the end of the file; a block that is already there keeps its place. The line end before the block
+/// belongs to it, so that removing it restores a last line that had no line end.
 fn with_block(text: Option<&str>, body: &str) -> String {
     let new = format!("{BEGIN}\n{body}{END}\n");
     let Some(text) = text else { return new };
@@ -234,7 +234,7 @@ fn import_line(drop_in: &Path) -> String {
     format!("imports = [\"{}\"] # podshim install", drop_in.display())
 }
 
-/// The text with the file among its imports.
+/// The text with `drop_in` among its imports.
 fn importing(text: &str, drop_in: &Path) -> Result<String, ConfigError> {
     let document = parse(text)?;
     let root = document.as_table();
@@ -252,12 +252,12 @@ fn importing(text: &str, drop_in: &Path) -> Result<String, ConfigError> {
             if let Some(last) = values.iter().last().and_then(Value::span) {
                 return insert(last.end, &format!(", \"{path}\""));
             }
-            // An empty one: right after its bracket.
+            // The list is empty: insert right after its bracket.
             let begin = values.span().map_or(0, |span| span.start + 1);
             insert(begin, &format!("\"{path}\""))
         }
         Some(None) => Err(ConfigError::Form { problem: "imports is no list".to_owned() }),
-        // Beside the version: what stands at the end would be in the last table.
+        // Insert below the version: at the end of the file the key would belong to the last table.
         None => {
             let version = root.get("version").and_then(Item::span).map_or(0, |span| span.end);
             let line_end = text[version..].find('\n').map_or(text.len(), |length| version + length);
@@ -279,22 +279,22 @@ fn parse(text: &str) -> Result<Document<&str>, ConfigError> {
     })
 }
 
-/// Whether podshim's runtime stands in a file.
+/// Whether a file has podshim's runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuntimePlace {
-    /// By whatever hand, in the section of either version.
+    /// It does, from `install` or by hand, in the section of either version.
     Here,
-    /// Not in this one.
+    /// It does not.
     Elsewhere,
 }
 
-/// Where podshim's runtime is, by any name.
+/// Whether a file has podshim's runtime, under any name.
 pub fn runtime_place(text: &str) -> RuntimePlace {
     let found = with_runtimes(text, |runtime| containerd_config::is_podshim(runtime).then_some(()));
     if found.is_some() { RuntimePlace::Here } else { RuntimePlace::Elsewhere }
 }
 
-/// The shim's program as podshim's runtime names it, if it does.
+/// The `runtime_path` of podshim's runtime, if it is set.
 pub fn runtime_path(text: &str) -> Option<String> {
     with_runtimes(text, |runtime| {
         let path = runtime.get("runtime_path").and_then(Item::as_str).filter(|path| !path.is_empty());

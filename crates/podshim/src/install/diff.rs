@@ -1,14 +1,14 @@
-//! Shows what becomes of a file, before anything is changed.
+//! Shows how a file will change, before anything is changed.
 
 use super::files::{Change, Content};
 use crate::output::{Colour, Paint};
 
-/// New files of so many lines are podshim's own texts: their names say enough.
+/// New files of so many lines are podshim's own texts: only their names are shown.
 const LONG: usize = 20;
-/// Lines around a difference.
+/// Unchanged lines to show around a difference.
 const CONTEXT: usize = 3;
 
-/// Lines for people: the path, and for texts the lines that go and come.
+/// Lines for people: the path, and for texts the lines that are removed and added.
 pub fn show(change: &Change, paint: Paint) -> String {
     let what = match (&change.before, &change.after) {
         (_, Content::Absent) => "removed".to_owned(),

@@ -1,7 +1,7 @@
-//! Files as a list of changes: what each was, what it becomes, and carrying that out, all or nothing.
+//! Changes of files: what each file was, what it becomes, and making all changes or none.
 //!
-//! Owns every write of `install` and `uninstall`. Each file is replaced as a whole, so that a process that reads meanwhile, or
-//! a node that loses power, has the old one or the new one.
+//! Owns every write of `install` and `uninstall`. It replaces each file as a whole, so that a process that reads
+//! meanwhile, or a node that loses power, has the old file or the new one.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 /// What is, or shall be, at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing.
+    /// No file.
     Absent,
     /// A text for people, whose difference can be shown.
     Text(String),
-    /// A program, or anything else that is no text; it may be executed.
+    /// A program, or anything else that is not text; its mode allows execution.
     Program(Vec<u8>),
     /// A symbolic link to this path.
     Link(PathBuf),
-    /// What another file was, with its mode and owner: it may hold passwords of registries.
+    /// The old text of another file, with that file's mode and owner: it may hold passwords of registries.
     Copy {
         /// The other file.
         of: PathBuf,
@@ -28,10 +28,11 @@ pub enum Content {
     },
 }
 
-/// One file and what becomes of it.
+/// The change of one file.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// As this process reaches it, links followed: the file itself is replaced, not the link to it.
+    /// As this process reaches it. Links are followed, to replace the file and not the link to it, unless the change
+    /// makes a link or removes the path.
     pub path: PathBuf,
     /// What is there.
     pub before: Content,
@@ -62,7 +63,7 @@ impl FileError {
 /// The text of a file; `None` if there is none.
 ///
 /// # Errors
-/// What the system says, or that it is no UTF-8.
+/// The system's error, or the file is not UTF-8.
 pub fn read_text(path: &Path) -> Result<Option<String>, FileError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -72,10 +73,10 @@ pub fn read_text(path: &Path) -> Result<Option<String>, FileError> {
 }
 
 impl Change {
-    /// What `path` becomes, beside what it is.
+    /// The change of `path` from its present content to `after`.
     ///
     /// # Errors
-    /// What is there cannot be read.
+    /// The present content cannot be read.
     pub fn new(path: PathBuf, after: Content) -> Result<Self, FileError> {
         let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
         let ours = matches!(after, Content::Link(_) | Content::Absent);
@@ -96,7 +97,7 @@ impl Change {
         Ok(Self { path, before, after })
     }
 
-    /// Whether it is already so.
+    /// Whether the file already is as it shall be.
     pub fn is_nothing(&self) -> bool {
         match (&self.before, &self.after) {
             (Content::Text(before), Content::Program(after)) => before.as_bytes() == after,
@@ -110,15 +111,15 @@ impl Change {
     }
 }
 
-/// Carries all changes out; if one fails, takes back those before it.
+/// Makes all changes; if one fails, reverts those before it.
 ///
 /// # Errors
-/// What the system says to the first that failed; nothing has changed then.
+/// The system's error for the change that failed; all changes before it have been reverted.
 pub fn apply(changes: &[Change]) -> Result<(), FileError> {
     for (index, change) in changes.iter().enumerate() {
         if let Err(error) = change.apply(&change.after) {
             for done in changes[..index].iter().rev() {
-                // The first error is the one to tell; what cannot be taken back can be installed again.
+                // Report only the first error: a change that cannot be reverted can be installed again.
                 let _ = done.apply(&done.before);
             }
             return Err(error);
@@ -144,7 +145,7 @@ fn put(path: &Path, content: &Content) -> io::Result<()> {
     };
     let written = written.and_then(|()| fs::rename(&new, path));
     if written.is_err() {
-        // The first error is the one to tell.
+        // Report only the first error.
         let _ = fs::remove_file(&new);
     }
     written
@@ -155,7 +156,7 @@ fn remove(path: &Path, directory: &Path) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // A directory of podshim's own goes with its last file.
+    // Remove podshim's own directories with their last file.
     let own = ["podshim", "cri-containerd-.scope.d"];
     if directory.file_name().is_some_and(|name| own.iter().any(|own| name == *own)) {
         let _ = fs::remove_dir(directory);
@@ -163,7 +164,7 @@ fn remove(path: &Path, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// With the mode and the owner of `like`; one that does not exist leaves `mode`.
+/// Writes a file with the mode and owner of `like`, or with `mode` if `like` does not exist.
 fn write(new: &Path, bytes: &[u8], like: &Path, mode: u32) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(new)?;
     file.write_all(bytes)?;

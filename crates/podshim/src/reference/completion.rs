@@ -3,7 +3,7 @@
 use super::{Help, HelpOption};
 use crate::commands::COMMANDS;
 
-/// A shell there are completions for.
+/// A shell for which there are completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shell {
     /// bash.
@@ -15,7 +15,7 @@ pub enum Shell {
 }
 
 impl Shell {
-    /// By its name.
+    /// The shell of that name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "bash" => Some(Self::Bash),
@@ -26,7 +26,7 @@ impl Shell {
     }
 }
 
-/// The script that a shell reads.
+/// The completion script for a shell.
 pub fn completion(shell: Shell) -> String {
     match shell {
         Shell::Bash => bash(),
@@ -124,7 +124,8 @@ fn fish() -> String {
     script
 }
 
-/// For all three shells; fish knows only this escape within quotes, the others close and open them.
+/// In single quotes, for all three shells. No escape of an apostrophe works in fish and in the others, so a typographic
+/// one replaces it.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "\u{2019}"))
 }

@@ -3,7 +3,7 @@
 use super::Help;
 use crate::commands::{COMMANDS, Command};
 
-/// The page of the command as a whole, and one for each of its commands: file name and text.
+/// The page of podshim as a whole and one for each command: file name and text.
 pub fn man_pages() -> Vec<(String, String)> {
     let mut page = title("podshim");
     page += ".SH NAME\npodshim \\- for people who write pods or look after a node\n.SH SYNOPSIS\n.B podshim\nCOMMAND ...\n";
@@ -58,7 +58,8 @@ fn title(name: &str) -> String {
     format!(".TH {} 1 \"\" \"podshim {}\"\n", escaped(&name.to_uppercase()), env!("CARGO_PKG_VERSION"))
 }
 
-/// A dot or a quote at the begin of a line would be a request, a dash a hyphen.
+/// Escapes text for roff: at the start of a line a dot or an apostrophe would be a request, and a plain dash would
+/// become a hyphen.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.trim_start().starts_with(['.', '\'']) { format!("\\&{text}") } else { text }

@@ -1,4 +1,4 @@
-//! A timeline as one page: the picture, and all that happened as a table. Needs nothing from elsewhere.
+//! A timeline as one HTML page: the picture and a table of all events. The page loads nothing from elsewhere.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::Timeline;
 use super::svg::{draw, escaped};
 use crate::history::{duration, time_of_day};
 
-/// The page.
+/// The HTML page.
 pub fn page(timeline: &Timeline) -> String {
     let title = escaped(&format!("Pod {}", timeline.title));
     let mut rows = String::new();

@@ -1,4 +1,4 @@
-//! A timeline as a picture: an SVG that stands by itself, on a white and on a dark page.
+//! A timeline as a picture: an SVG that needs no other file, with a background for white and for dark pages.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ const TOP: f64 = 70.0;
 const LANE: f64 = 34.0;
 const BAR: f64 = 16.0;
 
-/// The picture.
+/// The SVG.
 pub fn draw(timeline: &Timeline) -> String {
     let lanes = f64::from(u32::try_from(timeline.lanes.len()).unwrap_or_default());
     let bottom = TOP + lanes * LANE + 8.0;
@@ -171,7 +171,7 @@ fn text(body: &mut String, (x, y): (f64, f64), class: &str, words: &str) {
     let _ = writeln!(body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>", escaped(words));
 }
 
-/// Text that a document of marks can hold: names and reasons are written by pods' authors.
+/// Escapes text for SVG and HTML: the pods' authors write names and reasons.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(picture.matches("<rect").count(), picture.matches("</rect>").count() + 1);
     }
 
-    /// A container's name or a probe's words are no markup.
+    /// A container's name or a probe's message must not become markup.
     #[test]
     fn what_pods_say_cannot_be_markup() {
         let mut life = life();

@@ -1,11 +1,11 @@
-//! A pod of a sidecar and a main, from its creation to its end: what is drawn of it.
+//! The timeline of a pod with a sidecar and a main, from its creation to its end.
 
 use control_api::event::{Cause, Kind};
 use control_api::{Budget, Container, Event, InspectResponse, StopReason, container};
 
 use super::*;
 
-/// A small life; the shim started at 1,000,000 since 1970.
+/// A short life; the shim started 1,000,000 ms after the beginning of 1970.
 pub fn life() -> Timeline {
     Timeline::of(&pod(), events(), 0, 1_060_000)
 }
@@ -93,7 +93,7 @@ fn a_sidecar_is_drawn_with_its_restart_its_gate_and_its_stop() {
     assert_eq!((life.begin_ms, life.end_ms, life.budget), (100, 7000, Some((5000, 15000))));
 }
 
-/// A main has no gate: it is not drawn as if something were missing.
+/// A main has no gate: it is not drawn as if its gate were closed.
 #[test]
 fn a_main_runs_as_soon_as_it_runs() {
     let life = life();
@@ -101,7 +101,7 @@ fn a_main_runs_as_soon_as_it_runs() {
     assert_eq!(phases, [Phase::Created, Phase::Held, Phase::Starting, Phase::Ready, Phase::Stopping]);
 }
 
-/// What still goes on goes on until now.
+/// A phase that has not ended is drawn up to now.
 #[test]
 fn a_pod_that_lives_is_drawn_up_to_now() {
     let mut events = events();
@@ -118,7 +118,7 @@ fn ticks_are_round_and_few() {
     assert_eq!(life.ticks(3), [0, 5000]);
 }
 
-/// A pod without events is a picture of nothing, not an error.
+/// A pod without events gives an empty picture, not an error.
 #[test]
 fn nothing_is_drawn_of_nothing() {
     let nothing = Timeline::of(&pod(), Vec::new(), 0, 5);
@@ -126,7 +126,8 @@ fn nothing_is_drawn_of_nothing() {
     assert_eq!(nothing.length_ms(), 1);
 }
 
-/// How an end is drawn of a program that has its stop signal: what callers are shown does not make it a good one.
+/// The mark for the end of a program that got its stop signal depends on the real code: a masked code that callers see
+/// does not make a failure a success.
 #[test]
 fn an_end_is_drawn_as_what_it_was() {
     let kind_of = |signals: &[u32], code: u32| {
@@ -154,7 +155,7 @@ fn an_end_is_drawn_as_what_it_was() {
     assert_eq!(kind_of(&[], 143), MarkKind::Failure, "no signal was sent");
 }
 
-/// 64 letters of an id say nothing.
+/// The 64 characters of an id say nothing to people.
 #[test]
 fn names_are_told_and_no_ids() {
     let (pod_id, other) = ("a".repeat(64), "0123456789abcdef".repeat(4));

@@ -1,10 +1,10 @@
-//! A timeline as lines of a terminal: a bar for each container, and below it all that happened.
+//! A timeline as lines of a terminal: a bar for each container, and below them all events.
 
 use super::{Lane, MarkKind, Phase, Timeline};
 use crate::history::{date, duration, time_of_day};
 use crate::output::{Colour, Paint, Table};
 
-/// What the marks are.
+/// The meaning of the marks.
 const LEGEND: &str =
     "│ gate open  ! signal  ✓ ended with 0  ▪ ended by its stop signal  ✗ failed or killed  ◆ hook";
 
@@ -50,7 +50,7 @@ fn axis(timeline: &Timeline, bar: usize) -> String {
 fn cells(timeline: &Timeline, lane: &Lane, bar: usize, paint: Paint) -> String {
     let mut cells: Vec<String> = vec![" ".to_owned(); bar];
     for span in &lane.spans {
-        // However short it was, it is seen.
+        // However short a span is, it gets one cell.
         let (from, to) = (column_of(timeline, span.from_ms, bar), column_of(timeline, span.to_ms, bar));
         for cell in cells.iter_mut().take(to.max(from + 1)).skip(from) {
             *cell = paint_of(span.phase, paint);
@@ -99,7 +99,7 @@ fn events(timeline: &Timeline, paint: Paint) -> String {
         let after = duration(row.at_ms.saturating_sub(timeline.begin_ms));
         table.row(vec![(after, Some(Colour::Dim)), (row.who.clone(), None), (row.sentence.clone(), None)]);
     }
-    // The sentences are what is to be read: they are not cut.
+    // No width: the sentences must not be cut.
     table.show(paint, None)
 }
 
