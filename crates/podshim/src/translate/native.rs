@@ -19,7 +19,7 @@ use crate::manifest::{Container, List, Template};
 use crate::sidecarset::InjectPolicy;
 use crate::yaml::Node;
 
-/// Kubernetes' limit on the name of an annotation's key, in characters.
+/// Kubernetes' limit on the part of an annotation's key after the slash.
 const MAX_KEY_NAME: usize = 63;
 
 /// The changes to a pod.
