@@ -1,6 +1,7 @@
 //! Checks containerd's configuration: whether it has a runtime of podshim, and whether the plan reaches that runtime.
 //!
-//! Owns which section each version reads (CONTRACT §1.7, trap 27). Reads this one file and no file under its `imports`.
+//! Owns which section each version reads (CONTRACT §1.7, trap 27). Reads this one file, no file under its
+//! `imports`.
 
 use pod_spec::nearest_word;
 use toml_edit::{Document, Item, Table, TableLike, Value};

@@ -49,8 +49,8 @@ impl Selector {
     /// Reads a selector.
     ///
     /// # Errors
-    /// An expression without a key, a label whose value is not text, an unknown operator, values for an operator that takes
-    /// none, or no values for one that needs them.
+    /// An expression without a key, a label whose value is not text, an unknown operator, values for an operator that
+    /// takes none, or no values for one that needs them.
     pub fn read(node: &Node) -> Result<Self, SidecarSetError> {
         let mut requirements = Vec::new();
         for (key, value) in node.get("matchLabels").map(Node::entries).unwrap_or_default() {
