@@ -1,7 +1,7 @@
-//! What can be wrong in the files around a pod: manifests, the node's file, containerd's configuration.
+//! Checks the files around a pod: manifests, the node's file, containerd's configuration.
 //!
-//! Owns telling these apart, and what goes beyond the annotations themselves: whether they fit the pod they stand on.
-//! What an annotation may say is `pod-spec`'s alone.
+//! Owns how to recognize each kind of file, and the checks beyond the annotations themselves: whether they fit the pod
+//! they stand on. `pod-spec` alone owns what an annotation may say.
 
 pub mod containerd_config;
 mod cost;
@@ -19,10 +19,10 @@ use crate::manifest;
 use crate::source::Source;
 use crate::yaml;
 
-/// What was looked at in a file.
+/// What a file turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// Manifests, with so many pods.
+    /// Manifests, with this number of pods.
     Pods(usize),
     /// The node's file.
     NodeFile,
@@ -30,16 +30,16 @@ pub enum Looked {
     ContainerdConfig,
 }
 
-/// What the files do not say.
+/// What the check must know and the checked files do not say.
 #[derive(Debug, Default)]
 pub struct Outside {
     /// The node's file.
     pub node: NodeFile,
-    /// Containers that something adds to each pod later.
+    /// The names of containers that something adds to each pod later.
     pub injected: Vec<String>,
 }
 
-/// Everything there is to say about one file.
+/// All findings on one file.
 pub fn check(source: &Source, outside: &Outside) -> (Looked, Vec<Finding>) {
     let mut findings = Vec::new();
     let looked = match kind_of(source) {
@@ -89,7 +89,8 @@ enum Kind {
     Yaml,
 }
 
-/// By its name; standard input by its looks: no line of YAML begins with a table or has ` = ` after a bare word.
+/// The kind by the file's name. For standard input, by its first line that is not a comment: YAML has no table header
+/// there and no `=` after a bare word.
 fn kind_of(source: &Source) -> Kind {
     let name = source.name.to_ascii_lowercase();
     if name.ends_with(".toml") {
@@ -108,8 +109,8 @@ fn kind_of(source: &Source) -> Kind {
     }
 }
 
-/// Keys and tables that only containerd's configuration has. The node's file has no tables at all; one that its author
-/// made up is reported as a mistake in that file.
+/// Keys and tables that only containerd's configuration has. The node's file has no tables at all; any
+/// other table is reported as a mistake in the node's file.
 const CONTAINERD_KEYS: [&str; 9] = [
     "version",
     "imports",

@@ -1,5 +1,5 @@
-//! What a plan makes of a pod, as data: what starts when, what it waits for, what stops when, and how long that can
-//! take. Pure. Owns what is said of each container and no wording beyond single words; the order itself is `pod-spec`'s.
+//! Explains a plan as data: what starts when, what it waits for, what stops when, and how long that can take. Pure.
+//! Owns which facts each container gets, but no text beyond single words; `pod-spec` owns the order itself.
 
 mod order;
 pub mod show;
@@ -12,14 +12,14 @@ use serde::Serialize;
 use self::order::{Entry, Order};
 use crate::manifest::List;
 
-/// What everyone still gets when the budget is spent (T6).
+/// The time that every container still gets when the budget is spent (T6).
 const FLOOR: Duration = Duration::from_secs(2);
-/// A kubelet's terminationGracePeriodSeconds where the pod does not say one.
+/// The default of terminationGracePeriodSeconds.
 const KUBELET_GRACE: Duration = Duration::from_secs(30);
-/// What stands for the mains of `*=main` where no manifest says which there are.
+/// Stands for the mains of `*=main` if no manifest lists them.
 pub const EVERY_OTHER: &str = "*";
 
-/// All that is to be said of one pod. Times are milliseconds.
+/// The facts about one pod. Times are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// In the order of the plan, then the mains that only `*=main` names.
@@ -28,11 +28,11 @@ pub struct Explanation {
     pub others: OthersWord,
     /// Containers of the pod that the plan does not name.
     pub unnamed: Vec<String>,
-    /// How long a container is held at most before it exits with 125 (U6); `None`: for ever.
+    /// How long a container is held before it exits with 125 (U6). `None`: no limit.
     pub held_at_most_ms: Option<u64>,
     /// What ends the pod (J1).
     pub completion: Completion,
-    /// How a stop is bounded.
+    /// The bounds of its stop.
     pub stop: StopBounds,
 }
 
@@ -43,18 +43,18 @@ pub struct Part {
     pub name: String,
     /// Its role.
     pub role: RoleWord,
-    /// What makes it one of the plan's.
+    /// How the plan includes it.
     pub planned: PlannedWord,
-    /// Whose standby it is at first (V1): it does not start with the pod.
+    /// The partner whose standby it is at first (V1). A standby does not start with the pod.
     pub standby_of: Option<String>,
-    /// The step in which it starts, counted from 1; those of one step start together.
+    /// The step in which it starts, counted from 1. Containers of one step start together.
     pub start_step: usize,
-    /// What it waits for; what these wait for themselves is left out.
+    /// What it waits for, without what these containers wait for themselves.
     pub waits_for: Vec<Wait>,
-    /// What opens its gate, as the annotation says it; `None` where nothing asks for it.
+    /// What opens its gate, as the annotation writes it; `None` if podshim never checks the gate (U1, U2).
     pub gate: Option<String>,
-    /// The longest from its program's start until the gate opens or the sidecar is restarted (U4); `None` where that
-    /// is not bounded.
+    /// The longest time from its program's start until the gate opens or podshim restarts the sidecar (U4); `None` if
+    /// there is no limit.
     pub gate_within_ms: Option<u64>,
     /// Who restarts it.
     pub restart: RestartWord,
@@ -62,21 +62,21 @@ pub struct Part {
     pub fatal: Option<FatalWord>,
     /// The step of a stop in which it gets its stop signal, counted from 1.
     pub stop_step: usize,
-    /// What must be gone first; what these wait for themselves is left out.
+    /// The containers that must be gone first, without those that these wait for themselves.
     pub stops_after: Vec<String>,
-    /// The longest from the stop's begin to its stop signal.
+    /// The longest time from the start of the stop to its stop signal.
     pub signal_within_ms: u64,
-    /// The longest from the stop's begin to its end.
+    /// The longest time from the start of the stop to its exit.
     pub gone_within_ms: u64,
-    /// The command run in it when the stop begins (H1).
+    /// The command that podshim runs in it when the stop begins (H1).
     pub on_terminate: Option<Vec<String>>,
-    /// The command run in it before its stop signal (H2).
+    /// The command that podshim runs in it before its stop signal (H2).
     pub pre_stop: Option<Vec<String>>,
     /// Whether its kubelet runs a hook before it stops it, which uses up the same time (F9).
     pub kubelet_hook: bool,
 }
 
-/// One thing that is waited for.
+/// A container that another one waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {
     /// The container.
@@ -90,9 +90,9 @@ pub struct Wait {
 pub struct StopBounds {
     /// The budget (T5).
     pub budget_ms: u64,
-    /// Who says it.
+    /// Where it is set.
     pub budget_from: BudgetSource,
-    /// From the stop's begin to the last exit: the budget and the floor.
+    /// From the start of the stop to the last exit: the budget plus the floor.
     pub gone_within_ms: u64,
 }
 
@@ -117,16 +117,16 @@ words! {
     }
 }
 words! {
-    /// What makes a container one of the plan's.
+    /// How the plan includes a container.
     PlannedWord {
         /// The plan names it.
         Named,
-        /// `*=main`.
+        /// `*=main` includes it.
         Other,
     }
 }
 words! {
-    /// What is waited for.
+    /// What must be true of an awaited container.
     ConditionWord {
         /// Its program runs.
         Started,
@@ -152,14 +152,14 @@ words! {
         Always,
         /// podshim, after a failure.
         OnFailure,
-        /// The caller, who sees each exit.
+        /// The caller, which sees each exit.
         Caller,
-        /// No container.
+        /// It is never restarted.
         Never,
     }
 }
 words! {
-    /// What is fatal (R9).
+    /// Which exit of a container ends the pod (R9).
     FatalWord {
         /// An exit other than 0.
         Failure,
@@ -168,7 +168,7 @@ words! {
     }
 }
 words! {
-    /// When the pod is done by itself (J1).
+    /// When the pod ends by itself (J1).
     Completion {
         /// Never.
         Never,
@@ -179,15 +179,15 @@ words! {
     }
 }
 words! {
-    /// Who says how long a stop may take (T5).
+    /// What sets how long a stop may take (T5).
     BudgetSource {
-        /// `podshim.io/grace`: enforced on every container.
+        /// `podshim.io/grace`: podshim enforces it on every container.
         Annotation,
         /// `terminationGracePeriodSeconds`: the kubelet's own SIGKILL ends it.
         Manifest,
-        /// The same, although `podshim.io/grace` is longer.
+        /// `terminationGracePeriodSeconds`, as it is shorter than `podshim.io/grace`.
         KubeletFirst,
-        /// Nothing: a kubelet's default.
+        /// Neither is set: the default of `terminationGracePeriodSeconds`.
         Default,
     }
 }
@@ -266,7 +266,7 @@ pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
     }
 }
 
-/// S8: what is a main by `*=main` alone. What a kubelet starts as an init container is left out.
+/// S8: the containers that only `*=main` makes mains. Those that the kubelet starts as init containers are left out.
 fn other_mains(plan: &Plan, unnamed: &[&(String, List)]) -> Vec<Entry> {
     if plan.others == Others::Passthrough {
         return Vec::new();
@@ -279,7 +279,7 @@ fn other_mains(plan: &Plan, unnamed: &[&(String, List)]) -> Vec<Entry> {
     names.into_iter().map(Entry::other_main).collect()
 }
 
-/// U4: how long a gate's probe goes on before its sidecar is restarted.
+/// U4: how long podshim probes a gate before it restarts the sidecar; `None` without a limit.
 fn gate_bound(gate: &Gate) -> Option<Duration> {
     match gate {
         Gate::Skip => Some(Duration::ZERO),

@@ -1,5 +1,5 @@
-//! Where the pods are in Kubernetes manifests: the kinds that have a pod template, and what a template says that
-//! matters to podshim. Owns the paths; judges nothing.
+//! Finds the pods in Kubernetes manifests: the kinds that have a pod template, and the fields of a template that matter
+//! to podshim. Owns the paths; judges nothing.
 
 use crate::yaml::{Document, Node};
 
@@ -21,11 +21,11 @@ const KINDS: [(&str, &[&str]); 9] = [
 pub struct Template<'a> {
     /// `Deployment`, `Pod`, ...
     pub kind: &'static str,
-    /// The object that has it.
+    /// The object that has the template.
     pub object: &'a Node,
-    /// Metadata and spec.
+    /// The node with the pod's metadata and spec.
     pub pod: &'a Node,
-    /// Its spec.
+    /// The pod's spec.
     pub spec: &'a Node,
 }
 
@@ -43,11 +43,11 @@ pub enum List {
 /// A container of a pod.
 #[derive(Clone, Copy, Debug)]
 pub struct Container<'a> {
-    /// Its name; empty where none is written.
+    /// Its name; empty if it has none.
     pub name: &'a str,
-    /// All that is said of it.
+    /// Its node in the document.
     pub node: &'a Node,
-    /// Where it stands.
+    /// The list it stands in.
     pub list: List,
 }
 
@@ -60,7 +60,7 @@ pub fn templates(document: &Document) -> Vec<Template<'_>> {
     }
 }
 
-/// From an object of that kind to its pod.
+/// The path from an object of that kind to its pod; `None` for a kind without pods.
 pub fn path_of(kind: &str) -> Option<&'static [&'static str]> {
     KINDS.iter().find(|(word, _)| *word == kind).map(|(_, path)| *path)
 }
@@ -73,7 +73,7 @@ fn template(object: &Node) -> Option<Template<'_>> {
 }
 
 impl<'a> Template<'a> {
-    /// `Deployment shop/web`, or what is known of that.
+    /// `Deployment shop/web`, or as much of it as the object says.
     pub fn title(&self) -> String {
         let metadata = |key| self.object.at(&["metadata", key]).and_then(Node::text);
         let name = metadata("name").or_else(|| metadata("generateName")).unwrap_or("(no name)");
@@ -116,13 +116,13 @@ impl<'a> Template<'a> {
         inits.chain(regular).collect()
     }
 
-    /// What the pod's restart policy is; a Deployment's pods have the default.
+    /// The pod's restart policy. The default is Always, which every Deployment has.
     pub fn restart_policy(&self) -> &'a str {
         self.spec.text_of("restartPolicy").unwrap_or("Always")
     }
 }
 
-/// A pod's annotations as pairs of text, for the parser; what is no text is left out.
+/// A pod's annotations as pairs of text, for the parser, without entries that are not text.
 pub fn pairs(annotations: &Node) -> impl Iterator<Item = (&str, &str)> {
     annotations.entries().iter().filter_map(|(key, value)| Some((key.text()?, value.text()?)))
 }

@@ -1,5 +1,5 @@
-//! SidecarSets of OpenKruise, as a file has them. Owns reading them: which pods one selects, what it gives them, and a
-//! remark for each field that means nothing outside of its controller. What becomes of a pod is `translate`'s.
+//! Reads the SidecarSets of OpenKruise from a file. Owns which pods each selects, what it adds to them, and a remark
+//! for each field that only Kruise's controller can act on. `translate` owns what becomes of a pod.
 
 mod selector;
 
@@ -9,7 +9,7 @@ use crate::finding::{Finding, Severity};
 use crate::source::Source;
 use crate::yaml::{self, Node};
 
-/// The fields of a container that only a SidecarSet's has: Kubernetes knows none of them.
+/// The fields of a SidecarSet's container that Kubernetes does not know.
 const OWN_FIELDS: [&str; 6] = [
     "podInjectPolicy",
     "shareVolumePolicy",
@@ -24,19 +24,19 @@ const OWN_FIELDS: [&str; 6] = [
 pub struct SidecarSet {
     /// The file it is from.
     pub file: String,
-    /// Its name; empty where none is written.
+    /// Its name; empty if it has none.
     pub name: String,
-    /// Where its selector stands, for remarks.
+    /// The line of its selector, for remarks.
     pub line: usize,
-    /// The pods it is for, by their labels. Never empty.
+    /// Selects pods by their labels. Never empty.
     pub selector: Selector,
-    /// The only namespace it is for.
+    /// If set, it selects pods of this namespace only.
     pub namespace: Option<String>,
-    /// The namespaces it is for, by their labels.
+    /// If set, selects namespaces by their labels.
     pub namespace_selector: Option<Selector>,
-    /// What goes into `initContainers`, by name as Kruise has it.
+    /// Containers for `initContainers`, sorted by name as Kruise sorts them.
     pub init_containers: Vec<SidecarContainer>,
-    /// What goes into `containers`.
+    /// Containers for `containers`.
     pub containers: Vec<SidecarContainer>,
     /// Volumes that its containers may mount.
     pub volumes: Vec<Node>,
@@ -51,9 +51,9 @@ pub struct SidecarSet {
 pub struct SidecarContainer {
     /// Never empty.
     pub name: String,
-    /// What Kubernetes knows of it, with its places in the SidecarSet's file.
+    /// The fields that Kubernetes knows, with their places in the SidecarSet's file.
     pub node: Node,
-    /// Where in `containers` it goes.
+    /// Whether it goes to the front or the end of `containers`.
     pub policy: InjectPolicy,
     /// How a new image gets into running pods.
     pub upgrade: Upgrade,
@@ -86,20 +86,20 @@ pub enum Upgrade {
 /// `shareVolumePolicy.type`, `shareVolumeDevicePolicy.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// It has its own only.
+    /// The container has only its own.
     Own,
-    /// And those of the pod's containers.
+    /// The container also has those of the pod's containers.
     Pod,
 }
 
 /// An entry of `transferEnv`.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// Where it stands, for remarks.
+    /// Its line, for remarks.
     pub line: usize,
-    /// Whose variables.
+    /// The container that has the variables.
     pub from: TransferFrom,
-    /// Which of them.
+    /// The names of the variables.
     pub names: Vec<String>,
 }
 
@@ -117,24 +117,24 @@ pub enum TransferFrom {
 /// An entry of `patchPodMetadata`.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    /// What a pod gets.
+    /// Annotations for the pod, as key and value.
     pub annotations: Vec<(String, String)>,
-    /// What happens to one that the pod has.
+    /// What happens to an annotation that the pod already has.
     pub policy: PatchPolicy,
 }
 
 /// `patchPodMetadata[].patchPolicy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchPolicy {
-    /// The pod's stays.
+    /// The pod's value stays.
     Retain,
-    /// The SidecarSet's is taken.
+    /// The SidecarSet's value replaces it.
     Overwrite,
-    /// Both are JSON, and merged (RFC 7386).
+    /// Both values are JSON; the SidecarSet's is merged into the pod's (RFC 7386).
     MergePatchJson,
 }
 
-/// Why a file is no SidecarSet.
+/// Why the SidecarSets of a file cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{problem}")]
 pub struct SidecarSetError {
@@ -149,16 +149,16 @@ impl SidecarSetError {
         Self { line: node.start.line, problem: problem.into() }
     }
 
-    /// An unknown word.
+    /// The error for an unknown word.
     fn word(node: &Node, field: &str, found: &str, words: &[&str]) -> Self {
         Self::at(node, format!("{field}: {found:?} is none of {}", words.join(", ")))
     }
 }
 
-/// Reads all SidecarSets of a file; other objects are left out.
+/// Reads all SidecarSets of a file and ignores other objects.
 ///
 /// # Errors
-/// The file is no YAML, has no SidecarSet, or one of them is wrong.
+/// The file is not YAML, has no SidecarSet, or one of them is wrong.
 pub fn read(source: &Source, remarks: &mut Vec<Finding>) -> Result<Vec<SidecarSet>, SidecarSetError> {
     let wrong = |error: yaml::YamlError| SidecarSetError {
         line: error.line,
@@ -220,7 +220,7 @@ impl SidecarSet {
     }
 }
 
-/// What is for a controller that looks after running pods.
+/// Adds a remark for each field that only a controller of running pods can act on, and for each unknown field.
 fn say_what_is_not_carried_over(file: &str, spec: &Node, remarks: &mut Vec<Finding>) {
     let rolls = "for Kruise's controller: new images come with the workload's own roll-out";
     for (key, value) in spec.entries() {

@@ -1,9 +1,9 @@
-//! Manifests with native sidecars (KEP-753), or with those that SidecarSets add, as manifests for a kubelet that does not
-//! know them: the same order, kept by podshim.
+//! Translates manifests with native sidecars (KEP-753), or with the sidecars that SidecarSets add, for a kubelet that
+//! does not know sidecars: podshim keeps the same order.
 //!
-//! Pure: text in, text and remarks out. The tree of a document is what counts: the text is edited beside it, so that
-//! comments and the order of keys survive, and is read again and compared. Where that fails the tree is written out
-//! again. Owns the way from one to the other; what a sidecar becomes is `native`'s.
+//! Pure: text in, text and remarks out. The tree of a document decides. The text is edited apart from the tree, so that
+//! comments and the order of keys survive; then it is read again and compared with the tree. Where they differ, the
+//! tree is written out in place of the text. Owns these steps; `native` owns what a sidecar becomes.
 
 mod edit;
 mod inject;
@@ -27,29 +27,30 @@ use crate::yaml::{self, Document, YamlError};
 /// A translated file.
 #[derive(Clone, Debug)]
 pub struct Translated {
-    /// All of it; what needs no translation is as it was.
+    /// The whole file; documents that need no translation are unchanged.
     pub text: String,
-    /// What could not be carried over, or is not quite the same. An error: that pod was left as it was.
+    /// What could not be carried over, or is not quite the same. An error: the pod was left as it was, or its
+    /// translation does not pass `podshim check`.
     pub remarks: Vec<Finding>,
-    /// How many pods were translated.
+    /// How many pods got a plan.
     pub pods: usize,
-    /// Which SidecarSets select a pod of it, by their number.
+    /// The SidecarSets that select a pod of the file, by their index in [`Target::sidecar_sets`].
     pub selecting: BTreeSet<usize>,
 }
 
-/// What to translate to.
+/// What to translate for, and what to add.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// The name of podshim's RuntimeClass.
     pub runtime_class: &'a str,
-    /// What to add to the pods that they select.
+    /// The SidecarSets. Each is added to the pods that it selects.
     pub sidecar_sets: &'a [SidecarSet],
 }
 
 /// Translates all pods of a file.
 ///
 /// # Errors
-/// The file is no YAML.
+/// The file is not YAML.
 pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, YamlError> {
     let documents = yaml::documents(&source.text)?;
     let namespaces = inject::namespaces(&documents);
@@ -82,12 +83,12 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
     if !works.is_empty() {
         let (_, found) = check::check(&translated, &check::Outside::default());
         for error in found.into_iter().filter(|finding| finding.severity == Severity::Error) {
-            // The line is one of the output.
+            // The error's line counts in the output, not in the author's file.
             let message = format!("the translation does not pass podshim check: {}", error.message);
             remarks.push(Finding::new(Severity::Error, &source.name, 1, message));
         }
     }
-    // Those of the file first; each once, however many pods get the same container.
+    // Remarks on the translated file come first. Each is kept once, however many pods get the same container.
     remarks.sort_by_key(|remark| (remark.file != source.name, remark.file.clone(), remark.line));
     let mut said = Vec::new();
     remarks.retain(|remark| {
@@ -98,20 +99,20 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
     Ok(Translated { text: translated.text, remarks, pods, selecting })
 }
 
-/// What is to be done to one document.
+/// The changes to one document.
 struct Work {
     index: usize,
     line: usize,
     injections: Vec<Option<Injection>>,
-    /// With what is injected.
+    /// The document with the injections.
     injected: Document,
     changes: Vec<Option<native::Change>>,
-    /// With all of it.
+    /// The document with the injections and the changes.
     wanted: Document,
 }
 
 impl Work {
-    /// `None` if nothing is to be done, or it cannot be: then a remark says why.
+    /// `None` if there is nothing to do, or if the changes are impossible; in the second case a remark says why.
     fn of(
         index: usize,
         document: &Document,
@@ -129,7 +130,7 @@ impl Work {
                 native::change(&source.name, template, target.runtime_class, injection.as_ref(), remarks)
             })
             .collect();
-        // A pod that cannot be given a plan gets nothing at all.
+        // A pod that cannot get a plan gets no injection either.
         let refused = |pair: &(&mut Option<Injection>, &Option<native::Change>)| {
             pair.1.is_none() && pair.0.as_ref().is_some_and(|injection| !injection.sidecars.is_empty())
         };
@@ -151,7 +152,8 @@ impl Work {
     }
 }
 
-/// Writes what is injected, then what that is translated to: the second is addressed by places in what the first has written.
+/// Edits the injections into the text, reads the result again, and edits the changes into that: their places are places
+/// in the text with the injections.
 fn carry_out(
     source: &Source,
     documents: &[Document],
@@ -208,19 +210,19 @@ fn is_done(
         })
 }
 
-/// What becomes of one document.
+/// How one document is rewritten.
 struct Rewrite<'a> {
     index: usize,
-    /// Where it begins in the author's file.
+    /// The line where it begins in the author's file.
     line: usize,
-    /// Where it begins in the text that is edited.
+    /// The line where it begins in the text that is edited.
     begin: usize,
     wanted: &'a Document,
-    /// In the text; or why that cannot be.
+    /// The edits of the text, or why the text cannot be edited.
     edits: Result<Vec<edit::Edit>, &'static str>,
 }
 
-/// Edits the text where that gives what is wanted, and rewrites the other documents.
+/// Edits the text of each document where that gives the wanted tree, and writes the tree out for the others.
 fn rewrite(source: &mut Source, rewrites: &[Rewrite<'_>], count: usize, remarks: &mut Vec<Finding>) {
     if rewrites.is_empty() {
         return;

@@ -1,7 +1,7 @@
-//! YAML as a tree whose every node knows where in the text it stands.
+//! YAML as a tree. Each node knows its place in the text.
 //!
-//! Owns reading (all documents of a text, aliases resolved, sizes bounded) and looking things up. What the nodes mean
-//! is `manifest`'s; changing it is `yaml::make`'s, writing `yaml::write`'s.
+//! Owns reading (all documents of a text, aliases resolved, sizes bounded) and looking things up. `manifest` owns
+//! what the nodes mean, `yaml::make` how a tree is changed, `yaml::write` how it is written.
 
 mod make;
 mod read;
@@ -14,7 +14,7 @@ pub use read::{YamlError, documents};
 pub struct Node {
     /// Where it begins.
     pub start: Position,
-    /// Where it ends. Of a block this is where the next thing begins: after comments and empty lines.
+    /// Where it ends. For a block: where the next node begins, after comments and empty lines.
     pub end: Position,
     /// What it is.
     pub value: Value,
@@ -25,7 +25,7 @@ pub struct Node {
 pub struct Position {
     /// Counted from 1.
     pub line: usize,
-    /// Letters before it in the line.
+    /// The number of characters before it in the line.
     pub column: usize,
 }
 
@@ -72,7 +72,7 @@ pub enum Style {
 pub struct Document {
     /// Its outermost node.
     pub root: Node,
-    /// Whether it has anchors or aliases: then text cannot be moved about freely.
+    /// Whether it has anchors or aliases; then its text cannot be moved freely.
     pub sharing: Sharing,
 }
 
@@ -86,12 +86,12 @@ pub enum Sharing {
 }
 
 impl Node {
-    /// The value of a key, those merged in by `<<` included.
+    /// The value of a key, also if `<<` merges the key in.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|(_, value)| value)
     }
 
-    /// A key and its value.
+    /// A key and its value, also if `<<` merges the key in.
     pub fn entry(&self, key: &str) -> Option<(&Node, &Node)> {
         let Value::Mapping(_, entries) = &self.value else { return None };
         let own = entries.iter().find(|(name, _)| name.text() == Some(key));
@@ -106,7 +106,7 @@ impl Node {
         })
     }
 
-    /// The value below several keys, one in the other.
+    /// The value below several nested keys.
     pub fn at(&self, keys: &[&str]) -> Option<&Node> {
         keys.iter().try_fold(self, |node, key| node.get(key))
     }
@@ -119,17 +119,17 @@ impl Node {
         }
     }
 
-    /// The text of the scalar that a key has.
+    /// The text of a key's scalar.
     pub fn text_of(&self, key: &str) -> Option<&str> {
         self.get(key)?.text()
     }
 
-    /// The whole number that a key has.
+    /// A key's value, if it is a whole number.
     pub fn number_of(&self, key: &str) -> Option<u64> {
         self.text_of(key)?.parse().ok()
     }
 
-    /// The entries of a list; none of anything else.
+    /// The items of a list; empty for any other node.
     pub fn items(&self) -> &[Node] {
         match &self.value {
             Value::Sequence(_, items) => items,
@@ -137,7 +137,7 @@ impl Node {
         }
     }
 
-    /// The entries of a mapping; none of anything else.
+    /// The entries of a mapping; empty for any other node.
     pub fn entries(&self) -> &[(Node, Node)] {
         match &self.value {
             Value::Mapping(_, entries) => entries,
@@ -145,7 +145,7 @@ impl Node {
         }
     }
 
-    /// Whether it is what YAML takes for a string: what an annotation's value must be.
+    /// Whether YAML takes it for a string, as an annotation's value must be.
     pub fn is_string(&self) -> bool {
         match &self.value {
             Value::Scalar(scalar) => scalar.quoting == Quoting::Quoted || !is_word_or_number(&scalar.text),
@@ -153,14 +153,14 @@ impl Node {
         }
     }
 
-    /// Whether there is nothing: `key:` or `key: null`.
+    /// Whether it is null: `key:` or `key: null`.
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(Scalar { text, quoting: Quoting::Plain })
             if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 }
 
-/// Whether a plain scalar is a boolean, a number or nothing for the YAML 1.1 that Kubernetes reads.
+/// Whether a plain scalar is a boolean, a number or null in YAML 1.1, which Kubernetes reads.
 pub(crate) fn is_word_or_number(text: &str) -> bool {
     let words = ["", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"];
     let lower = text.to_ascii_lowercase();
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(root.at(&["same", "cpu"]).and_then(Node::text), Some("1"));
     }
 
-    /// An alias of an alias of an alias is the oldest way to fill a memory.
+    /// Nested aliases are the oldest way to exhaust the memory of a YAML reader.
     #[test]
     fn bounds_hold() {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();

@@ -1,7 +1,7 @@
-//! containerd's configuration: whether a runtime of podshim is there, and whether the plan reaches it.
+//! Checks containerd's configuration: whether it has a runtime of podshim, and whether the plan reaches that runtime.
 //!
-//! Owns which section each version reads (CONTRACT §1.7, trap 27). Reads one file, as it stands: what files under
-//! `imports` add is not seen.
+//! Owns which section each version reads (CONTRACT §1.7, trap 27). Reads this one file, no file under its
+//! `imports`.
 
 use pod_spec::nearest_word;
 use toml_edit::{Document, Item, Table, TableLike, Value};
@@ -14,21 +14,22 @@ use crate::source::Source;
 const PLUGINS: [(i64, &str); 2] = [(2, "io.containerd.grpc.v1.cri"), (3, "io.containerd.cri.v1.runtime")];
 const TYPE: &str = "io.containerd.podshim.v2";
 const BINARY: &str = "containerd-shim-podshim-v2";
-/// What the plan's keys look like to a glob.
+/// Keys of a plan that the globs must match.
 const KEYS: [&str; 2] = ["podshim.io/plan", "podshim.io/on-terminate.a"];
-/// What the kubelet says of a container: its grace period, whether it is init or ephemeral (F7, F8).
+/// The annotations in which the kubelet gives a container's grace period, and whether it is init or ephemeral (F7, F8);
+/// for each, the glob to propose.
 const KUBELET_KEYS: [(&str, &str); 2] = [
     ("io.kubernetes.pod.terminationGracePeriod", "io.kubernetes.pod.*"),
     ("io.kubernetes.container.type", "io.kubernetes.container.*"),
 ];
-/// What no pod's author may say: each is the CRI's or the node's own, and is written by a pod where a glob of
-/// `pod_annotations` lets it through. First what it looks like, then what can be done with it.
+/// Keys that no pod's author may set, because the CRI or the node owns them; a glob of `pod_annotations` that matches
+/// one lets a pod set it. For each an example, then the pattern and what it decides.
 const NOT_OF_A_POD: [(&str, &str); 3] = [
     ("io.containerd.runc.v2.group", "io.containerd.*: which shim serves it, and so whose pod it is"),
     ("io.kubernetes.cri.sandbox-id", "io.kubernetes.*: what the CRI and the kubelet say of a container"),
     ("org.systemd.property.ExecStopPost", "org.systemd.property.*: what systemd does with its scope"),
 ];
-/// The keys of a runtime, of all versions.
+/// The keys of a runtime, for all versions.
 const RUNTIME_KEYS: [&str; 17] = [
     "runtime_type",
     "runtime_path",
@@ -55,7 +56,7 @@ struct Config<'a> {
     findings: Vec<Finding>,
 }
 
-/// Everything that is wrong in it.
+/// All findings on the file.
 pub fn check(source: &Source) -> Vec<Finding> {
     let mut config = Config { source, version: 1, findings: Vec::new() };
     match Document::parse(source.text.as_str()) {
@@ -118,7 +119,7 @@ impl Config<'_> {
                     let fix = format!("[plugins.'{plugin}'.containerd.runtimes.{handler}]");
                     self.note(Severity::Error, line, message).fix = Some(fix);
                 }
-                // Also of one in the wrong place, so that its author reads all there is to say before moving it.
+                // Also check a runtime in the wrong place, so that the author sees all findings before moving it.
                 self.check_runtime(handler, line, runtime);
             }
         }
@@ -139,7 +140,7 @@ impl Config<'_> {
         for (key, item) in runtime.iter() {
             if !RUNTIME_KEYS.contains(&key) {
                 let at = self.line_of(runtime, key);
-                // One that is there already would be there twice.
+                // A key that is there already must not be proposed: it would be there twice.
                 let free = RUNTIME_KEYS.iter().copied().filter(|key| runtime.get(key).is_none());
                 let nearest = nearest_word(key, free).map(str::to_owned);
                 let message = "no key of a runtime: containerd passes over it in silence";
@@ -160,7 +161,7 @@ impl Config<'_> {
         self.refuse(runtime, "io_type", "streaming", "podshim refuses streams of that kind", "remove it");
     }
 
-    /// CONTRACT §1.7.
+    /// Checks the runtime's type and what each version makes of it (CONTRACT §1.7).
     fn check_type(&mut self, line: usize, runtime: &dyn TableLike) {
         let own_type = text(runtime, "runtime_type") == Some(TYPE);
         if self.version == 3 && own_type {
@@ -249,7 +250,7 @@ fn runtimes<'a>(plugins: &'a dyn TableLike, plugin: &str) -> Option<&'a dyn Tabl
     plugins.get(plugin)?.get("containerd")?.get("runtimes")?.as_table_like()
 }
 
-/// Whether a runtime is podshim's, by any of the ways to name a shim.
+/// Whether a runtime is podshim, by its type or by the path of its binary.
 pub(crate) fn is_podshim(runtime: &dyn TableLike) -> bool {
     text(runtime, "runtime_type") == Some(TYPE)
         || text(runtime, "runtime_path").is_some_and(|path| path.rsplit('/').next() == Some(BINARY))

@@ -1,4 +1,4 @@
-//! What a plan's probes cost, by the figures of docs/costs.md. Owns from when on that is worth a warning.
+//! What a plan's probes cost, by the figures of docs/costs.md. Owns the cost above which it warns.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use pod_spec::{DurationText, Gate, GateAction, Plan};
 
 use crate::finding::{Finding, Severity};
 
-/// Processor time of one `exec:` probe: a call of the OCI runtime, whatever the program is. Others are a hundredth of it.
+/// Processor time of one `exec:` probe: a call of the OCI runtime, whatever the program is. Other probes take a
+/// hundredth of it.
 const EXEC_PROBE: Duration = Duration::from_millis(15);
 /// A part of a processor that is not worth a warning.
 const UNNOTICED: f64 = 0.1;
 
-/// A warning if probes take more than a tenth of a processor while their gates are closed. `place` says on which line a key
-/// stands, and what its value is.
+/// A warning if `exec:` probes take more than a tenth of a processor while their gates are closed. `place` returns a
+/// key's line and value.
 pub fn of_probes<'a>(
     file: &str,
     plan: &Plan,
@@ -37,7 +38,7 @@ pub fn of_probes<'a>(
     );
     let finding = Finding::new(Severity::Warning, file, line, message).key(&key);
     let finding = value.map_or(finding.clone(), |value| finding.value(value));
-    // If each of them has it, they are within the bound together.
+    // With this period for each, all probes together stay within the limit.
     let share =
         EXEC_PROBE.as_secs_f64() / UNNOTICED * f64::from(u32::try_from(probes.len()).unwrap_or(u32::MAX));
     let period = DurationText(Duration::from_millis((share * 10.0).ceil() as u64 * 100));

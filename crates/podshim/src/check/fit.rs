@@ -13,7 +13,7 @@ use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Container, List, Template};
 use crate::yaml::Node;
 
-/// A kubelet's terminationGracePeriodSeconds where the pod does not say one.
+/// The default of terminationGracePeriodSeconds.
 const KUBELET_GRACE: u64 = 30;
 
 struct Fit<'a> {
@@ -22,11 +22,11 @@ struct Fit<'a> {
     annotations: &'a Node,
     plan: &'a Plan,
     containers: Vec<Container<'a>>,
-    /// What something adds later.
+    /// The names of containers that something adds later.
     injected: &'a [String],
 }
 
-/// Notes whatever does not fit.
+/// Adds a finding for everything that does not fit.
 pub fn check(
     file: &str,
     template: &Template<'_>,
@@ -49,7 +49,7 @@ impl Fit<'_> {
         Finding::new(severity, self.file, line, message)
     }
 
-    /// At an annotation.
+    /// A finding on an annotation.
     fn at_key(&self, severity: Severity, word: &str, message: String) -> Finding {
         let key = format!("{PREFIX}{word}");
         let finding = self.finding(severity, annotation_line(self.annotations, &key), message).key(&key);
@@ -59,14 +59,14 @@ impl Fit<'_> {
         }
     }
 
-    /// U10: a name that no container has is waited for, for ever.
+    /// U10: if no container has a name that the plan lists, the others wait for that container for ever.
     fn check_names(&self, findings: &mut Vec<Finding>) {
         let injected = || self.injected.iter().map(String::as_str);
         let names = || self.containers.iter().map(|container| container.name).chain(injected());
         for member in self.plan.members.iter().filter(|member| names().all(|name| name != member.name)) {
             let keys = self.keys_of(&member.name);
             if !proposal::lists(self.annotations, &member.name) {
-                // By `*=main` a key is enough to make a main of any name.
+                // With `*=main`, a key alone makes the container that it names a main.
                 for key in keys {
                     let message = format!("the pod has no container {:?}", member.name);
                     let finding = self.at_key(Severity::Error, &key, message);
@@ -94,7 +94,7 @@ impl Fit<'_> {
         }
         if self.plan.others == Others::Passthrough {
             let regular = self.containers.iter().filter(|container| container.list == List::Regular);
-            // What a name of the plan was probably to be is reported there.
+            // A container that a misspelt name of the plan probably means is reported with that name.
             let meant: Vec<&str> = self.plan.members.iter().map(|member| self.meant(&member.name)).collect();
             for container in regular.filter(|container| !meant.contains(&container.name)) {
                 let message = format!(
@@ -115,7 +115,7 @@ impl Fit<'_> {
         }
     }
 
-    /// The keys that name a container, without the prefix: its own, and others' `after`.
+    /// The keys that name a container, without the prefix: its own, and the `after` of others.
     fn keys_of(&self, name: &str) -> Vec<String> {
         let own = manifest::pairs(self.annotations).filter_map(|(key, value)| {
             let key = key.strip_prefix(PREFIX)?;
@@ -132,7 +132,7 @@ impl Fit<'_> {
             RestartPolicy::OnFailure => "OnFailure",
             RestartPolicy::Never => "Never",
         };
-        // J1: the CRI does not carry it, so the pod must say it twice.
+        // J1: the CRI does not carry the pod's restartPolicy, so the annotations must repeat it.
         let policy = self.template.restart_policy();
         if policy != own {
             let message = format!("the pod's restartPolicy is {policy}, the plan's is {own}");
@@ -208,7 +208,7 @@ impl Fit<'_> {
                 "move it to containers",
             );
         }
-        // H5.
+        // H5: the kubelet runs a preStop hook at the start of the stop.
         if member.role == Role::Sidecar
             && let Some((key, _)) =
                 container.node.get("lifecycle").and_then(|lifecycle| lifecycle.entry("preStop"))
@@ -224,7 +224,8 @@ impl Fit<'_> {
         }
     }
 
-    /// What a kubelet's probes and hooks make of a container that is held (U9, U12), one that only `*=main` names too.
+    /// Warns where the kubelet's probes and hooks harm a held container, or a missing probe does (U9, U12). Includes
+    /// mains that only `*=main` names.
     fn check_hold(&self, container: &Container<'_>, findings: &mut Vec<Finding>) {
         let (name, awaited) = (container.name, self.awaited_by(container));
         if awaited.is_empty() {
@@ -285,12 +286,12 @@ impl Fit<'_> {
         }
     }
 
-    /// Whether a controller replaces pods by newer ones as those get ready.
+    /// Whether a controller replaces the old pods as new ones get ready.
     fn is_rolled_out(&self) -> bool {
         !matches!(self.template.kind, "Pod" | "Job" | "CronJob")
     }
 
-    /// The members that a container waits for, itself or through others.
+    /// The members that a container waits for, directly or through others.
     fn awaited_by(&self, container: &Container<'_>) -> Vec<usize> {
         let unnamed = self.plan.others == Others::Mains && container.list == List::Regular;
         let (own, links) = match self.plan.member(container.name) {
@@ -312,7 +313,7 @@ impl Fit<'_> {
         reached
     }
 
-    /// Of these the first that the pod lists behind a container: its kubelet creates it later.
+    /// The first of the awaited members that the pod lists behind a container, so that the kubelet creates it later.
     fn first_later(&self, container: &Container<'_>, awaited: &[usize]) -> Option<&str> {
         let place = |name: &str| self.containers.iter().position(|other| other.name == name);
         let own = place(container.name);
@@ -320,8 +321,8 @@ impl Fit<'_> {
         names.find(|name| place(name) > own)
     }
 
-    /// A container by its name in the plan, or, where the pod has none of that name, what was probably meant: then all
-    /// there is to say of that one is reported at once.
+    /// A name of the plan, or, if the pod has no such container, the container that the name probably means. So all
+    /// findings on a container with a misspelt name are reported at once.
     fn meant<'b>(&'b self, name: &'b str) -> &'b str {
         let mut names = self.containers.iter().map(|container| container.name);
         if names.any(|own| own == name) {
@@ -332,7 +333,7 @@ impl Fit<'_> {
     }
 }
 
-/// How long a gate may take before its sidecar is restarted.
+/// How long a gate may stay closed before podshim restarts its sidecar.
 fn patience(gate: &Gate) -> Duration {
     match gate {
         Gate::Probe { timing, .. } => {
@@ -342,7 +343,7 @@ fn patience(gate: &Gate) -> Duration {
     }
 }
 
-/// What callers see of exit codes, where a policy makes something of it (J2, J10).
+/// A note on the exit codes that callers see, for the restart policies under which they matter (J2, J10).
 fn codes(plan: &Plan) -> Option<String> {
     let has_sidecar = plan.members.iter().any(|member| member.role == Role::Sidecar);
     let shown_restarts = |member: &Member| {

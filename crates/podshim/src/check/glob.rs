@@ -1,6 +1,6 @@
 //! The globs of containerd's `pod_annotations`: Go's path.Match, whose `*` and `?` do not cross a slash (trap 27).
 
-/// Whether a glob lets a name through. Character classes are understood; a malformed one matches nothing, as in Go.
+/// Whether a glob matches a name. Character classes work as in Go, and a malformed one matches nothing.
 pub fn matches(glob: &str, name: &str) -> bool {
     let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
     from(&glob, &name)

@@ -1,4 +1,4 @@
-//! One pod of a manifest: its annotations, by the parser that the shim has, with the lines they stand on.
+//! Checks the annotations of one pod of a manifest, with the parser that the shim uses, and finds their lines.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Template};
 use crate::yaml::{Node, Value};
 
-/// Kubernetes' own bound on what follows the slash of an annotation's key.
+/// Kubernetes' limit on the part of an annotation's key after the slash.
 const MAX_KEY_NAME: usize = 63;
 
-/// Everything that is wrong with a pod.
+/// Adds all findings on a pod.
 pub fn check(file: &str, template: &Template<'_>, outside: &Outside, findings: &mut Vec<Finding>) {
     let own = template.annotations();
     for (key, _) in template.outer_annotations().into_iter().flat_map(ours) {
@@ -43,14 +43,14 @@ pub fn check(file: &str, template: &Template<'_>, outside: &Outside, findings: &
     }
 }
 
-/// Everything that is wrong with annotations that have no pod around them.
+/// Adds all findings on annotations that stand without a pod.
 pub fn check_alone(file: &str, annotations: &Node, node: &NodeFile, findings: &mut Vec<Finding>) {
     if let Err(invalid) = check_annotations(file, annotations, node, findings) {
         findings.extend(parser_findings(file, annotations, &invalid));
     }
 }
 
-/// The same of lines of `key=value`.
+/// Adds all findings on annotations that are lines of `key=value`.
 pub fn check_lines(file: &str, lines: &[Line<'_>], node: &NodeFile, findings: &mut Vec<Finding>) {
     let entry = |key: &str| lines.iter().find(|(_, own, _)| *own == key);
     let line_of = |key: &str| entry(key).map_or(1, |(line, ..)| *line);
@@ -72,7 +72,7 @@ pub fn check_lines(file: &str, lines: &[Line<'_>], node: &NodeFile, findings: &m
     }
 }
 
-/// What is wrong with annotations whatever stands around them; the plan they make, or the parser's errors.
+/// Adds the findings that do not depend on the pod around the annotations. Returns their plan, or the parser's errors.
 fn check_annotations(
     file: &str,
     annotations: &Node,
@@ -100,7 +100,7 @@ fn parser_findings(file: &str, annotations: &Node, invalid: &InvalidPlan) -> imp
     let line_of = |key: &str| annotation_line(annotations, key);
     let found = findings_of_parser(file, invalid, line_of, |key| annotations.text_of(key));
     found.into_iter().zip(invalid.errors()).map(|(finding, error)| match proposal::right_key(error) {
-        // The same key twice is no YAML.
+        // YAML does not allow the same key twice.
         Some(right) if annotations.entry(&right).is_some() => {
             Finding { fix: Some(format!("remove it: {right} is there already")), ..finding }
         }
@@ -113,8 +113,8 @@ fn ours(annotations: &Node) -> impl Iterator<Item = &(Node, Node)> {
     annotations.entries().iter().filter(|(key, _)| key.text().is_some_and(is_ours))
 }
 
-/// What Kubernetes itself refuses, long before a shim sees it. What a shim would refuse as well is not proposed: where
-/// the parser has an error too, it is the parser's word that is.
+/// Adds the findings on what Kubernetes itself refuses, before a shim sees it. Never proposes a value that the shim
+/// would refuse: if the parser has an error too, only the parser's word is proposed.
 fn check_entry(
     file: &str,
     key: &Node,
@@ -183,12 +183,12 @@ fn finding_of_warning(file: &str, annotations: &Node, warning: &Warning) -> Find
     }
 }
 
-/// A warning's text begins with the key it is about.
+/// The key that a warning is about: its text begins with it.
 fn key_of(warning: &Warning) -> String {
     warning.to_string().split(": ").next().unwrap_or_default().to_owned()
 }
 
-/// Where an annotation stands; the annotations' first line for one that is not there.
+/// The line of an annotation; the first line of all annotations if it is not there.
 pub fn annotation_line(annotations: &Node, key: &str) -> usize {
     annotations.entry(key).map_or(annotations.start.line, |(key, _)| key.start.line)
 }

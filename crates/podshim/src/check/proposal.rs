@@ -1,28 +1,28 @@
-//! What to write instead, where that takes more than a word. Owns that nothing is proposed which `check` would refuse
-//! next: a test applies every proposal of the examples until nothing is left.
+//! Proposes the fixes that take more than one word. Never proposes what `check` would refuse next: a test applies every
+//! proposal of the examples until no finding is left.
 
 use pod_spec::{GateAction, ListError, Member, Others, PREFIX, PlanError, Problem};
 
 use crate::manifest::{List, Template};
 use crate::yaml::Node;
 
-/// What a job's plan cannot have.
+/// The entry that a job's plan cannot have.
 const OTHERS: &str = "*=main";
-/// The restart policy under which it can.
+/// The restart policy under which a plan can have it.
 const ALWAYS: &str = "Always";
 
-/// Whether the plan's list names a container, or only a key does.
+/// Whether the plan's list names a container; if not, only a key names it.
 pub fn lists(annotations: &Node, name: &str) -> bool {
     list(annotations).split([',', '+', '|', '=', '@']).any(|word| word.trim() == name)
 }
 
-/// To make a container a main.
+/// The fix that makes a container a main.
 pub fn add_main(name: &str, restart_policy: &str) -> String {
     let add = format!("add {name}=main to {PREFIX}plan");
     if restart_policy == ALWAYS { format!("{add}, or {OTHERS} at its end") } else { add }
 }
 
-/// To say the pod's restart policy again: J1. In a job each main has a name (11.4).
+/// The fix that repeats the pod's restart policy in the annotations (J1). A job's plan must name each main (11.4).
 pub fn restart_policy(template: &Template<'_>, annotations: &Node, others: Others) -> String {
     let policy = template.restart_policy();
     let say = format!("write {PREFIX}restart-policy: {policy}");
@@ -32,7 +32,7 @@ pub fn restart_policy(template: &Template<'_>, annotations: &Node, others: Other
     format!("{say}, and {}", name_mains(template, annotations))
 }
 
-/// To the parser's errors that a look at the pod can mend.
+/// The fix for a parser's error that can be found only with the pod at hand.
 pub fn of_parser(template: &Template<'_>, annotations: &Node, error: &PlanError) -> Option<String> {
     match &error.problem {
         Problem::List(ListError::OthersInJob { .. }) if template.restart_policy() == ALWAYS => {
@@ -54,7 +54,7 @@ pub fn of_parser(template: &Template<'_>, annotations: &Node, error: &PlanError)
     }
 }
 
-/// The key that was meant by a wrong one.
+/// The right key in place of a misspelt one.
 pub fn right_key(error: &PlanError) -> Option<String> {
     let word = error.problem.nearest()?;
     match &error.problem {
@@ -66,7 +66,7 @@ pub fn right_key(error: &PlanError) -> Option<String> {
     }
 }
 
-/// To run a kubelet's preStop hook when the mains have ended.
+/// The fix that lets podshim run a preStop hook when the mains have ended, in place of the kubelet.
 pub fn pre_stop(member: &Member, container: &Node) -> String {
     let hook = |keys: &[&str]| container.at(&["lifecycle", "preStop"]).and_then(|hook| hook.at(keys));
     let key = format!("{PREFIX}pre-stop.{}", member.alias.as_ref().unwrap_or(&member.name));
@@ -90,7 +90,7 @@ pub fn pre_stop(member: &Member, container: &Node) -> String {
     }
 }
 
-/// The plan with the pod's containers for `*=main`.
+/// The fix that writes the plan with the names of the pod's containers in place of `*=main`.
 fn name_mains(template: &Template<'_>, annotations: &Node) -> String {
     let list = list(annotations);
     let mut entries: Vec<String> =

@@ -1,5 +1,5 @@
-//! The order of a plan with what follows from other waits left out, and the arithmetic of a stop's bounds. Who needs whom
-//! is not decided here: [`pod_spec::Order`] and [`pod_spec::needs`] are what the shim asks too.
+//! The order of a plan, without the waits that follow from other waits, and the arithmetic of a stop's bounds. It does
+//! not decide which container needs which: [`pod_spec::Order`] and [`pod_spec::needs`] do, for the shim too.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use pod_spec::{Condition, Link, Member, Plan, Role, needs};
 
 use super::{ConditionWord, FLOOR, PlannedWord, Wait};
 
-/// A container as the order knows it.
+/// A container in the order.
 pub(super) struct Entry {
     pub(super) member: Member,
     pub(super) planned: PlannedWord,
-    /// Whether anything asks for its gate.
+    /// Whether podshim checks its gate (U1, U2).
     pub(super) is_awaited: bool,
     /// Whether its kubelet runs a preStop hook before it stops it.
     pub(super) has_kubelet_hook: bool,
-    /// What it needs.
+    /// The containers that it needs.
     links: Vec<Link>,
 }
 
-/// All containers of a plan, the mains of `*=main` behind those it names.
+/// All containers of a plan: those that it names, then the mains of `*=main`.
 pub(super) struct Order {
     entries: Vec<Entry>,
 }
 
-/// When a container gets its stop signal and is gone, at the latest.
+/// The latest times at which a container gets its stop signal and is gone, from the start of the stop.
 #[derive(Clone, Copy)]
 pub(super) struct StopTimes {
     pub(super) signal: Duration,
@@ -32,7 +32,7 @@ pub(super) struct StopTimes {
 }
 
 impl Entry {
-    /// A main that the plan does not name; what it needs is the order's to say.
+    /// A main that the plan does not name; [`Order::of`] fills in what it needs.
     pub(super) fn other_main(name: &str) -> Self {
         let member = Member::new(name, Role::Main, usize::MAX);
         Self {
@@ -46,7 +46,7 @@ impl Entry {
 }
 
 impl Order {
-    /// Of a plan and the mains it does not name.
+    /// The order of a plan and of the mains that it does not name.
     pub(super) fn of(plan: &Plan, others: Vec<Entry>, kubelet_hooks: &[String]) -> Self {
         let order = pod_spec::Order::of(plan);
         let named = plan.members.iter().enumerate().map(|(index, member)| Entry {
@@ -71,24 +71,24 @@ impl Order {
         &self.entries
     }
 
-    /// V1: whose standby it is at first.
+    /// V1: the partner whose standby a container is at first.
     pub(super) fn standby_of(&self, index: usize) -> Option<usize> {
         let member = &self.entries[index].member;
         member.pair.filter(|_| member.is_second_of_pair(index))
     }
 
-    /// In which step of the start each begins, counted from 1.
+    /// The step of the start in which each container starts, counted from 1.
     pub(super) fn start_steps(&self) -> Vec<usize> {
         self.steps(|index| self.waits_of(index).map(|(earlier, _)| earlier).collect())
     }
 
-    /// What must be said: whatever another wait waits for itself, in the same way, goes without saying.
+    /// The waits worth showing: without those that another awaited container has too, for the same condition.
     pub(super) fn waits(&self, index: usize) -> Vec<Wait> {
         let implied = |wait: &(usize, Condition)| {
             self.waits_of(index)
                 .any(|(other, _)| other != wait.0 && self.waits_of(other).any(|its| its == *wait))
         };
-        // V2: of a pair the active one is waited for.
+        // V2: other containers wait for the active member of a pair, not for its standby.
         let said = self.waits_of(index).filter(|wait| !implied(wait) && self.standby_of(wait.0).is_none());
         said.map(|(earlier, until)| Wait {
             container: self.name(earlier),
@@ -101,13 +101,13 @@ impl Order {
         .collect()
     }
 
-    /// In which step of a stop each has its turn, counted from 1.
+    /// The step of a stop in which each container has its turn, counted from 1.
     pub(super) fn stop_steps(&self) -> Vec<usize> {
         self.steps(|index| self.gone_before(index).collect())
     }
 
-    /// Each one's place behind all that it waits for. A step is worked out once: of a list of 64 each waits for all
-    /// before it.
+    /// The step of each container, one after the last step that it waits for. Each step is computed only once, because
+    /// in a list of 64 every container waits for all before it.
     fn steps(&self, waits: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
         fn step(index: usize, waits: &impl Fn(usize) -> Vec<usize>, steps: &mut [usize]) -> usize {
             if steps[index] == 0 {
@@ -132,7 +132,7 @@ impl Order {
         self.gone_before(index).filter(|one| !implied(*one)).map(|one| self.name(one)).collect()
     }
 
-    /// T5, T6, T8: the latest moments, if everything uses all of its time.
+    /// T5, T6, T8: the latest times, if every container uses all of its time.
     pub(super) fn stop(&self, budget: Duration) -> Vec<StopTimes> {
         let mut times = vec![None; self.entries.len()];
         (0..self.entries.len()).map(|index| self.stop_of(index, budget, &mut times)).collect()
@@ -147,7 +147,8 @@ impl Order {
         let turn = gone.max().unwrap_or(Duration::ZERO).min(budget);
         let member = &self.entries[index].member;
         let has_hooks = member.pre_stop.is_some() || member.on_terminate.is_some();
-        // Hooks run before the signal, within the container's own grace, and leave it the floor of that (F9).
+        // Hooks run before the signal, within the container's own grace. After the signal the container has the floor,
+        // or its grace if that is shorter (H3, T6).
         let end = budget + FLOOR;
         let (signal, gone) = match (member.grace, has_hooks) {
             // The kubelet's signal comes after its hook, which may use up the whole grace period (F9).
@@ -166,7 +167,7 @@ impl Order {
         self.entries[index].links.iter().filter_map(|link| Some((link.earlier, link.until?)))
     }
 
-    /// T1: whose end a sidecar's turn waits for. Mains and inits wait for nothing (T2, I6).
+    /// T1: the containers that must be gone before a sidecar's turn. Mains and inits wait for no container (T2, I6).
     fn gone_before(&self, index: usize) -> impl Iterator<Item = usize> {
         let sidecar = self.entries[index].member.role == Role::Sidecar;
         (0..self.entries.len()).filter(move |other| {
@@ -174,7 +175,8 @@ impl Order {
         })
     }
 
-    /// Who is there when a stop begins: inits have ended by then, or end at once (I6), and so does a standby (T4).
+    /// Whether a container has a turn in a stop. Inits have ended by then, or end at once (I6), and so does a standby
+    /// (T4).
     fn stops(&self, index: usize) -> bool {
         self.entries[index].member.role != Role::Init && self.standby_of(index).is_none()
     }

@@ -1,4 +1,4 @@
-//! An explanation as people read it. Owns the wording.
+//! Writes an explanation as text for people. Owns the wording.
 
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ fn stop_line(part: &Part) -> String {
     text
 }
 
-/// What the plan says nothing of.
+/// The line on containers that the plan does not name.
 fn others(explanation: &Explanation) -> String {
     let planned = |name: &&String| explanation.containers.iter().all(|part| part.name != **name);
     let names: Vec<&str> = explanation.unnamed.iter().filter(planned).map(String::as_str).collect();
@@ -164,7 +164,7 @@ fn others(explanation: &Explanation) -> String {
     }
 }
 
-/// A container as a sentence has it.
+/// A container as it is called in a sentence.
 fn in_words(name: &str) -> String {
     if name == EVERY_OTHER { "every other container".to_owned() } else { name.to_owned() }
 }

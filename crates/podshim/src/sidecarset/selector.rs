@@ -1,9 +1,9 @@
-//! Label selectors. Owns what `matchLabels` and `matchExpressions` mean, as the Kubernetes API has it.
+//! Label selectors. Owns what `matchLabels` and `matchExpressions` mean, as the Kubernetes API defines it.
 
 use super::SidecarSetError;
 use crate::yaml::Node;
 
-/// What labels must be; all of it.
+/// Requirements on labels; all must hold.
 #[derive(Clone, Debug)]
 pub struct Selector {
     requirements: Vec<Requirement>,
@@ -23,14 +23,14 @@ enum Operator {
     DoesNotExist,
 }
 
-/// What is known of a label.
+/// What is known about a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
-    /// It is there.
+    /// It has this value.
     Is(&'a str),
-    /// It is not there.
+    /// It does not exist.
     Missing,
-    /// No file says it.
+    /// No file shows the labels.
     Unknown,
 }
 
@@ -41,7 +41,7 @@ pub enum Match {
     Yes,
     /// They do not.
     No,
-    /// That depends on labels that no file says.
+    /// That depends on labels that no file shows.
     Unknown,
 }
 
@@ -49,7 +49,8 @@ impl Selector {
     /// Reads a selector.
     ///
     /// # Errors
-    /// A key without a name, an operator that there is none of, values where there may be none, or none where there must.
+    /// An expression without a key, a label whose value is not text, an unknown operator, values for an operator that
+    /// takes none, or no values for one that needs them.
     pub fn read(node: &Node) -> Result<Self, SidecarSetError> {
         let mut requirements = Vec::new();
         for (key, value) in node.get("matchLabels").map(Node::entries).unwrap_or_default() {
@@ -65,12 +66,12 @@ impl Selector {
         Ok(Self { requirements })
     }
 
-    /// An empty one: a SidecarSet's selects nothing then.
+    /// Whether it has no requirements. The empty selector of a SidecarSet selects no pod.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether labels match, of which `label` tells what is known.
+    /// Whether labels match; `label` returns what is known about one.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Label<'a>) -> Match {
         let mut result = Match::Yes;
         for requirement in &self.requirements {

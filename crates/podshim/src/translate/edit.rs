@@ -1,17 +1,17 @@
-//! Edits of lines of text, and where things end in block YAML. Owns no meaning: indentation decides.
+//! Edits of lines of text, and where blocks end in block YAML. Knows no keys: indentation decides.
 
-/// Lines in place of others.
+/// Replaces lines with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// The first line that goes, counted from 0.
+    /// The first line to remove, counted from 0.
     pub from: usize,
-    /// The line after the last one; the same as `from` where nothing goes.
+    /// The line after the last one to remove; the same as `from` if no line is removed.
     pub to: usize,
-    /// What comes.
+    /// The new lines.
     pub lines: Vec<String>,
 }
 
-/// The text with all edits; they do not overlap.
+/// The text with all edits, which must not overlap.
 pub fn apply(lines: &[&str], edits: &[Edit]) -> String {
     let mut edits: Vec<&Edit> = edits.iter().collect();
     edits.sort_by_key(|edit| (edit.from, edit.to));
@@ -32,7 +32,7 @@ pub fn apply(lines: &[&str], edits: &[Edit]) -> String {
     text
 }
 
-/// Letters before the first that is no space.
+/// The number of leading spaces.
 pub fn indent(line: &str) -> usize {
     line.chars().take_while(|c| *c == ' ').count()
 }
@@ -45,8 +45,8 @@ pub fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with('#')
 }
 
-/// The line after a block that begins in line `first` at `column`: everything below it is deeper. Empty lines and
-/// comments that are not deeper belong to what follows.
+/// The line after a block that begins in line `first` at `column`: all lines of a block are deeper. Empty lines at
+/// its end, and comments there that are not deeper, belong to the next block.
 pub fn end_of_block(lines: &[&str], first: usize, column: usize) -> usize {
     let below = first + 1..lines.len();
     let is_next = |line: &&str| {
@@ -62,8 +62,8 @@ pub fn end_of_block(lines: &[&str], first: usize, column: usize) -> usize {
     end
 }
 
-/// The first line of the comments right above something that stands at `column`. What is deeper may be the end of the text
-/// of a script, and is none of them.
+/// The first line of the comments right above a line that begins at `column`. A deeper comment does not count: it may
+/// be the last line of a script.
 pub fn begin_of_comments(lines: &[&str], line: usize, column: usize) -> usize {
     let mut begin = line;
     while begin > 0 && is_comment(lines[begin - 1]) && indent(lines[begin - 1]) <= column {
@@ -72,13 +72,13 @@ pub fn begin_of_comments(lines: &[&str], line: usize, column: usize) -> usize {
     begin
 }
 
-/// The line after a document's last one.
+/// The line after the last line of a document.
 pub fn end_of_document(lines: &[&str], first: usize) -> usize {
     let marks = |line: &&str| line.starts_with("---") || line.starts_with("...");
     (first + 1..lines.len()).find(|index| marks(&lines[*index])).unwrap_or(lines.len())
 }
 
-/// Lines moved to another column; what stands further left than that stays at the margin.
+/// Lines moved from one column to another; a line that would pass the margin stops there.
 pub fn shifted(lines: &[String], from: usize, to: usize) -> Vec<String> {
     let shift = |line: &String| {
         if is_blank(line) {

@@ -1,5 +1,6 @@
-//! What SidecarSets do to a pod: containers, volumes, variables, secrets and annotations, as Kruise's webhook adds them
-//! when the pod is created. Owns that, and who of what is added is which sidecar of the plan; the text is `text`'s.
+//! What SidecarSets add to a pod: containers, volumes, variables, secrets and annotations, as Kruise's webhook adds
+//! them when the pod is created. Owns what is added, and which added container is which sidecar of the plan; `text`
+//! owns the edits of the text.
 
 use std::collections::BTreeMap;
 
@@ -17,23 +18,24 @@ use crate::yaml::{Document, Node};
 
 /// The variable by which a program knows that it was injected.
 const INJECTED: &str = "IS_INJECTED";
-/// A kubelet asks for readiness as long as the container lives, and never restarts it for that.
+/// In effect without limit: the kubelet probes readiness for as long as the container lives, and never restarts a
+/// container for a failure.
 const FAILURES_OF_READINESS: u32 = 1_000_000;
 
 /// What is added to a pod.
 #[derive(Clone, Debug, Default)]
 pub struct Injection {
-    /// In front of its containers.
+    /// Containers to add in front of the pod's own.
     pub front: Vec<Node>,
-    /// Behind its containers.
+    /// Containers to add behind the pod's own.
     pub back: Vec<Node>,
-    /// In place of one of its containers.
+    /// Containers that replace one of the pod's own, by its index in `containers`.
     pub replaced: Vec<(usize, Node)>,
-    /// What the pod gets, or has with another value.
+    /// Annotations that the pod gets, or that get another value.
     pub annotations: Vec<(String, String)>,
-    /// The sidecars of the plan, in its order.
+    /// The sidecars for the plan, in the order of the SidecarSets.
     pub sidecars: Vec<Sidecar>,
-    /// Which file each added container is from.
+    /// The file that each added container is from, by the container's name.
     pub files: BTreeMap<String, String>,
     inits: Vec<Node>,
     volumes: Vec<Node>,
@@ -45,11 +47,11 @@ pub struct Injection {
 pub struct Sidecar {
     /// Whether it starts before the mains.
     pub policy: InjectPolicy,
-    /// One or two.
+    /// One, or the two of a pair.
     pub members: Vec<Member>,
 }
 
-/// The labels of the namespaces that stand in the same file.
+/// The namespaces in the same file, by their names.
 pub type Namespaces<'a> = BTreeMap<&'a str, &'a Node>;
 
 /// Reads the namespaces of a file.
@@ -68,7 +70,7 @@ impl Injection {
     }
 }
 
-/// Whether a SidecarSet is for a pod. What the files do not say is taken to be so, and said.
+/// Whether a SidecarSet selects a pod. If the files leave its namespace open, it does, and a remark says so.
 pub fn selects(
     set: &SidecarSet,
     template: &Template<'_>,
@@ -106,7 +108,7 @@ pub fn selects(
     true
 }
 
-/// What the SidecarSets that select a pod add to it; `None` if that cannot be done: then a remark says why.
+/// What the SidecarSets that select a pod add to it. `None` if that is impossible; then a remark says why.
 pub fn injection(
     template: &Template<'_>,
     sets: &[&SidecarSet],
@@ -138,7 +140,7 @@ struct Pod<'a> {
 }
 
 impl Pod<'_> {
-    /// A container as it stands in the pod, but for what the plan takes over.
+    /// A container as it goes into the pod; it still has the fields that the plan takes over.
     fn container(
         &mut self,
         set: &SidecarSet,
@@ -164,7 +166,7 @@ impl Pod<'_> {
             if own.mounts == Share::Pod {
                 let mounts = items("volumeMounts");
                 let expressions = mounts.iter().filter_map(|mount| mount.text_of("subPathExpr"));
-                // Such a mount cannot be made without the variables that it names.
+                // A mount with subPathExpr fails without the variables that it names.
                 let named = expressions.flat_map(variables_of).filter_map(|name| find(items("env"), name));
                 variables.extend(named.cloned());
                 add_missing(&mut node, "volumeMounts", "mountPath", mounts.iter().cloned());
@@ -210,7 +212,7 @@ impl Pod<'_> {
         found
     }
 
-    /// A mount needs its volume: the SidecarSet's, unless the pod has one of that name.
+    /// Adds the volume of a mount: the SidecarSet's, unless the pod has a volume of that name.
     fn volume(&mut self, set: &SidecarSet, mount: &Node, remarks: &mut Remarks<'_>) -> Option<()> {
         let name = mount.text_of("name").unwrap_or_default();
         let own = self.template.spec.get("volumes").map(Node::items).unwrap_or_default();
@@ -239,14 +241,14 @@ impl Pod<'_> {
         Some(())
     }
 
-    /// Puts one of `containers` where it belongs, and into the plan.
+    /// Puts one of the SidecarSet's `containers` into the pod and into the plan.
     fn sidecar(&mut self, set: &SidecarSet, own: &SidecarContainer, remarks: &mut Remarks<'_>) -> Option<()> {
         let standby = (own.upgrade == Upgrade::Hot).then(|| without_watchers(own, remarks));
         let kept = standby.as_ref().unwrap_or(own);
         let mut node = self.container(set, kept, remarks)?;
         let container = Container { name: &own.name, node: &kept.node, list: List::Regular };
         let mut member = Member::new(&own.name, Role::Sidecar, 0);
-        // The first one in front of everything else is never held.
+        // A sidecar that starts before all other containers is never held.
         let is_first = self.result.sidecars.is_empty() && own.policy == InjectPolicy::Before;
         let place = usize::from(!is_first || self.containers.iter().any(|it| it.list == List::NativeSidecar));
         let removed = native::sidecar(&container, place, &mut member, remarks)?;
@@ -270,7 +272,8 @@ impl Pod<'_> {
         Some(())
     }
 
-    /// Whether a name is free. Kruise puts its container in the place of one of `containers` that has the same name.
+    /// Claims a name and returns the container's place. As with Kruise, the container replaces one of the pod's
+    /// `containers` that has the same name.
     fn claim(
         &mut self,
         set: &SidecarSet,
@@ -304,14 +307,14 @@ impl Pod<'_> {
         regular.position(|container| container.name == name).map(Place::Instead)
     }
 
-    /// Two containers for one that is upgraded hot. Kruise gives the second an empty image until it is needed; a standby
-    /// is held without its program, so it has the image that it will run.
+    /// The two containers of a sidecar with HotUpgrade. Kruise gives the second an empty image until it is needed.
+    /// podshim holds a standby before its program starts, so here it has the image that it will run.
     fn pair(&mut self, own: &SidecarContainer, mut member: Member, node: &Node) -> Vec<(Member, Node)> {
         let migrate = own.node.at(&["lifecycle", "postStart", "exec", "command"]);
         member.migrate =
             migrate.map(|words| words.items().iter().filter_map(Node::text).map(str::to_owned).collect());
         let names = [format!("{}-1", own.name), format!("{}-2", own.name)];
-        // What Kruise says of the first start, and of the one that takes over from it.
+        // The versions that Kruise writes for the first start, and for the container that takes over.
         let versions = [("1", "0"), ("2", "1")];
         let both = names.into_iter().zip(versions).map(|(name, (version, other))| {
             let mut node = node.clone();
@@ -364,14 +367,14 @@ impl Pod<'_> {
     }
 }
 
-/// Where one of `containers` goes.
+/// Where an added container goes: `Instead` of the one with that index in `containers`.
 enum Place {
     New,
     Instead(usize),
 }
 
-/// A container of a pair without what would harm the one that is held: V3, a kubelet that kills it for its probes begins a
-/// switch; and a hook that is to migrate runs in a switch alone.
+/// A container of a pair, without the fields that would harm its held member. V3: if the kubelet kills that member for
+/// a failed probe and recreates it, a switch begins. The postStart hook migrates, so it runs only in a switch.
 fn without_watchers(own: &SidecarContainer, remarks: &mut Remarks<'_>) -> SidecarContainer {
     let field = |path: &str| format!("containers[{}].{path}", own.name);
     let mut kept = own.clone();
@@ -399,7 +402,7 @@ fn without_watchers(own: &SidecarContainer, remarks: &mut Remarks<'_>) -> Sideca
     kept
 }
 
-/// A sidecar without a startup probe counts as ready when its readiness probe succeeds for the first time.
+/// The gate of a sidecar without a startup probe: it opens when its readiness probe first makes it ready.
 fn gate_of_readiness(own: &SidecarContainer, member: &mut Member, remarks: &mut Remarks<'_>) {
     let Some((key, node)) = own.node.entry("readinessProbe") else { return };
     let translated = probe::gate(&own.node, node);
@@ -415,7 +418,7 @@ fn gate_of_readiness(own: &SidecarContainer, member: &mut Member, remarks: &mut 
     remarks.say(Severity::Warning, key, format!("containers[{}].readinessProbe", own.name), what);
 }
 
-/// JSON merged into JSON (RFC 7386).
+/// Merges JSON into JSON (RFC 7386).
 fn merged(there: &str, patch: &str) -> Result<String, serde_json::Error> {
     fn merge(target: &mut serde_json::Value, patch: serde_json::Value) {
         let serde_json::Value::Object(patch) = patch else {
@@ -445,7 +448,7 @@ fn find<'a>(items: &'a [Node], name: &str) -> Option<&'a Node> {
     items.iter().find(|item| item.text_of("name") == Some(name))
 }
 
-/// Adds to a list what differs in `key` from all that is there.
+/// Adds to a list the items whose `key` has a value that the list does not have yet.
 fn add_missing(node: &mut Node, list: &str, key: &str, items: impl IntoIterator<Item = Node>) {
     for item in items {
         let own = node.get(list).map(Node::items).unwrap_or_default();

@@ -1,8 +1,9 @@
-//! What a pod with native sidecars becomes. Owns the mapping, field by field, and the remark for each that has no
+//! What a pod with native sidecars becomes. Owns the mapping, field by field, and the remark for each field that has no
 //! counterpart below the CRI.
 //!
-//! The first sidecar and everything after it move to `containers`, in front: a kubelet creates these in order and waits
-//! for none, so podshim keeps the order. Inits before it stay: any kubelet runs them first.
+//! The first sidecar and everything after it move to the front of `containers`. The kubelet creates `containers` in
+//! order and waits for none of them, so podshim keeps the order. Inits before the first sidecar stay: any kubelet runs
+//! them first.
 
 use std::time::Duration;
 
@@ -18,43 +19,43 @@ use crate::manifest::{Container, List, Template};
 use crate::sidecarset::InjectPolicy;
 use crate::yaml::Node;
 
-/// Kubernetes' bound on an annotation's name.
+/// Kubernetes' limit on the part of an annotation's key after the slash.
 const MAX_KEY_NAME: usize = 63;
 
-/// What is to be done to a pod.
+/// The changes to a pod.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// How many of `initContainers` stay; all after these move to the front of `containers`.
     pub stay: usize,
-    /// Of each that moves, the fields that go: each a path of keys.
+    /// For each container that moves, the fields to remove; each is a path of keys.
     pub removed: Vec<Vec<Vec<&'static str>>>,
-    /// What the pod gets.
+    /// Annotations that the pod gets.
     pub annotations: Vec<(String, String)>,
-    /// What the pod gets, if it has none.
+    /// The RuntimeClass that the pod gets, if it has none.
     pub runtime_class: Option<String>,
 }
 
-/// Where remarks about one file go.
+/// Collects remarks about one file.
 pub struct Remarks<'a> {
     /// The file.
     pub file: &'a str,
-    /// All that is to be said.
+    /// The remarks of all files so far.
     pub list: &'a mut Vec<Finding>,
 }
 
 impl Remarks<'_> {
-    /// Says something of a field that stands at a node.
+    /// Adds a remark on a field that stands at a node.
     pub fn say(&mut self, severity: Severity, node: &Node, field: String, what: impl Into<String>) {
         self.say_at(severity, node.start.line, field, what);
     }
 
-    /// The same, by the line.
+    /// Adds a remark on a field that stands at a line.
     pub fn say_at(&mut self, severity: Severity, line: usize, field: String, what: impl Into<String>) {
         self.list.push(Finding::new(severity, self.file, line, what).key(&field));
     }
 }
 
-/// Whether a pod may be changed: its runtime is podshim, or can be, and it has no plan. If not, a remark says why.
+/// Whether a pod may be changed: its RuntimeClass is podshim's or unset, and it has no plan. If not, a remark says why.
 pub fn may_change(template: &Template<'_>, runtime_class: &str, remarks: &mut Remarks<'_>) -> bool {
     if let Some((key, _)) = template.annotations().and_then(|own| own.entry("podshim.io/plan")) {
         let what = "the pod has a plan already: left as it is";
@@ -73,8 +74,8 @@ pub fn may_change(template: &Template<'_>, runtime_class: &str, remarks: &mut Re
     true
 }
 
-/// What is to be done to a pod; `None` if it has no native sidecar and nothing was added to it, or cannot be translated:
-/// then a remark says why.
+/// The changes to a pod. `None` if it has no native sidecar and gets none, or if it cannot be translated; in the second
+/// case a remark says why.
 pub fn change(
     file: &str,
     template: &Template<'_>,
@@ -143,7 +144,8 @@ pub fn change(
     Some(Change { stay, removed, annotations, runtime_class })
 }
 
-/// The sidecars of SidecarSets, behind those of the pod's own and before its mains, which are the next `mains` members.
+/// Adds the sidecars of SidecarSets to the plan, behind the pod's own sidecars. The caller adds the pod's `mains` mains
+/// next.
 fn add_injected(injection: &Injection, mains: usize, plan: &mut Plan) {
     let count: usize = injection.sidecars.iter().map(|sidecar| sidecar.members.len()).sum();
     let first_main = plan.members.len() + count;
@@ -159,7 +161,7 @@ fn add_injected(injection: &Injection, mains: usize, plan: &mut Plan) {
             let mut member = member.clone();
             member.entry = entry;
             member.pair = is_pair.then_some(entry + 1 - place);
-            // No main waits for it, and T1 stops it behind them all the same.
+            // A sidecar behind the mains holds no main, yet T1 stops it after them.
             member.after = (sidecar.policy == InjectPolicy::After).then(after_mains);
             plan.members.push(member);
         }
@@ -185,8 +187,8 @@ fn plan(template: &Template<'_>) -> Plan {
     }
 }
 
-/// What the plan says of a sidecar, which `place` others may hold. Returns the fields that podshim takes over; `None` if
-/// the pod cannot be translated.
+/// Fills in the plan's `member` for a sidecar that `place` others may hold. Returns the fields that podshim takes over;
+/// `None` if the pod cannot be translated.
 pub fn sidecar(
     container: &Container<'_>,
     place: usize,
@@ -209,7 +211,8 @@ pub fn sidecar(
             return None;
         };
         member.gate = gate;
-        // R8: one owner of its restarts. The kubelet's would count the time it is held, too (U9).
+        // R8: only podshim restarts the sidecar. The kubelet's startup probe would also count the time that the
+        // sidecar is held (U9).
         removed.push(vec!["startupProbe"]);
     }
     if let Some((key, hook)) = node.at(&["lifecycle"]).and_then(|lifecycle| lifecycle.entry("preStop")) {
@@ -285,7 +288,7 @@ fn main(container: &Container<'_>, remarks: &mut Remarks<'_>) {
     }
 }
 
-/// 11.3: a name that is too long for a key gets a short one.
+/// 11.3: gives a member an alias where its name is too long for an annotation's key.
 fn give_aliases(plan: &mut Plan) {
     let names: Vec<String> = plan.members.iter().map(|member| member.name.clone()).collect();
     for (index, member) in plan.members.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! A startup probe as a gate. Owns what of a probe has no gate of its own, and says so.
+//! Translates a probe into a gate. Owns which fields of a probe a gate does not have, and the remark for each.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use pod_spec::{Gate, GateAction, ProbeTiming};
 
 use crate::yaml::Node;
 
-/// What podshim asks instead, and what is not the same.
+/// The gate in place of a probe, and how it differs.
 pub struct Translated {
-    /// `None`: nothing of it can be asked.
+    /// `None`: podshim has no such probe.
     pub gate: Option<Gate>,
-    /// The field below the probe, and what becomes of it.
+    /// Each field of the probe that is not carried over as it is, and what becomes of it.
     pub remarks: Vec<(&'static str, String)>,
 }
 
-/// Translates the startup probe of a container.
+/// Translates a probe of a container.
 pub fn gate(container: &Node, probe: &Node) -> Translated {
     let mut remarks = Vec::new();
     let action = action(container, probe, &mut remarks);
@@ -39,7 +39,7 @@ pub fn gate(container: &Node, probe: &Node) -> Translated {
 }
 
 fn action(container: &Node, probe: &Node, remarks: &mut Vec<(&'static str, String)>) -> Option<GateAction> {
-    // A kubelet asks at the pod's IP, or from the node at another host.
+    // The kubelet probes the pod's IP, or another host from the node. podshim probes the pod's own addresses.
     let host = None;
     if let Some(command) = probe.at(&["exec", "command"]) {
         return Some(GateAction::Exec(
@@ -73,12 +73,12 @@ fn action(container: &Node, probe: &Node, remarks: &mut Vec<(&'static str, Strin
     Some(GateAction::Http { host, port, path })
 }
 
-/// With hostNetwork, where podshim asks too.
+/// Whether it is the loopback, which podshim probes too in a pod with hostNetwork.
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// A number, or the name of one of the container's ports.
+/// The port that a probe gives as a number, or as the name of one of the container's ports.
 fn port_of(container: &Node, port: &Node) -> Option<u16> {
     let text = port.text()?;
     let number = text.parse().ok().or_else(|| {

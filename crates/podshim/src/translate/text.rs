@@ -1,6 +1,8 @@
-//! The same change as edits of the text, so that comments, quotes and the order of keys stay as their author has them.
+//! Makes the changes as edits of the text, so that comments, quotes and the order of keys stay as the author wrote
+//! them.
 //!
-//! Owns what can be edited so: block style without anchors. Anything else is refused here and rewritten.
+//! Owns which texts can be edited: block style without anchors. It refuses any other document, and the caller writes
+//! that document's tree out.
 
 use super::edit::{Edit, begin_of_comments, end_of_block, indent, is_comment, shifted};
 use super::inject::Injection;
@@ -11,7 +13,7 @@ use crate::yaml::{Document, Node, Sharing, Style, Value};
 
 type Refused = &'static str;
 
-/// The edits that carry out the changes.
+/// The edits that make the changes.
 ///
 /// # Errors
 /// Why the text cannot be edited.
@@ -137,7 +139,7 @@ impl Pod<'_> {
         edits.push(Edit { from: key.start.line, to: key.start.line, lines });
     }
 
-    /// New items of `containers`, and those that take another's place.
+    /// Adds the new items of `containers`, and puts the replacing ones in place of the old.
     fn add_containers(&self, injection: &Injection, edits: &mut Vec<Edit>) -> Result<(), Refused> {
         let (_, containers) = self.template.spec.entry("containers").ok_or("it has no containers")?;
         let (first, last) =
@@ -155,14 +157,14 @@ impl Pod<'_> {
         Ok(())
     }
 
-    /// New items at the end of other lists; a list that is not there comes behind `containers`, inits before it.
+    /// Adds new items at the end of other lists. A missing list goes behind `containers`, `initContainers` before it.
     fn extend_lists(&self, injection: &Injection, edits: &mut Vec<Edit>) -> Result<(), Refused> {
         let spec = self.template.spec;
         let (key, containers) = spec.entry("containers").ok_or("it has no containers")?;
         let (line, column) = (key.start.line - 1, key.start.column);
         let last = self.item(containers.items().last().ok_or("it has no containers")?)?;
         let mut lists = injection.lists();
-        // What goes to the end of a list stands before a new key at the same line.
+        // Of edits at the same line, those that extend a list must precede those that add a key.
         lists.sort_by_key(|(name, _)| spec.get(name).is_none());
         for (name, new) in lists.into_iter().filter(|(_, new)| !new.is_empty()) {
             match spec.entry(name) {
@@ -206,7 +208,7 @@ impl Pod<'_> {
         }
         let (mut from, to) = range.ok_or("nothing is to be moved")?;
         if change.stay == 0 {
-            // The key goes too; what stands between it and its first item has gone with that.
+            // No item is left, so the key goes too, with all lines between it and its first item.
             from = inits_key.start.line - 1;
         }
         edits.push(Edit { from, to, lines: Vec::new() });
@@ -253,7 +255,7 @@ impl Pod<'_> {
             }
         }
         if needs_dash {
-            // The field stood beside the dash: the next one takes its place.
+            // The removed field stood beside the dash: the next field takes its place.
             let column = container.start.column;
             let next = lines[first - item.from..].iter_mut().flatten();
             let line = next.into_iter().find(|line| indent(line) == column && !is_comment(line));

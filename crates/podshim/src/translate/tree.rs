@@ -1,4 +1,4 @@
-//! A change carried out on the tree of a document. What the tree says then is what the text must say.
+//! Makes the changes in the tree of a document. The edited text must then read as that tree.
 
 use super::inject::Injection;
 use super::native::Change;
@@ -78,7 +78,7 @@ fn annotate(pod: &mut Node, annotations: &[(String, String)]) {
     }
 }
 
-/// Carries out what SidecarSets do to the pods of a document, in the order of `manifest::templates`.
+/// Applies the injections to the pods of a document, in the order of `manifest::templates`.
 pub fn inject(root: &mut Node, injections: &[Option<Injection>]) {
     for (pod, injection) in pods(root).into_iter().zip(injections) {
         if let Some(injection) = injection {
@@ -106,7 +106,7 @@ fn inject_into_pod(pod: &mut Node, injection: &Injection) {
     }
 }
 
-/// Whether two trees say the same. The order of keys and the kind of quotes say nothing.
+/// Whether two trees mean the same. The order of keys and the kind of quotes do not matter.
 pub fn same(one: &Node, other: &Node) -> bool {
     match (&one.value, &other.value) {
         (Value::Scalar(a), Value::Scalar(b)) => a.text == b.text && one.is_string() == other.is_string(),

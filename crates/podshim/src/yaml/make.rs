@@ -1,10 +1,9 @@
-//! Trees that no text has: new ones, or changed ones. Owns how nodes are put together; what they are to say is their
-//! maker's to know.
+//! Builds and changes trees, apart from any text. Owns how nodes are put together; the caller decides what they say.
 
 use super::{Node, Position, Quoting, Scalar, Style, Value};
 
 impl Node {
-    /// A string, whatever is in it.
+    /// A string, even if its text looks like a number or a boolean.
     pub(crate) fn string(text: &str) -> Self {
         Self::made(Value::Scalar(Scalar { text: text.to_owned(), quoting: Quoting::Quoted }))
     }
@@ -20,7 +19,7 @@ impl Node {
         Self::made(Value::Sequence(Style::Block, items))
     }
 
-    /// A node that stands nowhere yet.
+    /// A node that has no place in a text yet.
     fn made(value: Value) -> Self {
         Self { start: Position::default(), end: Position::default(), value }
     }
@@ -30,7 +29,7 @@ impl Node {
         Self::made(Value::Scalar(Scalar { text: key.to_owned(), quoting }))
     }
 
-    /// The value of a key of its own: nothing that is merged in.
+    /// The value of a key of the mapping's own; keys that `<<` merges in are not found.
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
         let Value::Mapping(_, entries) = &mut self.value else { return None };
         entries.iter_mut().find(|(name, _)| name.text() == Some(key)).map(|(_, value)| value)
@@ -45,7 +44,7 @@ impl Node {
         }
     }
 
-    /// Adds to the list that a key has, which is made if there is none.
+    /// Adds items to the list of a key; creates the list if there is none.
     pub(crate) fn extend(&mut self, key: &str, items: impl IntoIterator<Item = Self>) {
         if self.get(key).is_none_or(Self::is_null) {
             self.set(key, Self::sequence(Vec::new()));
@@ -62,7 +61,7 @@ impl Node {
         }
     }
 
-    /// Removes the last key of a path, one in the other.
+    /// Removes the last key of a path of nested keys.
     pub(crate) fn remove_at(&mut self, path: &[&str]) {
         if let Some((last, above)) = path.split_last()
             && let Some(node) = above.iter().try_fold(self, |node, key| node.get_mut(key))

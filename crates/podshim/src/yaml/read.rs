@@ -1,4 +1,4 @@
-//! From a text to trees. Owns the bounds: a manifest may come from anywhere.
+//! Reads a text into trees. Owns the limits on size and depth, as a manifest may come from anywhere.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 use super::{Document, Node, Position, Quoting, Scalar, Sharing, Style, Value};
 
-/// More nodes than the largest manifest has, aliases counted as what they stand for.
+/// More nodes than the largest manifest has. An alias counts as all nodes that it stands for.
 const MAX_NODES: usize = 500_000;
-/// Deeper than any manifest, and far from the end of the stack.
+/// Deeper than any manifest, and far from a stack overflow.
 const MAX_DEPTH: usize = 100;
 
-/// Why a text is no YAML.
+/// Why a text cannot be read as YAML.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct YamlError {
@@ -36,10 +36,10 @@ enum Kind {
     Sequence,
 }
 
-/// Reads all documents; empty ones are left out.
+/// Reads all documents, and leaves out empty ones.
 ///
 /// # Errors
-/// The first thing that is no YAML, or is beyond the bounds, with its line.
+/// The first place that is not YAML, or that exceeds a limit, with its line.
 pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
     let mut reader = Reader {
         lines: text.lines().collect(),
@@ -138,7 +138,7 @@ impl Reader<'_> {
     }
 }
 
-/// Keys and values by turns, no key twice.
+/// Pairs alternating keys and values, and refuses a key that is there twice.
 fn in_pairs(nodes: Vec<Node>) -> Result<Vec<(Node, Node)>, YamlError> {
     let mut pairs: Vec<(Node, Node)> = Vec::with_capacity(nodes.len() / 2);
     let mut seen = std::collections::BTreeSet::new();

@@ -1,8 +1,9 @@
-//! Trees as YAML, in block style: for what cannot be kept as the author wrote it. Owns quoting and indentation.
+//! Writes trees as YAML in block style: new nodes, and documents that cannot stay as the author wrote them. Owns
+//! quoting and indentation.
 
 use super::{Node, Quoting, Scalar, Value, is_word_or_number};
 
-/// The lines of a node, as they stand `indent` letters in.
+/// The lines of a node, indented by `indent` spaces.
 pub fn lines(node: &Node, indent: usize) -> Vec<String> {
     let pad = " ".repeat(indent);
     match &node.value {
@@ -14,7 +15,7 @@ pub fn lines(node: &Node, indent: usize) -> Vec<String> {
     }
 }
 
-/// The lines of a list's items, whose dashes stand `indent` letters in.
+/// The lines of a list's items, with the dashes indented by `indent` spaces.
 pub fn items(items: &[Node], indent: usize) -> Vec<String> {
     let begin = format!("{}- ", " ".repeat(indent));
     let item = |node: &Node| {
@@ -51,7 +52,7 @@ fn inline(node: &Node) -> String {
     }
 }
 
-/// A string so that every YAML reader takes it for one.
+/// Writes a string so that every YAML reader takes it for a string.
 pub fn string(text: &str) -> String {
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=, +|".contains(c));
     let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
