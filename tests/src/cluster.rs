@@ -26,7 +26,8 @@ impl Cluster {
     /// If there is none: a test without its cluster fails, as it has shown nothing.
     pub fn connect() -> Result<Self> {
         let directory = std::env::var_os(SHARED_CLUSTER);
-        let directory = directory.with_context(|| format!("{SHARED_CLUSTER} is not set: use hack/cluster test"))?;
+        let directory =
+            directory.with_context(|| format!("{SHARED_CLUSTER} is not set: use hack/cluster test"))?;
         Ok(Self { directory: directory.into() })
     }
 

@@ -159,6 +159,15 @@ impl Manifest {
         self
     }
 
+    /// Gives a container `resources`.
+    #[must_use]
+    pub fn with_resources(mut self, name: &str, resources: Value) -> Self {
+        for (_, fields) in self.containers.iter_mut().filter(|(program, _)| program.name() == name) {
+            fields["resources"] = resources.clone();
+        }
+        self
+    }
+
     /// Adds a container to `initContainers`, which this kubelet knows and runs one after another before the others.
     #[must_use]
     pub fn init_container(mut self, program: Program) -> Self {

@@ -100,16 +100,17 @@ impl Workload {
         let mut template = self.manifest.template(&running.directory, &log);
         for list in ["initContainers", "containers"] {
             for container in template["spec"][list].as_array_mut().into_iter().flatten() {
-                container["env"] =
-                    json!([{ "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }]);
+                container["env"] = json!([{ "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }]);
             }
         }
         template["metadata"]["labels"] = json!({ "app": running.name });
         template["spec"]["runtimeClassName"] = self.runtime.handler().into();
         add(&mut template["spec"], &self.pod_fields);
 
-        let head = json!({ "apiVersion": self.version, "kind": self.kind, "metadata": { "name": running.name } });
-        let mut object = if self.kind == "Pod" { template } else { json!({ "spec": { "template": template } }) };
+        let head =
+            json!({ "apiVersion": self.version, "kind": self.kind, "metadata": { "name": running.name } });
+        let mut object =
+            if self.kind == "Pod" { template } else { json!({ "spec": { "template": template } }) };
         if matches!(self.kind, "Deployment" | "DaemonSet") {
             object["spec"]["selector"] = json!({ "matchLabels": { "app": running.name } });
         }
@@ -219,8 +220,9 @@ impl RunningWorkload<'_> {
         let seen = wait::until_seen_every(INTERVAL, what, within, async || {
             last = self.pods().await?;
             Ok(expected(&last).then_some(()))
-        });
-        seen.await.with_context(|| format!("{last:#?}\n{}", self.all_timelines()))?;
+        })
+        .await;
+        seen.with_context(|| format!("{last:#?}\n{}", self.all_timelines()))?;
         Ok(last)
     }
 
@@ -229,9 +231,8 @@ impl RunningWorkload<'_> {
     /// # Errors
     /// As [`wait_pods`](Self::wait_pods).
     pub async fn wait_ready(&self, count: usize, within: Duration) -> Result<Vec<ClusterPod>> {
-        let all_ready = |pods: &[ClusterPod]| {
-            pods.len() == count && pods.iter().all(|pod| pod.ready && !pod.leaving)
-        };
+        let all_ready =
+            |pods: &[ClusterPod]| pods.len() == count && pods.iter().all(|pod| pod.ready && !pod.leaving);
         self.wait_pods(&format!("{count} ready pods of {}", self.name), within, all_ready).await
     }
 
@@ -249,13 +250,15 @@ impl RunningWorkload<'_> {
     /// If it has not within that time; the error shows the object and the timelines.
     pub async fn wait_condition(&self, condition: &str, within: Duration) -> Result<()> {
         let mut last = Value::Null;
-        let seen = wait::until_seen_every(INTERVAL, &format!("the condition {condition}"), within, async || {
+        let what = format!("the condition {condition}");
+        let seen = wait::until_seen_every(INTERVAL, &what, within, async || {
             last = self.object().await?["status"].take();
             let mut conditions = last["conditions"].as_array().into_iter().flatten();
             let found = conditions.any(|one| one["type"] == condition && one["status"] == "True");
             Ok(found.then_some(()))
-        });
-        seen.await.with_context(|| format!("{}: {last}\n{}", self.reference(), self.all_timelines()))
+        })
+        .await;
+        seen.with_context(|| format!("{}: {last}\n{}", self.reference(), self.all_timelines()))
     }
 
     /// What happened in one of its pods, which may be gone by now.
@@ -334,7 +337,8 @@ impl RunningWorkload<'_> {
 
 impl Drop for RunningWorkload<'_> {
     fn drop(&mut self) {
-        let arguments = ["delete", &self.reference(), "--wait=false", "--ignore-not-found"].map(str::to_owned);
+        let arguments =
+            ["delete", &self.reference(), "--wait=false", "--ignore-not-found"].map(str::to_owned);
         let directory = self.cluster.directory().to_string_lossy().into_owned();
         let all = ["kubectl".to_owned(), directory].into_iter().chain(arguments);
         if let Err(error) = command::run_blocking(&command::script("cluster"), all) {
