@@ -7,7 +7,7 @@ use e2e::static_pod::RestartPolicy;
 use e2e::{Cluster, Manifest, Program, Runtime, Workload};
 use serde_json::json;
 
-use crate::support::{SOON, started_in_order, stopped_in_order, with_proxy};
+use crate::support::{SOON, app, readiness, started_in_order, stopped_in_order, with_gate, with_proxy};
 
 /// Drains node 1. As the operator does it, with the pods' own grace periods.
 async fn drain(cluster: &Cluster) -> Result<()> {
@@ -56,12 +56,9 @@ async fn t1_t3_evicted_pods_stop_in_order() -> Result<()> {
 async fn t1_a_drain_under_a_disruption_budget() -> Result<()> {
     let cluster = Cluster::connect()?;
     cluster.kubectl(&["cordon", "node-2"]).await?;
-    let readiness = json!({ "readinessProbe": { "exec": { "command": ["true"] }, "periodSeconds": 1 } });
-    let manifest = Manifest::new("budget")
-        .annotate("plan", "proxy=sidecar, app=main")
-        .annotate("ready.proxy", "tcp::8080;period=100ms;fail=600")
+    let manifest = with_gate("budget")
         .container(Program::new("proxy").listens(8080, seconds(5)))
-        .container_with(Program::new("app").term_delay(seconds(2)), readiness);
+        .container_with(app(), readiness());
     let deployment = Workload::deployment(manifest, 2).run(&cluster).await?;
     let budget = json!({
         "apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": { "name": deployment.name() },

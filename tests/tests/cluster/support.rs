@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Started, Starting, Term};
 use e2e::durations::seconds;
 use e2e::{Manifest, Program, Timeline};
+use serde_json::{Value, json};
 
 /// Limit of a wait for something for which Kubernetes has no delay of its own. A kubelet takes ten seconds and more from
 /// the end of the last container to the end of the pod.
@@ -20,7 +21,7 @@ pub(crate) const STOP: Duration = seconds(2);
 /// A pod whose proxy must be ready before the app starts, and outlive it.
 pub(crate) fn with_proxy(name: &str) -> Manifest {
     let proxy = Program::new("proxy").listens(8080, WARM_UP);
-    with_gate(name).container(proxy).container(Program::new("app").term_delay(STOP))
+    with_gate(name).container(proxy).container_with(app(), readiness())
 }
 
 /// The same without its containers.
@@ -30,11 +31,21 @@ pub(crate) fn with_gate(name: &str) -> Manifest {
         .annotate("ready.proxy", "tcp::8080;period=100ms;fail=600")
 }
 
+/// Ready when its program has started. A kubelet takes a container without a readiness probe for ready while it is held
+/// (U9), and a command that needs nothing of the program succeeds in a held container too (U8).
+pub(crate) fn app() -> Program {
+    Program::new("app").term_delay(STOP).ready_file("/tmp/ready", Duration::ZERO)
+}
+
+pub(crate) fn readiness() -> Value {
+    json!({ "readinessProbe": { "exec": { "command": ["test", "-e", "/tmp/ready"] }, "periodSeconds": 1 } })
+}
+
 /// U2: the app waited for its proxy.
 pub(crate) fn started_in_order(timeline: &Timeline) -> Result<()> {
     timeline.in_order(&[("proxy", Starting), ("proxy", Started), ("app", Starting), ("app", Started)])?;
     let waited = timeline.time_of("app", Starting)?.saturating_sub(timeline.time_of("proxy", Starting)?);
-    anyhow::ensure!(waited >= WARM_UP, "the app did not wait for its proxy\n{timeline}");
+    ensure!(waited >= WARM_UP, "the app did not wait for its proxy\n{timeline}");
     Ok(())
 }
 
