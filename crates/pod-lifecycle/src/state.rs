@@ -227,11 +227,6 @@ impl State {
             .map(|c| c.pid)
     }
 
-    /// The name of a container, as its plan spells it.
-    pub(crate) fn name_of(&self, id: &ContainerId) -> Option<&str> {
-        self.containers.get(id).map(|container| container.spec.name.as_str())
-    }
-
     /// Whether the pod's plan, or that it has none, is settled, so that later containers cannot change it.
     pub(crate) fn plan_is_settled(&self) -> bool {
         self.plan.is_some() || self.sandbox.is_some()

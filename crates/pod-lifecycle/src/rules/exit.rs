@@ -139,8 +139,7 @@ pub(crate) fn init_completed(pod: &mut State, id: &ContainerId, exit: Exit) {
         && pod.stop.is_none()
         && later_exists;
     pod.members[index].completed = Some(exit);
-    let name = pod.members[index].member.name.clone();
-    pod.emit_change(Action::Note(format!("init {name:?} completed")));
+    pod.mark_changed();
     if !hides {
         return finish(pod, id, exit);
     }
