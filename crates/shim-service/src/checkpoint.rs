@@ -10,7 +10,8 @@ use pod_lifecycle::{AfterCheckpoint, ContainerId, Outcome, Reply, Request};
 
 use crate::command::Answer;
 use crate::details::CheckpointDetails;
-use crate::incarnation::{IncarnationStreams, failure, runtime_failure};
+use crate::error::{failure, runtime_failure};
+use crate::incarnation::IncarnationStreams;
 use crate::operations::{Finisher, Product, pid_of};
 use crate::owner::Owner;
 use crate::resources::Resources;

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use control_api::{EventsResponse, InspectResponse};
 use nix::unistd::Pid;
 use oci_runtime::console::TerminalSize;
-use pod_lifecycle::{ContainerId, Refusal, Reply, Request, Target, View};
+use pod_lifecycle::{ContainerId, Reply, Request, Target, View};
 use protobuf::well_known_types::any::Any;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::control::ControlCommand;
 use crate::details::{CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
-use crate::resources::StreamAddresses;
+use crate::streams::StreamAddresses;
 
 /// The sending half of a reply.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, ServiceError>>;
@@ -52,6 +52,24 @@ pub(crate) enum Command {
     Shutdown { answer: Answer<()> },
 }
 
+/// What only operators ask.
+#[derive(Debug)]
+pub(crate) enum ControlCommand {
+    /// The pod as it is.
+    Inspect { answer: Answer<InspectResponse> },
+    /// An ordered stop (T12c); answered at once.
+    Stop { grace: Option<Duration>, answer: Answer<()> },
+    /// What has happened after that event; with `Wait` answered when there is something.
+    Events { after: u64, long_poll: LongPoll, answer: Answer<EventsResponse> },
+}
+
+/// What is answered where nothing has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LongPoll {
+    No,
+    Yes,
+}
+
 /// What State answers.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -86,11 +104,5 @@ impl OwnerHandle {
         let (answer, answered) = oneshot::channel();
         self.commands.send(command(answer)).await.map_err(|_| ServiceError::ShuttingDown)?;
         answered.await.map_err(|_| ServiceError::ShuttingDown)?
-    }
-}
-
-impl From<Refusal> for ServiceError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
     }
 }

@@ -11,7 +11,8 @@ use oci_runtime::reaper::ExitWatch;
 use pod_lifecycle::{ContainerId, Event, OpId, Outcome, Target};
 use tracing::warn;
 
-use crate::incarnation::{NewIncarnation, failure};
+use crate::error::failure;
+use crate::incarnation::NewIncarnation;
 use crate::names::names;
 use crate::notice::wall_time;
 use crate::operations::{Completion, Product};

@@ -7,7 +7,6 @@ pub(crate) mod history;
 mod inspection;
 pub(crate) mod log;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,64 +21,13 @@ use pod_spec::BoundedDuration;
 use tracing::info;
 use ttrpc::asynchronous::TtrpcContext;
 
-use crate::command::{Answer, Command, OwnerHandle};
+use crate::command::{Command, ControlCommand, LongPoll, OwnerHandle};
 use crate::control::inspection::milliseconds;
-use crate::details::CONTAINER_TYPE;
 use crate::notice::wall_time;
 use crate::owner::{Owner, wall_clock};
 
 /// The longest wait for an event: a caller that wants more asks again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// What only operators ask.
-#[derive(Debug)]
-pub(crate) enum ControlCommand {
-    /// The pod as it is.
-    Inspect { answer: Answer<InspectResponse> },
-    /// An ordered stop (T12c); answered at once.
-    Stop { grace: Option<Duration>, answer: Answer<()> },
-    /// What has happened after that event; with `Wait` answered when there is something.
-    Events { after: u64, patience: Patience, answer: Answer<EventsResponse> },
-}
-
-/// What is answered where nothing has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    None,
-    Wait,
-}
-
-/// Who the pod is, to people. Kubernetes' names are those of the CRI's annotations (F7).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Identity {
-    pub(crate) id: String,
-    pub(crate) namespace: String,
-    pub(crate) pod_name: String,
-    pub(crate) pod_namespace: String,
-    pub(crate) pod_uid: String,
-    /// Since 1970.
-    pub(crate) started_at_ms: i64,
-}
-
-impl Identity {
-    /// Takes over what the CRI writes into each container's spec.
-    pub(crate) fn learn(&mut self, annotations: &BTreeMap<String, String>) {
-        // A CRI container says the same as its sandbox, or another caller has asked for it.
-        if annotations.get(CONTAINER_TYPE).is_some_and(|kind| kind != "sandbox") {
-            return;
-        }
-        let known = [
-            ("io.kubernetes.cri.sandbox-name", &mut self.pod_name),
-            ("io.kubernetes.cri.sandbox-namespace", &mut self.pod_namespace),
-            ("io.kubernetes.cri.sandbox-uid", &mut self.pod_uid),
-        ];
-        for (key, place) in known {
-            if let Some(value) = annotations.get(key) {
-                place.clone_from(value);
-            }
-        }
-    }
-}
 
 /// The pod's service for operators.
 #[derive(Debug)]
@@ -113,13 +61,13 @@ impl control_api::Pod for ControlService {
 
     async fn events(&self, _: &TtrpcContext, request: EventsRequest) -> ttrpc::Result<EventsResponse> {
         let wait = Duration::from_millis(request.wait_ms).min(LONGEST_WAIT);
-        let patience = if wait.is_zero() { Patience::None } else { Patience::Wait };
+        let long_poll = if wait.is_zero() { LongPoll::No } else { LongPoll::Yes };
         let after = request.after;
-        let ask = |answer| Command::Control(ControlCommand::Events { after, patience, answer });
+        let ask = |answer| Command::Control(ControlCommand::Events { after, long_poll, answer });
         let asked = self.owner.ask(ask);
-        match patience {
-            Patience::None => Ok(asked.await?),
-            Patience::Wait => match tokio::time::timeout(wait, asked).await {
+        match long_poll {
+            LongPoll::No => Ok(asked.await?),
+            LongPoll::Yes => match tokio::time::timeout(wait, asked).await {
                 Ok(answer) => Ok(answer?),
                 Err(_) => Ok(EventsResponse { version: VERSION, ..Default::default() }),
             },
@@ -184,7 +132,7 @@ impl Owner {
                 self.feed(Event::StopPod { grace });
                 drop(answer.send(Ok(())));
             }
-            ControlCommand::Events { after, patience, answer } => self.events.ask(after, patience, answer),
+            ControlCommand::Events { after, long_poll, answer } => self.events.ask(after, long_poll, answer),
         }
     }
 }

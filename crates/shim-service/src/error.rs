@@ -3,7 +3,8 @@
 //! The codes are a contract: containerd and the kubelet act on them (CONTRACT §9). Nothing else in the crate
 //! builds a ttrpc status, so an error cannot travel under two codes.
 
-use pod_lifecycle::{Refusal, RefusalKind};
+use oci_runtime::runtime::RuntimeError;
+use pod_lifecycle::{Failure, Refusal, RefusalKind};
 use thiserror::Error;
 use ttrpc::proto::Code;
 
@@ -90,6 +91,26 @@ impl From<ServiceError> for ttrpc::Error {
     fn from(error: ServiceError) -> Self {
         ttrpc::error::get_rpc_status(error.code(), error)
     }
+}
+
+impl From<Refusal> for ServiceError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// An error of this machine as the pod takes it.
+pub(crate) fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure { message: error.to_string(), kind: RefusalKind::Internal }
+}
+
+/// An error of the OCI runtime, in its own words.
+pub(crate) fn runtime_failure(error: RuntimeError) -> Failure {
+    let kind = match &error {
+        RuntimeError::TimedOut { .. } => RefusalKind::DeadlineExceeded,
+        _ => RefusalKind::Internal,
+    };
+    Failure { message: error.to_string(), kind }
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use pod_lifecycle::{Check, Failure};
 use pod_spec::GateAction;
 use tokio::time::Instant;
 
-use crate::incarnation::failure;
-use crate::operations::{Finisher, process_of};
+use crate::error::failure;
+use crate::operations::Finisher;
 use crate::resources::Resources;
 
 /// Asks once.
@@ -52,12 +52,12 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
             done.spawn(async move { verdict(probe::file(&reaper, &process, &path, &looks, timeout).await) });
         }
         Check::Probe { action: GateAction::Exec(command), timeout } => {
-            let process = match process_of(resources, &command) {
+            let process = match resources.process_with(&command) {
                 Ok(process) => process,
                 Err(failure) => return done.fail(failure),
             };
             let runtime = resources.runtime.charged_to(Charge::Probes);
-            let pace = resources.surroundings.pace.clone();
+            let pace = resources.context.pace.clone();
             let id = format!("podshim-gate-{}", done.op().0);
             done.spawn(async move {
                 let _turn = pace.turn().await;

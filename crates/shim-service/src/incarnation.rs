@@ -3,7 +3,7 @@
 //! Each function leaves nothing behind when it fails. They run as tasks of their own and hold nothing of the
 //! owner's.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,30 +11,22 @@ use oci_runtime::cgroup::{Cgroup, OomWatch};
 use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
 use oci_runtime::mount::{self, MountError};
 use oci_runtime::reaper::ExitWatch;
-use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions, RuntimeError};
+use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions};
 use oci_runtime::stdio::{
     Attempt, ChildStdio, ConsoleStreams, HeldBack, LoggerIdentity, Stdio, StreamMode, UnusedFifos,
 };
-use pod_lifecycle::{Failure, RefusalKind};
+use pod_lifecycle::Failure;
 use tracing::warn;
 
+use crate::context::PodContext;
 use crate::details::{CheckpointImage, CreateDetails, ExecDetails};
-use crate::resources::{Incarnation, Surroundings};
+use crate::error::{failure, runtime_failure};
+use crate::resources::Incarnation;
 
 /// The runtime has sent the terminal before it exits.
 const CONSOLE_LIMIT: Duration = Duration::from_secs(10);
 /// What a terminal's last output may take to be read before an incarnation is replaced.
 const CONSOLE_DRAIN: Duration = Duration::from_secs(1);
-
-/// Where a pod's console sockets are made, while there are any: short enough for a socket address, and known to
-/// `delete`, which removes what a killed server leaves. `socket` is the server's own.
-#[must_use]
-pub fn console_directory(socket: &Path) -> PathBuf {
-    let name = socket.file_name().unwrap_or_default().to_string_lossy();
-    // Of a hash: enough to tell the pods of a node apart.
-    let short: String = name.chars().take(16).collect();
-    Path::new("/run/podshim").join(format!("pty-{short}"))
-}
 
 /// A new process of a container.
 pub(crate) struct NewIncarnation {
@@ -88,7 +80,7 @@ impl From<Failure> for FailedCreate {
 pub(crate) struct Blueprint {
     pub(crate) runtime: Container,
     pub(crate) details: Rc<CreateDetails>,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) context: PodContext,
 }
 
 /// How the runtime gets a container.
@@ -146,7 +138,7 @@ impl Blueprint {
 
     /// `id` is what the logger gets as its name: an exec's own, as containerd's shim has it (CONTRACT §7).
     async fn start_logger(&self, stdio: &mut Stdio, id: &str) -> Result<(), Failure> {
-        let identity = LoggerIdentity { id, namespace: &self.surroundings.namespace };
+        let identity = LoggerIdentity { id, namespace: &self.context.namespace };
         stdio.start_logger(self.runtime.reaper(), identity).await.map_err(failure)
     }
 
@@ -279,7 +271,7 @@ impl Blueprint {
     }
 
     fn console_socket(&self, mode: StreamMode) -> Result<Option<ConsoleSocket>, Failure> {
-        let base = &self.surroundings.console_directory;
+        let base = &self.context.console_directory;
         (mode == StreamMode::Terminal).then(|| ConsoleSocket::bind(base)).transpose().map_err(failure)
     }
 }
@@ -314,18 +306,4 @@ pub(crate) async fn unmount(details: &CreateDetails, rootfs: &Path) -> Result<()
     }
     let warn = |error: &MountError| warn!(rootfs = %rootfs.display(), %error, "cannot unmount the rootfs");
     mount::unmount_rootfs(rootfs).await.inspect_err(warn)
-}
-
-/// An error of this machine as the pod takes it.
-pub(crate) fn failure(error: impl std::fmt::Display) -> Failure {
-    Failure { message: error.to_string(), kind: RefusalKind::Internal }
-}
-
-/// An error of the OCI runtime, in its own words.
-pub(crate) fn runtime_failure(error: RuntimeError) -> Failure {
-    let kind = match &error {
-        RuntimeError::TimedOut { .. } => RefusalKind::DeadlineExceeded,
-        _ => RefusalKind::Internal,
-    };
-    Failure { message: error.to_string(), kind }
 }

@@ -3,7 +3,6 @@
 //! Here an [`Operation`] becomes calls into `oci-runtime`, and their result an [`Outcome`] plus whatever the
 //! owner must keep. Nothing here waits in the owner.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use oci_runtime::cgroup::KillOutcome;
@@ -14,15 +13,13 @@ use oci_runtime::reaper::Charge;
 use oci_runtime::runtime::DeleteMode;
 use oci_runtime::stdio::{Stdio, UnusedFifos};
 use pod_lifecycle::{ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
-use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::checkpoint;
+use crate::error::{failure, runtime_failure};
 use crate::gate;
-use crate::incarnation::{
-    self, FailedCreate, IncarnationStreams, NewExec, NewIncarnation, failure, runtime_failure,
-};
+use crate::incarnation::{self, FailedCreate, IncarnationStreams, NewExec, NewIncarnation};
 use crate::node_shutdown;
 use crate::owner::{Local, Owner};
 use crate::readiness;
@@ -227,7 +224,7 @@ fn recreate(resources: &mut Resources, done: Finisher) {
     let mut blueprint = resources.blueprint();
     blueprint.runtime = blueprint.runtime.charged_to(Charge::Restarts);
     let (before, update) = (resources.incarnation.take(), resources.update.clone());
-    let pace = resources.surroundings.pace.clone();
+    let pace = resources.context.pace.clone();
     tokio::task::spawn_local(async move {
         let _turn = pace.turn().await;
         match blueprint.recreate(streams, before, update).await {
@@ -349,25 +346,11 @@ fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Fin
         Some(stdio) => stdio.attempt_beside().map_err(failure),
         None => Err(failure("its stdio is closed")),
     };
-    let (process, streams) = match (process_of(resources, command), streams) {
+    let (process, streams) = match (resources.process_with(command), streams) {
         (Ok(process), Ok(streams)) => (process, streams),
         (Err(failure), _) | (_, Err(failure)) => return done.fail(failure),
     };
     let runtime = resources.runtime.charged_to(Charge::Hooks);
     let id = format!("podshim-hook-{}", done.op.0);
     done.spawn(async move { hook::run(&runtime, &id, &process, streams).await.map_err(failure) });
-}
-
-/// The container's own process with another command line: same user, environment and restrictions (DESIGN §6).
-pub(crate) fn process_of(resources: &mut Resources, command: &[String]) -> Result<Vec<u8>, Failure> {
-    if resources.process_spec.is_none() {
-        let path = resources.bundle().path().join("config.json");
-        let spec = std::fs::read(&path).map_err(failure)?;
-        let mut spec: Value = serde_json::from_slice(&spec).map_err(failure)?;
-        resources.process_spec = Some(Rc::new(spec["process"].take()));
-    }
-    let mut process = resources.process_spec.as_deref().cloned().unwrap_or_default();
-    process["args"] = command.into();
-    process["terminal"] = false.into();
-    serde_json::to_vec(&process).map_err(failure)
 }

@@ -22,13 +22,15 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::command::{Answer, Command};
-use crate::control::Identity;
+use crate::context::PodContext;
 use crate::control::ends::Ends;
 use crate::control::fault::Creations;
 use crate::control::history::History;
 use crate::control::log;
-use crate::details::{self, CheckpointDetails, CreateDetails, ExecDetails, SANDBOX_ID};
+use crate::cri::{self, SANDBOX_ID};
+use crate::details::{CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
+use crate::identity::Identity;
 use crate::names::names;
 use crate::node;
 use crate::node_shutdown;
@@ -36,7 +38,7 @@ use crate::notice::wall_time;
 use crate::operations::Completion;
 use crate::publisher::Publisher;
 use crate::reads::FailedUpdate;
-use crate::resources::{ExecResources, Resources, Surroundings};
+use crate::resources::{ExecResources, Resources};
 use crate::shared_namespaces::PidHistory;
 
 /// containerd deletes what has ended within milliseconds, if it runs.
@@ -76,7 +78,7 @@ pub(crate) struct Owner {
     pub(crate) events: History,
     pub(crate) ends: Ends,
     pub(crate) creations: Creations,
-    surroundings: Surroundings,
+    context: PodContext,
     pub(crate) reaper: Reaper,
     pub(crate) publisher: Publisher,
     pub(crate) requests: BTreeMap<RequestId, Answer<Reply>>,
@@ -112,7 +114,7 @@ enum Shutdown {
 impl Owner {
     pub(crate) fn new(
         mut identity: Identity,
-        surroundings: Surroundings,
+        context: PodContext,
         reaper: Reaper,
         publisher: Publisher,
     ) -> (Self, mpsc::UnboundedReceiver<Local>) {
@@ -128,7 +130,7 @@ impl Owner {
             events: History::default(),
             ends: Ends::default(),
             creations: Creations::default(),
-            surroundings,
+            context,
             reaper,
             publisher,
             requests: BTreeMap::new(),
@@ -219,7 +221,7 @@ impl Owner {
                 self.checkpoint(container, *details, answer)
             }
             Command::Delete { target, limit, answer } => {
-                self.surroundings.pace.hurry();
+                self.context.pace.hurry();
                 if target.exec.is_none() {
                     self.end_unused_fifos(&target.container);
                 }
@@ -230,7 +232,7 @@ impl Owner {
             }
             Command::Pod { request, answer } => {
                 if let Request::Kill { .. } = request {
-                    self.surroundings.pace.hurry();
+                    self.context.pace.hurry();
                 }
                 self.request(request, answer);
             }
@@ -262,7 +264,7 @@ impl Owner {
             };
             return drop(answer.send(Err(refusal.into())));
         }
-        let file = &self.surroundings.draining_file;
+        let file = &self.context.draining_file;
         if node_shutdown::is_draining(file) {
             let (container, file) = (id.to_string(), file.display().to_string());
             return drop(answer.send(Err(ServiceError::Draining { container, file })));
@@ -318,7 +320,7 @@ impl Owner {
         let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
         let bundle = Bundle::new(&details.bundle);
         let spec = bundle.read_spec().map_err(|error| invalid(error.to_string()))?;
-        details::membership(id, &spec.annotations, &self.identity.id)
+        cri::membership(id, &spec.annotations, &self.identity.id)
             .map_err(|message| ServiceError::Invalid { container: id.to_string(), message })?;
         self.identity.learn(&spec.annotations);
         names().pod_is(&self.identity.pod_namespace, &self.identity.pod_name);
@@ -346,12 +348,11 @@ impl Owner {
         }
         // `delete` must call the same runtime, also when no process is left to ask.
         details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
-        let runtime =
-            Rc::new(details.options.runtime(self.reaper.clone(), &self.surroundings.namespace, &spec));
-        let mut core = details::container_spec(id, &spec, details.origin(), plan);
+        let runtime = Rc::new(details.options.runtime(self.reaper.clone(), &self.context.namespace, &spec));
+        let mut core = cri::container_spec(id, &spec, details.origin(), plan);
         core.kubelet_grace = core.kubelet_grace.map(|grace| self.at_most(grace));
         let resources =
-            Resources::new(runtime.container(id.as_str(), bundle), self.surroundings.clone(), details, &spec);
+            Resources::new(runtime.container(id.as_str(), bundle), self.context.clone(), details, &spec);
         Ok((resources, core))
     }
 
@@ -359,9 +360,9 @@ impl Owner {
     /// without them knows nothing of podshim (S1).
     fn read_annotations(&mut self, annotations: &BTreeMap<String, String>) -> Result<Parsed, String> {
         let ours = annotations.keys().any(|key| key.starts_with(pod_spec::PREFIX));
-        let node = if ours { node::read(&self.surroundings.node_file)? } else { Node::default() };
+        let node = if ours { node::read(&self.context.node_file)? } else { Node::default() };
         self.longest_grace = node.longest_grace();
-        node.parse_pod(details::annotations(annotations)).map_err(|error| error.to_string())
+        node.parse_pod(cri::annotations(annotations)).map_err(|error| error.to_string())
     }
 
     /// A grace that is not the plan's, within what the node allows.
@@ -435,7 +436,7 @@ impl Owner {
             self.execute(action);
         }
         self.events.tell();
-        self.surroundings.pace.in_stop(self.pod.is_stopping());
+        self.context.pace.in_stop(self.pod.is_stopping());
     }
 
     pub(crate) fn now(&self) -> PodTime {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::incarnation::failure;
+use crate::error::failure;
 use crate::resources::{Incarnation, Resources};
 use crate::spec_file;
 
@@ -167,7 +167,7 @@ fn watch_lines(resources: &Resources, incarnation: &Incarnation, pattern: &Patte
     let watch = |heard: Rc<Heard>| {
         let mut matcher = pattern.matcher();
         matcher.begin();
-        LineWatch::new(pattern.size(), resources.surroundings.looks.clone(), move |piece| {
+        LineWatch::new(pattern.size(), resources.context.looks.clone(), move |piece| {
             let is_found = match piece {
                 Piece::Part(text) => matcher.advance(text),
                 Piece::End => matcher.end(),

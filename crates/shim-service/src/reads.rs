@@ -9,8 +9,7 @@ use pod_lifecycle::{ContainerId, Failure, Refusal, RefusalKind, Status, Target};
 use protobuf::well_known_types::any::Any;
 
 use crate::command::{Answer, Member, State};
-use crate::error::ServiceError;
-use crate::incarnation::runtime_failure;
+use crate::error::{ServiceError, runtime_failure};
 use crate::metrics;
 use crate::owner::{Local, Owner};
 

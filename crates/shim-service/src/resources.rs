@@ -1,7 +1,7 @@
 //! What the owner holds for a container and its execs: everything that is not a decision.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,64 +13,25 @@ use oci_runtime::probe::FileLooks;
 use oci_runtime::process::{ExecutableIdentity, Process};
 use oci_runtime::runtime::{CgroupDriver, Container};
 use oci_runtime::spec::Spec;
-use oci_runtime::stdio::{LookPace, Stdio, StdioPaths, StreamMode};
-use pod_lifecycle::{ExecId, RequestId};
+use oci_runtime::stdio::Stdio;
+use pod_lifecycle::{ExecId, Failure, RequestId};
+use serde_json::Value;
 
+use crate::context::PodContext;
 use crate::details::{CreateDetails, ExecDetails};
+use crate::error::failure;
 use crate::incarnation::Blueprint;
 use crate::node_shutdown;
-use crate::pace::Pace;
 use crate::readiness::{Heard, Mailbox};
 
 /// The kubelet's name for the file in which a container leaves its last words.
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 
-/// containerd's stdio strings, kept as they came: State must return them (CRI reopens the fifos on reload).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StreamAddresses {
-    pub(crate) stdin: String,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-    pub(crate) mode: StreamMode,
-}
-
-impl StreamAddresses {
-    pub(crate) fn paths(&self) -> StdioPaths {
-        StdioPaths {
-            stdin: self.stdin.clone(),
-            stdout: self.stdout.clone(),
-            stderr: self.stderr.clone(),
-            mode: self.mode,
-        }
-    }
-
-    pub(crate) fn has_terminal(&self) -> bool {
-        self.mode == StreamMode::Terminal
-    }
-}
-
-/// What is the same for every container of the pod.
-#[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
-    /// containerd's namespace.
-    pub(crate) namespace: Rc<str>,
-    /// The node's configuration of podshim.
-    pub(crate) node_file: Rc<Path>,
-    /// While it is there, the node is being drained (N7).
-    pub(crate) draining_file: Rc<Path>,
-    /// Where console sockets are made.
-    pub(crate) console_directory: Rc<Path>,
-    /// How fast lines are looked at for `log:` gates.
-    pub(crate) looks: LookPace,
-    /// How much of a processor restarts and probes may take.
-    pub(crate) pace: Rc<Pace>,
-}
-
 /// One container, from its Create to its Delete.
 #[derive(Debug)]
 pub(crate) struct Resources {
     pub(crate) runtime: Container,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) context: PodContext,
     pub(crate) details: Rc<CreateDetails>,
     /// The unit that systemd knows it by, under its cgroup driver (N5).
     pub(crate) scope: Option<String>,
@@ -147,17 +108,12 @@ impl ExecResources {
 }
 
 impl Resources {
-    pub(crate) fn new(
-        runtime: Container,
-        surroundings: Surroundings,
-        details: CreateDetails,
-        spec: &Spec,
-    ) -> Self {
+    pub(crate) fn new(runtime: Container, context: PodContext, details: CreateDetails, spec: &Spec) -> Self {
         let has_poststop = spec.hooks.as_ref().is_some_and(|hooks| !hooks.poststop.is_empty());
         let message = spec.annotations.get(TERMINATION_MESSAGE_PATH).map(PathBuf::from);
         Self {
             runtime,
-            surroundings,
+            context,
             scope: match details.options.cgroup_driver_for(spec) {
                 CgroupDriver::Systemd => node_shutdown::scope_of(spec),
                 CgroupDriver::Cgroupfs => None,
@@ -184,7 +140,7 @@ impl Resources {
         Blueprint {
             runtime: self.runtime.clone(),
             details: self.details.clone(),
-            surroundings: self.surroundings.clone(),
+            context: self.context.clone(),
         }
     }
 
@@ -214,5 +170,19 @@ impl Resources {
 
     pub(crate) fn cgroup(&self) -> Option<&Rc<Cgroup>> {
         self.last.as_ref()?.cgroup.as_ref()
+    }
+
+    /// The container's own process with another command line: same user, environment and restrictions (DESIGN §6).
+    pub(crate) fn process_with(&mut self, command: &[String]) -> Result<Vec<u8>, Failure> {
+        if self.process_spec.is_none() {
+            let path = self.bundle().path().join("config.json");
+            let spec = std::fs::read(&path).map_err(failure)?;
+            let mut spec: Value = serde_json::from_slice(&spec).map_err(failure)?;
+            self.process_spec = Some(Rc::new(spec["process"].take()));
+        }
+        let mut process = self.process_spec.as_deref().cloned().unwrap_or_default();
+        process["args"] = command.into();
+        process["terminal"] = false.into();
+        serde_json::to_vec(&process).map_err(failure)
     }
 }

@@ -18,13 +18,13 @@ use tokio::sync::mpsc;
 use ttrpc::asynchronous::Server;
 
 use crate::command::OwnerHandle;
-use crate::control::{ControlService, Identity};
-use crate::incarnation::console_directory;
+use crate::context::{PodContext, console_directory};
+use crate::control::ControlService;
+use crate::identity::Identity;
 use crate::owner::Owner;
 use crate::pace::Pace;
 use crate::peers;
 use crate::publisher::Publisher;
-use crate::resources::Surroundings;
 use crate::task::TaskService;
 
 /// The names under which containerd 1.x and 2.x call the same service (CONTRACT §1.3).
@@ -86,7 +86,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     let stop = stop_signals().map_err(setup("receive signals"))?;
     let (handle, commands) = OwnerHandle::channel();
     let socket = listener.local_addr().ok().and_then(|address| address.as_pathname().map(Path::to_owned));
-    let surroundings = Surroundings {
+    let context = PodContext {
         namespace: namespace.as_str().into(),
         node_file: node_file.into(),
         draining_file: draining_file.into(),
@@ -95,7 +95,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         pace: Rc::new(Pace::new(reaper.clone())),
     };
     let identity = Identity { id: id.clone(), namespace, ..Identity::default() };
-    let (owner, inbox) = Owner::new(identity, surroundings, reaper, publisher);
+    let (owner, inbox) = Owner::new(identity, context, reaper, publisher);
 
     let listener = peers::listener(listener).map_err(setup("use the inherited socket"))?;
     let mut server = Server::new().add_listener(listener);

@@ -14,7 +14,7 @@ use oci_runtime::spec::Spec;
 use pod_lifecycle::{Caller, ContainerId, Refusal, RefusalKind, Target};
 use serde_json::Value;
 
-use crate::details;
+use crate::cri;
 use crate::error::ServiceError;
 use crate::owner::Owner;
 use crate::spec_file;
@@ -92,7 +92,7 @@ impl Owner {
         for path in namespaces.map(|namespace| namespace.path.as_path()) {
             let Some((pid, file)) = process_path(path) else { continue };
             let Some(target) = self.history.owner(pid) else { continue };
-            let why = match meaning(pid, self.live_pid(target), is_alive, details::caller(spec)) {
+            let why = match meaning(pid, self.live_pid(target), is_alive, cri::caller(spec)) {
                 Meaning::Itself => continue,
                 Meaning::Live(live) => {
                     corrections.insert(path.to_owned(), format!("/proc/{live}/ns/{file}"));

@@ -34,7 +34,7 @@ use crate::error::ServiceError;
 use crate::notice::timestamp;
 use crate::options::RuntimeOptions;
 use crate::options::checkpoint::checkpoint_options;
-use crate::resources::StreamAddresses;
+use crate::streams::StreamAddresses;
 
 /// The Task service of one pod.
 #[derive(Debug)]

@@ -14,9 +14,8 @@ use pod_lifecycle::{
 };
 use pod_spec::Signal;
 
-use super::Patience;
 use super::inspection::{milliseconds, stop};
-use crate::command::Answer;
+use crate::command::{Answer, LongPoll};
 
 /// So many events are kept, and so much of what is said in each: a pod that restarts for months costs no more than one
 /// of an hour. At most 100 kB; 30 kB as a rule, which the start and the stop of four containers do not fill.
@@ -104,10 +103,10 @@ impl History {
     }
 
     /// Answers with what came after an event, now or when there is something.
-    pub(crate) fn ask(&mut self, after: u64, patience: Patience, answer: Answer<EventsResponse>) {
+    pub(crate) fn ask(&mut self, after: u64, long_poll: LongPoll, answer: Answer<EventsResponse>) {
         // Of those who have waited long enough.
         self.waiting.retain(|waiting| !waiting.answer.is_closed());
-        if after >= self.last && patience == Patience::Wait {
+        if after >= self.last && long_poll == LongPoll::Yes {
             return self.waiting.push(Waiting { after, answer });
         }
         let _ = answer.send(Ok(self.after(after)));
@@ -325,17 +324,17 @@ mod tests {
         let mut history = History::default();
         remember(&mut history, "one");
         let (answer, mut early) = oneshot::channel();
-        history.ask(0, Patience::Wait, answer);
+        history.ask(0, LongPoll::Yes, answer);
         assert_eq!(numbers(&early.try_recv().unwrap().unwrap()), [1]);
         let (answer, mut waits) = oneshot::channel();
-        history.ask(1, Patience::Wait, answer);
+        history.ask(1, LongPoll::Yes, answer);
         let (answer, gone) = oneshot::channel();
-        history.ask(1, Patience::Wait, answer);
+        history.ask(1, LongPoll::Yes, answer);
         drop(gone);
         history.tell();
         assert!(waits.try_recv().is_err());
         let (answer, mut at_once) = oneshot::channel();
-        history.ask(1, Patience::None, answer);
+        history.ask(1, LongPoll::No, answer);
         assert!(numbers(&at_once.try_recv().unwrap().unwrap()).is_empty());
         assert_eq!(history.waiting.len(), 1, "who has gone is forgotten");
         remember(&mut history, "two");

@@ -11,7 +11,7 @@ use pod_lifecycle::{
 };
 use pod_spec::Role;
 
-use crate::control::Identity;
+use crate::identity::Identity;
 
 /// The answer to Inspect.
 pub(crate) fn response(
