@@ -12,8 +12,8 @@ use crate::command::Answer;
 use crate::details::CheckpointDetails;
 use crate::error::{failure, runtime_failure};
 use crate::incarnation::IncarnationStreams;
-use crate::operations::{Finisher, Product, pid_of};
 use crate::owner::Owner;
+use crate::report::{Finisher, Product};
 use crate::resources::Resources;
 
 impl Owner {
@@ -70,7 +70,7 @@ pub(crate) fn restore(resources: &Resources, done: Finisher) {
     let (blueprint, update, size) = (resources.blueprint(), resources.update.clone(), resources.size);
     tokio::task::spawn_local(async move {
         match blueprint.restore(streams, update, size).await {
-            Ok(new) => done.finish(pid_of(&new), Product::Recreated(Box::new(new))),
+            Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }
     });

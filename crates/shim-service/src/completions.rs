@@ -15,9 +15,9 @@ use crate::error::failure;
 use crate::incarnation::NewIncarnation;
 use crate::names::names;
 use crate::notice::wall_time;
-use crate::operations::{Completion, Product};
-use crate::owner::{Local, Owner, wall_clock};
+use crate::owner::{Owner, wall_clock};
 use crate::readiness;
+use crate::report::{Completion, Product, Report};
 use crate::resources::LastIncarnation;
 
 impl Owner {
@@ -97,13 +97,13 @@ impl Owner {
     /// Before the pod hears of the process, so that no program runs with older limits.
     fn update_new(&self, op: OpId, container: ContainerId, outcome: Outcome, mut new: Box<NewIncarnation>) {
         let Some(resources) = self.containers.get(&container) else { return };
-        let (blueprint, update, local) =
-            (resources.blueprint(), resources.update.clone(), self.local.clone());
+        let (blueprint, update, reports) =
+            (resources.blueprint(), resources.update.clone(), self.reports.clone());
         tokio::task::spawn_local(async move {
             blueprint.update_again(&mut new, update).await;
             let product = Product::Recreated(new);
             // The owner has ended: no report is read any more.
-            let _ = local.send(Local::Completed(Completion { op, container, outcome, product }));
+            let _ = reports.send(Report::Completed(Completion { op, container, outcome, product }));
         });
     }
 
@@ -140,7 +140,7 @@ impl Owner {
 
     /// Reports a process's OOM kills and its exit, in that order: CRI asks why a container died only once.
     fn watch(&self, target: Target, life: Life) {
-        let local = self.local.clone();
+        let reports = self.reports.clone();
         let Life { mut exit, mut oom } = life;
         tokio::task::spawn_local(async move {
             let exit = loop {
@@ -148,15 +148,15 @@ impl Owner {
                     biased;
                     exit = &mut exit => break exit,
                     Some(_) = next_oom(&mut oom) => {
-                        let _ = local.send(Local::OutOfMemory { container: target.container.clone() });
+                        let _ = reports.send(Report::OutOfMemory { container: target.container.clone() });
                     }
                 }
             };
             // The kernel counts a kill after it has reported it (v1): look once more.
             if oom.is_some_and(|mut oom| oom.new_kills() > 0) {
-                let _ = local.send(Local::OutOfMemory { container: target.container.clone() });
+                let _ = reports.send(Report::OutOfMemory { container: target.container.clone() });
             }
-            let _ = local.send(Local::Exited { target, exit });
+            let _ = reports.send(Report::Exited { target, exit });
         });
     }
 }

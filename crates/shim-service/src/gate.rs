@@ -11,7 +11,7 @@ use pod_spec::GateAction;
 use tokio::time::Instant;
 
 use crate::error::failure;
-use crate::operations::Finisher;
+use crate::report::Finisher;
 use crate::resources::Resources;
 
 /// Asks once.

@@ -15,7 +15,7 @@ use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, Resto
 use oci_runtime::stdio::{
     Attempt, ChildStdio, ConsoleStreams, HeldBack, LoggerIdentity, Stdio, StreamMode, UnusedFifos,
 };
-use pod_lifecycle::Failure;
+use pod_lifecycle::{Failure, Outcome};
 use tracing::warn;
 
 use crate::context::PodContext;
@@ -38,6 +38,13 @@ pub(crate) struct NewIncarnation {
     pub(crate) oom: Option<OomWatch>,
     /// The limits that were applied to it beyond its spec.
     pub(crate) limits: Option<Rc<[u8]>>,
+}
+
+impl NewIncarnation {
+    /// How the operation that made it ends.
+    pub(crate) fn outcome(&self) -> Outcome {
+        Outcome::Process { pid: self.incarnation.process.pid().as_raw().unsigned_abs() }
+    }
 }
 
 /// The streams one incarnation is started with.

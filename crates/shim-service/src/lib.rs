@@ -32,6 +32,7 @@ mod peers;
 pub mod publisher;
 mod readiness;
 mod reads;
+mod report;
 mod resources;
 mod server;
 mod shared_namespaces;

@@ -11,7 +11,7 @@ use oci_runtime::hook;
 use oci_runtime::process::{ExecOutcome, SignalNumber};
 use oci_runtime::reaper::Charge;
 use oci_runtime::runtime::DeleteMode;
-use oci_runtime::stdio::{Stdio, UnusedFifos};
+use oci_runtime::stdio::Stdio;
 use pod_lifecycle::{ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -19,10 +19,11 @@ use tracing::{info, warn};
 use crate::checkpoint;
 use crate::error::{failure, runtime_failure};
 use crate::gate;
-use crate::incarnation::{self, FailedCreate, IncarnationStreams, NewExec, NewIncarnation};
+use crate::incarnation::{self, IncarnationStreams};
 use crate::node_shutdown;
-use crate::owner::{Local, Owner};
+use crate::owner::Owner;
 use crate::readiness;
+use crate::report::{Finisher, Product};
 use crate::resources::{Resources, RootfsUse};
 
 /// A program is there a millisecond after its start; on no machine is it worth more than this to wait for it.
@@ -37,33 +38,6 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// The same for an exec, whose background processes often live on with its stdout (trap 11).
 const EXEC_DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
-/// What an operation leaves to the owner besides its outcome.
-pub(crate) enum Product {
-    Nothing,
-    /// The container's stdio, opened; kept also by an init that does not run again.
-    Stdio(Box<Stdio>),
-    /// A container's first process.
-    Created(Box<(Stdio, NewIncarnation)>),
-    /// A container's next process.
-    Recreated(Box<NewIncarnation>),
-    /// An exec's process.
-    Exec(ExecId, Box<NewExec>),
-    /// The create failed and was undone: drop what is held for it, but for the fifos.
-    CreateFailed(UnusedFifos),
-    /// Everything of the container is gone.
-    Removed,
-    /// Everything of the exec is gone.
-    RemovedExec(ExecId),
-}
-
-/// The end of an operation.
-pub(crate) struct Completion {
-    pub(crate) op: OpId,
-    pub(crate) container: ContainerId,
-    pub(crate) outcome: Outcome,
-    pub(crate) product: Product,
-}
-
 impl Owner {
     /// Starts an operation.
     pub(crate) fn run(&mut self, op: OpId, id: ContainerId, operation: Operation) {
@@ -71,7 +45,7 @@ impl Owner {
             Operation::Checkpoint(request) => self.checkpoints.get(request).cloned(),
             _ => None,
         };
-        let done = Finisher { op, container: id.clone(), local: self.local.clone() };
+        let done = Finisher::new(op, id.clone(), self.reports.clone());
         let scope = match &operation {
             Operation::Create => self.prepare_scope(&id),
             _ => Ok(()),
@@ -123,52 +97,11 @@ impl Owner {
     }
 }
 
-/// Whom an operation reports to.
-pub(crate) struct Finisher {
-    op: OpId,
-    container: ContainerId,
-    local: tokio::sync::mpsc::UnboundedSender<Local>,
-}
-
-impl Finisher {
-    pub(crate) fn op(&self) -> OpId {
-        self.op
-    }
-
-    pub(crate) fn finish(self, outcome: Outcome, product: Product) {
-        let Self { op, container, local } = self;
-        // The owner has ended: no report is read any more.
-        let _ = local.send(Local::Completed(Completion { op, container, outcome, product }));
-    }
-
-    pub(crate) fn fail(self, failure: Failure) {
-        self.finish(Outcome::Failed(failure), Product::Nothing);
-    }
-
-    pub(crate) fn fail_create(self, failed: FailedCreate) {
-        self.finish(Outcome::Failed(failed.failure), Product::CreateFailed(failed.fifos));
-    }
-
-    /// Runs an operation that leaves nothing to keep.
-    pub(crate) fn spawn(self, work: impl Future<Output = Result<(), Failure>> + 'static) {
-        tokio::task::spawn_local(async move {
-            match work.await {
-                Ok(()) => self.finish(Outcome::Ok, Product::Nothing),
-                Err(failure) => self.fail(failure),
-            }
-        });
-    }
-}
-
-pub(crate) fn pid_of(new: &NewIncarnation) -> Outcome {
-    Outcome::Process { pid: new.incarnation.process.pid().as_raw().unsigned_abs() }
-}
-
 fn create(resources: &Resources, done: Finisher) {
     let blueprint = resources.blueprint();
     tokio::task::spawn_local(async move {
         match blueprint.create().await {
-            Ok(created) => done.finish(pid_of(&created.1), Product::Created(Box::new(created))),
+            Ok(created) => done.finish(created.1.outcome(), Product::Created(Box::new(created))),
             Err(failed) => done.fail_create(failed),
         }
     });
@@ -228,7 +161,7 @@ fn recreate(resources: &mut Resources, done: Finisher) {
     tokio::task::spawn_local(async move {
         let _turn = pace.turn().await;
         match blueprint.recreate(streams, before, update).await {
-            Ok(new) => done.finish(pid_of(&new), Product::Recreated(Box::new(new))),
+            Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }
     });
@@ -341,7 +274,7 @@ fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
 
 /// H1, H2.
 fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Finisher) {
-    info!(container = %done.container, %hook, ?command, "hook");
+    info!(container = %done.container(), %hook, ?command, "hook");
     let streams = match &resources.stdio {
         Some(stdio) => stdio.attempt_beside().map_err(failure),
         None => Err(failure("its stdio is closed")),
@@ -351,6 +284,6 @@ fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Fin
         (Err(failure), _) | (_, Err(failure)) => return done.fail(failure),
     };
     let runtime = resources.runtime.charged_to(Charge::Hooks);
-    let id = format!("podshim-hook-{}", done.op.0);
+    let id = format!("podshim-hook-{}", done.op().0);
     done.spawn(async move { hook::run(&runtime, &id, &process, streams).await.map_err(failure) });
 }

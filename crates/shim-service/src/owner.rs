@@ -35,9 +35,8 @@ use crate::names::names;
 use crate::node;
 use crate::node_shutdown;
 use crate::notice::wall_time;
-use crate::operations::Completion;
 use crate::publisher::Publisher;
-use crate::reads::FailedUpdate;
+use crate::report::{Report, ReportSender};
 use crate::resources::{ExecResources, Resources};
 use crate::shared_namespaces::PidHistory;
 
@@ -49,30 +48,11 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 /// What may take an exec's terminal to be read out after its process.
 const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 
-/// What the owner's own tasks report.
-pub(crate) enum Local {
-    Completed(Completion),
-    Exited { target: Target, exit: oci_runtime::reaper::Exit },
-    OutOfMemory { container: ContainerId },
-    NotUpdated(Box<FailedUpdate>),
-}
-
-impl Local {
-    /// For the measure of how long it takes.
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Completed(_) => "the end of an operation",
-            Self::Exited { .. } => "an exit",
-            Self::OutOfMemory { .. } | Self::NotUpdated { .. } => "a container's limits",
-        }
-    }
-}
-
 /// Everything there is of a pod.
 pub(crate) struct Owner {
     pub(crate) pod: Pod,
     pub(crate) containers: BTreeMap<ContainerId, Resources>,
-    pub(crate) local: mpsc::UnboundedSender<Local>,
+    pub(crate) reports: ReportSender,
     pub(crate) history: PidHistory,
     pub(crate) identity: Identity,
     pub(crate) events: History,
@@ -117,14 +97,13 @@ impl Owner {
         context: PodContext,
         reaper: Reaper,
         publisher: Publisher,
-    ) -> (Self, mpsc::UnboundedReceiver<Local>) {
-        // Unbounded: each message answers something the owner itself began.
-        let (local, inbox) = mpsc::unbounded_channel();
+    ) -> (Self, mpsc::UnboundedReceiver<Report>) {
+        let (reports, inbox) = mpsc::unbounded_channel();
         identity.started_at_ms = i64::try_from(wall_time(wall_clock()).0.as_millis()).unwrap_or_default();
         let owner = Self {
             pod: Pod::new(),
             containers: BTreeMap::new(),
-            local,
+            reports,
             history: PidHistory::default(),
             identity,
             events: History::default(),
@@ -149,7 +128,7 @@ impl Owner {
     pub(crate) async fn run_until_empty(
         mut self,
         mut commands: mpsc::Receiver<Command>,
-        mut inbox: mpsc::UnboundedReceiver<Local>,
+        mut inbox: mpsc::UnboundedReceiver<Report>,
         mut stop: mpsc::Receiver<()>,
     ) -> (Publisher, Option<Past>) {
         while !self.may_end() {
@@ -159,7 +138,7 @@ impl Owner {
             tokio::select! {
                 // What has happened comes before what is asked next.
                 biased;
-                Some(local) = inbox.recv() => attention::during(local.name(), || self.on_local(local)),
+                Some(report) = inbox.recv() => attention::during(report.name(), || self.on_report(report)),
                 Some(()) = stop.recv() => {
                     info!("asked to end by a signal: the pod is stopped in order");
                     self.feed(Event::StopPod { grace: None });
@@ -390,16 +369,16 @@ impl Owner {
         self.feed(Event::Request { id, request });
     }
 
-    fn on_local(&mut self, local: Local) {
-        match local {
-            Local::Completed(completion) => self.complete(completion),
-            Local::Exited { target, exit } => {
+    fn on_report(&mut self, report: Report) {
+        match report {
+            Report::Completed(completion) => self.complete(completion),
+            Report::Exited { target, exit } => {
                 self.output_ended(&target);
                 let exit = Exit { code: exit.code.into(), at: wall_time(exit.at) };
                 self.feed(Event::Exited { target, exit });
             }
-            Local::OutOfMemory { container } => self.feed(Event::OutOfMemory { container }),
-            Local::NotUpdated(failed) => self.update_failed(*failed),
+            Report::OutOfMemory { container } => self.feed(Event::OutOfMemory { container }),
+            Report::NotUpdated(failed) => self.update_failed(*failed),
         }
     }
 

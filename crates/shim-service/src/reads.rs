@@ -5,25 +5,14 @@ use std::rc::Rc;
 
 use nix::unistd::Pid;
 use oci_runtime::console::TerminalSize;
-use pod_lifecycle::{ContainerId, Failure, Refusal, RefusalKind, Status, Target};
+use pod_lifecycle::{ContainerId, Refusal, RefusalKind, Status, Target};
 use protobuf::well_known_types::any::Any;
 
 use crate::command::{Answer, Member, State};
 use crate::error::{ServiceError, runtime_failure};
 use crate::metrics;
-use crate::owner::{Local, Owner};
-
-/// An Update that the OCI runtime could not apply.
-pub(crate) struct FailedUpdate {
-    container: ContainerId,
-    /// The process it was for.
-    pid: Option<Pid>,
-    limits: Rc<[u8]>,
-    /// Those that held before.
-    before: Option<Rc<[u8]>>,
-    failure: Failure,
-    answer: Answer<()>,
-}
+use crate::owner::Owner;
+use crate::report::{FailedUpdate, Report};
 
 impl Owner {
     pub(crate) fn state(&self, target: &Target) -> Result<State, ServiceError> {
@@ -92,13 +81,13 @@ impl Owner {
         if !view.has_process {
             return drop(answer.send(Ok(())));
         }
-        let (runtime, local) = (resources.runtime.clone(), self.local.clone());
+        let (runtime, reports) = (resources.runtime.clone(), self.reports.clone());
         let pid = resources.last.as_ref().map(|last| last.pid);
         tokio::task::spawn_local(async move {
             match runtime.update(&limits).await {
                 Ok(()) => drop(answer.send(Ok(()))),
                 // The owner has ended: so have its containers.
-                Err(error) => drop(local.send(Local::NotUpdated(Box::new(FailedUpdate {
+                Err(error) => drop(reports.send(Report::NotUpdated(Box::new(FailedUpdate {
                     container: id,
                     pid,
                     limits,
