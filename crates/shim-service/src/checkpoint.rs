@@ -50,9 +50,9 @@ pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>
 
 /// Everything of a create but its process.
 pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
-    let blueprint = resources.blueprint();
+    let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
-        match blueprint.prepare().await {
+        match launcher.prepare().await {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
             Err(failed) => done.fail_create(failed),
         }
@@ -67,9 +67,9 @@ pub(crate) fn restore(resources: &Resources, done: Finisher) {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
-    let (blueprint, update, size) = (resources.blueprint(), resources.update.clone(), resources.size);
+    let (launcher, update, size) = (resources.launcher(), resources.update.clone(), resources.size);
     tokio::task::spawn_local(async move {
-        match blueprint.restore(streams, update, size).await {
+        match launcher.restore(streams, update, size).await {
             Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }

@@ -12,13 +12,12 @@ use pod_lifecycle::{ContainerId, Event, OpId, Outcome, Target};
 use tracing::warn;
 
 use crate::error::failure;
-use crate::incarnation::NewIncarnation;
+use crate::incarnation::{LastIncarnation, NewIncarnation};
+use crate::listen;
 use crate::names::names;
 use crate::notice::wall_time;
 use crate::owner::{Owner, wall_clock};
-use crate::readiness;
 use crate::report::{Completion, Product, Report};
-use crate::resources::LastIncarnation;
 
 impl Owner {
     pub(crate) fn complete(&mut self, completion: Completion) {
@@ -97,10 +96,10 @@ impl Owner {
     /// Before the pod hears of the process, so that no program runs with older limits.
     fn update_new(&self, op: OpId, container: ContainerId, outcome: Outcome, mut new: Box<NewIncarnation>) {
         let Some(resources) = self.containers.get(&container) else { return };
-        let (blueprint, update, reports) =
-            (resources.blueprint(), resources.update.clone(), self.reports.clone());
+        let (launcher, update, reports) =
+            (resources.launcher(), resources.update.clone(), self.reports.clone());
         tokio::task::spawn_local(async move {
-            blueprint.update_again(&mut new, update).await;
+            launcher.update_again(&mut new, update).await;
             let product = Product::Recreated(new);
             // The owner has ended: no report is read any more.
             let _ = reports.send(Report::Completed(Completion { op, container, outcome, product }));
@@ -118,12 +117,12 @@ impl Owner {
     /// Takes a container's new process over.
     fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> Life {
         let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom, limits: _ } = new;
-        let pid = incarnation.process.pid();
+        let pid = incarnation.process().pid();
         self.history.remember(pid, id);
         if let Some(resources) = self.containers.get_mut(id) {
-            readiness::listen(resources, &mut incarnation, self.pod.closed_gate(id), cgroup.as_ref());
+            listen::listen(resources, &mut incarnation, self.pod.closed_gate(id), cgroup.as_ref());
             // R6: the last size that was asked for, also while it was made.
-            if let (Some(console), Some(size)) = (&incarnation.console, resources.size)
+            if let (Some(console), Some(size)) = (incarnation.console(), resources.size)
                 && let Err(error) = console.resize(size)
             {
                 warn!(container = %id, %error, "cannot resize its terminal");

@@ -19,10 +19,10 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
     let Some(incarnation) = &resources.incarnation else {
         return done.fail(failure("it has no process"));
     };
-    let process = incarnation.process.clone();
+    let process = incarnation.process().clone();
     match check {
         Check::Executed { timeout } => {
-            let runtime_init = incarnation.runtime_init;
+            let runtime_init = incarnation.runtime_init();
             done.spawn(async move {
                 let Some(runtime_init) = runtime_init else { return Err(failure("it has ended")) };
                 match process.wait_for_exec(runtime_init, Instant::now() + timeout).await {
@@ -41,10 +41,10 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
             done.spawn(async move { verdict(probe::http(&process, endpoint, &path, timeout).await) });
         }
         Check::Probe { action: GateAction::Log(_) | GateAction::Notify, timeout } => {
-            let Some(heard) = incarnation.heard.clone() else {
+            let Some(readiness) = incarnation.readiness().cloned() else {
                 return done.fail(failure("no listener is set up for it"));
             };
-            done.spawn(async move { heard.ready_within(timeout).await });
+            done.spawn(async move { readiness.within(timeout).await });
         }
         Check::Probe { action: GateAction::File(path), timeout } => {
             let (looks, reaper) =

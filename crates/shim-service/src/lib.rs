@@ -19,6 +19,8 @@ pub mod error;
 mod gate;
 mod identity;
 mod incarnation;
+mod launch;
+mod listen;
 mod metrics;
 pub mod names;
 pub mod node;

@@ -19,10 +19,11 @@ use tracing::{info, warn};
 use crate::checkpoint;
 use crate::error::{failure, runtime_failure};
 use crate::gate;
-use crate::incarnation::{self, IncarnationStreams};
+use crate::incarnation::IncarnationStreams;
+use crate::launch;
+use crate::listen;
 use crate::node_shutdown;
 use crate::owner::Owner;
-use crate::readiness;
 use crate::report::{Finisher, Product};
 use crate::resources::{Resources, RootfsUse};
 
@@ -59,7 +60,7 @@ impl Owner {
         match operation {
             Operation::Create => {
                 let prepared =
-                    self.pod.closed_gate(&id).map_or(Ok(()), |gate| readiness::prepare(resources, gate));
+                    self.pod.closed_gate(&id).map_or(Ok(()), |gate| listen::prepare(resources, gate));
                 match prepared.and(scope) {
                     Ok(()) => create(resources, done),
                     Err(failure) => done.fail_create(failure.into()),
@@ -98,9 +99,9 @@ impl Owner {
 }
 
 fn create(resources: &Resources, done: Finisher) {
-    let blueprint = resources.blueprint();
+    let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
-        match blueprint.create().await {
+        match launcher.create().await {
             Ok(created) => done.finish(created.1.outcome(), Product::Created(Box::new(created))),
             Err(failed) => done.fail_create(failed),
         }
@@ -108,9 +109,9 @@ fn create(resources: &Resources, done: Finisher) {
 }
 
 fn create_spent(resources: &Resources, done: Finisher) {
-    let blueprint = resources.blueprint();
+    let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
-        match blueprint.connected_stdio().await {
+        match launcher.connected_stdio().await {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
             Err(failure) => done.fail_create(failure.into()),
         }
@@ -125,7 +126,8 @@ fn start(resources: &Resources, done: Finisher) {
     info!(container = resources.runtime.id(), "start");
     let runtime = resources.runtime.clone();
     let init = resources.incarnation.as_ref();
-    let init = init.and_then(|incarnation| Some((incarnation.process.clone(), incarnation.runtime_init?)));
+    let init =
+        init.and_then(|incarnation| Some((incarnation.process().clone(), incarnation.runtime_init()?)));
     done.spawn(async move {
         let started = runtime.start().await;
         let Some((process, runtime_init)) = init else { return started.map_err(runtime_failure) };
@@ -154,13 +156,13 @@ fn recreate(resources: &mut Resources, done: Finisher) {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
-    let mut blueprint = resources.blueprint();
-    blueprint.runtime = blueprint.runtime.charged_to(Charge::Restarts);
+    let mut launcher = resources.launcher();
+    launcher.runtime = launcher.runtime.charged_to(Charge::Restarts);
     let (before, update) = (resources.incarnation.take(), resources.update.clone());
     let pace = resources.context.pace.clone();
     tokio::task::spawn_local(async move {
         let _turn = pace.turn().await;
-        match blueprint.recreate(streams, before, update).await {
+        match launcher.recreate(streams, before, update).await {
             Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }
@@ -170,9 +172,9 @@ fn recreate(resources: &mut Resources, done: Finisher) {
 fn remove(resources: &mut Resources, done: Finisher) {
     let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
     // The init of one that was never started.
-    let runs = resources.incarnation.as_ref().is_some_and(|incarnation| incarnation.process.is_running());
+    let runs = resources.incarnation.as_ref().is_some_and(|incarnation| incarnation.process().is_running());
     let mode = if runs { DeleteMode::Force } else { DeleteMode::Ended };
-    let console = resources.incarnation.as_mut().and_then(|incarnation| incarnation.console.take());
+    let console = resources.incarnation.as_mut().and_then(|incarnation| incarnation.take_console());
     let stdio = resources.stdio.take();
     // An init that was created again and did not run has nothing in the runtime and no mounts (I4).
     let was_created = resources.last.is_some();
@@ -186,7 +188,7 @@ fn remove(resources: &mut Resources, done: Finisher) {
             }
         };
         let rootfs = runtime.bundle().rootfs();
-        let unmount = incarnation::unmount(&details, &rootfs);
+        let unmount = launch::unmount(&details, &rootfs);
         let removal = async {
             match rootfs_use {
                 RootfsUse::UntilEnd => tokio::join!(delete, unmount),
@@ -244,10 +246,10 @@ fn start_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
     // (`consoleSize`). One that comes from now on is set when there is a terminal.
     record.size = None;
     let details = record.details.clone();
-    let blueprint = resources.blueprint();
+    let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         let id = exec.as_str().to_owned();
-        match blueprint.start_exec(id, details).await {
+        match launcher.start_exec(id, details).await {
             Ok(new) => {
                 let pid = new.process.pid().as_raw().unsigned_abs();
                 done.finish(Outcome::Process { pid }, Product::Exec(exec, Box::new(new)));

@@ -131,7 +131,7 @@ impl Owner {
         let console = match &target.exec {
             None => {
                 resources.size = Some(size);
-                resources.incarnation.as_ref().and_then(|incarnation| incarnation.console.as_ref())
+                resources.incarnation.as_ref().and_then(|incarnation| incarnation.console())
             }
             Some(exec) => resources.execs.get_mut(exec).and_then(|record| {
                 record.size = Some(size);

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::{Cgroup, Stats};
 use oci_runtime::console::{Console, TerminalSize};
 use oci_runtime::probe::FileLooks;
-use oci_runtime::process::{ExecutableIdentity, Process};
+use oci_runtime::process::Process;
 use oci_runtime::runtime::{CgroupDriver, Container};
 use oci_runtime::spec::Spec;
 use oci_runtime::stdio::Stdio;
@@ -20,9 +19,10 @@ use serde_json::Value;
 use crate::context::PodContext;
 use crate::details::{CreateDetails, ExecDetails};
 use crate::error::failure;
-use crate::incarnation::Blueprint;
+use crate::incarnation::{Incarnation, LastIncarnation};
+use crate::launch::Launcher;
 use crate::node_shutdown;
-use crate::readiness::{Heard, Mailbox};
+use crate::readiness::NotifyListener;
 
 /// The kubelet's name for the file in which a container leaves its last words.
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
@@ -59,7 +59,7 @@ pub(crate) struct Resources {
     pub(crate) process_spec: Option<Rc<serde_json::Value>>,
     pub(crate) file_looks: FileLooks,
     /// For a `notify` gate.
-    pub(crate) mailbox: Option<Mailbox>,
+    pub(crate) notify: Option<NotifyListener>,
 }
 
 /// Until when a container's rootfs must stay mounted.
@@ -70,25 +70,6 @@ pub(crate) enum RootfsUse {
     UntilEnd,
     /// The runtime calls poststop hooks when it deletes the container, and they may look into it.
     UntilDeleted,
-}
-
-/// One process of a container's init, with what came with it.
-#[derive(Debug)]
-pub(crate) struct Incarnation {
-    pub(crate) process: Rc<Process>,
-    /// What it executed before its own program (U1).
-    pub(crate) runtime_init: Option<ExecutableIdentity>,
-    pub(crate) console: Option<Console>,
-    /// What a gate that waits for its word has heard from it.
-    pub(crate) heard: Option<Rc<Heard>>,
-}
-
-/// The newest incarnation, as long as the runtime knows the container.
-#[derive(Clone, Debug)]
-pub(crate) struct LastIncarnation {
-    pub(crate) pid: Pid,
-    /// Absent if the process was gone before it could be looked up.
-    pub(crate) cgroup: Option<Rc<Cgroup>>,
 }
 
 /// One exec.
@@ -132,12 +113,12 @@ impl Resources {
             deletes: Vec::new(),
             process_spec: None,
             file_looks: FileLooks::default(),
-            mailbox: None,
+            notify: None,
         }
     }
 
-    pub(crate) fn blueprint(&self) -> Blueprint {
-        Blueprint {
+    pub(crate) fn launcher(&self) -> Launcher {
+        Launcher {
             runtime: self.runtime.clone(),
             details: self.details.clone(),
             context: self.context.clone(),
@@ -149,7 +130,7 @@ impl Resources {
     }
 
     pub(crate) fn process(&self) -> Option<&Rc<Process>> {
-        self.incarnation.as_ref().map(|incarnation| &incarnation.process)
+        self.incarnation.as_ref().map(Incarnation::process)
     }
 
     /// The numbers of now, or the last ones if the cgroup is gone; none if it never had one.
