@@ -6,34 +6,28 @@
 use std::rc::Rc;
 
 use oci_runtime::runtime;
-use pod_lifecycle::{AfterCheckpoint, ContainerId, Outcome, Reply, Request};
+use pod_lifecycle::{AfterCheckpoint, ContainerId, Outcome, Request};
 
-use crate::command::Answer;
 use crate::details::CheckpointDetails;
 use crate::error::{failure, runtime_failure};
 use crate::incarnation::IncarnationStreams;
-use crate::owner::Owner;
 use crate::report::{Finisher, Product};
 use crate::resources::Resources;
 
-impl Owner {
-    pub(crate) fn checkpoint(
-        &mut self,
-        container: ContainerId,
-        mut details: CheckpointDetails,
-        answer: Answer<Reply>,
-    ) {
-        let after = match details.options.after {
-            runtime::AfterCheckpoint::LeaveRunning => AfterCheckpoint::LeaveRunning,
-            runtime::AfterCheckpoint::End => AfterCheckpoint::End,
-        };
-        if let Some(resources) = self.containers.get(&container) {
-            details.options.criu_path = resources.details.options.criu_path.clone();
-        }
-        let id = self.next_request();
-        self.checkpoints.insert(id, Rc::new(details));
-        self.submit(id, Request::Checkpoint { container, after }, answer);
+/// The request to the pod, and in `details` the `criu` that the container's options name.
+pub(crate) fn request(
+    resources: Option<&Resources>,
+    container: ContainerId,
+    details: &mut CheckpointDetails,
+) -> Request {
+    let after = match details.options.after {
+        runtime::AfterCheckpoint::LeaveRunning => AfterCheckpoint::LeaveRunning,
+        runtime::AfterCheckpoint::End => AfterCheckpoint::End,
+    };
+    if let Some(resources) = resources {
+        details.options.criu_path = resources.details.options.criu_path.clone();
     }
+    Request::Checkpoint { container, after }
 }
 
 /// The request may be gone with its container: then no caller waits for it.

@@ -31,7 +31,7 @@ pub(crate) enum Command {
     /// Any other request the pod itself answers.
     Pod { request: Request, answer: Answer<Reply> },
     /// State: answered at once (containerd gives it 2 s).
-    State { target: Target, answer: Answer<State> },
+    State { target: Target, answer: Answer<TaskState> },
     /// Pids: answered at once, never empty for a live container (F13).
     Pids { container: ContainerId, answer: Answer<Vec<Member>> },
     /// Stats: answered at once, also after the exit.
@@ -72,7 +72,7 @@ pub(crate) enum LongPoll {
 
 /// What State answers.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct TaskState {
     pub(crate) view: View,
     pub(crate) bundle: String,
     pub(crate) streams: StreamAddresses,

@@ -5,142 +5,180 @@
 //! end. It never waits: the watching is a task that reports to the owner's inbox.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use oci_runtime::cgroup::OomWatch;
-use oci_runtime::reaper::ExitWatch;
-use pod_lifecycle::{ContainerId, Event, OpId, Outcome, Target};
+use oci_runtime::reaper::{self, ExitWatch};
+use pod_lifecycle::{ContainerId, Event, Exit, OpId, Outcome, Target};
 use tracing::warn;
 
+use crate::clock::{wall_now, wall_time};
 use crate::error::failure;
 use crate::incarnation::{LastIncarnation, NewIncarnation};
 use crate::listen;
 use crate::names::names;
-use crate::notice::wall_time;
-use crate::owner::{Owner, wall_clock};
-use crate::report::{Completion, Product, Report};
+use crate::report::{Completion, Product, Report, ReportSender};
+use crate::state::State;
 
-impl Owner {
-    pub(crate) fn complete(&mut self, completion: Completion) {
-        let Completion { op, container, mut outcome, product } = completion;
-        let mut born = None;
-        match product {
-            Product::Nothing => {}
-            Product::Stdio(stdio) => {
-                self.end_unused_fifos(&container);
-                if let Some(resources) = self.containers.get_mut(&container) {
-                    resources.stdio = Some(*stdio);
-                }
+/// What may take an exec's terminal to be read out after its process.
+const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
+
+/// Keeps what an operation leaves to the owner. Gives the event for the pod and, to be begun after it, the watch of a new
+/// process: the pod must know the process whose exit it is fed. `None`: the operation goes on.
+pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Event, Option<Watch>)> {
+    let Completion { op, container, mut outcome, product } = completion;
+    let mut new_process = None;
+    match product {
+        Product::Nothing => {}
+        Product::Stdio(stdio) => {
+            state.close_unused_fifos(&container);
+            if let Some(resources) = state.containers.get_mut(&container) {
+                resources.stdio = Some(*stdio);
             }
-            Product::Created(created) => {
-                let (stdio, new) = *created;
-                self.end_unused_fifos(&container);
-                if let Some(resources) = self.containers.get_mut(&container) {
-                    resources.stdio = Some(stdio);
-                }
-                born = Some((Target::init(container.clone()), self.adopt(&container, new)));
+        }
+        Product::Created(created) => {
+            let (stdio, new) = *created;
+            state.close_unused_fifos(&container);
+            if let Some(resources) = state.containers.get_mut(&container) {
+                resources.stdio = Some(stdio);
             }
-            Product::Recreated(new) if self.is_outdated(&container, &new) => {
-                return self.update_new(op, container, outcome, new);
-            }
-            Product::Recreated(new) => {
-                born = Some((Target::init(container.clone()), self.adopt(&container, *new)));
-            }
-            Product::Exec(exec, new) => {
-                if let Some(record) = self.containers.get_mut(&container).and_then(|r| r.execs.get_mut(&exec))
+            new_process = Some(take_over(state, &container, new));
+        }
+        Product::Recreated(new) if is_outdated(state, &container, &new) => {
+            update_again(state, op, container, outcome, new);
+            return None;
+        }
+        Product::Recreated(new) => {
+            new_process = Some(take_over(state, &container, *new));
+        }
+        Product::Exec(exec, new) => {
+            if let Some(record) = state.containers.get_mut(&container).and_then(|r| r.execs.get_mut(&exec)) {
+                record.stdio = Some(new.stdio);
+                record.console = new.console;
+                if let (Some(console), Some(size)) = (&record.console, record.size)
+                    && let Err(error) = console.resize(size)
                 {
-                    record.stdio = Some(new.stdio);
-                    record.console = new.console;
-                    if let (Some(console), Some(size)) = (&record.console, record.size)
-                        && let Err(error) = console.resize(size)
-                    {
-                        warn!(container = %container, %exec, %error, "cannot resize its terminal");
-                    }
-                    record.process = Some(new.process);
+                    warn!(container = %container, %exec, %error, "cannot resize its terminal");
                 }
-                let life = Life { exit: new.exit, oom: None };
-                born = Some((Target { container: container.clone(), exec: Some(exec) }, life));
+                record.process = Some(new.process);
             }
-            Product::Removed if self.delete_is_heard(&container) => {
-                self.containers.remove(&container);
-                self.history.forget(&container);
-            }
-            // Trap 12: containerd gave up waiting. Were it forgotten now, the next Delete would get NotFound,
-            // no Shutdown would follow, and the shim would stay for ever.
-            Product::Removed => {
-                outcome = Outcome::Failed(failure("no caller waited for the end of its delete"))
-            }
-            Product::CreateFailed(fifos) => {
-                self.containers.remove(&container);
-                names().forget(container.as_str());
-                self.unused_fifos = Some((container.clone(), fifos));
-            }
-            Product::RemovedExec(exec) => {
-                if let Some(resources) = self.containers.get_mut(&container) {
-                    resources.execs.remove(&exec);
-                }
+            let target = Target { container: container.clone(), exec: Some(exec) };
+            new_process = Some(Watch { target, exit: new.exit, oom: None });
+        }
+        Product::Removed if is_delete_awaited(state, &container) => {
+            state.containers.remove(&container);
+            state.pids.forget(&container);
+        }
+        // Trap 12: containerd gave up waiting. Were it forgotten now, the next Delete would get NotFound,
+        // no Shutdown would follow, and the shim would stay for ever.
+        Product::Removed => outcome = Outcome::Failed(failure("no caller waited for the end of its delete")),
+        Product::CreateFailed(fifos) => {
+            state.containers.remove(&container);
+            names().forget(container.as_str());
+            state.keep_unused_fifos(container, fifos);
+        }
+        Product::RemovedExec(exec) => {
+            if let Some(resources) = state.containers.get_mut(&container) {
+                resources.execs.remove(&exec);
             }
         }
-        self.feed(Event::Done { op, outcome, at: wall_time(wall_clock()) });
-        // After the Done, so that the pod knows the process whose exit it hears of.
-        if let Some((target, life)) = born {
-            self.watch(target, life);
+    }
+    Some((Event::Done { op, outcome, at: wall_now() }, new_process))
+}
+
+/// Whether an Update came while a process was made (R6): its caller got the answer that it holds.
+fn is_outdated(state: &State, id: &ContainerId, new: &NewIncarnation) -> bool {
+    let wanted = state.containers.get(id).and_then(|resources| resources.update.as_ref());
+    wanted.is_some_and(|wanted| new.limits.as_ref().is_none_or(|limits| !Rc::ptr_eq(limits, wanted)))
+}
+
+/// Before the pod hears of the process, so that no program runs with older limits.
+fn update_again(
+    state: &State,
+    op: OpId,
+    container: ContainerId,
+    outcome: Outcome,
+    mut new: Box<NewIncarnation>,
+) {
+    let Some(resources) = state.containers.get(&container) else { return };
+    let (launcher, update, reports) = (resources.launcher(), resources.update.clone(), state.reports.clone());
+    tokio::task::spawn_local(async move {
+        launcher.update_again(&mut new, update).await;
+        let product = Product::Recreated(new);
+        // The owner has ended: no report is read any more.
+        let _ = reports.send(Report::Completed(Completion { op, container, outcome, product }));
+    });
+}
+
+/// Whether a Delete's end reaches its caller, or containerd has forgotten the container anyway: it removes
+/// the bundle then.
+fn is_delete_awaited(state: &State, id: &ContainerId) -> bool {
+    let Some(resources) = state.containers.get(id) else { return true };
+    resources.deletes.iter().any(|request| state.requests.is_awaited(*request))
+        || !resources.details.bundle.exists()
+}
+
+/// Takes a container's new process over; its end is to be reported once the pod knows it.
+fn take_over(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch {
+    let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom, limits: _ } = new;
+    let pid = incarnation.process().pid();
+    state.pids.remember(pid, id);
+    if let Some(resources) = state.containers.get_mut(id) {
+        listen::listen(resources, &mut incarnation, state.pod.closed_gate(id), cgroup.as_ref());
+        // R6: the last size that was asked for, also while it was made.
+        if let (Some(console), Some(size)) = (incarnation.console(), resources.size)
+            && let Err(error) = console.resize(size)
+        {
+            warn!(container = %id, %error, "cannot resize its terminal");
         }
+        resources.incarnation = Some(incarnation);
+        if let Some(stdio) = &mut resources.stdio {
+            stdio.accept(held_back);
+        }
+        resources.last = Some(LastIncarnation { pid, cgroup });
+        resources.read_stats_of_scope();
     }
+    Watch { target: Target::init(id.clone()), exit, oom }
+}
 
-    /// Whether an Update came while a process was made (R6): its caller got the answer that it holds.
-    fn is_outdated(&self, id: &ContainerId, new: &NewIncarnation) -> bool {
-        let wanted = self.containers.get(id).and_then(|resources| resources.update.as_ref());
-        wanted.is_some_and(|wanted| new.limits.as_ref().is_none_or(|limits| !Rc::ptr_eq(limits, wanted)))
-    }
+/// A process has exited: the event for the pod.
+pub(crate) fn exited(state: &mut State, target: Target, exit: reaper::Exit) -> Event {
+    output_ended(state, &target);
+    let exit = Exit { code: exit.code.into(), at: wall_time(exit.at) };
+    Event::Exited { target, exit }
+}
 
-    /// Before the pod hears of the process, so that no program runs with older limits.
-    fn update_new(&self, op: OpId, container: ContainerId, outcome: Outcome, mut new: Box<NewIncarnation>) {
-        let Some(resources) = self.containers.get(&container) else { return };
-        let (launcher, update, reports) =
-            (resources.launcher(), resources.update.clone(), self.reports.clone());
-        tokio::task::spawn_local(async move {
-            launcher.update_again(&mut new, update).await;
-            let product = Product::Recreated(new);
-            // The owner has ended: no report is read any more.
-            let _ = reports.send(Report::Completed(Completion { op, container, outcome, product }));
-        });
-    }
-
-    /// Whether a Delete's end reaches its caller, or containerd has forgotten the container anyway: it removes
-    /// the bundle then.
-    fn delete_is_heard(&self, id: &ContainerId) -> bool {
-        let Some(resources) = self.containers.get(id) else { return true };
-        let answers = resources.deletes.iter().filter_map(|request| self.requests.get(request));
-        answers.into_iter().any(|answer| !answer.is_closed()) || !resources.details.bundle.exists()
-    }
-
-    /// Takes a container's new process over.
-    fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> Life {
-        let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom, limits: _ } = new;
-        let pid = incarnation.process().pid();
-        self.history.remember(pid, id);
-        if let Some(resources) = self.containers.get_mut(id) {
-            listen::listen(resources, &mut incarnation, self.pod.closed_gate(id), cgroup.as_ref());
-            // R6: the last size that was asked for, also while it was made.
-            if let (Some(console), Some(size)) = (incarnation.console(), resources.size)
-                && let Err(error) = console.resize(size)
-            {
-                warn!(container = %id, %error, "cannot resize its terminal");
-            }
-            resources.incarnation = Some(incarnation);
-            if let Some(stdio) = &mut resources.stdio {
-                stdio.accept(held_back);
-            }
-            resources.last = Some(LastIncarnation { pid, cgroup });
+/// Keeps what goes with a process. An exec's output ends with it; a container's may go on in its next incarnation (`Finish`).
+fn output_ended(state: &mut State, target: &Target) {
+    let Some(exec) = &target.exec else {
+        // Only the scope's files: the thirty of the other cgroups are not needed before the exit is published.
+        if let Some(resources) = state.containers.get_mut(&target.container) {
             resources.read_stats_of_scope();
         }
-        Life { exit, oom }
+        return;
+    };
+    let record = state.containers.get_mut(&target.container).and_then(|r| r.execs.get_mut(exec));
+    let Some(record) = record else { return };
+    if let Some(stdio) = &mut record.stdio {
+        stdio.finish_output();
     }
+    // CONTRACT §7: a terminal is closed at the exit, even if another process still holds it.
+    if let Some(console) = record.console.take() {
+        tokio::task::spawn_local(console.shutdown(LAST_TERMINAL_OUTPUT));
+    }
+}
 
-    /// Reports a process's OOM kills and its exit, in that order: CRI asks why a container died only once.
-    fn watch(&self, target: Target, life: Life) {
-        let reports = self.reports.clone();
-        let Life { mut exit, mut oom } = life;
+/// A process whose end is to be reported.
+pub(crate) struct Watch {
+    target: Target,
+    exit: ExitWatch,
+    oom: Option<OomWatch>,
+}
+
+impl Watch {
+    /// Reports the process's OOM kills and its exit, in that order: CRI asks why a container died only once.
+    pub(crate) fn begin(self, reports: ReportSender) {
+        let Self { target, mut exit, mut oom } = self;
         tokio::task::spawn_local(async move {
             let exit = loop {
                 tokio::select! {
@@ -158,12 +196,6 @@ impl Owner {
             let _ = reports.send(Report::Exited { target, exit });
         });
     }
-}
-
-/// What is to be heard of a process after its birth.
-struct Life {
-    exit: ExitWatch,
-    oom: Option<OomWatch>,
 }
 
 /// The next OOM kill; never, once there is nothing to watch.

@@ -4,27 +4,21 @@
 pub(crate) mod ends;
 pub(crate) mod fault;
 pub(crate) mod history;
-mod inspection;
+pub(crate) mod inspection;
 pub(crate) mod log;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use control_api::{
-    Cost, EventsRequest, EventsResponse, InspectRequest, InspectResponse, Past, StopRequest, StopResponse,
-    SwitchRequest, SwitchResponse, VERSION,
+    EventsRequest, EventsResponse, InspectRequest, InspectResponse, StopRequest, StopResponse, SwitchRequest,
+    SwitchResponse, VERSION,
 };
-use oci_runtime::attention;
-use oci_runtime::reaper::Charge;
-use pod_lifecycle::{Event, Inspection, Request};
+use pod_lifecycle::Request;
 use pod_spec::BoundedDuration;
-use tracing::info;
 use ttrpc::asynchronous::TtrpcContext;
 
 use crate::command::{Command, ControlCommand, LongPoll, OwnerHandle};
-use crate::control::inspection::milliseconds;
-use crate::notice::wall_time;
-use crate::owner::{Owner, wall_clock};
 
 /// The longest wait for an event: a caller that wants more asks again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -71,68 +65,6 @@ impl control_api::Pod for ControlService {
                 Ok(answer) => Ok(answer?),
                 Err(_) => Ok(EventsResponse { version: VERSION, ..Default::default() }),
             },
-        }
-    }
-}
-
-impl Owner {
-    /// The pod as it is, with what is known of containers that are gone.
-    pub(crate) fn inspect(&self) -> Inspection {
-        let mut inspection = self.pod.inspect(self.now());
-        self.ends.complete(&mut inspection);
-        inspection
-    }
-
-    fn response(&self) -> InspectResponse {
-        let inspection = self.inspect();
-        let fault = self.fault(&inspection);
-        inspection::response(self.identity.clone(), inspection, fault, attention::longest(), self.cost())
-    }
-
-    /// Processor time that was spent for the pod outside of its containers' cgroups.
-    fn cost(&self) -> Cost {
-        let of = |charge| milliseconds(self.reaper.processor_time_for(charge));
-        Cost {
-            shim_ms: milliseconds(oci_runtime::process::processor_time()),
-            probes_ms: of(Charge::Probes),
-            hooks_ms: of(Charge::Hooks),
-            restarts_ms: of(Charge::Restarts),
-            requests_ms: of(Charge::Requests),
-            ..Default::default()
-        }
-    }
-
-    /// What is kept of the pod when it is gone. A container of ctr that is no pod leaves nothing.
-    pub(crate) fn past(&self) -> Option<Past> {
-        // Before any of the work: this is on the way of each `ctr run`.
-        if self.identity.pod_name.is_empty() && !self.pod.plan_is_settled() {
-            return None;
-        }
-        let response = Some(self.response()).filter(|response| !response.containers.is_empty())?;
-        let mut past = Past {
-            version: VERSION,
-            pod: Some(response).into(),
-            events: Some(self.events.all()).into(),
-            ended_at_ms: i64::try_from(wall_time(wall_clock()).0.as_millis()).unwrap_or_default(),
-            ..Default::default()
-        };
-        past.forget_commands();
-        // It is gone, whatever it was.
-        past.pod.mut_or_insert_default().fault = String::new();
-        Some(past)
-    }
-
-    /// Answers an operator.
-    pub(crate) fn on_control(&mut self, command: ControlCommand) {
-        match command {
-            ControlCommand::Inspect { answer } => drop(answer.send(Ok(self.response()))),
-            ControlCommand::Stop { grace, answer } => {
-                info!(?grace, "asked to stop by an operator: the pod is stopped in order");
-                let grace = grace.map(|grace| self.at_most(grace));
-                self.feed(Event::StopPod { grace });
-                drop(answer.send(Ok(())));
-            }
-            ControlCommand::Events { after, long_poll, answer } => self.events.ask(after, long_poll, answer),
         }
     }
 }

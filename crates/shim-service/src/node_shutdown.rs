@@ -4,16 +4,14 @@
 //! Owns the words for systemd; the order itself is `pod-lifecycle`'s. Under the cgroupfs driver there are no scopes, and
 //! `podshim drain` alone keeps the order (N6).
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::spec::Spec;
-use pod_lifecycle::{ContainerId, Pod, StopOrder};
+use pod_lifecycle::{ContainerId, StopOrder};
 use serde_json::{Value, json};
 
-use crate::resources::Resources;
 use crate::spec_file;
 
 /// runc and crun set these of a scope when they make it. Nothing else can: of a live scope systemd changes no order.
@@ -46,13 +44,12 @@ pub(crate) fn scope_of(spec: &Spec) -> Option<String> {
 /// # Errors
 /// The spec cannot be read or written.
 pub(crate) fn prepare(
-    pod: &Pod,
-    containers: &BTreeMap<ContainerId, Resources>,
+    order: Option<StopOrder>,
     id: &ContainerId,
     bundle: &Bundle,
+    scope: impl Fn(&ContainerId) -> Option<String>,
 ) -> std::io::Result<()> {
-    let scope = |id: &ContainerId| containers.get(id).and_then(|resources| resources.scope.clone());
-    let (Some(order), Some(_)) = (pod.stop_order(id), scope(id)) else { return Ok(()) };
+    let (Some(order), Some(_)) = (order, scope(id)) else { return Ok(()) };
     let properties = properties(&order, scope);
     spec_file::edit(bundle, |spec| add(spec, properties))
 }

@@ -1,16 +1,14 @@
 //! The pod's notices as containerd's events (CONTRACT §6).
 
-use std::time::SystemTime;
-
 use containerd_shim_protos::events::task::{
     TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskIO, TaskOOM, TaskPaused,
     TaskResumed, TaskStart,
 };
 use containerd_shim_protos::topics;
 use containerd_shim_protos::types::mount::Mount;
-use pod_lifecycle::{Notice, WallTime};
-use protobuf::well_known_types::timestamp::Timestamp;
+use pod_lifecycle::Notice;
 
+use crate::clock::timestamp;
 use crate::publisher::Publisher;
 use crate::resources::Resources;
 
@@ -110,25 +108,4 @@ fn rootfs(resources: &Resources) -> Vec<Mount> {
         ..Mount::default()
     });
     mounts.collect()
-}
-
-/// Go's zero time: what containerd and its clients take for "not yet".
-const NO_TIME: i64 = -62_135_596_800;
-
-/// A wall time as protobuf has it; the default one is "never".
-pub(crate) fn timestamp(at: WallTime) -> Timestamp {
-    if at == WallTime::default() {
-        return Timestamp { seconds: NO_TIME, ..Timestamp::default() };
-    }
-    Timestamp {
-        // 2^63 seconds are far beyond any clock.
-        seconds: i64::try_from(at.0.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(at.0.subsec_nanos()).unwrap_or_default(),
-        ..Timestamp::default()
-    }
-}
-
-/// A wall time from the clock's.
-pub(crate) fn wall_time(at: SystemTime) -> WallTime {
-    WallTime(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }

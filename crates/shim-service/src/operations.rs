@@ -23,9 +23,9 @@ use crate::incarnation::IncarnationStreams;
 use crate::launch;
 use crate::listen;
 use crate::node_shutdown;
-use crate::owner::Owner;
 use crate::report::{Finisher, Product};
 use crate::resources::{Resources, RootfsUse};
+use crate::state::State;
 
 /// A program is there a millisecond after its start; on no machine is it worth more than this to wait for it.
 const EXECUTED_LIMIT: Duration = Duration::from_secs(2);
@@ -39,63 +39,61 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// The same for an exec, whose background processes often live on with its stdout (trap 11).
 const EXEC_DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
-impl Owner {
-    /// Starts an operation.
-    pub(crate) fn run(&mut self, op: OpId, id: ContainerId, operation: Operation) {
-        let checkpoint = match &operation {
-            Operation::Checkpoint(request) => self.checkpoints.get(request).cloned(),
-            _ => None,
-        };
-        let done = Finisher::new(op, id.clone(), self.reports.clone());
-        let scope = match &operation {
-            Operation::Create => self.prepare_scope(&id),
-            _ => Ok(()),
-        };
-        let Some(resources) = self.containers.get_mut(&id) else {
-            return done.fail(Failure {
-                message: format!("container {id}: nothing is known of it"),
-                kind: RefusalKind::Internal,
-            });
-        };
-        match operation {
-            Operation::Create => {
-                let prepared =
-                    self.pod.closed_gate(&id).map_or(Ok(()), |gate| listen::prepare(resources, gate));
-                match prepared.and(scope) {
-                    Ok(()) => create(resources, done),
-                    Err(failure) => done.fail_create(failure.into()),
-                }
-            }
-            Operation::CreateSpent => create_spent(resources, done),
-            Operation::Recreate => recreate(resources, done),
-            Operation::Checkpoint(_) => checkpoint::write(resources, checkpoint, done),
-            Operation::PrepareRestore => checkpoint::prepare_restore(resources, done),
-            Operation::Restore => checkpoint::restore(resources, done),
-            Operation::Remove => remove(resources, done),
-            Operation::KillRemaining => kill_remaining(resources, done),
-            Operation::StartExec(exec) => start_exec(resources, exec, done),
-            Operation::RemoveExec(exec) => remove_exec(resources, exec, done),
-            Operation::Check(check) => gate::check(resources, check, done),
-            Operation::RunHook { hook, command } => run_hook(resources, hook, &command, done),
-            Operation::Start => start(resources, done),
-            Operation::Pause => {
-                let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
-                done.spawn(async move { runtime.pause(cgroup.as_deref()).await.map_err(runtime_failure) });
-            }
-            Operation::Resume => {
-                let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
-                done.spawn(async move { runtime.resume(cgroup.as_deref()).await.map_err(runtime_failure) });
+/// Starts an operation.
+pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Operation) {
+    let checkpoint = match &operation {
+        Operation::Checkpoint(request) => state.requests.checkpoint(*request),
+        _ => None,
+    };
+    let done = Finisher::new(op, id.clone(), state.reports.clone());
+    let scope = match &operation {
+        Operation::Create => prepare_scope(state, &id),
+        _ => Ok(()),
+    };
+    let Some(resources) = state.containers.get_mut(&id) else {
+        return done.fail(Failure {
+            message: format!("container {id}: nothing is known of it"),
+            kind: RefusalKind::Internal,
+        });
+    };
+    match operation {
+        Operation::Create => {
+            let prepared = state.pod.closed_gate(&id).map_or(Ok(()), |gate| listen::prepare(resources, gate));
+            match prepared.and(scope) {
+                Ok(()) => create(resources, done),
+                Err(failure) => done.fail_create(failure.into()),
             }
         }
+        Operation::CreateSpent => create_spent(resources, done),
+        Operation::Recreate => recreate(resources, done),
+        Operation::Checkpoint(_) => checkpoint::write(resources, checkpoint, done),
+        Operation::PrepareRestore => checkpoint::prepare_restore(resources, done),
+        Operation::Restore => checkpoint::restore(resources, done),
+        Operation::Remove => remove(resources, done),
+        Operation::KillRemaining => kill_remaining(resources, done),
+        Operation::StartExec(exec) => start_exec(resources, exec, done),
+        Operation::RemoveExec(exec) => remove_exec(resources, exec, done),
+        Operation::Check(check) => gate::check(resources, check, done),
+        Operation::RunHook { hook, command } => run_hook(resources, hook, &command, done),
+        Operation::Start => start(resources, done),
+        Operation::Pause => {
+            let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
+            done.spawn(async move { runtime.pause(cgroup.as_deref()).await.map_err(runtime_failure) });
+        }
+        Operation::Resume => {
+            let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
+            done.spawn(async move { runtime.resume(cgroup.as_deref()).await.map_err(runtime_failure) });
+        }
     }
+}
 
-    /// N5, once: a restart in place keeps the spec.
-    fn prepare_scope(&self, id: &ContainerId) -> Result<(), Failure> {
-        let Some(resources) = self.containers.get(id) else { return Ok(()) };
-        node_shutdown::prepare(&self.pod, &self.containers, id, resources.bundle()).map_err(|error| {
-            failure(format!("cannot write its place in the pod's stop into config.json: {error}"))
-        })
-    }
+/// N5, once: a restart in place keeps the spec.
+fn prepare_scope(state: &State, id: &ContainerId) -> Result<(), Failure> {
+    let Some(resources) = state.containers.get(id) else { return Ok(()) };
+    let scope = |id: &ContainerId| state.containers.get(id).and_then(|resources| resources.scope.clone());
+    node_shutdown::prepare(state.pod.stop_order(id), id, resources.bundle(), scope).map_err(|error| {
+        failure(format!("cannot write its place in the pod's stop into config.json: {error}"))
+    })
 }
 
 fn create(resources: &Resources, done: Finisher) {

@@ -9,7 +9,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use containerd_shim_protos::shim::event::Envelope;
 use containerd_shim_protos::shim::events::ForwardRequest;
@@ -22,6 +22,8 @@ use tokio::time::Instant;
 use ttrpc::asynchronous::transport::Socket;
 use ttrpc::context;
 use ttrpc::proto::Code;
+
+use crate::clock::system_time;
 
 /// Room for a long absence of containerd in a busy pod; about 200 kB when full.
 const CAPACITY: usize = 1024;
@@ -84,7 +86,7 @@ impl Publisher {
         // descriptor: that would link protobuf's reflection, a tenth of the binary.
         let type_url = format!("{EVENTS_PACKAGE}.{}", E::NAME);
         let envelope = Envelope {
-            timestamp: Some(wall_clock().into()).into(),
+            timestamp: Some(system_time().into()).into(),
             namespace: self.namespace.clone(),
             topic: topic.to_owned(),
             event: Some(Any { type_url, value, ..Any::default() }).into(),
@@ -120,11 +122,6 @@ impl Publisher {
             tracing::warn!(topic, dropped, %reason, "event dropped");
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "an envelope carries the wall clock time of its event")]
-fn wall_clock() -> SystemTime {
-    SystemTime::now()
 }
 
 /// Empties the queue until the publisher is gone.

@@ -13,7 +13,7 @@ use oci_runtime::process::Process;
 use oci_runtime::runtime::{CgroupDriver, Container};
 use oci_runtime::spec::Spec;
 use oci_runtime::stdio::Stdio;
-use pod_lifecycle::{ExecId, Failure, RequestId};
+use pod_lifecycle::{ExecId, Failure, RequestId, Target};
 use serde_json::Value;
 
 use crate::context::PodContext;
@@ -114,6 +114,27 @@ impl Resources {
             process_spec: None,
             file_looks: FileLooks::default(),
             notify: None,
+        }
+    }
+
+    /// Keeps an exec's details until the pod refuses or removes it. `false`: there is one of that id already.
+    pub(crate) fn add_exec(&mut self, id: &ExecId, details: ExecDetails) -> bool {
+        let is_new = !self.execs.contains_key(id);
+        if is_new {
+            self.execs.insert(id.clone(), ExecResources::new(details));
+        }
+        is_new
+    }
+
+    pub(crate) fn remove_exec(&mut self, id: &ExecId) {
+        self.execs.remove(id);
+    }
+
+    /// A caller asks for the delete of the container, or of one of its execs, and waits for at most `limit`.
+    pub(crate) fn delete_requested(&mut self, target: &Target, request: RequestId, limit: Option<Duration>) {
+        self.delete_limit = limit;
+        if target.exec.is_none() {
+            self.deletes.push(request);
         }
     }
 

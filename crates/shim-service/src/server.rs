@@ -20,11 +20,12 @@ use ttrpc::asynchronous::Server;
 use crate::command::OwnerHandle;
 use crate::context::{PodContext, console_directory};
 use crate::control::ControlService;
+use crate::drive;
 use crate::identity::Identity;
-use crate::owner::Owner;
 use crate::pace::Pace;
 use crate::peers;
 use crate::publisher::Publisher;
+use crate::state::State;
 use crate::task::TaskService;
 
 /// The names under which containerd 1.x and 2.x call the same service (CONTRACT §1.3).
@@ -95,7 +96,8 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         pace: Rc::new(Pace::new(reaper.clone())),
     };
     let identity = Identity { id: id.clone(), namespace, ..Identity::default() };
-    let (owner, inbox) = Owner::new(identity, context, reaper, publisher);
+    let (sender, reports) = mpsc::unbounded_channel();
+    let state = State::new(identity, context, reaper, publisher, sender);
 
     let listener = peers::listener(listener).map_err(setup("use the inherited socket"))?;
     let mut server = Server::new().add_listener(listener);
@@ -106,7 +108,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     server.start().await?;
     tracing::info!(id, "serving");
 
-    let (publisher, past) = owner.run_until_empty(commands, inbox, stop).await;
+    let (publisher, past) = drive::run_until_empty(state, commands, reports, stop).await;
     // First: no `start` gets the address of a shim that is about to go, and a `delete` sees that it is going.
     if let Some(socket) = socket {
         let _ = std::fs::remove_file(socket);

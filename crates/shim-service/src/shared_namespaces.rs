@@ -11,12 +11,11 @@ use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::process::Process;
 use oci_runtime::spec::Spec;
-use pod_lifecycle::{Caller, ContainerId, Refusal, RefusalKind, Target};
+use pod_lifecycle::{Caller, ContainerId, Refusal, RefusalKind};
 use serde_json::Value;
 
 use crate::cri;
 use crate::error::ServiceError;
-use crate::owner::Owner;
 use crate::spec_file;
 
 /// Of a container that is restarted for ever, so many pids are remembered beside the first one, which CRI names: the
@@ -79,48 +78,41 @@ fn is_alive(pid: Pid) -> bool {
     Process::open(pid).is_ok_and(|process| process.is_running())
 }
 
-impl Owner {
-    /// Rewrites the namespace paths of a new container's spec that name an earlier process of this pod.
-    pub(crate) fn join_live_namespaces(
-        &self,
-        id: &ContainerId,
-        bundle: &Bundle,
-        spec: &Spec,
-    ) -> Result<(), ServiceError> {
-        let namespaces = spec.linux.iter().flat_map(|linux| &linux.namespaces);
-        let mut corrections = BTreeMap::new();
-        for path in namespaces.map(|namespace| namespace.path.as_path()) {
-            let Some((pid, file)) = process_path(path) else { continue };
-            let Some(target) = self.history.owner(pid) else { continue };
-            let why = match meaning(pid, self.live_pid(target), is_alive, cri::caller(spec)) {
-                Meaning::Itself => continue,
-                Meaning::Live(live) => {
-                    corrections.insert(path.to_owned(), format!("/proc/{live}/ns/{file}"));
-                    continue;
-                }
-                Meaning::Gone => format!("which has no process (pid {pid} is gone)"),
-                Meaning::AnotherProcess => format!("whose pid {pid} is another process's by now"),
-            };
-            let message =
-                format!("cannot create container {id}: it joins a namespace of container {target}, {why}");
-            return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
-        }
-        if corrections.is_empty() {
-            return Ok(());
-        }
-        rewrite(bundle, |path| corrections.get(Path::new(path)).cloned()).map_err(|source| {
-            ServiceError::System {
-                container: id.to_string(),
-                operation: "cannot correct the namespace paths in its config.json",
-                source,
+/// Rewrites the namespace paths of a new container's spec that name an earlier process of this pod. `live_pid` is the pid of
+/// a container's process of now.
+pub(crate) fn join_live(
+    pids: &PidHistory,
+    live_pid: impl Fn(&ContainerId) -> Option<Pid>,
+    id: &ContainerId,
+    bundle: &Bundle,
+    spec: &Spec,
+) -> Result<(), ServiceError> {
+    let namespaces = spec.linux.iter().flat_map(|linux| &linux.namespaces);
+    let mut corrections = BTreeMap::new();
+    for path in namespaces.map(|namespace| namespace.path.as_path()) {
+        let Some((pid, file)) = process_path(path) else { continue };
+        let Some(target) = pids.owner(pid) else { continue };
+        let why = match meaning(pid, live_pid(target), is_alive, cri::caller(spec)) {
+            Meaning::Itself => continue,
+            Meaning::Live(live) => {
+                corrections.insert(path.to_owned(), format!("/proc/{live}/ns/{file}"));
+                continue;
             }
-        })
+            Meaning::Gone => format!("which has no process (pid {pid} is gone)"),
+            Meaning::AnotherProcess => format!("whose pid {pid} is another process's by now"),
+        };
+        let message =
+            format!("cannot create container {id}: it joins a namespace of container {target}, {why}");
+        return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
     }
-
-    fn live_pid(&self, id: &ContainerId) -> Option<Pid> {
-        let view = self.pod.view(&Target::init(id.clone())).ok()?;
-        view.has_process.then(|| Pid::from_raw(view.pid.cast_signed()))
+    if corrections.is_empty() {
+        return Ok(());
     }
+    rewrite(bundle, |path| corrections.get(Path::new(path)).cloned()).map_err(|source| ServiceError::System {
+        container: id.to_string(),
+        operation: "cannot correct the namespace paths in its config.json",
+        source,
+    })
 }
 
 /// The pid and the namespace's file in `/proc/<pid>/ns/<file>`.

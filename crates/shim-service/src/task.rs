@@ -28,10 +28,10 @@ use protobuf::well_known_types::any::Any;
 use protobuf::{EnumOrUnknown, Message, MessageField};
 use ttrpc::asynchronous::TtrpcContext;
 
-use crate::command::{Command, Member, OwnerHandle, State};
+use crate::clock::timestamp;
+use crate::command::{Command, Member, OwnerHandle, TaskState};
 use crate::details::{CheckpointDetails, CheckpointImage, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
-use crate::notice::timestamp;
 use crate::options::RuntimeOptions;
 use crate::options::checkpoint::checkpoint_options;
 use crate::streams::StreamAddresses;
@@ -67,7 +67,7 @@ impl TaskService {
         Err(ServiceError::from(refusal).into())
     }
 
-    async fn state_of(&self, target: Target) -> Result<State, ServiceError> {
+    async fn state_of(&self, target: Target) -> Result<TaskState, ServiceError> {
         self.owner.ask(|answer| Command::State { target, answer }).await
     }
 }
@@ -140,7 +140,8 @@ impl Task for TaskService {
     }
 
     async fn state(&self, _: &TtrpcContext, request: StateRequest) -> ttrpc::Result<StateResponse> {
-        let State { view, bundle, streams } = self.state_of(target(&request.id, &request.exec_id)).await?;
+        let TaskState { view, bundle, streams } =
+            self.state_of(target(&request.id, &request.exec_id)).await?;
         let mut response = StateResponse {
             // An exec is known by its own id here, and `exec_id` is never set: so the runc shim does.
             id: if request.exec_id.is_empty() { request.id } else { request.exec_id },

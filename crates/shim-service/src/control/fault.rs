@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pod_lifecycle::{Action, InspectedPart, InspectedState, Inspection, KubeletType, Tell};
+use pod_lifecycle::{
+    ContainerId, InspectedContainer, InspectedPart, InspectedState, Inspection, KubeletType, Pod,
+};
 use pod_spec::RestartPolicy;
 use tokio::time::Instant;
-use tracing::warn;
-
-use crate::owner::Owner;
 
 /// A kubelet creates the regular containers of a pod one after another, with a pull between them.
 const AFTER: Duration = Duration::from_secs(60);
@@ -22,7 +21,7 @@ const KEPT: usize = 256;
 pub(crate) struct Creations {
     names: BTreeSet<Box<str>>,
     last: Option<Instant>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Creations {
@@ -42,14 +41,11 @@ impl Creations {
     fn are_over(&self) -> bool {
         self.are_over_at().is_some_and(|at| at <= Instant::now())
     }
-}
 
-impl Owner {
     /// What is wrong with the plan, for people, once the caller had its time to create all of it.
     pub(crate) fn fault(&self, inspection: &Inspection) -> Option<String> {
-        let missing = inspection.missing_main.as_ref().filter(|_| self.creations.are_over())?;
-        let is_stranger =
-            |name: &str, part| part == InspectedPart::Passthrough && self.creations.names.contains(name);
+        let missing = inspection.missing_main.as_ref().filter(|_| self.are_over())?;
+        let is_stranger = |name: &str, part| part == InspectedPart::Passthrough && self.names.contains(name);
         let strangers = inspection.containers.iter();
         let strangers: Vec<_> = strangers
             .filter(|container| is_stranger(&container.name, container.part))
@@ -66,27 +62,30 @@ impl Owner {
         Some(format!("{end}{main} was never created; the pod has {strangers}, which the plan does not name"))
     }
 
-    /// When there is something to say, if nothing comes in between.
-    pub(crate) fn fault_due(&self) -> Option<Instant> {
-        let due = self.creations.are_over_at().filter(|_| !self.creations.is_told)?;
-        self.pod.missing_main().map(|_| due)
+    /// When there is a fault to report, if no container is created before.
+    pub(crate) fn report_due(&self, pod: &Pod) -> Option<Instant> {
+        let due = self.are_over_at().filter(|_| !self.is_reported)?;
+        pod.missing_main().map(|_| due)
     }
 
-    /// Tells the log, and the containers that wait in their own, what is wrong with the plan.
-    pub(crate) fn tell_fault(&mut self) {
-        if self.creations.is_told || !self.creations.are_over() {
-            return;
-        }
-        let inspection = self.inspect();
-        let Some(line) = self.fault(&inspection) else { return };
-        self.creations.is_told = true;
-        warn!("{line}");
-        for container in inspection.containers {
-            let waits = matches!(container.state, InspectedState::Held | InspectedState::Running)
-                && matches!(container.part, InspectedPart::Planned(_));
-            if let (true, Some(container)) = (waits, container.id) {
-                self.execute(Action::Tell { container, line: line.clone(), to: Tell::Log });
-            }
-        }
+    /// Whether a fault would be reported now.
+    pub(crate) fn may_report(&self) -> bool {
+        !self.is_reported && self.are_over()
     }
+
+    /// The fault, the first time that there is one.
+    pub(crate) fn report(&mut self, inspection: &Inspection) -> Option<String> {
+        let line = self.fault(inspection)?;
+        self.is_reported = true;
+        Some(line)
+    }
+}
+
+/// The containers of a pod whose own logs are to have its fault: those of the plan that run or wait.
+pub(crate) fn concerned(inspection: Inspection) -> impl Iterator<Item = ContainerId> {
+    let concerned = |container: &InspectedContainer| {
+        matches!(container.state, InspectedState::Held | InspectedState::Running)
+            && matches!(container.part, InspectedPart::Planned(_))
+    };
+    inspection.containers.into_iter().filter(concerned).filter_map(|container| container.id)
 }

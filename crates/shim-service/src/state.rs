@@ -1,0 +1,113 @@
+//! Everything there is of a pod: its state machine, what its containers need, the open requests, the clock.
+//!
+//! Owns no behaviour: `drive` alone changes the machine, each part changes itself by its own methods, and the functions of
+//! the files above say which parts they take. Nothing here may know a file that runs, answers or decides.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use oci_runtime::reaper::Reaper;
+use oci_runtime::stdio::UnusedFifos;
+use pod_lifecycle::{ContainerId, Pod, PodTime, Target};
+use pod_spec::{BoundedDuration, Node};
+
+use crate::clock::{Clock, wall_ms};
+use crate::context::PodContext;
+use crate::control::ends::Ends;
+use crate::control::fault::Creations;
+use crate::control::history::History;
+use crate::identity::Identity;
+use crate::lifetime::Lifetime;
+use crate::publisher::Publisher;
+use crate::report::ReportSender;
+use crate::requests::OpenRequests;
+use crate::resources::Resources;
+use crate::shared_namespaces::PidHistory;
+
+/// Everything there is of a pod.
+pub(crate) struct State {
+    pub(crate) pod: Pod,
+    pub(crate) containers: BTreeMap<ContainerId, Resources>,
+    pub(crate) requests: OpenRequests,
+    pub(crate) reports: ReportSender,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) pids: PidHistory,
+    pub(crate) identity: Identity,
+    pub(crate) events: History,
+    pub(crate) ends: Ends,
+    pub(crate) creations: Creations,
+    pub(crate) context: PodContext,
+    pub(crate) reaper: Reaper,
+    pub(crate) publisher: Publisher,
+    clock: Clock,
+    /// Of the last create that failed, until its container is created or deleted: containerd deletes it at once
+    /// (CONTRACT §1.8).
+    unused_fifos: Option<(ContainerId, UnusedFifos)>,
+    /// What the node's file said last; only a pod with a plan has it read.
+    longest_grace: Duration,
+}
+
+impl State {
+    pub(crate) fn new(
+        mut identity: Identity,
+        context: PodContext,
+        reaper: Reaper,
+        publisher: Publisher,
+        reports: ReportSender,
+    ) -> Self {
+        identity.started_at_ms = wall_ms();
+        Self {
+            pod: Pod::new(),
+            containers: BTreeMap::new(),
+            requests: OpenRequests::default(),
+            reports,
+            lifetime: Lifetime::new(),
+            pids: PidHistory::default(),
+            identity,
+            events: History::default(),
+            ends: Ends::default(),
+            creations: Creations::default(),
+            context,
+            reaper,
+            publisher,
+            clock: Clock::start(),
+            unused_fifos: None,
+            longest_grace: BoundedDuration::MAX.get(),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub(crate) fn now(&self) -> PodTime {
+        self.clock.now()
+    }
+
+    /// The pid of a container's process, while it has one.
+    pub(crate) fn live_pid(&self, id: &ContainerId) -> Option<Pid> {
+        let view = self.pod.view(&Target::init(id.clone())).ok()?;
+        view.has_process.then(|| Pid::from_raw(view.pid.cast_signed()))
+    }
+
+    /// What the node allows, as its file says it now.
+    pub(crate) fn node_is(&mut self, node: &Node) {
+        self.longest_grace = node.longest_grace();
+    }
+
+    /// A grace that is not the plan's, within what the node allows.
+    pub(crate) fn at_most(&self, grace: Duration) -> Duration {
+        BoundedDuration::new(grace).get().min(self.longest_grace)
+    }
+
+    /// Keeps the fifos of a create that failed, so that its readers do not see their end before the next try.
+    pub(crate) fn keep_unused_fifos(&mut self, id: ContainerId, fifos: UnusedFifos) {
+        self.unused_fifos = Some((id, fifos));
+    }
+
+    /// Closes a container's unused fifos, if there are any: their readers see the end.
+    pub(crate) fn close_unused_fifos(&mut self, id: &ContainerId) {
+        self.unused_fifos.take_if(|(container, _)| container == id);
+    }
+}
