@@ -11,6 +11,7 @@ use pod_spec::Signal;
 use tracing::{error, info, warn};
 
 use crate::control::history::words_of;
+use crate::exec::ExecResources;
 use crate::names::names;
 use crate::notice;
 use crate::operations;
@@ -43,7 +44,7 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
     let Some(resources) = state.containers.get(&target.container) else { return };
     let process = match &target.exec {
         None => resources.process(),
-        Some(exec) => resources.execs.get(exec).and_then(|record| record.process.as_ref()),
+        Some(exec) => resources.exec(exec).and_then(ExecResources::process),
     };
     let (Some(process), Ok(number)) = (process, SignalNumber::new(signal.number().into())) else {
         return;
@@ -80,11 +81,11 @@ fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
 pub(crate) fn tell(state: &State, id: &ContainerId, line: &str, to: Tell) {
     info!(container = %id, "{line}");
     let Some(resources) = state.containers.get(id) else { return };
-    if let Some(stdio) = &resources.stdio {
+    if let Some(stdio) = resources.stdio() {
         stdio.write_line(line);
     }
-    if let (Tell::LogAndTerminationMessage, Some(path)) = (to, &resources.termination_message)
-        && let Err(error) = termination_message::write(resources.runtime.reaper(), path, line)
+    if let (Tell::LogAndTerminationMessage, Some(path)) = (to, resources.termination_message())
+        && let Err(error) = termination_message::write(resources.runtime().reaper(), path, line)
     {
         warn!(container = %id, path = %path.display(), %error, "cannot write the termination message");
     }
@@ -95,12 +96,10 @@ fn finish(state: &mut State, id: &ContainerId, shown: Exit, real: Exit) {
         info!(container = %id, shown = shown.code, real = real.code, "exit code masked (J2)");
     }
     let Some(resources) = state.containers.get_mut(id) else { return };
-    if let Some(stdio) = &mut resources.stdio {
-        stdio.finish_output();
-    }
-    let Some(last) = &resources.last else { return };
+    resources.finish_output();
+    let Some(pid) = resources.last_pid() else { return };
     let record = ExitRecord {
-        pid: last.pid,
+        pid,
         exit_status: shown.code,
         real_exit_status: real.code,
         exited_at: SystemTime::UNIX_EPOCH + shown.at.0,

@@ -10,7 +10,6 @@ use pod_lifecycle::{AfterCheckpoint, ContainerId, Outcome, Request};
 
 use crate::details::CheckpointDetails;
 use crate::error::{failure, runtime_failure};
-use crate::incarnation::IncarnationStreams;
 use crate::report::{Finisher, Product};
 use crate::resources::Resources;
 
@@ -25,7 +24,7 @@ pub(crate) fn request(
         runtime::AfterCheckpoint::End => AfterCheckpoint::End,
     };
     if let Some(resources) = resources {
-        details.options.criu_path = resources.details.options.criu_path.clone();
+        details.options.criu_path = resources.details().options.criu_path.clone();
     }
     Request::Checkpoint { container, after }
 }
@@ -35,7 +34,7 @@ pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>
     let Some(details) = details else {
         return done.fail(failure("its caller does not wait for this checkpoint any more"));
     };
-    let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
+    let (runtime, cgroup) = (resources.runtime().clone(), resources.cgroup().cloned());
     done.spawn(async move {
         let written = runtime.checkpoint(&details.path, &details.options, cgroup.as_deref()).await;
         written.map_err(runtime_failure)
@@ -54,16 +53,13 @@ pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
 }
 
 pub(crate) fn restore(resources: &Resources, done: Finisher) {
-    let Some(stdio) = &resources.stdio else {
-        return done.fail(failure("its stdio is not open"));
-    };
-    let streams = match IncarnationStreams::of(stdio) {
+    let streams = match resources.streams() {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
-    let (launcher, update, size) = (resources.launcher(), resources.update.clone(), resources.size);
+    let (launcher, limits, size) = (resources.launcher(), resources.limits().cloned(), resources.size());
     tokio::task::spawn_local(async move {
-        match launcher.restore(streams, update, size).await {
+        match launcher.restore(streams, limits, size).await {
             Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }

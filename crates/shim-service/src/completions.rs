@@ -14,10 +14,11 @@ use tracing::warn;
 
 use crate::clock::{wall_now, wall_time};
 use crate::error::failure;
-use crate::incarnation::{LastIncarnation, NewIncarnation};
+use crate::incarnation::{NewExec, NewIncarnation};
 use crate::listen;
 use crate::names::names;
 use crate::report::{Completion, Product, Report, ReportSender};
+use crate::resources::Resources;
 use crate::state::State;
 
 /// What may take an exec's terminal to be read out after its process.
@@ -33,14 +34,14 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
         Product::Stdio(stdio) => {
             state.close_unused_fifos(&container);
             if let Some(resources) = state.containers.get_mut(&container) {
-                resources.stdio = Some(*stdio);
+                resources.stdio_opened(*stdio);
             }
         }
         Product::Created(created) => {
             let (stdio, new) = *created;
             state.close_unused_fifos(&container);
             if let Some(resources) = state.containers.get_mut(&container) {
-                resources.stdio = Some(stdio);
+                resources.stdio_opened(stdio);
             }
             new_process = Some(take_over(state, &container, new));
         }
@@ -52,18 +53,15 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             new_process = Some(take_over(state, &container, *new));
         }
         Product::Exec(exec, new) => {
-            if let Some(record) = state.containers.get_mut(&container).and_then(|r| r.execs.get_mut(&exec)) {
-                record.stdio = Some(new.stdio);
-                record.console = new.console;
-                if let (Some(console), Some(size)) = (&record.console, record.size)
-                    && let Err(error) = console.resize(size)
-                {
-                    warn!(container = %container, %exec, %error, "cannot resize its terminal");
-                }
-                record.process = Some(new.process);
+            let NewExec { stdio, console, process, exit } = *new;
+            let resources = state.containers.get_mut(&container);
+            if let Some(record) = resources.and_then(|resources| resources.exec_mut(&exec))
+                && let Err(error) = record.started(stdio, console, process)
+            {
+                warn!(container = %container, %exec, %error, "cannot resize its terminal");
             }
             let target = Target { container: container.clone(), exec: Some(exec) };
-            new_process = Some(Watch { target, exit: new.exit, oom: None });
+            new_process = Some(Watch { target, exit, oom: None });
         }
         Product::Removed if is_delete_awaited(state, &container) => {
             state.containers.remove(&container);
@@ -79,7 +77,7 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
         }
         Product::RemovedExec(exec) => {
             if let Some(resources) = state.containers.get_mut(&container) {
-                resources.execs.remove(&exec);
+                resources.remove_exec(&exec);
             }
         }
     }
@@ -88,7 +86,7 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
 
 /// Whether an Update came while a process was made (R6): its caller got the answer that it holds.
 fn is_outdated(state: &State, id: &ContainerId, new: &NewIncarnation) -> bool {
-    let wanted = state.containers.get(id).and_then(|resources| resources.update.as_ref());
+    let wanted = state.containers.get(id).and_then(Resources::limits);
     wanted.is_some_and(|wanted| new.limits.as_ref().is_none_or(|limits| !Rc::ptr_eq(limits, wanted)))
 }
 
@@ -101,9 +99,10 @@ fn update_again(
     mut new: Box<NewIncarnation>,
 ) {
     let Some(resources) = state.containers.get(&container) else { return };
-    let (launcher, update, reports) = (resources.launcher(), resources.update.clone(), state.reports.clone());
+    let (launcher, limits, reports) =
+        (resources.launcher(), resources.limits().cloned(), state.reports.clone());
     tokio::task::spawn_local(async move {
-        launcher.update_again(&mut new, update).await;
+        launcher.update_again(&mut new, limits).await;
         let product = Product::Recreated(new);
         // The owner has ended: no report is read any more.
         let _ = reports.send(Report::Completed(Completion { op, container, outcome, product }));
@@ -114,8 +113,8 @@ fn update_again(
 /// the bundle then.
 fn is_delete_awaited(state: &State, id: &ContainerId) -> bool {
     let Some(resources) = state.containers.get(id) else { return true };
-    resources.deletes.iter().any(|request| state.requests.is_awaited(*request))
-        || !resources.details.bundle.exists()
+    resources.deletes().iter().any(|request| state.requests.is_awaited(*request))
+        || !resources.details().bundle.exists()
 }
 
 /// Takes a container's new process over; its end is to be reported once the pod knows it.
@@ -125,18 +124,9 @@ fn take_over(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch 
     state.pids.remember(pid, id);
     if let Some(resources) = state.containers.get_mut(id) {
         listen::listen(resources, &mut incarnation, state.pod.closed_gate(id), cgroup.as_ref());
-        // R6: the last size that was asked for, also while it was made.
-        if let (Some(console), Some(size)) = (incarnation.console(), resources.size)
-            && let Err(error) = console.resize(size)
-        {
+        if let Err(error) = resources.process_created(incarnation, held_back, cgroup) {
             warn!(container = %id, %error, "cannot resize its terminal");
         }
-        resources.incarnation = Some(incarnation);
-        if let Some(stdio) = &mut resources.stdio {
-            stdio.accept(held_back);
-        }
-        resources.last = Some(LastIncarnation { pid, cgroup });
-        resources.read_stats_of_scope();
     }
     Watch { target: Target::init(id.clone()), exit, oom }
 }
@@ -157,13 +147,10 @@ fn output_ended(state: &mut State, target: &Target) {
         }
         return;
     };
-    let record = state.containers.get_mut(&target.container).and_then(|r| r.execs.get_mut(exec));
-    let Some(record) = record else { return };
-    if let Some(stdio) = &mut record.stdio {
-        stdio.finish_output();
-    }
+    let resources = state.containers.get_mut(&target.container);
+    let Some(record) = resources.and_then(|resources| resources.exec_mut(exec)) else { return };
     // CONTRACT §7: a terminal is closed at the exit, even if another process still holds it.
-    if let Some(console) = record.console.take() {
+    if let Some(console) = record.exited() {
         tokio::task::spawn_local(console.shutdown(LAST_TERMINAL_OUTPUT));
     }
 }

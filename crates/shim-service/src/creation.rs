@@ -81,7 +81,7 @@ fn prepare(
     if let Some(sandbox) =
         spec.annotations.get(SANDBOX_ID).and_then(|id| state.containers.get(&ContainerId::from(id.as_str())))
     {
-        details.options = details.options.with_runtime_of(&sandbox.details.options);
+        details.options = details.options.with_runtime_of(&sandbox.details().options);
     }
     // `delete` must call the same runtime, also when no process is left to ask.
     details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;

@@ -16,7 +16,7 @@ use crate::resources::Resources;
 
 /// Asks once.
 pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
-    let Some(incarnation) = &resources.incarnation else {
+    let Some(incarnation) = resources.incarnation() else {
         return done.fail(failure("it has no process"));
     };
     let process = incarnation.process().clone();
@@ -48,7 +48,7 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
         }
         Check::Probe { action: GateAction::File(path), timeout } => {
             let (looks, reaper) =
-                (resources.file_looks.clone(), resources.runtime.reaper().charged_to(Charge::Probes));
+                (resources.file_looks().clone(), resources.runtime().reaper().charged_to(Charge::Probes));
             done.spawn(async move { verdict(probe::file(&reaper, &process, &path, &looks, timeout).await) });
         }
         Check::Probe { action: GateAction::Exec(command), timeout } => {
@@ -56,8 +56,8 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
                 Ok(process) => process,
                 Err(failure) => return done.fail(failure),
             };
-            let runtime = resources.runtime.charged_to(Charge::Probes);
-            let pace = resources.context.pace.clone();
+            let runtime = resources.runtime().charged_to(Charge::Probes);
+            let pace = resources.context().pace.clone();
             let id = format!("podshim-gate-{}", done.op().0);
             done.spawn(async move {
                 let _turn = pace.turn().await;

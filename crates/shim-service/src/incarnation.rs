@@ -4,7 +4,6 @@
 
 use std::rc::Rc;
 
-use nix::unistd::Pid;
 use oci_runtime::cgroup::{Cgroup, OomWatch};
 use oci_runtime::console::Console;
 use oci_runtime::process::{ExecutableIdentity, Process};
@@ -60,14 +59,6 @@ impl Incarnation {
     pub(crate) fn readiness(&self) -> Option<&Rc<Readiness>> {
         self.readiness.as_ref()
     }
-}
-
-/// The newest incarnation, as long as the runtime knows the container.
-#[derive(Clone, Debug)]
-pub(crate) struct LastIncarnation {
-    pub(crate) pid: Pid,
-    /// Absent if the process was gone before it could be looked up.
-    pub(crate) cgroup: Option<Rc<Cgroup>>,
 }
 
 /// A new process of a container.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use oci_runtime::cgroup::{Cgroup, OomWatch};
 use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
 use oci_runtime::mount::{self, MountError};
+use oci_runtime::reaper::Charge;
 use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions};
 use oci_runtime::stdio::{Attempt, ConsoleStreams, LoggerIdentity, Stdio, StreamMode};
 use pod_lifecycle::Failure;
@@ -30,9 +31,9 @@ const CONSOLE_DRAIN: Duration = Duration::from_secs(1);
 /// Makes the processes of one container and of its execs.
 #[derive(Clone, Debug)]
 pub(crate) struct Launcher {
-    pub(crate) runtime: Container,
-    pub(crate) details: Rc<CreateDetails>,
-    pub(crate) context: PodContext,
+    runtime: Container,
+    details: Rc<CreateDetails>,
+    context: PodContext,
 }
 
 /// What a process of the container is made from.
@@ -43,6 +44,16 @@ enum Source<'a> {
 }
 
 impl Launcher {
+    pub(crate) fn new(runtime: Container, details: Rc<CreateDetails>, context: PodContext) -> Self {
+        Self { runtime, details, context }
+    }
+
+    /// The runtime's processor time counts as that of `charge`.
+    pub(crate) fn charged_to(mut self, charge: Charge) -> Self {
+        self.runtime = self.runtime.charged_to(charge);
+        self
+    }
+
     /// The first create (CONTRACT §8): stdio, rootfs, `runtime create`.
     pub(crate) async fn create(&self) -> Result<(Stdio, NewIncarnation), FailedCreate> {
         let stdio = self.prepare().await?;

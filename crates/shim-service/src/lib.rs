@@ -19,6 +19,7 @@ mod cri;
 mod details;
 mod drive;
 pub mod error;
+mod exec;
 mod gate;
 mod identity;
 mod incarnation;

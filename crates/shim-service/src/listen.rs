@@ -33,19 +33,19 @@ const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET=";
 /// The gate could never open.
 pub(crate) fn prepare(resources: &mut Resources, gate: &GateAction) -> Result<(), Failure> {
     match gate {
-        GateAction::Log(_) if !resources.details.streams.paths().pass_output() => Err(Failure {
+        GateAction::Log(_) if !resources.details().streams.paths().pass_output() => Err(Failure {
             message: format!(
                 "container {}: its gate log: waits for a line, but its output does not pass through podshim: it needs \
                  fifos (as CRI has them) or a terminal, not a file, a logging program or nothing",
-                resources.runtime.id()
+                resources.runtime().id()
             ),
             kind: RefusalKind::InvalidArgument,
         }),
         GateAction::Notify => {
             add_socket(resources.bundle())?;
-            let listener = NotifyListener::open(resources.runtime.reaper(), resources.bundle())
+            let listener = NotifyListener::open(resources.runtime().reaper(), resources.bundle())
                 .map_err(|error| failure(format!("cannot make the socket of its notify gate: {error}")))?;
-            resources.notify = Some(listener);
+            resources.notify_opened(listener);
             Ok(())
         }
         _ => Ok(()),
@@ -67,7 +67,7 @@ pub(crate) fn listen(
         }
         Some(GateAction::Notify) => {
             let readiness = Readiness::not_yet("notify: no READY=1 yet".to_owned());
-            if let Some(listener) = &resources.notify {
+            if let Some(listener) = resources.notify() {
                 listener.expect(cgroup.cloned(), readiness.clone());
             }
             readiness
@@ -87,7 +87,7 @@ fn watch_lines(
     let watch = |readiness: Rc<Readiness>| {
         let mut matcher = pattern.matcher();
         matcher.begin();
-        LineWatch::new(pattern.size(), resources.context.looks.clone(), move |piece| {
+        LineWatch::new(pattern.size(), resources.context().looks.clone(), move |piece| {
             let is_found = match piece {
                 Piece::Part(text) => matcher.advance(text),
                 Piece::End => matcher.end(),
@@ -103,10 +103,10 @@ fn watch_lines(
     if let Some(console) = incarnation.console() {
         console.watch_lines(&watch(readiness.clone()));
     }
-    if let Some(stdio) = &resources.stdio
+    if let Some(stdio) = resources.stdio()
         && let Err(error) = stdio.watch_lines(|| watch(readiness.clone()))
     {
-        warn!(container = resources.runtime.id(), %error, "cannot look at its output: its gate stays closed");
+        warn!(container = resources.runtime().id(), %error, "cannot look at its output: its gate stays closed");
     }
 }
 

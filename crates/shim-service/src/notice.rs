@@ -17,10 +17,10 @@ pub(crate) fn publish(publisher: &Publisher, notice: Notice, resources: Option<&
     match notice {
         Notice::Created { container, pid } => {
             let Some(resources) = resources else { return };
-            let streams = &resources.details.streams;
+            let streams = &resources.details().streams;
             let event = TaskCreate {
                 container_id: container.to_string(),
-                bundle: resources.details.bundle.to_string_lossy().into_owned(),
+                bundle: resources.details().bundle.to_string_lossy().into_owned(),
                 rootfs: rootfs(resources),
                 io: Some(TaskIO {
                     stdin: streams.stdin.clone(),
@@ -96,12 +96,12 @@ pub(crate) fn publish(publisher: &Publisher, notice: Notice, resources: Option<&
 
 /// The directory a container is to be restored from, empty for an ordinary one.
 fn checkpoint_of(resources: &Resources) -> String {
-    let image = resources.details.checkpoint.as_ref();
+    let image = resources.details().checkpoint.as_ref();
     image.map(|image| image.path.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn rootfs(resources: &Resources) -> Vec<Mount> {
-    let mounts = resources.details.rootfs.iter().map(|mount| Mount {
+    let mounts = resources.details().rootfs.iter().map(|mount| Mount {
         type_: mount.kind.clone(),
         source: mount.source.clone(),
         options: mount.options.clone(),

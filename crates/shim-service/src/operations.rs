@@ -18,8 +18,8 @@ use tracing::{info, warn};
 
 use crate::checkpoint;
 use crate::error::{failure, runtime_failure};
+use crate::exec::ExecResources;
 use crate::gate;
-use crate::incarnation::IncarnationStreams;
 use crate::launch;
 use crate::listen;
 use crate::node_shutdown;
@@ -77,11 +77,11 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
         Operation::RunHook { hook, command } => run_hook(resources, hook, &command, done),
         Operation::Start => start(resources, done),
         Operation::Pause => {
-            let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
+            let (runtime, cgroup) = (resources.runtime().clone(), resources.cgroup().cloned());
             done.spawn(async move { runtime.pause(cgroup.as_deref()).await.map_err(runtime_failure) });
         }
         Operation::Resume => {
-            let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
+            let (runtime, cgroup) = (resources.runtime().clone(), resources.cgroup().cloned());
             done.spawn(async move { runtime.resume(cgroup.as_deref()).await.map_err(runtime_failure) });
         }
     }
@@ -90,7 +90,9 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
 /// N5, once: a restart in place keeps the spec.
 fn prepare_scope(state: &State, id: &ContainerId) -> Result<(), Failure> {
     let Some(resources) = state.containers.get(id) else { return Ok(()) };
-    let scope = |id: &ContainerId| state.containers.get(id).and_then(|resources| resources.scope.clone());
+    let scope = |id: &ContainerId| {
+        state.containers.get(id).and_then(|resources| resources.scope().map(str::to_owned))
+    };
     node_shutdown::prepare(state.pod.stop_order(id), id, resources.bundle(), scope).map_err(|error| {
         failure(format!("cannot write its place in the pod's stop into config.json: {error}"))
     })
@@ -121,9 +123,9 @@ fn create_spent(resources: &Resources, done: Finisher) {
 /// signals back until then.
 fn start(resources: &Resources, done: Finisher) {
     // No request says when a held container's program is started.
-    info!(container = resources.runtime.id(), "start");
-    let runtime = resources.runtime.clone();
-    let init = resources.incarnation.as_ref();
+    info!(container = resources.runtime().id(), "start");
+    let runtime = resources.runtime().clone();
+    let init = resources.incarnation();
     let init =
         init.and_then(|incarnation| Some((incarnation.process().clone(), incarnation.runtime_init()?)));
     done.spawn(async move {
@@ -146,21 +148,16 @@ fn start(resources: &Resources, done: Finisher) {
 fn recreate(resources: &mut Resources, done: Finisher) {
     // Its groups go with the runtime's delete.
     resources.read_stats();
-    let streams = match &resources.stdio {
-        Some(stdio) => IncarnationStreams::of(stdio),
-        None => Err(failure("its stdio is closed")),
-    };
-    let streams = match streams {
+    let streams = match resources.streams() {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
-    let mut launcher = resources.launcher();
-    launcher.runtime = launcher.runtime.charged_to(Charge::Restarts);
-    let (before, update) = (resources.incarnation.take(), resources.update.clone());
-    let pace = resources.context.pace.clone();
+    let launcher = resources.launcher().charged_to(Charge::Restarts);
+    let (before, limits) = (resources.take_incarnation(), resources.limits().cloned());
+    let pace = resources.context().pace.clone();
     tokio::task::spawn_local(async move {
         let _turn = pace.turn().await;
-        match launcher.recreate(streams, before, update).await {
+        match launcher.recreate(streams, before, limits).await {
             Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }
@@ -168,15 +165,14 @@ fn recreate(resources: &mut Resources, done: Finisher) {
 }
 
 fn remove(resources: &mut Resources, done: Finisher) {
-    let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
+    let (runtime, details) = (resources.runtime().clone(), resources.details().clone());
     // The init of one that was never started.
-    let runs = resources.incarnation.as_ref().is_some_and(|incarnation| incarnation.process().is_running());
+    let runs = resources.incarnation().is_some_and(|incarnation| incarnation.process().is_running());
     let mode = if runs { DeleteMode::Force } else { DeleteMode::Ended };
-    let console = resources.incarnation.as_mut().and_then(|incarnation| incarnation.take_console());
-    let stdio = resources.stdio.take();
+    let (console, stdio) = resources.take_streams();
     // An init that was created again and did not run has nothing in the runtime and no mounts (I4).
-    let was_created = resources.last.is_some();
-    let (limit, rootfs_use) = (drain_limit(resources), resources.rootfs_use);
+    let was_created = resources.last_pid().is_some();
+    let (limit, rootfs_use) = (drain_limit(resources), resources.rootfs_use());
     tokio::task::spawn_local(async move {
         // Side by side: a drain that takes all its time must not take the runtime's too (trap 12).
         let delete = async {
@@ -208,7 +204,7 @@ fn remove(resources: &mut Resources, done: Finisher) {
 
 /// Half of what the caller of the Delete waits, so that the other half is left to answer in.
 fn drain_limit(resources: &Resources) -> Duration {
-    resources.delete_limit.map_or(DRAIN_LIMIT, |limit| (limit / 2).min(DRAIN_LIMIT))
+    resources.delete_limit().map_or(DRAIN_LIMIT, |limit| (limit / 2).min(DRAIN_LIMIT))
 }
 
 /// Ends the streams of a process that is gone. Processes that it left behind may hold them open for ever; containerd must
@@ -237,13 +233,10 @@ fn kill_remaining(resources: &Resources, done: Finisher) {
 }
 
 fn start_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
-    let Some(record) = resources.execs.get_mut(&exec) else {
+    let Some(record) = resources.exec_mut(&exec) else {
         return done.fail(failure(format!("exec {exec}: nothing is known of it")));
     };
-    // Like the runc shim, ignore a terminal size that was set before the start: the process may have its own
-    // (`consoleSize`). One that comes from now on is set when there is a terminal.
-    record.size = None;
-    let details = record.details.clone();
+    let details = record.start_begins();
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         let id = exec.as_str().to_owned();
@@ -258,7 +251,7 @@ fn start_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
 }
 
 fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
-    let streams = resources.execs.get_mut(&exec).map(|record| (record.console.take(), record.stdio.take()));
+    let streams = resources.exec_mut(&exec).map(ExecResources::take_streams);
     let (console, stdio) = streams.unwrap_or_default();
     let pid_file = resources.bundle().exec_pid_path(exec.as_str());
     let limit = drain_limit(resources).min(EXEC_DRAIN_LIMIT);
@@ -275,7 +268,7 @@ fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
 /// H1, H2.
 fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Finisher) {
     info!(container = %done.container(), %hook, ?command, "hook");
-    let streams = match &resources.stdio {
+    let streams = match resources.stdio() {
         Some(stdio) => stdio.attempt_beside().map_err(failure),
         None => Err(failure("its stdio is closed")),
     };
@@ -283,7 +276,7 @@ fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Fin
         (Ok(process), Ok(streams)) => (process, streams),
         (Err(failure), _) | (_, Err(failure)) => return done.fail(failure),
     };
-    let runtime = resources.runtime.charged_to(Charge::Hooks);
+    let runtime = resources.runtime().charged_to(Charge::Hooks);
     let id = format!("podshim-hook-{}", done.op().0);
     done.spawn(async move { hook::run(&runtime, &id, &process, streams).await.map_err(failure) });
 }

@@ -20,12 +20,10 @@ pub(crate) fn task_state(state: &State, target: &Target) -> Result<TaskState, Se
         return Err(not_found(&target.container));
     };
     let streams = match &target.exec {
-        None => resources.details.streams.clone(),
-        Some(exec) => {
-            resources.execs.get(exec).map(|record| record.details.streams.clone()).unwrap_or_default()
-        }
+        None => resources.details().streams.clone(),
+        Some(exec) => resources.exec(exec).map(|record| record.details().streams.clone()).unwrap_or_default(),
     };
-    let bundle = resources.details.bundle.to_string_lossy().into_owned();
+    let bundle = resources.details().bundle.to_string_lossy().into_owned();
     Ok(TaskState { view, bundle, streams })
 }
 
@@ -34,11 +32,7 @@ pub(crate) fn task_state(state: &State, target: &Target) -> Result<TaskState, Se
 pub(crate) fn pids(state: &State, id: ContainerId) -> Result<Vec<Member>, ServiceError> {
     let view = state.pod.view(&Target::init(id.clone()))?;
     let resources = state.containers.get(&id).ok_or_else(|| not_found(&id))?;
-    let exec_of = |pid: Pid| {
-        let mut execs = resources.execs.iter();
-        let found = execs.find(|(_, exec)| exec.process.as_ref().is_some_and(|process| process.pid() == pid));
-        found.map(|(id, _)| id.to_string())
-    };
+    let exec_of = |pid: Pid| resources.exec_of(pid).map(ToString::to_string);
     let own = if view.has_process { resources.cgroup() } else { None };
     let pids = own.map(|cgroup| cgroup.pids()).unwrap_or_default();
     let mut members: Vec<Member> = pids.into_iter().map(|pid| Member { pid, exec: exec_of(pid) }).collect();
@@ -74,12 +68,12 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
     }
     let limits: Rc<[u8]> = limits.into();
     // At once: an incarnation that is made meanwhile has them too.
-    let before = resources.update.replace(limits.clone());
+    let before = resources.set_limits(limits.clone());
     if !view.has_process {
         return drop(answer.send(Ok(())));
     }
-    let (runtime, reports) = (resources.runtime.clone(), state.reports.clone());
-    let pid = resources.last.as_ref().map(|last| last.pid);
+    let (runtime, reports) = (resources.runtime().clone(), state.reports.clone());
+    let pid = resources.last_pid();
     tokio::task::spawn_local(async move {
         match runtime.update(&limits).await {
             Ok(()) => drop(answer.send(Ok(()))),
@@ -102,14 +96,11 @@ pub(crate) fn update_failed(state: &mut State, failed: FailedUpdate) {
     let FailedUpdate { container, pid, limits, before, failure, answer } = failed;
     let view = state.pod.view(&Target::init(container.clone()));
     if let Some(resources) = state.containers.get_mut(&container) {
-        let is_same = resources.last.as_ref().map(|last| last.pid) == pid;
+        let is_same = resources.last_pid() == pid;
         if view.is_ok_and(|view| view.status != Status::Stopped && !(view.has_process && is_same)) {
             return drop(answer.send(Ok(())));
         }
-        // Another may have come meanwhile.
-        if resources.update.as_ref().is_some_and(|now| Rc::ptr_eq(now, &limits)) {
-            resources.update = before;
-        }
+        resources.limits_failed(&limits, before);
     }
     drop(answer.send(Err(Refusal { kind: failure.kind, message: failure.message }.into())));
 }
@@ -125,18 +116,11 @@ pub(crate) fn resize(state: &mut State, target: &Target, size: TerminalSize) -> 
     let Some(resources) = state.containers.get_mut(&target.container) else {
         return Err(not_found(&target.container));
     };
-    let console = match &target.exec {
-        None => {
-            resources.size = Some(size);
-            resources.incarnation.as_ref().and_then(|incarnation| incarnation.console())
-        }
-        Some(exec) => resources.execs.get_mut(exec).and_then(|record| {
-            record.size = Some(size);
-            record.console.as_ref()
-        }),
+    let resized = match &target.exec {
+        None => resources.resize(size),
+        Some(exec) => resources.exec_mut(exec).map_or(Ok(()), |record| record.resize(size)),
     };
-    let Some(console) = console else { return Ok(()) };
-    console.resize(size).map_err(|source| ServiceError::System {
+    resized.map_err(|source| ServiceError::System {
         container: target.container.to_string(),
         operation: "cannot resize its terminal",
         source,
@@ -149,12 +133,13 @@ pub(crate) fn close_stdin(state: &mut State, target: &Target) -> Result<(), Serv
     let Some(resources) = state.containers.get_mut(&target.container) else {
         return Err(not_found(&target.container));
     };
-    let stdio = match &target.exec {
-        None => resources.stdio.as_mut(),
-        Some(exec) => resources.execs.get_mut(exec).and_then(|record| record.stdio.as_mut()),
-    };
-    if let Some(stdio) = stdio {
-        stdio.close_stdin();
+    match &target.exec {
+        None => resources.close_stdin(),
+        Some(exec) => {
+            if let Some(record) = resources.exec_mut(exec) {
+                record.close_stdin();
+            }
+        }
     }
     Ok(())
 }

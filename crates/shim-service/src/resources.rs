@@ -1,10 +1,14 @@
-//! What the owner holds for a container and its execs: everything that is not a decision.
+//! What the owner holds for a container, from its Create to its Delete: streams, processes, limits, execs.
+//!
+//! Owns these and how they change together; each change is a method that names what has happened. Decides nothing of the pod.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::{Cgroup, Stats};
 use oci_runtime::console::{Console, TerminalSize};
@@ -12,14 +16,15 @@ use oci_runtime::probe::FileLooks;
 use oci_runtime::process::Process;
 use oci_runtime::runtime::{CgroupDriver, Container};
 use oci_runtime::spec::Spec;
-use oci_runtime::stdio::Stdio;
+use oci_runtime::stdio::{HeldBack, Stdio};
 use pod_lifecycle::{ExecId, Failure, RequestId, Target};
 use serde_json::Value;
 
 use crate::context::PodContext;
 use crate::details::{CreateDetails, ExecDetails};
 use crate::error::failure;
-use crate::incarnation::{Incarnation, LastIncarnation};
+use crate::exec::ExecResources;
+use crate::incarnation::{Incarnation, IncarnationStreams};
 use crate::launch::Launcher;
 use crate::node_shutdown;
 use crate::readiness::NotifyListener;
@@ -27,39 +32,39 @@ use crate::readiness::NotifyListener;
 /// The kubelet's name for the file in which a container leaves its last words.
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 
-/// One container, from its Create to its Delete.
+/// One container.
 #[derive(Debug)]
 pub(crate) struct Resources {
-    pub(crate) runtime: Container,
-    pub(crate) context: PodContext,
-    pub(crate) details: Rc<CreateDetails>,
+    runtime: Container,
+    context: PodContext,
+    details: Rc<CreateDetails>,
     /// The unit that systemd knows it by, under its cgroup driver (N5).
-    pub(crate) scope: Option<String>,
+    scope: Option<String>,
     /// The host file behind the termination message, if there is one (J9).
-    pub(crate) termination_message: Option<PathBuf>,
+    termination_message: Option<PathBuf>,
     /// Open from the create to the delete, over all incarnations (R6).
-    pub(crate) stdio: Option<Stdio>,
+    stdio: Option<Stdio>,
     /// The process of now; none while it is replaced.
-    pub(crate) incarnation: Option<Incarnation>,
+    incarnation: Option<Incarnation>,
     /// What outlives an incarnation: the runtime has a container to delete, its cgroup has the last numbers.
-    pub(crate) last: Option<LastIncarnation>,
+    last: Option<LastIncarnation>,
     /// The last numbers that were read, for when the cgroup is gone.
-    pub(crate) stats: Option<Stats>,
-    pub(crate) rootfs_use: RootfsUse,
+    stats: Option<Stats>,
+    rootfs_use: RootfsUse,
     /// What the caller of the last Delete waits at most.
-    pub(crate) delete_limit: Option<Duration>,
-    /// The last limits a caller set, for the next incarnation (R6).
-    pub(crate) update: Option<Rc<[u8]>>,
-    pub(crate) size: Option<TerminalSize>,
-    pub(crate) execs: BTreeMap<ExecId, ExecResources>,
+    delete_limit: Option<Duration>,
+    /// The last limits that a caller set, as JSON, for the next incarnation (R6).
+    limits: Option<Rc<[u8]>>,
+    size: Option<TerminalSize>,
+    execs: BTreeMap<ExecId, ExecResources>,
     /// The Delete requests so far: whether one of their callers is still there decides what a delete's end
     /// means (trap 12).
-    pub(crate) deletes: Vec<RequestId>,
+    deletes: Vec<RequestId>,
     /// The container's own process as JSON, for probes and hooks that run another command as the same user.
-    pub(crate) process_spec: Option<Rc<serde_json::Value>>,
-    pub(crate) file_looks: FileLooks,
+    process_spec: Option<Rc<Value>>,
+    file_looks: FileLooks,
     /// For a `notify` gate.
-    pub(crate) notify: Option<NotifyListener>,
+    notify: Option<NotifyListener>,
 }
 
 /// Until when a container's rootfs must stay mounted.
@@ -72,20 +77,12 @@ pub(crate) enum RootfsUse {
     UntilDeleted,
 }
 
-/// One exec.
+/// The newest incarnation, as long as the runtime knows the container.
 #[derive(Debug)]
-pub(crate) struct ExecResources {
-    pub(crate) details: Rc<ExecDetails>,
-    pub(crate) stdio: Option<Stdio>,
-    pub(crate) process: Option<Rc<Process>>,
-    pub(crate) console: Option<Console>,
-    pub(crate) size: Option<TerminalSize>,
-}
-
-impl ExecResources {
-    pub(crate) fn new(details: ExecDetails) -> Self {
-        Self { details: Rc::new(details), stdio: None, process: None, console: None, size: None }
-    }
+struct LastIncarnation {
+    pid: Pid,
+    /// Absent if the process was gone before it could be looked up.
+    cgroup: Option<Rc<Cgroup>>,
 }
 
 impl Resources {
@@ -107,7 +104,7 @@ impl Resources {
             stats: None,
             rootfs_use: if has_poststop { RootfsUse::UntilDeleted } else { RootfsUse::UntilEnd },
             delete_limit: None,
-            update: None,
+            limits: None,
             size: None,
             execs: BTreeMap::new(),
             deletes: Vec::new(),
@@ -117,41 +114,118 @@ impl Resources {
         }
     }
 
-    /// Keeps an exec's details until the pod refuses or removes it. `false`: there is one of that id already.
-    pub(crate) fn add_exec(&mut self, id: &ExecId, details: ExecDetails) -> bool {
-        let is_new = !self.execs.contains_key(id);
-        if is_new {
-            self.execs.insert(id.clone(), ExecResources::new(details));
-        }
-        is_new
-    }
-
-    pub(crate) fn remove_exec(&mut self, id: &ExecId) {
-        self.execs.remove(id);
-    }
-
-    /// A caller asks for the delete of the container, or of one of its execs, and waits for at most `limit`.
-    pub(crate) fn delete_requested(&mut self, target: &Target, request: RequestId, limit: Option<Duration>) {
-        self.delete_limit = limit;
-        if target.exec.is_none() {
-            self.deletes.push(request);
-        }
-    }
-
-    pub(crate) fn launcher(&self) -> Launcher {
-        Launcher {
-            runtime: self.runtime.clone(),
-            details: self.details.clone(),
-            context: self.context.clone(),
-        }
+    pub(crate) fn runtime(&self) -> &Container {
+        &self.runtime
     }
 
     pub(crate) fn bundle(&self) -> &Bundle {
         self.runtime.bundle()
     }
 
+    pub(crate) fn context(&self) -> &PodContext {
+        &self.context
+    }
+
+    pub(crate) fn details(&self) -> &Rc<CreateDetails> {
+        &self.details
+    }
+
+    pub(crate) fn scope(&self) -> Option<&str> {
+        self.scope.as_deref()
+    }
+
+    pub(crate) fn termination_message(&self) -> Option<&Path> {
+        self.termination_message.as_deref()
+    }
+
+    pub(crate) fn rootfs_use(&self) -> RootfsUse {
+        self.rootfs_use
+    }
+
+    pub(crate) fn file_looks(&self) -> &FileLooks {
+        &self.file_looks
+    }
+
+    pub(crate) fn launcher(&self) -> Launcher {
+        Launcher::new(self.runtime.clone(), self.details.clone(), self.context.clone())
+    }
+
+    pub(crate) fn stdio(&self) -> Option<&Stdio> {
+        self.stdio.as_ref()
+    }
+
+    /// The stdio of all its incarnations is open.
+    pub(crate) fn stdio_opened(&mut self, stdio: Stdio) {
+        self.stdio = Some(stdio);
+    }
+
+    /// The streams that its next process is started with.
+    pub(crate) fn streams(&self) -> Result<IncarnationStreams, Failure> {
+        match &self.stdio {
+            Some(stdio) => IncarnationStreams::of(stdio),
+            None => Err(failure("its stdio is closed")),
+        }
+    }
+
+    pub(crate) fn close_stdin(&mut self) {
+        if let Some(stdio) = &mut self.stdio {
+            stdio.close_stdin();
+        }
+    }
+
+    /// No process of it writes any more.
+    pub(crate) fn finish_output(&mut self) {
+        if let Some(stdio) = &mut self.stdio {
+            stdio.finish_output();
+        }
+    }
+
+    /// The streams, to be ended for its delete.
+    pub(crate) fn take_streams(&mut self) -> (Option<Console>, Option<Stdio>) {
+        let console = self.incarnation.as_mut().and_then(Incarnation::take_console);
+        (console, self.stdio.take())
+    }
+
+    /// It has a new process.
+    ///
+    /// # Errors
+    /// The last size that was asked for, also while the process was made (R6), cannot be set.
+    pub(crate) fn process_created(
+        &mut self,
+        incarnation: Incarnation,
+        held_back: HeldBack,
+        cgroup: Option<Rc<Cgroup>>,
+    ) -> io::Result<()> {
+        let pid = incarnation.process().pid();
+        self.incarnation = Some(incarnation);
+        if let Some(stdio) = &mut self.stdio {
+            stdio.accept(held_back);
+        }
+        self.last = Some(LastIncarnation { pid, cgroup });
+        self.read_stats_of_scope();
+        self.set_size()
+    }
+
+    pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
+        self.incarnation.as_ref()
+    }
+
+    /// The process of now, to be replaced.
+    pub(crate) fn take_incarnation(&mut self) -> Option<Incarnation> {
+        self.incarnation.take()
+    }
+
     pub(crate) fn process(&self) -> Option<&Rc<Process>> {
         self.incarnation.as_ref().map(Incarnation::process)
+    }
+
+    /// The pid of the newest incarnation; none if the runtime has never known the container.
+    pub(crate) fn last_pid(&self) -> Option<Pid> {
+        self.last.as_ref().map(|last| last.pid)
+    }
+
+    pub(crate) fn cgroup(&self) -> Option<&Rc<Cgroup>> {
+        self.last.as_ref()?.cgroup.as_ref()
     }
 
     /// The numbers of now, or the last ones if the cgroup is gone; none if it never had one.
@@ -170,8 +244,90 @@ impl Resources {
         }
     }
 
-    pub(crate) fn cgroup(&self) -> Option<&Rc<Cgroup>> {
-        self.last.as_ref()?.cgroup.as_ref()
+    /// A caller sets the size of its terminal.
+    pub(crate) fn resize(&mut self, size: TerminalSize) -> io::Result<()> {
+        self.size = Some(size);
+        self.set_size()
+    }
+
+    fn set_size(&self) -> io::Result<()> {
+        match (self.incarnation.as_ref().and_then(Incarnation::console), self.size) {
+            (Some(console), Some(size)) => console.resize(size),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn size(&self) -> Option<TerminalSize> {
+        self.size
+    }
+
+    /// The limits for its next process, beyond those of its spec.
+    pub(crate) fn limits(&self) -> Option<&Rc<[u8]>> {
+        self.limits.as_ref()
+    }
+
+    /// A caller sets limits. Gives those that held before.
+    pub(crate) fn set_limits(&mut self, limits: Rc<[u8]>) -> Option<Rc<[u8]>> {
+        self.limits.replace(limits)
+    }
+
+    /// The runtime could not apply those limits: the ones before hold, unless a caller has set others meanwhile.
+    pub(crate) fn limits_failed(&mut self, failed: &Rc<[u8]>, before: Option<Rc<[u8]>>) {
+        if self.limits.as_ref().is_some_and(|now| Rc::ptr_eq(now, failed)) {
+            self.limits = before;
+        }
+    }
+
+    /// The socket for its `notify` gate is open.
+    pub(crate) fn notify_opened(&mut self, listener: NotifyListener) {
+        self.notify = Some(listener);
+    }
+
+    pub(crate) fn notify(&self) -> Option<&NotifyListener> {
+        self.notify.as_ref()
+    }
+
+    /// Keeps an exec's details until the pod refuses or removes it. `false`: there is one of that id already.
+    pub(crate) fn add_exec(&mut self, id: &ExecId, details: ExecDetails) -> bool {
+        let is_new = !self.execs.contains_key(id);
+        if is_new {
+            self.execs.insert(id.clone(), ExecResources::new(details));
+        }
+        is_new
+    }
+
+    pub(crate) fn remove_exec(&mut self, id: &ExecId) {
+        self.execs.remove(id);
+    }
+
+    pub(crate) fn exec(&self, id: &ExecId) -> Option<&ExecResources> {
+        self.execs.get(id)
+    }
+
+    pub(crate) fn exec_mut(&mut self, id: &ExecId) -> Option<&mut ExecResources> {
+        self.execs.get_mut(id)
+    }
+
+    /// The exec whose process has that pid.
+    pub(crate) fn exec_of(&self, pid: Pid) -> Option<&ExecId> {
+        let is_its = |exec: &ExecResources| exec.process().is_some_and(|process| process.pid() == pid);
+        self.execs.iter().find(|(_, exec)| is_its(exec)).map(|(id, _)| id)
+    }
+
+    /// A caller asks for the delete of the container, or of one of its execs, and waits for at most `limit`.
+    pub(crate) fn delete_requested(&mut self, target: &Target, request: RequestId, limit: Option<Duration>) {
+        self.delete_limit = limit;
+        if target.exec.is_none() {
+            self.deletes.push(request);
+        }
+    }
+
+    pub(crate) fn deletes(&self) -> &[RequestId] {
+        &self.deletes
+    }
+
+    pub(crate) fn delete_limit(&self) -> Option<Duration> {
+        self.delete_limit
     }
 
     /// The container's own process with another command line: same user, environment and restrictions (DESIGN §6).
