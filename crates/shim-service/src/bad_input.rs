@@ -3,7 +3,7 @@
 
 use protobuf::well_known_types::any::Any;
 
-use crate::options::RuntimeOptions;
+use crate::options;
 
 /// All messages that carry options (CONTRACT §1.7), and one that does not.
 const TYPES: [&str; 4] = [
@@ -17,7 +17,7 @@ const TYPES: [&str; 4] = [
 pub fn runtime_options(input: &[u8]) {
     for type_url in TYPES {
         let any = Any { type_url: type_url.to_owned(), value: input.to_vec(), ..Any::default() };
-        if let Err(error) = RuntimeOptions::from_any(Some(&any)) {
+        if let Err(error) = options::runtime_options(Some(&any)) {
             assert!(!error.to_string().is_empty());
         }
     }

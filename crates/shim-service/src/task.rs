@@ -32,7 +32,7 @@ use crate::clock::timestamp;
 use crate::command::{Command, Member, OwnerHandle, TaskState};
 use crate::details::{CheckpointDetails, CheckpointImage, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
-use crate::options::RuntimeOptions;
+use crate::options;
 use crate::options::checkpoint::checkpoint_options;
 use crate::streams::StreamAddresses;
 
@@ -253,7 +253,7 @@ fn create_details(request: CreateTaskRequest) -> Result<CreateDetails, ServiceEr
     let path = |text: String| (!text.is_empty()).then(|| PathBuf::from(text));
     let parent = path(request.parent_checkpoint);
     let checkpoint = path(request.checkpoint).map(|path| CheckpointImage { path, parent });
-    let options = RuntimeOptions::from_any(request.options.as_ref())
+    let options = options::runtime_options(request.options.as_ref())
         .map_err(|source| ServiceError::Options { container: request.id, source })?;
     let rootfs = request.rootfs.into_iter().map(|mount| RootfsMount {
         kind: mount.type_,

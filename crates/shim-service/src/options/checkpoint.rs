@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use oci_runtime::runtime::{AfterCheckpoint, CheckpointOptions};
 use protobuf::well_known_types::any::Any;
 
-use super::{Field, OptionsError, Value, fields, said};
+use super::error::OptionsError;
+use super::fields::{Field, Value, fields, non_empty};
 
 /// Decodes the options; none means all defaults, which leave the container running.
 ///
@@ -41,9 +42,9 @@ fn decode(fields: &[Field], work_path: u32) -> CheckpointOptions {
     for field in fields {
         match (field.number, &field.value) {
             (6, Value::Text(namespace)) => options.empty_namespaces.push(namespace.clone()),
-            (10, Value::Text(path)) => options.parent_path = said(path).map(PathBuf::from),
+            (10, Value::Text(path)) => options.parent_path = non_empty(path).map(PathBuf::from),
             (number, Value::Text(path)) if number == work_path => {
-                options.work_path = said(path).map(PathBuf::from);
+                options.work_path = non_empty(path).map(PathBuf::from);
             }
             _ => {}
         }

@@ -4,43 +4,14 @@
 
 use std::path::PathBuf;
 
-use pod_spec::toml::{Assignment, Switch, TomlError, Value, assignments};
-use thiserror::Error;
+use oci_runtime::runtime::CgroupDriver;
+use pod_spec::toml::{Assignment, Switch, Value, assignments};
 
-use super::{CgroupDriver, RuntimeOptions};
+use super::error::ConfigError;
+use super::runtime::RuntimeOptions;
 
 /// The keys runc's options have that containerd's own shim does not use either. A table that sets them is fine.
 const WITHOUT_EFFECT: [&str; 3] = ["CriuImagePath", "TaskApiAddress", "TaskApiVersion"];
-
-/// The keys that have an effect, for the message about one that does not exist.
-const KEYS: &str = "BinaryName, Root, SystemdCgroup, NoPivotRoot, NoNewKeyring, ShimCgroup, IoUid, IoGid, \
-                    CriuPath, CriuWorkPath";
-
-/// What is wrong in an options table.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum ConfigError {
-    /// No line of such a table.
-    #[error(transparent)]
-    Toml(#[from] TomlError),
-    /// A value of the wrong type.
-    #[error("line {line}: {key} must be {expected}")]
-    WrongType {
-        /// Counted from 1.
-        line: usize,
-        /// The key.
-        key: String,
-        /// What it must be.
-        expected: &'static str,
-    },
-    /// A key that no runtime option has.
-    #[error("line {line}: unknown option {key}; known are {KEYS}")]
-    UnknownKey {
-        /// Counted from 1.
-        line: usize,
-        /// The key.
-        key: String,
-    },
-}
 
 /// Reads an options table.
 ///
