@@ -10,7 +10,7 @@ use pod_lifecycle::{Action, ContainerId, Exit, Notice, Reach, SignalCause, Targe
 use pod_spec::Signal;
 use tracing::{error, info, warn};
 
-use crate::control::history::words_of;
+use crate::control::history::cause_name;
 use crate::exec::ExecResources;
 use crate::names::names;
 use crate::notice;
@@ -26,7 +26,7 @@ pub(crate) fn execute(state: &mut State, action: Action) {
         Action::Publish(notice) => {
             let resources = state.containers.get(notice.container());
             if let Notice::Deleted { container, .. } = &notice {
-                names().forget(container.as_str());
+                names().remove_container(container.as_str());
             }
             notice::publish(&state.publisher, notice, resources);
         }
@@ -50,7 +50,7 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
         return;
     };
     let (container, exec) = (&target.container, target.exec.as_ref().map(ToString::to_string));
-    info!(%container, exec, signal = signal.number(), name = %signal, cause = words_of(cause), "signal");
+    info!(%container, exec, signal = signal.number(), name = %signal, cause = cause_name(cause), "signal");
     // SIGKILL to the init takes the others with it, by the kernel or by KillRemaining.
     if let (Some(cgroup), Reach::All) = (resources.cgroup(), reach)
         && signal != Signal::KILL

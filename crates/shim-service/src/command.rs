@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// State: answered at once (containerd gives it 2 s).
     State { target: Target, answer: Answer<TaskState> },
     /// Pids: answered at once, never empty for a live container (F13).
-    Pids { container: ContainerId, answer: Answer<Vec<Member>> },
+    Pids { container: ContainerId, answer: Answer<Vec<ContainerProcess>> },
     /// Stats: answered at once, also after the exit.
     Stats { container: ContainerId, answer: Answer<Any> },
     /// Write down a container's state.
@@ -80,7 +80,7 @@ pub(crate) struct TaskState {
 
 /// A process of a container.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct ContainerProcess {
     pub(crate) pid: Pid,
     /// Set for the init of an exec.
     pub(crate) exec: Option<String>,

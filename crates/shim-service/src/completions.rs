@@ -46,7 +46,7 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             new_process = Some(take_over(state, &container, new));
         }
         Product::Recreated(new) if is_outdated(state, &container, &new) => {
-            update_again(state, op, container, outcome, new);
+            apply_newer_limits(state, op, container, outcome, new);
             return None;
         }
         Product::Recreated(new) => {
@@ -72,7 +72,7 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
         Product::Removed => outcome = Outcome::Failed(failure("no caller waited for the end of its delete")),
         Product::CreateFailed(fifos) => {
             state.containers.remove(&container);
-            names().forget(container.as_str());
+            names().remove_container(container.as_str());
             state.keep_unused_fifos(container, fifos);
         }
         Product::RemovedExec(exec) => {
@@ -91,7 +91,7 @@ fn is_outdated(state: &State, id: &ContainerId, new: &NewIncarnation) -> bool {
 }
 
 /// Before the pod hears of the process, so that no program runs with older limits.
-fn update_again(
+fn apply_newer_limits(
     state: &State,
     op: OpId,
     container: ContainerId,
@@ -102,7 +102,7 @@ fn update_again(
     let (launcher, limits, reports) =
         (resources.launcher(), resources.limits().cloned(), state.reports.clone());
     tokio::task::spawn_local(async move {
-        launcher.update_again(&mut new, limits).await;
+        launcher.apply_limits(&mut new, limits).await;
         let product = Product::Recreated(new);
         // The owner has ended: no report is read any more.
         let _ = reports.send(Report::Completed(Completion { op, container, outcome, product }));
@@ -123,7 +123,7 @@ fn take_over(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch 
     let pid = incarnation.process().pid();
     state.pids.remember(pid, id);
     if let Some(resources) = state.containers.get_mut(id) {
-        listen::listen(resources, &mut incarnation, state.pod.closed_gate(id), cgroup.as_ref());
+        listen::begin(resources, &mut incarnation, state.pod.closed_gate(id), cgroup.as_ref());
         if let Err(error) = resources.process_created(incarnation, held_back, cgroup) {
             warn!(container = %id, %error, "cannot resize its terminal");
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use oci_runtime::stdio::LookPace;
 
-use crate::pace::Pace;
+use crate::throttle::Throttle;
 
 /// What is the same for every container of the pod.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct PodContext {
     /// How fast lines are looked at for `log:` gates.
     pub(crate) looks: LookPace,
     /// How much of a processor restarts and probes may take.
-    pub(crate) pace: Rc<Pace>,
+    pub(crate) throttle: Rc<Throttle>,
 }
 
 /// Where a pod's console sockets are made, while there are any: short enough for a socket address, and known to

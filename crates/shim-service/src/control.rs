@@ -1,10 +1,10 @@
 //! podshim's own API (proto/podshim/v1/pod.proto), and the owner's side of it. Owns who the pod is to people; decides
 //! nothing: what there is to know is the core's, what there is to do are its events and requests.
 
-pub(crate) mod ends;
 pub(crate) mod fault;
 pub(crate) mod history;
 pub(crate) mod inspection;
+pub(crate) mod last_exits;
 pub(crate) mod log;
 
 use std::time::Duration;

@@ -37,7 +37,7 @@ pub(crate) fn admit(
     }
     state.lifetime.create_requested();
     let (resources, spec) = prepare(state, id, details)?;
-    names().container_is(id.as_str(), &spec.name);
+    names().add_container(id.as_str(), &spec.name);
     state.creations.add(&spec.name, spec.kubelet_type);
     state.containers.insert(id.clone(), resources);
     Ok(spec)
@@ -47,7 +47,7 @@ pub(crate) fn admit(
 pub(crate) fn drop_if_refused(state: &mut State, id: &ContainerId) {
     if !state.pod.containers().any(|known| known == id) {
         state.containers.remove(id);
-        names().forget(id.as_str());
+        names().remove_container(id.as_str());
     }
 }
 
@@ -62,7 +62,7 @@ fn prepare(
     cri::membership(id, &spec.annotations, &state.identity.id)
         .map_err(|message| ServiceError::Invalid { container: id.to_string(), message })?;
     state.identity.learn(&spec.annotations);
-    names().pod_is(&state.identity.pod_namespace, &state.identity.pod_name);
+    names().set_pod(&state.identity.pod_namespace, &state.identity.pod_name);
     let plan = match read_annotations(state, &spec.annotations) {
         Ok(parsed) => {
             for warning in &parsed.warnings {
@@ -98,6 +98,6 @@ fn prepare(
 fn read_annotations(state: &mut State, annotations: &BTreeMap<String, String>) -> Result<Parsed, String> {
     let ours = annotations.keys().any(|key| key.starts_with(pod_spec::PREFIX));
     let node = if ours { node::read(&state.context.node_file)? } else { Node::default() };
-    state.node_is(&node);
+    state.set_node_limits(&node);
     node.parse_pod(cri::annotations(annotations)).map_err(|error| error.to_string())
 }

@@ -21,6 +21,7 @@ use crate::publisher::Publisher;
 use crate::reads;
 use crate::report::Report;
 use crate::state::State;
+use crate::throttle::Stop;
 
 /// Serves until the shim is asked to shut down and has nothing left. `stop` yields when the process was
 /// asked to end by a signal. Returns the publisher, for its last events, and what is to be kept of the pod.
@@ -114,7 +115,7 @@ fn on_command(state: &mut State, command: Command) {
             feed(state, Event::Request { id, request });
         }
         Command::Delete { target, limit, answer } => {
-            state.context.pace.hurry();
+            state.context.throttle.skip_waits();
             if target.exec.is_none() {
                 state.close_unused_fifos(&target.container);
             }
@@ -126,7 +127,7 @@ fn on_command(state: &mut State, command: Command) {
         }
         Command::Pod { request, answer } => {
             if let Request::Kill { .. } = request {
-                state.context.pace.hurry();
+                state.context.throttle.skip_waits();
             }
             submit(state, request, answer);
         }
@@ -156,7 +157,7 @@ fn on_control(state: &mut State, command: ControlCommand) {
             feed(state, Event::StopPod { grace });
             drop(answer.send(Ok(())));
         }
-        ControlCommand::Events { after, long_poll, answer } => state.events.ask(after, long_poll, answer),
+        ControlCommand::Events { after, long_poll, answer } => state.history.answer(after, long_poll, answer),
     }
 }
 
@@ -173,13 +174,13 @@ fn feed(state: &mut State, event: Event) {
     while let Some(action) = state.pod.next_action() {
         debug!(?action, "action");
         let at = (state.now(), wall_now());
-        state.events.remember(&action, at, |id| state.pod.name_of(id));
-        state.ends.learn(&action, &state.pod);
-        log::say(&action);
+        state.history.record(&action, at, |id| state.pod.name_of(id));
+        state.last_exits.record(&action, &state.pod);
+        log::write(&action);
         actions::execute(state, action);
     }
-    state.events.tell();
-    state.context.pace.in_stop(state.pod.is_stopping());
+    state.history.answer_waiting();
+    state.context.throttle.stop_is(if state.pod.is_stopping() { Stop::UnderWay } else { Stop::None });
 }
 
 /// Writes a fault of the plan to the shim's log and to those of the containers that wait, once.
@@ -190,7 +191,7 @@ fn report_fault(state: &mut State) {
     let inspection = inspect::inspect(state);
     let Some(line) = state.creations.report(&inspection) else { return };
     warn!("{line}");
-    for container in fault::concerned(inspection) {
+    for container in fault::waiting_containers(inspection) {
         actions::tell(state, &container, &line, Tell::Log);
     }
 }

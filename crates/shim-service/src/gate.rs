@@ -57,10 +57,10 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
                 Err(failure) => return done.fail(failure),
             };
             let runtime = resources.runtime().charged_to(Charge::Probes);
-            let pace = resources.context().pace.clone();
+            let throttle = resources.context().throttle.clone();
             let id = format!("podshim-gate-{}", done.op().0);
             done.spawn(async move {
-                let _turn = pace.turn().await;
+                let _turn = throttle.acquire().await;
                 match probe::exec(&runtime, &id, &process, timeout).await {
                     ProbeResult::Success => Ok(()),
                     ProbeResult::Failure(reason) => {

@@ -14,7 +14,7 @@ use crate::state::State;
 /// The pod as it is, with what is known of containers that are gone.
 pub(crate) fn inspect(state: &State) -> Inspection {
     let mut inspection = state.pod.inspect(state.now());
-    state.ends.complete(&mut inspection);
+    state.last_exits.fill_in(&mut inspection);
     inspection
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn past(state: &State) -> Option<Past> {
     let mut past = Past {
         version: VERSION,
         pod: Some(response).into(),
-        events: Some(state.events.all()).into(),
+        events: Some(state.history.all()).into(),
         ended_at_ms: wall_ms(),
         ..Default::default()
     };

@@ -110,7 +110,7 @@ impl Launcher {
         &self,
         streams: IncarnationStreams,
         before: Option<Incarnation>,
-        update: Option<Rc<[u8]>>,
+        limits: Option<Rc<[u8]>>,
     ) -> Result<NewIncarnation, Failure> {
         if let Some(mut before) = before
             && let Some(console) = before.take_console()
@@ -119,7 +119,7 @@ impl Launcher {
         }
         self.runtime.delete(DeleteMode::Ended).await.map_err(runtime_failure)?;
         let mut new = self.launch(Source::Program, streams, None).await?;
-        self.update_again(&mut new, update).await;
+        self.apply_limits(&mut new, limits).await;
         Ok(new)
     }
 
@@ -127,21 +127,21 @@ impl Launcher {
     pub(crate) async fn restore(
         &self,
         streams: IncarnationStreams,
-        update: Option<Rc<[u8]>>,
+        limits: Option<Rc<[u8]>>,
         size: Option<TerminalSize>,
     ) -> Result<NewIncarnation, Failure> {
         let Some(image) = &self.details.checkpoint else {
             return Err(failure("it has no checkpoint to be restored from"));
         };
         let mut new = self.launch(Source::Checkpoint(image), streams, size).await?;
-        self.update_again(&mut new, update).await;
+        self.apply_limits(&mut new, limits).await;
         Ok(new)
     }
 
     /// Applies the limits of the last Update to a process that was made after it.
-    pub(crate) async fn update_again(&self, new: &mut NewIncarnation, update: Option<Rc<[u8]>>) {
-        new.limits.clone_from(&update);
-        let Some(limits) = update else { return };
+    pub(crate) async fn apply_limits(&self, new: &mut NewIncarnation, limits: Option<Rc<[u8]>>) {
+        new.limits.clone_from(&limits);
+        let Some(limits) = limits else { return };
         if let Err(error) = self.runtime.update(&limits).await {
             // It still runs with the limits of its spec, which is better than not at all.
             warn!(container = self.runtime.id(), %error, "cannot apply the updated limits again");

@@ -34,7 +34,6 @@ mod node_shutdown;
 mod notice;
 mod operations;
 pub mod options;
-mod pace;
 mod peers;
 pub mod publisher;
 mod readiness;
@@ -48,6 +47,7 @@ mod spec_file;
 mod state;
 mod streams;
 mod task;
+mod throttle;
 
 pub use context::console_directory;
 pub use server::{ServeConfig, ServeError, serve};

@@ -53,7 +53,7 @@ pub(crate) fn prepare(resources: &mut Resources, gate: &GateAction) -> Result<()
 }
 
 /// Begins to listen to a new incarnation, before its program runs. An earlier one is not listened to any more.
-pub(crate) fn listen(
+pub(crate) fn begin(
     resources: &Resources,
     incarnation: &mut Incarnation,
     gate: Option<&GateAction>,

@@ -29,7 +29,7 @@ impl Names {
     }
 
     /// A text with names in the place of ids.
-    pub fn said(&self, text: &str) -> String {
+    pub fn with_names(&self, text: &str) -> String {
         let known = |text: String, (id, name): (&String, &String)| match text.contains(id.as_str()) {
             true => text.replace(id.as_str(), name),
             false => text,
@@ -38,21 +38,21 @@ impl Names {
     }
 
     /// The pod is called so.
-    pub(crate) fn pod_is(&mut self, namespace: &str, name: &str) {
+    pub(crate) fn set_pod(&mut self, namespace: &str, name: &str) {
         if !name.is_empty() {
             self.pod = format!("{namespace}/{name}");
         }
     }
 
     /// A container is created. One whose name is its id has none.
-    pub(crate) fn container_is(&mut self, id: &str, name: &str) {
+    pub(crate) fn add_container(&mut self, id: &str, name: &str) {
         if id != name && self.containers.len() < KEPT {
             self.containers.insert(id.to_owned(), name.to_owned());
         }
     }
 
     /// A container is deleted.
-    pub(crate) fn forget(&mut self, id: &str) {
+    pub(crate) fn remove_container(&mut self, id: &str) {
         self.containers.remove(id);
     }
 }
@@ -67,19 +67,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_said_as_names() {
+    fn ids_are_replaced_by_names() {
         let mut names = Names::default();
-        names.pod_is("", "");
+        names.set_pod("", "");
         assert_eq!(names.pod(), "");
-        names.pod_is("shop", "cart-1");
-        names.container_is("0123abcd", "app");
-        names.container_is("task", "task");
+        names.set_pod("shop", "cart-1");
+        names.add_container("0123abcd", "app");
+        names.add_container("task", "task");
         assert_eq!((names.pod(), names.of("0123abcd"), names.of("task")), ("shop/cart-1", Some("app"), None));
-        assert_eq!(names.said("container 0123abcd: gone"), "container app: gone");
-        names.forget("0123abcd");
-        assert_eq!(names.said("container 0123abcd: gone"), "container 0123abcd: gone");
+        assert_eq!(names.with_names("container 0123abcd: gone"), "container app: gone");
+        names.remove_container("0123abcd");
+        assert_eq!(names.with_names("container 0123abcd: gone"), "container 0123abcd: gone");
         for number in 0..2 * KEPT {
-            names.container_is(&format!("id-{number}"), "app");
+            names.add_container(&format!("id-{number}"), "app");
         }
         assert_eq!(names.containers.len(), KEPT);
     }

@@ -154,9 +154,9 @@ fn recreate(resources: &mut Resources, done: Finisher) {
     };
     let launcher = resources.launcher().charged_to(Charge::Restarts);
     let (before, limits) = (resources.take_incarnation(), resources.limits().cloned());
-    let pace = resources.context().pace.clone();
+    let throttle = resources.context().throttle.clone();
     tokio::task::spawn_local(async move {
-        let _turn = pace.turn().await;
+        let _turn = throttle.acquire().await;
         match launcher.recreate(streams, before, limits).await {
             Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),

@@ -16,7 +16,7 @@ use ttrpc::asynchronous::transport::Listener;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The connections of those who may; others are closed without a word.
-struct Trusted {
+struct TrustedPeers {
     listener: UnixListener,
     pause: Option<Pin<Box<Sleep>>>,
 }
@@ -27,10 +27,10 @@ struct Trusted {
 /// The system's answer.
 pub(crate) fn listener(listener: StdListener) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
-    Ok(Listener::new(Trusted { listener: UnixListener::from_std(listener)?, pause: None }))
+    Ok(Listener::new(TrustedPeers { listener: UnixListener::from_std(listener)?, pause: None }))
 }
 
-impl Stream for Trusted {
+impl Stream for TrustedPeers {
     type Item = io::Result<UnixStream>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -8,7 +8,7 @@ use oci_runtime::console::TerminalSize;
 use pod_lifecycle::{ContainerId, Refusal, RefusalKind, Status, Target};
 use protobuf::well_known_types::any::Any;
 
-use crate::command::{Answer, Member, TaskState};
+use crate::command::{Answer, ContainerProcess, TaskState};
 use crate::error::{ServiceError, runtime_failure};
 use crate::metrics;
 use crate::report::{FailedUpdate, Report};
@@ -29,17 +29,18 @@ pub(crate) fn task_state(state: &State, target: &Target) -> Result<TaskState, Se
 
 /// The processes of a container. There is always at least one, until it is deleted (F13): a restart of
 /// containerd 1.7 or 2.x ends a task that has none, and with it goes an exit that no caller has seen yet (N1).
-pub(crate) fn pids(state: &State, id: ContainerId) -> Result<Vec<Member>, ServiceError> {
+pub(crate) fn pids(state: &State, id: ContainerId) -> Result<Vec<ContainerProcess>, ServiceError> {
     let view = state.pod.view(&Target::init(id.clone()))?;
     let resources = state.containers.get(&id).ok_or_else(|| not_found(&id))?;
     let exec_of = |pid: Pid| resources.exec_of(pid).map(ToString::to_string);
     let own = if view.has_process { resources.cgroup() } else { None };
     let pids = own.map(|cgroup| cgroup.pids()).unwrap_or_default();
-    let mut members: Vec<Member> = pids.into_iter().map(|pid| Member { pid, exec: exec_of(pid) }).collect();
-    if members.is_empty() && view.pid != 0 {
-        members.push(Member { pid: Pid::from_raw(view.pid.cast_signed()), exec: None });
+    let mut processes: Vec<ContainerProcess> =
+        pids.into_iter().map(|pid| ContainerProcess { pid, exec: exec_of(pid) }).collect();
+    if processes.is_empty() && view.pid != 0 {
+        processes.push(ContainerProcess { pid: Pid::from_raw(view.pid.cast_signed()), exec: None });
     }
-    Ok(members)
+    Ok(processes)
 }
 
 /// Resource numbers; an exited container still has its last ones (containerd 2.3 asks for them after a 137).

@@ -22,11 +22,11 @@ use crate::context::{PodContext, console_directory};
 use crate::control::ControlService;
 use crate::drive;
 use crate::identity::Identity;
-use crate::pace::Pace;
 use crate::peers;
 use crate::publisher::Publisher;
 use crate::state::State;
 use crate::task::TaskService;
+use crate::throttle::Throttle;
 
 /// The names under which containerd 1.x and 2.x call the same service (CONTRACT §1.3).
 const TASK_V2: &str = "containerd.task.v2.Task";
@@ -93,7 +93,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         draining_file: draining_file.into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
         looks: LookPace::default(),
-        pace: Rc::new(Pace::new(reaper.clone())),
+        throttle: Rc::new(Throttle::new(reaper.clone())),
     };
     let identity = Identity { id: id.clone(), namespace, ..Identity::default() };
     let (sender, reports) = mpsc::unbounded_channel();

@@ -14,9 +14,9 @@ use pod_spec::{BoundedDuration, Node};
 
 use crate::clock::{Clock, wall_ms};
 use crate::context::PodContext;
-use crate::control::ends::Ends;
 use crate::control::fault::Creations;
 use crate::control::history::History;
+use crate::control::last_exits::LastExits;
 use crate::identity::Identity;
 use crate::lifetime::Lifetime;
 use crate::publisher::Publisher;
@@ -34,8 +34,8 @@ pub(crate) struct State {
     pub(crate) lifetime: Lifetime,
     pub(crate) pids: PidHistory,
     pub(crate) identity: Identity,
-    pub(crate) events: History,
-    pub(crate) ends: Ends,
+    pub(crate) history: History,
+    pub(crate) last_exits: LastExits,
     pub(crate) creations: Creations,
     pub(crate) context: PodContext,
     pub(crate) reaper: Reaper,
@@ -65,8 +65,8 @@ impl State {
             lifetime: Lifetime::new(),
             pids: PidHistory::default(),
             identity,
-            events: History::default(),
-            ends: Ends::default(),
+            history: History::default(),
+            last_exits: LastExits::default(),
             creations: Creations::default(),
             context,
             reaper,
@@ -92,7 +92,7 @@ impl State {
     }
 
     /// What the node allows, as its file says it now.
-    pub(crate) fn node_is(&mut self, node: &Node) {
+    pub(crate) fn set_node_limits(&mut self, node: &Node) {
         self.longest_grace = node.longest_grace();
     }
 

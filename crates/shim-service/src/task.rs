@@ -29,7 +29,7 @@ use protobuf::{EnumOrUnknown, Message, MessageField};
 use ttrpc::asynchronous::TtrpcContext;
 
 use crate::clock::timestamp;
-use crate::command::{Command, Member, OwnerHandle, TaskState};
+use crate::command::{Command, ContainerProcess, OwnerHandle, TaskState};
 use crate::details::{CheckpointDetails, CheckpointImage, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
 use crate::options;
@@ -314,9 +314,9 @@ fn stream_mode(terminal: bool) -> StreamMode {
     if terminal { StreamMode::Terminal } else { StreamMode::Streams }
 }
 
-fn process_info(member: Member) -> Result<ProcessInfo, ServiceError> {
-    let mut info = ProcessInfo { pid: member.pid.as_raw().cast_unsigned(), ..Default::default() };
-    if let Some(exec_id) = member.exec {
+fn process_info(process: ContainerProcess) -> Result<ProcessInfo, ServiceError> {
+    let mut info = ProcessInfo { pid: process.pid.as_raw().cast_unsigned(), ..Default::default() };
+    if let Some(exec_id) = process.exec {
         let details = ProcessDetails { exec_id, ..Default::default() };
         let value = details.write_to_bytes().unwrap_or_default();
         // Spelt out, as in `metrics`: reflection is large.

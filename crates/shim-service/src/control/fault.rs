@@ -82,10 +82,10 @@ impl Creations {
 }
 
 /// The containers of a pod whose own logs are to have its fault: those of the plan that run or wait.
-pub(crate) fn concerned(inspection: Inspection) -> impl Iterator<Item = ContainerId> {
-    let concerned = |container: &InspectedContainer| {
+pub(crate) fn waiting_containers(inspection: Inspection) -> impl Iterator<Item = ContainerId> {
+    let waits = |container: &InspectedContainer| {
         matches!(container.state, InspectedState::Held | InspectedState::Running)
             && matches!(container.part, InspectedPart::Planned(_))
     };
-    inspection.containers.into_iter().filter(concerned).filter_map(|container| container.id)
+    inspection.containers.into_iter().filter(waits).filter_map(|container| container.id)
 }

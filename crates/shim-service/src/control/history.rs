@@ -65,7 +65,7 @@ struct Waiting {
 impl History {
     /// Keeps what an action says of the pod's life, if it says something. `name` is that of its container, as long as
     /// the pod knows one.
-    pub(crate) fn remember<'a>(
+    pub(crate) fn record<'a>(
         &mut self,
         action: &Action,
         (now, wall): (PodTime, WallTime),
@@ -95,7 +95,7 @@ impl History {
     }
 
     /// Answers the waiting callers with what has come.
-    pub(crate) fn tell(&mut self) {
+    pub(crate) fn answer_waiting(&mut self) {
         let last = self.last;
         for waiting in self.waiting.extract_if(.., |waiting| waiting.after < last).collect::<Vec<_>>() {
             let _ = waiting.answer.send(Ok(self.after(waiting.after)));
@@ -103,7 +103,7 @@ impl History {
     }
 
     /// Answers with what came after an event, now or when there is something.
-    pub(crate) fn ask(&mut self, after: u64, long_poll: LongPoll, answer: Answer<EventsResponse>) {
+    pub(crate) fn answer(&mut self, after: u64, long_poll: LongPoll, answer: Answer<EventsResponse>) {
         // Of those who have waited long enough.
         self.waiting.retain(|waiting| !waiting.answer.is_closed());
         if after >= self.last && long_poll == LongPoll::Yes {
@@ -258,7 +258,7 @@ fn with_duration(event: &mut Event, duration: Duration, kind: Kind) -> Kind {
 }
 
 /// Why a signal is sent, for the log.
-pub(crate) fn words_of(cause: SignalCause) -> &'static str {
+pub(crate) fn cause_name(cause: SignalCause) -> &'static str {
     match cause {
         SignalCause::Caller => "caller",
         SignalCause::Turn => "turn",
@@ -286,11 +286,11 @@ mod tests {
 
     use super::*;
 
-    fn remember(history: &mut History, reason: &str) {
+    fn record(history: &mut History, reason: &str) {
         let container = Some(ContainerId::from("c"));
         let milestone = Milestone::Held { reason: reason.to_owned() };
         let at = (PodTime::ZERO, WallTime::default());
-        history.remember(&Action::Record { container, milestone }, at, |_| Some("app"));
+        history.record(&Action::Record { container, milestone }, at, |_| Some("app"));
     }
 
     fn numbers(answer: &EventsResponse) -> Vec<u64> {
@@ -303,7 +303,7 @@ mod tests {
         let mut history = History::default();
         assert_eq!((numbers(&history.after(0)), history.after(0).lost), (vec![], 0));
         for _ in 0..KEPT + 10 {
-            remember(&mut history, &"x\u{e4}".repeat(LONGEST_TEXT));
+            record(&mut history, &"x\u{e4}".repeat(LONGEST_TEXT));
         }
         let all = history.after(0);
         assert_eq!((all.events.len(), all.lost), (KEPT, 10));
@@ -320,25 +320,25 @@ mod tests {
 
     /// A waiter is answered once, with what came after the last thing known; who has gone is forgotten.
     #[test]
-    fn whoever_waits_is_told() {
+    fn a_waiting_caller_is_answered_once() {
         let mut history = History::default();
-        remember(&mut history, "one");
+        record(&mut history, "one");
         let (answer, mut early) = oneshot::channel();
-        history.ask(0, LongPoll::Yes, answer);
+        history.answer(0, LongPoll::Yes, answer);
         assert_eq!(numbers(&early.try_recv().unwrap().unwrap()), [1]);
         let (answer, mut waits) = oneshot::channel();
-        history.ask(1, LongPoll::Yes, answer);
+        history.answer(1, LongPoll::Yes, answer);
         let (answer, gone) = oneshot::channel();
-        history.ask(1, LongPoll::Yes, answer);
+        history.answer(1, LongPoll::Yes, answer);
         drop(gone);
-        history.tell();
+        history.answer_waiting();
         assert!(waits.try_recv().is_err());
         let (answer, mut at_once) = oneshot::channel();
-        history.ask(1, LongPoll::No, answer);
+        history.answer(1, LongPoll::No, answer);
         assert!(numbers(&at_once.try_recv().unwrap().unwrap()).is_empty());
         assert_eq!(history.waiting.len(), 1, "who has gone is forgotten");
-        remember(&mut history, "two");
-        history.tell();
+        record(&mut history, "two");
+        history.answer_waiting();
         assert_eq!(numbers(&waits.try_recv().unwrap().unwrap()), [2]);
         assert!(history.waiting.is_empty());
     }

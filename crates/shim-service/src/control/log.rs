@@ -5,7 +5,7 @@ use pod_lifecycle::{Action, Milestone};
 use tracing::info;
 
 /// Says what an action means to people, where nothing else does.
-pub(crate) fn say(action: &Action) {
+pub(crate) fn write(action: &Action) {
     match action {
         Action::Record { container: Some(container), milestone: Milestone::Exited { exit } } => {
             info!(%container, code = exit.code, "exited");

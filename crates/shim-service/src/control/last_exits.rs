@@ -10,15 +10,15 @@ use pod_lifecycle::{Action, Exit, InspectedContainer, InspectedPart, InspectedSt
 /// So many names are kept. A plan has 64; under ctr each container has a name of its own.
 const KEPT: usize = 256;
 
-/// The newest end of each name.
+/// The newest exit of each name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ends {
-    by_name: BTreeMap<Box<str>, End>,
+pub(crate) struct LastExits {
+    by_name: BTreeMap<Box<str>, LastExit>,
 }
 
 /// How the newest container of a name ended: really, and as its caller was shown (J2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct End {
+struct LastExit {
     real: Exit,
     shown: Exit,
     restarts: u32,
@@ -34,51 +34,51 @@ enum Name {
     Id,
 }
 
-impl Ends {
-    /// Keeps what an action says of an end.
-    pub(crate) fn learn(&mut self, action: &Action, pod: &Pod) {
+impl LastExits {
+    /// Keeps what an action says of an exit.
+    pub(crate) fn record(&mut self, action: &Action, pod: &Pod) {
         let Action::Finish { container, shown, real } = action else { return };
         let known = pod.name_of(container).zip(pod.part_and_restarts(container));
         let Some((name, (part, restarts))) = known else { return };
         let kind = if name == container.as_str() { Name::Id } else { Name::Own };
-        self.add(name, End { real: *real, shown: *shown, restarts, part, name: kind });
+        self.add(name, LastExit { real: *real, shown: *shown, restarts, part, name: kind });
     }
 
-    fn add(&mut self, name: &str, end: End) {
+    fn add(&mut self, name: &str, exit: LastExit) {
         if let Some(known) = self.by_name.get_mut(name) {
-            *known = end;
+            *known = exit;
         } else if self.by_name.len() < KEPT {
-            self.by_name.insert(name.into(), end);
+            self.by_name.insert(name.into(), exit);
         }
     }
 
     /// What is known of containers that the pod does not have any more: those of the plan, and those that it does not name,
     /// which are added.
-    pub(crate) fn complete(&self, inspection: &mut Inspection) {
+    pub(crate) fn fill_in(&self, inspection: &mut Inspection) {
         for container in &mut inspection.containers {
             if container.state == InspectedState::NotCreated
-                && let Some(end) = self.by_name.get(container.name.as_str())
+                && let Some(exit) = self.by_name.get(container.name.as_str())
             {
-                container.real_exit = Some(end.real);
-                container.shown_exit = Some(end.shown);
-                container.restarts = end.restarts;
+                container.real_exit = Some(exit.real);
+                container.shown_exit = Some(exit.shown);
+                container.restarts = exit.restarts;
             }
         }
         let unknown = |name: &str| !inspection.containers.iter().any(|container| container.name == name);
         // Of ctr's containers those that are mains by `*=main`.
-        let counts = |end: &End| match end.part {
+        let counts = |exit: &LastExit| match exit.part {
             InspectedPart::Sandbox => false,
-            InspectedPart::Passthrough => end.name == Name::Own,
+            InspectedPart::Passthrough => exit.name == Name::Own,
             InspectedPart::Planned(_) | InspectedPart::Standby => true,
         };
-        let gone = self.by_name.iter().filter(|(name, end)| counts(end) && unknown(name));
+        let gone = self.by_name.iter().filter(|(name, exit)| counts(exit) && unknown(name));
         let gone: Vec<_> = gone.collect();
-        for (name, end) in gone {
+        for (name, exit) in gone {
             inspection.containers.push(InspectedContainer {
-                real_exit: Some(end.real),
-                shown_exit: Some(end.shown),
-                restarts: end.restarts,
-                ..InspectedContainer::not_created(name, end.part)
+                real_exit: Some(exit.real),
+                shown_exit: Some(exit.shown),
+                restarts: exit.restarts,
+                ..InspectedContainer::not_created(name, exit.part)
             });
         }
     }
@@ -90,27 +90,27 @@ mod tests {
 
     use super::*;
 
-    fn finish(ends: &mut Ends, name: &str, real: u32, shown: u32) {
+    fn finish(exits: &mut LastExits, name: &str, real: u32, shown: u32) {
         let exit = |code| Exit { code, ..Exit::default() };
         let (restarts, part) = (3, InspectedPart::Planned(pod_spec::Role::Main));
-        let end = End { real: exit(real), shown: exit(shown), restarts, part, name: Name::Own };
-        ends.add(name, end);
+        let exit = LastExit { real: exit(real), shown: exit(shown), restarts, part, name: Name::Own };
+        exits.add(name, exit);
     }
 
     #[test]
     fn the_newest_end_of_a_name_is_kept_and_names_are_bounded() {
-        let mut ends = Ends::default();
-        finish(&mut ends, "app", 1, 1);
-        finish(&mut ends, "app", 143, 0);
+        let mut exits = LastExits::default();
+        finish(&mut exits, "app", 1, 1);
+        finish(&mut exits, "app", 143, 0);
         let mut inspection = Pod::new().inspect(PodTime::ZERO);
-        ends.complete(&mut inspection);
+        exits.fill_in(&mut inspection);
         let codes = |container: &InspectedContainer| {
             [container.real_exit, container.shown_exit].map(|exit| exit.map(|exit| exit.code))
         };
         assert_eq!(inspection.containers.iter().map(codes).collect::<Vec<_>>(), [[Some(143), Some(0)]]);
         for number in 0..2 * KEPT {
-            finish(&mut ends, &number.to_string(), 0, 0);
+            finish(&mut exits, &number.to_string(), 0, 0);
         }
-        assert_eq!(ends.by_name.len(), KEPT);
+        assert_eq!(exits.by_name.len(), KEPT);
     }
 }
