@@ -60,6 +60,12 @@ pub enum ClientError {
         /// What its messages carry.
         theirs: u32,
     },
+    /// A shim of an earlier release, to whose version a method was added since.
+    #[error("its shim is of an earlier release of podshim, which cannot do this yet (it has no {method})")]
+    NoMethod {
+        /// The method of the control API.
+        method: &'static str,
+    },
     /// The answer makes no sense, or the connection broke.
     #[error("its shim's answer cannot be used: {0}")]
     Protocol(String),
@@ -149,7 +155,7 @@ impl Client {
 
     fn call<T: Message>(
         &self,
-        method: &str,
+        method: &'static str,
         request: &impl Message,
         limit: Duration,
     ) -> Result<T, ClientError> {
@@ -164,8 +170,11 @@ impl Client {
         match self.connection.request(request) {
             Ok(response) => T::parse_from_bytes(&response.payload).map_err(unusable),
             Err(TtrpcError::RpcStatus(status)) => Err(match status.code() {
-                // A release of podshim without this API, or another shim.
-                Code::UNIMPLEMENTED => ClientError::Version { theirs: 0 },
+                Code::UNIMPLEMENTED => ClientError::NoMethod { method },
+                // A release of podshim without this API: so the library answers for a service that it does not have.
+                Code::INVALID_ARGUMENT if status.message == format!("{SERVICE} service does not exist") => {
+                    ClientError::Version { theirs: 0 }
+                }
                 Code::DEADLINE_EXCEEDED => ClientError::NoAnswer { limit },
                 code => ClientError::Refused { code, message: text::printable(&status.message) },
             }),
@@ -197,7 +206,12 @@ fn milliseconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::sync::mpsc;
+    use std::thread;
+
     use nix::sys::socket::{Backlog, bind, listen};
+    use ttrpc::asynchronous::{Server, Service};
 
     use super::*;
 
@@ -231,5 +245,53 @@ mod tests {
             let error = understood(theirs).unwrap_err().to_string();
             assert!(error.contains(&format!("version {theirs}")), "{error}");
         }
+    }
+
+    /// A shim that serves these services, each without a method, and a client of it.
+    fn client_of(services: &[&str], test: impl FnOnce(Client)) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shim");
+        let address = format!("unix://{}", path.display());
+        let empty = |name: &&str| {
+            let service = Service { methods: HashMap::new(), streams: HashMap::new() };
+            HashMap::from([((*name).to_owned(), service)])
+        };
+        let services: Vec<_> = services.iter().map(empty).collect();
+        let (ready, is_ready) = mpsc::channel();
+        let (done, is_done) = tokio::sync::oneshot::channel::<()>();
+        let shim = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let mut server = Server::new().bind(&address).unwrap();
+                for service in services {
+                    server = server.register_service(service);
+                }
+                server.start().await.unwrap();
+                ready.send(()).unwrap();
+                let _ = is_done.await;
+            });
+        });
+        is_ready.recv().unwrap();
+        test(Client::connect(&path, Duration::from_secs(10)).unwrap());
+        drop(done);
+        shim.join().unwrap();
+    }
+
+    /// Methods are added within a version: a shim of an earlier release lacks one, and speaks this version all the same.
+    #[test]
+    fn a_missing_method_is_no_other_version() {
+        client_of(&["containerd.task.v2.Task", SERVICE], |client| {
+            let error = client.switch("app", Duration::from_secs(10)).unwrap_err();
+            assert!(matches!(&error, ClientError::NoMethod { method: "Switch" }), "{error:?}");
+            assert!(error.to_string().contains("Switch"), "{error}");
+        });
+    }
+
+    #[test]
+    fn a_shim_without_this_api_is_recognised() {
+        client_of(&["containerd.task.v2.Task"], |client| {
+            let error = client.inspect().unwrap_err();
+            assert!(matches!(error, ClientError::Version { theirs: 0 }), "{error:?}");
+        });
     }
 }
