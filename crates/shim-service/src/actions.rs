@@ -1,5 +1,7 @@
-//! The pod's actions, executed at once and in order: replies, events, signals, lines for logs, the record of an
-//! exit. What takes time is handed to `operations`.
+//! Executes the pod's actions, at once and in order: replies, events, signals, lines in logs, the record of an exit.
+//!
+//! Owns what each action does to a container. May never await, and never feed the pod: an action that takes time is an
+//! operation, which reports back.
 
 use std::time::SystemTime;
 
@@ -33,7 +35,7 @@ pub(crate) fn execute(state: &mut State, action: Action) {
         Action::LimitOomScore { container, highest } => limit_oom_score(state, &container, highest),
         Action::Tell { container, line, to } => tell(state, &container, &line, to),
         Action::Finish { container, shown, real } => finish(state, &container, shown, real),
-        // The history has it already.
+        // For the history, which has recorded it already.
         Action::Record { .. } => {}
         Action::Warn(line) => warn!("{line}"),
         Action::Note(line) => info!("{line}"),
@@ -51,7 +53,7 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
     };
     let (container, exec) = (&target.container, target.exec.as_ref().map(ToString::to_string));
     info!(%container, exec, signal = signal.number(), name = %signal, cause = cause_name(cause), "signal");
-    // SIGKILL to the init takes the others with it, by the kernel or by KillRemaining.
+    // The init's end by SIGKILL ends the other processes too: by the kernel (a pid namespace) or by KillRemaining.
     if let (Some(cgroup), Reach::All) = (resources.cgroup(), reach)
         && signal != Signal::KILL
     {
@@ -69,7 +71,7 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
     }
 }
 
-/// N8. At once: the program must not run a moment with its own value.
+/// N8. In the owner, not in a task: the program must not run with its own value, however briefly.
 fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
     let Some(cgroup) = state.containers.get(id).and_then(Resources::cgroup) else { return };
     match cgroup.limit_oom_score(highest) {
@@ -105,7 +107,7 @@ fn finish(state: &mut State, id: &ContainerId, shown: Exit, real: Exit) {
         exited_at: SystemTime::UNIX_EPOCH + shown.at.0,
     };
     if let Err(error) = resources.bundle().write_exit(&record) {
-        // `delete` then says 137, as a stock shim always does.
+        // Without the record, `delete` answers 137, as containerd's own shim always does.
         error!(container = %id, %error, "cannot record the exit");
     }
 }

@@ -1,7 +1,6 @@
-//! Checkpoint and restore: from request to runtime.
+//! Checkpoint and restore, from the request to the call of the OCI runtime.
 //!
-//! Owns what a Checkpoint asks for between the request and the call of the runtime; whether it is done is the pod's
-//! decision, how the runtime is called is `oci-runtime`'s.
+//! Owns that way. Whether a checkpoint is made is `pod-lifecycle`'s decision, how the runtime is called is `oci-runtime`'s.
 
 use std::rc::Rc;
 
@@ -13,7 +12,7 @@ use crate::error::{failure, runtime_failure};
 use crate::report::{Finisher, Product};
 use crate::resources::Resources;
 
-/// The request to the pod, and in `details` the `criu` that the container's options name.
+/// The request to the pod. Adds to `details` the `criu` that the container's options name.
 pub(crate) fn request(
     resources: Option<&Resources>,
     container: ContainerId,
@@ -29,7 +28,7 @@ pub(crate) fn request(
     Request::Checkpoint { container, after }
 }
 
-/// The request may be gone with its container: then no caller waits for it.
+/// Writes the checkpoint. Without `details` its request was answered meanwhile: no caller waits for it.
 pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>>, done: Finisher) {
     let Some(details) = details else {
         return done.fail(failure("its caller does not wait for this checkpoint any more"));
@@ -41,7 +40,7 @@ pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>
     });
 }
 
-/// Everything of a create but its process.
+/// A create without a process: Start restores it.
 pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {

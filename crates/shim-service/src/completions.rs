@@ -1,8 +1,7 @@
-//! What comes of the operations that the owner began: a new process is taken over and watched, what is removed is
-//! forgotten.
+//! What the owner does when an operation has completed or a process has exited.
 //!
-//! Owns the step from an operation's result to what the owner keeps of it, and hearing of a process's OOM kills and
-//! end. It never waits: the watching is a task that reports to the owner's inbox.
+//! Owns the step from a report to the state, and the watch of each process for OOM kills and its exit. May never feed the pod:
+//! it returns the event, and `drive` feeds it.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,15 +16,15 @@ use crate::error::failure;
 use crate::incarnation::{NewExec, NewIncarnation};
 use crate::listen;
 use crate::names::names;
-use crate::report::{Completion, Product, Report, ReportSender};
+use crate::report::{Completion, Finisher, Product, Report, ReportSender};
 use crate::resources::Resources;
 use crate::state::State;
 
-/// What may take an exec's terminal to be read out after its process.
+/// How long the last output of an exec's terminal is read after the exit of its process.
 const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
 
-/// Keeps what an operation leaves to the owner. Gives the event for the pod and, to be begun after it, the watch of a new
-/// process: the pod must know the process whose exit it is fed. `None`: the operation goes on.
+/// Keeps what an operation has left. Returns the event for the pod and the watch of a new process, which begins after the
+/// event: the pod must know a process before it is fed its exit. `None`: the operation goes on.
 pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Event, Option<Watch>)> {
     let Completion { op, container, mut outcome, product } = completion;
     let mut new_process = None;
@@ -67,8 +66,8 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             state.containers.remove(&container);
             state.pids.forget(&container);
         }
-        // Trap 12: containerd gave up waiting. Were it forgotten now, the next Delete would get NotFound,
-        // no Shutdown would follow, and the shim would stay for ever.
+        // Trap 12: containerd gave up waiting. If the container were forgotten now, the next Delete would get NotFound,
+        // no Shutdown would follow, and the shim would never end.
         Product::Removed => outcome = Outcome::Failed(failure("no caller waited for the end of its delete")),
         Product::CreateFailed(fifos) => {
             state.containers.remove(&container);
@@ -84,13 +83,13 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
     Some((Event::Done { op, outcome, at: wall_now() }, new_process))
 }
 
-/// Whether an Update came while a process was made (R6): its caller got the answer that it holds.
+/// Whether an Update came while the process was created (R6): its caller was answered that the limits hold.
 fn is_outdated(state: &State, id: &ContainerId, new: &NewIncarnation) -> bool {
     let wanted = state.containers.get(id).and_then(Resources::limits);
     wanted.is_some_and(|wanted| new.limits.as_ref().is_none_or(|limits| !Rc::ptr_eq(limits, wanted)))
 }
 
-/// Before the pod hears of the process, so that no program runs with older limits.
+/// Applies limits that are newer than the process, then completes its operation: no program may start with older ones.
 fn apply_newer_limits(
     state: &State,
     op: OpId,
@@ -99,25 +98,23 @@ fn apply_newer_limits(
     mut new: Box<NewIncarnation>,
 ) {
     let Some(resources) = state.containers.get(&container) else { return };
-    let (launcher, limits, reports) =
-        (resources.launcher(), resources.limits().cloned(), state.reports.clone());
+    let (launcher, limits) = (resources.launcher(), resources.limits().cloned());
+    let done = Finisher::new(op, container, state.reports.clone());
     tokio::task::spawn_local(async move {
         launcher.apply_limits(&mut new, limits).await;
-        let product = Product::Recreated(new);
-        // The owner has ended: no report is read any more.
-        let _ = reports.send(Report::Completed(Completion { op, container, outcome, product }));
+        done.finish(outcome, Product::Recreated(new));
     });
 }
 
-/// Whether a Delete's end reaches its caller, or containerd has forgotten the container anyway: it removes
-/// the bundle then.
+/// Whether a caller waits for the end of the container's delete. Without its bundle none needs to: containerd removes that
+/// when it has forgotten the container.
 fn is_delete_awaited(state: &State, id: &ContainerId) -> bool {
     let Some(resources) = state.containers.get(id) else { return true };
     resources.deletes().iter().any(|request| state.requests.is_awaited(*request))
         || !resources.details().bundle.exists()
 }
 
-/// Takes a container's new process over; its end is to be reported once the pod knows it.
+/// Keeps a container's new process.
 fn take_over(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch {
     let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom, limits: _ } = new;
     let pid = incarnation.process().pid();
@@ -131,17 +128,17 @@ fn take_over(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch 
     Watch { target: Target::init(id.clone()), exit, oom }
 }
 
-/// A process has exited: the event for the pod.
+/// The pod's event for the exit of a process.
 pub(crate) fn exited(state: &mut State, target: Target, exit: reaper::Exit) -> Event {
     output_ended(state, &target);
     let exit = Exit { code: exit.code.into(), at: wall_time(exit.at) };
     Event::Exited { target, exit }
 }
 
-/// Keeps what goes with a process. An exec's output ends with it; a container's may go on in its next incarnation (`Finish`).
+/// Ends an exec's output with its process. A container's output may go on with its next incarnation: `Finish` ends it.
 fn output_ended(state: &mut State, target: &Target) {
     let Some(exec) = &target.exec else {
-        // Only the scope's files: the thirty of the other cgroups are not needed before the exit is published.
+        // Only a scope's numbers: they are gone in a moment. Reading some thirty files must not delay the exit's event.
         if let Some(resources) = state.containers.get_mut(&target.container) {
             resources.read_stats_of_scope();
         }
@@ -155,7 +152,7 @@ fn output_ended(state: &mut State, target: &Target) {
     }
 }
 
-/// A process whose end is to be reported.
+/// The watch of one process.
 pub(crate) struct Watch {
     target: Target,
     exit: ExitWatch,
@@ -176,7 +173,7 @@ impl Watch {
                     }
                 }
             };
-            // The kernel counts a kill after it has reported it (v1): look once more.
+            // cgroup v1 counts a kill after it has reported it: look once more.
             if oom.is_some_and(|mut oom| oom.new_kills() > 0) {
                 let _ = reports.send(Report::OutOfMemory { container: target.container.clone() });
             }
@@ -185,7 +182,7 @@ impl Watch {
     }
 }
 
-/// The next OOM kill; never, once there is nothing to watch.
+/// The next OOM kill. Pending for ever where none is watched, or none can come any more.
 async fn next_oom(watch: &mut Option<OomWatch>) -> Option<u64> {
     match watch {
         Some(oom) => match oom.next().await {

@@ -1,5 +1,7 @@
-//! podshim's own API (proto/podshim/v1/pod.proto), and the owner's side of it. Owns who the pod is to people; decides
-//! nothing: what there is to know is the core's, what there is to do are its events and requests.
+//! podshim's own API on the shim's socket (proto/podshim/v1/pod.proto): the service, and beside it what operators are shown.
+//!
+//! Owns the translation of requests and answers, the pod's history and the last exits of its containers. Decides nothing of
+//! the pod. Nothing below this folder may know the owner's state.
 
 pub(crate) mod fault;
 pub(crate) mod history;
@@ -20,7 +22,7 @@ use ttrpc::asynchronous::TtrpcContext;
 
 use crate::command::{Command, ControlCommand, LongPoll, OwnerHandle};
 
-/// The longest wait for an event: a caller that wants more asks again.
+/// The longest wait for an event; a caller that wants to wait longer asks again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The pod's service for operators.

@@ -1,7 +1,7 @@
-//! A Create request, from the request to what the pod is asked.
+//! A Create request, from containerd's call to the request that the pod gets.
 //!
-//! Owns what is read and checked before the pod's state machine hears of a container: that the node takes it, that it is of this
-//! pod, its annotations, its namespaces, the options of its runtime. Whether and when it is created is `pod-lifecycle`'s.
+//! Owns the checks before that: whether the node is being drained, whether the container belongs to this pod, its annotations,
+//! its namespaces and its runtime options. Whether and when a process is created is `pod-lifecycle`'s decision.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use crate::resources::Resources;
 use crate::shared_namespaces;
 use crate::state::State;
 
-/// Takes a new container in: what the pod is to be asked for it.
+/// Checks a new container and keeps its resources. Returns what the pod needs to know of it.
 pub(crate) fn admit(
     state: &mut State,
     id: &ContainerId,
@@ -43,7 +43,7 @@ pub(crate) fn admit(
     Ok(spec)
 }
 
-/// Drops a container that the pod has refused: it never knew it.
+/// Drops a container's resources if the pod has refused it.
 pub(crate) fn drop_if_refused(state: &mut State, id: &ContainerId) {
     if !state.pod.containers().any(|known| known == id) {
         state.containers.remove(id);
@@ -70,7 +70,7 @@ fn prepare(
             }
             parsed.plan
         }
-        // 11.4: the sandbox's values count; a later container's differ only by accident.
+        // 11.4: the sandbox's annotations count; a later container's differ only by mistake.
         Err(error) if state.pod.plan_is_settled() => {
             warn!(container = %id, %error, "annotations are ignored: the pod has its plan already");
             None
@@ -83,7 +83,7 @@ fn prepare(
     {
         details.options = details.options.with_runtime_of(&sandbox.details().options);
     }
-    // `delete` must call the same runtime, also when no process is left to ask.
+    // `delete` must call the same runtime, even when no shim is left that knows which.
     details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
     let runtime = Rc::new(details.options.runtime(state.reaper.clone(), &state.context.namespace, &spec));
     let mut core = cri::container_spec(id, &spec, details.origin(), plan);
@@ -93,8 +93,8 @@ fn prepare(
     Ok((resources, core))
 }
 
-/// What a container's annotations say on this node. The node's file is read only where there are some: a pod
-/// without them knows nothing of podshim (S1).
+/// Parses podshim's annotations within what the node's file allows. That file is read only if there are any: a pod
+/// without them must not depend on it (S1).
 fn read_annotations(state: &mut State, annotations: &BTreeMap<String, String>) -> Result<Parsed, String> {
     let ours = annotations.keys().any(|key| key.starts_with(pod_spec::PREFIX));
     let node = if ours { node::read(&state.context.node_file)? } else { Node::default() };

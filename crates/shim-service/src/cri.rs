@@ -1,6 +1,7 @@
-//! What the annotations in a container's OCI spec say of it: CRI's and the kubelet's marks, for the pod's state machine.
+//! What CRI's and the kubelet's annotations in a container's OCI spec say of it.
 //!
-//! Owns the names of these annotations. Whether a container is of this pod is decided here, and nothing else.
+//! Owns the names of these annotations, and whether they make a container one of this pod. What follows from them is
+//! `pod-lifecycle`'s decision.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +11,24 @@ use pod_lifecycle::{
 };
 use pod_spec::{BoundedDuration, Plan};
 
-/// The CRI plugin's name for the pod's first container.
+/// The CRI plugin's: the id of the container's sandbox.
 pub(crate) const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
-/// The CRI plugin's mark of a task: `sandbox` or `container`.
+/// The CRI plugin's: `sandbox` or `container`.
 pub(crate) const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
 const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
-/// The kubelet's, where the runtime's `container_annotations` let them through (F7, F8).
+/// The kubelet's, where the `container_annotations` of containerd's configuration let them through (F7, F8).
 const KUBELET_TYPE: &str = "io.kubernetes.container.type";
 const KUBELET_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
-/// On every container that a kubelet makes.
+/// The kubelet's, on every container that it creates.
 const KUBELET_HASH: &str = "io.kubernetes.container.hash";
 const KUBELET_PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
 
-/// Who made the container of a spec: CRI alone says of what kind it is.
+/// Who creates the container: only CRI names its kind.
 pub(crate) fn caller(spec: &Spec) -> Caller {
     if spec.annotations.contains_key(CONTAINER_TYPE) { Caller::Cri } else { Caller::Other }
 }
 
-/// What the pod's state machine needs of a spec. `plan` is what its own annotations declare.
+/// What the pod's state machine needs of a spec. `plan` is what podshim's annotations in it declare.
 pub(crate) fn container_spec(
     id: &ContainerId,
     spec: &Spec,
@@ -40,7 +41,7 @@ pub(crate) fn container_spec(
         _ => TaskKind::Container,
     };
     ContainerSpec {
-        // ctr's users may leave the name out: the id is what they typed.
+        // ctr's containers have no name: the id is what their user has typed.
         name: annotation(CONTAINER_NAME).unwrap_or(id.as_str()).to_owned(),
         kind,
         caller: caller(spec),
@@ -67,11 +68,11 @@ pub(crate) fn container_spec(
     }
 }
 
-/// Whether a container is of the pod `pod`. Of one that CRI made its sandbox alone decides, which CRI writes last and no
-/// pod's author can: any other annotation that names a group may be an author's, who would get into another's pod by it.
+/// Checks that a container belongs to the pod `pod`. For CRI's containers the sandbox id decides, which CRI writes last and a
+/// pod's author cannot set. Any other annotation that names a group may be the author's, who could join another's pod with it.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// Which pod it belongs to instead, as a text for the caller.
 pub(crate) fn membership(
     id: &ContainerId,
     annotations: &BTreeMap<String, String>,
@@ -91,7 +92,7 @@ pub(crate) fn membership(
     ))
 }
 
-/// The annotations as the parser takes them.
+/// The annotations as `pod-spec`'s parser takes them.
 pub(crate) fn annotations(annotations: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()))
 }
@@ -107,7 +108,7 @@ mod tests {
         Spec { annotations, ..Spec::default() }
     }
 
-    /// F7, F8: what the CRI plugin and the kubelet tell.
+    /// F7, F8: the annotations of the CRI plugin and the kubelet.
     #[test]
     fn cri_annotations_reach_the_core() {
         let found = container_spec(
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(kubelet(&[(KUBELET_HASH, "5c1e"), hook]), Some(KubeletHook::PreStop));
     }
 
-    /// DESIGN §6, issue 18: CRI's word counts, and a group that an author has named does not.
+    /// DESIGN §6, issue 18: CRI's sandbox id counts, a group that a pod's author has named does not.
     #[test]
     fn a_container_of_another_sandbox_is_refused() {
         let of = |id: &str, pairs: &[(&str, &str)]| membership(&id.into(), &spec(pairs).annotations, "pod");
@@ -159,7 +160,7 @@ mod tests {
         }
     }
 
-    /// What a kubelet can say at most is counted with as a year.
+    /// The longest grace that a kubelet can send counts as a year.
     #[test]
     fn a_grace_without_end_is_a_year() {
         for seconds in ["9223372036854775807", "18446744073709551616"] {
@@ -169,7 +170,7 @@ mod tests {
         }
     }
 
-    /// ctr gives no type: its signals mean what they say (K7), its id is the name.
+    /// ctr sets no annotations: its signals are passed on as they are (K7), and a container's id is its name.
     #[test]
     fn without_cri_the_id_is_the_name() {
         let found = container_spec(&"web".into(), &spec(&[]), Origin::Program, None);

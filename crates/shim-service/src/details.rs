@@ -1,4 +1,6 @@
-//! What Create, Exec and Checkpoint requests say beyond what the pod's state machine needs of them.
+//! What Create, Exec and Checkpoint requests ask for beyond what the pod's state machine needs.
+//!
+//! Owns these types, which handlers fill and `launch` and `checkpoint` read.
 
 use std::path::PathBuf;
 
@@ -17,14 +19,14 @@ pub(crate) struct CreateDetails {
     pub(crate) rootfs: Vec<RootfsMount>,
     pub(crate) streams: StreamAddresses,
     pub(crate) options: RuntimeOptions,
-    /// What to restore it from, if it is no ordinary create.
+    /// The checkpoint to restore it from, if there is one.
     pub(crate) checkpoint: Option<CheckpointImage>,
 }
 
 /// A Checkpoint request, without its id.
 #[derive(Debug)]
 pub(crate) struct CheckpointDetails {
-    /// Where the images go.
+    /// The directory that the images are written to.
     pub(crate) path: PathBuf,
     pub(crate) options: CheckpointOptions,
 }
@@ -37,11 +39,11 @@ pub(crate) struct ExecDetails {
     pub(crate) streams: StreamAddresses,
 }
 
-/// The images a container is restored from.
+/// The checkpoint that a container is restored from.
 #[derive(Debug)]
 pub(crate) struct CheckpointImage {
     pub(crate) path: PathBuf,
-    /// Those of an earlier dump they build upon.
+    /// The earlier checkpoint that it builds upon.
     pub(crate) parent: Option<PathBuf>,
 }
 

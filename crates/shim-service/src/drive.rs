@@ -1,7 +1,7 @@
 //! The loop of a pod's owner: feeds the state machine and executes the actions it returns (DESIGN §3).
 //!
-//! Owns the order in which things happen: one input at a time, all of the pod's actions after each, never an await in
-//! between. It alone feeds the pod. What takes time runs in tasks that report back.
+//! Owns the order of inputs: one at a time, and all of the pod's actions before the next. It alone feeds the pod, and may
+//! never await while it handles an input: what takes time runs in tasks that report back.
 
 use control_api::Past;
 use oci_runtime::attention;
@@ -23,8 +23,8 @@ use crate::report::Report;
 use crate::state::State;
 use crate::throttle::Stop;
 
-/// Serves until the shim is asked to shut down and has nothing left. `stop` yields when the process was
-/// asked to end by a signal. Returns the publisher, for its last events, and what is to be kept of the pod.
+/// Serves until the shim may end. `stop` yields when a signal has asked the process to end. Returns the publisher, for its
+/// last events, and the record that is kept of the pod.
 pub(crate) async fn run_until_empty(
     mut state: State,
     mut commands: mpsc::Receiver<Command>,
@@ -38,7 +38,7 @@ pub(crate) async fn run_until_empty(
         let fault_due = state.creations.report_due(&state.pod);
         let deadline = next.into_iter().chain(leave_by).chain(fault_due).min();
         tokio::select! {
-            // What has happened comes before what is asked next.
+            // What has happened comes before what a caller asks next.
             biased;
             Some(report) = reports.recv() => {
                 attention::during(report.name(), || on_report(&mut state, report));
@@ -100,7 +100,7 @@ fn on_command(state: &mut State, command: Command) {
             let is_new = resources.is_some_and(|resources| resources.add_exec(&exec, *details));
             submit(state, Request::Exec { container: container.clone(), exec: exec.clone() }, answer);
             let target = Target { container, exec: Some(exec.clone()) };
-            // Refused: the pod never knew it.
+            // The pod has refused it.
             if is_new
                 && state.pod.view(&target).is_err()
                 && let Some(resources) = state.containers.get_mut(&target.container)
@@ -183,7 +183,7 @@ fn feed(state: &mut State, event: Event) {
     state.context.throttle.stop_is(if state.pod.is_stopping() { Stop::UnderWay } else { Stop::None });
 }
 
-/// Writes a fault of the plan to the shim's log and to those of the containers that wait, once.
+/// Logs a fault of the plan once, in the shim's log and in those of the containers that run or wait.
 fn report_fault(state: &mut State) {
     if !state.creations.may_report() {
         return;

@@ -1,4 +1,6 @@
-//! One exec: its streams, its process, its terminal. Owns these, from the exec's registration to its removal.
+//! What the owner holds for an exec, from its registration to its removal: its streams, its process, its terminal.
+//!
+//! Owns these and how they change together; each change is a method that names what has happened.
 
 use std::io;
 use std::rc::Rc;
@@ -32,8 +34,8 @@ impl ExecResources {
         self.process.as_ref()
     }
 
-    /// Its start begins. Like the runc shim, ignore a terminal size that was set before: the process may have its own
-    /// (`consoleSize`). One that comes from now on is set when there is a terminal.
+    /// Its start begins. A terminal size that was set before is ignored, as in the runc shim: the process may bring its own
+    /// (`consoleSize`). One that is set from now on is applied as soon as there is a terminal.
     pub(crate) fn start_begins(&mut self) -> Rc<ExecDetails> {
         self.size = None;
         self.details.clone()
@@ -42,7 +44,7 @@ impl ExecResources {
     /// Its process runs.
     ///
     /// # Errors
-    /// The size that was asked for meanwhile cannot be set.
+    /// The terminal size that was set meanwhile cannot be applied.
     pub(crate) fn started(
         &mut self,
         stdio: Stdio,
@@ -71,7 +73,7 @@ impl ExecResources {
         }
     }
 
-    /// Its process has exited: its output ends with it. Gives the terminal, to be closed.
+    /// Its process has exited, and its output ends. Returns the terminal, for the caller to close.
     pub(crate) fn exited(&mut self) -> Option<Console> {
         if let Some(stdio) = &mut self.stdio {
             stdio.finish_output();
@@ -79,7 +81,7 @@ impl ExecResources {
         self.console.take()
     }
 
-    /// The streams, to be ended for its removal.
+    /// Its streams, for the caller to end: it is being removed.
     pub(crate) fn take_streams(&mut self) -> (Option<Console>, Option<Stdio>) {
         (self.console.take(), self.stdio.take())
     }

@@ -1,7 +1,7 @@
-//! Asking a container whether its gate may open: each check of the pod as one probe (U1, U2).
+//! Checks a container's gate once: the probe of each kind of gate (U1, U2).
 //!
-//! Owns the way from a check to a probe and back to an outcome. When to ask, and what answers mean, is
-//! `pod-lifecycle`'s.
+//! Owns the way from a check to a probe and back to an outcome. When a gate is checked, and what the outcome means, is
+//! `pod-lifecycle`'s decision.
 
 use oci_runtime::probe::{self, Endpoint, ProbeResult};
 use oci_runtime::process::ExecOutcome;
@@ -14,7 +14,7 @@ use crate::error::failure;
 use crate::report::Finisher;
 use crate::resources::Resources;
 
-/// Asks once.
+/// Runs the check as a task.
 pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
     let Some(incarnation) = resources.incarnation() else {
         return done.fail(failure("it has no process"));

@@ -1,10 +1,12 @@
-//! Who the pod is, to people: its ids and the names that CRI writes into its sandbox's spec.
+//! The ids and names by which people know the pod.
+//!
+//! Owns which annotations they come from. No rule of the pod may depend on a name.
 
 use std::collections::BTreeMap;
 
 use crate::cri::CONTAINER_TYPE;
 
-/// Who the pod is, to people. Kubernetes' names are those of the CRI's annotations (F7).
+/// The pod's ids and names. Kubernetes' names come from CRI's annotations (F7); they are empty without CRI.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     pub(crate) id: String,
@@ -12,14 +14,14 @@ pub(crate) struct Identity {
     pub(crate) pod_name: String,
     pub(crate) pod_namespace: String,
     pub(crate) pod_uid: String,
-    /// Since 1970.
+    /// Milliseconds since 1970.
     pub(crate) started_at_ms: i64,
 }
 
 impl Identity {
-    /// Takes over what the CRI writes into each container's spec.
+    /// Takes the names from the annotations of the sandbox, or of any container that is not CRI's.
     pub(crate) fn learn(&mut self, annotations: &BTreeMap<String, String>) {
-        // A CRI container says the same as its sandbox, or another caller has asked for it.
+        // CRI's other containers have the same names, unless another caller has made their spec.
         if annotations.get(CONTAINER_TYPE).is_some_and(|kind| kind != "sandbox") {
             return;
         }

@@ -1,6 +1,6 @@
-//! One process of a container's init, and what a create or a start of one leaves to the owner.
+//! The init process of a container, which a restart in place replaces (R6), and what comes with a new one.
 //!
-//! Owns these types; `launch` makes them.
+//! Owns these types; `launch` makes them, and `resources` keeps the current one.
 
 use std::rc::Rc;
 
@@ -14,14 +14,14 @@ use pod_lifecycle::{Failure, Outcome};
 use crate::error::failure;
 use crate::readiness::Readiness;
 
-/// One process of a container's init, with what came with it.
+/// One init process of a container, with its terminal and its readiness.
 #[derive(Debug)]
 pub(crate) struct Incarnation {
     process: Rc<Process>,
-    /// What it executed before its own program (U1).
+    /// The OCI runtime's binary, which it executes before the container's program (U1).
     runtime_init: Option<ExecutableIdentity>,
     console: Option<Console>,
-    /// For a gate that its program opens.
+    /// For a gate that the program itself opens.
     readiness: Option<Rc<Readiness>>,
 }
 
@@ -46,12 +46,12 @@ impl Incarnation {
         self.console.as_ref()
     }
 
-    /// The terminal, to be closed.
+    /// The terminal, for the caller to close.
     pub(crate) fn take_console(&mut self) -> Option<Console> {
         self.console.take()
     }
 
-    /// Its gate waits for it to become ready.
+    /// From now on its gate waits for this.
     pub(crate) fn listen(&mut self, readiness: Rc<Readiness>) {
         self.readiness = Some(readiness);
     }
@@ -61,26 +61,26 @@ impl Incarnation {
     }
 }
 
-/// A new process of a container.
+/// A new init process of a container, and what the owner gets with it.
 pub(crate) struct NewIncarnation {
     pub(crate) incarnation: Incarnation,
-    /// For its container's stdio, now that it exists.
+    /// What the container's stdio may begin to move, now that the process exists.
     pub(crate) held_back: HeldBack,
     pub(crate) cgroup: Option<Rc<Cgroup>>,
     pub(crate) exit: ExitWatch,
     pub(crate) oom: Option<OomWatch>,
-    /// The limits that were applied to it beyond its spec.
+    /// The limits that were applied to it beside those of its spec.
     pub(crate) limits: Option<Rc<[u8]>>,
 }
 
 impl NewIncarnation {
-    /// How the operation that made it ends.
+    /// The outcome of the operation that created it.
     pub(crate) fn outcome(&self) -> Outcome {
         Outcome::Process { pid: self.incarnation.process.pid().as_raw().unsigned_abs() }
     }
 }
 
-/// The streams one incarnation is started with.
+/// The streams that one incarnation is created with.
 pub(crate) struct IncarnationStreams {
     pub(crate) child: ChildStdio,
     pub(crate) held_back: HeldBack,
@@ -102,10 +102,10 @@ pub(crate) fn console_streams(stdio: &Stdio) -> Result<Option<ConsoleStreams>, F
     }
 }
 
-/// A first create that came to nothing.
+/// A create that failed.
 pub(crate) struct FailedCreate {
     pub(crate) failure: Failure,
-    /// For the next try.
+    /// For the next create of the same container.
     pub(crate) fifos: UnusedFifos,
 }
 
@@ -115,7 +115,7 @@ impl From<Failure> for FailedCreate {
     }
 }
 
-/// A started exec.
+/// The new process of an exec, and what the owner gets with it.
 pub(crate) struct NewExec {
     pub(crate) stdio: Stdio,
     pub(crate) console: Option<Console>,

@@ -1,6 +1,6 @@
-//! The pod as it is, for operators, and what is kept of it when it is gone.
+//! The pod as it is now, for operators, and the record that is kept of it when it is gone.
 //!
-//! Owns which parts of the state an answer comes from; the words of the control API are `control::inspection`'s.
+//! Owns which parts of the state these come from. May only read. The translation is `control::inspection`'s.
 
 use control_api::{Cost, InspectResponse, Past, VERSION};
 use oci_runtime::attention;
@@ -11,7 +11,7 @@ use crate::clock::wall_ms;
 use crate::control::inspection::{self, milliseconds};
 use crate::state::State;
 
-/// The pod as it is, with what is known of containers that are gone.
+/// The pod as it is now, with the last exits of deleted containers.
 pub(crate) fn inspect(state: &State) -> Inspection {
     let mut inspection = state.pod.inspect(state.now());
     state.last_exits.fill_in(&mut inspection);
@@ -24,7 +24,7 @@ pub(crate) fn response(state: &State) -> InspectResponse {
     inspection::response(state.identity.clone(), inspection, fault, attention::longest(), cost(state))
 }
 
-/// Processor time that was spent for the pod outside of its containers' cgroups.
+/// The processor time that was spent for the pod outside its containers' cgroups.
 fn cost(state: &State) -> Cost {
     let of = |charge| milliseconds(state.reaper.processor_time_for(charge));
     Cost {
@@ -37,9 +37,9 @@ fn cost(state: &State) -> Cost {
     }
 }
 
-/// What is kept of the pod when it is gone. A container of ctr that is no pod leaves nothing.
+/// The record that is kept of the pod. A container of ctr without a plan leaves none.
 pub(crate) fn past(state: &State) -> Option<Past> {
-    // Before any of the work: this is on the way of each `ctr run`.
+    // First of all: every `ctr run` comes here, and it should cost nothing.
     if state.identity.pod_name.is_empty() && !state.pod.plan_is_settled() {
         return None;
     }
@@ -52,7 +52,7 @@ pub(crate) fn past(state: &State) -> Option<Past> {
         ..Default::default()
     };
     past.forget_commands();
-    // It is gone, whatever it was.
+    // A pod that is gone has no fault any more.
     past.pod.mut_or_insert_default().fault = String::new();
     Some(past)
 }

@@ -1,7 +1,7 @@
-//! Making a process: the create of a container, its re-creation in place, the start of an exec.
+//! Creates processes: the first of a container, the next one in place, the restored one, that of an exec.
 //!
-//! Each function leaves nothing behind when it fails. They run as tasks of their own and hold nothing of the
-//! owner's.
+//! Owns the order of these steps, and that a step that fails leaves nothing behind. Runs in tasks: it may never hold or change
+//! what is the owner's.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -23,12 +23,12 @@ use crate::incarnation::{
     FailedCreate, Incarnation, IncarnationStreams, NewExec, NewIncarnation, console_streams,
 };
 
-/// The runtime has sent the terminal before it exits.
+/// How long the terminal is waited for. The OCI runtime sends it before it exits.
 const CONSOLE_LIMIT: Duration = Duration::from_secs(10);
-/// What a terminal's last output may take to be read before an incarnation is replaced.
+/// How long a terminal's last output is read before its incarnation is replaced.
 const CONSOLE_DRAIN: Duration = Duration::from_secs(1);
 
-/// Makes the processes of one container and of its execs.
+/// Creates the processes of one container and of its execs.
 #[derive(Clone, Debug)]
 pub(crate) struct Launcher {
     runtime: Container,
@@ -36,7 +36,7 @@ pub(crate) struct Launcher {
     context: PodContext,
 }
 
-/// What a process of the container is made from.
+/// What a container's process is created from.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Program,
@@ -48,7 +48,7 @@ impl Launcher {
         Self { runtime, details, context }
     }
 
-    /// The runtime's processor time counts as that of `charge`.
+    /// Counts the OCI runtime's processor time as `charge`.
     pub(crate) fn charged_to(mut self, charge: Charge) -> Self {
         self.runtime = self.runtime.charged_to(charge);
         self
@@ -64,14 +64,14 @@ impl Launcher {
         match created {
             Ok(incarnation) => Ok((stdio, incarnation)),
             Err(failure) => {
-                // What is in its way is in the log; the caller hears of the Create.
+                // If it fails, that is in the log; the caller gets the create's error.
                 let _ = unmount(&self.details, &self.runtime.bundle().rootfs()).await;
                 Err(FailedCreate { failure, fifos: stdio.into_unused_fifos() })
             }
         }
     }
 
-    /// Everything of the first create but the process.
+    /// The first create without its process: stdio and rootfs.
     pub(crate) async fn prepare(&self) -> Result<Stdio, FailedCreate> {
         let mut stdio = self.connected_stdio().await?;
         let prepared = async {
@@ -88,10 +88,10 @@ impl Launcher {
         }
     }
 
-    /// The stdio of a container without a process; waits for containerd's side of it.
+    /// Opens the stdio of a container that has no process yet, and waits for containerd to open its side.
     ///
-    /// Not when the process exists, as containerd's shim does: if containerd is killed during the create, its readers
-    /// are gone by then, and the process would wait for others (N1, trap 15).
+    /// containerd's shim waits when the process exists. If containerd is killed during the create, its readers are gone by then,
+    /// and the process would wait for new ones (N1, trap 15).
     pub(crate) async fn connected_stdio(&self) -> Result<Stdio, Failure> {
         let mut stdio =
             Stdio::open(&self.details.streams.paths(), self.details.stream_owner()).map_err(failure)?;
@@ -99,13 +99,13 @@ impl Launcher {
         Ok(stdio)
     }
 
-    /// `id` is what the logger gets as its name: an exec's own, as containerd's shim has it (CONTRACT §7).
+    /// `id` is the name that the logging program gets: for an exec the exec's, as in containerd's shim (CONTRACT §7).
     async fn start_logger(&self, stdio: &mut Stdio, id: &str) -> Result<(), Failure> {
         let identity = LoggerIdentity { id, namespace: &self.context.namespace };
         stdio.start_logger(self.runtime.reaper(), identity).await.map_err(failure)
     }
 
-    /// R6: the same bundle, rootfs and stdio, a new process; limits as they were.
+    /// R6: a new process with the same bundle, rootfs and stdio, and with the last limits.
     pub(crate) async fn recreate(
         &self,
         streams: IncarnationStreams,
@@ -123,7 +123,7 @@ impl Launcher {
         Ok(new)
     }
 
-    /// The Start of a container that was prepared for it: `runtime restore`.
+    /// The Start of a container that is restored from a checkpoint: `runtime restore`.
     pub(crate) async fn restore(
         &self,
         streams: IncarnationStreams,
@@ -138,17 +138,17 @@ impl Launcher {
         Ok(new)
     }
 
-    /// Applies the limits of the last Update to a process that was made after it.
+    /// Applies the limits of the last Update to a newer process.
     pub(crate) async fn apply_limits(&self, new: &mut NewIncarnation, limits: Option<Rc<[u8]>>) {
         new.limits.clone_from(&limits);
         let Some(limits) = limits else { return };
         if let Err(error) = self.runtime.update(&limits).await {
-            // It still runs with the limits of its spec, which is better than not at all.
+            // It runs with the limits of its spec, which is better than not at all.
             warn!(container = self.runtime.id(), %error, "cannot apply the updated limits again");
         }
     }
 
-    /// A process of the container and what belongs to it.
+    /// Creates a process of the container, with its terminal, its cgroup and the watch for OOM kills.
     async fn launch(
         &self,
         source: Source<'_>,
@@ -185,8 +185,8 @@ impl Launcher {
                 return Err(failure);
             }
         };
-        // Gone already: there is nothing to count, and the exit is on its way. The look at the process comes last:
-        // its pid may have become another's, whose cgroup must never be taken for this one's.
+        // A process that has exited already has no cgroup to read; its exit is reported soon. Ask last whether it runs: the
+        // kernel may have given its pid to another process, whose cgroup must never be taken for this one's.
         let cgroup = Cgroup::of_pid(process.pid()).ok().filter(|_| process.is_running()).map(Rc::new);
         let oom = cgroup.as_deref().and_then(|cgroup| {
             let watch = OomWatch::new(cgroup);
@@ -215,7 +215,7 @@ impl Launcher {
         let path = socket.as_ref().map(ConsoleSocket::path);
         let launched =
             runtime.exec(&exec_id, &details.process, child, path).await.map_err(runtime_failure)?;
-        // Only now: an exec that fails leaves the fifos to the next try.
+        // Only now: an exec that fails must leave the fifos to the next one.
         let attached = async {
             stdio.connect().await.map_err(failure)?;
             attach(socket, console_streams(&stdio)?, None).await
@@ -239,7 +239,7 @@ impl Launcher {
     }
 }
 
-/// The terminal of a new process, connected with containerd's side; `None` without one.
+/// Connects the terminal of a new process with containerd's side; `None` if it has no terminal.
 async fn attach(
     socket: Option<ConsoleSocket>,
     streams: Option<ConsoleStreams>,
@@ -254,7 +254,7 @@ async fn attach(
     Ok(Some(console))
 }
 
-/// Undoes the rootfs mounts; what cannot be undone is logged, for `delete` tries again.
+/// Unmounts the rootfs. A failure is logged; `delete` tries again.
 pub(crate) async fn unmount(details: &CreateDetails, rootfs: &Path) -> Result<(), MountError> {
     if details.rootfs.is_empty() {
         return Ok(());

@@ -1,9 +1,12 @@
-//! The owner of a pod, and the services it speaks with.
+//! The owner of a pod, and the ttrpc services in front of it.
 //!
-//! Owns the driver loop: one task that holds the pod's state machine and everything the pod's containers need
-//! (bundles, stdio, processes), and that no other part may touch. ttrpc handlers translate, send a command and
-//! await the answer: containerd drops a handler when its caller's deadline passes or the connection breaks, so
-//! no effect may live in one. Decides nothing about pods; that is `pod-lifecycle`.
+//! Owns the loop (`drive`): one task that holds the state (`state`): the pod's state machine and everything that its containers
+//! need. Decides nothing about pods; that is `pod-lifecycle`'s. ttrpc handlers (`task`, `control`) translate, send a command
+//! and await its answer. containerd drops a handler when its caller's deadline passes or the connection breaks, so no effect
+//! may live in one.
+//!
+//! Files stand on floors, and none may import one above it: the parts of the state, the state, what an action or a report does
+//! to it (`actions`, `operations`, `completions`, `creation`, `reads`, `inspect`), the loop, the server.
 
 mod actions;
 #[cfg(any(test, fuzzing))]

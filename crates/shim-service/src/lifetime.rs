@@ -1,16 +1,16 @@
 //! When the shim may end: after containerd's Shutdown, after an ordered stop, or when no caller comes.
 //!
-//! Owns the waits for callers. Whether the pod is empty or ended is `pod-lifecycle`'s to say.
+//! Owns how long callers are waited for. Whether the pod is empty or ended is `pod-lifecycle`'s to say.
 
 use std::time::Duration;
 
 use pod_lifecycle::Pod;
 use tokio::time::Instant;
 
-/// containerd deletes what has ended within milliseconds, if it runs.
+/// How long an ordered stop waits for the deletes: if containerd runs, it deletes within milliseconds.
 const TIME_TO_DELETE: Duration = Duration::from_secs(2);
-/// Create follows `start` at once, and Shutdown the last Delete. Where containerd was killed or failed in between, or its time
-/// for the Delete was over with the answer, neither ever comes (traps 12, 15).
+/// How long an empty shim waits. Create follows `start` at once, and Shutdown the last Delete. If containerd was killed in
+/// between, or its Delete timed out, neither comes (traps 12, 15).
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 
 /// Whether the shim may end.
@@ -19,16 +19,16 @@ pub(crate) struct Lifetime(Until);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// No caller has asked for the end.
+    /// No caller has asked the shim to end.
     Forgotten {
-        /// When to end without being asked, if there is no container.
+        /// When it ends all the same, while there is no container.
         by: Option<Instant>,
     },
-    /// As soon as the deletes under way have ended.
+    /// When the deletes under way have ended.
     Empty,
-    /// When the stop that a signal began has ended every container, and containerd had time to delete them.
+    /// When an ordered stop has ended every container, and containerd has had time to delete them.
     Final {
-        /// How long their deletes are waited for, once all have ended.
+        /// Until when the deletes are waited for, once all containers have ended.
         by: Option<Instant>,
     },
     Now,
@@ -39,14 +39,14 @@ impl Lifetime {
         Self(Until::Forgotten { by: None })
     }
 
-    /// A caller creates a container: a Shutdown that waited for the last Delete no longer holds.
+    /// A caller creates a container: an earlier Shutdown no longer holds.
     pub(crate) fn create_requested(&mut self) {
         if matches!(self.0, Until::Forgotten { .. } | Until::Empty) {
             self.0 = Until::Forgotten { by: None };
         }
     }
 
-    /// containerd sends Shutdown after every Delete; only the one after the last means it (CONTRACT §1.8).
+    /// containerd sends Shutdown after every Delete; only the one after the last Delete counts (CONTRACT §1.8).
     pub(crate) fn shutdown_requested(&mut self, pod: &Pod) {
         if pod.is_empty() {
             self.0 = Until::Now;
@@ -55,12 +55,12 @@ impl Lifetime {
         }
     }
 
-    /// A signal to the shim stops the pod in order.
+    /// A signal to the shim has begun an ordered stop.
     pub(crate) fn stop_signalled(&mut self) {
         self.0 = Until::Final { by: None };
     }
 
-    /// When to end if no caller comes: to create or to shut down, or after an ordered stop to delete the remains.
+    /// When the shim ends if no caller comes until then.
     pub(crate) fn deadline(&mut self, pod: &Pod) -> Option<Instant> {
         let (is_idle, by, wait) = match &mut self.0 {
             Until::Forgotten { by } => (pod.is_empty(), by, FORGOTTEN_AFTER),
@@ -80,7 +80,7 @@ impl Lifetime {
         match self.0 {
             Until::Forgotten { by } => pod.is_empty() && has_passed(by),
             Until::Empty => pod.is_empty(),
-            // Empty: also trap 15, a shim whose first Create never came.
+            // A shim whose first Create never came is empty too (trap 15).
             Until::Final { by } => pod.is_empty() || has_passed(by),
             Until::Now => true,
         }

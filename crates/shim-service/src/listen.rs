@@ -1,7 +1,7 @@
-//! Hearing from a container that it is ready: lines of its output (`log:`) and its messages (`notify`).
+//! Ties a container to the gates that its program opens: a line of its output (`log:`), a message (`notify`).
 //!
-//! Owns what has been readiness of each incarnation, from before its program starts, and the way the socket gets into the
-//! container. What it means for the pod is `pod-lifecycle`'s.
+//! Owns how the notify socket gets into the container, and what of its output is searched. What readiness means for the pod is
+//! `pod-lifecycle`'s.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -20,17 +20,17 @@ use crate::readiness::{NotifyListener, Readiness};
 use crate::resources::Resources;
 use crate::spec_file;
 
-/// The socket's name in the container, in a directory that is the container's own: nothing is left in its image's file
-/// system, and nothing of the node's is touched where a volume lies over that directory.
+/// The socket's name in the container. It lies in a directory that is the container's own: nothing is left in its image's file
+/// system, nor in a volume of the node's.
 const SOCKET_NAME: &str = "podshim-notify";
-/// Where it can be: the first one that is a tmpfs of the container. CRI and ctr give each container the first.
+/// Where the socket can be: in the first of these that is a tmpfs of the container. CRI and ctr give each container a /dev.
 const SOCKET_DIRECTORIES: [&str; 2] = ["/dev", "/run"];
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET=";
 
-/// Prepares the first create of a container for what its gate waits for.
+/// Prepares the first create of a container for its gate.
 ///
 /// # Errors
-/// The gate could never open.
+/// Why the gate could never open.
 pub(crate) fn prepare(resources: &mut Resources, gate: &GateAction) -> Result<(), Failure> {
     match gate {
         GateAction::Log(_) if !resources.details().streams.paths().pass_output() => Err(Failure {
@@ -52,7 +52,7 @@ pub(crate) fn prepare(resources: &mut Resources, gate: &GateAction) -> Result<()
     }
 }
 
-/// Begins to listen to a new incarnation, before its program runs. An earlier one is not listened to any more.
+/// Begins to watch a new incarnation for its gate, before its program runs. An earlier incarnation no longer counts.
 pub(crate) fn begin(
     resources: &Resources,
     incarnation: &mut Incarnation,
@@ -83,7 +83,7 @@ fn watch_lines(
     pattern: &Pattern,
     readiness: Rc<Readiness>,
 ) {
-    // Of both streams, whose lines come piece by piece: one matcher each.
+    // Lines come piece by piece, on two streams: each has its own matcher.
     let watch = |readiness: Rc<Readiness>| {
         let mut matcher = pattern.matcher();
         matcher.begin();
@@ -92,7 +92,7 @@ fn watch_lines(
                 Piece::Part(text) => matcher.advance(text),
                 Piece::End => matcher.end(),
             };
-            // The other stream may have had it.
+            // The line may have come on the other stream.
             if !readiness.is_ready() && !is_found {
                 return Watching::GoesOn;
             }
@@ -110,8 +110,7 @@ fn watch_lines(
     }
 }
 
-/// Adds the socket and its name to the spec. A NOTIFY_SOCKET that was there is the node's or a mistake: it would lead
-/// nowhere in the container.
+/// Adds the socket and its name to the spec. An earlier NOTIFY_SOCKET is replaced: no other socket is there in the container.
 fn add_socket(bundle: &Bundle) -> Result<(), Failure> {
     let mut mounted = None;
     let edited = spec_file::edit(bundle, |spec| mounted = mount_socket(spec, &bundle.notify_socket_path()));
@@ -133,7 +132,7 @@ fn mount_socket(spec: &mut Value, socket: &Path) -> Option<()> {
         mounts.iter().rfind(at).is_some_and(|mount| mount["type"] == "tmpfs")
     };
     let destination = format!("{}/{SOCKET_NAME}", SOCKET_DIRECTORIES.iter().find(is_own)?);
-    // Nothing but "bind": any other option is a remount, which a user namespace may forbid.
+    // Only "bind": any other option needs a remount, which a user namespace may forbid.
     mounts.push(json!({
         "destination": destination, "type": "bind", "source": socket.to_string_lossy(), "options": ["bind"]
     }));
@@ -157,7 +156,7 @@ mod tests {
         mount_socket(&mut spec, Path::new("/bundle/notify.sock")).map(|()| spec)
     }
 
-    /// U2: the container gets the socket and its name beside all it had.
+    /// U2: the container gets the socket and its name, and keeps all it had.
     #[test]
     fn u2_the_notify_socket_is_added_to_the_spec() {
         let dev = json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs"});
@@ -180,7 +179,7 @@ mod tests {
         assert_eq!(without_environment["process"]["env"], json!(["NOTIFY_SOCKET=/dev/podshim-notify"]));
     }
 
-    /// DESIGN §6: where a volume of the node lies over the directory, no file is made in it.
+    /// DESIGN §6: where a volume of the node lies over the directory, no file is created in it.
     #[test]
     fn u2_the_notify_socket_is_never_put_into_a_volume() {
         let tmpfs = |path: &str| json!({"destination": path, "type": "tmpfs"});

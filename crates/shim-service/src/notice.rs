@@ -1,4 +1,6 @@
-//! The pod's notices as containerd's events (CONTRACT §6).
+//! Publishes the pod's notices as containerd's events (CONTRACT §6).
+//!
+//! Owns the translation of each notice into an event and its topic. Decides nothing: what is published is `pod-lifecycle`'s.
 
 use containerd_shim_protos::events::task::{
     TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskIO, TaskOOM, TaskPaused,
@@ -12,7 +14,7 @@ use crate::clock::timestamp;
 use crate::publisher::Publisher;
 use crate::resources::Resources;
 
-/// Queues the event of a notice. `resources` are those of the container it is about.
+/// Queues the event of a notice. `resources` are those of the notice's container.
 pub(crate) fn publish(publisher: &Publisher, notice: Notice, resources: Option<&Resources>) {
     match notice {
         Notice::Created { container, pid } => {
@@ -94,7 +96,7 @@ pub(crate) fn publish(publisher: &Publisher, notice: Notice, resources: Option<&
     }
 }
 
-/// The directory a container is to be restored from, empty for an ordinary one.
+/// The directory of the checkpoint that a container is restored from; empty if there is none.
 fn checkpoint_of(resources: &Resources) -> String {
     let image = resources.details().checkpoint.as_ref();
     image.map(|image| image.path.to_string_lossy().into_owned()).unwrap_or_default()

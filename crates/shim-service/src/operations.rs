@@ -1,7 +1,7 @@
-//! The pod's operations, executed: each as a task of its own that reports back to the owner.
+//! Executes the pod's operations, each as a task of its own that reports back to the owner.
 //!
-//! Here an [`Operation`] becomes calls into `oci-runtime`, and their result an [`Outcome`] plus whatever the
-//! owner must keep. Nothing here waits in the owner.
+//! Owns how an [`Operation`] becomes calls into `oci-runtime`, and their result an [`Outcome`] with what the owner must keep.
+//! May never wait in the owner itself.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ use crate::report::{Finisher, Product};
 use crate::resources::{Resources, RootfsUse};
 use crate::state::State;
 
-/// A program is there a millisecond after its start; on no machine is it worth more than this to wait for it.
+/// How long a start waits for the program. It is there within a millisecond; on a slow machine longer waits do not help.
 const EXECUTED_LIMIT: Duration = Duration::from_secs(2);
-/// The same after a start that failed: as a rule nothing was started, and the caller waits for the error.
+/// The same after a start that failed: as a rule there is no program, and the caller waits for the error.
 const EXECUTED_ANYWAY_LIMIT: Duration = Duration::from_millis(200);
-/// What is left in a cgroup gets this long to die (R6: bounded).
+/// How long the remaining processes of a cgroup may take to die (R6: bounded).
 const KILL_LIMIT: Duration = Duration::from_secs(5);
-/// What output may take to be read, and a logging program to end, before their process is deleted (CONTRACT §7: 10 s
-/// since containerd 1.7). CRI gives the whole of an exit 10 s.
+/// How long a delete reads the last output and waits for a logging program to end (CONTRACT §7: 10 s since containerd 1.7).
+/// CRI handles a whole exit within 10 s.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// The same for an exec, whose background processes often live on with its stdout (trap 11).
 const EXEC_DRAIN_LIMIT: Duration = Duration::from_secs(2);
@@ -87,7 +87,7 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
     }
 }
 
-/// N5, once: a restart in place keeps the spec.
+/// N5. Only at the first create: a restart in place keeps the spec.
 fn prepare_scope(state: &State, id: &ContainerId) -> Result<(), Failure> {
     let Some(resources) = state.containers.get(id) else { return Ok(()) };
     let scope = |id: &ContainerId| {
@@ -118,11 +118,10 @@ fn create_spent(resources: &Resources, done: Finisher) {
     });
 }
 
-/// `runtime start` ends when its init has been signalled to go on, which is before that has become the program: a signal
-/// sent then would still be the init's, and end it. So the start ends when the program is there, and the pod keeps
-/// signals back until then.
+/// `runtime start` ends when it has woken its init, which then still has to execute the program: a signal that is sent in
+/// between would end the init. So the operation ends when the program runs, and the pod keeps signals until then.
 fn start(resources: &Resources, done: Finisher) {
-    // No request says when a held container's program is started.
+    // The log needs its own line: no request starts the program of a held container.
     info!(container = resources.runtime().id(), "start");
     let runtime = resources.runtime().clone();
     let init = resources.incarnation();
@@ -134,7 +133,7 @@ fn start(resources: &Resources, done: Finisher) {
         let limit = if started.is_ok() { EXECUTED_LIMIT } else { EXECUTED_ANYWAY_LIMIT };
         let executed = process.wait_for_exec(runtime_init, Instant::now() + limit).await;
         started.map_err(|error| {
-            // A runtime that failed after its work: podshim would not know of the program, nor wait for its gate or its end.
+            // The runtime failed after its work. End the program: podshim would neither wait for its gate nor for its exit.
             if executed == ExecOutcome::Executed
                 && let Err(error) = process.signal(SignalNumber::KILL)
             {
@@ -146,7 +145,7 @@ fn start(resources: &Resources, done: Finisher) {
 }
 
 fn recreate(resources: &mut Resources, done: Finisher) {
-    // Its groups go with the runtime's delete.
+    // The runtime's delete removes its cgroups.
     resources.read_stats();
     let streams = match resources.streams() {
         Ok(streams) => streams,
@@ -166,15 +165,15 @@ fn recreate(resources: &mut Resources, done: Finisher) {
 
 fn remove(resources: &mut Resources, done: Finisher) {
     let (runtime, details) = (resources.runtime().clone(), resources.details().clone());
-    // The init of one that was never started.
+    // A container that was never started still has its init.
     let runs = resources.incarnation().is_some_and(|incarnation| incarnation.process().is_running());
     let mode = if runs { DeleteMode::Force } else { DeleteMode::Ended };
     let (console, stdio) = resources.take_streams();
-    // An init that was created again and did not run has nothing in the runtime and no mounts (I4).
+    // A completed init that was created once more (I4) is unknown to the runtime and has no mounts.
     let was_created = resources.last_pid().is_some();
     let (limit, rootfs_use) = (drain_limit(resources), resources.rootfs_use());
     tokio::task::spawn_local(async move {
-        // Side by side: a drain that takes all its time must not take the runtime's too (trap 12).
+        // At the same time: a slow drain must not take the time of the runtime's delete (trap 12).
         let delete = async {
             match was_created {
                 true => runtime.delete(mode).await,
@@ -202,13 +201,13 @@ fn remove(resources: &mut Resources, done: Finisher) {
     });
 }
 
-/// Half of what the caller of the Delete waits, so that the other half is left to answer in.
+/// Half of the time that the caller of the Delete waits: the other half is left for the answer.
 fn drain_limit(resources: &Resources) -> Duration {
     resources.delete_limit().map_or(DRAIN_LIMIT, |limit| (limit / 2).min(DRAIN_LIMIT))
 }
 
-/// Ends the streams of a process that is gone. Processes that it left behind may hold them open for ever; containerd must
-/// see their end (CONTRACT §7, trap 11).
+/// Ends the streams of a process that has exited. Processes that it has left behind may hold them open for ever, and
+/// containerd must see their end (CONTRACT §7, trap 11).
 async fn end_streams(console: Option<Console>, stdio: Option<Stdio>, limit: Duration) {
     if let Some(console) = console {
         console.shutdown(limit).await;
@@ -258,14 +257,14 @@ fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
     tokio::task::spawn_local(async move {
         end_streams(console, stdio, limit).await;
         if let Ok(path) = pid_file {
-            // The bundle goes soon after; a file left in it is no loss.
+            // If it fails: the bundle is removed soon after.
             let _ = std::fs::remove_file(path);
         }
         done.finish(Outcome::Ok, Product::RemovedExec(exec));
     });
 }
 
-/// H1, H2.
+/// Runs a hook in the container (H1, H2).
 fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Finisher) {
     info!(container = %done.container(), %hook, ?command, "hook");
     let streams = match resources.stdio() {

@@ -1,4 +1,6 @@
-//! The options of a request: how the OCI runtime is called for a container, and what a checkpoint is to do.
+//! The options in requests: how the OCI runtime is called for a container, and what a checkpoint does.
+//!
+//! Owns nothing itself: it names the parts that other crates use.
 
 pub(crate) mod checkpoint;
 mod config;

@@ -1,7 +1,7 @@
-//! Whether a process has said that it is ready, for the gates that a program opens itself (`log:`, `notify`).
+//! Whether a process is ready, for the gates that a program opens itself (`log:`, `notify`).
 //!
-//! Owns what is known of each process, from before its program starts, and the socket that `notify` messages come in by.
-//! Knows no container: `listen` ties it to one.
+//! Owns this for each process, from before its program starts, and the socket that receives `notify` messages. May know no
+//! container: `listen` ties it to one.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::error::failure;
 
-/// Whether one process has said that it is ready.
+/// Whether one process is ready.
 #[derive(Debug)]
 pub(crate) struct Readiness {
     is_ready: Cell<bool>,
@@ -27,7 +27,7 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// Of a process that has said nothing yet; a check that fails reports `status`.
+    /// A process that is not ready yet. `status` is what a failed check reports.
     pub(crate) fn not_yet(status: String) -> Rc<Self> {
         let (is_ready, status) = (Cell::new(false), RefCell::new(status));
         Rc::new(Self { is_ready, status, changed: Notify::new() })
@@ -47,7 +47,7 @@ impl Readiness {
         *self.status.borrow_mut() = status;
     }
 
-    /// Waits for the process to say it, for at most `limit`; fails with the status it has by then.
+    /// Waits for the process to be ready, for at most `limit`; fails with its status by then.
     pub(crate) async fn within(&self, limit: Duration) -> Result<(), Failure> {
         let ready = async {
             while !self.is_ready() {
@@ -76,10 +76,10 @@ struct Awaited {
 }
 
 impl NotifyListener {
-    /// Listens in a container's bundle. No message counts before [`Self::expect`].
+    /// Opens the socket in a container's bundle. Messages count from [`Self::expect`] on.
     ///
     /// # Errors
-    /// The system's answer: the socket cannot be made.
+    /// The system's answer: the socket cannot be created.
     pub(crate) fn open(reaper: &Reaper, bundle: &Bundle) -> io::Result<Self> {
         let awaited: Rc<RefCell<Option<Awaited>>> = Rc::default();
         let receiver = awaited.clone();
@@ -89,14 +89,14 @@ impl NotifyListener {
         Ok(Self { _socket: NotifySocket::listen(reaper, bundle, on_message)?, awaited })
     }
 
-    /// Takes the messages of a new process, those of `cgroup`. An earlier process's no longer count.
+    /// From now on the messages of a new process count, which come from its cgroup, and no earlier process's.
     pub(crate) fn expect(&self, cgroup: Option<Rc<Cgroup>>, readiness: Rc<Readiness>) {
         self.awaited.replace(Some(Awaited { cgroup, readiness }));
     }
 }
 
 fn receive(awaited: &mut Option<Awaited>, sender: &Sender, message: Message) {
-    // Once the gate is open, messages have no effect.
+    // The gate is open: messages have no effect any more.
     let Some(Awaited { cgroup, readiness }) = awaited else { return };
     if message == Message::default() {
         return;

@@ -1,5 +1,7 @@
-//! What the owner answers from its tables, at once, whatever else is going on: State, Pids, Stats, and the
-//! small changes that need no decision: limits, terminal size, end of input.
+//! The requests that the owner answers at once from its own state: State, Pids, Stats, and the changes that need no decision
+//! of the pod: limits, terminal size, end of input.
+//!
+//! Owns these answers. May never await nor feed the pod.
 
 use std::rc::Rc;
 
@@ -27,8 +29,8 @@ pub(crate) fn task_state(state: &State, target: &Target) -> Result<TaskState, Se
     Ok(TaskState { view, bundle, streams })
 }
 
-/// The processes of a container. There is always at least one, until it is deleted (F13): a restart of
-/// containerd 1.7 or 2.x ends a task that has none, and with it goes an exit that no caller has seen yet (N1).
+/// The processes of a container. There is always at least one until it is deleted (F13): when containerd 1.7 or 2.x
+/// restarts, it ends a task that has none, and an exit that no caller has seen yet would be lost (N1).
 pub(crate) fn pids(state: &State, id: ContainerId) -> Result<Vec<ContainerProcess>, ServiceError> {
     let view = state.pod.view(&Target::init(id.clone()))?;
     let resources = state.containers.get(&id).ok_or_else(|| not_found(&id))?;
@@ -43,7 +45,7 @@ pub(crate) fn pids(state: &State, id: ContainerId) -> Result<Vec<ContainerProces
     Ok(processes)
 }
 
-/// Resource numbers; an exited container still has its last ones (containerd 2.3 asks for them after a 137).
+/// Resource numbers. An exited container keeps its last ones: containerd 2.3 asks for them after an exit with 137.
 pub(crate) fn stats(state: &mut State, id: ContainerId) -> Result<Any, ServiceError> {
     state.pod.view(&Target::init(id.clone()))?;
     let resources = state.containers.get_mut(&id).ok_or_else(|| not_found(&id))?;
@@ -54,7 +56,7 @@ pub(crate) fn stats(state: &mut State, id: ContainerId) -> Result<Any, ServiceEr
     Ok(metrics::to_any(stats))
 }
 
-/// Applies new limits now, and again to every later incarnation (R6).
+/// Applies new limits to the current process, and keeps them for every later incarnation (R6).
 pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer: Answer<()>) {
     let view = match state.pod.view(&Target::init(id.clone())) {
         Ok(view) => view,
@@ -68,7 +70,7 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
         return drop(answer.send(Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into())));
     }
     let limits: Rc<[u8]> = limits.into();
-    // At once: an incarnation that is made meanwhile has them too.
+    // Before the call: an incarnation that is created meanwhile gets them too.
     let before = resources.set_limits(limits.clone());
     if !view.has_process {
         return drop(answer.send(Ok(())));
@@ -78,7 +80,7 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
     tokio::task::spawn_local(async move {
         match runtime.update(&limits).await {
             Ok(()) => drop(answer.send(Ok(()))),
-            // The owner has ended: so have its containers.
+            // If the owner has ended, so have its containers.
             Err(error) => drop(reports.send(Report::NotUpdated(Box::new(FailedUpdate {
                 container: id,
                 pid,
@@ -91,8 +93,8 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
     });
 }
 
-/// What its caller saw fail must not come about with the next restart. It has not failed if the process
-/// was replaced meanwhile (VPA after an OOM kill): the next one has the new limits (R6).
+/// Limits whose Update failed must not come into effect with the next restart. The Update has not failed if the process was
+/// replaced meanwhile (VPA after an OOM kill): the next one has the new limits (R6).
 pub(crate) fn update_failed(state: &mut State, failed: FailedUpdate) {
     let FailedUpdate { container, pid, limits, before, failure, answer } = failed;
     let view = state.pod.view(&Target::init(container.clone()));
@@ -106,10 +108,10 @@ pub(crate) fn update_failed(state: &mut State, failed: FailedUpdate) {
     drop(answer.send(Err(Refusal { kind: failure.kind, message: failure.message }.into())));
 }
 
-/// Without a console there is nothing to resize, which is no error (CONTRACT §7).
+/// Sets a terminal's size. Without a terminal there is nothing to do, which is no error (CONTRACT §7).
 pub(crate) fn resize(state: &mut State, target: &Target, size: TerminalSize) -> Result<(), ServiceError> {
     let view = state.pod.view(target)?;
-    // Only of an exec is that an error, as in the runc shim.
+    // An error for execs only, as in the runc shim.
     if target.exec.is_some() && view.status == Status::Stopped {
         let message = format!("cannot resize the terminal of {target}: it has stopped");
         return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
@@ -128,7 +130,7 @@ pub(crate) fn resize(state: &mut State, target: &Target, size: TerminalSize) -> 
     })
 }
 
-/// No stdin, or an ended process: nothing to close, which is no error (CONTRACT §7).
+/// Closes stdin. Without one, or after the exit, there is nothing to do, which is no error (CONTRACT §7).
 pub(crate) fn close_stdin(state: &mut State, target: &Target) -> Result<(), ServiceError> {
     state.pod.view(target)?;
     let Some(resources) = state.containers.get_mut(&target.container) else {

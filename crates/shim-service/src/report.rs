@@ -1,6 +1,6 @@
 //! What the owner's tasks report to it: the ends of operations, exits, OOM kills, failed updates.
 //!
-//! Owns these types alone. A task never changes the owner's state: it reports, and the loop does the rest.
+//! Owns these types alone. A task may never change the owner's state: it reports, and the loop (`drive`) does the rest.
 
 use std::rc::Rc;
 
@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 use crate::command::Answer;
 use crate::incarnation::{FailedCreate, NewExec, NewIncarnation};
 
-/// The way of the reports. Unbounded: each one answers something that the owner itself began.
+/// Where tasks send their reports. Unbounded: each report ends something that the owner itself began.
 pub(crate) type ReportSender = mpsc::UnboundedSender<Report>;
 
-/// What the owner's own tasks report.
+/// What a task of the owner reports.
 pub(crate) enum Report {
     Completed(Completion),
     Exited { target: Target, exit: oci_runtime::reaper::Exit },
@@ -24,7 +24,7 @@ pub(crate) enum Report {
 }
 
 impl Report {
-    /// For the measure of how long it takes.
+    /// What `attention` calls the handling of it.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Completed(_) => "the end of an operation",
@@ -34,10 +34,10 @@ impl Report {
     }
 }
 
-/// What an operation leaves to the owner besides its outcome.
+/// What an operation leaves to the owner beside its outcome.
 pub(crate) enum Product {
     Nothing,
-    /// The container's stdio, opened; kept also by an init that does not run again.
+    /// The container's open stdio. A completed init that is created once more has it too, without a process.
     Stdio(Box<Stdio>),
     /// A container's first process.
     Created(Box<(Stdio, NewIncarnation)>),
@@ -45,11 +45,11 @@ pub(crate) enum Product {
     Recreated(Box<NewIncarnation>),
     /// An exec's process.
     Exec(ExecId, Box<NewExec>),
-    /// The create failed and was undone: drop what is held for it, but for the fifos.
+    /// The create failed and was undone. Its fifos stay open for the next create.
     CreateFailed(UnusedFifos),
-    /// Everything of the container is gone.
+    /// The container is deleted.
     Removed,
-    /// Everything of the exec is gone.
+    /// The exec is deleted.
     RemovedExec(ExecId),
 }
 
@@ -64,16 +64,16 @@ pub(crate) struct Completion {
 /// An Update that the OCI runtime could not apply.
 pub(crate) struct FailedUpdate {
     pub(crate) container: ContainerId,
-    /// The process it was for.
+    /// The process that it was for.
     pub(crate) pid: Option<Pid>,
     pub(crate) limits: Rc<[u8]>,
-    /// Those that held before.
+    /// The limits that held before.
     pub(crate) before: Option<Rc<[u8]>>,
     pub(crate) failure: Failure,
     pub(crate) answer: Answer<()>,
 }
 
-/// Whom an operation reports to.
+/// How an operation reports its end.
 pub(crate) struct Finisher {
     op: OpId,
     container: ContainerId,
@@ -95,7 +95,7 @@ impl Finisher {
 
     pub(crate) fn finish(self, outcome: Outcome, product: Product) {
         let Self { op, container, reports } = self;
-        // The owner has ended: no report is read any more.
+        // It fails if the owner has ended: no report is read any more.
         let _ = reports.send(Report::Completed(Completion { op, container, outcome, product }));
     }
 
@@ -107,7 +107,7 @@ impl Finisher {
         self.finish(Outcome::Failed(failed.failure), Product::CreateFailed(failed.fifos));
     }
 
-    /// Runs an operation that leaves nothing to keep.
+    /// Runs an operation that leaves nothing to the owner.
     pub(crate) fn spawn(self, work: impl Future<Output = Result<(), Failure>> + 'static) {
         tokio::task::spawn_local(async move {
             match work.await {

@@ -1,6 +1,6 @@
 //! The callers' requests that the pod has not answered yet.
 //!
-//! Owns their ids and the way of each answer. What is answered, and when, is `pod-lifecycle`'s.
+//! Owns their ids and where each answer goes. What is answered, and when, is `pod-lifecycle`'s decision.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::command::Answer;
 use crate::details::CheckpointDetails;
 use crate::error::ServiceError;
 
-/// The open requests.
+/// The requests that wait for an answer.
 #[derive(Debug, Default)]
 pub(crate) struct OpenRequests {
     last: u64,
@@ -22,7 +22,7 @@ pub(crate) struct OpenRequests {
 }
 
 impl OpenRequests {
-    /// Takes a request in.
+    /// Adds a request.
     pub(crate) fn open(&mut self, answer: Answer<Reply>) -> RequestId {
         self.last += 1;
         let id = RequestId(self.last);
@@ -30,7 +30,7 @@ impl OpenRequests {
         id
     }
 
-    /// Takes a Checkpoint request in.
+    /// Adds a Checkpoint request.
     pub(crate) fn open_checkpoint(&mut self, details: CheckpointDetails, answer: Answer<Reply>) -> RequestId {
         let id = self.open(answer);
         self.checkpoints.insert(id, Rc::new(details));
@@ -42,7 +42,7 @@ impl OpenRequests {
         self.checkpoints.get(&id).cloned()
     }
 
-    /// Answers a request. Its caller may be gone; the effect stands (DESIGN §3).
+    /// Answers a request. If its caller is gone, the effect stands all the same (DESIGN §3).
     pub(crate) fn answer(&mut self, id: RequestId, result: Result<Reply, Refusal>) {
         self.checkpoints.remove(&id);
         if let Some(answer) = self.answers.remove(&id) {
@@ -55,8 +55,7 @@ impl OpenRequests {
         self.answers.get(&id).is_some_and(|answer| !answer.is_closed())
     }
 
-    /// The next request whose caller is gone (DESIGN §3), which is open no longer: containerd leaves its Waits behind
-    /// when it is killed.
+    /// Waits for a request whose caller is gone (DESIGN §3) and removes it: a killed containerd leaves its Waits behind.
     pub(crate) async fn next_abandoned(&mut self) -> RequestId {
         let id = std::future::poll_fn(|context| {
             let mut answers = self.answers.iter_mut();

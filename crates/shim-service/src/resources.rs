@@ -1,6 +1,6 @@
 //! What the owner holds for a container, from its Create to its Delete: streams, processes, limits, execs.
 //!
-//! Owns these and how they change together; each change is a method that names what has happened. Decides nothing of the pod.
+//! Owns these and how they change together; each change is a method that names what has happened. Decides nothing about the pod.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +29,7 @@ use crate::launch::Launcher;
 use crate::node_shutdown;
 use crate::readiness::NotifyListener;
 
-/// The kubelet's name for the file in which a container leaves its last words.
+/// The kubelet's annotation: the path of the termination message in the container.
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 
 /// One container.
@@ -38,29 +38,28 @@ pub(crate) struct Resources {
     runtime: Container,
     context: PodContext,
     details: Rc<CreateDetails>,
-    /// The unit that systemd knows it by, under its cgroup driver (N5).
+    /// The name of its systemd scope, under the systemd cgroup driver (N5).
     scope: Option<String>,
-    /// The host file behind the termination message, if there is one (J9).
+    /// The file on the host behind the termination message, if there is one (J9).
     termination_message: Option<PathBuf>,
     /// Open from the create to the delete, over all incarnations (R6).
     stdio: Option<Stdio>,
-    /// The process of now; none while it is replaced.
+    /// The current process; none while it is replaced.
     incarnation: Option<Incarnation>,
-    /// What outlives an incarnation: the runtime has a container to delete, its cgroup has the last numbers.
+    /// Outlives the incarnation: the runtime still has the container, and the cgroup its last numbers.
     last: Option<LastIncarnation>,
-    /// The last numbers that were read, for when the cgroup is gone.
+    /// The last numbers that were read; they are answered when the cgroup is gone.
     stats: Option<Stats>,
     rootfs_use: RootfsUse,
-    /// What the caller of the last Delete waits at most.
+    /// How long the caller of the last Delete waits.
     delete_limit: Option<Duration>,
     /// The last limits that a caller set, as JSON, for the next incarnation (R6).
     limits: Option<Rc<[u8]>>,
     size: Option<TerminalSize>,
     execs: BTreeMap<ExecId, ExecResources>,
-    /// The Delete requests so far: whether one of their callers is still there decides what a delete's end
-    /// means (trap 12).
+    /// The Delete requests so far. A delete that ends when no caller waits any more does not count (trap 12).
     deletes: Vec<RequestId>,
-    /// The container's own process as JSON, for probes and hooks that run another command as the same user.
+    /// The container's own process as JSON, for `process_with`.
     process_spec: Option<Rc<Value>>,
     file_looks: FileLooks,
     /// For a `notify` gate.
@@ -70,10 +69,10 @@ pub(crate) struct Resources {
 /// Until when a container's rootfs must stay mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RootfsUse {
-    /// No program needs it: it may be unmounted while the runtime deletes the container. The kernel takes as long for the one
-    /// (it writes out what is below) as the runtime for the other.
+    /// No program needs it: it is unmounted while the runtime deletes the container. An unmount writes back the file system and
+    /// takes as long as the runtime's delete.
     UntilEnd,
-    /// The runtime calls poststop hooks when it deletes the container, and they may look into it.
+    /// The runtime calls poststop hooks when it deletes the container, and they may read the rootfs.
     UntilDeleted,
 }
 
@@ -81,7 +80,7 @@ pub(crate) enum RootfsUse {
 #[derive(Debug)]
 struct LastIncarnation {
     pid: Pid,
-    /// Absent if the process was gone before it could be looked up.
+    /// None if the process was gone before it could be looked up.
     cgroup: Option<Rc<Cgroup>>,
 }
 
@@ -154,12 +153,12 @@ impl Resources {
         self.stdio.as_ref()
     }
 
-    /// The stdio of all its incarnations is open.
+    /// The stdio for all its incarnations is open.
     pub(crate) fn stdio_opened(&mut self, stdio: Stdio) {
         self.stdio = Some(stdio);
     }
 
-    /// The streams that its next process is started with.
+    /// The streams that its next process is created with.
     pub(crate) fn streams(&self) -> Result<IncarnationStreams, Failure> {
         match &self.stdio {
             Some(stdio) => IncarnationStreams::of(stdio),
@@ -173,14 +172,14 @@ impl Resources {
         }
     }
 
-    /// No process of it writes any more.
+    /// It has ended for its caller: no process of it writes any more.
     pub(crate) fn finish_output(&mut self) {
         if let Some(stdio) = &mut self.stdio {
             stdio.finish_output();
         }
     }
 
-    /// The streams, to be ended for its delete.
+    /// Its streams, for the caller to end: it is being deleted.
     pub(crate) fn take_streams(&mut self) -> (Option<Console>, Option<Stdio>) {
         let console = self.incarnation.as_mut().and_then(Incarnation::take_console);
         (console, self.stdio.take())
@@ -189,7 +188,7 @@ impl Resources {
     /// It has a new process.
     ///
     /// # Errors
-    /// The last size that was asked for, also while the process was made (R6), cannot be set.
+    /// The last terminal size, which may have been set while the process was created (R6), cannot be applied.
     pub(crate) fn process_created(
         &mut self,
         incarnation: Incarnation,
@@ -210,7 +209,7 @@ impl Resources {
         self.incarnation.as_ref()
     }
 
-    /// The process of now, to be replaced.
+    /// The current process, which is to be replaced.
     pub(crate) fn take_incarnation(&mut self) -> Option<Incarnation> {
         self.incarnation.take()
     }
@@ -219,7 +218,7 @@ impl Resources {
         self.incarnation.as_ref().map(Incarnation::process)
     }
 
-    /// The pid of the newest incarnation; none if the runtime has never known the container.
+    /// The pid of the newest incarnation; none if there never was one.
     pub(crate) fn last_pid(&self) -> Option<Pid> {
         self.last.as_ref().map(|last| last.pid)
     }
@@ -228,7 +227,7 @@ impl Resources {
         self.last.as_ref()?.cgroup.as_ref()
     }
 
-    /// The numbers of now, or the last ones if the cgroup is gone; none if it never had one.
+    /// The current numbers, or the last ones if the cgroup is gone; none if there never was one.
     pub(crate) fn read_stats(&mut self) -> Option<&Stats> {
         if let Some(cgroup) = self.cgroup().filter(|cgroup| cgroup.exists()) {
             self.stats = Some(cgroup.stats());
@@ -236,8 +235,8 @@ impl Resources {
         self.stats.as_ref()
     }
 
-    /// systemd removes a scope when its last process ends, on one processor before any other process hears of that. So there
-    /// are numbers of its beginning, and of its end if it is still there. Other groups stay until the runtime's delete.
+    /// Reads the numbers of a scope early. systemd removes a scope when its last process ends, often before the shim runs again;
+    /// so they are read when it begins, and at its end if it still exists. Other cgroups stay until the runtime's delete.
     pub(crate) fn read_stats_of_scope(&mut self) {
         if self.scope.is_some() {
             self.read_stats();
@@ -261,17 +260,17 @@ impl Resources {
         self.size
     }
 
-    /// The limits for its next process, beyond those of its spec.
+    /// The limits for its next process, beside those of its spec.
     pub(crate) fn limits(&self) -> Option<&Rc<[u8]>> {
         self.limits.as_ref()
     }
 
-    /// A caller sets limits. Gives those that held before.
+    /// A caller sets limits. Returns those that held before.
     pub(crate) fn set_limits(&mut self, limits: Rc<[u8]>) -> Option<Rc<[u8]>> {
         self.limits.replace(limits)
     }
 
-    /// The runtime could not apply those limits: the ones before hold, unless a caller has set others meanwhile.
+    /// The runtime could not apply the limits: those before hold, unless a caller has set others meanwhile.
     pub(crate) fn limits_failed(&mut self, failed: &Rc<[u8]>, before: Option<Rc<[u8]>>) {
         if self.limits.as_ref().is_some_and(|now| Rc::ptr_eq(now, failed)) {
             self.limits = before;
@@ -287,7 +286,7 @@ impl Resources {
         self.notify.as_ref()
     }
 
-    /// Keeps an exec's details until the pod refuses or removes it. `false`: there is one of that id already.
+    /// Adds an exec. `false`: there is one of that id already, which stays.
     pub(crate) fn add_exec(&mut self, id: &ExecId, details: ExecDetails) -> bool {
         let is_new = !self.execs.contains_key(id);
         if is_new {

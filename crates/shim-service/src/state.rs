@@ -1,7 +1,7 @@
 //! Everything there is of a pod: its state machine, what its containers need, the open requests, the clock.
 //!
-//! Owns no behaviour: `drive` alone changes the machine, each part changes itself by its own methods, and the functions of
-//! the files above say which parts they take. Nothing here may know a file that runs, answers or decides.
+//! Owns no behaviour: `drive` alone feeds the state machine, and each part changes by its own methods. May never import a file
+//! that executes, answers or decides: those are functions over the state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,10 +41,10 @@ pub(crate) struct State {
     pub(crate) reaper: Reaper,
     pub(crate) publisher: Publisher,
     clock: Clock,
-    /// Of the last create that failed, until its container is created or deleted: containerd deletes it at once
+    /// The fifos of the last create that failed, until its container is created or deleted: containerd deletes it at once
     /// (CONTRACT §1.8).
     unused_fifos: Option<(ContainerId, UnusedFifos)>,
-    /// What the node's file said last; only a pod with a plan has it read.
+    /// The node's bound. Its file is read only for containers with podshim's annotations.
     longest_grace: Duration,
 }
 
@@ -85,23 +85,23 @@ impl State {
         self.clock.now()
     }
 
-    /// The pid of a container's process, while it has one.
+    /// The current pid of a container, while it has a process.
     pub(crate) fn live_pid(&self, id: &ContainerId) -> Option<Pid> {
         let view = self.pod.view(&Target::init(id.clone())).ok()?;
         view.has_process.then(|| Pid::from_raw(view.pid.cast_signed()))
     }
 
-    /// What the node allows, as its file says it now.
+    /// Takes the bounds of the node's file, which was just read.
     pub(crate) fn set_node_limits(&mut self, node: &Node) {
         self.longest_grace = node.longest_grace();
     }
 
-    /// A grace that is not the plan's, within what the node allows.
+    /// A grace that does not come from the plan, cut to the node's bound.
     pub(crate) fn at_most(&self, grace: Duration) -> Duration {
         BoundedDuration::new(grace).get().min(self.longest_grace)
     }
 
-    /// Keeps the fifos of a create that failed, so that its readers do not see their end before the next try.
+    /// Keeps the fifos of a create that failed open: their readers must not see an end before the next create.
     pub(crate) fn keep_unused_fifos(&mut self, id: ContainerId, fifos: UnusedFifos) {
         self.unused_fifos = Some((id, fifos));
     }

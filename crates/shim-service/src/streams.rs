@@ -1,8 +1,8 @@
-//! The stdio of a container or an exec as containerd names it. Owns the strings as they came.
+//! The stdio paths of a container or an exec. Owns containerd's strings, which may never change on their way through.
 
 use oci_runtime::stdio::{StdioPaths, StreamMode};
 
-/// containerd's stdio strings, kept as they came: State must return them (CRI reopens the fifos on reload).
+/// containerd's stdio strings as they came: State returns them, and CRI reopens the fifos by them after its restart.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamAddresses {
     pub(crate) stdin: String,

@@ -1,8 +1,8 @@
-//! How much of a processor a pod's restarts and probes take outside of its cgroup.
+//! Bounds how much of a processor a pod's restarts and probes take outside its cgroup.
 //!
-//! The OCI runtime is called beside the container's limits, for in them it could not end what it should. What a pod's
-//! author wants again and again is paid for by the pod all the same: by its time. Owns the account. What callers ask for
-//! (a create, a start, a kill, a delete) counts, and is never held up.
+//! The OCI runtime runs outside the container's limits: within them it could fail to end the container. So a pod that keeps it
+//! busy pays with time: its restarts and probes wait. Owns this account. What callers request (a create, a start, a kill, a
+//! delete) counts too, and may never wait here.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tracing::debug;
 
-/// What a pod may have used up at once: some forty calls of runc.
+/// What a pod may use at once: some forty calls of runc.
 const BURST: Duration = Duration::from_secs(2);
-/// One part in so many of a processor is what it may take on and on.
+/// A pod may use one part in so many of a processor all the time.
 const SHARE: u32 = 5;
-/// Restarts and probes at a time.
+/// How many restarts and probes run at a time.
 const AT_A_TIME: usize = 4;
-/// Longest time in which one of them is held up: as R4's longest delay.
+/// The longest wait of one of them, as long as R4's longest delay.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The same while the pod stops: its time is counted.
+/// The same while the pod stops, whose time is short.
 const LONGEST_IN_STOP: Duration = Duration::from_secs(1);
 
 /// The account of one pod.
@@ -28,7 +28,7 @@ const LONGEST_IN_STOP: Duration = Duration::from_secs(1);
 pub(crate) struct Throttle {
     reaper: Reaper,
     slots: Semaphore,
-    /// What is left, at which time, and what had been used by then.
+    /// The account as of the last time that it was balanced.
     left: Cell<Account>,
     stop: Cell<Stop>,
     skip: Notify,
@@ -62,7 +62,7 @@ impl Throttle {
         }
     }
 
-    /// Waits for the turn of a restart or a probe, which lasts until the answer is dropped.
+    /// Waits until a restart or a probe may run. It counts as running until the answer is dropped.
     pub(crate) async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
         let skipped = self.skip.notified();
         let wait = async {
@@ -84,19 +84,19 @@ impl Throttle {
         }
     }
 
-    /// A caller waits for the end of what may be held up here: a stop, a kill, a delete.
+    /// Ends all current waits: a caller waits for the end of what waits here (a stop, a kill, a delete).
     pub(crate) fn skip_waits(&self) {
         self.skip.notify_waiters();
     }
 
-    /// What the pod says of its stop. The beginning of one ends the waits of now.
+    /// Whether the pod is being stopped. The beginning of a stop ends all current waits.
     pub(crate) fn stop_is(&self, now: Stop) {
         if self.stop.replace(now) == Stop::None && now == Stop::UnderWay {
             self.skip_waits();
         }
     }
 
-    /// When nothing is owed any more.
+    /// When the debt is paid off.
     fn due(&self) -> Instant {
         let account = self.account();
         account.at + account.debt * SHARE
@@ -126,7 +126,7 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, test);
     }
 
-    /// DESIGN §6, issue 18: what has been used is waited for, and a stop waits for nothing.
+    /// DESIGN §6, issue 18: a pod waits for what it has used, and a stop waits for nothing.
     #[test]
     fn what_a_pod_has_used_it_waits_for() {
         run(async {
@@ -135,7 +135,7 @@ mod tests {
             let began = Instant::now();
             drop(throttle.acquire().await);
             assert!(began.elapsed() < Duration::from_millis(100));
-            // As if half a second more than the burst had been used.
+            // As if the pod had used 100 ms more than the burst: at a fifth of a processor that is half a second.
             let mut account = throttle.account();
             (account.left, account.debt) = (Duration::ZERO, Duration::from_millis(100));
             throttle.left.set(account);

@@ -1,5 +1,7 @@
-//! A plan that is at fault against its pod: a main that no caller creates, most often for a typing error. The core knows what
-//! is missing; this owns from when on that is a fault, and that the logs have it once.
+//! A plan that names a main which no caller creates, most often because of a typing error.
+//!
+//! Owns from when on a missing main counts as a fault, the fault's text, and that it is reported once. Which main is missing
+//! is `pod-lifecycle`'s to say.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,13 +12,13 @@ use pod_lifecycle::{
 use pod_spec::RestartPolicy;
 use tokio::time::Instant;
 
-/// A kubelet creates the regular containers of a pod one after another, with a pull between them.
+/// How long a caller may take from one container to the next: a kubelet pulls an image in between.
 const AFTER: Duration = Duration::from_secs(60);
-/// So many names are kept.
+/// The bound on the names.
 const KEPT: usize = 256;
 
-/// The regular containers that a caller has created: one that has created no other name for a while is done with that. A
-/// kubelet creates the first one when its own init containers are done.
+/// The names of the regular containers that a caller has created. A caller that has created no new name for a while will
+/// create no more. The time counts from the first one: a kubelet creates it when its own init containers are done.
 #[derive(Debug, Default)]
 pub(crate) struct Creations {
     names: BTreeSet<Box<str>>,
@@ -42,7 +44,7 @@ impl Creations {
         self.are_over_at().is_some_and(|at| at <= Instant::now())
     }
 
-    /// What is wrong with the plan, for people, once the caller had its time to create all of it.
+    /// What is wrong with the plan, once the caller has had time to create all of it.
     pub(crate) fn fault(&self, inspection: &Inspection) -> Option<String> {
         let missing = inspection.missing_main.as_ref().filter(|_| self.are_over())?;
         let is_stranger = |name: &str, part| part == InspectedPart::Passthrough && self.names.contains(name);
@@ -62,18 +64,18 @@ impl Creations {
         Some(format!("{end}{main} was never created; the pod has {strangers}, which the plan does not name"))
     }
 
-    /// When there is a fault to report, if no container is created before.
+    /// When the fault is reported if no container is created until then.
     pub(crate) fn report_due(&self, pod: &Pod) -> Option<Instant> {
         let due = self.are_over_at().filter(|_| !self.is_reported)?;
         pod.missing_main().map(|_| due)
     }
 
-    /// Whether a fault would be reported now.
+    /// Whether a fault found now would be reported.
     pub(crate) fn may_report(&self) -> bool {
         !self.is_reported && self.are_over()
     }
 
-    /// The fault, the first time that there is one.
+    /// The fault, to be reported: it is not reported again.
     pub(crate) fn report(&mut self, inspection: &Inspection) -> Option<String> {
         let line = self.fault(inspection)?;
         self.is_reported = true;
@@ -81,7 +83,7 @@ impl Creations {
     }
 }
 
-/// The containers of a pod whose own logs are to have its fault: those of the plan that run or wait.
+/// The containers whose logs get the fault: those of the plan that run or are held.
 pub(crate) fn waiting_containers(inspection: Inspection) -> impl Iterator<Item = ContainerId> {
     let waits = |container: &InspectedContainer| {
         matches!(container.state, InspectedState::Held | InspectedState::Running)

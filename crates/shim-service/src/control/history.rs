@@ -1,7 +1,7 @@
-//! The pod's history: the last things that happened, and who waits for the next.
+//! The pod's history: the newest events, and the callers that wait for the next one.
 //!
-//! Owns the bound on what is kept. What is worth keeping is what the core's actions say; times are stamped here, when an
-//! action is carried out.
+//! Owns the bound on the events, their numbers and the callers' answers. What becomes an event is decided here from the pod's
+//! actions; an event's time is that of the action's execution.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -17,21 +17,21 @@ use pod_spec::Signal;
 use super::inspection::{milliseconds, stop};
 use crate::command::{Answer, LongPoll};
 
-/// So many events are kept, and so much of what is said in each: a pod that restarts for months costs no more than one
-/// of an hour. At most 100 kB; 30 kB as a rule, which the start and the stop of four containers do not fill.
+/// How many events are kept, and how many bytes of an event's text: a pod that restarts for months costs no more than one
+/// that restarts for an hour. At most 100 kB, as a rule 30 kB. The start and the stop of four containers do not fill it.
 const KEPT: usize = 256;
 const LONGEST_TEXT: usize = 200;
 
-/// The history.
+/// The newest events of the pod.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     records: VecDeque<Record>,
-    /// The number of the newest one.
+    /// The number of the newest event.
     last: u64,
     waiting: Vec<Waiting>,
 }
 
-/// One thing that happened.
+/// One event.
 #[derive(Debug)]
 struct Record {
     wall_ms: i64,
@@ -41,7 +41,7 @@ struct Record {
     fact: Fact,
 }
 
-/// What it was.
+/// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fact {
     Milestone(Milestone),
@@ -55,7 +55,7 @@ enum Fact {
     Resumed,
 }
 
-/// A caller that waits for what comes after an event.
+/// A caller that waits for the event after that one.
 #[derive(Debug)]
 struct Waiting {
     after: u64,
@@ -63,8 +63,7 @@ struct Waiting {
 }
 
 impl History {
-    /// Keeps what an action says of the pod's life, if it says something. `name` is that of its container, as long as
-    /// the pod knows one.
+    /// Records the event of an action, if it has one. `name` gives the name of its container while the pod knows it.
     pub(crate) fn record<'a>(
         &mut self,
         action: &Action,
@@ -94,7 +93,7 @@ impl History {
         });
     }
 
-    /// Answers the waiting callers with what has come.
+    /// Answers the waiting callers that have an event to get.
     pub(crate) fn answer_waiting(&mut self) {
         let last = self.last;
         for waiting in self.waiting.extract_if(.., |waiting| waiting.after < last).collect::<Vec<_>>() {
@@ -102,9 +101,9 @@ impl History {
         }
     }
 
-    /// Answers with what came after an event, now or when there is something.
+    /// Answers with what came after an event: at once, or for a long poll when there is something.
     pub(crate) fn answer(&mut self, after: u64, long_poll: LongPoll, answer: Answer<EventsResponse>) {
-        // Of those who have waited long enough.
+        // Callers whose wait has timed out.
         self.waiting.retain(|waiting| !waiting.answer.is_closed());
         if after >= self.last && long_poll == LongPoll::Yes {
             return self.waiting.push(Waiting { after, answer });
@@ -112,7 +111,7 @@ impl History {
         let _ = answer.send(Ok(self.after(after)));
     }
 
-    /// All that is kept.
+    /// All events that are kept.
     pub(crate) fn all(&self) -> EventsResponse {
         self.after(0)
     }
@@ -141,7 +140,7 @@ fn fact_of(action: &Action) -> Option<(Option<ContainerId>, Fact)> {
         Action::Finish { container, shown, real } => {
             (container, Fact::Stopped { shown: shown.code, real: real.code })
         }
-        // A kubelet's exec probes would leave room for nothing else.
+        // Not the signals to execs: those of a kubelet's exec probes would fill the history.
         Action::Signal { target, signal, cause, .. } if target.exec.is_none() => {
             (&target.container, Fact::Signalled { signal: *signal, cause: *cause })
         }
@@ -156,7 +155,7 @@ fn fact_of(action: &Action) -> Option<(Option<ContainerId>, Fact)> {
     Some((Some(container.clone()), fact))
 }
 
-/// Keeps to the bound.
+/// Cuts an event's text to the bound.
 fn shorten(fact: &mut Fact) {
     let Fact::Milestone(milestone) = fact else { return };
     let text = match milestone {
@@ -257,7 +256,7 @@ fn with_duration(event: &mut Event, duration: Duration, kind: Kind) -> Kind {
     kind
 }
 
-/// Why a signal is sent, for the log.
+/// The cause of a signal as the log names it.
 pub(crate) fn cause_name(cause: SignalCause) -> &'static str {
     match cause {
         SignalCause::Caller => "caller",
@@ -297,7 +296,7 @@ mod tests {
         answer.events.iter().map(|event| event.sequence).collect()
     }
 
-    /// A pod that goes on for months costs no more than its bound, and who was away learns what is missing.
+    /// A pod that runs for months stays within the bound, and a caller learns how many events it has missed.
     #[test]
     fn the_history_is_bounded_and_counts_what_it_has_lost() {
         let mut history = History::default();
@@ -312,13 +311,13 @@ mod tests {
         let newest = KEPT as u64 + 10;
         assert_eq!(numbers(&history.after(newest - 2)), [newest - 1, newest]);
         assert_eq!(history.after(newest - 2).lost, 0);
-        // Of another shim's counting.
+        // A number from another shim's history.
         for after in [newest, newest + 5, u64::MAX] {
             assert_eq!((numbers(&history.after(after)), history.after(after).lost), (vec![], 0));
         }
     }
 
-    /// A waiter is answered once, with what came after the last thing known; who has gone is forgotten.
+    /// A waiting caller is answered once, with what came after the event it knows; one that has gone is dropped.
     #[test]
     fn a_waiting_caller_is_answered_once() {
         let mut history = History::default();
@@ -336,7 +335,7 @@ mod tests {
         let (answer, mut at_once) = oneshot::channel();
         history.answer(1, LongPoll::No, answer);
         assert!(numbers(&at_once.try_recv().unwrap().unwrap()).is_empty());
-        assert_eq!(history.waiting.len(), 1, "who has gone is forgotten");
+        assert_eq!(history.waiting.len(), 1, "a caller that has gone is dropped");
         record(&mut history, "two");
         history.answer_waiting();
         assert_eq!(numbers(&waits.try_recv().unwrap().unwrap()), [2]);

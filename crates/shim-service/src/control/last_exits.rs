@@ -1,22 +1,22 @@
-//! How the containers of a pod ended, for operators: CRI deletes a task as soon as it has exited (F6), and what is shown
-//! of a pod then should not be that nothing ever ran.
+//! How the pod's containers ended, for operators: CRI deletes a task as soon as it has exited (F6), and without this an
+//! ended pod would look as if nothing had ever run in it.
 //!
-//! Owns what is kept and its bound, for the life of the sandbox. Decides nothing: no rule sees it.
+//! Owns these exits and their bound. No rule of the pod may depend on them.
 
 use std::collections::BTreeMap;
 
 use pod_lifecycle::{Action, Exit, InspectedContainer, InspectedPart, InspectedState, Inspection, Pod};
 
-/// So many names are kept. A plan has 64; under ctr each container has a name of its own.
+/// The bound on the names. A plan has at most 64; under ctr each container has a name of its own.
 const KEPT: usize = 256;
 
-/// The newest exit of each name.
+/// The newest exit of each container name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastExits {
     by_name: BTreeMap<Box<str>, LastExit>,
 }
 
-/// How the newest container of a name ended: really, and as its caller was shown (J2).
+/// How the newest container of a name ended: its real exit, and the one that its caller was shown (J2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LastExit {
     real: Exit,
@@ -26,16 +26,16 @@ struct LastExit {
     name: Name,
 }
 
-/// Whether people know what it is called.
+/// Whether a container has a name beside its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     Own,
-    /// Of the sandbox, and of what ctr makes.
+    /// The sandbox and ctr's containers have none.
     Id,
 }
 
 impl LastExits {
-    /// Keeps what an action says of an exit.
+    /// Keeps the exit that an action shows to the caller.
     pub(crate) fn record(&mut self, action: &Action, pod: &Pod) {
         let Action::Finish { container, shown, real } = action else { return };
         let known = pod.name_of(container).zip(pod.part_and_restarts(container));
@@ -52,8 +52,7 @@ impl LastExits {
         }
     }
 
-    /// What is known of containers that the pod does not have any more: those of the plan, and those that it does not name,
-    /// which are added.
+    /// Adds the exits of deleted containers: to those that the plan names, and those that it does not name as new ones.
     pub(crate) fn fill_in(&self, inspection: &mut Inspection) {
         for container in &mut inspection.containers {
             if container.state == InspectedState::NotCreated
@@ -65,7 +64,7 @@ impl LastExits {
             }
         }
         let unknown = |name: &str| !inspection.containers.iter().any(|container| container.name == name);
-        // Of ctr's containers those that are mains by `*=main`.
+        // ctr's containers count only as mains, which `*=main` makes them.
         let counts = |exit: &LastExit| match exit.part {
             InspectedPart::Sandbox => false,
             InspectedPart::Passthrough => exit.name == Name::Own,

@@ -1,10 +1,11 @@
-//! The log's lines on what happens to a pod's containers: each exit and signal once, beside what the core and the
-//! operations say themselves. Owns the words of these.
+//! The log's lines for events that no other file logs: exits, OOM kills, the phases of a stop.
+//!
+//! Owns the texts of these lines. Each event is logged once.
 
 use pod_lifecycle::{Action, Milestone};
 use tracing::info;
 
-/// Says what an action means to people, where nothing else does.
+/// Logs what an action means, if no other file does.
 pub(crate) fn write(action: &Action) {
     match action {
         Action::Record { container: Some(container), milestone: Milestone::Exited { exit } } => {

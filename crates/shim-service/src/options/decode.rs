@@ -1,7 +1,7 @@
 //! The runtime options of a request, from whichever of containerd's messages carries them (CONTRACT §1.7).
 //!
-//! Owns the decoding of `containerd.runc.v1.Options`, `containerd.linux.runc.CreateOptions`, `runtimeoptions.v1.Options` and of
-//! none. Reads one file, the one that `ConfigPath` names.
+//! Owns the decoding of `containerd.runc.v1.Options`, `containerd.linux.runc.CreateOptions` and `runtimeoptions.v1.Options`.
+//! Reads one file, the one that `ConfigPath` names. Decides nothing of what the options are for.
 
 use std::fs;
 use std::io;
@@ -15,9 +15,9 @@ use super::error::OptionsError;
 use super::fields::{Field, Value, fields, non_empty, non_zero};
 use super::runtime::RuntimeOptions;
 
-/// A node's options file is a handful of lines; a larger one is something else.
+/// The largest options file that is read. Such a file is a few lines; a larger one is something else.
 pub(super) const CONFIG_FILE_LIMIT: u64 = 64 * 1024;
-/// Decodes the options of a request; no message, or one without a type, is no options.
+/// Decodes the options of a request. No message, or one without a type, means no options.
 ///
 /// # Errors
 ///
@@ -25,7 +25,7 @@ pub(super) const CONFIG_FILE_LIMIT: u64 = 64 * 1024;
 /// (inline or in the file `ConfigPath` names) that is not a list of known keys.
 pub fn runtime_options(any: Option<&Any>) -> Result<RuntimeOptions, OptionsError> {
     let Some(any) = any else { return Ok(RuntimeOptions::default()) };
-    // Go writes bare names, protobuf's own `pack` puts a host before them.
+    // Go writes bare names; protobuf's own `pack` prefixes a host.
     let name = any.type_url.rsplit('/').next().unwrap_or_default();
     match name {
         "" if any.value.is_empty() => Ok(RuntimeOptions::default()),
@@ -77,7 +77,7 @@ fn from_create_options(fields: &[Field]) -> RuntimeOptions {
 }
 
 /// `runtimeoptions.v1.Options`: what CRI sends for every runtime type but runc's own. 1.7 and later put the
-/// options table into `config_body`; 1.6 drops unknown keys, so only `ConfigPath` can say anything there.
+/// options table into `config_body`; 1.6 drops unknown keys, so there only `ConfigPath` has an effect.
 fn from_generic_options(fields: &[Field]) -> Result<RuntimeOptions, OptionsError> {
     let (mut path, mut body) = (None, None);
     for field in fields {

@@ -1,4 +1,4 @@
-//! What can be wrong with runtime options, for people.
+//! What can be wrong with runtime options. Owns the texts of these errors, which callers see.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pod_spec::toml::TomlError;
 use thiserror::Error;
 
-/// The keys that have an effect, for the message about one that does not exist.
+/// The keys that have an effect, for the error about an unknown one.
 const KEYS: &str = "BinaryName, Root, SystemdCgroup, NoPivotRoot, NoNewKeyring, ShimCgroup, IoUid, IoGid, \
                     CriuPath, CriuWorkPath";
 
@@ -22,7 +22,7 @@ pub enum OptionsError {
         /// The type as containerd sent it.
         type_url: String,
     },
-    /// A message that is not one of containerd's for checkpoints.
+    /// A message that is not one of containerd's messages with checkpoint options.
     #[error(
         "checkpoint options of type {type_url:?} are not known; use containerd.runc.v1.CheckpointOptions"
     )]
@@ -78,7 +78,7 @@ pub enum OptionsError {
 /// What is wrong in an options table.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
-    /// No line of such a table.
+    /// Not the syntax of such a table.
     #[error(transparent)]
     Toml(#[from] TomlError),
     /// A value of the wrong type.
@@ -88,7 +88,7 @@ pub enum ConfigError {
         line: usize,
         /// The key.
         key: String,
-        /// What it must be.
+        /// The type that it must have.
         expected: &'static str,
     },
     /// A key that no runtime option has.

@@ -1,6 +1,6 @@
 //! The fields of containerd's option messages, as they are on the wire.
 //!
-//! Owns reading them without a generated type: four releases of containerd have four messages for the same options.
+//! Owns reading them without generated types, which the protocol's crate does not have for these messages.
 
 use std::io;
 
@@ -16,13 +16,13 @@ pub(super) struct Field {
     pub(super) value: Value,
 }
 
-/// A field's value as far as the option messages use it.
+/// A field's value, of the types that option messages have.
 pub(super) enum Value {
     Number(u64),
     Text(String),
 }
 
-/// The fields of a message for which no type is generated: `Empty` knows none of them and keeps them all.
+/// The fields of any message: parsed as `Empty`, which knows no field, it keeps them all as unknown fields.
 pub(super) fn fields(any: &Any) -> Result<Vec<Field>, OptionsError> {
     let malformed = |source| OptionsError::Malformed { type_url: any.type_url.clone(), source };
     let message = Empty::parse_from_bytes(&any.value).map_err(malformed)?;
@@ -41,12 +41,12 @@ pub(super) fn fields(any: &Any) -> Result<Vec<Field>, OptionsError> {
     Ok(fields)
 }
 
-/// proto3 does not send empty strings: one that arrives says nothing either.
+/// An empty string means "not set", as in proto3, which does not even send it.
 pub(super) fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// User 0 is proto3's "not said" and the default anyway.
+/// proto3 cannot tell 0 from "not set"; user 0 is the default anyway.
 pub(super) fn non_zero(number: u64) -> Option<u32> {
     u32::try_from(number).ok().filter(|id| *id != 0)
 }

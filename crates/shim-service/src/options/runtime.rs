@@ -1,6 +1,6 @@
-//! How the OCI runtime is called for a container, and the record of it in the container's bundle.
+//! How the OCI runtime is called for a container, and the copy of that in the container's bundle.
 //!
-//! Owns the defaults, and the rule how two sets merge. Where options come from is `decode`'s; what they do is `oci-runtime`'s.
+//! Owns the defaults and how two sets of options merge. Decoding them is `decode`'s, calling the runtime is `oci-runtime`'s.
 
 use std::fs;
 use std::io;
@@ -14,25 +14,25 @@ use serde::{Deserialize, Serialize};
 
 use super::error::OptionsError;
 
-/// What is called if neither the options nor the node's file name a runtime.
+/// The OCI runtime if the options name none.
 const DEFAULT_BINARY: &str = "runc";
-/// Where containerd's own shim lets runc keep its state; `ctr` and people look there.
+/// Where containerd's own shim lets runc keep its state; `ctr` and operators look there.
 const DEFAULT_ROOT: &str = "/run/containerd/runc";
-/// There while systemd is the node's init: so runc and libsystemd ask.
+/// Exists while systemd is the node's init; runc and libsystemd check it too.
 const SYSTEMD_RUNS: &str = "/run/systemd/system";
-/// Where a bundle keeps the options its container was created with; `delete` gets none.
+/// The file in a bundle with the options that its container was created with, for `delete`, which gets none.
 pub(super) const OPTIONS_FILE: &str = "options.json";
-/// Where containerd's own shim looks for the OCI runtime's name, should its `delete` end a container of ours (trap 26).
+/// The file in a bundle where the `delete` of containerd's own shim looks for the OCI runtime's name (trap 26).
 const RUNTIME_FILE: &str = "runtime";
 
-/// How the OCI runtime is to be called for the containers of a pod. `None` and `false` mean "not said".
+/// How the OCI runtime is called for a container. `None` and `false` mean "not set".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeOptions {
     /// The OCI runtime: a name to look up in `PATH`, or an absolute path.
     pub binary_name: Option<String>,
     /// The directory under which the runtime keeps its state, a directory for each namespace.
     pub root: Option<PathBuf>,
-    /// Who creates the containers' cgroups; if neither says, the form of `cgroupsPath` and whether systemd runs decide.
+    /// Who creates the containers' cgroups; if not set, the form of `cgroupsPath` and whether systemd runs decide.
     pub cgroup_driver: Option<CgroupDriver>,
     /// Call `create` with `--no-pivot`.
     pub no_pivot_root: bool,
@@ -44,15 +44,15 @@ pub struct RuntimeOptions {
     pub io_uid: Option<u32>,
     /// The group that owns the containers' stdio.
     pub io_gid: Option<u32>,
-    /// The `criu` the OCI runtime is to use. containerd 1.x has the field; in 2.x its number is reserved.
+    /// The `criu` that the OCI runtime uses. containerd 1.x has the field; in 2.x its number is reserved.
     pub criu_path: Option<PathBuf>,
     /// Where CRIU works during a restore; by default in the container's work directory.
     pub criu_work_path: Option<PathBuf>,
 }
 
 impl RuntimeOptions {
-    /// These options with `over`'s laid on top. What `over` does not say stays as it is: runc's message cannot
-    /// tell "false" from "not said", so it never unsets what a file sets (DESIGN §5).
+    /// These options, with those that `over` sets in their place. runc's message cannot tell "false" from "not set", so it
+    /// never unsets what a file sets (DESIGN §5).
     pub fn overlaid_with(self, over: Self) -> Self {
         Self {
             binary_name: over.binary_name.or(self.binary_name),
@@ -68,33 +68,33 @@ impl RuntimeOptions {
         }
     }
 
-    /// The OCI runtime's binary, runc if neither says.
+    /// The OCI runtime's binary, by default runc.
     pub fn binary(&self) -> &Path {
         Path::new(self.binary_name.as_deref().unwrap_or(DEFAULT_BINARY))
     }
 
-    /// The runtime to call for a container with this spec, with the defaults of containerd's own shim where
-    /// nothing is said (CONTRACT §8).
+    /// The runtime to call for a container with this spec. What is not set has the default of containerd's own shim
+    /// (CONTRACT §8).
     pub fn runtime(&self, reaper: Reaper, namespace: &str, spec: &Spec) -> Runtime {
         let driver = self.cgroup_driver_for(spec);
         Runtime::new(reaper, self.binary(), self.runtime_root(namespace), driver)
             .with_criu(self.criu_path.clone())
     }
 
-    /// Who makes the cgroup of a container with this spec.
+    /// Who creates the cgroup of a container with this spec.
     pub fn cgroup_driver_for(&self, spec: &Spec) -> CgroupDriver {
         self.cgroup_driver.unwrap_or_else(|| driver_of(spec, Path::new(SYSTEMD_RUNS)))
     }
 
-    /// The directory in which the runtime keeps a directory for each container of a namespace.
+    /// The directory in which the runtime keeps the state of a namespace's containers.
     pub fn runtime_root(&self, namespace: &str) -> PathBuf {
         self.root.as_deref().unwrap_or(Path::new(DEFAULT_ROOT)).join(namespace)
     }
 
-    /// These options, with the OCI runtime of the pod's sandbox where they do not say which and how.
+    /// These options, with the OCI runtime of the pod's sandbox where they do not name one.
     ///
-    /// containerd makes the sandbox with the options of its runtime. Those of a container may be a message of the
-    /// task that replaces them and holds nothing but the owner of its stdio (trap 6).
+    /// containerd creates the sandbox with the runtime's options. A container's options may be those of its task instead, which
+    /// replace them and hold nothing but the owner of its stdio (trap 6).
     pub fn with_runtime_of(self, sandbox: &Self) -> Self {
         Self {
             binary_name: self.binary_name.or_else(|| sandbox.binary_name.clone()),
@@ -104,7 +104,7 @@ impl RuntimeOptions {
         }
     }
 
-    /// Records the options in a bundle, for `delete`, which must call the same runtime without a request that names it.
+    /// Writes the options into a bundle, for `delete`: it must call the same runtime, and no request names it.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl RuntimeOptions {
         write(RUNTIME_FILE, self.binary_name.as_deref().unwrap_or_default().as_bytes())
     }
 
-    /// The options recorded in a bundle, none if none are. What a newer release has added to them is not looked at.
+    /// The options in a bundle, all defaults if there are none. Fields that a newer release has added are ignored.
     ///
     /// # Errors
     ///
@@ -138,8 +138,8 @@ impl RuntimeOptions {
     }
 }
 
-/// The form of `cgroupsPath` tells who makes the cgroup: `slice:prefix:name` is a systemd unit. Where systemd does not
-/// run it is a path like any other, as to runc without `--systemd-cgroup`; crictl and critest send it there too.
+/// The form of `cgroupsPath` decides: `slice:prefix:name` is a systemd unit. Where systemd does not run it is a path like any
+/// other, as for runc without `--systemd-cgroup`; crictl and critest send that form there too.
 pub(super) fn driver_of(spec: &Spec, systemd_runs: &Path) -> CgroupDriver {
     let path = spec.linux.as_ref().and_then(|linux| linux.cgroups_path.as_deref()).unwrap_or_default();
     if !path.starts_with('/') && path.split(':').count() == 3 && systemd_runs.is_dir() {
@@ -149,7 +149,7 @@ pub(super) fn driver_of(spec: &Spec, systemd_runs: &Path) -> CgroupDriver {
     }
 }
 
-/// The options as a file. Every field may be missing: a shim reads what the release before wrote.
+/// The options as a file. Every field may be missing: a shim reads what an earlier release has written.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Stored {
