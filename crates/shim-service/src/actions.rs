@@ -80,7 +80,7 @@ fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
     }
 }
 
-pub(crate) fn tell(state: &State, id: &ContainerId, line: &str, to: Tell) {
+fn tell(state: &State, id: &ContainerId, line: &str, to: Tell) {
     info!(container = %id, "{line}");
     let Some(resources) = state.containers.get(id) else { return };
     if let Some(stdio) = resources.stdio() {

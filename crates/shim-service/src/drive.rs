@@ -5,7 +5,7 @@
 
 use control_api::Past;
 use oci_runtime::attention;
-use pod_lifecycle::{Event, Reply, Request, Target, Tell};
+use pod_lifecycle::{Action, Event, Reply, Request, Target, Tell};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
@@ -192,6 +192,6 @@ fn report_fault(state: &mut State) {
     let Some(line) = state.creations.report(&inspection) else { return };
     warn!("{line}");
     for container in fault::waiting_containers(inspection) {
-        actions::tell(state, &container, &line, Tell::Log);
+        actions::execute(state, Action::Tell { container, line: line.clone(), to: Tell::Log });
     }
 }
