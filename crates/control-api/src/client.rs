@@ -1,7 +1,7 @@
 //! One connection to a shim, for a command that asks and waits.
 //!
-//! Owns the bounds: whatever state a shim is in, connecting does not block and every call ends in its time. And what is
-//! in a text of a pod's (`text`): nothing that a terminal takes for more than letters.
+//! Owns the timeouts: whatever state a shim is in, connecting may never block, and every call ends in time. Every text of an
+//! answer comes out of here printable (`text`).
 
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -32,13 +32,13 @@ pub enum ClientError {
         /// The socket.
         socket: PathBuf,
     },
-    /// It listens, and no answer came.
+    /// A process listens, and no answer came in time.
     #[error("its shim does not answer within {limit:?}")]
     NoAnswer {
-        /// How long that was waited for.
+        /// The time.
         limit: Duration,
     },
-    /// The system refused.
+    /// The system call failed.
     #[error("cannot connect to {}: {source}", socket.display())]
     Connect {
         /// The socket.
@@ -46,21 +46,21 @@ pub enum ClientError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The shim refused, with its own words.
+    /// The shim refused.
     #[error("{message}")]
     Refused {
-        /// How it is to be taken.
+        /// The kind of refusal.
         code: Code,
-        /// What a person reads.
+        /// The shim's text.
         message: String,
     },
-    /// A shim that knows nothing of this API, or a newer one's answer.
+    /// A shim without this API, or one of a newer release than this command understands.
     #[error("its shim speaks version {theirs} of the control API, this command {VERSION} and the one before")]
     Version {
-        /// What its messages carry.
+        /// The version in its messages; 0 without this API.
         theirs: u32,
     },
-    /// A shim of an earlier release, to whose version a method was added since.
+    /// A shim of an earlier release: a method was added since, within the same version.
     #[error("its shim is of an earlier release of podshim, which cannot do this yet (it has no {method})")]
     NoMethod {
         /// The method of the control API.
@@ -72,8 +72,8 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether it can be that the shim is just ending, as its pod was removed: with the connection, or with a word before.
-    /// Connecting once more tells.
+    /// Whether the shim may just be ending because its pod was removed: the connection breaks, or it answers NotFound before.
+    /// Connecting once more shows whether it has ended.
     #[must_use]
     pub fn may_be_its_end(&self) -> bool {
         matches!(self, Self::Protocol(_) | Self::Refused { code: Code::NOT_FOUND, .. })
@@ -87,16 +87,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the shim at that socket. `limit` is what each call may take.
+    /// Connects to the shim at that socket. `limit` is how long each call may take.
     ///
     /// # Errors
-    /// [`ClientError::Dead`] where no process listens, [`ClientError::NoAnswer`] where too many wait already.
+    /// [`ClientError::Dead`] if no process listens, [`ClientError::NoAnswer`] if the shim has not accepted earlier connections.
     pub fn connect(socket: &Path, limit: Duration) -> Result<Self, ClientError> {
         let failed = |errno: Errno| match errno {
             Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR => {
                 ClientError::Dead { socket: socket.to_owned() }
             }
-            // Its backlog is full: it has not accepted anybody for a while.
+            // Its backlog is full: it has accepted no connection for a while.
             Errno::EAGAIN => ClientError::NoAnswer { limit },
             errno => ClientError::Connect { socket: socket.to_owned(), source: errno.into() },
         };
@@ -118,7 +118,7 @@ impl Client {
         understood(answer.version).map(|()| answer)
     }
 
-    /// Begins an ordered stop of the pod, within `grace` or its own.
+    /// Begins an ordered stop of the pod, within `grace` or else the pod's own time.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -129,7 +129,7 @@ impl Client {
         understood(answer.version)
     }
 
-    /// Lets the standby of a pair take over, and waits for the end of that, as long as it may take.
+    /// Lets the standby of a pair take over, and waits for the end of that, at most `within`.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -140,7 +140,7 @@ impl Client {
         understood(answer.version)
     }
 
-    /// What has happened after the event of that number; waits for something for so long.
+    /// The events after the one of that number. If there is none yet, waits for one, at most `wait`.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -171,14 +171,14 @@ impl Client {
             Ok(response) => T::parse_from_bytes(&response.payload).map_err(unusable),
             Err(TtrpcError::RpcStatus(status)) => Err(match status.code() {
                 Code::UNIMPLEMENTED => ClientError::NoMethod { method },
-                // A release of podshim without this API: so the library answers for a service that it does not have.
+                // A shim without this API: ttrpc's answer for a service that the server does not have.
                 Code::INVALID_ARGUMENT if status.message == format!("{SERVICE} service does not exist") => {
                     ClientError::Version { theirs: 0 }
                 }
                 Code::DEADLINE_EXCEEDED => ClientError::NoAnswer { limit },
                 code => ClientError::Refused { code, message: text::printable(&status.message) },
             }),
-            // Of the library's own making, when its deadline has passed.
+            // The library's own error when the deadline has passed.
             Err(TtrpcError::Others(text)) if text.contains("timeout") => Err(ClientError::NoAnswer { limit }),
             Err(error) => Err(ClientError::Protocol(error.to_string())),
         }
@@ -189,12 +189,12 @@ fn connected(address: &UnixAddr) -> nix::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let descriptor = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect(descriptor.as_raw_fd(), address)?;
-    // Only connecting must not block: the library reads when there is something.
+    // Only `connect` must not block: from here on the library polls before it reads.
     fcntl(&descriptor, FcntlArg::F_SETFL(OFlag::empty()))?;
     Ok(descriptor)
 }
 
-/// This release's version and the one before: packages are upgraded under live pods.
+/// Accepts this release's version and the one before: packages are upgraded while pods run.
 fn understood(theirs: u32) -> Result<(), ClientError> {
     let known = VERSION.saturating_sub(1).max(1)..=VERSION;
     if known.contains(&theirs) { Ok(()) } else { Err(ClientError::Version { theirs }) }
@@ -217,7 +217,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(100);
 
-    /// A dead shim's socket, one that never answers and one that does not even accept: each is recognised, in time.
+    /// A dead shim's socket, one that never answers and one that accepts no connection: each is recognised in time.
     #[test]
     fn no_shim_holds_up_its_caller() {
         let directory = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ mod tests {
         assert!(matches!(Client::connect(&path, LIMIT), Err(ClientError::Dead { .. })));
     }
 
-    /// Packages are upgraded under live pods: this release and the one before understand each other.
+    /// Packages are upgraded while pods run: this release and the one before understand each other.
     #[test]
     fn other_versions_are_told() {
         assert!(understood(VERSION).is_ok());
