@@ -34,3 +34,8 @@ pub fn alone(root: &Node) -> Option<&Node> {
     }
     root.get("annotations").filter(|_| root.get("kind").is_none())
 }
+
+/// The line of an annotation; the first line of all annotations if it is not there.
+pub fn annotation_line(annotations: &Node, key: &str) -> usize {
+    annotations.entry(key).map_or(annotations.start.line, |(key, _)| key.start.line)
+}

@@ -11,7 +11,7 @@ pub mod node_file;
 pub mod pod;
 mod proposal;
 
-use pod_spec::Node as NodeFile;
+pub use pod::Outside;
 
 use crate::annotations;
 use crate::finding::{Finding, Severity};
@@ -28,15 +28,6 @@ pub enum Looked {
     NodeFile,
     /// containerd's configuration.
     ContainerdConfig,
-}
-
-/// What the check must know and the checked files do not say.
-#[derive(Debug, Default)]
-pub struct Outside {
-    /// The node's file.
-    pub node: NodeFile,
-    /// The names of containers that something adds to each pod later.
-    pub injected: Vec<String>,
 }
 
 /// All findings on one file.

@@ -7,8 +7,8 @@ use pod_spec::{
     DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word,
 };
 
-use super::pod::annotation_line;
 use super::proposal;
+use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Container, List, Template};
 use crate::yaml::Node;

@@ -4,14 +4,23 @@ use std::borrow::Cow;
 
 use pod_spec::{InvalidPlan, Node as NodeFile, PREFIX, Plan, PlanError, Warning};
 
-use super::{Outside, cost, fit, proposal};
-use crate::annotations::{Line, is_ours};
+use super::{cost, fit, proposal};
+use crate::annotations::{Line, annotation_line, is_ours};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Template};
 use crate::yaml::{Node, Value};
 
 /// Kubernetes' limit on the part of an annotation's key after the slash.
 const MAX_KEY_NAME: usize = 63;
+
+/// What the check must know and the checked files do not say.
+#[derive(Debug, Default)]
+pub struct Outside {
+    /// The node's file.
+    pub node: NodeFile,
+    /// The names of containers that something adds to each pod later.
+    pub injected: Vec<String>,
+}
 
 /// Adds all findings on a pod.
 pub fn check(file: &str, template: &Template<'_>, outside: &Outside, findings: &mut Vec<Finding>) {
@@ -186,9 +195,4 @@ fn finding_of_warning(file: &str, annotations: &Node, warning: &Warning) -> Find
 /// The key that a warning is about: its text begins with it.
 fn key_of(warning: &Warning) -> String {
     warning.to_string().split(": ").next().unwrap_or_default().to_owned()
-}
-
-/// The line of an annotation; the first line of all annotations if it is not there.
-pub fn annotation_line(annotations: &Node, key: &str) -> usize {
-    annotations.entry(key).map_or(annotations.start.line, |(key, _)| key.start.line)
 }

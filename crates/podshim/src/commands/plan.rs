@@ -6,9 +6,9 @@ use std::io::stdout;
 use pod_spec::{BoundedDuration, Node as NodeFile, Parsed as ParsedPlan};
 use serde::Serialize;
 
-use crate::annotations;
+use crate::annotations::{self, annotation_line};
 use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
-use crate::check::pod::{annotation_line, findings_of_parser};
+use crate::check::pod::findings_of_parser;
 use crate::check::{Outside, check};
 use crate::explanation::{Explanation, Surroundings, explain, show::show};
 use crate::finding::{Finding, Severity};

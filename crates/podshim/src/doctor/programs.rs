@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Report;
+use super::report::Report;
 use crate::node::{Release, output};
 
 /// The oldest release on which the e2e tests run.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::Report;
+use super::report::Report;
 use crate::check::node_file as node_file_check;
 use crate::node::{Release, output};
 use crate::source::Source;

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use pod_spec::{Condition, Link, Member, Plan, Role, needs};
 
-use super::{ConditionWord, FLOOR, PlannedWord, Wait};
+use super::report::{ConditionWord, PlannedWord, Wait};
+
+/// The time that every container still gets when the budget is spent (T6).
+pub(super) const FLOOR: Duration = Duration::from_secs(2);
 
 /// A container in the order.
 pub(super) struct Entry {
