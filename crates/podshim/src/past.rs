@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use control_api::past::{self, HISTORY_ROOT};
+use control_api::past;
 use serde::Serialize;
 
-use crate::arguments::CommandError;
 use crate::history::{EventKind, EventReport};
+use crate::outcome::CommandError;
 use crate::pods::{PodReport, PodState};
 
 /// A pod that has ended.
@@ -27,11 +27,6 @@ pub struct PastReport {
     /// What happened to it. Lists leave it out.
     #[serde(skip)]
     pub events: Vec<EventReport>,
-}
-
-/// The default of `--history-dir`.
-pub fn default_root() -> PathBuf {
-    HISTORY_ROOT.into()
 }
 
 /// All recorded pods that ended at or after a time, oldest first, and the records that could not be read.

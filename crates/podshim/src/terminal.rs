@@ -5,6 +5,7 @@ use std::io::{IsTerminal, stdout};
 use std::sync::OnceLock;
 use std::thread;
 
+use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::tcgetwinsize;
 
@@ -16,7 +17,7 @@ const MOST: usize = 200;
 const USUAL: usize = 100;
 
 /// When there are colours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColourChoice {
     /// On a terminal, unless <https://no-color.org> says no.
     #[default]
@@ -30,16 +31,6 @@ pub enum ColourChoice {
 static COLOURS: OnceLock<ColourChoice> = OnceLock::new();
 
 impl ColourChoice {
-    /// `auto`, `always`, `never`.
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "auto" => Some(Self::Auto),
-            "always" => Some(Self::Always),
-            "never" => Some(Self::Never),
-            _ => None,
-        }
-    }
-
     /// Makes this the choice of the whole process; only the first call counts.
     pub fn choose(self) {
         let _ = COLOURS.set(self);

@@ -1,49 +1,48 @@
 //! `podshim inspect`: shows all that is known of one pod.
 
-use std::ffi::OsString;
 use std::io::stdout;
 use std::time::Duration;
 
+use clap::Args;
 use control_api::client::{Client, ClientError};
 use pod_spec::DurationText;
 
 use super::ps::{age, colour_of_container, now_ms};
-use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, Table, print, print_json};
 use crate::pods::{ContainerReport, PodReport, PodState, called};
 use crate::shims::{self, ANSWER_LIMIT, Shim};
 use crate::terminal::columns;
 
-const NAME: &str = "inspect";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim inspect [--json] [--run-dir DIR] POD
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Shows a pod: each container's role, state, gate and what it waits for, restarts, exit codes as they really were beside those
-that callers see, signals that wait for their turn, and what is left of a stop's time.
+that callers see, signals that wait for their turn, and what is left of a stop's time.";
+const EXIT_CODES: &str = "\
+Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2 wrong arguments.";
 
-POD is a pod's name, namespace/name or id, or a unique prefix of one.
-
-  --json         for programs: docs/podshim-json.md
-  --run-dir DIR  where the shims are found (/run/podshim)
-  -h             this help
-
-Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2 wrong arguments.
-";
+/// Arguments of `podshim inspect`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    node: NodeArguments,
+    #[command(flatten)]
+    pod: PodArgument,
+}
 
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, or no such pod.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[], &[])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
-    let entry = shims::find(&arguments.root, &arguments.words[0])?;
+/// no such pod.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let entry = shims::find(&arguments.node.run_dir, &arguments.pod.pod)?;
     let answer = Client::connect(&entry.socket, ANSWER_LIMIT).and_then(|client| client.inspect());
     let pod = PodReport::of(Shim { entry, answer });
-    match arguments.format {
+    match arguments.result.format() {
         Format::Json => print_json(&pod)?,
         Format::Text => print(&show(&pod, now_ms(), Paint::of(&stdout())))?,
     }

@@ -1,39 +1,43 @@
 //! `podshim plan`: explains the plan of each pod in the files.
 
-use std::ffi::OsString;
 use std::io::stdout;
 
+use clap::Args;
 use pod_spec::{BoundedDuration, Node as NodeFile, Parsed as ParsedPlan};
 use serde::Serialize;
 
 use crate::annotations::{self, annotation_line};
-use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
+use crate::arguments::{FileArguments, ResultArguments};
 use crate::check::pod::findings_of_parser;
 use crate::check::{Outside, check};
 use crate::explanation::{Explanation, Surroundings, explain, show::show};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Template};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::source::Source;
 use crate::yaml::{self, Node};
 
-const NAME: &str = "plan";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim plan [--json] FILE...
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Explains the plan of each pod in FILE: what starts when and what it waits for, what stops when, and how long that
 takes at the worst. No shim and no cluster is needed.
 
 FILE is Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; many documents), or
 annotations alone: a YAML mapping of them, or lines of key=value as for `ctr run --annotation`. \"-\" is standard input.
-It skips objects without a pod, and pods without annotations of podshim.
+It skips objects without a pod, and pods without annotations of podshim.";
+const EXIT_CODES: &str = "\
+Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or there is none; 2 wrong arguments.";
 
-  --json   for programs: docs/podshim-json.md
-  -h       this help
-
-Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or there is none; 2 wrong arguments.
-";
+/// Arguments of `podshim plan`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    files: FileArguments,
+}
 
 /// A pod in a file, with its plan explained.
 #[derive(Serialize)]
@@ -54,15 +58,11 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, or a file that cannot be read.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match file_arguments(NAME, arguments, &[])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
+/// a file that cannot be read.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut report = Report::default();
     let mut doubts = String::new();
-    for file in &arguments.files {
+    for file in &arguments.files.files {
         let source = Source::read(file)?;
         let before = (report.pods.len(), report.errors.len());
         read(&source, &mut report)?;
@@ -71,10 +71,10 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         }
     }
     if report.pods.is_empty() && report.errors.is_empty() {
-        let files = arguments.files.join(", ");
+        let files = arguments.files.files.join(", ");
         return Err(CommandError::Input(format!("{files}: no pod with annotations of podshim")));
     }
-    match arguments.format {
+    match arguments.result.format() {
         Format::Json => print_json(&report)?,
         Format::Text => {
             let paint = Paint::of(&stdout());

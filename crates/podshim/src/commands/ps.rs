@@ -1,31 +1,34 @@
 //! `podshim ps`: lists the pods of the node, with each container's role and state.
 
-use std::ffi::OsString;
 use std::io::stdout;
 use std::time::{Duration, SystemTime};
 
+use clap::Args;
 use serde::Serialize;
 
-use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::arguments::{NodeArguments, ResultArguments};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, Table, print, print_json};
 use crate::pods::{PodReport, PodState, SHORT_ID, called};
 use crate::shims;
 use crate::terminal::columns;
 
-const NAME: &str = "ps";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim ps [--json] [--run-dir DIR]
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Lists the pods of this node that podshim runs: their containers in the order of the plan, with role and state. It asks
-all shims at once and waits two seconds; a shim that is dead or does not answer is listed as such.
+all shims at once and waits two seconds; a shim that is dead or does not answer is listed as such.";
+const EXIT_CODES: &str = "\
+Exit codes: 0; 1 the directory cannot be read; 2 wrong arguments.";
 
-  --json         for programs: docs/podshim-json.md
-  --run-dir DIR  where the shims are found (/run/podshim)
-  -h             this help
-
-Exit codes: 0; 1 the directory cannot be read; 2 wrong arguments.
-";
+/// Arguments of `podshim ps`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    node: NodeArguments,
+}
 
 #[derive(Serialize)]
 struct Report {
@@ -35,14 +38,10 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, or the directory cannot be read.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &[], &[], &[])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
-    let pods: Vec<_> = shims::all(&arguments.root)?.into_iter().map(PodReport::of).collect();
-    match arguments.format {
+/// the directory cannot be read.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let pods: Vec<_> = shims::all(&arguments.node.run_dir)?.into_iter().map(PodReport::of).collect();
+    match arguments.result.format() {
         Format::Json => print_json(&Report { pods })?,
         Format::Text => print(&show(&pods, now_ms(), Paint::of(&stdout()), columns()))?,
     }
