@@ -1,16 +1,17 @@
-//! The member table: what podshim knows of each planned container in this sandbox.
-//!
-//! Startup, shutdown and restart all read it. The order is data here (`links`), never code.
+//! One planned container, over all tasks of its name.
+
+pub(crate) mod evidence;
 
 use std::fmt;
 
-use pod_spec::{Condition, Fatal, Link, Member, Order, Plan, RestartPolicy, Role, needs};
+use pod_spec::{Condition, Fatal, Gate, GateAction, Link, Member, Order, Plan, RestartPolicy, Role};
 
-use crate::container::Container;
-use crate::event::{ContainerId, ContainerSpec, Exit, KubeletType};
-use crate::evidence::{Asked, Ended};
-use crate::pod::Pod;
-use crate::standby::{Duty, Started};
+use crate::interface::exit::Exit;
+use crate::interface::id::ContainerId;
+use crate::interface::inspection::{GateProgress, InspectedPart};
+use crate::interface::spec::{ContainerSpec, KubeletType};
+use crate::interface::time::PodTime;
+use crate::member::evidence::{Ask, Asked, Ended};
 
 /// One planned container, and what is known of it across all tasks of its name.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ pub(crate) struct MemberState {
     /// How far its gate is. Once open it stays open for the round (U3).
     pub(crate) gate: GateState,
     /// Whether it is the active or the standby container of a pair (V1).
-    pub(crate) duty: Duty,
+    pub(crate) duty: PairRole,
     /// Of a standby pair: whether its caller has started it in this round.
     pub(crate) was_started: Started,
     /// How an init completed; it never runs again in this sandbox (I4).
@@ -45,7 +46,7 @@ pub(crate) struct MemberState {
     /// When its caller creates it again.
     pub(crate) recreation: Recreation,
     /// Whether the next task of its name is the first one.
-    creation: Creation,
+    pub(crate) creation: Creation,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,20 @@ pub(crate) enum Awaited {
     BySomebody,
 }
 
+/// Whether a member is the active one of its pair. A member without a pair is active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PairRole {
+    Active,
+    Standby,
+}
+
+/// Whether a task of a member's name has been started in this round (V3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Started {
+    Never,
+    Before,
+}
+
 impl MemberState {
     fn new(member: Member, links: Vec<Link>, is_awaited: Awaited) -> Self {
         Self {
@@ -99,7 +114,7 @@ impl MemberState {
             current: None,
             release: Release::Waiting,
             gate: GateState::Closed,
-            duty: Duty::Active,
+            duty: PairRole::Active,
             was_started: Started::Never,
             completed: None,
             ended: None,
@@ -140,6 +155,19 @@ impl MemberState {
         self.creation == Creation::First
     }
 
+    /// Whether `earlier` may not end before it has ended (T1): the start order reversed.
+    pub(crate) fn needs(&self, earlier: usize) -> bool {
+        pod_spec::needs(&self.links, earlier)
+    }
+
+    /// What opens its gate, while that is closed (U2, U3).
+    pub(crate) fn closed_gate(&self) -> Option<&GateAction> {
+        match &self.member.gate {
+            Gate::Probe { action, .. } if self.gate != GateState::Open => Some(action),
+            _ => None,
+        }
+    }
+
     /// The program of its newest task runs.
     pub(crate) fn runs(&mut self) {
         self.ended = None;
@@ -156,7 +184,7 @@ impl MemberState {
         let mut states: Vec<_> = plan.members.iter().enumerate().map(state).collect();
         for (index, state) in states.iter_mut().enumerate() {
             if state.member.is_second_of_pair(index) {
-                state.duty = Duty::Standby;
+                state.duty = PairRole::Standby;
             }
         }
         states
@@ -178,7 +206,7 @@ impl MemberState {
     }
 
     /// Whether a condition on this member holds.
-    fn satisfies(&self, condition: Condition) -> bool {
+    pub(crate) fn satisfies(&self, condition: Condition) -> bool {
         match condition {
             Condition::Started => self.gate >= GateState::Started || self.is_done(),
             Condition::Ready => self.gate == GateState::Open || self.is_done(),
@@ -196,90 +224,36 @@ impl MemberState {
     }
 }
 
+impl MemberState {
+    /// A caller asks for the end. The time of the first request counts: a kubelet's SIGKILL comes a grace period later.
+    pub(crate) fn ask(&mut self, how: Ask, fresh_until: PodTime) {
+        let first = self.asked.unwrap_or(Asked { how, fresh_until });
+        let how = if first.is_signal() { Ask::Signal } else { how };
+        self.asked = Some(Asked { how, ..first });
+    }
+}
+
+impl MemberState {
+    pub(crate) fn inspected_part(&self) -> InspectedPart {
+        match self.duty {
+            PairRole::Active => InspectedPart::Planned(self.member.role),
+            PairRole::Standby => InspectedPart::Standby,
+        }
+    }
+
+    pub(crate) fn inspected_gate(&self) -> Option<(Gate, GateProgress)> {
+        let progress = match self.gate {
+            GateState::Closed => GateProgress::Closed,
+            GateState::Started => GateProgress::Started,
+            GateState::Open => GateProgress::Open,
+        };
+        (self.is_awaited == Awaited::BySomebody).then(|| (self.member.gate.clone(), progress))
+    }
+}
+
 impl fmt::Display for MemberState {
     /// As messages name it: `sidecar "proxy"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", self.member.role, self.member.name)
-    }
-}
-
-impl Pod {
-    pub(crate) fn role(&self, container: &Container) -> Option<Role> {
-        container.member().map(|index| self.members[index].member.role)
-    }
-
-    /// Whether a member that only `*=main` named has no container any more and is no evidence of a stop (T12): the next
-    /// unnamed main may take its place. Under ctr each container has a name of its own.
-    pub(crate) fn is_vacant(&self, index: usize) -> bool {
-        self.is_unnamed(index)
-            && self.members[index].asked.is_none()
-            && !self.containers.values().any(|container| container.member() == Some(index))
-    }
-
-    pub(crate) fn is_unnamed(&self, index: usize) -> bool {
-        self.plan.as_ref().is_some_and(|plan| index >= plan.members.len())
-    }
-
-    /// A member without a container only remembers that a caller stopped a main (T12). One member with that memory is
-    /// enough.
-    pub(crate) fn merge_evidence(&mut self, newest: usize) {
-        let Some(asked) = self.members[newest].asked.filter(|_| self.is_unnamed(newest)) else { return };
-        for index in 0..self.members.len() {
-            let state = &self.members[index];
-            if index != newest
-                && self.is_unnamed(index)
-                && state.current.is_none()
-                && state.asked == Some(asked)
-            {
-                self.members[index].asked = None;
-            }
-        }
-    }
-
-    /// The newest container of a member, if podshim still knows it.
-    pub(crate) fn current(&self, member: usize) -> Option<&Container> {
-        self.containers.get(self.members[member].current.as_ref()?)
-    }
-
-    /// The newest containers of all members. An older task of the same name is final, and nothing depends on it.
-    pub(crate) fn planned(&self) -> impl Iterator<Item = (&MemberState, &Container)> {
-        self.members.iter().filter_map(|state| Some((state, self.containers.get(state.current.as_ref()?)?)))
-    }
-
-    /// The ids of the planned containers that satisfy a condition, in plan order.
-    pub(crate) fn planned_where(
-        &self,
-        wanted: impl Fn(&MemberState, &Container) -> bool,
-    ) -> Vec<ContainerId> {
-        self.planned().filter(|(s, c)| wanted(s, c)).map(|(_, c)| c.id.clone()).collect()
-    }
-
-    /// Whether `earlier` may not end before `later` has ended (T1): the start order reversed.
-    pub(crate) fn needs(later: &MemberState, earlier: usize) -> bool {
-        needs(&later.links, earlier)
-    }
-
-    /// The first member, in plan order, that a member must still wait for.
-    pub(crate) fn first_blocker(&self, index: usize) -> Option<Link> {
-        // V2: what waits for a pair waits for its active container.
-        let blocks = |link: &&Link| {
-            let earlier = &self.members[link.earlier];
-            earlier.duty == Duty::Active && link.until.is_some_and(|condition| !earlier.satisfies(condition))
-        };
-        self.members[index].links.iter().filter(blocks).min_by_key(|link| link.earlier).copied()
-    }
-
-    /// The main that keeps another container from ever starting: it has ended without what the other waits for, and
-    /// under Never its caller does not recreate it.
-    pub(crate) fn never_done(&self, index: usize) -> Option<usize> {
-        let failed = |link: &Link| {
-            let earlier = &self.members[link.earlier];
-            self.recreates_nothing()
-                && earlier.member.role == Role::Main
-                && link.until.is_some_and(|condition| !earlier.satisfies(condition))
-                && earlier.ended.as_ref().and_then(Ended::counted_code).is_some()
-                && self.is_gone(link.earlier)
-        };
-        self.members[index].links.iter().find(|link| failed(link)).map(|link| link.earlier)
     }
 }

@@ -1,0 +1,108 @@
+//! Exits.
+
+use crate::container::exec::Exec;
+use crate::container::freezer::{Freezer, FreezerChange};
+use crate::container::phase::{BeforeRemoval, ExitedFrom, Phase};
+use crate::interface::action::{Action, Notice, Reply};
+use crate::interface::exit::{Exit, KILLED};
+use crate::interface::id::ContainerId;
+use crate::interface::milestone::Milestone;
+use crate::interface::operation::Operation;
+use crate::interface::outcome::{Outcome, Refusal};
+use crate::interface::spec::PidNamespace;
+use crate::questions::restarts::restarts_after;
+use crate::rules::exit::finish_if_drained;
+use crate::rules::gate::exited_zero_before_exec_was_seen;
+use crate::state::State;
+use crate::steps::signal::kill_execs;
+
+/// The init process of a container is gone.
+pub(crate) fn init_exited(pod: &mut State, id: ContainerId, exit: Exit) {
+    let now = pod.now;
+    let Some(container) = pod.containers.get_mut(&id) else { return };
+    let was = match &mut container.phase {
+        Phase::Created => ExitedFrom::Created,
+        Phase::Held(_) => ExitedFrom::Held,
+        Phase::EndingUnrun { code } => ExitedFrom::Ending { code: *code },
+        Phase::Running { since } => ExitedFrom::Running { ran: now.since(*since) },
+        Phase::Starting { early_exit, .. } => {
+            *early_exit = Some(exit);
+            return;
+        }
+        // A created container that is being deleted: its process goes with it.
+        Phase::Removing { before: BeforeRemoval::Created { early_exit }, .. } => {
+            *early_exit = Some(exit);
+            return;
+        }
+        _ => return pod.impossible(format!("exit of container {id}, which has no process")),
+    };
+    // No process is left to signal.
+    container.hooks.stop_waiting();
+    let ran = matches!(was, ExitedFrom::Running { .. });
+    let unseen = container.probe.take().filter(|probe| exit.code == 0 && probe.awaits_exec());
+    let interrupted = match container.freezer {
+        Freezer::Changing(op, request, change) => {
+            container.freezer = Freezer::Changing(op, None, change);
+            request.map(|request| (request, change))
+        }
+        Freezer::Thawed | Freezer::Paused => {
+            container.freezer = Freezer::Thawed;
+            None
+        }
+    };
+    // Without a PID namespace of its own, a container's other processes outlive its init (R6, CONTRACT §6). A held
+    // container can have execs (U8) that nothing else would end.
+    let leftovers = container.spec.pid_namespace == PidNamespace::Shared
+        && (matches!(was, ExitedFrom::Running { .. }) || container.execs.values().any(Exec::is_running));
+    let op = leftovers.then(|| pod.run(&id, Operation::KillRemaining));
+    if let Some(container) = pod.containers.get_mut(&id) {
+        container.phase = Phase::Draining { exit, was, op };
+    }
+    if ran {
+        pod.record(&id, Milestone::Exited { exit });
+    }
+    pod.mark_changed();
+    if unseen.is_some() {
+        exited_zero_before_exec_was_seen(pod, &id);
+    }
+    match interrupted {
+        Some((request, FreezerChange::Pause)) => {
+            let text = format!("container {id} exited before it could be paused");
+            pod.reply(request, Err(Refusal::precondition(text)));
+        }
+        // It has exited, so it was thawed: a signal that it got while frozen can be faster than the runtime's
+        // answer.
+        Some((request, FreezerChange::Resume)) => {
+            pod.emit_change(Action::Publish(Notice::Resumed { container: id.clone() }));
+            pod.reply(request, Ok(Reply::Ok));
+        }
+        None => {}
+    }
+    finish_if_drained(pod, &id);
+}
+
+pub(crate) fn leftovers_killed(pod: &mut State, id: ContainerId, outcome: Outcome) {
+    let Some(container) = pod.containers.get_mut(&id) else { return };
+    if let Phase::Draining { op, .. } = &mut container.phase {
+        *op = None;
+    }
+    if let Outcome::Failed(failure) = outcome {
+        container.hooks.give_up();
+        pod.emit_change(Action::Warn(format!("container {id}: processes may be left: {}", failure.message)));
+        kill_execs(pod, &id);
+    }
+    finish_if_drained(pod, &id);
+}
+
+/// R10: publishes an OOM kill only for containers whose exit is shown; otherwise CRI reports a live one as
+/// OOMKilled.
+pub(crate) fn out_of_memory(pod: &mut State, id: ContainerId) {
+    pod.record(&id, Milestone::OutOfMemory);
+    let Some(container) = pod.containers.get(&id) else { return };
+    if restarts_after(pod, container, KILLED) {
+        let text =
+            format!("container {id}: a process was killed for memory; it is restarted if it was the program");
+        return pod.emit_change(Action::Note(text));
+    }
+    pod.emit_change(Action::Publish(Notice::OutOfMemory { container: id }));
+}

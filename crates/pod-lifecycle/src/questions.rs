@@ -1,0 +1,14 @@
+//! TODO
+
+pub(crate) mod completion;
+pub(crate) mod deadlines;
+pub(crate) mod evidence;
+pub(crate) mod exit_codes;
+pub(crate) mod grace;
+pub(crate) mod holds;
+pub(crate) mod hooks;
+pub(crate) mod inspect;
+pub(crate) mod losses;
+pub(crate) mod order;
+pub(crate) mod restarts;
+pub(crate) mod stop_order;

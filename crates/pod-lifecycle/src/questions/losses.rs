@@ -1,0 +1,71 @@
+//! Members that no caller recreates (I8, T15).
+
+use pod_spec::Role;
+
+use crate::container::phase::Phase;
+use crate::interface::time::PodTime;
+use crate::member::{GateState, PairRole, Recreation, WasOpen};
+use crate::questions::holds::show_duration;
+use crate::questions::order::first_blocker;
+use crate::state::State;
+
+/// What happens when a member does not come back (I8).
+pub(crate) enum Loss {
+    /// Its gate was open once: the pod goes on without it.
+    GoesOn,
+    /// Nothing that waits for it can ever start.
+    FailsPod(String),
+}
+
+/// Under Never: the members that no caller recreates, whose gate is closed or whose work is not done, and that a
+/// held container waits for or a caller stopped; and when podshim gives them up.
+pub(crate) fn losses(pod: &State) -> Vec<(usize, PodTime)> {
+    if !pod.recreates_nothing() || pod.stop.is_some() || pod.failure.is_some() {
+        return Vec::new();
+    }
+    let held: Vec<usize> = pod
+        .planned()
+        .filter(|(_, container)| matches!(container.phase, Phase::Held(_)))
+        .filter_map(|(_, container)| Some(first_blocker(pod, container.member()?)?.earlier))
+        .collect();
+    let living = pod.planned().any(|(_, container)| container.lives_for_callers());
+    (0..pod.members.len())
+        .filter(|index| living && is_lost(pod, *index))
+        .filter(|index| held.contains(index) || pod.members[*index].asked.is_some())
+        .filter_map(|index| {
+            let replace_by = pod.members[index].ended.as_ref()?.replace_by();
+            Some((index, replace_by.max(pod.create_quiet_until)))
+        })
+        .collect()
+}
+
+/// When podshim gives a member up (I8).
+pub(crate) fn replacement_deadline_of(pod: &State, index: usize) -> Option<PodTime> {
+    losses(pod).into_iter().find(|(lost, _)| *lost == index).map(|(_, at)| at)
+}
+
+/// Whether a member has ended without what others wait for.
+pub(crate) fn is_lost(pod: &State, index: usize) -> bool {
+    let state = &pod.members[index];
+    let unmet = match state.member.role {
+        Role::Init => state.completed.is_none(),
+        Role::Sidecar => {
+            state.recreation == Recreation::ByPolicy
+                && state.gate != GateState::Open
+                && state.duty == PairRole::Active
+        }
+        Role::Main => false,
+    };
+    unmet && pod.is_gone(index)
+}
+
+pub(crate) fn loss_of(pod: &State, index: usize) -> Loss {
+    let state = &pod.members[index];
+    if state.member.role == Role::Sidecar && state.was_open == WasOpen::Before {
+        return Loss::GoesOn;
+    }
+    let code = state.ended.as_ref().map_or(0, |ended| ended.real().code);
+    let by = if state.asked.is_some() { "was stopped by its caller" } else { "has ended" };
+    let wait = show_duration(pod.replace_wait());
+    Loss::FailsPod(format!("{by} with {code} and was not recreated within {wait}"))
+}
