@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use control_api::past;
+use control_api::event::Kind;
+use control_api::{StopReason, past};
 use serde::Serialize;
 
-use crate::history::{EventKind, EventReport};
+use crate::events::EventReport;
 use crate::outcome::CommandError;
 use crate::pods::{PodReport, PodState};
+use crate::words::{self, Word};
 
 /// A pod that has ended.
 #[derive(Debug, Serialize)]
@@ -19,7 +21,8 @@ pub struct PastReport {
     pub shim_was_killed: bool,
     /// Why the pod was stopped: the newest reason in its events. The end of the sandbox always comes last, so it counts
     /// only if there is no other reason.
-    pub reason: Option<&'static str>,
+    #[serde(serialize_with = "words::serialize_some")]
+    pub reason: Option<StopReason>,
     /// The last state of the pod.
     pub pod: PodReport,
     /// How many events at the beginning were not kept.
@@ -79,11 +82,12 @@ impl PastReport {
         let lost = events.lost;
         let events: Vec<_> = events.events.into_iter().map(EventReport::of).collect();
         let reasons = || events.iter().rev().filter_map(|event| event.reason);
-        let said = reasons().find(|reason| *reason != "sandbox").or_else(|| reasons().next());
+        let cause =
+            reasons().find(|reason| *reason != StopReason::SANDBOX_ENDED).or_else(|| reasons().next());
         Self {
             ended_at_ms: past.ended_at_ms,
             shim_was_killed: past.shim_was_killed,
-            reason: said.or_else(|| pod.stop.as_ref().map(|stop| stop.reason)),
+            reason: cause.or_else(|| pod.stop.as_ref().map(|stop| stop.reason)),
             pod,
             lost,
             events,
@@ -104,12 +108,16 @@ impl PastReport {
 
     /// How many restarts by podshim its events show, with a `+` if events are lost.
     pub fn restarts(&self) -> String {
-        let seen = self.events.iter().filter(|event| event.kind == EventKind::RestartDue).count();
+        let seen = self.events.iter().filter(|event| event.kind == Kind::RESTART_DUE).count();
         format!("{seen}{}", if self.lost > 0 { "+" } else { "" })
     }
 
     /// The word for why it ended.
-    pub fn why(&self) -> &'static str {
-        if self.shim_was_killed { "shim-killed" } else { self.reason.unwrap_or("-") }
+    pub fn why(&self) -> String {
+        match self.reason {
+            _ if self.shim_was_killed => "shim-killed".to_owned(),
+            Some(reason) => reason.word(),
+            None => "-".to_owned(),
+        }
     }
 }

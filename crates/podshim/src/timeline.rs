@@ -9,9 +9,11 @@ pub mod text;
 
 use std::collections::BTreeMap;
 
+use control_api::container::Role;
+use control_api::event::{Cause, Kind};
 use pod_spec::Signal;
 
-use crate::history::{EventKind, EventReport, Story};
+use crate::events::{EventReport, Sentences};
 use crate::pods::{PodReport, called};
 
 /// A pod's life.
@@ -56,7 +58,7 @@ pub struct Lane {
     /// Its name.
     pub name: String,
     /// Its role in the pod; `None` if the pod no longer has it.
-    pub role: Option<&'static str>,
+    pub role: Option<Role>,
     /// What it did, in order.
     pub spans: Vec<Span>,
     /// What happened to it.
@@ -190,7 +192,7 @@ impl Timeline {
             .map_or(now_ms, |last| last.wall_ms - i64::try_from(last.monotonic_ms).unwrap_or_default());
         let mut lanes: Vec<Drawn> = Vec::new();
         let mut indices: BTreeMap<String, usize> = BTreeMap::new();
-        for container in pod.containers.iter().filter(|container| container.role != "sandbox") {
+        for container in pod.containers.iter().filter(|container| container.role != Role::SANDBOX) {
             indices.insert(container.name.clone(), lanes.len());
             let gate = if container.gate.is_some() { Gate::Closed } else { Gate::None };
             let mut drawn = Drawn::new(&called(&container.name, &pod.id), gate);
@@ -200,13 +202,13 @@ impl Timeline {
         let sandbox: Vec<&str> = pod
             .containers
             .iter()
-            .filter(|container| container.role == "sandbox")
+            .filter(|container| container.role == Role::SANDBOX)
             .map(|container| container.name.as_str())
             .collect();
         let (mut marks, mut budget) = (Vec::new(), None);
         for event in &events {
             let Some(name) = event.container.as_deref().filter(|name| !sandbox.contains(name)) else {
-                if event.kind == EventKind::StopBegan {
+                if event.kind == Kind::STOP_BEGAN {
                     budget = event.duration_ms.map(|time| (event.monotonic_ms, event.monotonic_ms + time));
                 }
                 marks.extend(mark(event));
@@ -253,36 +255,36 @@ impl Drawn {
         let at = event.monotonic_ms;
         let doing = self.doing.map(|(_, phase)| phase);
         match event.kind {
-            EventKind::Created => self.does(at, Some(Phase::Created)),
-            EventKind::Held => self.does(at, Some(Phase::Held)),
-            EventKind::Starting => self.does(at, Some(Phase::Starting)),
-            EventKind::Running => self.does(at, Some(self.gate.running())),
-            EventKind::GateOpened => {
+            Kind::CREATED => self.does(at, Some(Phase::Created)),
+            Kind::HELD => self.does(at, Some(Phase::Held)),
+            Kind::STARTING => self.does(at, Some(Phase::Starting)),
+            Kind::RUNNING => self.does(at, Some(self.gate.running())),
+            Kind::GATE_OPENED => {
                 self.gate = Gate::Opened;
                 self.does(at, Some(Phase::Ready));
             }
-            EventKind::GateFailed if self.gate == Gate::None => self.gate = Gate::Closed,
-            EventKind::RestartDue => self.does(at, Some(Phase::BackingOff)),
-            EventKind::Exited | EventKind::Stopped | EventKind::Deleted => self.does(at, None),
-            EventKind::Paused => {
+            Kind::GATE_FAILED if self.gate == Gate::None => self.gate = Gate::Closed,
+            Kind::RESTART_DUE => self.does(at, Some(Phase::BackingOff)),
+            Kind::EXITED | Kind::STOPPED | Kind::DELETED => self.does(at, None),
+            Kind::PAUSED => {
                 self.before_pause = doing;
                 self.does(at, Some(Phase::Paused));
             }
-            EventKind::Resumed => {
+            Kind::RESUMED => {
                 let before = self.before_pause.take();
                 self.does(at, before);
             }
-            EventKind::Signalled if doing.is_some() && is_stop(event) => {
+            Kind::SIGNALLED if doing.is_some() && is_stop(event) => {
                 self.signalled = event.signal.as_deref().and_then(code_of);
                 self.does(at, Some(Phase::Stopping));
             }
             _ => {}
         }
         let by_signal =
-            event.kind == EventKind::Exited && self.signalled.is_some() && event.code == self.signalled;
+            event.kind == Kind::EXITED && self.signalled.is_some() && event.code == self.signalled;
         let mark =
             mark(event).map(|mark| if by_signal { Mark { kind: MarkKind::BySignal, ..mark } } else { mark });
-        if matches!(event.kind, EventKind::Starting | EventKind::Exited) {
+        if matches!(event.kind, Kind::STARTING | Kind::EXITED) {
             self.signalled = None;
         }
         self.lane.marks.extend(mark);
@@ -315,35 +317,31 @@ fn code_of(signal: &str) -> Option<u32> {
 }
 
 fn rows(events: &[EventReport], pod_id: &str) -> Vec<Row> {
-    let mut story = Story::default();
-    let sentences = events.iter().filter_map(|event| {
+    let mut sentences = Sentences::default();
+    let rows = events.iter().filter_map(|event| {
         let who = event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| called(name, pod_id));
-        let sentence = story.tell(event)?;
+        let sentence = sentences.next(event)?;
         Some(Row { at_ms: event.monotonic_ms, wall_ms: event.wall_ms, who, sentence })
     });
-    sentences.collect()
+    rows.collect()
 }
 
 /// Whether a signal is meant to end the program: podshim sends no others, a caller may.
 fn is_stop(event: &EventReport) -> bool {
-    event.cause != Some("caller") || matches!(event.signal.as_deref(), Some("SIGTERM" | "SIGKILL"))
+    event.cause != Some(Cause::BY_CALLER) || matches!(event.signal.as_deref(), Some("SIGTERM" | "SIGKILL"))
 }
 
 fn mark(event: &EventReport) -> Option<Mark> {
     let kind = match event.kind {
-        EventKind::GateOpened | EventKind::Switched => MarkKind::Gate,
-        EventKind::Signalled | EventKind::SignalHeld => MarkKind::Signal,
-        EventKind::Exited if event.code == Some(0) => MarkKind::Done,
-        EventKind::Exited
-        | EventKind::GateFailed
-        | EventKind::StartFailed
-        | EventKind::SwitchFailed
-        | EventKind::OutOfMemory => MarkKind::Failure,
-        EventKind::HookEnded if event.failure.is_some() => MarkKind::Failure,
-        EventKind::HookStarted | EventKind::HookEnded => MarkKind::Hook,
-        EventKind::StopBegan | EventKind::LastCall | EventKind::BudgetSpent | EventKind::StopEnded => {
-            MarkKind::Budget
+        Kind::GATE_OPENED | Kind::SWITCHED => MarkKind::Gate,
+        Kind::SIGNALLED | Kind::SIGNAL_HELD => MarkKind::Signal,
+        Kind::EXITED if event.code == Some(0) => MarkKind::Done,
+        Kind::EXITED | Kind::GATE_FAILED | Kind::START_FAILED | Kind::SWITCH_FAILED | Kind::OUT_OF_MEMORY => {
+            MarkKind::Failure
         }
+        Kind::HOOK_ENDED if event.failure.is_some() => MarkKind::Failure,
+        Kind::HOOK_STARTED | Kind::HOOK_ENDED => MarkKind::Hook,
+        Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT | Kind::STOP_ENDED => MarkKind::Budget,
         _ => return None,
     };
     Some(Mark { at_ms: event.monotonic_ms, kind, text: event.sentence() })

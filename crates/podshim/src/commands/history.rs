@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use control_api::container::Role;
 use serde::Serialize;
 
 use super::ps::{age, now_ms};
 use crate::arguments::{HistoryArguments, ResultArguments, duration_or_seconds};
-use crate::history::{date, time_of_day};
+use crate::events::{date, time_of_day};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, Table, print, print_json};
 use crate::past::{self, PastReport};
@@ -80,14 +81,14 @@ fn show(pods: &[PastReport], unreadable: &[PathBuf], paint: Paint, columns: Opti
     for past in pods {
         let time = time_of_day(past.ended_at_ms);
         let seconds = time.split('.').next().unwrap_or_default();
-        let ended = past.pod.containers.iter().filter(|container| container.role != "sandbox");
+        let ended = past.pod.containers.iter().filter(|container| container.role != Role::SANDBOX);
         let codes: Vec<_> = ended.filter_map(|container| exit(container, &past.pod.id)).collect();
         table.row(vec![
             (format!("{} {seconds}", date(past.ended_at_ms)), None),
             (past.pod.title(), None),
             (past.lived_ms().map_or_else(|| "-".to_owned(), age), None),
             (past.pod.state.words().to_owned(), colour_of(past.pod.state)),
-            (past.why().to_owned(), None),
+            (past.why(), None),
             (past.restarts(), None),
             (if codes.is_empty() { "-".to_owned() } else { codes.join(", ") }, None),
         ]);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use control_api::client::{Client, ClientError};
+use control_api::container::State;
 use pod_spec::DurationText;
 
 use super::ps::{age, colour_of_container, now_ms};
@@ -14,6 +15,7 @@ use crate::output::{Colour, Format, Paint, Table, print, print_json};
 use crate::pods::{ContainerReport, PodReport, PodState, called};
 use crate::shims::{self, ANSWER_LIMIT, Shim};
 use crate::terminal::columns;
+use crate::words::Word;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -76,7 +78,8 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
     }
     if let Some(stop) = &pod.stop {
         let left = stop.left_ms.map(|left| format!(", {} left", duration(left))).unwrap_or_default();
-        line("stop", format!("{}; budget {}{left}", stop.reason, stop.budget));
+        let [reason, budget] = [stop.reason.word(), stop.budget.word()];
+        line("stop", format!("{reason}; budget {budget}{left}"));
     }
     if let Some(error) = &pod.error {
         line("error", paint.text(Colour::Red, error));
@@ -102,7 +105,7 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
 fn row(container: &ContainerReport, pod_id: &str, now_ms: i64) -> Vec<(String, Option<Colour>)> {
     let dash = || "-".to_owned();
     let gate = match (&container.gate, container.gate_state) {
-        (Some(gate), Some(state)) => format!("{gate} ({state})"),
+        (Some(gate), Some(state)) => format!("{gate} ({})", state.word()),
         _ => dash(),
     };
     let exit = match (container.real_exit_code, container.shown_exit_code) {
@@ -110,13 +113,13 @@ fn row(container: &ContainerReport, pod_id: &str, now_ms: i64) -> Vec<(String, O
         (Some(code), _) | (None, Some(code)) => code.to_string(),
         (None, None) => dash(),
     };
-    let state = match container.exited_at_ms.filter(|_| container.state == "exited") {
+    let state = match container.exited_at_ms.filter(|_| container.state == State::EXITED) {
         Some(at) => format!("exited {} ago", age(now_ms - at)),
-        None => container.state.to_owned(),
+        None => container.state.word(),
     };
     vec![
         (called(&container.name, pod_id), None),
-        (container.role.to_owned(), None),
+        (container.role.word(), None),
         (state, colour_of_container(container.state)),
         (container.pid.map_or_else(dash, |pid| pid.to_string()), None),
         (gate, None),

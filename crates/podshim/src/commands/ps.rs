@@ -4,6 +4,7 @@ use std::io::stdout;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use control_api::container::{Role, State};
 use serde::Serialize;
 
 use crate::arguments::{NodeArguments, ResultArguments};
@@ -12,6 +13,7 @@ use crate::output::{Colour, Format, Paint, Table, print, print_json};
 use crate::pods::{PodReport, PodState, SHORT_ID, called};
 use crate::shims;
 use crate::terminal::columns;
+use crate::words::Word;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -56,7 +58,8 @@ fn show(pods: &[PodReport], now_ms: i64, paint: Paint, columns: Option<usize>) -
         let age = pod.started_at_ms.map_or_else(|| "-".to_owned(), |at| age(now_ms - at));
         let mut first = vec![(id, None), (title, None), (age, None)];
         first.push((pod.state.words().to_owned(), colour_of(pod.state)));
-        let mut containers = pod.containers.iter().filter(|container| container.role != "sandbox").peekable();
+        let mut containers =
+            pod.containers.iter().filter(|container| container.role != Role::SANDBOX).peekable();
         if containers.peek().is_none() {
             first.extend(["-", "-", "-", "-"].map(|dash| (dash.to_owned(), None)));
             table.row(first);
@@ -66,10 +69,10 @@ fn show(pods: &[PodReport], now_ms: i64, paint: Paint, columns: Option<usize>) -
             let mut row =
                 if first.is_empty() { vec![(String::new(), None); 4] } else { std::mem::take(&mut first) };
             row.push((called(&container.name, &pod.id), None));
-            row.push((container.role.to_owned(), None));
-            let state = match container.real_exit_code.filter(|_| container.state == "exited") {
+            row.push((container.role.word(), None));
+            let state = match container.real_exit_code.filter(|_| container.state == State::EXITED) {
                 Some(code) => format!("exited ({code})"),
-                None => container.state.to_owned(),
+                None => container.state.word(),
             };
             row.push((state, colour_of_container(container.state)));
             row.push((container.restarts.to_string(), None));
@@ -93,10 +96,10 @@ fn colour_of(state: PodState) -> Option<Colour> {
 }
 
 /// The colour of a container's state; `None` for the terminal's own.
-pub(crate) fn colour_of_container(state: &str) -> Option<Colour> {
+pub(crate) fn colour_of_container(state: State) -> Option<Colour> {
     match state {
-        "running" | "completed" => Some(Colour::Green),
-        "stopped" | "exited" => None,
+        State::RUNNING | State::COMPLETED => Some(Colour::Green),
+        State::STOPPED | State::EXITED => None,
         _ => Some(Colour::Yellow),
     }
 }

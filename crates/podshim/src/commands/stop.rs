@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use control_api::client::{Client, ClientError};
+use control_api::container::State;
 use control_api::entry::Entry;
 use pod_spec::BoundedDuration;
 use serde::Serialize;
@@ -17,6 +18,7 @@ use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::pods::PodReport;
 use crate::shims::{self, ANSWER_LIMIT};
+use crate::words::Word;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -44,7 +46,7 @@ pub struct Arguments {
 /// kernel to end it.
 const AFTER_BUDGET: Duration = Duration::from_secs(2 + 5);
 /// How long one call waits for an event before the pod's state is read again.
-const LOOK: Duration = Duration::from_secs(1);
+const EVENT_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
 struct Report {
@@ -94,7 +96,7 @@ fn wait(client: &Client, begun: Instant) -> Result<Option<PodReport>, ClientErro
         if report.has_stopped() || Instant::now() >= until {
             return Ok(Some(report));
         }
-        match unless_gone(client.events(seen, LOOK))? {
+        match unless_gone(client.events(seen, EVENT_WAIT))? {
             Some(answer) => seen = answer.events.last().map_or(seen, |event| event.sequence),
             None => return Ok(None),
         }
@@ -132,8 +134,8 @@ fn show(pod: &str, stopped: bool, took: Duration, left: Option<&PodReport>, pain
     }
     let containers = left.iter().flat_map(|pod| &pod.containers);
     let left: Vec<_> = containers
-        .filter(|container| !matches!(container.state, "stopped" | "not-created"))
-        .map(|container| format!("{} is {}", container.name, container.state))
+        .filter(|container| !matches!(container.state, State::STOPPED | State::NOT_CREATED))
+        .map(|container| format!("{} is {}", container.name, container.state.word()))
         .collect();
     format!("pod {pod}: {} after {seconds}: {}\n", paint.text(Colour::Red, "not stopped"), left.join(", "))
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::inspect::failed;
 use super::ps::now_ms;
 use crate::arguments::{HistoryArguments, NodeArguments, PodArgument, ResultArguments};
-use crate::history::EventReport;
+use crate::events::EventReport;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Format, Paint, print, print_json};
 use crate::past;

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use control_api::client::{Client, ClientError};
+use control_api::event::Kind;
 
 use super::inspect::failed;
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
-use crate::history::{EventKind, EventReport, Story, time_of_day};
+use crate::events::{EventReport, Sentences, time_of_day};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print};
 use crate::pods::called;
@@ -46,7 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let entry = shims::find(&arguments.node.run_dir, called)?;
     let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(called, source))?;
     let paint = Paint::of(&stdout());
-    let (mut after, mut story) = (0, Story::default());
+    let (mut after, mut sentences) = (0, Sentences::default());
     end_with_reader();
     loop {
         let answer = match client.events(after, WAIT) {
@@ -66,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             after = event.sequence;
             let event = EventReport::of(event);
             let line = match arguments.result.format() {
-                Format::Text => match story.tell(&event) {
+                Format::Text => match sentences.next(&event) {
                     Some(sentence) => line(&event, &entry.id, sentence, paint),
                     None => continue,
                 },
@@ -81,14 +82,12 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 
 fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> String {
     let colour = match event.kind {
-        EventKind::GateOpened | EventKind::Switched => Some(Colour::Green),
-        EventKind::GateFailed | EventKind::StartFailed | EventKind::OutOfMemory | EventKind::SwitchFailed => {
+        Kind::GATE_OPENED | Kind::SWITCHED => Some(Colour::Green),
+        Kind::GATE_FAILED | Kind::START_FAILED | Kind::OUT_OF_MEMORY | Kind::SWITCH_FAILED => {
             Some(Colour::Red)
         }
-        EventKind::Exited if event.code != Some(0) => Some(Colour::Red),
-        EventKind::Signalled | EventKind::StopBegan | EventKind::LastCall | EventKind::BudgetSpent => {
-            Some(Colour::Yellow)
-        }
+        Kind::EXITED if event.code != Some(0) => Some(Colour::Red),
+        Kind::SIGNALLED | Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT => Some(Colour::Yellow),
         _ => None,
     };
     let name = event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| called(name, pod_id));

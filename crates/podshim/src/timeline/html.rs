@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Timeline;
 use super::svg::{draw, escaped};
-use crate::history::{duration, time_of_day};
+use crate::events::{duration, time_of_day};
 
 /// The HTML page.
 pub fn page(timeline: &Timeline) -> String {

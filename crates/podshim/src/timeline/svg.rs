@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::{Lane, Mark, MarkKind, Phase, Timeline};
-use crate::history::{date, duration, time_of_day};
+use crate::events::{date, duration, time_of_day};
+use crate::words::Word;
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 150.0;
@@ -51,7 +52,7 @@ fn x_of(timeline: &Timeline, at_ms: u64) -> f64 {
 fn draw_lane(body: &mut String, timeline: &Timeline, lane: &Lane, y: f64) {
     text(body, (16.0, y + BAR - 3.0), "", &lane.name);
     if let Some(role) = lane.role {
-        text(body, (16.0, y + BAR + 9.0), "small", role);
+        text(body, (16.0, y + BAR + 9.0), "small", &role.word());
     }
     for span in &lane.spans {
         let (from, to) = (x_of(timeline, span.from_ms), x_of(timeline, span.to_ms));

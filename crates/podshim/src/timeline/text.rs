@@ -1,7 +1,7 @@
 //! A timeline as lines of a terminal: a bar for each container, and below them all events.
 
 use super::{Lane, MarkKind, Phase, Timeline};
-use crate::history::{date, duration, time_of_day};
+use crate::events::{date, duration, time_of_day};
 use crate::output::{Colour, Paint, Table};
 
 /// The meaning of the marks.
