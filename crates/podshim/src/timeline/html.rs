@@ -11,7 +11,7 @@ pub fn page(timeline: &Timeline) -> String {
     let title = escaped(&format!("Pod {}", timeline.title));
     let mut rows = String::new();
     for row in &timeline.rows {
-        let after = duration(row.at_ms.saturating_sub(timeline.begin_ms));
+        let after = duration(row.at_ms.saturating_sub(timeline.chart.begin_ms));
         // Writing to a string cannot fail.
         let _ = writeln!(
             rows,
