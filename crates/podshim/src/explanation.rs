@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pod_spec::{Gate, Member, Others, Plan, ProbeTiming, RestartMode, RestartPolicy, Role};
 
-use self::order::{Entry, FLOOR, Order};
+use self::order::{Entry, MIN_KILL_DELAY, Order};
 pub use self::report::{
     BudgetSource, Completion, ConditionWord, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
     PlannedWord, RestartWord, RoleWord, StopBounds, Wait,
@@ -20,7 +20,7 @@ use crate::manifest::List;
 const KUBELET_GRACE: Duration = Duration::from_secs(30);
 /// What a manifest adds to a plan.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct PodFacts {
     /// `terminationGracePeriodSeconds`.
     pub kubelet_grace: Option<Duration>,
     /// All containers of the pod, and how a kubelet starts each.
@@ -30,8 +30,8 @@ pub struct Surroundings {
 }
 
 /// Explains a plan.
-pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
-    let (budget, budget_from) = match (plan.grace, surroundings.kubelet_grace) {
+pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
+    let (budget, budget_from) = match (plan.grace, pod.kubelet_grace) {
         // The kubelet kills first.
         (Some(own), Some(kubelet)) if kubelet < own => (kubelet, BudgetSource::KubeletFirst),
         (Some(own), _) => (own, BudgetSource::Annotation),
@@ -39,8 +39,8 @@ pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
         (None, None) => (KUBELET_GRACE, BudgetSource::Default),
     };
     let unnamed: Vec<&(String, List)> =
-        surroundings.containers.iter().filter(|(name, _)| plan.member(name).is_none()).collect();
-    let order = Order::of(plan, other_mains(plan, &unnamed), &surroundings.kubelet_hooks);
+        pod.containers.iter().filter(|(name, _)| plan.member(name).is_none()).collect();
+    let order = Order::of(plan, other_mains(plan, &unnamed), &pod.kubelet_hooks);
     let stop = order.stop(budget);
     let (start_steps, stop_steps) = (order.start_steps(), order.stop_steps());
     let containers = order.entries().iter().enumerate().map(|(index, entry)| {
@@ -87,7 +87,7 @@ pub fn explain(plan: &Plan, surroundings: &Surroundings) -> Explanation {
         stop: StopBounds {
             budget_ms: milliseconds(budget),
             budget_from,
-            gone_within_ms: milliseconds(budget + FLOOR),
+            gone_within_ms: milliseconds(budget + MIN_KILL_DELAY),
         },
     }
 }

@@ -55,7 +55,7 @@ pub fn find(root: &Path, called: &str) -> Result<PastReport, CommandError> {
     if let Some(at) = all.iter().rposition(is_whole) {
         return Ok(all.swap_remove(at));
     }
-    all.retain(|past| past.is_called(called));
+    all.retain(|past| past.has_name(called));
     let titles: BTreeSet<String> = all.iter().map(|past| past.pod.title()).collect();
     match all.pop() {
         Some(newest) if titles.len() == 1 => Ok(newest),
@@ -95,7 +95,7 @@ impl PastReport {
     }
 
     /// Whether `word` means this pod: namespace/name, or a prefix of its name or id.
-    pub fn is_called(&self, word: &str) -> bool {
+    pub fn has_name(&self, word: &str) -> bool {
         let name = self.pod.name.as_deref().unwrap_or_default();
         !word.is_empty()
             && (name.starts_with(word) || self.pod.id.starts_with(word) || self.pod.title() == word)

@@ -295,7 +295,7 @@ fn stop_of(answer: &InspectResponse) -> Option<StopReport> {
 
 /// The name to show for a container. A container without a name is listed under its id, which means nothing to people:
 /// show `(sandbox)` if it is the pod's id, as under CRI, else the short id.
-pub fn called(name: &str, pod_id: &str) -> String {
+pub fn display_name(name: &str, pod_id: &str) -> String {
     let is_id = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     match is_id {
         true if name == pod_id => "(sandbox)".to_owned(),

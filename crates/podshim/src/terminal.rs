@@ -52,11 +52,11 @@ impl ColourChoice {
 /// The columns of standard output, 80 to 200: from COLUMNS, else from the terminal. `None`: it is not a terminal, and
 /// nothing needs to be cut.
 pub fn columns() -> Option<usize> {
-    let said =
+    let from_variable =
         std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|columns| *columns > 0);
-    let own =
+    let of_terminal =
         || tcgetwinsize(stdout()).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-    said.or_else(own).map(|columns| columns.clamp(LEAST, MOST))
+    from_variable.or_else(of_terminal).map(|columns| columns.clamp(LEAST, MOST))
 }
 
 /// The same for a picture, which needs some width.

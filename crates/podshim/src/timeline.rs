@@ -16,7 +16,7 @@ use pod_spec::Signal;
 
 use self::chart::{Chart, Lane, LaneBuilder, Mark, MarkKind, Phase};
 use crate::events::{EventReport, Sentences};
-use crate::pods::{PodReport, called};
+use crate::pods::{PodReport, display_name};
 use crate::words::Word;
 
 /// A pod's life.
@@ -87,7 +87,7 @@ impl Timeline {
         for container in pod.containers.iter().filter(|container| container.role != Role::SANDBOX) {
             indices.insert(container.name.clone(), lanes.len());
             let gate = if container.gate.is_some() { Gate::Closed } else { Gate::None };
-            let builder = LaneBuilder::new(called(&container.name, &pod.id), container.role.word());
+            let builder = LaneBuilder::new(display_name(&container.name, &pod.id), container.role.word());
             lanes.push(ContainerLane::new(builder, gate));
         }
         let sandbox: Vec<&str> = pod
@@ -106,7 +106,7 @@ impl Timeline {
                 continue;
             };
             let index = *indices.entry(name.to_owned()).or_insert_with(|| {
-                lanes.push(ContainerLane::new(LaneBuilder::new(called(name, &pod.id), ""), Gate::None));
+                lanes.push(ContainerLane::new(LaneBuilder::new(display_name(name, &pod.id), ""), Gate::None));
                 lanes.len() - 1
             });
             lanes[index].apply(event);
@@ -186,7 +186,8 @@ fn stop_code(signal: &str) -> Option<u32> {
 fn rows(events: &[EventReport], pod_id: &str) -> Vec<Row> {
     let mut sentences = Sentences::default();
     let rows = events.iter().filter_map(|event| {
-        let who = event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| called(name, pod_id));
+        let who =
+            event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| display_name(name, pod_id));
         let sentence = sentences.next(event)?;
         Some(Row { at_ms: event.monotonic_ms, wall_ms: event.wall_ms, who, sentence })
     });

@@ -90,10 +90,10 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
     }
     // Remarks on the translated file come first. Each is kept once, however many pods get the same container.
     remarks.sort_by_key(|remark| (remark.file != source.name, remark.file.clone(), remark.line));
-    let mut said = Vec::new();
+    let mut seen = Vec::new();
     remarks.retain(|remark| {
-        let is_new = !said.contains(remark);
-        said.push(remark.clone());
+        let is_new = !seen.contains(remark);
+        seen.push(remark.clone());
         is_new
     });
     Ok(Translated { text: translated.text, remarks, pods, selecting })

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use pod_spec::{InvalidPlan, Node as NodeFile, PREFIX, Plan, PlanError, Warning};
 
-use super::{cost, fit, proposal};
+use super::{cost, plan_against_manifest, proposal};
 use crate::annotations::{Line, annotation_line, is_ours};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Template};
@@ -39,7 +39,9 @@ pub fn check(file: &str, template: &Template<'_>, outside: &Outside, findings: &
     }
     let Some(annotations) = own else { return };
     match check_annotations(file, annotations, &outside.node, findings) {
-        Ok(Some(plan)) => fit::check(file, template, annotations, &plan, &outside.injected, findings),
+        Ok(Some(plan)) => {
+            plan_against_manifest::check(file, template, annotations, &plan, &outside.injected, findings)
+        }
         Ok(None) => {}
         Err(invalid) => {
             for (mut finding, error) in parser_findings(file, annotations, &invalid).zip(invalid.errors()) {

@@ -7,7 +7,7 @@ use pod_spec::Node as NodeFile;
 use serde::Serialize;
 
 use crate::arguments::{FileArguments, ResultArguments};
-use crate::check::{Looked, Outside, check};
+use crate::check::{FileKind, Outside, check};
 use crate::finding::{Finding, Severity};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
@@ -61,11 +61,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     };
     let outside = Outside { node, injected: arguments.injected.clone() };
     let mut findings = Vec::new();
-    let mut looked_at = Vec::new();
+    let mut checked = Vec::new();
     for file in &arguments.files.files {
-        let (looked, found) = check(&Source::read(file)?, &outside);
+        let (kind, found) = check(&Source::read(file)?, &outside);
         findings.extend(found);
-        looked_at.push((file, looked));
+        checked.push((file, kind));
     }
     let count = |severity| findings.iter().filter(|finding: &&Finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
@@ -74,11 +74,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         Format::Text => {
             let paint = Paint::of(&stdout());
             let mut text: String = findings.iter().map(|finding| finding.show(paint)).collect();
-            for (file, looked) in looked_at {
+            for (file, kind) in checked {
                 let is_reported =
                     |finding: &Finding| finding.file == *file && finding.severity != Severity::Note;
                 if !findings.iter().any(is_reported) {
-                    text += &format!("{file}: {} ({})\n", paint.text(Colour::Green, "ok"), what(looked));
+                    text += &format!("{file}: {} ({})\n", paint.text(Colour::Green, "ok"), what(kind));
                 }
             }
             if errors + warnings > 0 {
@@ -90,11 +90,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(if errors == 0 { Outcome::Success } else { Outcome::Findings })
 }
 
-fn what(looked: Looked) -> String {
-    match looked {
-        Looked::Pods(count) => counted(count, "pod"),
-        Looked::NodeFile => "the node's file".to_owned(),
-        Looked::ContainerdConfig => "containerd's configuration".to_owned(),
+fn what(kind: FileKind) -> String {
+    match kind {
+        FileKind::Pods(count) => counted(count, "pod"),
+        FileKind::NodeFile => "the node's file".to_owned(),
+        FileKind::ContainerdConfig => "containerd's configuration".to_owned(),
     }
 }
 

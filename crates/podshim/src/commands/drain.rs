@@ -87,7 +87,7 @@ fn mark(file: &Path) -> io::Result<()> {
 
 fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Result<Outcome, CommandError> {
     let paint = Paint::of(&io::stdout());
-    let tell = |ended: &Ended| {
+    let report = |ended: &Ended| {
         let how = match &ended.end {
             End::InTime => paint.text(Colour::Green, "ended"),
             End::CutShort => paint.text(Colour::Yellow, "ended, its time cut short,"),
@@ -98,7 +98,7 @@ fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Re
             let _ = print(&format!("{}: {how} after {:.1}s\n", ended.pod, ended.after.as_secs_f64()));
         }
     };
-    let all = drain(state_root, timeout, tell)?;
+    let all = drain(state_root, timeout, report)?;
     let late = all.iter().filter(|ended| ended.end != End::InTime).count();
     let pods = format!("{} pod{}", all.len(), if all.len() == 1 { "" } else { "s" });
     match (format, late) {

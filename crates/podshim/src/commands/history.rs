@@ -14,7 +14,7 @@ use crate::events::{date, time_of_day};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, Table, print, print_json};
 use crate::past::{self, PastReport};
-use crate::pods::{ContainerReport, PodState, called};
+use crate::pods::{ContainerReport, PodState, display_name};
 use crate::terminal::columns;
 
 /// What `-h` says before the arguments.
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     });
     let (mut pods, unreadable) = past::list(root, since_ms)?;
     if let Some(name) = &arguments.name {
-        pods.retain(|pod| pod.is_called(name));
+        pods.retain(|pod| pod.has_name(name));
         if pods.is_empty() && arguments.result.format() == Format::Text {
             return Err(CommandError::Input(format!("no record of a pod {name:?} in {}", root.display())));
         }
@@ -102,7 +102,7 @@ fn show(pods: &[PastReport], unreadable: &[PathBuf], paint: Paint, columns: Opti
 
 /// A container's real exit code, and the code that its caller saw if that differs.
 fn exit(container: &ContainerReport, pod_id: &str) -> Option<String> {
-    let (name, real) = (called(&container.name, pod_id), container.real_exit_code?);
+    let (name, real) = (display_name(&container.name, pod_id), container.real_exit_code?);
     Some(match container.shown_exit_code {
         Some(shown) if shown != real => format!("{name} {real} (shown as {shown})"),
         _ => format!("{name} {real}"),

@@ -12,7 +12,7 @@ use super::ps::{age, colour_of_container, now_ms};
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, Table, print, print_json};
-use crate::pods::{ContainerReport, PodReport, PodState, called};
+use crate::pods::{ContainerReport, PodReport, PodState, display_name};
 use crate::shims::{self, ANSWER_LIMIT, Shim};
 use crate::terminal::columns;
 use crate::words::Word;
@@ -118,7 +118,7 @@ fn row(container: &ContainerReport, pod_id: &str, now_ms: i64) -> Vec<(String, O
         None => container.state.word(),
     };
     vec![
-        (called(&container.name, pod_id), None),
+        (display_name(&container.name, pod_id), None),
         (container.role.word(), None),
         (state, colour_of_container(container.state)),
         (container.pid.map_or_else(dash, |pid| pid.to_string()), None),
@@ -129,7 +129,7 @@ fn row(container: &ContainerReport, pod_id: &str, now_ms: i64) -> Vec<(String, O
 }
 
 fn notes(container: &ContainerReport, pod_id: &str) -> Vec<String> {
-    let name = called(&container.name, pod_id);
+    let name = display_name(&container.name, pod_id);
     let held = container.held_for.as_ref().map(|reason| format!("{name}: held, waiting for {reason}\n"));
     let signal = container.pending_signal.as_ref();
     let signal = signal.map(|signal| format!("{name}: {signal} waits for its turn\n"));

@@ -10,7 +10,7 @@ use crate::annotations::{self, annotation_line};
 use crate::arguments::{FileArguments, ResultArguments};
 use crate::check::pod::findings_of_parser;
 use crate::check::{Outside, check};
-use crate::explanation::{Explanation, Surroundings, explain, show::show};
+use crate::explanation::{Explanation, PodFacts, explain, show::show};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Template};
 use crate::outcome::{CommandError, Outcome};
@@ -61,13 +61,13 @@ struct Report {
 /// a file that cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut report = Report::default();
-    let mut doubts = String::new();
+    let mut hints = String::new();
     for file in &arguments.files.files {
         let source = Source::read(file)?;
         let before = (report.pods.len(), report.errors.len());
         read(&source, &mut report)?;
         if report.pods.len() > before.0 && report.errors.len() == before.1 {
-            doubts += &doubts_of(&source);
+            hints += &check_hint(&source);
         }
     }
     if report.pods.is_empty() && report.errors.is_empty() {
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             print(&pods.collect::<Vec<_>>().join("\n"))?;
             let paint = Paint::of(&std::io::stderr());
             report.errors.iter().for_each(|error| eprint!("{}", error.show(paint)));
-            eprint!("{doubts}");
+            eprint!("{hints}");
         }
     }
     Ok(if report.errors.is_empty() { Outcome::Success } else { Outcome::Findings })
@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 
 /// A hint if `podshim check` has findings: a plan that is valid by itself may not fit its pod, so the explanation may
 /// not be what its author meant.
-fn doubts_of(source: &Source) -> String {
+fn check_hint(source: &Source) -> String {
     let (_, findings) = check(source, &Outside::default());
     match findings.iter().filter(|finding| finding.severity != Severity::Note).count() {
         0 => String::new(),
@@ -112,17 +112,17 @@ fn read(source: &Source, report: &mut Report) -> Result<(), CommandError> {
         let line_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map_or(1, |(line, ..)| *line);
         let value_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map(|(_, _, value)| *value);
         let parsed = parsed.map_err(|invalid| findings_of_parser(&source.name, &invalid, line_of, value_of));
-        return take(report, source, 1, "annotations".to_owned(), parsed, &Surroundings::default());
+        return take(report, source, 1, "annotations".to_owned(), parsed, &PodFacts::default());
     }
     for document in yaml::documents(&source.text).map_err(|error| wrong(error.line, &error.problem))? {
         let root = &document.root;
         if let Some(annotations) = annotations::alone(root) {
             let title = "annotations".to_owned();
-            explain_node(report, source, annotations, title, &Surroundings::default())?;
+            explain_node(report, source, annotations, title, &PodFacts::default())?;
         }
         for template in manifest::templates(&document) {
             if let Some(annotations) = template.annotations() {
-                explain_node(report, source, annotations, template.title(), &surroundings(&template))?;
+                explain_node(report, source, annotations, template.title(), &facts(&template))?;
             }
         }
     }
@@ -134,13 +134,13 @@ fn explain_node(
     source: &Source,
     annotations: &Node,
     title: String,
-    surroundings: &Surroundings,
+    facts: &PodFacts,
 ) -> Result<(), CommandError> {
     let parsed = NodeFile::default().parse_pod(manifest::pairs(annotations)).map_err(|invalid| {
         let line_of = |key: &str| annotation_line(annotations, key);
         findings_of_parser(&source.name, &invalid, line_of, |key| annotations.text_of(key))
     });
-    take(report, source, annotations.start.line, title, parsed, surroundings)
+    take(report, source, annotations.start.line, title, parsed, facts)
 }
 
 fn take(
@@ -149,22 +149,22 @@ fn take(
     line: usize,
     pod: String,
     parsed: Result<ParsedPlan, Vec<Finding>>,
-    surroundings: &Surroundings,
+    facts: &PodFacts,
 ) -> Result<(), CommandError> {
     match parsed {
         Ok(parsed) => report.pods.extend(parsed.plan.map(|plan| Explained {
             file: source.name.clone(),
             line,
             pod,
-            explanation: explain(&plan, surroundings),
+            explanation: explain(&plan, facts),
         })),
         Err(findings) => report.errors.extend(findings),
     }
     Ok(())
 }
 
-fn surroundings(template: &Template<'_>) -> Surroundings {
-    Surroundings {
+fn facts(template: &Template<'_>) -> PodFacts {
+    PodFacts {
         kubelet_grace: template
             .spec
             .number_of("terminationGracePeriodSeconds")

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::arguments::{NodeArguments, ResultArguments};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, Table, print, print_json};
-use crate::pods::{PodReport, PodState, SHORT_ID, called};
+use crate::pods::{PodReport, PodState, SHORT_ID, display_name};
 use crate::shims;
 use crate::terminal::columns;
 use crate::words::Word;
@@ -68,7 +68,7 @@ fn show(pods: &[PodReport], now_ms: i64, paint: Paint, columns: Option<usize>) -
         for container in containers {
             let mut row =
                 if first.is_empty() { vec![(String::new(), None); 4] } else { std::mem::take(&mut first) };
-            row.push((called(&container.name, &pod.id), None));
+            row.push((display_name(&container.name, &pod.id), None));
             row.push((container.role.word(), None));
             let state = match container.real_exit_code.filter(|_| container.state == State::EXITED) {
                 Some(code) => format!("exited ({code})"),

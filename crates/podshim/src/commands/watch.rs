@@ -12,7 +12,7 @@ use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
 use crate::events::{EventReport, Sentences, time_of_day};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print};
-use crate::pods::called;
+use crate::pods::display_name;
 use crate::shims::{self, ANSWER_LIMIT};
 use crate::terminal::end_with_reader;
 
@@ -90,7 +90,8 @@ fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> St
         Kind::SIGNALLED | Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT => Some(Colour::Yellow),
         _ => None,
     };
-    let name = event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| called(name, pod_id));
+    let name =
+        event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| display_name(name, pod_id));
     let sentence = colour.map_or_else(|| sentence.clone(), |colour| paint.text(colour, &sentence));
     format!("{}  {name:<16} {sentence}\n", paint.text(Colour::Dim, &time_of_day(event.wall_ms)))
 }
