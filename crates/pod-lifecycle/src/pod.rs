@@ -71,7 +71,7 @@ const RULES: [fn(&mut State); 12] = [
     end_stop_if_over,
 ];
 
-/// A pod.
+/// A pod, as long as its sandbox lives. S7: the next sandbox gets a shim, and so a value, of its own.
 #[derive(Clone, Debug)]
 pub struct Pod {
     state: State,

@@ -33,7 +33,7 @@ pub(crate) fn inspect_pod(pod: &State, now: PodTime) -> Inspection {
     }
 }
 
-pub(crate) fn pod_outcome(pod: &State) -> Option<PodOutcome> {
+fn pod_outcome(pod: &State) -> Option<PodOutcome> {
     let succeeded = |state: &MemberState| state.counted_code() == Some(0);
     match (is_complete(pod), pod.failure()) {
         (true, _) if pod.mains().all(succeeded) => Some(PodOutcome::Succeeded),
@@ -67,7 +67,7 @@ pub(crate) fn inspected_part(pod: &State, container: &Container) -> InspectedPar
     }
 }
 
-pub(crate) fn inspect_container(pod: &State, container: &Container, now: PodTime) -> InspectedContainer {
+fn inspect_container(pod: &State, container: &Container, now: PodTime) -> InspectedContainer {
     let state = container.member().map(|index| pod.member(index));
     let shown_exit = container.view(pod.anchor_pid()).and_then(|view| view.exit);
     let real_exit = match container.phase() {
@@ -96,7 +96,7 @@ pub(crate) fn inspect_container(pod: &State, container: &Container, now: PodTime
     }
 }
 
-pub(crate) fn inspect_missing(state: &MemberState) -> InspectedContainer {
+fn inspect_missing(state: &MemberState) -> InspectedContainer {
     InspectedContainer {
         gate: state.inspected_gate(),
         real_exit: state.ended().map(Ended::real).or(state.completed()),
