@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use control_api::event::Kind;
-use control_api::{StopReason, past};
+use control_api::{Event, StopReason, past};
 use serde::Serialize;
 
 use crate::events::EventReport;
 use crate::outcome::CommandError;
-use crate::pods::{PodReport, PodState};
+use crate::pods::{ContainerReport, PodReport, PodState};
 use crate::words::{self, Word};
 
 /// A pod that has ended.
@@ -70,6 +70,31 @@ pub fn find(root: &Path, called: &str) -> Result<PastReport, CommandError> {
     }
 }
 
+/// All that is known of a pod whose shim was killed: when its containers ended, and with which code.
+fn exits(pod: &PodReport) -> Vec<EventReport> {
+    let ended = |container: &ContainerReport| Some((container.exited_at_ms?, container.real_exit_code?));
+    let mut ends: Vec<_> = pod
+        .containers
+        .iter()
+        .filter_map(|container| Some((ended(container)?, container.name.clone())))
+        .collect();
+    ends.sort();
+    // The shim's clock has gone with it.
+    let first = ends.first().map_or(0, |((at, _), _)| *at);
+    let event = |(sequence, ((at, code), name)): (u64, ((i64, u32), String))| {
+        EventReport::of(Event {
+            sequence,
+            wall_ms: at,
+            monotonic_ms: u64::try_from(at - first).unwrap_or_default(),
+            kind: Kind::EXITED.into(),
+            name,
+            code: Some(code),
+            ..Default::default()
+        })
+    };
+    (1..).zip(ends).map(event).collect()
+}
+
 impl PastReport {
     fn of(past: control_api::Past) -> Self {
         let (answer, events) =
@@ -80,7 +105,10 @@ impl PastReport {
             pod.state = PodState::Stopped;
         }
         let lost = events.lost;
-        let events: Vec<_> = events.events.into_iter().map(EventReport::of).collect();
+        let mut events: Vec<_> = events.events.into_iter().map(EventReport::of).collect();
+        if past.shim_was_killed && events.is_empty() {
+            events = exits(&pod);
+        }
         let reasons = || events.iter().rev().filter_map(|event| event.reason);
         let cause =
             reasons().find(|reason| *reason != StopReason::SANDBOX_ENDED).or_else(|| reasons().next());

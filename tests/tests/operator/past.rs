@@ -151,6 +151,12 @@ async fn n3_a_killed_shim_leaves_a_record() -> Result<()> {
     ensure!(answer["pods"].as_array().is_some_and(|pods| pods.len() == 1), "one record a pod: {answer}");
     let listed = podshim(&node, &["history", &name], 0).await?;
     ensure!(listed.contains("shim-killed"), "{listed}");
+    let drawn = podshim(&node, &["timeline", "--past", "--width", "80", &name], 0).await?;
+    for name in ["app", "proxy"] {
+        let draws = |line: &str| line.starts_with(name) && line.contains(['✓', '✗']);
+        let tells = |line: &str| line.contains(&format!(" {name} ")) && line.contains("exited with ");
+        ensure!(drawn.lines().any(draws) && drawn.lines().any(tells), "{drawn}");
+    }
     Ok(())
 }
 

@@ -71,7 +71,9 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let (pod, events, lost, until_ms) = if arguments.past {
         let past = past::find(&arguments.history.history_dir, called)?;
         if past.shim_was_killed {
-            eprintln!("podshim: its shim was killed: what happened before that is not known");
+            eprintln!(
+                "podshim: its shim was killed: only the last exits are known, and nothing of what happened before"
+            );
         }
         (past.pod, past.events, past.lost, past.ended_at_ms)
     } else {
