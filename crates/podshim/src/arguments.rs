@@ -7,9 +7,12 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use control_api::entry::STATE_ROOT;
 use control_api::past::HISTORY_ROOT;
-use pod_spec::{BoundedDuration, DurationError};
+use pod_spec::{BoundedDuration, DurationError, Node};
 
+use crate::check::Outside;
+use crate::outcome::CommandError;
 use crate::output::Format;
+use crate::source::Source;
 
 /// How to show the result.
 #[derive(Args)]
@@ -32,6 +35,38 @@ pub struct FileArguments {
     /// "-" is standard input
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub files: Vec<String>,
+}
+
+/// What a pod's node and its webhooks do to it, which the pod's manifest does not say.
+#[derive(Args)]
+pub struct OutsideArguments {
+    /// Take the manifests as a node with this file does: its defaults; what it forbids is an error
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    node_file: Option<String>,
+    /// A container that something adds to each pod later, such as istio-proxy: the plan may name it
+    #[arg(long, value_name = "NAME")]
+    injected: Vec<String>,
+}
+
+impl OutsideArguments {
+    /// Reads the node's file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is wrong.
+    pub fn read(&self) -> Result<Outside, CommandError> {
+        let node = match &self.node_file {
+            Some(name) => Node::parse(&Source::read(name)?.text)
+                .map_err(|error| CommandError::Input(format!("{name}: {error}")))?,
+            None => Node::default(),
+        };
+        Ok(Outside { node, injected: self.injected.clone() })
+    }
+
+    /// The words that give these arguments to another command.
+    pub fn words(&self) -> String {
+        let node_file = self.node_file.iter().map(|name| format!("--node-file {name} "));
+        node_file.chain(self.injected.iter().map(|name| format!("--injected {name} "))).collect()
+    }
 }
 
 /// Where the shims are found.

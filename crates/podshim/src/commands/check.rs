@@ -2,12 +2,11 @@
 
 use std::io::stdout;
 
-use clap::{Args, ValueHint};
-use pod_spec::Node as NodeFile;
+use clap::Args;
 use serde::Serialize;
 
-use crate::arguments::{FileArguments, ResultArguments};
-use crate::check::{FileKind, Outside, check};
+use crate::arguments::{FileArguments, OutsideArguments, ResultArguments};
+use crate::check::{FileKind, check};
 use crate::finding::{Finding, Severity};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
@@ -30,12 +29,8 @@ Exit codes: 0 no errors (warnings and notes do not count); 1 errors, or a file c
 pub struct Arguments {
     #[command(flatten)]
     result: ResultArguments,
-    /// Check the manifests as a node with this file takes them: what it forbids is an error
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    node_file: Option<String>,
-    /// A container that something adds to each pod later, such as istio-proxy: the plan may name it
-    #[arg(long, value_name = "NAME")]
-    injected: Vec<String>,
+    #[command(flatten)]
+    outside: OutsideArguments,
     #[command(flatten)]
     files: FileArguments,
 }
@@ -50,16 +45,9 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// a file that cannot be read.
+/// A file that cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let node = match &arguments.node_file {
-        Some(name) => {
-            let source = Source::read(name)?;
-            NodeFile::parse(&source.text).map_err(|error| CommandError::Input(format!("{name}: {error}")))?
-        }
-        None => NodeFile::default(),
-    };
-    let outside = Outside { node, injected: arguments.injected.clone() };
+    let outside = arguments.outside.read()?;
     let mut findings = Vec::new();
     let mut checked = Vec::new();
     for file in &arguments.files.files {

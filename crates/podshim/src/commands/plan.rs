@@ -3,16 +3,16 @@
 use std::io::stdout;
 
 use clap::Args;
-use pod_spec::{BoundedDuration, Node as NodeFile, Parsed as ParsedPlan};
+use pod_spec::{BoundedDuration, Parsed as ParsedPlan};
 use serde::Serialize;
 
 use crate::annotations::{self, annotation_line};
-use crate::arguments::{FileArguments, ResultArguments};
+use crate::arguments::{FileArguments, OutsideArguments, ResultArguments};
 use crate::check::pod::findings_of_parser;
 use crate::check::{Outside, check};
 use crate::explanation::{Explanation, PodFacts, explain, show::show};
 use crate::finding::{Finding, Severity};
-use crate::manifest::{self, Template};
+use crate::manifest::{self, List, Template};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::source::Source;
@@ -33,6 +33,8 @@ Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says mo
 #[derive(Args)]
 #[command(before_help = ABOUT, after_help = EXIT_CODES)]
 pub struct Arguments {
+    #[command(flatten)]
+    outside: OutsideArguments,
     #[command(flatten)]
     result: ResultArguments,
     #[command(flatten)]
@@ -58,16 +60,17 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// a file that cannot be read.
+/// A file that cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let outside = arguments.outside.read()?;
     let mut report = Report::default();
     let mut hints = String::new();
     for file in &arguments.files.files {
         let source = Source::read(file)?;
         let before = (report.pods.len(), report.errors.len());
-        read(&source, &mut report)?;
+        read(&source, &outside, &mut report)?;
         if report.pods.len() > before.0 && report.errors.len() == before.1 {
-            hints += &check_hint(&source);
+            hints += &check_hint(&source, &arguments.outside, &outside);
         }
     }
     if report.pods.is_empty() && report.errors.is_empty() {
@@ -93,22 +96,22 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 
 /// A hint if `podshim check` has findings: a plan that is valid by itself may not fit its pod, so the explanation may
 /// not be what its author meant.
-fn check_hint(source: &Source) -> String {
-    let (_, findings) = check(source, &Outside::default());
-    match findings.iter().filter(|finding| finding.severity != Severity::Note).count() {
+fn check_hint(source: &Source, arguments: &OutsideArguments, outside: &Outside) -> String {
+    let (_, findings) = check(source, outside);
+    let count = findings.iter().filter(|finding| finding.severity != Severity::Note).count();
+    let call = format!("{}{}", arguments.words(), source.name);
+    match count {
         0 => String::new(),
-        1 => format!("podshim: 1 finding of `podshim check {}`: look at it first\n", source.name),
-        count => {
-            format!("podshim: {count} findings of `podshim check {}`: look at them first\n", source.name)
-        }
+        1 => format!("podshim: 1 finding of `podshim check {call}`: look at it first\n"),
+        count => format!("podshim: {count} findings of `podshim check {call}`: look at them first\n"),
     }
 }
 
-fn read(source: &Source, report: &mut Report) -> Result<(), CommandError> {
+fn read(source: &Source, outside: &Outside, report: &mut Report) -> Result<(), CommandError> {
     let wrong =
         |line: usize, problem: &str| CommandError::Input(format!("{}:{line}: {problem}", source.name));
     if let Some(pairs) = annotations::lines(&source.text) {
-        let parsed = pod_spec::parse(pairs.iter().map(|(_, key, value)| (*key, *value)));
+        let parsed = outside.node.parse_pod(pairs.iter().map(|(_, key, value)| (*key, *value)));
         let line_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map_or(1, |(line, ..)| *line);
         let value_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map(|(_, _, value)| *value);
         let parsed = parsed.map_err(|invalid| findings_of_parser(&source.name, &invalid, line_of, value_of));
@@ -118,11 +121,12 @@ fn read(source: &Source, report: &mut Report) -> Result<(), CommandError> {
         let root = &document.root;
         if let Some(annotations) = annotations::alone(root) {
             let title = "annotations".to_owned();
-            explain_node(report, source, annotations, title, &PodFacts::default())?;
+            explain_node(report, source, annotations, title, outside, &PodFacts::default())?;
         }
         for template in manifest::templates(&document) {
             if let Some(annotations) = template.annotations() {
-                explain_node(report, source, annotations, template.title(), &facts(&template))?;
+                let pod = facts(&template, &outside.injected);
+                explain_node(report, source, annotations, template.title(), outside, &pod)?;
             }
         }
     }
@@ -134,9 +138,10 @@ fn explain_node(
     source: &Source,
     annotations: &Node,
     title: String,
+    outside: &Outside,
     facts: &PodFacts,
 ) -> Result<(), CommandError> {
-    let parsed = NodeFile::default().parse_pod(manifest::pairs(annotations)).map_err(|invalid| {
+    let parsed = outside.node.parse_pod(manifest::pairs(annotations)).map_err(|invalid| {
         let line_of = |key: &str| annotation_line(annotations, key);
         findings_of_parser(&source.name, &invalid, line_of, |key| annotations.text_of(key))
     });
@@ -163,7 +168,10 @@ fn take(
     Ok(())
 }
 
-fn facts(template: &Template<'_>) -> PodFacts {
+fn facts(template: &Template<'_>, injected: &[String]) -> PodFacts {
+    // One that is in the file already is not added once more.
+    let is_new =
+        |name: &&String| template.containers().iter().all(|container| container.name != name.as_str());
     PodFacts {
         kubelet_grace: template
             .spec
@@ -173,6 +181,7 @@ fn facts(template: &Template<'_>) -> PodFacts {
             .containers()
             .iter()
             .map(|container| (container.name.to_owned(), container.list))
+            .chain(injected.iter().filter(is_new).map(|name| (name.clone(), List::Regular)))
             .collect(),
         kubelet_hooks: template
             .containers()

@@ -60,7 +60,7 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// a file that cannot be read, or a file that is not YAML.
+/// A file that cannot be read, or a file that is not YAML.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut report = Report::default();
     let mut sidecar_sets = Vec::new();
