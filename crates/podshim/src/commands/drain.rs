@@ -56,7 +56,7 @@ struct PodReport {
 /// Runs the command.
 ///
 /// # Errors
-/// a `draining` file that cannot be written or removed (not root), or a directory of shims that cannot be
+/// A `draining` file that cannot be written or removed (not root), or a directory of shims that cannot be
 /// read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let file = Path::new(STATE_ROOT).join("draining");

@@ -56,7 +56,7 @@ struct Report<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// the directory cannot be read.
+/// The directory cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let root = &arguments.history.history_dir;
     let since_ms = arguments.since.map_or(i64::MIN, |since| {

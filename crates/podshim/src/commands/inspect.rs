@@ -20,7 +20,8 @@ use crate::words::Word;
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
 Shows a pod: each container's role, state, gate and what it waits for, restarts, exit codes as they really were beside those
-that callers see, signals that wait for their turn, and what is left of a stop's time.";
+that callers see, signals that wait for their turn, and what is left of a stop's time; and the processor time that
+podshim spent for the pod outside of its containers' cgroups: the shim, exec probes, hooks, restarts, requests.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2 wrong arguments.";
 
@@ -39,7 +40,7 @@ pub struct Arguments {
 /// Runs the command.
 ///
 /// # Errors
-/// no such pod.
+/// No such pod.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let entry = shims::find(&arguments.node.run_dir, &arguments.pod.pod)?;
     let answer = Client::connect(&entry.socket, ANSWER_LIMIT).and_then(|client| client.inspect());
@@ -50,6 +51,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     }
     let known = !matches!(pod.state, PodState::ShimDead | PodState::ShimSilent);
     Ok(if known { Outcome::Success } else { Outcome::Findings })
+}
+
+/// A hook takes some milliseconds: they are not rounded away.
+fn spent(milliseconds: u64) -> String {
+    if milliseconds < 1000 { format!("{milliseconds}ms") } else { duration(milliseconds) }
 }
 
 fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
@@ -69,7 +75,7 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
     }
     if let Some(cost) = &pod.cost {
         let parts = cost.parts().into_iter().filter(|(_, time)| *time > 0);
-        let parts: Vec<_> = parts.map(|(name, time)| format!("{name} {}", duration(time))).collect();
+        let parts: Vec<_> = parts.map(|(name, time)| format!("{name} {}", spent(time))).collect();
         line("processor", if parts.is_empty() { "-".to_owned() } else { parts.join(", ") });
     }
     line("state", pod.state.words().to_owned());

@@ -17,7 +17,8 @@ use crate::shims::{self, FindError};
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
 Writes metrics of all pods of this node in Prometheus' text format: pods by state, stops under way and what is left of their
-time, and for each container its role, state, restarts and last real exit code.";
+time, the processor time that podshim spent for each pod outside of its containers' cgroups (the shim, exec probes, hooks,
+restarts, requests), and for each container its role, state, restarts and last real exit code.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 the directory cannot be read, or the address cannot be used; 2 wrong arguments.";
 
@@ -40,7 +41,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Runs the command.
 ///
 /// # Errors
-/// a directory that cannot be read, an address that cannot be used.
+/// A directory that cannot be read, an address that cannot be used.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     match arguments.listen {
         None => print(&collect(&arguments.node.run_dir)?)?,

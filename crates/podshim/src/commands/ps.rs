@@ -40,7 +40,7 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// the directory cannot be read.
+/// The directory cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let pods: Vec<_> = shims::all(&arguments.node.run_dir)?.into_iter().map(PodReport::of).collect();
     match arguments.result.format() {

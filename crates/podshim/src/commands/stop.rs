@@ -58,7 +58,7 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// no such pod, a shim that does not answer.
+/// No such pod, a shim that does not answer.
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let pod = &arguments.pod.pod;

@@ -38,7 +38,7 @@ pub struct Arguments {
 /// Runs the command.
 ///
 /// # Errors
-/// no such pod or sidecar, a switch that failed.
+/// No such pod or sidecar, a switch that failed.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let (pod, sidecar) = (&arguments.pod.pod, &arguments.sidecar);
     connect(&arguments.node.run_dir, pod)?

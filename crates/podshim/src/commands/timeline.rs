@@ -65,7 +65,7 @@ struct Report<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// no such pod, a file that cannot be written.
+/// No such pod, a file that cannot be written.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let called = &arguments.pod.pod;
     let (pod, events, lost, until_ms) = if arguments.past {

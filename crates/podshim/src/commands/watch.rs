@@ -41,7 +41,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Runs the command.
 ///
 /// # Errors
-/// no such pod, a shim that stops answering.
+/// No such pod, a shim that stops answering.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let called = &arguments.pod.pod;
     let entry = shims::find(&arguments.node.run_dir, called)?;
