@@ -49,7 +49,7 @@ pub use interface::exit::Exit;
 pub use interface::id::{ContainerId, ExecId, OpId, RequestId, Target};
 pub use interface::inspection::{
     BudgetLeft, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop, Inspection,
-    MissingMain, PodOutcome, StopReason,
+    Missing, MissingEnd, PodOutcome, StopReason,
 };
 pub use interface::milestone::{Milestone, SignalCause};
 pub use interface::operation::{Check, Hook, Operation, Reach};
