@@ -14,6 +14,7 @@ mod proposal;
 use pod_spec::Node as NodeFile;
 
 use crate::annotations;
+use crate::arguments::{CommandError, FileArguments};
 use crate::finding::{Finding, Severity};
 use crate::manifest;
 use crate::source::Source;
@@ -37,6 +38,27 @@ pub struct Outside {
     pub node: NodeFile,
     /// The names of containers that something adds to each pod later.
     pub injected: Vec<String>,
+}
+
+impl Outside {
+    /// The options of the commands that look at files.
+    pub const OPTIONS: [&str; 2] = ["node-file", "injected"];
+
+    /// What those options say.
+    ///
+    /// # Errors
+    /// The node's file cannot be read, or is wrong.
+    pub fn of(arguments: &FileArguments) -> Result<Self, CommandError> {
+        let node = match arguments.option("node-file") {
+            Some(name) => {
+                let source = Source::read(name)?;
+                NodeFile::parse(&source.text)
+                    .map_err(|error| CommandError::Input(format!("{name}: {error}")))?
+            }
+            None => NodeFile::default(),
+        };
+        Ok(Self { node, injected: arguments.options("injected").map(str::to_owned).collect() })
+    }
 }
 
 /// All findings on one file.

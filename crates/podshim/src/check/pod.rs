@@ -67,7 +67,7 @@ pub fn check_lines(file: &str, lines: &[Line<'_>], node: &NodeFile, findings: &m
             });
             findings.extend(warnings);
             let place = |key: &str| entry(key).map_or((1, None), |(line, _, value)| (*line, Some(*value)));
-            findings.extend(parsed.plan.and_then(|plan| cost::of_probes(file, &plan, place)));
+            findings.extend(parsed.plan.iter().flat_map(|plan| cost::of_plan(file, plan, place)));
         }
     }
 }
@@ -91,7 +91,7 @@ fn check_annotations(
     }
     if let Some(plan) = &parsed.plan {
         let place = |key: &str| (annotation_line(annotations, key), annotations.text_of(key));
-        findings.extend(cost::of_probes(file, plan, place));
+        findings.extend(cost::of_plan(file, plan, place));
     }
     Ok(parsed.plan)
 }

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::stdout;
 
-use pod_spec::Node as NodeFile;
 use serde::Serialize;
 
 use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
@@ -45,19 +44,11 @@ struct Report {
 /// # Errors
 /// A wrong call, or a file that cannot be read.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match file_arguments(NAME, arguments, &["node-file", "injected"])? {
+    let arguments = match file_arguments(NAME, arguments, &Outside::OPTIONS)? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };
-    let node = match arguments.option("node-file") {
-        Some(name) => {
-            let source = Source::read(name)?;
-            NodeFile::parse(&source.text).map_err(|error| CommandError::Input(format!("{name}: {error}")))?
-        }
-        None => NodeFile::default(),
-    };
-    let injected = arguments.options("injected").map(str::to_owned).collect();
-    let outside = Outside { node, injected };
+    let outside = Outside::of(&arguments)?;
     let mut findings = Vec::new();
     let mut looked_at = Vec::new();
     for file in &arguments.files {

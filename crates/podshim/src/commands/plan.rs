@@ -3,16 +3,16 @@
 use std::ffi::OsString;
 use std::io::stdout;
 
-use pod_spec::{BoundedDuration, Node as NodeFile, Parsed as ParsedPlan};
+use pod_spec::{BoundedDuration, Parsed as ParsedPlan};
 use serde::Serialize;
 
 use crate::annotations;
-use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
+use crate::arguments::{CommandError, FileArguments, Outcome, Parsed, file_arguments};
 use crate::check::pod::{annotation_line, findings_of_parser};
 use crate::check::{Outside, check};
 use crate::explanation::{Explanation, Surroundings, explain, show::show};
 use crate::finding::{Finding, Severity};
-use crate::manifest::{self, Template};
+use crate::manifest::{self, List, Template};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::source::Source;
 use crate::yaml::{self, Node};
@@ -20,7 +20,7 @@ use crate::yaml::{self, Node};
 const NAME: &str = "plan";
 /// The text of `-h`.
 pub const HELP: &str = "\
-usage: podshim plan [--json] FILE...
+usage: podshim plan [--json] [--node-file FILE] [--injected NAME]... FILE...
 
 Explains the plan of each pod in FILE: what starts when and what it waits for, what stops when, and how long that
 takes at the worst. No shim and no cluster is needed.
@@ -29,8 +29,10 @@ FILE is Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Jo
 annotations alone: a YAML mapping of them, or lines of key=value as for `ctr run --annotation`. \"-\" is standard input.
 It skips objects without a pod, and pods without annotations of podshim.
 
-  --json   for programs: docs/podshim-json.md
-  -h       this help
+  --node-file FILE   explain the plans as a node with this file takes them: its defaults, and what it forbids
+  --injected NAME    a container that something adds to each pod later, such as istio-proxy
+  --json             for programs: docs/podshim-json.md
+  -h                 this help
 
 Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or there is none; 2 wrong arguments.
 ";
@@ -56,18 +58,19 @@ struct Report {
 /// # Errors
 /// A wrong call, or a file that cannot be read.
 pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match file_arguments(NAME, arguments, &[])? {
+    let arguments = match file_arguments(NAME, arguments, &Outside::OPTIONS)? {
         Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
         Parsed::Run(arguments) => arguments,
     };
+    let outside = Outside::of(&arguments)?;
     let mut report = Report::default();
     let mut doubts = String::new();
     for file in &arguments.files {
         let source = Source::read(file)?;
         let before = (report.pods.len(), report.errors.len());
-        read(&source, &mut report)?;
+        read(&source, &outside, &mut report)?;
         if report.pods.len() > before.0 && report.errors.len() == before.1 {
-            doubts += &doubts_of(&source);
+            doubts += &doubts_of(&source, &arguments, &outside);
         }
     }
     if report.pods.is_empty() && report.errors.is_empty() {
@@ -93,22 +96,28 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
 
 /// A hint if `podshim check` has findings: a plan that is valid by itself may not fit its pod, so the explanation may
 /// not be what its author meant.
-fn doubts_of(source: &Source) -> String {
-    let (_, findings) = check(source, &Outside::default());
-    match findings.iter().filter(|finding| finding.severity != Severity::Note).count() {
+fn doubts_of(source: &Source, arguments: &FileArguments, outside: &Outside) -> String {
+    let (_, findings) = check(source, outside);
+    let count = findings.iter().filter(|finding| finding.severity != Severity::Note).count();
+    let call: Vec<_> = arguments
+        .own
+        .iter()
+        .map(|(option, value)| format!("--{option} {value}"))
+        .chain([source.name.clone()])
+        .collect();
+    let call = call.join(" ");
+    match count {
         0 => String::new(),
-        1 => format!("podshim: 1 finding of `podshim check {}`: look at it first\n", source.name),
-        count => {
-            format!("podshim: {count} findings of `podshim check {}`: look at them first\n", source.name)
-        }
+        1 => format!("podshim: 1 finding of `podshim check {call}`: look at it first\n"),
+        count => format!("podshim: {count} findings of `podshim check {call}`: look at them first\n"),
     }
 }
 
-fn read(source: &Source, report: &mut Report) -> Result<(), CommandError> {
+fn read(source: &Source, outside: &Outside, report: &mut Report) -> Result<(), CommandError> {
     let wrong =
         |line: usize, problem: &str| CommandError::Input(format!("{}:{line}: {problem}", source.name));
     if let Some(pairs) = annotations::lines(&source.text) {
-        let parsed = pod_spec::parse(pairs.iter().map(|(_, key, value)| (*key, *value)));
+        let parsed = outside.node.parse_pod(pairs.iter().map(|(_, key, value)| (*key, *value)));
         let line_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map_or(1, |(line, ..)| *line);
         let value_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map(|(_, _, value)| *value);
         let parsed = parsed.map_err(|invalid| findings_of_parser(&source.name, &invalid, line_of, value_of));
@@ -118,11 +127,12 @@ fn read(source: &Source, report: &mut Report) -> Result<(), CommandError> {
         let root = &document.root;
         if let Some(annotations) = annotations::alone(root) {
             let title = "annotations".to_owned();
-            explain_node(report, source, annotations, title, &Surroundings::default())?;
+            explain_node(report, source, annotations, title, outside, &Surroundings::default())?;
         }
         for template in manifest::templates(&document) {
             if let Some(annotations) = template.annotations() {
-                explain_node(report, source, annotations, template.title(), &surroundings(&template))?;
+                let around = surroundings(&template, &outside.injected);
+                explain_node(report, source, annotations, template.title(), outside, &around)?;
             }
         }
     }
@@ -134,9 +144,10 @@ fn explain_node(
     source: &Source,
     annotations: &Node,
     title: String,
+    outside: &Outside,
     surroundings: &Surroundings,
 ) -> Result<(), CommandError> {
-    let parsed = NodeFile::default().parse_pod(manifest::pairs(annotations)).map_err(|invalid| {
+    let parsed = outside.node.parse_pod(manifest::pairs(annotations)).map_err(|invalid| {
         let line_of = |key: &str| annotation_line(annotations, key);
         findings_of_parser(&source.name, &invalid, line_of, |key| annotations.text_of(key))
     });
@@ -163,7 +174,10 @@ fn take(
     Ok(())
 }
 
-fn surroundings(template: &Template<'_>) -> Surroundings {
+fn surroundings(template: &Template<'_>, injected: &[String]) -> Surroundings {
+    // One that is in the file already is not added once more.
+    let is_new =
+        |name: &&String| template.containers().iter().all(|container| container.name != name.as_str());
     Surroundings {
         kubelet_grace: template
             .spec
@@ -173,6 +187,7 @@ fn surroundings(template: &Template<'_>) -> Surroundings {
             .containers()
             .iter()
             .map(|container| (container.name.to_owned(), container.list))
+            .chain(injected.iter().filter(is_new).map(|name| (name.clone(), List::Regular)))
             .collect(),
         kubelet_hooks: template
             .containers()
