@@ -20,7 +20,8 @@ pub const HELP: &str = "\
 usage: podshim inspect [--json] [--run-dir DIR] POD
 
 Shows a pod: each container's role, state, gate and what it waits for, restarts, exit codes as they really were beside those
-that callers see, signals that wait for their turn, and what is left of a stop's time.
+that callers see, signals that wait for their turn, and what is left of a stop's time; and the processor time that
+podshim spent for the pod outside of its containers' cgroups: the shim, exec probes, hooks, restarts, requests.
 
 POD is a pod's name, namespace/name or id, or a unique prefix of one.
 
@@ -51,6 +52,11 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     Ok(if known { Outcome::Success } else { Outcome::Findings })
 }
 
+/// A hook takes some milliseconds: they are not rounded away.
+fn spent(milliseconds: u64) -> String {
+    if milliseconds < 1000 { format!("{milliseconds}ms") } else { duration(milliseconds) }
+}
+
 fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
     let mut text = format!("{}\n", paint.text(Colour::Bold, &format!("Pod {}", pod.title())));
     let mut line = |key: &str, value: String| text += &format!("  {key:<12} {value}\n");
@@ -68,7 +74,7 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
     }
     if let Some(cost) = &pod.cost {
         let parts = cost.parts().into_iter().filter(|(_, time)| *time > 0);
-        let parts: Vec<_> = parts.map(|(name, time)| format!("{name} {}", duration(time))).collect();
+        let parts: Vec<_> = parts.map(|(name, time)| format!("{name} {}", spent(time))).collect();
         line("processor", if parts.is_empty() { "-".to_owned() } else { parts.join(", ") });
     }
     line("state", pod.state.words().to_owned());

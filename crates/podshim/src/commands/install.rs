@@ -144,18 +144,40 @@ pub fn uninstall(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     )
 }
 
-/// A live shim has its program in memory, but containerd cleans up after it with `delete`, which runs the file.
+/// A live shim has its program in memory, but containerd cleans up after it, and after a dead one, with `delete`, which
+/// runs the file.
 fn refuse_running(layout: &Layout) -> Result<(), CommandError> {
-    let pods = shims::all(&layout.at(&shims::default_root()))?.into_iter().map(PodReport::of);
-    let titles: Vec<String> =
-        pods.filter(|pod| pod.state != PodState::ShimDead).map(|pod| pod.title()).collect();
-    if titles.is_empty() {
+    let pods: Vec<_> =
+        shims::all(&layout.at(&shims::default_root()))?.into_iter().map(PodReport::of).collect();
+    if pods.is_empty() {
         return Ok(());
     }
+    let in_states = |states: &[PodState]| {
+        let those = pods.iter().filter(|pod| states.contains(&pod.state));
+        those.map(PodReport::title).collect::<Vec<_>>().join(", ")
+    };
+    let reasons = [
+        (
+            in_states(&[PodState::Running, PodState::Stopping, PodState::ShimSilent]),
+            "these pods run on podshim: ",
+            ": end them first, with `podshim drain`",
+        ),
+        (
+            in_states(&[PodState::Completed, PodState::Failed, PodState::Stopped]),
+            "these pods have ended, and their shims keep their exits: ",
+            ": start containerd, which must take their exits, and remove the pods",
+        ),
+        (
+            in_states(&[PodState::ShimDead]),
+            "of these pods the shim is dead: ",
+            ": start containerd, which cleans up after them",
+        ),
+    ];
+    let reasons = reasons.into_iter().filter(|(pods, ..)| !pods.is_empty());
+    let reasons: Vec<_> = reasons.map(|(pods, before, after)| format!("{before}{pods}{after}")).collect();
     Err(CommandError::Input(format!(
-        "these pods run on podshim: {}; end them first (podshim drain), for containerd needs the shim's program to clean up \
-         after them; or give --force",
-        titles.join(", ")
+        "{}; containerd needs the shim's program to clean up after them; or give --force",
+        reasons.join("; ")
     )))
 }
 

@@ -18,7 +18,8 @@ pub const HELP: &str = "\
 usage: podshim metrics [--listen ADDRESS:PORT] [--run-dir DIR]
 
 Writes metrics of all pods of this node in Prometheus' text format: pods by state, stops under way and what is left of their
-time, and for each container its role, state, restarts and last real exit code.
+time, the processor time that podshim spent for each pod outside of its containers' cgroups (the shim, exec probes, hooks,
+restarts, requests), and for each container its role, state, restarts and last real exit code.
 
   --listen ADDRESS:PORT  serve them at /metrics instead, on a loopback address only (127.0.0.1:9753), until you end it
   --run-dir DIR          where the shims are found (/run/podshim)
