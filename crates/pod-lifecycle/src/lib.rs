@@ -22,6 +22,11 @@
 //! * Each [`Event::Request`] gets exactly one [`Action::Reply`]. A `Wait` may take as long as the container, and gets
 //!   no reply after [`Event::Abandoned`].
 
+//!
+//! The files stand on floors; each imports only what is below it: `interface`, `outbox`, `container`, `member`, `stop`,
+//! `state`, `questions`, `steps`, `rules`, `handlers`, `pod`. The head of each says what it owns; docs/rules.md names the
+//! file that decides each rule.
+
 #![forbid(unsafe_code)]
 
 mod container;
@@ -31,7 +36,9 @@ mod member;
 mod outbox;
 mod pod;
 mod questions;
+mod rounds;
 mod rules;
+mod sandbox;
 mod state;
 mod steps;
 mod stop;

@@ -1,6 +1,10 @@
 //! One planned container, over all tasks of its name.
+//!
+//! Owns what outlives a task: its gate, its place in a pair, how it ended, and who asked for that. The order is data here
+//! (`links`), never code. Knows no other member and no container.
 
 pub(crate) mod evidence;
+pub(crate) mod gate;
 
 use std::fmt;
 
@@ -12,66 +16,36 @@ use crate::interface::inspection::{GateProgress, InspectedPart};
 use crate::interface::spec::{ContainerSpec, KubeletType};
 use crate::interface::time::PodTime;
 use crate::member::evidence::{Ask, Asked, Ended};
+use crate::member::gate::{GateState, MemberGate};
 
 /// One planned container, and what is known of it across all tasks of its name.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberState {
-    pub(crate) member: Member,
-    /// The members it waits for at start; reversed, this is the stop order.
-    pub(crate) links: Vec<Link>,
-    /// Whether any condition asks if its program has been exec'd or is ready.
-    pub(crate) is_awaited: Awaited,
-    /// The newest task of that name, until it is deleted.
-    pub(crate) current: Option<ContainerId>,
-    /// Whether its program was allowed to start in this round: a newer task of the name does not wait again (S6).
-    pub(crate) release: Release,
-    /// How far its gate is. Once open it stays open for the round (U3).
-    pub(crate) gate: GateState,
-    /// Whether it is the active or the standby container of a pair (V1).
-    pub(crate) duty: PairRole,
-    /// Of a standby pair: whether its caller has started it in this round.
-    pub(crate) was_started: Started,
-    /// How an init completed; it never runs again in this sandbox (I4).
-    pub(crate) completed: Option<Exit>,
-    /// The end of the newest task that ran (J1, J6). A main keeps it until a newer task runs (J11), others until a
-    /// newer task is created.
-    pub(crate) ended: Option<Ended>,
-    /// How a caller asked for its end, if one did: this counts until a newer task of the name is created or the stop is
-    /// over (T12).
-    pub(crate) asked: Option<Asked>,
-    /// Why its newest task could not be created or started.
-    pub(crate) start_failure: Option<String>,
-    /// Whether its gate was ever open in this sandbox (I8).
-    pub(crate) was_open: WasOpen,
-    /// When its caller creates it again.
-    pub(crate) recreation: Recreation,
-    /// Whether the next task of its name is the first one.
-    pub(crate) creation: Creation,
+    member: Member,
+    links: Vec<Link>,
+    gate_use: GateUse,
+    current: Option<ContainerId>,
+    pub(crate) gate: MemberGate,
+    pair_role: PairRole,
+    caller_start: CallerStart,
+    completed: Option<Exit>,
+    ended: Option<Ended>,
+    asked: Option<Asked>,
+    start_failure: Option<String>,
+    recreation: Recreation,
+    creation: Creation,
 }
 
+/// Whether any condition asks if a member's program has been exec'd or is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Release {
-    Waiting,
-    Released,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum GateState {
-    Closed,
-    /// The program has been exec'd (U1); its probe has not succeeded yet (U2).
-    Started,
-    Open,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WasOpen {
-    Never,
-    Before,
+enum GateUse {
+    Unused,
+    Awaited,
 }
 
 /// When a caller recreates a container that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recreation {
+enum Recreation {
     /// As the pod's restart policy says.
     ByPolicy,
     /// A kubelet's native sidecar: under any policy.
@@ -85,74 +59,74 @@ pub(crate) enum Creation {
     Again,
 }
 
+/// Whether a member is the active one of its pair (V1). A member without a pair is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Awaited {
-    ByNobody,
-    BySomebody,
-}
-
-/// Whether a member is the active one of its pair. A member without a pair is active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PairRole {
+enum PairRole {
     Active,
     Standby,
 }
 
-/// Whether a task of a member's name has been started in this round (V3).
+/// Whether a caller has started a task of a member's name in this round (V3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Started {
+pub(crate) enum CallerStart {
     Never,
     Before,
 }
 
 impl MemberState {
-    fn new(member: Member, links: Vec<Link>, is_awaited: Awaited) -> Self {
+    fn new(member: Member, links: Vec<Link>, gate_use: GateUse) -> Self {
         Self {
             member,
             links,
-            is_awaited,
+            gate_use,
             current: None,
-            release: Release::Waiting,
-            gate: GateState::Closed,
-            duty: PairRole::Active,
-            was_started: Started::Never,
+            gate: MemberGate::default(),
+            pair_role: PairRole::Active,
+            caller_start: CallerStart::Never,
             completed: None,
             ended: None,
             asked: None,
             start_failure: None,
-            was_open: WasOpen::Never,
             recreation: Recreation::ByPolicy,
             creation: Creation::First,
         }
     }
 
-    /// Updates the member when a task of its name is created.
-    pub(crate) fn created(
-        &mut self,
-        id: ContainerId,
-        spec: &ContainerSpec,
-        policy: RestartPolicy,
-    ) -> Creation {
-        let native = self.member.role == Role::Sidecar && spec.kubelet_type == Some(KubeletType::Init);
-        self.recreation = if native { Recreation::Always } else { Recreation::ByPolicy };
-        self.current = Some(id);
-        self.asked = None;
-        self.start_failure = None;
-        let creation = self.creation;
-        self.creation = Creation::Again;
-        // T15: what its caller stopped has come back. J11: a main of a job keeps its end until it runs again.
-        let kept = self.member.role == Role::Main
-            && policy != RestartPolicy::Always
-            && self.ended.is_some_and(|ended| ended.counted_code().is_some());
-        if !kept {
-            self.ended = None;
-        }
-        creation
+    /// The members of a plan, in its order.
+    pub(crate) fn of_plan(plan: &Plan) -> Vec<Self> {
+        let order = Order::of(plan);
+        let state = |(index, member): (usize, &Member)| {
+            let gate_use = if order.is_awaited(index) { GateUse::Awaited } else { GateUse::Unused };
+            let mut state = Self::new(member.clone(), order.links(index).to_vec(), gate_use);
+            if member.is_second_of_pair(index) {
+                state.retire();
+            }
+            state
+        };
+        plan.members.iter().enumerate().map(state).collect()
     }
 
-    /// Whether no task of its name was ever created in this sandbox.
-    pub(crate) fn was_never_created(&self) -> bool {
-        self.creation == Creation::First
+    /// A planned main that only `*=main` names (S8).
+    pub(crate) fn unnamed_main(plan: &Plan, name: &str) -> Self {
+        let member = Member::new(name, Role::Main, usize::MAX);
+        Self::new(member, plan.links_of_unnamed_main(), GateUse::Unused)
+    }
+}
+
+/// What is known of it.
+impl MemberState {
+    /// What the plan says of it.
+    pub(crate) fn member(&self) -> &Member {
+        &self.member
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.member.role
+    }
+
+    /// The members it waits for at start; reversed, this is the stop order.
+    pub(crate) fn links(&self) -> &[Link] {
+        &self.links
     }
 
     /// Whether `earlier` may not end before it has ended (T1): the start order reversed.
@@ -160,40 +134,64 @@ impl MemberState {
         pod_spec::needs(&self.links, earlier)
     }
 
+    /// Whether any condition asks if its program has been exec'd or is ready.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.gate_use == GateUse::Awaited
+    }
+
+    /// The newest task of that name, until it is deleted.
+    pub(crate) fn current(&self) -> Option<&ContainerId> {
+        self.current.as_ref()
+    }
+
+    /// V1: whether it is the active one of its pair. A member without a pair is active.
+    pub(crate) fn is_active(&self) -> bool {
+        self.pair_role == PairRole::Active
+    }
+
+    /// How an init completed; it never runs again in this sandbox (I4).
+    pub(crate) fn completed(&self) -> Option<Exit> {
+        self.completed
+    }
+
+    /// The end of the newest task that ran (J1, J6). A main keeps it until a newer task runs (J11), others until a
+    /// newer task is created.
+    pub(crate) fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// The code of that end, once it counts (T15).
+    pub(crate) fn counted_code(&self) -> Option<u32> {
+        self.ended()?.counted_code()
+    }
+
+    /// How a caller asked for its end, if one did: this counts until a newer task of the name is created or the stop is
+    /// over (T12).
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        self.asked
+    }
+
+    /// Why its newest task could not be created or started.
+    pub(crate) fn start_failure(&self) -> Option<&str> {
+        self.start_failure.as_deref()
+    }
+
+    /// Whether a kubelet recreates it under any policy, as it knows native sidecars.
+    pub(crate) fn is_native(&self) -> bool {
+        self.recreation == Recreation::Always
+    }
+
+    /// Whether no task of its name was ever created in this sandbox.
+    pub(crate) fn was_never_created(&self) -> bool {
+        self.creation == Creation::First
+    }
+
     /// What opens its gate, while that is closed (U2, U3).
     pub(crate) fn closed_gate(&self) -> Option<&GateAction> {
         match &self.member.gate {
-            Gate::Probe { action, .. } if self.gate != GateState::Open => Some(action),
+            Gate::Probe { action, .. } if !self.gate.is_open() => Some(action),
             _ => None,
         }
-    }
-
-    /// The program of its newest task runs.
-    pub(crate) fn runs(&mut self) {
-        self.ended = None;
-        self.start_failure = None;
-    }
-
-    /// The members of a plan, in its order.
-    pub(crate) fn of_plan(plan: &Plan) -> Vec<Self> {
-        let order = Order::of(plan);
-        let state = |(index, member): (usize, &Member)| {
-            let is_awaited = if order.is_awaited(index) { Awaited::BySomebody } else { Awaited::ByNobody };
-            Self::new(member.clone(), order.links(index).to_vec(), is_awaited)
-        };
-        let mut states: Vec<_> = plan.members.iter().enumerate().map(state).collect();
-        for (index, state) in states.iter_mut().enumerate() {
-            if state.member.is_second_of_pair(index) {
-                state.duty = PairRole::Standby;
-            }
-        }
-        states
-    }
-
-    /// A planned main that only `*=main` names (S8).
-    pub(crate) fn unnamed_main(plan: &Plan, name: &str) -> Self {
-        let member = Member::new(name, Role::Main, usize::MAX);
-        Self::new(member, plan.links_of_unnamed_main(), Awaited::ByNobody)
     }
 
     /// Whether an exit with that code stops the pod (R9).
@@ -208,8 +206,8 @@ impl MemberState {
     /// Whether a condition on this member holds.
     pub(crate) fn satisfies(&self, condition: Condition) -> bool {
         match condition {
-            Condition::Started => self.gate >= GateState::Started || self.is_done(),
-            Condition::Ready => self.gate == GateState::Open || self.is_done(),
+            Condition::Started => self.gate.state() >= GateState::Started || self.is_done(),
+            Condition::Ready => self.gate.is_open() || self.is_done(),
             Condition::Done => self.is_done(),
         }
     }
@@ -222,32 +220,119 @@ impl MemberState {
             Role::Sidecar => false,
         }
     }
-}
 
-impl MemberState {
-    /// A caller asks for the end. The time of the first request counts: a kubelet's SIGKILL comes a grace period later.
-    pub(crate) fn ask(&mut self, how: Ask, fresh_until: PodTime) {
-        let first = self.asked.unwrap_or(Asked { how, fresh_until });
-        let how = if first.is_signal() { Ask::Signal } else { how };
-        self.asked = Some(Asked { how, ..first });
-    }
-}
-
-impl MemberState {
     pub(crate) fn inspected_part(&self) -> InspectedPart {
-        match self.duty {
+        match self.pair_role {
             PairRole::Active => InspectedPart::Planned(self.member.role),
             PairRole::Standby => InspectedPart::Standby,
         }
     }
 
     pub(crate) fn inspected_gate(&self) -> Option<(Gate, GateProgress)> {
-        let progress = match self.gate {
+        let progress = match self.gate.state() {
             GateState::Closed => GateProgress::Closed,
             GateState::Started => GateProgress::Started,
             GateState::Open => GateProgress::Open,
         };
-        (self.is_awaited == Awaited::BySomebody).then(|| (self.member.gate.clone(), progress))
+        self.is_awaited().then(|| (self.member.gate.clone(), progress))
+    }
+}
+
+/// What happens to it.
+impl MemberState {
+    /// A task of its name is created. Its role, and an open gate, stay (R11).
+    pub(crate) fn created(
+        &mut self,
+        id: ContainerId,
+        spec: &ContainerSpec,
+        policy: RestartPolicy,
+    ) -> Creation {
+        let native = self.member.role == Role::Sidecar && spec.kubelet_type == Some(KubeletType::Init);
+        self.recreation = if native { Recreation::Always } else { Recreation::ByPolicy };
+        self.current = Some(id);
+        self.asked = None;
+        self.start_failure = None;
+        // T15: what its caller stopped has come back. J11: a main of a job keeps its end until it runs again.
+        let kept = self.member.role == Role::Main
+            && policy != RestartPolicy::Always
+            && self.counted_code().is_some();
+        if !kept {
+            self.ended = None;
+        }
+        std::mem::replace(&mut self.creation, Creation::Again)
+    }
+
+    /// Its newest task could not be created or started.
+    pub(crate) fn start_failed(&mut self, why: &str) {
+        self.start_failure = Some(why.to_owned());
+    }
+
+    /// V3: a caller starts a task of its name. Returns whether one was started in this round before.
+    pub(crate) fn caller_starts(&mut self) -> CallerStart {
+        std::mem::replace(&mut self.caller_start, CallerStart::Before)
+    }
+
+    /// The program of its newest task runs.
+    pub(crate) fn runs(&mut self) {
+        self.ended = None;
+        self.start_failure = None;
+    }
+
+    /// A caller asks for the end.
+    pub(crate) fn ask(&mut self, how: Ask, fresh_until: PodTime) {
+        self.asked = Some(Asked::again(self.asked, how, fresh_until));
+    }
+
+    /// S8: another member keeps that memory.
+    pub(crate) fn forget_ask(&mut self) {
+        self.asked = None;
+    }
+
+    /// I4: an init has completed.
+    pub(crate) fn complete(&mut self, exit: Exit) {
+        self.completed = Some(exit);
+    }
+
+    /// Its newest task has ended.
+    pub(crate) fn end(&mut self, ended: Ended) {
+        self.ended = Some(ended);
+    }
+
+    /// T15: its caller's time to recreate it is over, if that end was open until now. Returns the code that counts.
+    pub(crate) fn let_end_count(&mut self, now: PodTime) -> Option<u32> {
+        let ended = self.ended.as_mut()?;
+        ended.open_until().filter(|until| now >= *until)?;
+        ended.counts_now();
+        ended.counted_code()
+    }
+
+    /// Its newest task is deleted, if it is this one. Returns whether it is.
+    pub(crate) fn forget(&mut self, id: &ContainerId) -> bool {
+        let is_current = self.current.as_ref() == Some(id);
+        if is_current {
+            self.current = None;
+        }
+        is_current
+    }
+
+    /// V4: it is the active one of its pair from now on.
+    pub(crate) fn take_over(&mut self) {
+        self.pair_role = PairRole::Active;
+    }
+
+    /// V4: it is the standby of its pair from now on.
+    pub(crate) fn retire(&mut self) {
+        self.pair_role = PairRole::Standby;
+    }
+
+    /// T14: a stop is over; `lives` is whether its newest task goes on. J11: in a job the ends of the mains are kept.
+    pub(crate) fn end_round(&mut self, lives: bool, policy: RestartPolicy) {
+        if policy == RestartPolicy::Always {
+            self.ended = None;
+        }
+        self.asked = None;
+        self.caller_start = CallerStart::Never;
+        self.gate.end_round(lives);
     }
 }
 

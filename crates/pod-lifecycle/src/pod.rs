@@ -6,7 +6,7 @@
 
 use pod_spec::GateAction;
 
-use crate::container::Operated;
+use crate::container::{Container, Operated};
 use crate::handlers::checkpoint::{checkpoint_container, checkpoint_ended, restore_ended};
 use crate::handlers::create::{create_container, create_ended};
 use crate::handlers::delete::{delete_container, removal_ended};
@@ -42,6 +42,7 @@ use crate::rules::hooks::run_on_terminate_hooks;
 use crate::rules::replacement::count_ends;
 use crate::rules::restart::end_restarts;
 use crate::rules::round::end_stop_if_over;
+use crate::rules::sandbox::detect_sandbox_end;
 use crate::rules::standby::end_takeovers;
 use crate::rules::startup::release_held;
 use crate::rules::timers::apply_container_timers;
@@ -55,7 +56,8 @@ const MOST_ROUNDS: usize = 10_000;
 pub const UNSETTLED: &str = "the rules of the pod do not settle: this is a fault of podshim";
 
 /// The rules, in the order in which `settle` applies them.
-const RULES: [fn(&mut State); 11] = [
+const RULES: [fn(&mut State); 12] = [
+    detect_sandbox_end,
     detect_callers_stop,
     apply_budget,
     run_on_terminate_hooks,
@@ -69,7 +71,7 @@ const RULES: [fn(&mut State); 11] = [
     end_stop_if_over,
 ];
 
-/// A pod.
+/// A pod, as long as its sandbox lives. S7: the next sandbox gets a shim, and so a value, of its own.
 #[derive(Clone, Debug)]
 pub struct Pod {
     state: State,
@@ -84,7 +86,7 @@ impl Default for Pod {
 impl Pod {
     /// A pod without containers.
     pub fn new() -> Self {
-        Self { state: State::new() }
+        Self { state: State::default() }
     }
 
     /// Takes one event. Total: a request that cannot be served is answered with a refusal.
@@ -129,7 +131,7 @@ impl Pod {
 
     /// The containers that exist or are being created.
     pub fn containers(&self) -> impl Iterator<Item = &ContainerId> {
-        self.state.containers().map(|container| &container.id)
+        self.state.containers().map(Container::id)
     }
 
     /// Whether the shim has nothing left to serve.
@@ -154,12 +156,12 @@ impl Pod {
 
     /// Whether a stop of the pod is under way (T12). A stop for good stays so.
     pub fn is_stopping(&self) -> bool {
-        self.state.stop().is_some()
+        self.state.is_stopping()
     }
 
     /// The name of a container, as its plan spells it.
     pub fn name_of(&self, id: &ContainerId) -> Option<&str> {
-        self.state.container(id).map(|container| container.spec.name.as_str())
+        self.state.container(id).map(|container| container.spec().name.as_str())
     }
 
     /// Why a container is held, in words for people; `None` if it is not held.
@@ -221,7 +223,7 @@ fn serve(pod: &mut State, id: RequestId, request: Request) {
 /// operation that was overtaken (a gate's probe after its gate was closed): nothing to do.
 fn done(pod: &mut State, op: OpId, outcome: Outcome, ended: Exit) {
     let waiting =
-        pod.containers().find_map(|container| Some((container.id.clone(), container.operated(op)?)));
+        pod.containers().find_map(|container| Some((container.id().clone(), container.operated(op)?)));
     let Some((id, operated)) = waiting else { return };
     match operated {
         Operated::Create => create_ended(pod, id, outcome, ended),

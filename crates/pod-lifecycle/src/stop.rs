@@ -1,4 +1,6 @@
 //! A stop of the pod (T12): its cause, and the one budget (T5), which only gets shorter (T9).
+//!
+//! Owns which cause replaces which. Knows no container.
 
 use std::time::Duration;
 
@@ -15,10 +17,9 @@ pub const MIN_KILL_DELAY: Duration = Duration::from_secs(2);
 /// A stop of the pod (T12).
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
-    pub(crate) cause: StopCause,
-    pub(crate) budget: Budget,
-    /// Until then the caller may still stop held containers too, after the stops that began this one (T11).
-    pub(crate) others_until: PodTime,
+    cause: StopCause,
+    budget: Budget,
+    others_until: PodTime,
 }
 
 /// Why a stop began.
@@ -54,6 +55,78 @@ pub(crate) enum SandboxEnd {
 }
 
 impl Stop {
+    /// A stop begins, or gets another cause. `limit` is when it must be over, if podshim counts its time (T5); until
+    /// `others_until` the caller may still stop held containers too (T11).
+    pub(crate) fn begin(
+        before: Option<&Self>,
+        cause: StopCause,
+        limit: Option<PodTime>,
+        others_until: PodTime,
+    ) -> Self {
+        let budget = before.map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit);
+        Self { cause, budget, others_until }
+    }
+
+    pub(crate) fn cause(&self) -> StopCause {
+        self.cause
+    }
+
+    /// T5: who counts its time, and how much of it is used.
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// T11: until then the caller may still stop held containers too, after the stops that began this one.
+    pub(crate) fn others_until(&self) -> PodTime {
+        self.others_until
+    }
+
+    /// T12: whether a stop for that cause replaces this one.
+    pub(crate) fn is_outranked_by(&self, cause: StopCause) -> bool {
+        use SandboxEnd::{Died, Killed};
+        match (self.cause, cause) {
+            (StopCause::Sandbox(_), StopCause::Sandbox(Died)) => true,
+            // The signal that pause gets in the end: a TERM, which pause would ignore, must not keep a KILL from it.
+            (StopCause::Sandbox(Killed(_)), StopCause::Sandbox(Killed(Signal::KILL))) => true,
+            (StopCause::Sandbox(_), _) => false,
+            (_, StopCause::Sandbox(_)) => true,
+            (was, StopCause::Requested) => was != StopCause::Requested,
+            _ => false,
+        }
+    }
+
+    /// T9: it is asked for again, with less time. Returns whether that changes anything.
+    pub(crate) fn tighten(&mut self, cause: StopCause, limit: Option<PodTime>) -> bool {
+        let before = self.budget;
+        self.budget = before.tightened(cause, limit);
+        self.budget != before
+    }
+
+    /// T6: every container gets its stop signal now, if it had none.
+    pub(crate) fn last_call(&mut self, kill_at: PodTime) {
+        self.budget = Budget::LastCall { kill_at };
+    }
+
+    /// T6: every container is killed now.
+    pub(crate) fn spend(&mut self) {
+        self.budget = Budget::Spent;
+    }
+
+    /// K13: pause gets its signal now.
+    pub(crate) fn signal_sandbox(&mut self) {
+        self.cause = StopCause::Sandbox(SandboxEnd::Signalled);
+    }
+
+    /// T6: whether the last call has come.
+    pub(crate) fn budget_is_over(&self) -> bool {
+        matches!(self.budget, Budget::LastCall { .. } | Budget::Spent)
+    }
+
+    /// K13: whether pause has had the signal that ends it: a signal that comes now is for pause itself.
+    pub(crate) fn has_signalled_sandbox(&self) -> bool {
+        self.cause == StopCause::Sandbox(SandboxEnd::Signalled)
+    }
+
     /// T11: whether nothing may be created any more.
     pub(crate) fn is_for_good(&self) -> bool {
         matches!(self.cause, StopCause::Sandbox(_) | StopCause::Requested)
@@ -126,7 +199,7 @@ pub(crate) enum Budget {
 
 impl Budget {
     /// T9: a new limit shortens and never extends.
-    pub(crate) fn tightened(self, cause: StopCause, limit: Option<PodTime>) -> Self {
+    fn tightened(self, cause: StopCause, limit: Option<PodTime>) -> Self {
         let Some(limit) = limit else { return self };
         let floor = match cause {
             StopCause::Sandbox(_) | StopCause::ZeroGrace => Duration::ZERO,
@@ -139,5 +212,38 @@ impl Budget {
             Self::LastCall { kill_at } => Self::LastCall { kill_at: kill_at.min(own) },
             Self::Spent => Self::Spent,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> PodTime {
+        PodTime::after_epoch(Duration::from_secs(seconds))
+    }
+
+    /// T9: a second limit shortens the first and never extends it; T6's delay follows it.
+    #[test]
+    fn t9_a_limit_only_gets_shorter() {
+        let mut stop = Stop::begin(None, StopCause::Requested, Some(at(20)), at(0));
+        assert!(!stop.tighten(StopCause::Requested, Some(at(30))));
+        assert!(stop.tighten(StopCause::Requested, Some(at(10))));
+        assert_eq!(stop.budget(), Budget::Until { at: at(10), kill_at: at(12) });
+        stop.last_call(at(12));
+        assert!(!stop.tighten(StopCause::Requested, Some(at(11))) && stop.budget_is_over());
+    }
+
+    /// T12, K13: the sandbox's stop replaces every other one, and its death its stop.
+    #[test]
+    fn t12_what_replaces_what() {
+        let stop = |cause| Stop::begin(None, cause, None, at(0));
+        let (killed, died) = (SandboxEnd::Killed, StopCause::Sandbox(SandboxEnd::Died));
+        let term = StopCause::Sandbox(killed(Signal::TERM));
+        assert!(stop(StopCause::Caller).is_outranked_by(StopCause::Requested));
+        assert!(!stop(StopCause::Requested).is_outranked_by(StopCause::Caller));
+        assert!(stop(StopCause::Requested).is_outranked_by(term));
+        assert!(stop(term).is_outranked_by(StopCause::Sandbox(killed(Signal::KILL))));
+        assert!(!stop(term).is_outranked_by(StopCause::Requested) && stop(term).is_outranked_by(died));
     }
 }

@@ -1,25 +1,26 @@
 //! A hold: since when, for what, and when its next line is due (U7, U13).
+//!
+//! Owns the times of the lines. Which container is held, and the words for what it waits for, are `questions::holds`.
 
 use std::time::Duration;
 
 use crate::interface::time::PodTime;
 
 /// A hold that is shorter, or a reason that lasts shorter, is not written (U7).
-pub(crate) const LINE_AFTER: Duration = Duration::from_secs(1);
+const LINE_AFTER: Duration = Duration::from_secs(1);
 
 /// The reason is written again when a hold has lasted this long (U13).
-pub(crate) const REPEATS: [Duration; 3] =
-    [Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(3600)];
+const REPEATS: [Duration; 3] = [Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(3600)];
 
 /// A hold (U7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
-    pub(crate) since: PodTime,
-    pub(crate) waits_for: Option<Wait>,
+    since: PodTime,
+    waits_for: Option<Wait>,
     /// When the next line is due.
-    pub(crate) line_due: Option<PodTime>,
+    line_due: Option<PodTime>,
     /// How many of [`REPEATS`] are over.
-    pub(crate) repeats: usize,
+    repeats: usize,
 }
 
 /// What a held container waits for. A change of this is worth a line in its log (U13).
@@ -70,14 +71,18 @@ impl Hold {
         self.line_due
     }
 
-    /// Notes what it waits for; a change is written once it has lasted.
-    pub(crate) fn waits_for(&mut self, wait: Option<Wait>, now: PodTime) -> Change {
+    pub(crate) fn line_is_due(&self, now: PodTime) -> bool {
+        self.line_due.is_some_and(|at| now >= at)
+    }
+
+    /// Notes what it waits for; a change is written once it has lasted. Returns whether it is a change.
+    pub(crate) fn waits_for(&mut self, wait: Option<Wait>, now: PodTime) -> bool {
         if self.waits_for == wait {
-            return Change::None;
+            return false;
         }
         self.waits_for = wait;
         self.line_due = wait.map(|_| now + LINE_AFTER);
-        Change::Waits
+        true
     }
 
     /// A line was written.
@@ -87,10 +92,4 @@ impl Hold {
         }
         self.line_due = REPEATS.get(self.repeats).map(|after| self.since + *after);
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    None,
-    Waits,
 }

@@ -1,4 +1,6 @@
 //! Where a container is in its life.
+//!
+//! Owns the list of phases. Only `container::events` moves a container from one to another.
 
 use std::time::Duration;
 
@@ -14,10 +16,10 @@ use crate::interface::time::PodTime;
 /// Where a container is in its life.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// The first create is under way. `spent` is the exit of a completed init that is created again: it gets its stdio
+    /// The first create is under way. `completed` is the exit of a completed init that is created again: it gets its stdio
     /// and no process (I4). `deletes` are requests to delete it as soon as it exists: containerd sends one when the
     /// caller of a create is gone.
-    Creating { op: OpId, request: RequestId, spent: Option<Exit>, deletes: Vec<RequestId> },
+    Creating { op: OpId, request: RequestId, completed: Option<Exit>, deletes: Vec<RequestId> },
     /// The runtime's init waits; the caller has not sent Start.
     Created,
     /// I4: a completed init created again; it has no process and will not run.
@@ -73,7 +75,7 @@ pub(crate) enum BeforeRemoval {
 pub(crate) enum ExitedFrom {
     Created,
     Held,
-    Ending { code: u32 },
+    EndingUnrun { code: u32 },
     Running { ran: Duration },
 }
 

@@ -5,15 +5,15 @@ use std::time::Duration;
 use pod_spec::Backoff;
 
 /// After a run this long the counts start from zero again.
-pub(crate) const GOOD_RUN: Duration = Duration::from_secs(600);
+const GOOD_RUN: Duration = Duration::from_secs(600);
 
 /// The restarts of one container so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Restarts {
     /// Restarts of the program: what `limit` counts.
-    pub(crate) count: u32,
+    count: u32,
     /// Delays so far. There are more delays than restarts if a held container had to be recreated (R7).
-    pub(crate) delays: u32,
+    delays: u32,
 }
 
 impl Restarts {

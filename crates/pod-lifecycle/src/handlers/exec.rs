@@ -1,11 +1,12 @@
 //! Execs: extra processes of a container, never held (K1, U8).
+//!
+//! Owns every request about an exec, and what its exit means for its container's own exit (CONTRACT §6).
 
 use pod_spec::Signal;
 
 use crate::container::exec::{Exec, ExecPhase};
-use crate::container::freezer::Freezer;
 use crate::container::phase::Phase;
-use crate::interface::action::{Action, Deleted, Notice, Reply};
+use crate::interface::action::{Action, Notice, Reply};
 use crate::interface::exit::Exit;
 use crate::interface::id::{ContainerId, ExecId, RequestId, Target};
 use crate::interface::milestone::SignalCause;
@@ -16,13 +17,13 @@ use crate::state::State;
 use crate::steps::signal::kill_execs;
 
 /// Why a container cannot take a new process, if it cannot.
-pub(crate) fn refuses_exec(pod: &State, id: &ContainerId) -> Option<Refusal> {
-    let Some(container) = pod.containers.get(id) else {
+fn refuses_exec(pod: &State, id: &ContainerId) -> Option<Refusal> {
+    let Some(container) = pod.container(id) else {
         return Some(Refusal::not_found(format!("container {id} not found")));
     };
-    let reason = match container.phase {
+    let reason = match container.phase() {
         // As with the runc shim: a frozen container would not run it.
-        Phase::Running { .. } if container.freezer == Freezer::Paused => "is paused",
+        Phase::Running { .. } if container.freezer.is_paused() => "is paused",
         Phase::Created | Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } => return None,
         Phase::Creating { .. } => "is being created",
         Phase::Prepared | Phase::Restoring { .. } => "is not restored yet",
@@ -34,55 +35,57 @@ pub(crate) fn refuses_exec(pod: &State, id: &ContainerId) -> Option<Refusal> {
     Some(Refusal::precondition(format!("cannot exec in container {id}: it {reason}")))
 }
 
+/// A caller registers an exec.
 pub(crate) fn add_exec(pod: &mut State, request: RequestId, id: ContainerId, exec: ExecId) {
     if let Some(refusal) = refuses_exec(pod, &id) {
         return pod.reply(request, Err(refusal));
     }
-    let Some(container) = pod.containers.get_mut(&id) else { return };
-    if container.execs.contains_key(&exec) {
+    let Some(container) = pod.container_mut(&id) else { return };
+    if container.exec(&exec).is_some() {
         let refusal =
             Refusal::new(RefusalKind::AlreadyExists, format!("exec {exec} of container {id} already exists"));
         return pod.reply(request, Err(refusal));
     }
-    container.execs.insert(exec.clone(), Exec { phase: ExecPhase::Added, pid: 0, waiters: Vec::new() });
+    container.add_exec(exec.clone());
     pod.emit_change(Action::Publish(Notice::ExecAdded { container: id, exec }));
     pod.reply(request, Ok(Reply::Ok));
 }
 
+/// A caller starts an exec.
 pub(crate) fn start_exec(pod: &mut State, request: RequestId, id: ContainerId, exec: ExecId) {
     let refusal = refuses_exec(pod, &id);
     let op = pod.next_op();
     let Some(record) = pod.exec_mut(&id, &exec) else {
         return pod.reply_exec_not_found(request, &id, &exec);
     };
-    if !matches!(record.phase, ExecPhase::Added | ExecPhase::Failed) {
+    if !record.may_start() {
         let refusal = Refusal::precondition(format!("exec {exec} of container {id} was already started"));
         return pod.reply(request, Err(refusal));
     }
     if let Some(refusal) = refusal {
         return pod.reply(request, Err(refusal));
     }
-    record.phase = ExecPhase::Starting { op, request };
+    record.start(op, request);
     pod.emit_change(Action::Run { op, container: id, operation: Operation::StartExec(exec) });
 }
 
+/// An exec's start has ended.
 pub(crate) fn exec_started(pod: &mut State, id: ContainerId, exec: ExecId, outcome: Outcome) {
     let Some(record) = pod.exec_mut(&id, &exec) else { return };
-    let ExecPhase::Starting { request, .. } = record.phase else { return };
+    let Some(request) = record.start_request() else { return };
     match outcome {
         Outcome::Process { pid } => {
-            record.pid = pid;
-            record.phase = ExecPhase::Running;
+            record.started(pid);
             pod.emit_change(Action::Publish(Notice::ExecStarted { container: id.clone(), exec, pid }));
             pod.reply(request, Ok(Reply::Pid(pid)));
             // Its init is gone, and this process may have started after the kill of all remaining processes.
-            if pod.containers.get(&id).is_some_and(|it| matches!(it.phase, Phase::Draining { .. })) {
+            if pod.container(&id).is_some_and(|container| matches!(container.phase(), Phase::Draining { .. }))
+            {
                 kill_execs(pod, &id);
             }
         }
         Outcome::Failed(Failure { message, kind }) => {
-            record.phase = ExecPhase::Failed;
-            let waiters = std::mem::take(&mut record.waiters);
+            let waiters = record.start_failed();
             pod.reply(request, Err(Refusal { kind, message }));
             for waiter in waiters {
                 pod.reply(waiter, Ok(Reply::Exit(Exit::default())));
@@ -93,13 +96,13 @@ pub(crate) fn exec_started(pod: &mut State, id: ContainerId, exec: ExecId, outco
     }
 }
 
+/// An exec's process is gone.
 pub(crate) fn exec_exited(pod: &mut State, id: ContainerId, exec: ExecId, exit: Exit) {
     let Some(record) = pod.exec_mut(&id, &exec) else { return };
-    if !matches!(record.phase, ExecPhase::Running) {
+    if !record.runs() {
         return pod.impossible(format!("exit of exec {exec} of container {id}, which does not run"));
     }
-    record.phase = ExecPhase::Stopped { exit };
-    let (pid, waiters) = (record.pid, std::mem::take(&mut record.waiters));
+    let (pid, waiters) = record.exited(exit);
     let target = Target { container: id.clone(), exec: Some(exec) };
     pod.emit_change(Action::Publish(Notice::Exited { target, pid, exit }));
     for waiter in waiters {
@@ -114,7 +117,7 @@ pub(crate) fn kill_exec(pod: &mut State, request: RequestId, target: Target, sig
     let Some(exec) = pod.exec_mut(&target.container, &id) else {
         return pod.reply_exec_not_found(request, &target.container, &id);
     };
-    match exec.phase {
+    match exec.phase() {
         ExecPhase::Running => {
             let (reach, cause) = (Reach::Process, SignalCause::Caller);
             pod.emit_change(Action::Signal { target, signal, reach, cause });
@@ -127,47 +130,38 @@ pub(crate) fn kill_exec(pod: &mut State, request: RequestId, target: Target, sig
     }
 }
 
+/// A caller deletes an exec.
 pub(crate) fn delete_exec(pod: &mut State, request: RequestId, id: ContainerId, exec: ExecId) {
     let op = pod.next_op();
     let Some(record) = pod.exec_mut(&id, &exec) else {
         return pod.reply_exec_not_found(request, &id, &exec);
     };
-    let exit = match &mut record.phase {
-        ExecPhase::Added | ExecPhase::Failed => None,
-        ExecPhase::Stopped { exit } => Some(*exit),
-        ExecPhase::Removing { requests, .. } => return requests.push(request),
-        ExecPhase::Starting { .. } | ExecPhase::Running => {
-            let refusal = Refusal::precondition(format!("exec {exec} of container {id} is running"));
-            return pod.reply(request, Err(refusal));
-        }
-    };
-    record.phase = ExecPhase::Removing { op, requests: vec![request], exit };
+    if record.remove_again(request) {
+        return;
+    }
+    if record.is_running() {
+        let refusal = Refusal::precondition(format!("exec {exec} of container {id} is running"));
+        return pod.reply(request, Err(refusal));
+    }
+    record.remove(op, request);
     pod.emit_change(Action::Run { op, container: id, operation: Operation::RemoveExec(exec) });
 }
 
+/// An exec's removal has ended.
 pub(crate) fn exec_removed(pod: &mut State, id: ContainerId, exec: ExecId, outcome: Outcome) {
-    if let (Outcome::Failed(Failure { message, kind }), Some(record)) = (outcome, pod.exec_mut(&id, &exec))
-        && let ExecPhase::Removing { requests, exit, .. } = &mut record.phase
-    {
-        // The exec stays deletable, as a container does.
-        let requests = std::mem::take(requests);
-        record.phase = exit.map_or(ExecPhase::Added, |exit| ExecPhase::Stopped { exit });
+    let Some(container) = pod.container_mut(&id) else { return };
+    if let Outcome::Failed(Failure { message, kind }) = outcome {
+        let requests = container.exec_mut(&exec).map(Exec::removal_failed).unwrap_or_default();
         for request in requests {
             pod.reply(request, Err(Refusal { kind, message: message.clone() }));
         }
         return;
     }
-    let Some(container) = pod.containers.get_mut(&id) else { return };
-    let Some(Exec { phase: ExecPhase::Removing { requests, exit, .. }, pid, waiters }) =
-        container.execs.remove(&exec)
-    else {
-        return;
-    };
-    let exit = exit.unwrap_or_default();
-    for request in requests {
-        pod.reply(request, Ok(Reply::Deleted(Deleted { pid, exit })));
+    let Some(remains) = container.remove_exec(&exec).map(Exec::into_remains) else { return };
+    for request in remains.deletes {
+        pod.reply(request, Ok(Reply::Deleted(remains.deleted)));
     }
-    for waiter in waiters {
+    for waiter in remains.waiters {
         let refusal = Refusal::not_found(format!("exec {exec} of container {id} was deleted"));
         pod.reply(waiter, Err(refusal));
     }

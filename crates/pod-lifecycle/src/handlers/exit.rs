@@ -1,8 +1,10 @@
-//! Exits.
+//! Exits: the init of a container is gone, and what goes with it (R6, R10).
+//!
+//! Owns the order of exits within a container (CONTRACT §6). What the last exit means is `rules::exit`.
 
-use crate::container::exec::Exec;
-use crate::container::freezer::{Freezer, FreezerChange};
-use crate::container::phase::{BeforeRemoval, ExitedFrom, Phase};
+use crate::container::InitExit;
+use crate::container::freezer::FreezerChange;
+use crate::container::phase::ExitedFrom;
 use crate::interface::action::{Action, Notice, Reply};
 use crate::interface::exit::{Exit, KILLED};
 use crate::interface::id::ContainerId;
@@ -18,45 +20,27 @@ use crate::steps::signal::kill_execs;
 
 /// The init process of a container is gone.
 pub(crate) fn init_exited(pod: &mut State, id: ContainerId, exit: Exit) {
-    let now = pod.now;
-    let Some(container) = pod.containers.get_mut(&id) else { return };
-    let was = match &mut container.phase {
-        Phase::Created => ExitedFrom::Created,
-        Phase::Held(_) => ExitedFrom::Held,
-        Phase::EndingUnrun { code } => ExitedFrom::Ending { code: *code },
-        Phase::Running { since } => ExitedFrom::Running { ran: now.since(*since) },
-        Phase::Starting { early_exit, .. } => {
-            *early_exit = Some(exit);
-            return;
+    let now = pod.now();
+    let Some(container) = pod.container_mut(&id) else { return };
+    let was = match container.init_exited(exit, now) {
+        InitExit::From(was) => was,
+        InitExit::Parked => return,
+        InitExit::Impossible => {
+            return pod.impossible(format!("exit of container {id}, which has no process"));
         }
-        // A created container that is being deleted: its process goes with it.
-        Phase::Removing { before: BeforeRemoval::Created { early_exit }, .. } => {
-            *early_exit = Some(exit);
-            return;
-        }
-        _ => return pod.impossible(format!("exit of container {id}, which has no process")),
     };
     // No process is left to signal.
     container.hooks.stop_waiting();
     let ran = matches!(was, ExitedFrom::Running { .. });
-    let unseen = container.probe.take().filter(|probe| exit.code == 0 && probe.awaits_exec());
-    let interrupted = match container.freezer {
-        Freezer::Changing(op, request, change) => {
-            container.freezer = Freezer::Changing(op, None, change);
-            request.map(|request| (request, change))
-        }
-        Freezer::Thawed | Freezer::Paused => {
-            container.freezer = Freezer::Thawed;
-            None
-        }
-    };
+    let unseen = container.stop_probing().filter(|probe| exit.code == 0 && probe.awaits_exec());
+    let interrupted = container.freezer.exited();
     // Without a PID namespace of its own, a container's other processes outlive its init (R6, CONTRACT §6). A held
     // container can have execs (U8) that nothing else would end.
-    let leftovers = container.spec.pid_namespace == PidNamespace::Shared
-        && (matches!(was, ExitedFrom::Running { .. }) || container.execs.values().any(Exec::is_running));
+    let leftovers =
+        container.spec().pid_namespace == PidNamespace::Shared && (ran || container.has_running_execs());
     let op = leftovers.then(|| pod.run(&id, Operation::KillRemaining));
-    if let Some(container) = pod.containers.get_mut(&id) {
-        container.phase = Phase::Draining { exit, was, op };
+    if let Some(container) = pod.container_mut(&id) {
+        container.drain(exit, was, op);
     }
     if ran {
         pod.record(&id, Milestone::Exited { exit });
@@ -81,11 +65,10 @@ pub(crate) fn init_exited(pod: &mut State, id: ContainerId, exit: Exit) {
     finish_if_drained(pod, &id);
 }
 
+/// The kill of what was left in the container's cgroup has ended (R6).
 pub(crate) fn leftovers_killed(pod: &mut State, id: ContainerId, outcome: Outcome) {
-    let Some(container) = pod.containers.get_mut(&id) else { return };
-    if let Phase::Draining { op, .. } = &mut container.phase {
-        *op = None;
-    }
+    let Some(container) = pod.container_mut(&id) else { return };
+    container.leftovers_ended();
     if let Outcome::Failed(failure) = outcome {
         container.hooks.give_up();
         pod.emit_change(Action::Warn(format!("container {id}: processes may be left: {}", failure.message)));
@@ -98,7 +81,7 @@ pub(crate) fn leftovers_killed(pod: &mut State, id: ContainerId, outcome: Outcom
 /// OOMKilled.
 pub(crate) fn out_of_memory(pod: &mut State, id: ContainerId) {
     pod.record(&id, Milestone::OutOfMemory);
-    let Some(container) = pod.containers.get(&id) else { return };
+    let Some(container) = pod.container(&id) else { return };
     if restarts_after(pod, container, KILLED) {
         return;
     }

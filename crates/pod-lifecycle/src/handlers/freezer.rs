@@ -1,7 +1,8 @@
-//! Pause and Resume.
+//! Pause and Resume, and the end of each.
+//!
+//! Owns when a container can be frozen, and what happens to a frozen one that must end (K17).
 
-use crate::container::freezer::{Freezer, FreezerChange};
-use crate::container::phase::Phase;
+use crate::container::freezer::{Change, FreezerChange};
 use crate::handlers::delete::delete_container;
 use crate::interface::action::{Action, Notice, Reply};
 use crate::interface::id::{ContainerId, RequestId};
@@ -10,56 +11,53 @@ use crate::interface::outcome::{Failure, Outcome, Refusal};
 use crate::state::State;
 use crate::steps::signal::thaw_if_ending;
 
+/// A caller pauses a container.
 pub(crate) fn pause_container(pod: &mut State, request: RequestId, id: ContainerId) {
     change_freezer(pod, request, id, FreezerChange::Pause);
 }
 
+/// A caller resumes a container.
 pub(crate) fn resume_container(pod: &mut State, request: RequestId, id: ContainerId) {
     change_freezer(pod, request, id, FreezerChange::Resume);
 }
 
-pub(crate) fn change_freezer(pod: &mut State, request: RequestId, id: ContainerId, change: FreezerChange) {
-    let Some(container) = pod.containers.get(&id) else {
+fn change_freezer(pod: &mut State, request: RequestId, id: ContainerId, change: FreezerChange) {
+    let Some(container) = pod.container(&id) else {
         return pod.reply_not_found(request, &id);
     };
-    let operation = match (change, &container.phase, container.freezer) {
-        (FreezerChange::Pause, Phase::Running { .. }, Freezer::Thawed) => Operation::Pause,
-        (FreezerChange::Resume, Phase::Running { .. }, Freezer::Paused) => Operation::Resume,
-        (_, _, Freezer::Changing(..)) => {
-            let text = format!("container {id} is already being paused or resumed");
-            return pod.reply(request, Err(Refusal::precondition(text)));
-        }
-        (FreezerChange::Pause, ..) => {
-            let text = format!("cannot pause container {id}: its program does not run");
-            return pod.reply(request, Err(Refusal::precondition(text)));
-        }
-        (FreezerChange::Resume, ..) => {
-            let text = format!("cannot resume container {id}: it is not paused");
-            return pod.reply(request, Err(Refusal::precondition(text)));
-        }
+    let (runs, freezer) = (container.runs(), container.freezer);
+    let operation = match change {
+        _ if freezer.is_changing() => Err(format!("container {id} is already being paused or resumed")),
+        FreezerChange::Pause if runs && !freezer.is_paused() => Ok(Operation::Pause),
+        FreezerChange::Resume if runs && freezer.is_paused() => Ok(Operation::Resume),
+        FreezerChange::Pause => Err(format!("cannot pause container {id}: its program does not run")),
+        FreezerChange::Resume => Err(format!("cannot resume container {id}: it is not paused")),
     };
-    let op = pod.run(&id, operation);
-    if let Some(container) = pod.containers.get_mut(&id) {
-        container.freezer = Freezer::Changing(op, Some(request), change);
+    match operation {
+        Ok(operation) => {
+            let op = pod.run(&id, operation);
+            if let Some(container) = pod.container_mut(&id) {
+                container.freezer.begin(op, Some(request), change);
+            }
+        }
+        Err(text) => pod.reply(request, Err(Refusal::precondition(text))),
     }
 }
 
+/// A pause or resume has ended.
 pub(crate) fn freezer_changed(pod: &mut State, id: ContainerId, outcome: Outcome) {
-    let Some(container) = pod.containers.get_mut(&id) else { return };
-    let Freezer::Changing(_, request, change) = container.freezer else { return };
-    if !matches!(container.phase, Phase::Running { .. }) {
+    let Some(container) = pod.container_mut(&id) else { return };
+    let Some(Change { request, kind: change }) = container.freezer.change() else { return };
+    if !container.runs() {
         // Its process is gone, and the caller got its answer at the exit.
-        container.freezer = Freezer::Thawed;
-        for request in std::mem::take(&mut container.deletes) {
+        container.freezer.reset();
+        for request in container.take_deletes() {
             delete_container(pod, request, id.clone());
         }
         return pod.mark_changed();
     }
     if let Outcome::Failed(Failure { message, kind }) = outcome {
-        container.freezer = match change {
-            FreezerChange::Pause => Freezer::Thawed,
-            FreezerChange::Resume => Freezer::Paused,
-        };
+        container.freezer.failed(change);
         let Some(request) = request else {
             // The next SIGKILL tries again.
             return pod.emit_change(Action::Warn(format!("container {id} could not be thawed: {message}")));
@@ -67,14 +65,13 @@ pub(crate) fn freezer_changed(pod: &mut State, id: ContainerId, outcome: Outcome
         pod.reply(request, Err(Refusal { kind, message }));
         return thaw_if_ending(pod, &id);
     }
-    let (freezer, notice) = match change {
-        FreezerChange::Pause => (Freezer::Paused, Notice::Paused { container: id.clone() }),
-        FreezerChange::Resume => (Freezer::Thawed, Notice::Resumed { container: id.clone() }),
-    };
-    container.freezer = freezer;
+    container.freezer.changed(change);
     // A thaw for SIGKILL is no resume that a caller asked for.
-    if request.is_some() || !container.ending.killed {
-        pod.emit_change(Action::Publish(notice));
+    if request.is_some() || !container.ending.is_killed() {
+        pod.emit_change(Action::Publish(match change {
+            FreezerChange::Pause => Notice::Paused { container: id.clone() },
+            FreezerChange::Resume => Notice::Resumed { container: id.clone() },
+        }));
     }
     if let Some(request) = request {
         pod.reply(request, Ok(Reply::Ok));

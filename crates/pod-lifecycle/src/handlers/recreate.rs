@@ -1,7 +1,7 @@
 //! The end of a recreation (R6).
+//!
+//! Owns what a new process waits for, and what a failed recreation means (R4, R7).
 
-use crate::container::freezer::Freezer;
-use crate::container::hold::Hold;
 use crate::container::phase::{Phase, Program};
 use crate::interface::action::Action;
 use crate::interface::exit::{Exit, START_FAILED};
@@ -17,21 +17,17 @@ use crate::steps::finish::finish;
 use crate::steps::oom_score::limit_oom_scores;
 use crate::steps::unrun::end_without_running;
 
+/// A recreation has ended.
 pub(crate) fn recreation_ended(pod: &mut State, id: ContainerId, outcome: Outcome, ended: Exit) {
-    let now = pod.now;
-    let Some(container) = pod.containers.get_mut(&id) else { return };
-    let Phase::Recreating { last, .. } = container.phase else { return };
+    let now = pod.now();
+    let Some(container) = pod.container(&id) else { return };
+    let Phase::Recreating { last, .. } = *container.phase() else { return };
     // It may have become unwanted while it was being recreated (R5, K3, K16).
-    let unwanted = pod.containers.get(&id).is_some_and(|container| is_unwanted(pod, container));
-    let Some(container) = pod.containers.get_mut(&id) else { return };
+    let unwanted = is_unwanted(pod, container);
+    let Some(container) = pod.container_mut(&id) else { return };
     match outcome {
         Outcome::Process { pid } => {
-            container.pid = pid;
-            container.freezer = Freezer::Thawed;
-            container.ending.new_incarnation();
-            container.hooks.new_incarnation();
-            container.lone_stop = None;
-            container.phase = Phase::Held(Hold::new(now));
+            container.recreated(pid, now);
             // A standby stays held after a switch (V2). Most others are released at once: they wait for nothing.
             if let Some(reason) = hold_reason(pod, &id) {
                 pod.record(&id, Milestone::Held { reason });
@@ -50,8 +46,8 @@ pub(crate) fn recreation_ended(pod: &mut State, id: ContainerId, outcome: Outcom
             )));
             pod.record(&id, Milestone::StartFailed { reason: failure.message });
             let failed = Exit { code: START_FAILED, at: ended.at };
-            let Some(container) = pod.containers.get(&id) else { return };
-            match container.program {
+            let Some(container) = pod.container(&id) else { return };
+            match container.program() {
                 Program::NeverRan => back_off(pod, &id, failed),
                 Program::HasRun if restarts_after(pod, container, START_FAILED) => {
                     restart_later(pod, &id, failed);

@@ -1,10 +1,11 @@
-//! Start.
+//! Start: a container that a caller starts, and the end of a start (S6, U7, I4, U11, J3).
+//!
+//! Owns what its caller sees of it (CONTRACT §6). Whether it may start now is `questions::holds`.
 
 use pod_spec::{RestartPolicy, Role, Signal};
 
-use crate::container::ending::NextExit;
-use crate::container::hold::Hold;
-use crate::container::phase::{Parked, Part, Phase, Program};
+use crate::container::EndedStart;
+use crate::container::phase::{Parked, Part, Phase};
 use crate::handlers::checkpoint::restore_container;
 use crate::handlers::exit::init_exited;
 use crate::interface::action::{Action, Tell};
@@ -24,53 +25,45 @@ use crate::state::State;
 use crate::steps::finish::finish;
 use crate::steps::hooks::go_on_with_hooks;
 use crate::steps::signal::send_parked;
-use crate::steps::start::{announce_start, launch, mark_released};
+use crate::steps::start::{announce_start, launch, release};
 use crate::steps::unrun::{end_latecomer, end_without_running};
 
+/// A caller starts a container.
 pub(crate) fn start_container(pod: &mut State, request: RequestId, id: ContainerId) {
-    let Some(container) = pod.containers.get_mut(&id) else {
+    let Some(container) = pod.container_mut(&id) else {
         return pod.reply_not_found(request, &id);
     };
-    match &mut container.phase {
-        // Its process has already got a signal that ends it.
-        Phase::Created
-            if matches!(container.part, Part::Member(_)) && container.ending.next_exit == NextExit::Final =>
-        {
-            let text = format!("cannot start container {id}: it is being stopped");
-            pod.reply(request, Err(Refusal::precondition(text)));
-        }
-        Phase::Created => match container.part {
-            Part::Member(_) => start_member(pod, request, id),
-            Part::Sandbox | Part::Passthrough => launch(pod, &id, vec![request]),
-        },
-        Phase::CompletedAgain { exit } => {
-            let exit = *exit;
-            start_spent(pod, request, id, exit);
-        }
-        Phase::Prepared => restore_container(pod, request, id),
-        // A retry while the first Start is under way gets the same answer.
-        Phase::Restoring { announce, .. } => announce.push(request),
-        Phase::Starting { announce, .. } if !announce.is_empty() => announce.push(request),
-        Phase::Creating { .. } => {
-            pod.reply(request, Err(Refusal::precondition(format!("container {id} is being created"))));
-        }
-        Phase::Stopped { .. } | Phase::Removing { .. } => {
-            let text = format!("cannot start container {id}: it has stopped");
-            pod.reply(request, Err(Refusal::precondition(text)));
-        }
-        _ => {
-            let text = format!("cannot start container {id}: it was already started");
-            pod.reply(request, Err(Refusal::precondition(text)));
-        }
+    // A retry while the first Start is under way gets the same answer.
+    if container.start_again(request) {
+        return;
     }
+    let refusal = match (container.phase(), container.part()) {
+        // Its process has already got a signal that ends it.
+        (Phase::Created, Part::Member(_)) if container.ending.is_final() => {
+            format!("cannot start container {id}: it is being stopped")
+        }
+        (Phase::Created, Part::Member(_)) => return start_member(pod, request, id),
+        (Phase::Created, Part::Sandbox | Part::Passthrough) => return launch(pod, &id, vec![request]),
+        (Phase::CompletedAgain { exit }, _) => {
+            let exit = *exit;
+            return start_completed_init(pod, request, id, exit);
+        }
+        (Phase::Prepared, _) => return restore_container(pod, request, id),
+        (Phase::Creating { .. }, _) => format!("container {id} is being created"),
+        (Phase::Stopped { .. } | Phase::Removing { .. }, _) => {
+            format!("cannot start container {id}: it has stopped")
+        }
+        _ => format!("cannot start container {id}: it was already started"),
+    };
+    pod.reply(request, Err(Refusal::precondition(refusal)));
 }
 
 /// I4: a completed init does not run again. A caller that waits for its exit, or that does not restart what exited
 /// with 0, sees that exit at once. A caller that would restart it again and again sees it running (I5).
-pub(crate) fn start_spent(pod: &mut State, request: RequestId, id: ContainerId, exit: Exit) {
-    let Some(container) = pod.containers.get_mut(&id) else { return };
-    container.phase = Phase::Hidden { exit };
-    let (pid, aware) = (container.pid, container.spec.kubelet_type == Some(KubeletType::Init));
+fn start_completed_init(pod: &mut State, request: RequestId, id: ContainerId, exit: Exit) {
+    let Some(container) = pod.container_mut(&id) else { return };
+    container.hide(exit);
+    let (pid, aware) = (container.pid(), container.spec().kubelet_type == Some(KubeletType::Init));
     announce_start(pod, &id, pid, vec![request]);
     if aware || pod.policy() != RestartPolicy::Always {
         finish(pod, &id, exit);
@@ -78,48 +71,45 @@ pub(crate) fn start_spent(pod: &mut State, request: RequestId, id: ContainerId, 
 }
 
 /// Start of a planned container.
-pub(crate) fn start_member(pod: &mut State, request: RequestId, id: ContainerId) {
-    if pod.stop.as_ref().is_some_and(|stop| stop.is_for_good()) {
+fn start_member(pod: &mut State, request: RequestId, id: ContainerId) {
+    if pod.stop().is_some_and(|stop| stop.is_for_good()) {
         let text = format!("cannot start container {id}: the pod is stopping");
         return pod.reply(request, Err(Refusal::precondition(text)));
     }
     take_over_if_replaced(pod, &id);
-    let may_start = pod.containers.get(&id).is_some_and(|container| may_start(pod, container));
+    let may_start = pod.container(&id).is_some_and(|container| may_start(pod, container));
     if may_start {
-        mark_released(pod, &id);
-        return launch(pod, &id, vec![request]);
+        return release(pod, &id, vec![request]);
     }
-    let now = pod.now;
-    let Some(container) = pod.containers.get_mut(&id) else { return };
-    container.phase = Phase::Held(Hold::new(now));
+    let now = pod.now();
+    let Some(container) = pod.container_mut(&id) else { return };
+    container.hold(now);
+    let pid = container.pid();
     let reason = hold_reason(pod, &id).unwrap_or_default();
     pod.record(&id, Milestone::Held { reason });
-    let Some(container) = pod.containers.get(&id) else { return };
-    let pid = container.pid;
     announce_start(pod, &id, pid, vec![request]);
 }
 
+/// `runtime start` has ended.
 pub(crate) fn start_ended(pod: &mut State, id: ContainerId, outcome: Outcome, ended: Exit) {
-    let now = pod.now;
-    let Some(container) = pod.containers.get_mut(&id) else { return };
-    let Phase::Starting { announce, early_exit, signals, .. } = &mut container.phase else { return };
-    let (announce, signals) = (std::mem::take(announce), std::mem::take(signals));
-    let (early_exit, pid) = (*early_exit, container.pid);
+    let now = pod.now();
+    let Some(container) = pod.container_mut(&id) else { return };
+    let Some(EndedStart { announce, early_exit, signals }) = container.end_start() else { return };
+    let pid = container.pid();
     if let Outcome::Failed(failure) = &outcome {
         let reason = failure.message.clone();
         pod.record(&id, Milestone::StartFailed { reason });
     }
-    let Some(container) = pod.containers.get_mut(&id) else { return };
+    let Some(container) = pod.container_mut(&id) else { return };
     match outcome {
         Outcome::Ok | Outcome::Process { .. } => {
             // V4: a program that is gone already takes nothing over, though its gate may open.
             if early_exit.is_none() {
-                container.phase = Phase::Running { since: now };
+                container.program_runs(now);
             }
-            container.program = Program::HasRun;
-            container.start_error = None;
+            container.program_started();
             if let Some(index) = container.member() {
-                pod.members[index].runs();
+                pod.member_mut(index).runs();
                 main_runs(pod, index);
             }
             pod.record(&id, Milestone::Running { pid });
@@ -128,15 +118,14 @@ pub(crate) fn start_ended(pod: &mut State, id: ContainerId, outcome: Outcome, en
             }
             // U11: also for a program that has exited by now.
             program_started(pod, &id);
-            if let (Some(_), Some(container)) = (early_exit, pod.containers.get_mut(&id)) {
-                container.phase = Phase::Running { since: now };
+            if let (Some(_), Some(container)) = (early_exit, pod.container_mut(&id)) {
+                container.program_runs(now);
             }
             catch_up(pod, &id, early_exit, signals);
         }
         Outcome::Failed(failure) if announce.is_empty() => release_failed(pod, &id, early_exit, &failure),
         Outcome::Failed(failure) => {
-            // As with the runc shim the task stays created: CRI kills and deletes it.
-            container.phase = Phase::Created;
+            container.start_failed();
             let member = container.member();
             for request in announce {
                 let Failure { kind, message } = failure.clone();
@@ -153,10 +142,10 @@ pub(crate) fn start_ended(pod: &mut State, id: ContainerId, outcome: Outcome, en
 }
 
 /// Applies what waited for the end of a start: an exit, signals, or a stop with hooks.
-pub(crate) fn catch_up(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<Parked>) {
+fn catch_up(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, signals: Vec<Parked>) {
     if let Some(exit) = early_exit {
         // J10, I7: the signals that were kept back until the end of the start have not reached the program.
-        if let Some(container) = pod.containers.get_mut(id) {
+        if let Some(container) = pod.container_mut(id) {
             container.ending.not_signalled();
         }
         return init_exited(pod, id.clone(), exit);
@@ -168,19 +157,18 @@ pub(crate) fn catch_up(pod: &mut State, id: &ContainerId, early_exit: Option<Exi
 /// `runtime start` failed for a released container, or for one that is restarted in place. No caller waits for an
 /// answer any more, so the container's log has the reason. podshim tries again where it restarts the container;
 /// others report 128, as docker does.
-pub(crate) fn release_failed(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, failure: &Failure) {
+fn release_failed(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, failure: &Failure) {
     let line = format!("could not be started: {}", failure.message);
     pod.emit_change(Action::Tell { container: id.clone(), line, to: Tell::LogAndTerminationMessage });
     takeover_failed(pod, id, &format!("it could not be started: {}", failure.message));
-    let now = pod.now;
-    let Some(container) = pod.containers.get(id) else { return };
+    let now = pod.now();
+    let Some(container) = pod.container(id) else { return };
     let tries_again = restarts_after(pod, container, START_FAILED);
-    let first_try = container.program == Program::NeverRan && container.restarts.count() == 0;
-    let Some(container) = pod.containers.get_mut(id) else { return };
+    let first_try = container.never_ran() && container.restarts.count() == 0;
+    let Some(container) = pod.container_mut(id) else { return };
     // A container that was stopped meanwhile reports that end (J3).
-    if tries_again || container.ending.next_exit == NextExit::Final {
-        container.phase = Phase::Running { since: now };
-        container.ending.killed = true;
+    if tries_again || container.ending.is_final() {
+        container.kill_unstarted(now);
         let target = Target::init(id.clone());
         let (signal, reach, cause) = (Signal::KILL, Reach::Process, SignalCause::NotRun);
         pod.emit_change(Action::Signal { target, signal, reach, cause });
@@ -188,10 +176,10 @@ pub(crate) fn release_failed(pod: &mut State, id: &ContainerId, early_exit: Opti
         let member = container.member();
         end_without_running(pod, id, START_FAILED, None);
         match member {
-            // R9: its end stops the pod, see `drained`.
-            Some(index) if pod.members[index].is_fatal(START_FAILED) => {}
+            // R9: its end stops the pod, see `finish_if_drained`.
+            Some(index) if pod.member(index).is_fatal(START_FAILED) => {}
             // R4: its restarts are used up, the pod goes on without it.
-            Some(index) if pod.members[index].member.role == Role::Sidecar && !first_try => {
+            Some(index) if pod.member(index).role() == Role::Sidecar && !first_try => {
                 go_on_without(pod, index)
             }
             // I8.

@@ -1,28 +1,26 @@
-//! Wait.
+//! Wait, and callers that are gone.
+//!
+//! Owns which exits are answered at once; the others are answered where they are shown.
 
-use crate::container::exec::ExecPhase;
 use crate::container::phase::{BeforeRemoval, Phase};
 use crate::interface::action::Reply;
-use crate::interface::exit::Exit;
 use crate::interface::id::{RequestId, Target};
 use crate::state::State;
 
+/// A caller waits for the exit of a container or exec.
 pub(crate) fn add_waiter(pod: &mut State, request: RequestId, target: Target) {
-    let Some(container) = pod.containers.get_mut(&target.container) else {
+    let Some(container) = pod.container_mut(&target.container) else {
         return pod.reply_not_found(request, &target.container);
     };
-    let exit = match &target.exec {
-        None => match container.phase {
-            Phase::Stopped { exit } | Phase::Removing { exit, before: BeforeRemoval::Stopped, .. } => exit,
-            _ => return container.waiters.push(request),
-        },
-        Some(exec) => match container.execs.get_mut(exec) {
-            None => return pod.reply_exec_not_found(request, &target.container, exec),
-            Some(record) => match &record.phase {
-                ExecPhase::Stopped { exit } | ExecPhase::Removing { exit: Some(exit), .. } => *exit,
-                ExecPhase::Failed => Exit::default(),
-                _ => return record.waiters.push(request),
-            },
+    let exit = match (&target.exec, container.phase()) {
+        (None, Phase::Stopped { exit } | Phase::Removing { exit, before: BeforeRemoval::Stopped, .. }) => {
+            *exit
+        }
+        (None, _) => return container.wait(request),
+        (Some(id), _) => match container.exec_mut(id).map(|exec| exec.wait(request)) {
+            None => return pod.reply_exec_not_found(request, &target.container, id),
+            Some(None) => return,
+            Some(Some(exit)) => exit,
         },
     };
     pod.reply(request, Ok(Reply::Exit(exit)));
@@ -31,10 +29,7 @@ pub(crate) fn add_waiter(pod: &mut State, request: RequestId, target: Target) {
 /// A containerd that was killed sends its Waits again when it is back. Otherwise each restart would leave one Wait
 /// per container here.
 pub(crate) fn forget_waiter(pod: &mut State, request: RequestId) {
-    for container in pod.containers.values_mut() {
-        let execs = container.execs.values_mut().map(|exec| &mut exec.waiters);
-        for waiters in execs.chain([&mut container.waiters]) {
-            waiters.retain(|waiter| *waiter != request);
-        }
+    for container in pod.containers_mut() {
+        container.forget_waiter(request);
     }
 }

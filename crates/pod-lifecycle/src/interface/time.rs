@@ -44,3 +44,15 @@ impl fmt::Display for PodTime {
 /// A wall-clock moment as time since the Unix epoch. The core only passes it on from exits to callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(pub Duration);
+
+/// A duration in words: whole minutes and seconds, below a second milliseconds.
+pub(crate) fn show_duration(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    match (seconds / 60, seconds % 60, millis) {
+        (0, seconds, 0) => format!("{seconds}s"),
+        (0, 0, millis) => format!("{millis}ms"),
+        (0, ..) => format!("{}ms", duration.as_millis()),
+        (minutes, 0, _) => format!("{minutes}m"),
+        (minutes, seconds, _) => format!("{minutes}m{seconds}s"),
+    }
+}

@@ -1,6 +1,7 @@
 //! What podshim knows of a planned container's end when its task is gone: who asked for it, how it ended, whether it counts.
 //!
-//! CRI deletes a task as soon as it has exited (F6), so the task itself cannot keep this.
+//! CRI deletes a task as soon as it has exited (F6), so the task itself cannot keep this. Owns the facts; which of them are
+//! evidence is `questions::evidence`.
 
 use std::time::Duration;
 
@@ -18,30 +19,30 @@ pub(crate) enum Ask {
 /// A caller's request for a container's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    pub(crate) how: Ask,
+    how: Ask,
     /// Another stop that comes until then may belong to the same stop of the pod (T16).
-    pub(crate) fresh_until: PodTime,
+    fresh_until: PodTime,
 }
 
 /// The end of a member's newest task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    pub(crate) real: Exit,
+    real: Exit,
     /// The code that counts for the pod: of a main the one that callers see (J3, J10).
-    pub(crate) code: u32,
+    code: u32,
     /// Until then it is evidence of a stop of the pod, whatever else lives (T12).
-    pub(crate) evident_until: PodTime,
+    evident_until: PodTime,
     /// Until then its caller may recreate it (T15).
-    pub(crate) replace_by: PodTime,
-    pub(crate) standing: Standing,
-    pub(crate) ran: Program,
+    replace_by: PodTime,
+    standing: Standing,
+    ran: Program,
     /// The round in which it ended (J11).
-    pub(crate) round: u32,
+    round: u32,
 }
 
 /// Whether an end counts (T15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+enum Standing {
     /// Its caller stopped it alone, and may recreate it.
     Open,
     Counts,
@@ -57,6 +58,13 @@ pub(crate) enum EndedBy {
 }
 
 impl Asked {
+    /// A caller asks for the end of a member that it may have asked for before. The time of the first request counts: a
+    /// kubelet's SIGKILL comes a grace period later.
+    pub(crate) fn again(before: Option<Self>, how: Ask, fresh_until: PodTime) -> Self {
+        let first = before.unwrap_or(Self { how, fresh_until });
+        Self { how: if first.is_signal() { Ask::Signal } else { how }, ..first }
+    }
+
     pub(crate) fn is_signal(self) -> bool {
         self.how == Ask::Signal
     }
@@ -67,7 +75,32 @@ impl Asked {
     }
 }
 
+/// How long an end is something else than an end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndTimes {
+    /// Until then it is evidence of a stop of the pod, whatever else lives (T12).
+    pub(crate) evident_until: PodTime,
+    /// Until then its caller may recreate it (T15).
+    pub(crate) replace_by: PodTime,
+}
+
 impl Ended {
+    /// The end of a task in that round. `code` is the one that counts for the pod: of a main the one that callers see
+    /// (J3, J10).
+    pub(crate) fn new(real: Exit, code: u32, by: EndedBy, ran: Program, round: u32, times: EndTimes) -> Self {
+        let standing = match by {
+            EndedBy::CallerAlone => Standing::Open,
+            EndedBy::Other => Standing::Counts,
+        };
+        let EndTimes { evident_until, replace_by } = times;
+        Self { real, code, evident_until, replace_by, standing, ran, round }
+    }
+
+    /// T12: whether it is evidence of a stop of the pod, whatever else lives.
+    pub(crate) fn is_evident(&self, now: PodTime) -> bool {
+        now <= self.evident_until
+    }
+
     /// The exit of the program.
     pub(crate) fn real(&self) -> Exit {
         self.real

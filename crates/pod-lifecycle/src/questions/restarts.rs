@@ -1,25 +1,26 @@
-//! Whether podshim runs a container again (R-rules).
+//! Whether podshim runs a container again, and who does where podshim does not (I3, U5, R1, R2, R7, R8, R12).
+//!
+//! Owns that decision. When a restart comes is `steps::back_off` and `rules::restart`.
 
 use pod_spec::{RestartMode, RestartPolicy, Role};
 
 use crate::container::Container;
 use crate::container::ending::NextExit;
-use crate::container::phase::Program;
 use crate::questions::order::{stands_by, turn_has_come};
 use crate::state::State;
 
 /// Whether podshim starts a container again after an exit with that code (R1, R4, R7, I3).
 pub(crate) fn restarts_after(pod: &State, container: &Container, code: u32) -> bool {
     let Some(index) = container.member().filter(|_| keeps_running(pod, container)) else { return false };
-    let (role, restart) = (pod.members[index].member.role, pod.members[index].member.restart);
+    let (role, restart) = (pod.member(index).role(), pod.member(index).member().restart);
     // A container that podshim ended in order to restart it has failed, whatever its code (U4); a group is retried
     // as one (I7).
-    let ordered = container.ending.next_exit == NextExit::Restart;
+    let ordered = container.ending.next_exit() == NextExit::Restart;
     if ordered && role == Role::Init {
         return true;
     }
     // R9: without a `restart` key the first such exit stops the pod.
-    if !ordered && restart.is_none() && pod.members[index].is_fatal(code) {
+    if !ordered && restart.is_none() && pod.member(index).is_fatal(code) {
         return false;
     }
     if shows_crash_loop(pod, container, index) {
@@ -35,21 +36,22 @@ pub(crate) fn restarts_after(pod: &State, container: &Container, code: u32) -> b
 
 /// R12: whether a sidecar's next exit is shown, so that its kubelet recreates it with a fresh root file system, a
 /// restart count and CrashLoopBackOff. Not from T0 on, and not if its caller would not recreate it.
-pub(crate) fn shows_crash_loop(pod: &State, container: &Container, index: usize) -> bool {
-    let member = &pod.members[index].member;
-    let limit = pod.plan.as_ref().and_then(|plan| plan.defaults.visible_after);
+fn shows_crash_loop(pod: &State, container: &Container, index: usize) -> bool {
+    let member = pod.member(index).member();
+    let limit = pod.plan().and_then(|plan| plan.defaults.visible_after);
     member.role == Role::Sidecar
         && member.restart.is_none()
         && member.pair.is_none()
-        && pod.stop.is_none()
+        && !pod.is_stopping()
         && pod.policy() == RestartPolicy::Always
-        && container.spec.kubelet.is_some()
+        && container.spec().kubelet.is_some()
         && container.restarts.are_spent(limit)
 }
 
-/// How podshim restarts a member: as its own key says, else as its role and the policy say (R1, R7, R8, I2, I3).
-pub(crate) fn restart_mode(pod: &State, index: usize) -> RestartMode {
-    let member = &pod.members[index].member;
+/// How podshim restarts a member: as its own key says, else as its role and the policy say (R1, R7, R8, I2, I3). A closed
+/// gate changes nothing (U5).
+fn restart_mode(pod: &State, index: usize) -> RestartMode {
+    let member = pod.member(index).member();
     let usual = match (member.role, pod.policy()) {
         (Role::Sidecar, _) => RestartMode::Always,
         (Role::Init, RestartPolicy::Never) => RestartMode::Never,
@@ -67,25 +69,24 @@ pub(crate) fn is_not_repeated(pod: &State, index: usize) -> bool {
 /// Whether a pending restart is still wanted: no caller has asked for the container's end, and its pod goes on (R2, R5,
 /// K16).
 pub(crate) fn keeps_running(pod: &State, container: &Container) -> bool {
-    if container.ending.next_exit == NextExit::Final || (pod.plan.is_some() && pod.sandbox_gone) {
+    if container.ending.is_final() || (pod.plan().is_some() && pod.sandbox.is_gone()) {
         return false;
     }
     match pod.role(container) {
         // V6: in a stop no container needs the standby. R1: a sidecar until its own turn to stop has come.
-        Some(Role::Sidecar) if stands_by(pod, container) => pod.stop.is_none(),
+        Some(Role::Sidecar) if stands_by(pod, container) => !pod.is_stopping(),
         Some(Role::Sidecar) => !(wants_end(pod, container) && turn_has_come(pod, container)),
-        Some(Role::Init | Role::Main) => pod.stop.is_none() && pod.failure.is_none(),
+        Some(Role::Init | Role::Main) => !pod.is_stopping() && pod.failure().is_none(),
         None => false,
     }
 }
 
 /// Whether a caller has asked for this container's end, or the pod is stopping.
-pub(crate) fn wants_end(pod: &State, container: &Container) -> bool {
-    pod.stop.is_some() || container.ending.held_signal.is_some()
+fn wants_end(pod: &State, container: &Container) -> bool {
+    pod.is_stopping() || container.ending.held_signal().is_some()
 }
 
 /// Whether a container that has no running program at the moment must not get one again.
 pub(crate) fn is_unwanted(pod: &State, container: &Container) -> bool {
-    container.ending.next_exit == NextExit::Final
-        || (container.program == Program::HasRun && !keeps_running(pod, container))
+    container.ending.is_final() || (!container.never_ran() && !keeps_running(pod, container))
 }

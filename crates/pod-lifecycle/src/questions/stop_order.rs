@@ -1,4 +1,6 @@
-//! A container's place in a stop by systemd (N5).
+//! A container's place in a stop by systemd, which may stop containers in the shim's place (N5).
+//!
+//! Owns nothing of a real stop.
 
 use crate::container::phase::Part;
 use crate::interface::id::ContainerId;
@@ -10,11 +12,11 @@ use crate::stop::MIN_KILL_DELAY;
 /// A container's place in a stop by systemd: the sandbox outlives all, and R6 forbids to say more (N5). `None` in a
 /// pod without a plan, for which podshim keeps no order.
 pub(crate) fn stop_order(pod: &State, id: &ContainerId) -> Option<StopOrder> {
-    pod.plan.as_ref()?;
-    let own = pod.containers.get(id)?;
-    let sandbox = pod.containers.values().find(|other| other.part == Part::Sandbox);
+    pod.plan()?;
+    let own = pod.container(id)?;
+    let sandbox = pod.containers().find(|other| other.part() == Part::Sandbox);
     Some(StopOrder {
-        outlived_by: sandbox.filter(|_| own.part != Part::Sandbox).map(|sandbox| sandbox.id.clone()),
+        outlived_by: sandbox.filter(|_| own.part() != Part::Sandbox).map(|sandbox| sandbox.id().clone()),
         grace: grace_of(pod, id) + MIN_KILL_DELAY,
     })
 }

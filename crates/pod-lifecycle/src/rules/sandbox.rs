@@ -1,4 +1,6 @@
-//! What a stop does with the pause container.
+//! What a stop does with the pause container, which holds the network namespace of all containers.
+//!
+//! Owns K13, K16 and pause's part of K17: in a stop for good pause goes last, and always goes.
 
 use pod_spec::Signal;
 
@@ -13,24 +15,24 @@ use crate::stop::{MIN_KILL_DELAY, SandboxEnd, StopCause};
 
 /// K13: pause goes when everything else has gone, or could not be ended.
 pub(crate) fn end_sandbox(pod: &mut State) {
-    let Some(stop) = &pod.stop else { return };
-    let Some(id) = pod.sandbox.clone() else { return };
-    let alone =
-        pod.containers.values().all(|container| container.part == Part::Sandbox || !container.is_ending());
+    let Some(stop) = pod.stop() else { return };
+    let Some(id) = pod.sandbox.id().cloned() else { return };
+    let alone = pod.containers().all(|container| container.part() == Part::Sandbox || !container.is_ending());
     if !alone {
         return;
     }
-    match stop.cause {
+    match stop.cause() {
         StopCause::Sandbox(SandboxEnd::Killed(signal)) => {
-            if let Some(stop) = &mut pod.stop {
-                stop.cause = StopCause::Sandbox(SandboxEnd::Signalled);
+            if let Some(stop) = pod.stop_mut() {
+                stop.signal_sandbox();
             }
             signal_sandbox(pod, &id, signal, Reach::Process, SignalCause::Turn);
         }
         StopCause::Requested => {
-            let Some(container) = pod.containers.get_mut(&id) else { return };
-            if container.has_process() && container.ending.term_at.is_none() {
-                container.ending.kill_by(pod.now + MIN_KILL_DELAY);
+            let kill_at = pod.now() + MIN_KILL_DELAY;
+            let Some(container) = pod.container_mut(&id) else { return };
+            if container.has_process() && !container.ending.is_signalled() {
+                container.ending.kill_by(kill_at);
                 deliver_stop(pod, &id, None);
             }
         }
@@ -54,9 +56,8 @@ pub(crate) fn signal_sandbox(
 }
 
 /// K16: pause's exit has been reported; now the rest of the pod stops.
-pub(crate) fn sandbox_ended(pod: &mut State) {
-    pod.sandbox_gone = true;
-    if pod.plan.is_some() {
+pub(crate) fn detect_sandbox_end(pod: &mut State) {
+    if pod.sandbox.take_end() && pod.plan().is_some() {
         begin_stop(pod, StopCause::Sandbox(SandboxEnd::Died));
     }
 }

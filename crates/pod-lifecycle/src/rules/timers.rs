@@ -1,4 +1,6 @@
 //! Everything that is due, container by container.
+//!
+//! Owns the order of the timers, and the SIGKILL that is due (T7, T8, U4). Each other timer is with its rule.
 
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::SignalCause;
@@ -9,29 +11,25 @@ use crate::rules::restart::restart_timer;
 use crate::rules::standby::takeover_timer;
 use crate::rules::startup::startup_timers;
 use crate::state::State;
-use crate::steps::signal::kill_now;
+use crate::steps::signal::kill_process;
 
 /// SIGKILLs that are due (T7, T8, U4).
-pub(crate) fn kill_timer(pod: &mut State, id: &ContainerId) {
-    let now = pod.now;
-    let Some(container) = pod.containers.get_mut(id) else { return };
-    if container.ending.killed
+fn kill_timer(pod: &mut State, id: &ContainerId) {
+    let now = pod.now();
+    let Some(container) = pod.container(id) else { return };
+    if container.ending.is_killed()
         || !container.has_process()
-        || container.ending.kill_at.is_none_or(|at| now < at)
+        || container.ending.kill_at().is_none_or(|at| now < at)
     {
         return;
     }
-    let intent = container.ending.next_exit;
-    kill_now(pod, id, Reach::All, SignalCause::Grace);
-    // U4: it will still be restarted.
-    if let Some(container) = pod.containers.get_mut(id) {
-        container.ending.next_exit = intent;
-    }
+    // U4: it may still be restarted.
+    kill_process(pod, id, Reach::All, SignalCause::Grace);
 }
 
 /// Applies everything that is due, container by container.
 pub(crate) fn apply_container_timers(pod: &mut State) {
-    let ids: Vec<_> = pod.containers.keys().cloned().collect();
+    let ids: Vec<_> = pod.containers().map(|container| container.id().clone()).collect();
     for id in ids {
         hook_timer(pod, &id);
         takeover_timer(pod, &id);

@@ -1,13 +1,12 @@
-//! A stop signal that comes after the container's hooks (H1 to H3).
+//! A stop signal that comes after the container's hooks (H1 to H3, K15).
+//!
+//! Owns what happens between the begin of one container's end and its signal. Which hook is next is `questions::hooks`.
 
 use std::time::Duration;
 
 use pod_spec::Signal;
 
 use crate::container::Container;
-use crate::container::ending::NextExit;
-use crate::container::hooks::{Progress, Waiting};
-use crate::container::phase::Phase;
 use crate::interface::id::ContainerId;
 use crate::interface::operation::{Hook, Operation, Reach};
 use crate::questions::hooks::{next_hook, turn_has_passed};
@@ -24,39 +23,36 @@ pub(crate) fn stop_after_hooks(
     given: Option<(Signal, Reach)>,
     grace: Option<Duration>,
 ) {
-    let now = pod.now;
-    let Some(container) = pod.containers.get(id) else { return };
+    let now = pod.now();
+    let Some(container) = pod.container(id) else { return };
     if container.hooks.hold_a_stop() {
         return;
     }
     if !container.hooks.is_running() && next_hook(pod, container).is_none() {
         deliver_stop(pod, id, given);
-        if let (Some(grace), Some(container)) = (grace, pod.containers.get_mut(id)) {
+        if let (Some(grace), Some(container)) = (grace, pod.container_mut(id)) {
             container.ending.kill_by(now + grace);
         }
         return;
     }
-    let own = container.member().and_then(|index| pod.members[index].member.grace);
-    let Some(container) = pod.containers.get_mut(id) else { return };
-    container.hooks.waiting = Some(Waiting { since: now, grace: grace.or(own) });
-    container.ending.held_signal = given.or(container.ending.held_signal);
+    let own = pod.member_of(container).and_then(|state| state.member().grace);
+    let Some(container) = pod.container_mut(id) else { return };
+    container.hooks.wait(now, grace.or(own));
+    container.ending.wait_for_hooks(given);
     // As with a delivered signal, its end has begun.
-    container.probe = None;
-    if container.ending.next_exit == NextExit::Unasked {
-        container.ending.next_exit = NextExit::Final;
-    }
+    container.stop_probing();
     pod.mark_changed();
     go_on_with_hooks(pod, id);
 }
 
 /// Runs the next hook of a stop that has begun, or sends its signal.
 pub(crate) fn go_on_with_hooks(pod: &mut State, id: &ContainerId) {
-    let Some(container) = pod.containers.get(id) else { return };
+    let Some(container) = pod.container(id) else { return };
     if container.hooks.is_running() || !container.hooks.hold_a_stop() {
         return;
     }
     match next_hook(pod, container) {
-        Some(_) if !matches!(container.phase, Phase::Running { .. }) => {}
+        Some(_) if !container.runs() => {}
         Some(hook) => run_hook(pod, id, hook),
         None if turn_has_passed(pod, container) => hold_again(pod, id),
         None => deliver_stop(pod, id, None),
@@ -64,28 +60,24 @@ pub(crate) fn go_on_with_hooks(pod: &mut State, id: &ContainerId) {
 }
 
 /// T3: the signal waits for the next turn; the hooks have already run.
-pub(crate) fn hold_again(pod: &mut State, id: &ContainerId) {
-    let Some(container) = pod.containers.get_mut(id) else { return };
+fn hold_again(pod: &mut State, id: &ContainerId) {
+    let Some(container) = pod.container_mut(id) else { return };
     container.hooks.stop_waiting();
-    container.ending.next_exit = NextExit::Unasked;
+    container.ending.wait_for_next_turn();
     pod.mark_changed();
 }
 
+/// Runs a hook of a container.
 pub(crate) fn run_hook(pod: &mut State, id: &ContainerId, hook: Hook) {
-    let Some(index) = pod.containers.get(id).and_then(Container::member) else { return };
-    let member = &pod.members[index].member;
+    let Some(index) = pod.container(id).and_then(Container::member) else { return };
+    let member = pod.member(index).member();
     let command = match hook {
         Hook::OnTerminate => member.on_terminate.clone(),
         Hook::PreStop => member.pre_stop.clone(),
         Hook::Migrate => member.migrate.clone(),
     };
     let op = pod.run(id, Operation::RunHook { hook, command: command.unwrap_or_default() });
-    let Some(container) = pod.containers.get_mut(id) else { return };
-    container.hooks.running = Some((op, hook));
-    match hook {
-        Hook::OnTerminate => container.hooks.on_terminate = Progress::Begun,
-        Hook::PreStop => container.hooks.pre_stop = Progress::Begun,
-        // Once for each takeover.
-        Hook::Migrate => {}
+    if let Some(container) = pod.container_mut(id) {
+        container.hooks.begin(op, hook);
     }
 }

@@ -1,35 +1,22 @@
-//! Signals to one container.
+//! Signals to one container: when one is really sent, and what goes with it.
+//!
+//! Owns that a signal waits for the end of a start, and that a frozen container is thawed for the signal that ends it
+//! (K17). Whether a container gets a signal at all is decided above.
 
 use pod_spec::Signal;
 
 use crate::container::Container;
 use crate::container::ending::NextExit;
-use crate::container::exec::ExecPhase;
-use crate::container::freezer::{Freezer, FreezerChange};
+use crate::container::freezer::FreezerChange;
 use crate::container::phase::{Parked, Phase};
 use crate::interface::action::Action;
-use crate::interface::exit::{Exit, code_of_signal};
+use crate::interface::exit::{Exit, KILLED};
 use crate::interface::id::{ContainerId, Target};
 use crate::interface::milestone::SignalCause;
 use crate::interface::operation::{Operation, Reach};
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::stop::MIN_KILL_DELAY;
-
-/// Why a container's stop signal is sent now; `given` is a signal that a caller is sending at this moment.
-pub(crate) fn cause_of_stop<T>(pod: &State, container: &Container, given: Option<T>) -> SignalCause {
-    if given.is_some() {
-        SignalCause::Caller
-    } else if pod.budget_is_over() {
-        SignalCause::Budget
-    } else if container.ending.next_exit == NextExit::Restart {
-        SignalCause::Restart
-    } else if pod.stop.is_none() && container.ending.held_signal.is_some() {
-        SignalCause::Caller
-    } else {
-        SignalCause::Turn
-    }
-}
 
 /// Sends a signal that is meant for the program, so not before the program runs. A caller whose Start was answered
 /// by a hold cannot know that the start is only now under way.
@@ -40,10 +27,10 @@ pub(crate) fn signal_init(
     reach: Reach,
     cause: SignalCause,
 ) {
-    if let Some(Container { phase: Phase::Starting { signals, .. }, .. }) = pod.containers.get_mut(id)
-        && signal != Signal::KILL
+    if signal != Signal::KILL
+        && let Some(container) = pod.container_mut(id)
+        && container.park_signal(signal, reach, cause)
     {
-        signals.push((signal, reach, cause));
         return pod.mark_changed();
     }
     pod.emit_change(Action::Signal { target: Target::init(id.clone()), signal, reach, cause });
@@ -56,39 +43,61 @@ pub(crate) fn send_parked(pod: &mut State, id: &ContainerId, signals: Vec<Parked
     }
 }
 
-pub(crate) fn thaw(pod: &mut State, id: &ContainerId) {
-    let Some(container) = pod.containers.get_mut(id) else { return };
-    if container.freezer == Freezer::Paused {
-        let op = pod.run(id, Operation::Resume);
-        if let Some(container) = pod.containers.get_mut(id) {
-            container.freezer = Freezer::Changing(op, None, FreezerChange::Resume);
-        }
+/// Delivers a stop signal: the given one, the held one, or the container's own. The container's next exit is final,
+/// unless podshim ends it in order to restart it.
+pub(crate) fn deliver_stop(pod: &mut State, id: &ContainerId, given: Option<(Signal, Reach)>) {
+    let now = pod.now();
+    let Some(container) = pod.container(id) else { return };
+    let cause = cause_of_stop(pod, container, given);
+    let member = pod.member_of(container).map(|state| state.member());
+    let (own_signal, own_grace) = member.map_or((None, None), |member| (member.stop_signal, member.grace));
+    let Some(container) = pod.container_mut(id) else { return };
+    let waited = container.hooks.stop_waiting();
+    let own_signal = (own_signal.unwrap_or(Signal::TERM), Reach::Process);
+    let (signal, reach) = container.ending.deliver(given, now).unwrap_or(own_signal);
+    // H8: a gate that fails from now on is no reason to restart it.
+    container.stop_probing();
+    // T8: inside the budget, never beyond it. It began with the hooks, which leave at least the floor of it (F9).
+    if let Some(grace) = waited.map_or(own_grace, |waited| waited.grace) {
+        let begun = waited.map_or(now, |waited| waited.since);
+        container.ending.kill_by((begun + grace).max(now + grace.min(MIN_KILL_DELAY)));
+    }
+    if container.has_process() {
+        signal_init(pod, id, signal, reach, cause);
+    }
+    pod.mark_changed();
+}
+
+/// Why a container's stop signal is sent now; `given` is a signal that a caller is sending at this moment.
+fn cause_of_stop<T>(pod: &State, container: &Container, given: Option<T>) -> SignalCause {
+    if given.is_some() {
+        SignalCause::Caller
+    } else if pod.budget_is_over() {
+        SignalCause::Budget
+    } else if container.ending.next_exit() == NextExit::Restart {
+        SignalCause::Restart
+    } else if !pod.is_stopping() && container.ending.held_signal().is_some() {
+        SignalCause::Caller
+    } else {
+        SignalCause::Turn
     }
 }
 
-/// K17 for a pause that was under way when the signal was sent.
-pub(crate) fn thaw_if_ending(pod: &mut State, id: &ContainerId) {
-    let Some(container) = pod.containers.get(id) else { return };
-    if container.ending.killed || (container.ending.term_at.is_some() && pod.budget_is_over()) {
-        thaw(pod, id);
-    }
-}
-
-/// Sends SIGKILL, and thaws the container: a frozen one acts on it only then (K17).
+/// Ends a container with SIGKILL.
 pub(crate) fn kill_now(pod: &mut State, id: &ContainerId, reach: Reach, cause: SignalCause) {
-    let Some(container) = pod.containers.get_mut(id) else { return };
-    container.ending.next_exit = NextExit::Final;
-    container.ending.killed = true;
-    container.hooks.stop_waiting();
-    container.probe = None;
-    let code = code_of_signal(Signal::KILL.number());
-    match &mut container.phase {
-        Phase::BackingOff { last, .. } => {
-            let at = last.at;
-            return finish(pod, id, Exit { code, at });
-        }
-        Phase::Recreating { last, .. } => last.code = code,
-        _ => {}
+    if let Some(container) = pod.container_mut(id) {
+        container.ending.make_final();
+    }
+    kill_process(pod, id, reach, cause);
+}
+
+/// Sends SIGKILL, and thaws the container: a frozen one acts on it only then (K17). What the next exit means stays.
+pub(crate) fn kill_process(pod: &mut State, id: &ContainerId, reach: Reach, cause: SignalCause) {
+    let Some(container) = pod.container_mut(id) else { return };
+    container.kill(KILLED);
+    if let Phase::BackingOff { last, .. } = container.phase() {
+        let at = last.at;
+        return finish(pod, id, Exit { code: KILLED, at });
     }
     if container.has_process() {
         let target = Target::init(id.clone());
@@ -101,8 +110,8 @@ pub(crate) fn kill_now(pod: &mut State, id: &ContainerId, reach: Reach, cause: S
 /// R6: kills the execs that a container's own exit waits for. Each through its own process, which works even where
 /// the cgroup as a whole could not be emptied.
 pub(crate) fn kill_execs(pod: &mut State, id: &ContainerId) {
-    let Some(container) = pod.containers.get(id) else { return };
-    let running = container.execs.iter().filter(|(_, record)| matches!(record.phase, ExecPhase::Running));
+    let Some(container) = pod.container(id) else { return };
+    let running = container.execs().filter(|(_, exec)| exec.runs());
     let targets: Vec<_> =
         running.map(|(exec, _)| Target { container: id.clone(), exec: Some(exec.clone()) }).collect();
     for target in targets {
@@ -111,31 +120,21 @@ pub(crate) fn kill_execs(pod: &mut State, id: &ContainerId) {
     }
 }
 
-/// Delivers a stop signal: the given one, the held one, or the container's own. The container's next exit is final,
-/// unless podshim ends it in order to restart it.
-pub(crate) fn deliver_stop(pod: &mut State, id: &ContainerId, given: Option<(Signal, Reach)>) {
-    let now = pod.now;
-    let Some(container) = pod.containers.get(id) else { return };
-    let cause = cause_of_stop(pod, container, given);
-    let Some(container) = pod.containers.get_mut(id) else { return };
-    let waited = container.hooks.stop_waiting();
-    let member = container.member().map(|index| &pod.members[index].member);
-    let own = member.and_then(|member| member.stop_signal).unwrap_or(Signal::TERM);
-    let (signal, reach) = given.or(container.ending.held_signal.take()).unwrap_or((own, Reach::Process));
-    container.ending.term_at.get_or_insert(now);
-    // H8: a gate that fails from now on is no reason to restart it.
-    container.probe = None;
-    if container.ending.next_exit == NextExit::Unasked {
-        container.ending.next_exit = NextExit::Final;
+/// Thaws a frozen container, for a signal that it must act on (K17).
+pub(crate) fn thaw(pod: &mut State, id: &ContainerId) {
+    if !pod.container(id).is_some_and(|container| container.freezer.is_paused()) {
+        return;
     }
-    // T8: inside the budget, never beyond it. It began with the hooks, which leave at least the floor of it (F9).
-    let grace = waited.map_or(member.and_then(|member| member.grace), |waited| waited.grace);
-    if let Some(grace) = grace {
-        let begun = waited.map_or(now, |waited| waited.since);
-        container.ending.kill_by((begun + grace).max(now + grace.min(MIN_KILL_DELAY)));
+    let op = pod.run(id, Operation::Resume);
+    if let Some(container) = pod.container_mut(id) {
+        container.freezer.begin(op, None, FreezerChange::Resume);
     }
-    if container.has_process() {
-        signal_init(pod, id, signal, reach, cause);
+}
+
+/// K17 for a pause that was under way when the signal was sent.
+pub(crate) fn thaw_if_ending(pod: &mut State, id: &ContainerId) {
+    let Some(container) = pod.container(id) else { return };
+    if container.ending.is_killed() || (container.ending.is_signalled() && pod.budget_is_over()) {
+        thaw(pod, id);
     }
-    pod.mark_changed();
 }

@@ -1,19 +1,27 @@
-//! Starts a container's program, and announces it.
+//! The start of a container's program, and the answer to its caller.
+//!
+//! Owns the order of TaskStart and the answer to Start. Whether a container may start is `questions::holds`.
 
 use crate::container::Container;
-use crate::container::phase::Phase;
 use crate::interface::action::{Action, Notice, Reply};
 use crate::interface::id::{ContainerId, RequestId};
 use crate::interface::operation::Operation;
-use crate::member::Release;
 use crate::state::State;
 
-/// Runs `runtime start`.
+/// Runs `runtime start`; `announce` are the Start requests that it answers.
 pub(crate) fn launch(pod: &mut State, id: &ContainerId, announce: Vec<RequestId>) {
     let op = pod.run(id, Operation::Start);
-    if let Some(container) = pod.containers.get_mut(id) {
-        container.phase = Phase::Starting { op, announce, early_exit: None, signals: Vec::new() };
+    if let Some(container) = pod.container_mut(id) {
+        container.start(op, announce);
     }
+}
+
+/// Runs `runtime start` of a planned container, which does not wait again in this round (S6).
+pub(crate) fn release(pod: &mut State, id: &ContainerId, announce: Vec<RequestId>) {
+    if let Some(index) = pod.container(id).and_then(Container::member) {
+        pod.member_mut(index).gate.release();
+    }
+    launch(pod, id, announce);
 }
 
 /// TaskStart goes out before the answer to Start, so that no TaskExit can overtake it.
@@ -21,11 +29,5 @@ pub(crate) fn announce_start(pod: &mut State, id: &ContainerId, pid: u32, reques
     pod.emit_change(Action::Publish(Notice::Started { container: id.clone(), pid }));
     for request in requests {
         pod.reply(request, Ok(Reply::Pid(pid)));
-    }
-}
-
-pub(crate) fn mark_released(pod: &mut State, id: &ContainerId) {
-    if let Some(index) = pod.containers.get(id).and_then(Container::member) {
-        pod.members[index].release = Release::Released;
     }
 }
