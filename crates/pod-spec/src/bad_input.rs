@@ -2,7 +2,7 @@
 //! bounded line as the answer, and what is accepted stays within the limits. Only in tests and in the targets of
 //! `fuzz/`.
 
-use crate::{Node, PREFIX, Pattern, limits};
+use crate::{Node, PREFIX, limits};
 
 /// Sixteen errors of some hundred bytes each.
 const LONGEST_ANSWER: usize = 16 * 1024;
@@ -24,15 +24,6 @@ pub fn annotations(input: &[u8]) {
 pub fn node_file(input: &[u8]) {
     if let Err(error) = Node::parse(&String::from_utf8_lossy(input)) {
         assert!(is_a_line(&error.to_string()), "{error}");
-    }
-}
-
-/// The regular expression of a `log:` gate.
-pub fn pattern(input: &[u8]) {
-    const LINE: &str = "2026-11-21 started in 12.5 ms, ready and serving aaabbbcccabc";
-    match Pattern::parse(&String::from_utf8_lossy(input)) {
-        Ok(pattern) => drop(pattern.matcher().is_match(LINE)),
-        Err(error) => assert!(is_a_line(&error.to_string()), "{error}"),
     }
 }
 
@@ -63,9 +54,6 @@ mod tests {
         for (name, input) in known("node_files") {
             Node::parse(str::from_utf8(&input).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
-        for (name, input) in known("patterns") {
-            Pattern::parse(str::from_utf8(&input).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        }
     }
 
     #[test]
@@ -76,10 +64,5 @@ mod tests {
     #[test]
     fn fuzz_node_files() {
         fuzz("node_files", node_file);
-    }
-
-    #[test]
-    fn fuzz_patterns() {
-        fuzz("patterns", pattern);
     }
 }
