@@ -214,11 +214,7 @@ impl Running {
     }
 
     async fn ended_by(&mut self, deadline: Instant) -> bool {
-        if self.exit.is_finished() || timeout_at(deadline, &mut self.exit).await.is_ok() {
-            true
-        } else {
-            false
-        }
+        self.exit.is_finished() || timeout_at(deadline, &mut self.exit).await.is_ok()
     }
 
     async fn kill(mut self) {
