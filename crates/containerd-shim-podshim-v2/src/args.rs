@@ -1,6 +1,7 @@
 //! The command line containerd uses: Go style flags, then at most one action (CONTRACT §1.1).
 //!
-//! containerd-shim reads the flags. Owns what an invocation is for, and which flags each action requires; acts on nothing.
+//! containerd-shim reads the flags. Owns what an invocation is for, and which flags each action requires; acts on
+//! nothing.
 
 use containerd_shim::Flags;
 use thiserror::Error;
