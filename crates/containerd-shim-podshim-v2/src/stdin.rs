@@ -215,8 +215,8 @@ mod tests {
 
     #[test]
     fn fuzz_start_input() {
-        let (_, bootstrap) = &testkit::fuzz::known("start_input")[0];
+        let (_, bootstrap) = &fuzz_input::known("start_input")[0];
         assert!(parse(bootstrap).options.binary_name.is_some(), "what is known reaches nothing");
-        testkit::fuzz::fuzz("start_input", bad_input);
+        fuzz_input::fuzz("start_input", bad_input);
     }
 }

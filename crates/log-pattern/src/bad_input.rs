@@ -20,7 +20,7 @@ pub fn pattern(input: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use testkit::fuzz::{fuzz, known};
+    use fuzz_input::{fuzz, known};
 
     use super::*;
 

@@ -38,7 +38,7 @@ fn is_a_line(answer: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use testkit::fuzz::{fuzz, known};
+    use fuzz_input::{fuzz, known};
 
     use super::*;
 

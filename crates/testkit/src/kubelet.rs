@@ -21,12 +21,12 @@ use std::time::Duration;
 use pod_lifecycle::{ContainerId, KubeletHook, PodTime};
 
 use crate::new_container::NewContainer;
-use crate::rng::Rng;
 use crate::text::millis;
 use back_off::BackOff;
 use cri::{CallId, Cri};
 use ending::Ending;
 use expectation::Ledger;
+use fuzz_input::Rng;
 use status::{Listed, State};
 use sync::{Actions, SyncInput};
 

@@ -4,8 +4,7 @@
 //! Owns the fake world (processes, operations, callers) and none of the core's decisions: the invariants look only at
 //! what goes into the core and what comes out, never at the core's own tables. Dev-only; no clock, no IO, and only
 //! seeded randomness. A caller is a script, or a kubelet that sees the results of its calls and restarts by its policy.
-//! The program `simulate` runs it by the million (`hack/simulate`). Beside it, `fuzz` makes bad input for everything
-//! that reads input (`hack/fuzz`); an environment variable sets how much.
+//! The program `simulate` runs it by the million (`hack/simulate`).
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +12,6 @@ mod canonical;
 mod command;
 mod explorer;
 mod fairness;
-pub mod fuzz;
 mod invariants;
 mod kubelet;
 mod kubelet_grid;
@@ -21,7 +19,6 @@ mod new_container;
 mod operation_kind;
 mod program;
 mod random;
-mod rng;
 mod shrink;
 mod simulator;
 mod text;

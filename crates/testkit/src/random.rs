@@ -10,7 +10,7 @@ mod plan;
 mod programs;
 
 use crate::command::{Command, Scenario};
-use crate::rng::Rng;
+use fuzz_input::Rng;
 
 pub use kubelet::{KubeletRun, Trouble};
 

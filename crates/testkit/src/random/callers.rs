@@ -11,7 +11,7 @@ use pod_spec::Signal;
 use crate::command::Command;
 use crate::new_container::NewContainer;
 use crate::operation_kind::OperationKind;
-use crate::rng::Rng;
+use fuzz_input::Rng;
 
 const PAUSE: &str = "pause";
 /// Most requests of any kind in a part of a run.

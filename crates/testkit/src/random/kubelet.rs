@@ -11,8 +11,8 @@ use crate::command::{Command, Detail, PodCaller, Scenario};
 use crate::kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart};
 use crate::operation_kind::OperationKind;
 use crate::program::{OnStop, Program, Run, RunEnd};
-use crate::rng::Rng;
 use crate::text::millis;
+use fuzz_input::Rng;
 
 /// Longer than a pod needs that waits for replaced containers (5 min) after back-offs of 5 min each.
 const SETTLE: Duration = Duration::from_secs(3600);

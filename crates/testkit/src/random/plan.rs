@@ -5,7 +5,7 @@
 use pod_spec::{RestartPolicy, Role};
 
 use crate::command::{Command, Detail, PodCaller};
-use crate::rng::Rng;
+use fuzz_input::Rng;
 
 /// The largest pod.
 const MOST_MEMBERS: usize = 12;

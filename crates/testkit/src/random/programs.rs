@@ -2,7 +2,7 @@
 
 use crate::command::Command;
 use crate::program::{OnStop, Program, Run, RunEnd};
-use crate::rng::Rng;
+use fuzz_input::Rng;
 
 /// A program for each container, some execs and hooks. Without one a container runs for ever, and a hook ends at once.
 pub(super) fn commands(random: &mut Rng, names: &[String]) -> Vec<Command> {

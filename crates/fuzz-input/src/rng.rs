@@ -4,10 +4,11 @@ use std::time::Duration;
 
 /// Numbers that only look random (SplitMix64): one addition and three mixes a number, and any seed is good.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The numbers of a seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -19,28 +20,29 @@ impl Rng {
     }
 
     /// A number from 0 to `limit` - 1.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
     }
 
     /// True in that many cases out of a hundred.
-    pub(crate) fn percent(&mut self, chance: usize) -> bool {
+    pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
     /// One of the choices, of which there must be at least one.
-    pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    /// Another order, each as likely.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
     }
 
     /// Times near the usual limits and periods: just before, at and after each other.
-    pub(crate) fn duration(&mut self) -> Duration {
+    pub fn duration(&mut self) -> Duration {
         const MILLISECONDS: [u64; 14] =
             [0, 0, 1, 50, 100, 400, 999, 1000, 1500, 2000, 3000, 7000, 11_000, 31_000];
         Duration::from_millis(*self.pick(&MILLISECONDS))

@@ -3,12 +3,17 @@
 //!
 //! Owns the damage, and the known inputs in `fuzz/`. The caller checks what must hold for an input; no reader may panic
 //! on any. No coverage guides it: the known inputs must reach every corner. The targets of `fuzz/` run the same readers
-//! with coverage, and what they reach is kept among these inputs.
+//! with coverage, and what they reach is kept among these inputs. Only for tests; an environment variable sets how many
+//! inputs there are (`hack/fuzz`). It knows no other crate, so that a change in one compiles little before its tests.
+
+#![forbid(unsafe_code)]
+
+mod rng;
 
 use std::fs;
 use std::path::Path;
 
-use crate::rng::Rng;
+pub use rng::Rng;
 
 /// How many inputs are tried unless [`RUNS`] sets it: a second or so.
 const DEFAULT_RUNS: u64 = 20_000;
