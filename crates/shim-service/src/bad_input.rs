@@ -29,6 +29,6 @@ mod tests {
 
     #[test]
     fn fuzz_runtime_options() {
-        testkit::fuzz::fuzz("runtime_options", runtime_options);
+        fuzz_input::fuzz("runtime_options", runtime_options);
     }
 }

@@ -6,11 +6,12 @@
 use std::path::Path;
 use std::rc::Rc;
 
+use log_pattern::Pattern;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::Cgroup;
 use oci_runtime::stdio::{LineWatch, Piece, Watching};
 use pod_lifecycle::{Failure, RefusalKind};
-use pod_spec::{GateAction, Pattern};
+use pod_spec::GateAction;
 use serde_json::{Value, json};
 use tracing::warn;
 

@@ -3,12 +3,17 @@
 //!
 //! Owns the damage, and the known inputs in `fuzz/`. The caller checks what must hold for an input; no reader may panic
 //! on any. No coverage guides it: the known inputs must reach every corner. The targets of `fuzz/` run the same readers
-//! with coverage, and what they reach is kept among these inputs.
+//! with coverage, and what they reach is kept among these inputs. Only for tests; an environment variable sets how many
+//! inputs there are (`hack/fuzz`). It knows no other crate, so that a change in one compiles little before its tests.
+
+#![forbid(unsafe_code)]
+
+mod rng;
 
 use std::fs;
 use std::path::Path;
 
-use crate::random::Random;
+pub use rng::Rng;
 
 /// How many inputs are tried unless [`RUNS`] sets it: a second or so.
 const DEFAULT_RUNS: u64 = 20_000;
@@ -57,27 +62,27 @@ fn read(places: &[&str], target: &str) -> Vec<(String, Vec<u8>)> {
 fn fuzz_known(known: &[&[u8]], check: impl Fn(&[u8])) {
     let runs = std::env::var(RUNS).ok().and_then(|runs| runs.parse().ok()).unwrap_or(DEFAULT_RUNS);
     for input in known {
-        tell_if_it_panics(input, &check);
+        report_if_it_panics(input, &check);
     }
     for seed in 0..runs {
-        tell_if_it_panics(&damaged(&mut Random::new(seed), known), &check);
+        report_if_it_panics(&damaged(&mut Rng::new(seed), known), &check);
     }
 }
 
-fn tell_if_it_panics(input: &[u8], check: impl Fn(&[u8])) {
-    struct Teller<'a>(&'a [u8]);
-    impl Drop for Teller<'_> {
+fn report_if_it_panics(input: &[u8], check: impl Fn(&[u8])) {
+    struct InputReport<'a>(&'a [u8]);
+    impl Drop for InputReport<'_> {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 eprintln!("the input was b\"{}\"", self.0.escape_ascii());
             }
         }
     }
-    let teller = Teller(input);
-    check(teller.0);
+    let report = InputReport(input);
+    check(report.0);
 }
 
-fn damaged(random: &mut Random, known: &[&[u8]]) -> Vec<u8> {
+fn damaged(random: &mut Rng, known: &[&[u8]]) -> Vec<u8> {
     let mut input = random.pick::<&[u8]>(known).to_vec();
     for _ in 0..=random.below(MOST_DAMAGES) {
         damage(random, &mut input, known);
@@ -85,7 +90,7 @@ fn damaged(random: &mut Random, known: &[&[u8]]) -> Vec<u8> {
     input
 }
 
-fn damage(random: &mut Random, input: &mut Vec<u8>, known: &[&[u8]]) {
+fn damage(random: &mut Rng, input: &mut Vec<u8>, known: &[&[u8]]) {
     const NUMBERS: [&str; 8] =
         ["0", "-1", "255", "65536", "4294967296", "18446744073709551616", "1e999", "0.1"];
     const BYTES: &[u8] = b"\0\n\r\t \"'\\{}[](),;:=+*.-/|%@#x0\x7f\x80\xc3\xff";
@@ -113,7 +118,7 @@ fn damage(random: &mut Random, input: &mut Vec<u8>, known: &[&[u8]]) {
     }
 }
 
-fn range(random: &mut Random, length: usize) -> (usize, usize) {
+fn range(random: &mut Rng, length: usize) -> (usize, usize) {
     let (one, other) = (random.below(length + 1), random.below(length + 1));
     (one.min(other), one.max(other))
 }
@@ -139,7 +144,7 @@ mod tests {
     fn the_same_seed_damages_the_same() {
         let known: [&[u8]; 2] = [b"{\"a\": [1, 2]}", b"plain"];
         for seed in 0..100 {
-            assert_eq!(damaged(&mut Random::new(seed), &known), damaged(&mut Random::new(seed), &known));
+            assert_eq!(damaged(&mut Rng::new(seed), &known), damaged(&mut Rng::new(seed), &known));
         }
     }
 }

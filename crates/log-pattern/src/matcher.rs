@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::compile::{Instruction, Program};
+use crate::compile::{Instruction, Program};
 
 /// Looks for one pattern in lines. Keeps only its memory from line to line.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ enum Place {
 }
 
 impl Matcher {
-    pub(super) fn new(program: Arc<Program>) -> Self {
+    pub(crate) fn new(program: Arc<Program>) -> Self {
         let visited = vec![0; program.len()];
         let (open, waiting, at_end) = (Vec::new(), Vec::new(), Vec::new());
         Self { program, open, waiting, at_end, visited, position: 1, place: Place::Beginning }
@@ -53,7 +53,7 @@ impl Matcher {
     }
 
     /// Looks at the next letters of the line; true if the pattern is found, whatever follows. So a caller can pass a
-    /// long line piece by piece: each letter takes at most [`Pattern::size`](super::Pattern::size) steps.
+    /// long line piece by piece: each letter takes at most [`Pattern::size`](crate::Pattern::size) steps.
     pub fn advance(&mut self, letters: &str) -> bool {
         for letter in letters.chars() {
             if self.follow_from_here() {

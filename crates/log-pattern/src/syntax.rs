@@ -3,31 +3,32 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::set::{Case, Sense, Set};
-use super::{MAX_ATOMS, MAX_DEPTH, MAX_REPEAT, PatternError};
+use crate::char_set::{CaseSensitivity, CharSet, ClassKind};
+use crate::error::PatternError;
+use crate::limits::{MAX_ATOMS, MAX_DEPTH, MAX_REPEAT};
 
 /// A part of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub(crate) enum Node {
     /// One letter that is in the set.
-    Letter(Set),
+    Letter(CharSet),
     /// The beginning of the line.
     Start,
     /// The end of the line.
     End,
     /// All of them, one after another; an empty sequence matches anywhere.
-    Sequence(Vec<Node>),
+    Concat(Vec<Node>),
     /// Any one of them.
-    Either(Vec<Node>),
+    Alternation(Vec<Node>),
     /// The node at least `least` times, at most `most`.
     Repeat { node: Box<Node>, least: u32, most: Option<u32> },
 }
 
 /// Reads a whole pattern.
-pub(super) fn parse(text: &str) -> Result<Node, PatternError> {
+pub(crate) fn parse(text: &str) -> Result<Node, PatternError> {
     let (text, case) = match text.strip_prefix("(?i)") {
-        Some(rest) => (rest, Case::Ignored),
-        None => (text, Case::Matters),
+        Some(rest) => (rest, CaseSensitivity::Insensitive),
+        None => (text, CaseSensitivity::Sensitive),
     };
     if text.is_empty() {
         return Err(PatternError::Empty);
@@ -42,7 +43,7 @@ pub(super) fn parse(text: &str) -> Result<Node, PatternError> {
 
 struct Reader<'a> {
     letters: Peekable<Chars<'a>>,
-    case: Case,
+    case: CaseSensitivity,
     /// Atoms so far: a tree of everything that fits into an annotation would take many times its memory.
     atoms: usize,
 }
@@ -57,7 +58,7 @@ impl Reader<'_> {
         while self.letters.next_if_eq(&'|').is_some() {
             alternatives.push(self.sequence(depth)?);
         }
-        Ok(Node::Either(alternatives))
+        Ok(Node::Alternation(alternatives))
     }
 
     fn sequence(&mut self, depth: usize) -> Result<Node, PatternError> {
@@ -84,7 +85,7 @@ impl Reader<'_> {
             self.letters.next_if_eq(&'?');
             nodes.push(Node::Repeat { node, least, most });
         }
-        Ok(Node::Sequence(nodes))
+        Ok(Node::Concat(nodes))
     }
 
     fn atom(&mut self, letter: char, depth: usize) -> Result<Node, PatternError> {
@@ -97,14 +98,20 @@ impl Reader<'_> {
             '^' => return Ok(Node::Start),
             '$' => return Ok(Node::End),
             '[' => return self.class().map(Node::Letter),
-            '.' => return Ok(Node::Letter(Set::new(Vec::new(), Sense::NotIn, Case::Matters))),
+            '.' => {
+                return Ok(Node::Letter(CharSet::new(
+                    Vec::new(),
+                    ClassKind::Negated,
+                    CaseSensitivity::Sensitive,
+                )));
+            }
             '\\' => {
-                let (ranges, sense) = self.escape()?;
-                return Ok(Node::Letter(Set::new(ranges, sense, Case::Matters)));
+                let (ranges, kind) = self.escape()?;
+                return Ok(Node::Letter(CharSet::new(ranges, kind, CaseSensitivity::Sensitive)));
             }
             literal => vec![(literal, literal)],
         };
-        Ok(Node::Letter(Set::new(ranges, Sense::In, self.case)))
+        Ok(Node::Letter(CharSet::new(ranges, ClassKind::Listed, self.case)))
     }
 
     fn group(&mut self, depth: usize) -> Result<Node, PatternError> {
@@ -148,7 +155,7 @@ impl Reader<'_> {
     }
 
     /// What a backslash makes of the next letter.
-    fn escape(&mut self) -> Result<(Vec<(char, char)>, Sense), PatternError> {
+    fn escape(&mut self) -> Result<(Vec<(char, char)>, ClassKind), PatternError> {
         let letter = self.letters.next().ok_or(PatternError::Escape)?;
         let ranges: &[(char, char)] = match letter.to_ascii_lowercase() {
             'd' => &[('0', '9')],
@@ -158,26 +165,26 @@ impl Reader<'_> {
             _ if letter.is_ascii_punctuation() || letter == ' ' => &[(letter, letter)],
             _ => return Err(PatternError::Escape),
         };
-        let sense = if letter.is_ascii_uppercase() { Sense::NotIn } else { Sense::In };
-        Ok((ranges.to_vec(), sense))
+        let kind = if letter.is_ascii_uppercase() { ClassKind::Negated } else { ClassKind::Listed };
+        Ok((ranges.to_vec(), kind))
     }
 
     /// `[...]` after its bracket.
-    fn class(&mut self) -> Result<Set, PatternError> {
-        let sense = match self.letters.next_if_eq(&'^') {
-            Some(_) => Sense::NotIn,
-            None => Sense::In,
+    fn class(&mut self) -> Result<CharSet, PatternError> {
+        let kind = match self.letters.next_if_eq(&'^') {
+            Some(_) => ClassKind::Negated,
+            None => ClassKind::Listed,
         };
         let mut ranges = Vec::new();
         // A bracket at the very start stands for itself.
         let mut first = self.letters.next_if_eq(&']');
         loop {
             let letter = match first.take().or_else(|| self.letters.next()).ok_or(PatternError::OpenClass)? {
-                ']' if !ranges.is_empty() => return Ok(Set::new(ranges, sense, self.case)),
+                ']' if !ranges.is_empty() => return Ok(CharSet::new(ranges, kind, self.case)),
                 '[' => return Err(PatternError::NestedClass),
                 '\\' => match self.escape()? {
-                    (_, Sense::NotIn) => return Err(PatternError::Escape),
-                    (quoted, Sense::In) => match quoted[..] {
+                    (_, ClassKind::Negated) => return Err(PatternError::Escape),
+                    (quoted, ClassKind::Listed) => match quoted[..] {
                         [(from, to)] if from == to => from,
                         _ => {
                             ranges.extend(quoted);

@@ -3,19 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use super::PatternError;
-use super::set::Set;
-use super::syntax::Node;
-use crate::limits::MAX_PATTERN;
+use crate::char_set::CharSet;
+use crate::error::PatternError;
+use crate::limits::{MAX_ATOMS, MAX_SIZE};
+use crate::syntax::Node;
 
 /// The instructions; a match begins at the first one.
-pub(super) type Program = Vec<Instruction>;
+pub(crate) type Program = Vec<Instruction>;
 
 /// One step of a match. The next instruction follows, unless the step says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Instruction {
+pub(crate) enum Instruction {
     /// Take one letter of the set.
-    Letter(Set),
+    Letter(CharSet),
     /// Go on only at the beginning of the line.
     Start,
     /// Go on only at its end.
@@ -28,11 +28,11 @@ pub(super) enum Instruction {
     Match,
 }
 
-pub(super) fn compile(node: &Node) -> Result<Program, PatternError> {
+pub(crate) fn compile(node: &Node) -> Result<Program, PatternError> {
     let mut compiler = Compiler { program: Vec::new(), visits: 0 };
     compiler.node(node)?;
     compiler.push(Instruction::Match)?;
-    if size(&compiler.program) > MAX_PATTERN {
+    if size(&compiler.program) > MAX_SIZE {
         return Err(PatternError::TooLarge);
     }
     Ok(compiler.program)
@@ -40,7 +40,7 @@ pub(super) fn compile(node: &Node) -> Result<Program, PatternError> {
 
 /// Instructions, and the ranges beyond the first of each set. A set that several instructions share, as the rounds of a
 /// repetition do, counts once.
-pub(super) fn size(program: &Program) -> usize {
+pub(crate) fn size(program: &Program) -> usize {
     let mut seen = BTreeSet::new();
     let sets = program.iter().filter_map(|instruction| match instruction {
         Instruction::Letter(set) => Some(set),
@@ -58,7 +58,7 @@ struct Compiler {
 
 impl Compiler {
     fn push(&mut self, instruction: Instruction) -> Result<usize, PatternError> {
-        if self.program.len() >= MAX_PATTERN {
+        if self.program.len() >= MAX_SIZE {
             return Err(PatternError::TooLarge);
         }
         self.program.push(instruction);
@@ -67,20 +67,20 @@ impl Compiler {
 
     fn node(&mut self, node: &Node) -> Result<(), PatternError> {
         self.visits += 1;
-        if self.visits > 16 * MAX_PATTERN {
+        if self.visits > MAX_ATOMS {
             return Err(PatternError::TooLarge);
         }
         match node {
             Node::Letter(set) => self.push(Instruction::Letter(set.clone())).map(drop),
             Node::Start => self.push(Instruction::Start).map(drop),
             Node::End => self.push(Instruction::End).map(drop),
-            Node::Sequence(nodes) => nodes.iter().try_for_each(|node| self.node(node)),
-            Node::Either(nodes) => self.either(nodes),
+            Node::Concat(nodes) => nodes.iter().try_for_each(|node| self.node(node)),
+            Node::Alternation(nodes) => self.alternation(nodes),
             Node::Repeat { node, least, most } => self.repeat(node, *least, *most),
         }
     }
 
-    fn either(&mut self, nodes: &[Node]) -> Result<(), PatternError> {
+    fn alternation(&mut self, nodes: &[Node]) -> Result<(), PatternError> {
         let Some((last, others)) = nodes.split_last() else { return Ok(()) };
         let mut ends = Vec::new();
         for node in others {

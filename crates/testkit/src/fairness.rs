@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use pod_spec::{Plan, RestartPolicy, Role};
 
-use super::setup::KubeletSetup;
 use crate::command::Command;
+use crate::kubelet::KubeletSetup;
 use crate::program::{Program, Run};
 
 /// Whether the scenario is fair.

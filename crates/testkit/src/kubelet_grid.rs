@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use pod_spec::{RestartPolicy, Role};
 
-use super::fault::Fault;
-use super::setup::{KubeletSetup, KubeletVersion, PodContainer, SpecPart, millis};
 use crate::command::{Command, Detail, PodCaller, Scenario};
+use crate::kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart};
 use crate::operation_kind::OperationKind;
 use crate::program::{OnStop, Program, Run, RunEnd};
 use crate::simulator::Simulator;
+use crate::text::millis;
 
 /// The plans, with the roles of their containers.
 const PLANS: [(&str, &[(&str, Role)]); 5] = [

@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 /// A set of letters: ordered ranges that neither overlap nor touch. Clones share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Set(Arc<[(char, char)]>);
+pub(crate) struct CharSet(Arc<[(char, char)]>);
 
 /// Whether the set has the listed letters or all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sense {
-    In,
-    NotIn,
+pub(crate) enum ClassKind {
+    Listed,
+    Negated,
 }
 
 /// Whether `a` matches `A` too, for ASCII letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Case {
-    Matters,
-    Ignored,
+pub(crate) enum CaseSensitivity {
+    Sensitive,
+    Insensitive,
 }
 
-impl Set {
+impl CharSet {
     /// From ranges in any order, which may overlap.
-    pub(super) fn new(mut ranges: Vec<(char, char)>, sense: Sense, case: Case) -> Self {
-        if case == Case::Ignored {
+    pub(crate) fn new(mut ranges: Vec<(char, char)>, kind: ClassKind, case: CaseSensitivity) -> Self {
+        if case == CaseSensitivity::Insensitive {
             for index in 0..ranges.len() {
                 ranges.extend(other_case(ranges[index]).into_iter().flatten());
             }
@@ -36,23 +36,23 @@ impl Set {
                 _ => merged.push((from, to)),
             }
         }
-        let ranges = if sense == Sense::NotIn { complement(&merged) } else { merged };
+        let ranges = if kind == ClassKind::Negated { complement(&merged) } else { merged };
         Self(ranges.into())
     }
 
     /// Whether the set has a letter.
-    pub(super) fn contains(&self, letter: char) -> bool {
+    pub(crate) fn contains(&self, letter: char) -> bool {
         let at = self.0.partition_point(|(_, to)| *to < letter);
         self.0.get(at).is_some_and(|(from, _)| *from <= letter)
     }
 
     /// How many ranges it has.
-    pub(super) fn ranges(&self) -> usize {
+    pub(crate) fn ranges(&self) -> usize {
         self.0.len()
     }
 
     /// The same for all clones of a set, and different for any other set as long as a clone exists.
-    pub(super) fn identity(&self) -> *const (char, char) {
+    pub(crate) fn identity(&self) -> *const (char, char) {
         self.0.as_ptr()
     }
 }
@@ -96,16 +96,17 @@ mod tests {
 
     #[test]
     fn a_set_is_as_large_as_what_it_means() {
-        let set = |ranges: &[(char, char)], sense| Set::new(ranges.to_vec(), sense, Case::Matters);
+        let set =
+            |ranges: &[(char, char)], kind| CharSet::new(ranges.to_vec(), kind, CaseSensitivity::Sensitive);
         let many: Vec<_> =
             std::iter::repeat_n([('b', 'b'), ('a', 'c'), ('d', 'd')], 1000).flatten().collect();
-        assert_eq!(set(&many, Sense::In).0[..], [('a', 'd')]);
-        assert_eq!(set(&many, Sense::NotIn).0[..], [('\0', '`'), ('e', char::MAX)]);
-        assert_eq!(set(&[], Sense::NotIn).0[..], [('\0', char::MAX)]);
-        assert_eq!(set(&[('\0', char::MAX)], Sense::NotIn).0[..], []);
-        let both = Set::new(vec![('X', 'b')], Sense::In, Case::Ignored);
+        assert_eq!(set(&many, ClassKind::Listed).0[..], [('a', 'd')]);
+        assert_eq!(set(&many, ClassKind::Negated).0[..], [('\0', '`'), ('e', char::MAX)]);
+        assert_eq!(set(&[], ClassKind::Negated).0[..], [('\0', char::MAX)]);
+        assert_eq!(set(&[('\0', char::MAX)], ClassKind::Negated).0[..], []);
+        let both = CharSet::new(vec![('X', 'b')], ClassKind::Listed, CaseSensitivity::Insensitive);
         assert_eq!(both.0[..], [('A', 'B'), ('X', 'b'), ('x', 'z')]);
         // Surrogates are no letters: the letters on both sides of them touch.
-        assert_eq!(set(&[('\u{d7ff}', '\u{d7ff}'), ('\u{e000}', '\u{e000}')], Sense::In).ranges(), 1);
+        assert_eq!(set(&[('\u{d7ff}', '\u{d7ff}'), ('\u{e000}', '\u{e000}')], ClassKind::Listed).ranges(), 1);
     }
 }
