@@ -14,12 +14,12 @@ node_pods() { echo "10.88.$1.0/24"; }
 # name on the machine.
 node_dir() { echo "$1-node-$2"; }
 
-# in_control DIR COMMAND...: in the namespaces of the control plane.
+# in_control DIR COMMAND...: in the namespaces of the control plane, in the same working directory.
 in_control() {
     local dir=$1 holder
     if ! holder=$(holder_pid "$dir") || ! alive "$holder"; then die "$dir: no cluster is up there"; fi
     shift
-    nsenter --target "$holder" --mount --net --wd=/ "$@"
+    nsenter --target "$holder" --mount --net "--wd=$PWD" "$@"
 }
 
 # kubectl DIR ARGUMENT...: as the cluster's administrator. HOME: it keeps a cache there.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -27,16 +27,16 @@ async fn up_again_and_down() -> Result<()> {
     pod.leave();
 
     let directory = cluster.directory().to_owned();
-    let mut namespaces = BTreeSet::new();
-    for process in processes()? {
-        if belongs(&process, &directory) {
-            namespaces.extend(namespaces_of(&process));
-        }
-    }
     let own = namespaces_of(Path::new("/proc/self"));
-    namespaces.retain(|namespace| !own.contains(namespace));
+    let mut namespaces = BTreeSet::new();
+    // Held open to the end, as the kernel gives the number of a removed namespace to the next one.
+    let mut held = Vec::new();
+    for process in processes()?.into_iter().filter(|process| belongs(process, &directory)) {
+        held.extend(NAMESPACES.iter().flat_map(|kind| File::open(process.join(kind))));
+        namespaces.extend(namespaces_of(&process).difference(&own).cloned());
+    }
     // The control plane's, the node's, the pod's: mounts and network of each, and the containers' own.
-    ensure!(namespaces.len() >= 6, "{namespaces:?}");
+    ensure!(namespaces.len() >= 6 && held.len() >= namespaces.len(), "{namespaces:?}");
     cluster.down().await?;
     let left = left(&directory, &namespaces)?;
     ensure!(left.is_empty(), "{left:#?}");
@@ -82,8 +82,10 @@ fn belongs(process: &Path, directory: &Path) -> bool {
         || mounts.contains(&format!("{}-node-", directory.display()))
 }
 
+const NAMESPACES: [&str; 2] = ["ns/mnt", "ns/net"];
+
 /// A process's namespaces for mounts and network, as in `mnt:[4026532000]`.
 fn namespaces_of(process: &Path) -> BTreeSet<OsString> {
-    let links = ["ns/mnt", "ns/net"].map(|link| fs::read_link(process.join(link)));
+    let links = NAMESPACES.map(|kind| fs::read_link(process.join(kind)));
     links.into_iter().flatten().map(PathBuf::into_os_string).collect()
 }
