@@ -1,245 +1,200 @@
 //! One container: its phase, what is known of its end, and what callers see of it.
 //!
-//! Owns the phase enum and its projection to containerd's statuses. Decides nothing about order: that is
-//! `startup`, `shutdown` and `restart`.
+//! Owns every change of phase: one verb an event, which also resets what the event ends. Its parts (ending, hooks, freezer
+//! ...) are types of their own with verbs of their own. Knows no pod: what an event means for others is decided above.
+
+pub(crate) mod ending;
+mod events;
+pub(crate) mod exec;
+pub(crate) mod freezer;
+pub(crate) mod gate_probe;
+pub(crate) mod hold;
+pub(crate) mod hooks;
+pub(crate) mod lone_stop;
+pub(crate) mod phase;
+pub(crate) mod restarts;
+pub(crate) mod takeover;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use pod_spec::Signal;
-
-use crate::action::{OpId, Reach};
-use crate::backoff::Restarts;
-use crate::checkpoint::Checkpoint;
-use crate::event::{ContainerId, ContainerSpec, ExecId, Exit, RequestId};
-use crate::exec::Exec;
-use crate::history::SignalCause;
-use crate::hold::Hold;
-use crate::hooks::Hooks;
-use crate::lone_stop::LoneStop;
-use crate::standby::TakeOver;
-use crate::startup::GateProbe;
-use crate::time::PodTime;
+use crate::container::ending::Ending;
+use crate::container::exec::{Exec, ExecPhase};
+use crate::container::freezer::Freezer;
+use crate::container::gate_probe::GateProbe;
+use crate::container::hooks::Hooks;
+use crate::container::lone_stop::LoneStop;
+use crate::container::phase::{BeforeRemoval, ExitedFrom, Parked, Part, Phase, Program};
+use crate::container::restarts::Restarts;
+use crate::container::takeover::Takeover;
+use crate::interface::exit::Exit;
+use crate::interface::id::{ContainerId, ExecId, OpId, RequestId};
+use crate::interface::inspection::InspectedState;
+use crate::interface::spec::ContainerSpec;
+use crate::interface::view::{Status, View};
 
 /// A container that the shim has been asked to create and not yet to delete.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
-    pub(crate) id: ContainerId,
-    pub(crate) spec: ContainerSpec,
-    pub(crate) part: Part,
-    pub(crate) phase: Phase,
+    id: ContainerId,
+    spec: ContainerSpec,
+    part: Part,
+    phase: Phase,
     /// The pid of its last process; 0 before the first one.
-    pub(crate) pid: u32,
-    pub(crate) freezer: Freezer,
+    pid: u32,
+    program: Program,
+    start_error: Option<Exit>,
+    probe: Option<GateProbe>,
+    checkpoint: Option<(OpId, RequestId)>,
+    execs: BTreeMap<ExecId, Exec>,
+    waiters: Vec<RequestId>,
     /// Deletes that wait for the end of a pause, which would freeze the next container of that id.
-    pub(crate) deletes: Vec<RequestId>,
-    pub(crate) checkpoint: Option<Checkpoint>,
-    pub(crate) execs: BTreeMap<ExecId, Exec>,
-    pub(crate) waiters: Vec<RequestId>,
-    pub(crate) stop: StopProgress,
+    deletes: Vec<RequestId>,
+    pub(crate) freezer: Freezer,
+    pub(crate) ending: Ending,
     pub(crate) hooks: Hooks,
     pub(crate) restarts: Restarts,
-    /// T16: what podshim knows of a stop signal that came before its turn.
-    pub(crate) lone_stop: Option<LoneStop>,
-    /// Its Start failed for its caller, which now kills and deletes it: that is no stop.
-    pub(crate) start_error: Option<Exit>,
-    /// V3: it is taking over from its partner.
-    pub(crate) takeover: Option<TakeOver>,
-    /// The gate's probe while the program runs and the gate is closed.
-    pub(crate) probe: Option<GateProbe>,
-    /// Whether its program has ever been exec'd: a container that never ran delays no other (T4).
-    pub(crate) program: Program,
+    pub(crate) lone_stop: LoneStop,
+    pub(crate) takeover: Takeover,
 }
 
-/// What a container is to its pod.
+/// A create that has ended.
+#[derive(Debug)]
+pub(crate) struct EndedCreate {
+    pub(crate) request: RequestId,
+    /// The exit of a completed init that was created again (I4).
+    pub(crate) completed: Option<Exit>,
+    pub(crate) deletes: Vec<RequestId>,
+}
+
+/// A start that has ended.
+#[derive(Debug)]
+pub(crate) struct EndedStart {
+    /// The Start requests that wait for the answer.
+    pub(crate) announce: Vec<RequestId>,
+    /// An exit that came meanwhile.
+    pub(crate) early_exit: Option<Exit>,
+    /// The signals that came meanwhile.
+    pub(crate) signals: Vec<Parked>,
+}
+
+/// A removal that has ended.
+#[derive(Debug)]
+pub(crate) struct EndedRemoval {
+    pub(crate) requests: Vec<RequestId>,
+    pub(crate) exit: Exit,
+    pub(crate) before: BeforeRemoval,
+}
+
+/// What the exit of a container's init means for its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// The pause container.
-    Sandbox,
-    /// Not in the plan (S8).
-    Passthrough,
-    /// In the plan: an index into the member table.
-    Member(usize),
+pub(crate) enum InitExit {
+    /// A start or a removal is under way; the exit counts when that has ended.
+    Parked,
+    /// It counts now.
+    From(ExitedFrom),
+    /// There was no process.
+    Impossible,
 }
 
-/// Whether the program has ever been started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
-    NeverRan,
-    HasRun,
+/// What is left to answer when a container is gone.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    pub(crate) container: Container,
+    /// Requests that get no other answer than that it is gone.
+    pub(crate) waiters: Vec<RequestId>,
+    pub(crate) execs: Vec<Exec>,
 }
 
-/// The cgroup freezer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freezer {
-    Thawed,
-    /// A pause or resume is under way: for a caller, or a thaw by podshim itself (K17).
-    Changing(OpId, Option<RequestId>, FreezerChange),
-    Paused,
+/// What an operation that has ended was about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Operated {
+    Create,
+    Restore,
+    Start,
+    Recreate,
+    Remove,
+    KillRemaining,
+    Freezer,
+    Checkpoint,
+    Hook,
+    GateCheck,
+    StartExec(ExecId),
+    RemoveExec(ExecId),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FreezerChange {
-    Pause,
-    Resume,
-}
-
-/// Where a container is in its life.
-#[derive(Clone, Debug)]
-pub(crate) enum Phase {
-    /// The first create is under way. `spent` is the exit of a completed init that is created again: it gets its stdio
-    /// and no process (I4). `deletes` are requests to delete it as soon as it exists: containerd sends one when the
-    /// caller of a create is gone.
-    Creating { op: OpId, request: RequestId, spent: Option<Exit>, deletes: Vec<RequestId> },
-    /// The runtime's init waits; the caller has not sent Start.
-    Created,
-    /// I4: a completed init created again; it has no process and will not run.
-    Spent { exit: Exit },
-    /// To be restored from a checkpoint at its Start; it has no process, and containerd knows it as CREATED with
-    /// pid 0.
-    Prepared,
-    /// `runtime restore` is under way for these Start requests. Its pid is known when that has ended.
-    Restoring { op: OpId, announce: Vec<RequestId> },
-    /// The caller sent Start and got its answer; the program waits for its gates (U7). An in-place restart passes
-    /// through this phase too, because the same rules decide when it starts.
-    Held(Hold),
-    /// `runtime start` is under way. `announce`: Start requests still to be answered; none after a hold or an in-place
-    /// restart. An exit that comes meanwhile is parked, so that TaskStart comes first. `signals` are parked too: the
-    /// process is still the runtime's init, which would die of them as if there were no program.
-    Starting { op: OpId, announce: Vec<RequestId>, early_exit: Option<Exit>, signals: Vec<Parked> },
-    /// The program runs.
-    Running { since: PodTime },
-    /// It ends without its program having run (again): podshim has killed the runtime's init and waits for its exit;
-    /// `code` is what callers will see.
-    Ending { code: u32 },
-    /// The init is gone; its execs' exits and the end of what is left in its cgroup come first (CONTRACT §6).
-    Draining { exit: Exit, was: Was, op: Option<OpId> },
-    /// Waiting for the next restart (R4). Shown as RUNNING (F11).
-    BackingOff { last: Exit, until: PodTime },
-    /// R6 is under way.
-    Recreating { op: OpId, last: Exit },
-    /// I5: a completed init whose exit its caller must not see yet.
-    Hidden { exit: Exit },
-    /// Final; `exit` is what callers see.
-    Stopped { exit: Exit },
-    /// The final delete is under way, for all these requests; if it fails the container goes back to `before`.
-    Removing { op: OpId, requests: Vec<RequestId>, exit: Exit, before: Deletable },
-}
-
-/// A signal that waits for the end of a start.
-pub(crate) type Parked = (Signal, Reach, SignalCause);
-
-/// The phases in which a container can be deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deletable {
-    /// The delete takes its runtime's init with it; an exit that comes meanwhile is parked.
-    Created {
-        early_exit: Option<Exit>,
-    },
-    Spent,
-    Prepared,
-    Stopped,
-}
-
-/// What the init was doing when it exited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Was {
-    Created,
-    Held,
-    Ending { code: u32 },
-    Running { ran: Duration },
-}
-
-/// How far the end of a container has come.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StopProgress {
-    /// A stop signal that waits for the sidecar's turn (K7), or for the container's hooks (H1, H2).
-    pub(crate) held_signal: Option<(Signal, Reach)>,
-    /// When a stop signal was delivered.
-    pub(crate) term_at: Option<PodTime>,
-    /// When SIGKILL is due (T7, T8).
-    pub(crate) kill_at: Option<PodTime>,
-    /// SIGKILL has been sent to this incarnation.
-    pub(crate) killed: bool,
-    /// What the next exit means.
-    pub(crate) intent: Intent,
-    /// K11: a caller's kill that was obeyed; its code is shown as it is (J4).
-    pub(crate) obeyed: bool,
-}
-
-/// What the next exit of a container means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Intent {
-    /// No caller has asked for it, and podshim has not caused it.
-    #[default]
-    Live,
-    /// podshim ended it in order to restart it (U4, I7).
-    Restart,
-    /// It is final.
-    End,
-}
-
-impl StopProgress {
-    /// A new process has had no signal yet. What callers asked for is still to be done (T3).
-    pub(crate) fn new_incarnation(&mut self) {
-        self.term_at = None;
-        self.kill_at = None;
-        self.killed = false;
-        if self.intent == Intent::Restart {
-            self.intent = Intent::Live;
-        }
-    }
-
-    /// A signal that podshim meant to send has not reached the process and will not: the process has exited by itself.
-    pub(crate) fn not_signalled(&mut self) {
-        self.term_at = None;
-        if self.intent == Intent::Restart {
-            self.intent = Intent::Live;
-        }
-    }
-
-    /// The stop that it was part of turned out to be no stop of the pod.
-    pub(crate) fn taken_back(&mut self) {
-        self.term_at = None;
-        self.kill_at = None;
-        self.intent = Intent::Live;
-    }
-
-    /// Makes SIGKILL due at that time, or earlier if it was due earlier.
-    pub(crate) fn kill_by(&mut self, at: PodTime) {
-        self.kill_at = Some(self.kill_at.map_or(at, |due| due.min(at)));
-    }
-}
-
+/// What is known of it.
 impl Container {
-    pub(crate) fn new(id: ContainerId, spec: ContainerSpec, part: Part, phase: Phase) -> Self {
-        Self {
-            id,
-            spec,
-            part,
-            phase,
-            pid: 0,
-            freezer: Freezer::Thawed,
-            deletes: Vec::new(),
-            checkpoint: None,
-            execs: BTreeMap::new(),
-            waiters: Vec::new(),
-            stop: StopProgress::default(),
-            hooks: Hooks::default(),
-            restarts: Restarts::default(),
-            lone_stop: None,
-            start_error: None,
-            takeover: None,
-            probe: None,
-            program: Program::NeverRan,
-        }
+    pub(crate) fn id(&self) -> &ContainerId {
+        &self.id
     }
 
+    pub(crate) fn spec(&self) -> &ContainerSpec {
+        &self.spec
+    }
+
+    pub(crate) fn part(&self) -> Part {
+        self.part
+    }
+
+    /// Its place in the member table.
     pub(crate) fn member(&self) -> Option<usize> {
         match self.part {
             Part::Member(index) => Some(index),
             Part::Sandbox | Part::Passthrough => None,
         }
+    }
+
+    pub(crate) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// The pid of its last process; 0 before the first one.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether its program has ever been exec'd: a container that never ran delays no other (T4).
+    pub(crate) fn program(&self) -> Program {
+        self.program
+    }
+
+    pub(crate) fn never_ran(&self) -> bool {
+        self.program == Program::NeverRan
+    }
+
+    /// Its Start failed for its caller, which now kills and deletes it: that is no stop.
+    pub(crate) fn start_error(&self) -> Option<Exit> {
+        self.start_error
+    }
+
+    /// The gate's probe while the program runs and the gate is closed.
+    pub(crate) fn probe(&self) -> Option<&GateProbe> {
+        self.probe.as_ref()
+    }
+
+    pub(crate) fn probe_mut(&mut self) -> Option<&mut GateProbe> {
+        self.probe.as_mut()
+    }
+
+    pub(crate) fn is_being_checkpointed(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
+    pub(crate) fn execs(&self) -> impl Iterator<Item = (&ExecId, &Exec)> {
+        self.execs.iter()
+    }
+
+    pub(crate) fn exec(&self, id: &ExecId) -> Option<&Exec> {
+        self.execs.get(id)
+    }
+
+    pub(crate) fn exec_mut(&mut self, id: &ExecId) -> Option<&mut Exec> {
+        self.execs.get_mut(id)
+    }
+
+    /// Whether an exec's exit must still come before its own (CONTRACT §6).
+    pub(crate) fn has_running_execs(&self) -> bool {
+        self.execs.values().any(Exec::is_running)
     }
 
     /// Whether there is a process of its own to signal.
@@ -250,8 +205,16 @@ impl Container {
                 | Phase::Held(_)
                 | Phase::Starting { early_exit: None, .. }
                 | Phase::Running { .. }
-                | Phase::Ending { .. }
+                | Phase::EndingUnrun { .. }
         )
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.phase, Phase::Held(_))
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        matches!(self.phase, Phase::Running { .. })
     }
 
     /// Whether its program has been started and its end is not final: what others must wait for. Containers
@@ -271,22 +234,59 @@ impl Container {
         matches!(self.phase, Phase::Stopped { .. } | Phase::Removing { .. })
     }
 
+    /// Whether something of it has still to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_alive()
+            || matches!(self.phase, Phase::EndingUnrun { .. } | Phase::Draining { .. })
+            || matches!(
+                self.phase,
+                Phase::Removing { before: BeforeRemoval::Created { early_exit: None }, .. }
+            )
+            || (matches!(self.phase, Phase::Created | Phase::Recreating { .. }) && self.ending.is_final())
+            || (self.part == Part::Passthrough && self.has_process())
+    }
+
+    /// Whether a stop interrupts its work: it was signalled, or was about to be restarted (R7).
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.ending.is_signalled()
+            || matches!(self.phase, Phase::BackingOff { .. } | Phase::Recreating { .. })
+    }
+
+    /// Whether a caller that stops the pod would stop this container too: started, and not ended in the caller's eyes,
+    /// held or not. A completed init that is hidden (I5) does not count.
+    pub(crate) fn lives_for_callers(&self) -> bool {
+        match self.phase {
+            Phase::Held(_)
+            | Phase::Starting { .. }
+            | Phase::Running { .. }
+            | Phase::EndingUnrun { .. }
+            | Phase::Draining { .. }
+            | Phase::BackingOff { .. }
+            | Phase::Recreating { .. } => true,
+            Phase::Creating { .. }
+            | Phase::Created
+            | Phase::CompletedAgain { .. }
+            | Phase::Prepared
+            | Phase::Restoring { .. }
+            | Phase::Hidden { .. }
+            | Phase::Stopped { .. }
+            | Phase::Removing { .. } => false,
+        }
+    }
+
     /// What callers see: a container that has been started and is not final is RUNNING (F11). `anchor` stands in for
     /// the pid of a container that has no process of its own at the moment (F13).
     pub(crate) fn view(&self, anchor: Option<u32>) -> Option<View> {
-        let running = match self.freezer {
-            Freezer::Paused | Freezer::Changing(_, _, FreezerChange::Resume) => Status::Paused,
-            Freezer::Thawed | Freezer::Changing(_, _, FreezerChange::Pause) => Status::Running,
-        };
+        let running = if self.freezer.shows_paused() { Status::Paused } else { Status::Running };
         let stand_in = anchor.unwrap_or(self.pid);
         let (status, pid, exit) = match &self.phase {
             Phase::Creating { .. } => return None,
             Phase::Created => (Status::Created, self.pid, None),
-            Phase::Spent { .. } => (Status::Created, stand_in, None),
+            Phase::CompletedAgain { .. } => (Status::Created, stand_in, None),
             Phase::Prepared | Phase::Restoring { .. } => (Status::Created, 0, None),
             // F13: the pid of a parked exit is dead already.
             Phase::Starting { early_exit: Some(_), .. } => (Status::Running, stand_in, None),
-            Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } | Phase::Ending { .. } => {
+            Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } | Phase::EndingUnrun { .. } => {
                 (running, self.pid, None)
             }
             Phase::Draining { .. }
@@ -299,30 +299,58 @@ impl Container {
         };
         Some(View { status, pid, exit, has_process: self.has_process() })
     }
-}
 
-/// What callers see of a container or exec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View {
-    /// The status.
-    pub status: Status,
-    /// Never 0 or a dead pid for a live container of a pod with a pause container (F13).
-    pub pid: u32,
-    /// The exit that callers see, once it is stopped.
-    pub exit: Option<Exit>,
-    /// Whether `pid` is a process of its own, not a stand-in or a process of the past.
-    pub has_process: bool,
-}
+    /// Where it is in its life, for operators.
+    pub(crate) fn inspected_state(&self) -> InspectedState {
+        match &self.phase {
+            Phase::Creating { .. } => InspectedState::Creating,
+            Phase::Created | Phase::Prepared => InspectedState::Created,
+            Phase::Held(_) => InspectedState::Held,
+            Phase::Starting { .. } | Phase::Restoring { .. } => InspectedState::Starting,
+            Phase::Running { .. } if self.freezer.is_paused() => InspectedState::Paused,
+            Phase::Running { .. } => InspectedState::Running,
+            Phase::BackingOff { .. } => InspectedState::BackingOff,
+            Phase::Recreating { .. } => InspectedState::Restarting,
+            Phase::Hidden { .. } | Phase::CompletedAgain { .. } => InspectedState::Completed,
+            Phase::EndingUnrun { .. } | Phase::Draining { .. } => InspectedState::Ending,
+            Phase::Stopped { .. } | Phase::Removing { .. } => InspectedState::Stopped,
+        }
+    }
 
-/// containerd's task statuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Created, not started.
-    Created,
-    /// Started.
-    Running,
-    /// Frozen.
-    Paused,
-    /// Exited.
-    Stopped,
+    /// What waits here for the end of an operation.
+    pub(crate) fn operated(&self, op: OpId) -> Option<Operated> {
+        let exec = self.execs.iter().find_map(|(id, exec)| match exec.phase() {
+            ExecPhase::Starting { op: waiting, .. } if *waiting == op => {
+                Some(Operated::StartExec(id.clone()))
+            }
+            ExecPhase::Removing { op: waiting, .. } if *waiting == op => {
+                Some(Operated::RemoveExec(id.clone()))
+            }
+            _ => None,
+        });
+        if exec.is_some() {
+            return exec;
+        }
+        if self.freezer.waits_for(op) {
+            return Some(Operated::Freezer);
+        }
+        if self.checkpoint.is_some_and(|(waiting, _)| waiting == op) {
+            return Some(Operated::Checkpoint);
+        }
+        if self.hooks.waits_for(op) {
+            return Some(Operated::Hook);
+        }
+        if self.probe.as_ref().is_some_and(|probe| probe.waits_for(op)) {
+            return Some(Operated::GateCheck);
+        }
+        match &self.phase {
+            Phase::Creating { op: waiting, .. } if *waiting == op => Some(Operated::Create),
+            Phase::Restoring { op: waiting, .. } if *waiting == op => Some(Operated::Restore),
+            Phase::Starting { op: waiting, .. } if *waiting == op => Some(Operated::Start),
+            Phase::Recreating { op: waiting, .. } if *waiting == op => Some(Operated::Recreate),
+            Phase::Removing { op: waiting, .. } if *waiting == op => Some(Operated::Remove),
+            Phase::Draining { op: Some(waiting), .. } if *waiting == op => Some(Operated::KillRemaining),
+            _ => None,
+        }
+    }
 }

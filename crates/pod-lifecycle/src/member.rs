@@ -1,76 +1,51 @@
-//! The member table: what podshim knows of each planned container in this sandbox.
+//! One planned container, over all tasks of its name.
 //!
-//! Startup, shutdown and restart all read it. The order is data here (`links`), never code.
+//! Owns what outlives a task: its gate, its place in a pair, how it ended, and who asked for that. The order is data here
+//! (`links`), never code. Knows no other member and no container.
+
+pub(crate) mod evidence;
+pub(crate) mod gate;
 
 use std::fmt;
 
-use pod_spec::{Condition, Fatal, Link, Member, Order, Plan, RestartPolicy, Role, needs};
+use pod_spec::{Condition, Fatal, Gate, GateAction, Link, Member, Order, Plan, RestartPolicy, Role};
 
-use crate::container::Container;
-use crate::event::{ContainerId, ContainerSpec, Exit, KubeletType};
-use crate::evidence::{Asked, Ended};
-use crate::pod::Pod;
-use crate::standby::{Duty, Started};
+use crate::interface::exit::Exit;
+use crate::interface::id::ContainerId;
+use crate::interface::inspection::{GateProgress, InspectedPart};
+use crate::interface::spec::{ContainerSpec, KubeletType};
+use crate::interface::time::PodTime;
+use crate::member::evidence::{Ask, Asked, Ended};
+use crate::member::gate::{GateState, MemberGate};
 
 /// One planned container, and what is known of it across all tasks of its name.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberState {
-    pub(crate) member: Member,
-    /// The members it waits for at start; reversed, this is the stop order.
-    pub(crate) links: Vec<Link>,
-    /// Whether any condition asks if its program has been exec'd or is ready.
-    pub(crate) is_awaited: Awaited,
-    /// The newest task of that name, until it is deleted.
-    pub(crate) current: Option<ContainerId>,
-    /// Whether its program was allowed to start in this round: a newer task of the name does not wait again (S6).
-    pub(crate) release: Release,
-    /// How far its gate is. Once open it stays open for the round (U3).
-    pub(crate) gate: GateState,
-    /// Whether it is the active or the standby container of a pair (V1).
-    pub(crate) duty: Duty,
-    /// Of a standby pair: whether its caller has started it in this round.
-    pub(crate) was_started: Started,
-    /// How an init completed; it never runs again in this sandbox (I4).
-    pub(crate) completed: Option<Exit>,
-    /// The end of the newest task that ran (J1, J6). A main keeps it until a newer task runs (J11), others until a
-    /// newer task is created.
-    pub(crate) ended: Option<Ended>,
-    /// How a caller asked for its end, if one did: this counts until a newer task of the name is created or the stop is
-    /// over (T12).
-    pub(crate) asked: Option<Asked>,
-    /// Why its newest task could not be created or started.
-    pub(crate) start_failure: Option<String>,
-    /// Whether its gate was ever open in this sandbox (I8).
-    pub(crate) was_open: WasOpen,
-    /// When its caller creates it again.
-    pub(crate) recreation: Recreation,
-    /// Whether the next task of its name is the first one.
+    member: Member,
+    links: Vec<Link>,
+    gate_use: GateUse,
+    current: Option<ContainerId>,
+    pub(crate) gate: MemberGate,
+    pair_role: PairRole,
+    caller_start: CallerStart,
+    completed: Option<Exit>,
+    ended: Option<Ended>,
+    asked: Option<Asked>,
+    start_failure: Option<String>,
+    recreation: Recreation,
     creation: Creation,
 }
 
+/// Whether any condition asks if a member's program has been exec'd or is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Release {
-    Waiting,
-    Released,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum GateState {
-    Closed,
-    /// The program has been exec'd (U1); its probe has not succeeded yet (U2).
-    Started,
-    Open,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WasOpen {
-    Never,
-    Before,
+enum GateUse {
+    Unused,
+    Awaited,
 }
 
 /// When a caller recreates a container that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recreation {
+enum Recreation {
     /// As the pod's restart policy says.
     ByPolicy,
     /// A kubelet's native sidecar: under any policy.
@@ -84,55 +59,126 @@ pub(crate) enum Creation {
     Again,
 }
 
+/// Whether a member is the active one of its pair (V1). A member without a pair is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Awaited {
-    ByNobody,
-    BySomebody,
+enum PairRole {
+    Active,
+    Standby,
+}
+
+/// Whether a caller has started a task of a member's name in this round (V3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallerStart {
+    Never,
+    Before,
 }
 
 impl MemberState {
-    fn new(member: Member, links: Vec<Link>, is_awaited: Awaited) -> Self {
+    fn new(member: Member, links: Vec<Link>, gate_use: GateUse) -> Self {
         Self {
             member,
             links,
-            is_awaited,
+            gate_use,
             current: None,
-            release: Release::Waiting,
-            gate: GateState::Closed,
-            duty: Duty::Active,
-            was_started: Started::Never,
+            gate: MemberGate::default(),
+            pair_role: PairRole::Active,
+            caller_start: CallerStart::Never,
             completed: None,
             ended: None,
             asked: None,
             start_failure: None,
-            was_open: WasOpen::Never,
             recreation: Recreation::ByPolicy,
             creation: Creation::First,
         }
     }
 
-    /// Updates the member when a task of its name is created.
-    pub(crate) fn created(
-        &mut self,
-        id: ContainerId,
-        spec: &ContainerSpec,
-        policy: RestartPolicy,
-    ) -> Creation {
-        let native = self.member.role == Role::Sidecar && spec.kubelet_type == Some(KubeletType::Init);
-        self.recreation = if native { Recreation::Always } else { Recreation::ByPolicy };
-        self.current = Some(id);
-        self.asked = None;
-        self.start_failure = None;
-        let creation = self.creation;
-        self.creation = Creation::Again;
-        // T15: what its caller stopped has come back. J11: a main of a job keeps its end until it runs again.
-        let kept = self.member.role == Role::Main
-            && policy != RestartPolicy::Always
-            && self.ended.is_some_and(|ended| ended.counted_code().is_some());
-        if !kept {
-            self.ended = None;
-        }
-        creation
+    /// The members of a plan, in its order.
+    pub(crate) fn of_plan(plan: &Plan) -> Vec<Self> {
+        let order = Order::of(plan);
+        let state = |(index, member): (usize, &Member)| {
+            let gate_use = if order.is_awaited(index) { GateUse::Awaited } else { GateUse::Unused };
+            let mut state = Self::new(member.clone(), order.links(index).to_vec(), gate_use);
+            if member.is_second_of_pair(index) {
+                state.retire();
+            }
+            state
+        };
+        plan.members.iter().enumerate().map(state).collect()
+    }
+
+    /// A planned main that only `*=main` names (S8).
+    pub(crate) fn unnamed_main(plan: &Plan, name: &str) -> Self {
+        let member = Member::new(name, Role::Main, usize::MAX);
+        Self::new(member, plan.links_of_unnamed_main(), GateUse::Unused)
+    }
+}
+
+/// What is known of it.
+impl MemberState {
+    /// What the plan says of it.
+    pub(crate) fn member(&self) -> &Member {
+        &self.member
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.member.role
+    }
+
+    /// The members it waits for at start; reversed, this is the stop order.
+    pub(crate) fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// Whether `earlier` may not end before it has ended (T1): the start order reversed.
+    pub(crate) fn needs(&self, earlier: usize) -> bool {
+        pod_spec::needs(&self.links, earlier)
+    }
+
+    /// Whether any condition asks if its program has been exec'd or is ready.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.gate_use == GateUse::Awaited
+    }
+
+    /// The newest task of that name, until it is deleted.
+    pub(crate) fn current(&self) -> Option<&ContainerId> {
+        self.current.as_ref()
+    }
+
+    /// V1: whether it is the active one of its pair. A member without a pair is active.
+    pub(crate) fn is_active(&self) -> bool {
+        self.pair_role == PairRole::Active
+    }
+
+    /// How an init completed; it never runs again in this sandbox (I4).
+    pub(crate) fn completed(&self) -> Option<Exit> {
+        self.completed
+    }
+
+    /// The end of the newest task that ran (J1, J6). A main keeps it until a newer task runs (J11), others until a
+    /// newer task is created.
+    pub(crate) fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// The code of that end, once it counts (T15).
+    pub(crate) fn counted_code(&self) -> Option<u32> {
+        self.ended()?.counted_code()
+    }
+
+    /// How a caller asked for its end, if one did: this counts until a newer task of the name is created or the stop is
+    /// over (T12).
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        self.asked
+    }
+
+    /// Why its newest task could not be created or started.
+    pub(crate) fn start_failure(&self) -> Option<&str> {
+        self.start_failure.as_deref()
+    }
+
+    /// Whether a kubelet recreates it under any policy, as it knows native sidecars.
+    pub(crate) fn is_native(&self) -> bool {
+        self.recreation == Recreation::Always
     }
 
     /// Whether no task of its name was ever created in this sandbox.
@@ -140,32 +186,12 @@ impl MemberState {
         self.creation == Creation::First
     }
 
-    /// The program of its newest task runs.
-    pub(crate) fn runs(&mut self) {
-        self.ended = None;
-        self.start_failure = None;
-    }
-
-    /// The members of a plan, in its order.
-    pub(crate) fn of_plan(plan: &Plan) -> Vec<Self> {
-        let order = Order::of(plan);
-        let state = |(index, member): (usize, &Member)| {
-            let is_awaited = if order.is_awaited(index) { Awaited::BySomebody } else { Awaited::ByNobody };
-            Self::new(member.clone(), order.links(index).to_vec(), is_awaited)
-        };
-        let mut states: Vec<_> = plan.members.iter().enumerate().map(state).collect();
-        for (index, state) in states.iter_mut().enumerate() {
-            if state.member.is_second_of_pair(index) {
-                state.duty = Duty::Standby;
-            }
+    /// What opens its gate, while that is closed (U2, U3).
+    pub(crate) fn closed_gate(&self) -> Option<&GateAction> {
+        match &self.member.gate {
+            Gate::Probe { action, .. } if !self.gate.is_open() => Some(action),
+            _ => None,
         }
-        states
-    }
-
-    /// A planned main that only `*=main` names (S8).
-    pub(crate) fn unnamed_main(plan: &Plan, name: &str) -> Self {
-        let member = Member::new(name, Role::Main, usize::MAX);
-        Self::new(member, plan.links_of_unnamed_main(), Awaited::ByNobody)
     }
 
     /// Whether an exit with that code stops the pod (R9).
@@ -178,10 +204,10 @@ impl MemberState {
     }
 
     /// Whether a condition on this member holds.
-    fn satisfies(&self, condition: Condition) -> bool {
+    pub(crate) fn satisfies(&self, condition: Condition) -> bool {
         match condition {
-            Condition::Started => self.gate >= GateState::Started || self.is_done(),
-            Condition::Ready => self.gate == GateState::Open || self.is_done(),
+            Condition::Started => self.gate.state() >= GateState::Started || self.is_done(),
+            Condition::Ready => self.gate.is_open() || self.is_done(),
             Condition::Done => self.is_done(),
         }
     }
@@ -194,92 +220,125 @@ impl MemberState {
             Role::Sidecar => false,
         }
     }
+
+    pub(crate) fn inspected_part(&self) -> InspectedPart {
+        match self.pair_role {
+            PairRole::Active => InspectedPart::Planned(self.member.role),
+            PairRole::Standby => InspectedPart::Standby,
+        }
+    }
+
+    pub(crate) fn inspected_gate(&self) -> Option<(Gate, GateProgress)> {
+        let progress = match self.gate.state() {
+            GateState::Closed => GateProgress::Closed,
+            GateState::Started => GateProgress::Started,
+            GateState::Open => GateProgress::Open,
+        };
+        self.is_awaited().then(|| (self.member.gate.clone(), progress))
+    }
+}
+
+/// What happens to it.
+impl MemberState {
+    /// A task of its name is created. Its role, and an open gate, stay (R11).
+    pub(crate) fn created(
+        &mut self,
+        id: ContainerId,
+        spec: &ContainerSpec,
+        policy: RestartPolicy,
+    ) -> Creation {
+        let native = self.member.role == Role::Sidecar && spec.kubelet_type == Some(KubeletType::Init);
+        self.recreation = if native { Recreation::Always } else { Recreation::ByPolicy };
+        self.current = Some(id);
+        self.asked = None;
+        self.start_failure = None;
+        // T15: what its caller stopped has come back. J11: a main of a job keeps its end until it runs again.
+        let kept = self.member.role == Role::Main
+            && policy != RestartPolicy::Always
+            && self.counted_code().is_some();
+        if !kept {
+            self.ended = None;
+        }
+        std::mem::replace(&mut self.creation, Creation::Again)
+    }
+
+    /// Its newest task could not be created or started.
+    pub(crate) fn start_failed(&mut self, why: &str) {
+        self.start_failure = Some(why.to_owned());
+    }
+
+    /// V3: a caller starts a task of its name. Returns whether one was started in this round before.
+    pub(crate) fn caller_starts(&mut self) -> CallerStart {
+        std::mem::replace(&mut self.caller_start, CallerStart::Before)
+    }
+
+    /// The program of its newest task runs.
+    pub(crate) fn runs(&mut self) {
+        self.ended = None;
+        self.start_failure = None;
+    }
+
+    /// A caller asks for the end.
+    pub(crate) fn ask(&mut self, how: Ask, fresh_until: PodTime) {
+        self.asked = Some(Asked::again(self.asked, how, fresh_until));
+    }
+
+    /// S8: another member keeps that memory.
+    pub(crate) fn forget_ask(&mut self) {
+        self.asked = None;
+    }
+
+    /// I4: an init has completed.
+    pub(crate) fn complete(&mut self, exit: Exit) {
+        self.completed = Some(exit);
+    }
+
+    /// Its newest task has ended.
+    pub(crate) fn end(&mut self, ended: Ended) {
+        self.ended = Some(ended);
+    }
+
+    /// T15: its caller's time to recreate it is over, if that end was open until now. Returns the code that counts.
+    pub(crate) fn let_end_count(&mut self, now: PodTime) -> Option<u32> {
+        let ended = self.ended.as_mut()?;
+        ended.open_until().filter(|until| now >= *until)?;
+        ended.counts_now();
+        ended.counted_code()
+    }
+
+    /// Its newest task is deleted, if it is this one. Returns whether it is.
+    pub(crate) fn forget(&mut self, id: &ContainerId) -> bool {
+        let is_current = self.current.as_ref() == Some(id);
+        if is_current {
+            self.current = None;
+        }
+        is_current
+    }
+
+    /// V4: it is the active one of its pair from now on.
+    pub(crate) fn take_over(&mut self) {
+        self.pair_role = PairRole::Active;
+    }
+
+    /// V4: it is the standby of its pair from now on.
+    pub(crate) fn retire(&mut self) {
+        self.pair_role = PairRole::Standby;
+    }
+
+    /// T14: a stop is over; `lives` is whether its newest task goes on. J11: in a job the ends of the mains are kept.
+    pub(crate) fn end_round(&mut self, lives: bool, policy: RestartPolicy) {
+        if policy == RestartPolicy::Always {
+            self.ended = None;
+        }
+        self.asked = None;
+        self.caller_start = CallerStart::Never;
+        self.gate.end_round(lives);
+    }
 }
 
 impl fmt::Display for MemberState {
     /// As messages name it: `sidecar "proxy"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", self.member.role, self.member.name)
-    }
-}
-
-impl Pod {
-    pub(crate) fn role(&self, container: &Container) -> Option<Role> {
-        container.member().map(|index| self.members[index].member.role)
-    }
-
-    /// Whether a member that only `*=main` named has no container any more and is no evidence of a stop (T12): the next
-    /// unnamed main may take its place. Under ctr each container has a name of its own.
-    pub(crate) fn is_vacant(&self, index: usize) -> bool {
-        self.is_unnamed(index)
-            && self.members[index].asked.is_none()
-            && !self.containers.values().any(|container| container.member() == Some(index))
-    }
-
-    pub(crate) fn is_unnamed(&self, index: usize) -> bool {
-        self.plan.as_ref().is_some_and(|plan| index >= plan.members.len())
-    }
-
-    /// A member without a container only remembers that a caller stopped a main (T12). One member with that memory is
-    /// enough.
-    pub(crate) fn merge_evidence(&mut self, newest: usize) {
-        let Some(asked) = self.members[newest].asked.filter(|_| self.is_unnamed(newest)) else { return };
-        for index in 0..self.members.len() {
-            let state = &self.members[index];
-            if index != newest
-                && self.is_unnamed(index)
-                && state.current.is_none()
-                && state.asked == Some(asked)
-            {
-                self.members[index].asked = None;
-            }
-        }
-    }
-
-    /// The newest container of a member, if podshim still knows it.
-    pub(crate) fn current(&self, member: usize) -> Option<&Container> {
-        self.containers.get(self.members[member].current.as_ref()?)
-    }
-
-    /// The newest containers of all members. An older task of the same name is final, and nothing depends on it.
-    pub(crate) fn planned(&self) -> impl Iterator<Item = (&MemberState, &Container)> {
-        self.members.iter().filter_map(|state| Some((state, self.containers.get(state.current.as_ref()?)?)))
-    }
-
-    /// The ids of the planned containers that satisfy a condition, in plan order.
-    pub(crate) fn planned_where(
-        &self,
-        wanted: impl Fn(&MemberState, &Container) -> bool,
-    ) -> Vec<ContainerId> {
-        self.planned().filter(|(s, c)| wanted(s, c)).map(|(_, c)| c.id.clone()).collect()
-    }
-
-    /// Whether `earlier` may not end before `later` has ended (T1): the start order reversed.
-    pub(crate) fn needs(later: &MemberState, earlier: usize) -> bool {
-        needs(&later.links, earlier)
-    }
-
-    /// The first member, in plan order, that a member must still wait for.
-    pub(crate) fn first_blocker(&self, index: usize) -> Option<Link> {
-        // V2: what waits for a pair waits for its active container.
-        let blocks = |link: &&Link| {
-            let earlier = &self.members[link.earlier];
-            earlier.duty == Duty::Active && link.until.is_some_and(|condition| !earlier.satisfies(condition))
-        };
-        self.members[index].links.iter().filter(blocks).min_by_key(|link| link.earlier).copied()
-    }
-
-    /// The main that keeps another container from ever starting: it has ended without what the other waits for, and
-    /// under Never its caller does not recreate it.
-    pub(crate) fn never_done(&self, index: usize) -> Option<usize> {
-        let failed = |link: &Link| {
-            let earlier = &self.members[link.earlier];
-            self.recreates_nothing()
-                && earlier.member.role == Role::Main
-                && link.until.is_some_and(|condition| !earlier.satisfies(condition))
-                && earlier.ended.as_ref().and_then(Ended::counted_code).is_some()
-                && self.is_gone(link.earlier)
-        };
-        self.members[index].links.iter().find(|link| failed(link)).map(|link| link.earlier)
     }
 }

@@ -1,50 +1,80 @@
-//! The pod value: its tables, the single entry point `handle`, and the rules applied after every event.
+//! The pod value: the single entry point `handle`, and the rules applied after every event.
 //!
-//! Handlers of single events change the tables and never look ahead. `settle` then applies the level-triggered rules
-//! (which container may start, whose turn has come, what is due, what is complete) until nothing changes. So a rule
-//! holds in whatever order the events came.
+//! The one place where everything meets. Handlers of single events change the tables and never look ahead. `settle` then
+//! applies the level-triggered rules (which container may start, whose turn has come, what is due, what is complete)
+//! until nothing changes. So a rule holds in whatever order the events came. Decides nothing itself.
 
-use std::collections::{BTreeMap, VecDeque};
+use pod_spec::GateAction;
 
-use pod_spec::{Gate, GateAction, Others, Plan, RestartPolicy};
-
-use crate::action::{Action, OpId, Operation, Refusal, Reply};
-use crate::container::{Container, Freezer, Part, Phase, Status, View};
-use crate::event::{ContainerId, ContainerSpec, Event, Exit, Outcome, Request, RequestId, Target, TaskKind};
-use crate::member::{GateState, MemberState};
-use crate::shutdown::Stop;
-use crate::startup::PodFailure;
-use crate::time::PodTime;
+use crate::container::{Container, Operated};
+use crate::handlers::checkpoint::{checkpoint_container, checkpoint_ended, restore_ended};
+use crate::handlers::create::{create_container, create_ended};
+use crate::handlers::delete::{delete_container, removal_ended};
+use crate::handlers::exec::{
+    add_exec, delete_exec, exec_exited, exec_removed, exec_started, kill_exec, start_exec,
+};
+use crate::handlers::exit::{init_exited, leftovers_killed, out_of_memory};
+use crate::handlers::freezer::{freezer_changed, pause_container, resume_container};
+use crate::handlers::gate_check::gate_check_ended;
+use crate::handlers::hook::hook_ended;
+use crate::handlers::kill::kill_container;
+use crate::handlers::recreate::recreation_ended;
+use crate::handlers::start::{start_container, start_ended};
+use crate::handlers::stop_pod::stop_pod;
+use crate::handlers::switch::switch_pair;
+use crate::handlers::wait::{add_waiter, forget_waiter};
+use crate::interface::action::Action;
+use crate::interface::event::{Event, Request};
+use crate::interface::exit::Exit;
+use crate::interface::id::{ContainerId, OpId, RequestId, Target};
+use crate::interface::inspection::{InspectedPart, Inspection, Missing};
+use crate::interface::outcome::{Outcome, Refusal};
+use crate::interface::stop_order::StopOrder;
+use crate::interface::time::PodTime;
+use crate::interface::view::View;
+use crate::questions::deadlines::next_deadline;
+use crate::questions::holds::hold_reason;
+use crate::questions::inspect::{inspect_pod, missing, part_and_restarts, view_of};
+use crate::questions::stop_order::stop_order;
+use crate::rules::callers_stop::detect_callers_stop;
+use crate::rules::completion::detect_completion;
+use crate::rules::hooks::run_on_terminate_hooks;
+use crate::rules::replacement::count_ends;
+use crate::rules::restart::end_restarts;
+use crate::rules::round::end_stop_if_over;
+use crate::rules::sandbox::detect_sandbox_end;
+use crate::rules::standby::end_takeovers;
+use crate::rules::startup::release_held;
+use crate::rules::timers::apply_container_timers;
+use crate::rules::turns::{apply_budget, take_turns};
+use crate::state::State;
 
 /// More passes than the rules of any pod need after one event.
 const MOST_ROUNDS: usize = 10_000;
+
 /// What [`Action::Warn`] says when the rules contradict each other.
 pub const UNSETTLED: &str = "the rules of the pod do not settle: this is a fault of podshim";
 
-/// A pod.
+/// The rules, in the order in which `settle` applies them.
+const RULES: [fn(&mut State); 12] = [
+    detect_sandbox_end,
+    detect_callers_stop,
+    apply_budget,
+    run_on_terminate_hooks,
+    take_turns,
+    end_restarts,
+    end_takeovers,
+    apply_container_timers,
+    release_held,
+    count_ends,
+    detect_completion,
+    end_stop_if_over,
+];
+
+/// A pod, as long as its sandbox lives. S7: the next sandbox gets a shim, and so a value, of its own.
 #[derive(Clone, Debug)]
 pub struct Pod {
-    pub(crate) plan: Option<Plan>,
-    pub(crate) members: Vec<MemberState>,
-    pub(crate) containers: BTreeMap<ContainerId, Container>,
-    pub(crate) sandbox: Option<ContainerId>,
-    /// The stop under way, if one is.
-    pub(crate) stop: Option<Stop>,
-    /// K16: the pause process is gone, its namespaces with it.
-    pub(crate) sandbox_gone: bool,
-    /// I2: why no container starts any more.
-    pub(crate) failure: Option<PodFailure>,
-    /// How many stops are over (T14).
-    pub(crate) round: u32,
-    /// J11: until then a container that was created again may be the first of another round.
-    pub(crate) another_round_until: Option<PodTime>,
-    /// I8: until then the caller may still be creating containers. Each Create moves it `replace-wait` ahead.
-    pub(crate) create_quiet_until: PodTime,
-    pub(crate) now: PodTime,
-    actions: VecDeque<Action>,
-    next_op: u64,
-    /// Counts changes, so that `settle` knows when the rules have nothing more to say.
-    changes: u64,
+    state: State,
 }
 
 impl Default for Pod {
@@ -56,57 +86,39 @@ impl Default for Pod {
 impl Pod {
     /// A pod without containers.
     pub fn new() -> Self {
-        Self {
-            plan: None,
-            members: Vec::new(),
-            containers: BTreeMap::new(),
-            sandbox: None,
-            stop: None,
-            sandbox_gone: false,
-            failure: None,
-            round: 0,
-            another_round_until: None,
-            create_quiet_until: PodTime::ZERO,
-            now: PodTime::ZERO,
-            actions: VecDeque::new(),
-            next_op: 0,
-            changes: 0,
-        }
+        Self { state: State::default() }
     }
 
     /// Takes one event. Total: a request that cannot be served is answered with a refusal.
     pub fn handle(&mut self, now: PodTime, event: Event) {
-        self.now = self.now.max(now);
+        let pod = &mut self.state;
+        pod.advance(now);
         match event {
-            Event::Request { id, request } => self.request(id, request),
-            Event::Abandoned { id } => self.forget_waiter(id),
-            Event::Done { op, outcome, at } => self.done(op, outcome, Exit { code: 0, at }),
-            Event::Exited { target: Target { container, exec: None }, exit } => self.exited(container, exit),
-            Event::Exited { target: Target { container, exec: Some(exec) }, exit } => {
-                self.exec_exited(container, exec, exit);
+            Event::Request { id, request } => serve(pod, id, request),
+            Event::Abandoned { id } => forget_waiter(pod, id),
+            Event::Done { op, outcome, at } => done(pod, op, outcome, Exit { code: 0, at }),
+            Event::Exited { target: Target { container, exec: None }, exit } => {
+                init_exited(pod, container, exit);
             }
-            Event::OutOfMemory { container } => self.out_of_memory(container),
-            Event::StopPod { grace } => self.stop_pod(grace),
+            Event::Exited { target: Target { container, exec: Some(exec) }, exit } => {
+                exec_exited(pod, container, exec, exit);
+            }
+            Event::OutOfMemory { container } => out_of_memory(pod, container),
+            Event::StopPod { grace } => stop_pod(pod, grace),
             Event::Tick => {}
         }
-        self.settle();
+        settle(pod);
     }
 
     /// The next action; call until `None` after each [`Pod::handle`].
     #[must_use]
     pub fn next_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.state.take_action()
     }
 
     /// When to call `handle` again at the latest; `None` when nothing is pending. Each `handle` may change it.
     pub fn next_deadline(&self) -> Option<PodTime> {
-        self.containers
-            .values()
-            .flat_map(|container| self.container_deadlines(container))
-            .chain(self.stop_deadlines())
-            .chain(self.replacement_deadlines())
-            .flatten()
-            .min()
+        next_deadline(&self.state)
     }
 
     /// What callers see of a container or exec.
@@ -114,266 +126,132 @@ impl Pod {
     /// # Errors
     /// NotFound for a container or exec that does not exist or is still being created.
     pub fn view(&self, target: &Target) -> Result<View, Refusal> {
-        let view = self.containers.get(&target.container).and_then(|container| match &target.exec {
-            None => container.view(self.anchor_pid()),
-            Some(exec) => {
-                let mut view = container.execs.get(exec)?.view();
-                // The freezer stops execs too, and the runc shim reports each of them as paused.
-                if container.view(self.anchor_pid()).is_some_and(|own| own.status == Status::Paused) {
-                    view.status = Status::Paused;
-                }
-                Some(view)
-            }
-        });
-        view.ok_or_else(|| Refusal::not_found(format!("{target} not found")))
+        view_of(&self.state, target)
     }
 
     /// The containers that exist or are being created.
     pub fn containers(&self) -> impl Iterator<Item = &ContainerId> {
-        self.containers.keys()
+        self.state.containers().map(Container::id)
     }
 
     /// Whether the shim has nothing left to serve.
     pub fn is_empty(&self) -> bool {
-        self.containers.is_empty()
+        self.state.containers().next().is_none()
     }
 
     /// Whether every container that is left is being deleted, or will be deleted once its create has ended.
     pub fn is_leaving(&self) -> bool {
-        self.containers.values().all(|container| match &container.phase {
-            Phase::Removing { .. } => true,
-            Phase::Creating { deletes, .. } => !deletes.is_empty(),
-            _ => false,
-        })
+        self.state.containers().all(|container| container.phase().is_leaving())
     }
 
     /// Whether nothing is left to do: every container's exit is shown, and no delete is under way.
     pub fn is_final(&self) -> bool {
-        self.containers.values().all(|container| matches!(container.phase, Phase::Stopped { .. }))
+        self.state.containers().all(|container| container.phase().is_stopped())
     }
 
     /// Whether the pod's plan, or that it has none, is settled, so that later containers cannot change it.
     pub fn plan_is_settled(&self) -> bool {
-        self.plan.is_some() || self.sandbox.is_some()
+        self.state.plan_is_settled()
     }
 
     /// Whether a stop of the pod is under way (T12). A stop for good stays so.
     pub fn is_stopping(&self) -> bool {
-        self.stop.is_some()
+        self.state.is_stopping()
+    }
+
+    /// The name of a container, as its plan spells it.
+    pub fn name_of(&self, id: &ContainerId) -> Option<&str> {
+        self.state.container(id).map(|container| container.spec().name.as_str())
     }
 
     /// Why a container is held, in words for people; `None` if it is not held.
     pub fn hold_reason(&self, id: &ContainerId) -> Option<String> {
-        let container = self.containers.get(id)?;
-        matches!(container.phase, Phase::Held(_)).then(|| self.blocker(container))?
+        hold_reason(&self.state, id)
     }
 
     /// What opens a container's gate while it is closed (U2, U3): for a driver that must listen from the first moment
     /// of a process.
     pub fn closed_gate(&self, id: &ContainerId) -> Option<&GateAction> {
-        let state = &self.members[self.containers.get(id)?.member()?];
-        match &state.member.gate {
-            Gate::Probe { action, .. } if state.gate != GateState::Open => Some(action),
-            _ => None,
-        }
+        self.state.member(self.state.container(id)?.member()?).closed_gate()
     }
 
-    fn request(&mut self, id: RequestId, request: Request) {
-        match request {
-            Request::Create { container, spec } => self.create(id, container, *spec),
-            Request::Exec { container, exec } => self.add_exec(id, container, exec),
-            Request::Start(Target { container, exec: None }) => self.start(id, container),
-            Request::Start(Target { container, exec: Some(exec) }) => self.start_exec(id, container, exec),
-            Request::Kill { target: Target { container, exec: None }, signal, reach } => {
-                self.kill(id, container, signal, reach);
-            }
-            Request::Kill { target, signal, .. } => self.kill_exec(id, target, signal),
-            Request::Wait(target) => self.wait(id, target),
-            Request::Delete(Target { container, exec: None }) => self.delete(id, container),
-            Request::Delete(Target { container, exec: Some(exec) }) => self.delete_exec(id, container, exec),
-            Request::Switch(name) => self.switch(id, &name),
-            Request::Pause(container) => self.pause(id, container),
-            Request::Resume(container) => self.resume(id, container),
-            Request::Checkpoint { container, after } => self.checkpoint(id, container, after),
-        }
+    /// The pod as it is; `now` is needed for the times that are left.
+    pub fn inspect(&self, now: PodTime) -> Inspection {
+        inspect_pod(&self.state, now)
     }
 
-    /// Finds the container whose operation has ended. An id that no container waits for belongs to an operation that
-    /// was overtaken (a gate's probe after its gate was closed): nothing to do.
-    fn done(&mut self, op: OpId, outcome: Outcome, ended: Exit) {
-        let Some(id) = self.containers.values().find(|c| c.waits_for(op)).map(|c| c.id.clone()) else {
-            return;
-        };
-        let Some(container) = self.containers.get(&id) else { return };
-        if let Some(exec) = container.exec_waiting_for(op) {
-            return match container.execs[&exec].phase {
-                crate::exec::ExecPhase::Starting { .. } => self.exec_started(id, exec, outcome),
-                _ => self.exec_removed(id, exec, outcome),
-            };
-        }
-        if let Freezer::Changing(waiting, request, change) = container.freezer
-            && waiting == op
-        {
-            return self.freezer_changed(id, request, change, outcome);
-        }
-        if container.checkpoint.is_some_and(|checkpoint| checkpoint.op == op) {
-            return self.checkpointed(&id, outcome);
-        }
-        if container.hooks.waits_for(op) {
-            return self.hook_ended(&id, op, outcome);
-        }
-        match &container.phase {
-            Phase::Creating { op: waiting, .. } if *waiting == op => self.created(id, outcome, ended),
-            Phase::Restoring { op: waiting, .. } if *waiting == op => self.restored(id, outcome),
-            Phase::Starting { op: waiting, .. } if *waiting == op => self.started(id, outcome, ended),
-            Phase::Recreating { op: waiting, .. } if *waiting == op => self.recreated(id, outcome, ended),
-            Phase::Removing { op: waiting, .. } if *waiting == op => self.removed(id, outcome, ended),
-            Phase::Draining { op: Some(waiting), .. } if *waiting == op => self.leftovers_killed(id, outcome),
-            _ => self.checked(id, outcome),
-        }
+    /// What no caller has created of the plan (U10), as long as that matters.
+    pub fn missing(&self) -> Option<Missing> {
+        missing(&self.state)
     }
 
-    /// Applies the rules until nothing changes.
-    fn settle(&mut self) {
-        for _ in 0..MOST_ROUNDS {
-            let before = self.changes;
-            self.detect_callers_stop();
-            self.apply_stop();
-            self.run_on_terminate_hooks();
-            self.take_turns();
-            self.end_restarts();
-            self.end_takeovers();
-            self.apply_container_timers();
-            self.release();
-            self.count_ends();
-            self.detect_completion();
-            self.finish_stop();
-            if self.changes == before {
-                return;
-            }
-        }
-        // Rules that never settle are a fault of podshim: it must not take the node's memory.
-        self.act(Action::Warn(UNSETTLED.to_owned()));
+    /// What the driver keeps of a container that is gone: what it was to the pod, and how often podshim restarted it
+    /// (R4).
+    pub fn part_and_restarts(&self, id: &ContainerId) -> Option<(InspectedPart, u32)> {
+        part_and_restarts(&self.state, id)
     }
 
-    /// Queues an action. A rule that changes the tables always calls this or `changed`.
-    pub(crate) fn act(&mut self, action: Action) {
-        self.changed();
-        self.actions.push_back(action);
-    }
-
-    /// Queues an action that changes no table.
-    pub(crate) fn queue(&mut self, action: Action) {
-        self.actions.push_back(action);
-    }
-
-    pub(crate) fn changed(&mut self) {
-        self.changes += 1;
-    }
-
-    pub(crate) fn reply(&mut self, request: RequestId, result: Result<Reply, Refusal>) {
-        self.act(Action::Reply { request, result });
-    }
-
-    pub(crate) fn next_op(&mut self) -> OpId {
-        self.next_op += 1;
-        OpId(self.next_op)
-    }
-
-    /// Starts an operation on a container.
-    pub(crate) fn run(&mut self, id: &ContainerId, operation: Operation) -> OpId {
-        let op = self.next_op();
-        self.act(Action::Run { op, container: id.clone(), operation });
-        op
-    }
-
-    /// Logs an event that the driver's contract rules out, and ignores it.
-    pub(crate) fn impossible(&mut self, what: String) {
-        self.act(Action::Warn(format!("ignored, as it cannot be: {what}")));
-    }
-
-    /// The pause pid, or in a pod without pause the pid of any live container: it stands in for a container that has no
-    /// process at the moment (F13). Never the shim's own pid.
-    pub(crate) fn anchor_pid(&self) -> Option<u32> {
-        let sandbox = self.sandbox.as_ref().and_then(|id| self.containers.get(id));
-        sandbox
-            .filter(|c| c.has_process())
-            .or_else(|| self.containers.values().find(|c| c.has_process()))
-            .map(|c| c.pid)
-    }
-
-    pub(crate) fn policy(&self) -> RestartPolicy {
-        self.plan.as_ref().map(|plan| plan.restart_policy).unwrap_or_default()
-    }
-
-    /// Takes the pod's plan from the first container that may declare it. The sandbox decides, also if it declares
-    /// none; without a sandbox (ctr) the first container with a plan decides (11.4).
-    pub(crate) fn learn_plan(&mut self, spec: &ContainerSpec) {
-        if self.plan_is_settled() {
-            if spec.plan.is_some() && spec.plan != self.plan {
-                self.act(Action::Warn(format!(
-                    "container {:?} declares another plan than its pod; the pod's counts",
-                    spec.name
-                )));
-            }
-            return;
-        }
-        if let Some(plan) = &spec.plan {
-            self.members = MemberState::of_plan(plan);
-            self.plan = Some(plan.clone());
-        }
-    }
-
-    /// What a new container is to the pod (S1, S8).
-    pub(crate) fn part_of(&mut self, spec: &ContainerSpec) -> Part {
-        use crate::event::KubeletType::{Ephemeral, Init};
-        if spec.kind == TaskKind::Sandbox {
-            return Part::Sandbox;
-        }
-        let Some(plan) = &self.plan else { return Part::Passthrough };
-        // S8: `*=main` never makes a main of a kubelet's own init containers and debug containers.
-        let is_kubelets_own = matches!(spec.kubelet_type, Some(Init | Ephemeral));
-        let named = self.members.iter().position(|state| state.member.name == spec.name);
-        if let Some(index) = named.filter(|index| !is_kubelets_own || !self.is_unnamed(*index)) {
-            return Part::Member(index);
-        }
-        match (plan.others, is_kubelets_own) {
-            (Others::Passthrough, _) | (Others::Mains, true) => Part::Passthrough,
-            (Others::Mains, false) => {
-                let new = MemberState::unnamed_main(plan, &spec.name);
-                let vacant = (0..self.members.len()).find(|index| self.is_vacant(*index));
-                match vacant {
-                    Some(index) => self.members[index] = new,
-                    None => self.members.push(new),
-                }
-                Part::Member(vacant.unwrap_or(self.members.len() - 1))
-            }
-        }
+    /// A container's place in a stop by systemd: the sandbox outlives all, and R6 forbids to say more (N5). `None` in a
+    /// pod without a plan, for which podshim keeps no order.
+    pub fn stop_order(&self, id: &ContainerId) -> Option<StopOrder> {
+        stop_order(&self.state, id)
     }
 }
 
-impl Container {
-    fn waits_for(&self, op: OpId) -> bool {
-        let phase = match &self.phase {
-            Phase::Creating { op, .. }
-            | Phase::Starting { op, .. }
-            | Phase::Restoring { op, .. }
-            | Phase::Recreating { op, .. }
-            | Phase::Removing { op, .. } => Some(*op),
-            Phase::Draining { op, .. } => *op,
-            _ => None,
-        };
-        phase == Some(op)
-            || matches!(self.freezer, Freezer::Changing(waiting, ..) if waiting == op)
-            || self.probe.as_ref().is_some_and(|probe| probe.waits_for(op))
-            || self.checkpoint.is_some_and(|checkpoint| checkpoint.op == op)
-            || self.hooks.waits_for(op)
-            || self.exec_waiting_for(op).is_some()
+/// A caller's request, to the handler that answers it.
+fn serve(pod: &mut State, id: RequestId, request: Request) {
+    match request {
+        Request::Create { container, spec } => create_container(pod, id, container, *spec),
+        Request::Exec { container, exec } => add_exec(pod, id, container, exec),
+        Request::Start(Target { container, exec: None }) => start_container(pod, id, container),
+        Request::Start(Target { container, exec: Some(exec) }) => start_exec(pod, id, container, exec),
+        Request::Kill { target: Target { container, exec: None }, signal, reach } => {
+            kill_container(pod, id, container, signal, reach);
+        }
+        Request::Kill { target, signal, .. } => kill_exec(pod, id, target, signal),
+        Request::Wait(target) => add_waiter(pod, id, target),
+        Request::Delete(Target { container, exec: None }) => delete_container(pod, id, container),
+        Request::Delete(Target { container, exec: Some(exec) }) => delete_exec(pod, id, container, exec),
+        Request::Switch(name) => switch_pair(pod, id, &name),
+        Request::Pause(container) => pause_container(pod, id, container),
+        Request::Resume(container) => resume_container(pod, id, container),
+        Request::Checkpoint { container, after } => checkpoint_container(pod, id, container, after),
     }
+}
 
-    fn exec_waiting_for(&self, op: OpId) -> Option<crate::event::ExecId> {
-        use crate::exec::ExecPhase::{Removing, Starting};
-        let waits = |phase: &_| matches!(phase, Starting { op: waiting, .. } | Removing { op: waiting, .. } if *waiting == op);
-        self.execs.iter().find(|(_, exec)| waits(&exec.phase)).map(|(id, _)| id.clone())
+/// The end of an operation, to the handler of what waits for it. An id that no container waits for belongs to an
+/// operation that was overtaken (a gate's probe after its gate was closed): nothing to do.
+fn done(pod: &mut State, op: OpId, outcome: Outcome, ended: Exit) {
+    let waiting =
+        pod.containers().find_map(|container| Some((container.id().clone(), container.operated(op)?)));
+    let Some((id, operated)) = waiting else { return };
+    match operated {
+        Operated::Create => create_ended(pod, id, outcome, ended),
+        Operated::Restore => restore_ended(pod, id, outcome),
+        Operated::Start => start_ended(pod, id, outcome, ended),
+        Operated::Recreate => recreation_ended(pod, id, outcome, ended),
+        Operated::Remove => removal_ended(pod, id, outcome, ended),
+        Operated::KillRemaining => leftovers_killed(pod, id, outcome),
+        Operated::Freezer => freezer_changed(pod, id, outcome),
+        Operated::Checkpoint => checkpoint_ended(pod, &id, outcome),
+        Operated::Hook => hook_ended(pod, &id, op, outcome),
+        Operated::GateCheck => gate_check_ended(pod, id, outcome),
+        Operated::StartExec(exec) => exec_started(pod, id, exec, outcome),
+        Operated::RemoveExec(exec) => exec_removed(pod, id, exec, outcome),
     }
+}
+
+/// Applies the rules until nothing changes.
+fn settle(pod: &mut State) {
+    for _ in 0..MOST_ROUNDS {
+        let before = pod.changes();
+        for rule in RULES {
+            rule(pod);
+        }
+        if pod.changes() == before {
+            return;
+        }
+    }
+    // Rules that never settle are a fault of podshim: it must not take the node's memory.
+    pod.emit_change(Action::Warn(UNSETTLED.to_owned()));
 }

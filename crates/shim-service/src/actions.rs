@@ -79,8 +79,8 @@ impl Owner {
     fn limit_oom_score(&self, id: &ContainerId, highest: i32) {
         let Some(cgroup) = self.containers.get(id).and_then(Resources::cgroup) else { return };
         match cgroup.limit_oom_score(highest) {
-            Ok(()) => info!(container = %id, highest, "oom_score_adj is at most that of its mains (N8)"),
-            Err(error) => warn!(container = %id, highest, %error, "cannot lower its oom_score_adj (N8)"),
+            Ok(()) => info!(container = %id, highest, "oom_score_adj is at most that of its mains"),
+            Err(error) => warn!(container = %id, highest, %error, "cannot lower its oom_score_adj"),
         }
     }
 
@@ -99,7 +99,7 @@ impl Owner {
 
     fn finish(&mut self, id: &ContainerId, shown: Exit, real: Exit) {
         if shown.code != real.code {
-            info!(container = %id, shown = shown.code, real = real.code, "exit code masked (J2)");
+            info!(container = %id, shown = shown.code, real = real.code, "callers see another exit code");
         }
         let Some(resources) = self.containers.get_mut(id) else { return };
         if let Some(stdio) = &mut resources.stdio {

@@ -426,12 +426,13 @@ impl Owner {
     pub(crate) fn feed(&mut self, event: Event) {
         debug!(?event, "event");
         self.pod.handle(self.now(), event);
-        while let Some(action) = self.pod.next_action() {
+        let actions: Vec<_> = std::iter::from_fn(|| self.pod.next_action()).collect();
+        log::say(&actions);
+        for action in actions {
             debug!(?action, "action");
             let at = (self.now(), wall_time(wall_clock()));
             self.events.remember(&action, at, |id| self.pod.name_of(id));
             self.ends.learn(&action, &self.pod);
-            log::say(&action);
             self.execute(action);
         }
         self.events.tell();

@@ -1,0 +1,225 @@
+//! How far the end of one container has come: the stop signal that waits, what was sent, what is due, and what the next
+//! exit means.
+//!
+//! Owns these facts and how each event changes them. Knows neither the pod nor the container's phase, and sends nothing.
+
+use pod_spec::Signal;
+
+use crate::interface::operation::Reach;
+use crate::interface::time::PodTime;
+
+/// How far the end of a container has come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ending {
+    held_signal: Option<(Signal, Reach)>,
+    term_at: Option<PodTime>,
+    kill_at: Option<PodTime>,
+    killed: bool,
+    next_exit: NextExit,
+    unordered: bool,
+}
+
+/// What the next exit of a container means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NextExit {
+    /// No caller has asked for it, and podshim has not caused it.
+    #[default]
+    Unasked,
+    /// podshim ended it in order to restart it (U4, I7).
+    Restart,
+    /// It is final.
+    Final,
+}
+
+impl Ending {
+    /// A stop signal that waits for the sidecar's turn (K7), or for the container's hooks (H1, H2).
+    pub(crate) fn held_signal(&self) -> Option<(Signal, Reach)> {
+        self.held_signal
+    }
+
+    /// When SIGKILL is due (T7, T8).
+    pub(crate) fn kill_at(&self) -> Option<PodTime> {
+        self.kill_at
+    }
+
+    /// When its stop signal was delivered.
+    pub(crate) fn signalled_at(&self) -> Option<PodTime> {
+        self.term_at
+    }
+
+    /// Whether its stop signal was delivered.
+    pub(crate) fn is_signalled(&self) -> bool {
+        self.term_at.is_some()
+    }
+
+    /// Whether SIGKILL has been sent to this incarnation.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.killed
+    }
+
+    /// K11: whether a caller killed it outside of any order; its code is shown as it is (J4).
+    pub(crate) fn is_unordered(&self) -> bool {
+        self.unordered
+    }
+
+    /// What the next exit means.
+    pub(crate) fn next_exit(&self) -> NextExit {
+        self.next_exit
+    }
+
+    /// Whether the next exit is final.
+    pub(crate) fn is_final(&self) -> bool {
+        self.next_exit == NextExit::Final
+    }
+
+    /// K7, K15: a caller's stop signal waits for the turn.
+    pub(crate) fn hold_signal(&mut self, signal: Signal, reach: Reach) {
+        self.held_signal = Some((signal, reach));
+    }
+
+    /// The signal that podshim sent before, in order to restart it, becomes the container's last; it is not repeated.
+    pub(crate) fn let_last_signal_count(&mut self) {
+        self.make_final();
+        self.held_signal = None;
+    }
+
+    /// Its end has begun, and the signal waits for its hooks; the first signal counts (K15).
+    pub(crate) fn wait_for_hooks(&mut self, given: Option<(Signal, Reach)>) {
+        self.held_signal = given.or(self.held_signal);
+        self.begin();
+    }
+
+    /// The signal is delivered now: the given one, or the held one. Returns it; `None` is the container's own.
+    pub(crate) fn deliver(
+        &mut self,
+        given: Option<(Signal, Reach)>,
+        now: PodTime,
+    ) -> Option<(Signal, Reach)> {
+        self.term_at.get_or_insert(now);
+        self.begin();
+        given.or(self.held_signal.take())
+    }
+
+    fn begin(&mut self) {
+        if self.next_exit == NextExit::Unasked {
+            self.next_exit = NextExit::Final;
+        }
+    }
+
+    /// A signal that podshim meant to send has not reached the process and will not: the process has exited by itself.
+    pub(crate) fn not_signalled(&mut self) {
+        self.term_at = None;
+        self.forget_restart();
+    }
+
+    /// T3: the turn has passed before the signal was sent; the signal waits for the next turn.
+    pub(crate) fn wait_for_next_turn(&mut self) {
+        self.next_exit = NextExit::Unasked;
+    }
+
+    /// The stop that it was part of turned out to be no stop of the pod, and its signal has not been sent.
+    pub(crate) fn take_back(&mut self) {
+        self.term_at = None;
+        self.kill_at = None;
+        self.next_exit = NextExit::Unasked;
+    }
+
+    /// A stop of this container alone was the beginning of a stop of the pod: its end is not final yet (R2).
+    pub(crate) fn revoke_lone_stop(&mut self) {
+        self.next_exit = if self.is_signalled() { NextExit::Restart } else { NextExit::Unasked };
+    }
+
+    /// The next exit is the last one.
+    pub(crate) fn make_final(&mut self) {
+        self.next_exit = NextExit::Final;
+    }
+
+    /// podshim ends it in order to restart it (U4, I7), or to hold it (V4).
+    pub(crate) fn end_for_restart(&mut self) {
+        self.next_exit = NextExit::Restart;
+    }
+
+    /// K11: a caller's SIGKILL is obeyed at once.
+    pub(crate) fn kill_unordered(&mut self) {
+        self.unordered = true;
+    }
+
+    /// SIGKILL is sent.
+    pub(crate) fn kill(&mut self) {
+        self.killed = true;
+    }
+
+    /// Makes SIGKILL due at that time, or earlier if it was due earlier.
+    pub(crate) fn kill_by(&mut self, at: PodTime) {
+        self.kill_at = Some(self.kill_at.map_or(at, |due| due.min(at)));
+    }
+
+    /// T17: its caller has begun to count; from now on only `at` counts, if podshim kills it at all.
+    pub(crate) fn count_with_caller(&mut self, at: Option<PodTime>) {
+        if self.kill_at.is_some() {
+            self.kill_at = at;
+        }
+    }
+
+    /// It has ended: no SIGKILL is due.
+    pub(crate) fn finish(&mut self) {
+        self.kill_at = None;
+    }
+
+    /// A new process has had no signal yet. What callers asked for is still to be done (T3).
+    pub(crate) fn new_incarnation(&mut self) {
+        self.term_at = None;
+        self.kill_at = None;
+        self.killed = false;
+        self.forget_restart();
+    }
+
+    fn forget_restart(&mut self) {
+        if self.next_exit == NextExit::Restart {
+            self.next_exit = NextExit::Unasked;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// K15: the first stop signal counts, also while it waits for hooks.
+    #[test]
+    fn k15_the_first_signal_counts() {
+        let mut ending = Ending::default();
+        ending.hold_signal(Signal::TERM, Reach::Process);
+        ending.wait_for_hooks(None);
+        assert_eq!(ending.deliver(None, PodTime::ZERO), Some((Signal::TERM, Reach::Process)));
+        assert!(ending.is_final() && ending.is_signalled() && ending.held_signal().is_none());
+    }
+
+    /// U4: what podshim ended in order to restart it goes on with the next process; a final end does not.
+    #[test]
+    fn u4_a_new_process_has_had_no_signal() {
+        let mut ending = Ending::default();
+        ending.end_for_restart();
+        ending.deliver(None, PodTime::ZERO);
+        assert_eq!(ending.next_exit(), NextExit::Restart);
+        ending.new_incarnation();
+        assert_eq!((ending.next_exit(), ending.is_signalled()), (NextExit::Unasked, false));
+        ending.make_final();
+        ending.new_incarnation();
+        assert!(ending.is_final());
+    }
+
+    /// T7, T8: SIGKILL is due at the earliest of all times, until the caller counts (T17).
+    #[test]
+    fn t7_sigkill_is_due_at_the_earliest_time() {
+        let at = |seconds| PodTime::after_epoch(std::time::Duration::from_secs(seconds));
+        let mut ending = Ending::default();
+        ending.count_with_caller(Some(at(9)));
+        assert_eq!(ending.kill_at(), None);
+        ending.kill_by(at(3));
+        ending.kill_by(at(5));
+        assert_eq!(ending.kill_at(), Some(at(3)));
+        ending.count_with_caller(Some(at(9)));
+        assert_eq!(ending.kill_at(), Some(at(9)));
+    }
+}

@@ -1,0 +1,95 @@
+//! A hold: since when, for what, and when its next line is due (U7, U13).
+//!
+//! Owns the times of the lines. Which container is held, and the words for what it waits for, are `questions::holds`.
+
+use std::time::Duration;
+
+use crate::interface::time::PodTime;
+
+/// A hold that is shorter, or a reason that lasts shorter, is not written (U7).
+const LINE_AFTER: Duration = Duration::from_secs(1);
+
+/// The reason is written again when a hold has lasted this long (U13).
+const REPEATS: [Duration; 3] = [Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(3600)];
+
+/// A hold (U7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    since: PodTime,
+    waits_for: Option<Wait>,
+    /// When the next line is due.
+    line_due: Option<PodTime>,
+    /// How many of [`REPEATS`] are over.
+    repeats: usize,
+}
+
+/// What a held container waits for. A change of this is worth a line in its log (U13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// T11: the end of the pod's stop.
+    EndOfStop,
+    /// V1: its turn; it is the standby of that member.
+    StandbyOf(usize),
+    /// A member that has not done yet what the container waits for.
+    Member(usize, Obstacle),
+}
+
+/// Why a member has not done yet what others wait for. What it does meanwhile (its restarts, what its probe reports)
+/// does not change this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// U10.
+    NotCreated,
+    /// Its Create or Start failed.
+    CouldNotStart,
+    /// T15: its caller stopped it.
+    StoppedByCaller,
+    /// It has ended, and its caller has seen that.
+    Ended,
+    NotStarted,
+    Held,
+    /// podshim is at work on it: it starts, runs or restarts it, or probes its gate.
+    AtWork,
+}
+
+impl Hold {
+    pub(crate) fn new(now: PodTime) -> Self {
+        Self { since: now, waits_for: None, line_due: None, repeats: 0 }
+    }
+
+    /// U6 counts from here.
+    pub(crate) fn since(&self) -> PodTime {
+        self.since
+    }
+
+    /// T14: the hold counts from now on, as only now it waits for its gates.
+    pub(crate) fn counts_from(&mut self, now: PodTime) {
+        self.since = now;
+    }
+
+    pub(crate) fn line_due(&self) -> Option<PodTime> {
+        self.line_due
+    }
+
+    pub(crate) fn line_is_due(&self, now: PodTime) -> bool {
+        self.line_due.is_some_and(|at| now >= at)
+    }
+
+    /// Notes what it waits for; a change is written once it has lasted. Returns whether it is a change.
+    pub(crate) fn waits_for(&mut self, wait: Option<Wait>, now: PodTime) -> bool {
+        if self.waits_for == wait {
+            return false;
+        }
+        self.waits_for = wait;
+        self.line_due = wait.map(|_| now + LINE_AFTER);
+        true
+    }
+
+    /// A line was written.
+    pub(crate) fn written(&mut self, now: PodTime) {
+        while REPEATS.get(self.repeats).is_some_and(|after| self.since + *after <= now) {
+            self.repeats += 1;
+        }
+        self.line_due = REPEATS.get(self.repeats).map(|after| self.since + *after);
+    }
+}

@@ -1,0 +1,188 @@
+//! Create: which containers a pod accepts, what each is to the pod, and the end of a create (S1, S8, K13, K16, T11).
+//!
+//! Owns how the plan is learned (11.4). A restored container cannot be held: it goes on in the middle of its work, without
+//! the start that a gate holds back. So podshim restores no member of a plan (S1).
+
+use pod_spec::Others;
+
+use crate::container::phase::Part;
+use crate::container::{Container, EndedCreate};
+use crate::handlers::delete::delete_container;
+use crate::interface::action::{Action, Notice, Reply};
+use crate::interface::exit::{Exit, START_FAILED};
+use crate::interface::id::{ContainerId, RequestId};
+use crate::interface::operation::Operation;
+use crate::interface::outcome::{Failure, Outcome, Refusal, RefusalKind};
+use crate::interface::spec::{ContainerSpec, KubeletType, Origin, TaskKind};
+use crate::member::MemberState;
+use crate::rules::failure::start_refused;
+use crate::rules::round::give_up_callers_stop;
+use crate::state::State;
+use crate::steps::forget::forget;
+use crate::steps::oom_score::limit_oom_scores;
+use crate::steps::unrun::end_latecomer;
+
+/// A caller creates a container.
+pub(crate) fn create_container(
+    pod: &mut State,
+    request: RequestId,
+    id: ContainerId,
+    mut spec: ContainerSpec,
+) {
+    if pod.container(&id).is_some() {
+        let text = format!("container {id} already exists");
+        return pod.reply(request, Err(Refusal::new(RefusalKind::AlreadyExists, text)));
+    }
+    learn_plan(pod, &mut spec);
+    let part = part_of(pod, &spec);
+    if let Err(refusal) = admits(pod, &spec, part) {
+        return pod.reply(request, Err(refusal));
+    }
+    if spec.kind == TaskKind::Sandbox {
+        pod.sandbox.create(id.clone());
+    }
+    let mut completed = None;
+    if let Part::Member(index) = part {
+        let (policy, quiet_until) = (pod.policy(), pod.now() + pod.replace_wait());
+        let creation = pod.member_mut(index).created(id.clone(), &spec, policy);
+        pod.rounds.create(creation, quiet_until);
+        completed = pod.member(index).completed();
+        pod.forgive(index);
+        if spec.kubelet.is_some() {
+            give_up_callers_stop(pod);
+        }
+    }
+    let operation = match (completed, spec.origin) {
+        (Some(_), _) => Operation::CreateSpent,
+        (None, Origin::Program) => Operation::Create,
+        (None, Origin::Checkpoint) => Operation::PrepareRestore,
+    };
+    let op = pod.run(&id, operation);
+    pod.add_container(Container::create(id, spec, part, (op, request), completed));
+}
+
+/// Whether the pod accepts a new container of that part now.
+fn admits(pod: &State, spec: &ContainerSpec, part: Part) -> Result<(), Refusal> {
+    // K16: its namespaces are gone; a create would fail, or join the namespaces of another process.
+    if pod.plan().is_some() && pod.sandbox.is_gone() {
+        return Err(Refusal::precondition(format!(
+            "cannot create container {:?}: the pod's sandbox has ended",
+            spec.name
+        )));
+    }
+    // T11; and K13: a container that was created now would belong to no stop, and would keep the sandbox alive.
+    if part != Part::Sandbox && pod.stop().is_some_and(|stop| stop.is_for_good()) {
+        return Err(Refusal::precondition(format!(
+            "cannot create container {:?}: the pod is stopping",
+            spec.name
+        )));
+    }
+    admits_restored(pod, spec, part)?;
+    let Part::Member(index) = part else { return Ok(()) };
+    if let Some(older) = pod.current(index).filter(|older| !older.is_final()) {
+        return Err(Refusal::new(
+            RefusalKind::AlreadyExists,
+            format!(
+                "container name {:?} is in use by container {}, which has not ended",
+                spec.name,
+                older.id()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the pod accepts a container that is to be restored.
+fn admits_restored(pod: &State, spec: &ContainerSpec, part: Part) -> Result<(), Refusal> {
+    let planned = match part {
+        Part::Member(_) => true,
+        Part::Sandbox => pod.plan().is_some(),
+        Part::Passthrough => false,
+    };
+    if spec.origin == Origin::Checkpoint && planned {
+        return Err(Refusal::precondition(format!(
+            "cannot restore container {:?} from a checkpoint: it is in the pod's podshim.io/plan, and a restored \
+             program cannot be held for its turn",
+            spec.name
+        )));
+    }
+    Ok(())
+}
+
+/// Takes the pod's plan from the first container that may declare it. The sandbox decides, also if it declares
+/// none; without a sandbox (ctr) the first container with a plan decides (11.4).
+fn learn_plan(pod: &mut State, spec: &mut ContainerSpec) {
+    let Some(plan) = spec.plan.take() else { return };
+    if !pod.plan_is_settled() {
+        return pod.declare_plan(plan);
+    }
+    if pod.plan() != Some(&plan) {
+        pod.emit_change(Action::Warn(format!(
+            "container {:?} declares another plan than its pod; the pod's counts",
+            spec.name
+        )));
+    }
+}
+
+/// What a new container is to the pod (S1, S8).
+fn part_of(pod: &mut State, spec: &ContainerSpec) -> Part {
+    if spec.kind == TaskKind::Sandbox {
+        return Part::Sandbox;
+    }
+    let Some(plan) = pod.plan() else { return Part::Passthrough };
+    // S8: `*=main` never makes a main of a kubelet's own init containers and debug containers.
+    let is_kubelets_own = matches!(spec.kubelet_type, Some(KubeletType::Init | KubeletType::Ephemeral));
+    let named = pod.members().iter().position(|state| state.member().name == spec.name);
+    if let Some(index) = named.filter(|index| !is_kubelets_own || !pod.is_unnamed(*index)) {
+        return Part::Member(index);
+    }
+    match (plan.others, is_kubelets_own) {
+        (Others::Passthrough, _) | (Others::Mains, true) => Part::Passthrough,
+        (Others::Mains, false) => {
+            let main = MemberState::unnamed_main(plan, &spec.name);
+            Part::Member(pod.add_unnamed_main(main))
+        }
+    }
+}
+
+/// A create has ended.
+pub(crate) fn create_ended(pod: &mut State, id: ContainerId, outcome: Outcome, ended: Exit) {
+    let anchor = pod.anchor_pid();
+    let Some(container) = pod.container_mut(&id) else { return };
+    let Some(EndedCreate { request, completed, deletes }) = container.end_create() else { return };
+    match (outcome, completed) {
+        (Outcome::Failed(failure), _) => {
+            create_failed(pod, request, id.clone(), failure, ended);
+            for delete in deletes {
+                pod.reply_not_found(delete, &id);
+            }
+            return;
+        }
+        (Outcome::Process { pid }, None) => container.created(pid),
+        (_, Some(exit)) => container.completed_again(exit, anchor.unwrap_or(0)),
+        (Outcome::Ok, None) if container.spec().origin == Origin::Checkpoint => container.prepared(),
+        (Outcome::Ok, None) => {
+            return pod.impossible(format!("container {id} created without a process"));
+        }
+    }
+    let pid = container.pid();
+    limit_oom_scores(pod, &id);
+    pod.emit_change(Action::Publish(Notice::Created { container: id.clone(), pid }));
+    pod.reply(request, Ok(Reply::Pid(pid)));
+    end_latecomer(pod, &id);
+    for delete in deletes {
+        delete_container(pod, delete, id.clone());
+    }
+}
+
+fn create_failed(pod: &mut State, request: RequestId, id: ContainerId, failure: Failure, ended: Exit) {
+    if pod.sandbox.id() == Some(&id) {
+        pod.sandbox.create_failed();
+    }
+    let Some(container) = forget(pod, &id) else { return };
+    if let Some(index) = container.member() {
+        let exit = Exit { code: START_FAILED, ..ended };
+        start_refused(pod, None, index, exit, &failure.message);
+    }
+    pod.reply(request, Err(Refusal { kind: failure.kind, message: failure.message }));
+}

@@ -1,0 +1,300 @@
+//! The signal table: what Kill(container, signal) means (K-rules).
+//!
+//! Owns the decision between delivering, holding and ending. `rules::turns` decides when a held signal's turn comes (T3).
+//! Each branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
+
+use std::time::Duration;
+
+use pod_spec::{Role, Signal, ZeroGrace};
+
+use crate::container::Container;
+use crate::container::ending::NextExit;
+use crate::container::phase::{ExitedFrom, Part, Phase};
+use crate::interface::action::{Action, Reply};
+use crate::interface::exit::{Exit, code_of_signal};
+use crate::interface::id::{ContainerId, RequestId, Target};
+use crate::interface::milestone::{Milestone, SignalCause};
+use crate::interface::operation::Reach;
+use crate::interface::outcome::Refusal;
+use crate::interface::spec::Caller;
+use crate::member::evidence::Ask;
+use crate::questions::evidence::stop_was_asked;
+use crate::questions::grace::grace_without_caller;
+use crate::questions::restarts::restarts_after;
+use crate::rules::callers_stop::detect_callers_stop;
+use crate::rules::sandbox::signal_sandbox;
+use crate::rules::stop::begin_stop;
+use crate::state::State;
+use crate::steps::finish::finish;
+use crate::steps::hooks::stop_after_hooks;
+use crate::steps::signal::{deliver_stop, kill_now, signal_init};
+use crate::steps::unrun::end_without_running;
+use crate::stop::{SandboxEnd, Stop, StopCause};
+
+/// K9, K10: the time a sidecar gets between its stop signal and a caller's SIGKILL. crictl gives up 2 s after its kill
+/// (F5).
+const KILL_AFTER_TERM: Duration = Duration::from_millis(1500);
+
+/// Whether HUP is a reload where the plan does not name it as the stop signal (K6). A shim does not see an image's
+/// STOPSIGNAL: under CRI that may be HUP, unless the plan names another signal. And a program that never ran reloads
+/// nothing.
+fn is_reload(container: &Container, named: Option<Signal>) -> bool {
+    container.spec().caller != Caller::Cri || (named.is_some() && !container.never_ran())
+}
+
+/// What a signal means for a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Stop,
+    Kill,
+    /// Any signal that the program just gets: reload, window size, user signals.
+    Other,
+}
+
+/// A caller sends a container a signal.
+pub(crate) fn kill_container(
+    pod: &mut State,
+    request: RequestId,
+    id: ContainerId,
+    signal: Signal,
+    reach: Reach,
+) {
+    let Some(container) = pod.container(&id) else {
+        return pod.reply_not_found(request, &id);
+    };
+    match *container.phase() {
+        Phase::Creating { .. } => {
+            let text = format!("cannot signal container {id}: it is being created");
+            return pod.reply(request, Err(Refusal::precondition(text)));
+        }
+        // S1, as with `runc kill --all`: no process is left to signal.
+        Phase::Stopped { .. } | Phase::Removing { .. }
+            if reach == Reach::All && container.part() == Part::Passthrough =>
+        {
+            return pod.reply(request, Ok(Reply::Ok));
+        }
+        Phase::Prepared | Phase::Restoring { .. } => {
+            let text = format!("cannot signal container {id}: it is not restored yet");
+            return pod.reply(request, Err(Refusal::precondition(text)));
+        }
+        // CONTRACT §9: on NotFound containerd's WithProcessKill takes the answer from Wait.
+        Phase::Stopped { .. } | Phase::Removing { .. } => {
+            return pod.reply_finished(request, &Target::init(id));
+        }
+        // A container that is restarted or recreated (R1, R7) is still there for its caller.
+        Phase::Draining { exit, was, .. }
+            if was != ExitedFrom::Held
+                && !(container.is_alive() && restarts_after(pod, container, exit.code)) =>
+        {
+            return pod.reply_finished(request, &Target::init(id));
+        }
+        _ => {}
+    }
+    let meaning = meaning_of(pod, container, signal);
+    let result = match (container.part(), meaning) {
+        (Part::Sandbox, Meaning::Stop | Meaning::Kill)
+            if pod.stop().is_some_and(Stop::has_signalled_sandbox) =>
+        {
+            signal_sandbox(pod, &id, signal, reach, SignalCause::Caller);
+            Ok(Reply::Ok)
+        }
+        (Part::Sandbox, Meaning::Stop | Meaning::Kill) if pod.plan().is_some() => {
+            begin_stop(pod, StopCause::Sandbox(SandboxEnd::Killed(signal)));
+            Ok(Reply::Ok)
+        }
+        // K2. K17 holds for every frozen container.
+        (Part::Sandbox | Part::Passthrough, Meaning::Kill) => {
+            kill_now(pod, &id, reach, SignalCause::Caller);
+            Ok(Reply::Ok)
+        }
+        (Part::Sandbox | Part::Passthrough, _) => {
+            signal_init(pod, &id, signal, reach, SignalCause::Caller);
+            Ok(Reply::Ok)
+        }
+        (Part::Member(_), meaning) => kill_member(pod, &id, signal, reach, meaning),
+    };
+    pod.reply(request, result);
+}
+
+/// K7: whether a signal is a stop signal.
+fn meaning_of(pod: &State, container: &Container, signal: Signal) -> Meaning {
+    let named = container.member().and_then(|index| pod.member(index).member().stop_signal);
+    match signal {
+        Signal::KILL => Meaning::Kill,
+        signal if named == Some(signal) => Meaning::Stop,
+        Signal::HUP if is_reload(container, named) => Meaning::Other,
+        // Under CRI every other signal is the image's STOPSIGNAL.
+        _ if container.spec().caller == Caller::Cri => Meaning::Stop,
+        Signal::TERM | Signal::INT | Signal::QUIT | Signal::PWR | Signal::RTMIN_PLUS_3 => Meaning::Stop,
+        _ => Meaning::Other,
+    }
+}
+
+fn kill_member(
+    pod: &mut State,
+    id: &ContainerId,
+    signal: Signal,
+    reach: Reach,
+    meaning: Meaning,
+) -> Result<Reply, Refusal> {
+    let stop_was_asked = stop_was_asked(pod);
+    let ask = match meaning {
+        Meaning::Kill => Ask::Kill,
+        Meaning::Stop => Ask::Signal,
+        Meaning::Other => return pass_on(pod, id, signal, reach),
+    };
+    let fresh_until = pod.now() + pod.lone_stop_window();
+    let Some(container) = pod.container(id) else { return Ok(Reply::Ok) };
+    // A caller whose Start was not answered kills the container: containerd does, when its own caller is gone.
+    let undone = ask == Ask::Kill
+        && match container.phase() {
+            Phase::Created => true,
+            Phase::Starting { announce, .. } => !announce.is_empty(),
+            _ => false,
+        };
+    let between_runs = matches!(container.phase(), Phase::BackingOff { .. } | Phase::Recreating { .. });
+    // A caller kills a container that could not be started in order to delete it: that is no stop.
+    if let (Some(index), None, false) = (container.member(), container.start_error(), undone) {
+        let was_asked = pod.member(index).asked().is_some();
+        pod.member_mut(index).ask(ask, fresh_until);
+        if !was_asked && ask == Ask::Signal {
+            take_over_grace(pod, id, index);
+        }
+    }
+    // R2, R5: after an earlier stop this one may show that the caller stops the pod.
+    if between_runs {
+        detect_callers_stop(pod);
+    }
+    let stopping = pod.is_stopping();
+    let Some(container) = pod.container_mut(id) else { return Ok(Reply::Ok) };
+    let code = code_of_signal(signal.number());
+    let never_ran = container.never_ran();
+    match *container.phase() {
+        // K4.
+        Phase::Hidden { exit } | Phase::CompletedAgain { exit } => finish(pod, id, exit),
+        // Trap 21: a created container must die, else its sandbox cannot end.
+        Phase::Created => {
+            container.ending.make_final();
+            let (target, cause) = (Target::init(id.clone()), SignalCause::Caller);
+            pod.emit_change(Action::Signal { target, signal, reach, cause });
+        }
+        // K3.
+        Phase::Held(_) if never_ran => end_without_running(pod, id, code, None),
+        Phase::BackingOff { last, .. } if never_ran => finish(pod, id, Exit { code, at: last.at }),
+        Phase::Recreating { .. } | Phase::Draining { was: ExitedFrom::Held, .. } if never_ran => {
+            container.end_instead_of_running(code);
+        }
+        Phase::EndingUnrun { .. } => container.ending.make_final(),
+        // T16: no process runs, so the sidecar has ended at once.
+        Phase::BackingOff { last, .. } if meaning == Meaning::Stop && !stopping => finish(pod, id, last),
+        Phase::Recreating { .. } if meaning == Meaning::Stop && !stopping => {
+            container.ending.make_final();
+        }
+        _ => match (pod.role_of(id), meaning) {
+            (_, Meaning::Kill) if !undone && begin_or_join_zero_grace_stop(pod) => {}
+            (Some(Role::Sidecar), Meaning::Kill) if !pod.is_stopping() && !stop_was_asked => {
+                kill_unordered(pod, id)
+            }
+            (Some(Role::Sidecar), Meaning::Kill) => kill_after_term(pod, id),
+            (Some(Role::Sidecar), _) => hold_signal(pod, id, signal, reach),
+            // K12, K14: with the reach that the caller asked for.
+            (_, Meaning::Kill) => kill_now(pod, id, reach, SignalCause::Caller),
+            _ => {
+                stop_after_hooks(pod, id, Some((signal, reach)), None);
+                // I7: the caller's stop overrides a retry of the group.
+                if let Some(container) = pod.container_mut(id) {
+                    container.ending.make_final();
+                }
+            }
+        },
+    }
+    Ok(Reply::Ok)
+}
+
+/// Takes a caller's SIGKILL of a running member as the start of such a stop, or as a part of the one under way, in
+/// which every container gets SIGKILL at its own time. `false`: the SIGKILL has its usual meaning.
+fn begin_or_join_zero_grace_stop(pod: &mut State) -> bool {
+    match pod.stop() {
+        Some(stop) => stop.is_zero_grace() && stop.until().is_some(),
+        None => {
+            let ordered =
+                pod.plan().is_some_and(|plan| plan.zero_grace == ZeroGrace::Order) && !stop_was_asked(pod);
+            if ordered {
+                begin_stop(pod, StopCause::ZeroGrace);
+            }
+            ordered
+        }
+    }
+}
+
+/// T17: if the pod's stop has already signalled a sidecar, its caller counts its time from the caller's own stop
+/// signal on.
+fn take_over_grace(pod: &mut State, id: &ContainerId, index: usize) {
+    let by_caller = pod.stop().is_some_and(|stop| !stop.is_ours());
+    if !by_caller || pod.member(index).member().grace.is_some() {
+        return;
+    }
+    let kill_at = grace_without_caller(pod, id).map(|grace| pod.now() + grace);
+    if let Some(container) = pod.container_mut(id) {
+        container.ending.count_with_caller(kill_at);
+    }
+}
+
+/// K6, and K5 for signals that are no stop signals.
+fn pass_on(pod: &mut State, id: &ContainerId, signal: Signal, reach: Reach) -> Result<Reply, Refusal> {
+    let Some(container) = pod.container(id) else { return Ok(Reply::Ok) };
+    let refusal = match container.phase() {
+        Phase::Created | Phase::Starting { .. } | Phase::Running { .. } => {
+            signal_init(pod, id, signal, reach, SignalCause::Caller);
+            return Ok(Reply::Ok);
+        }
+        // K3: SIGHUP would kill the runtime's init.
+        Phase::Held(_) => "held",
+        Phase::Hidden { .. } | Phase::CompletedAgain { .. } => "completed",
+        Phase::EndingUnrun { .. } => "being stopped",
+        _ => "restarting",
+    };
+    Err(Refusal::precondition(format!(
+        "cannot send signal {} to container {id}: it is {refusal}",
+        signal.number()
+    )))
+}
+
+/// K7, K8, K15: keeps a sidecar's stop signal until its turn, which may be now; the first signal counts.
+fn hold_signal(pod: &mut State, id: &ContainerId, signal: Signal, reach: Reach) {
+    let decide_at = pod.now() + pod.lone_stop_window();
+    let Some(container) = pod.container_mut(id) else { return };
+    let due = !container.ending.is_signalled() || container.ending.next_exit() == NextExit::Restart;
+    if due && container.ending.held_signal().is_none() {
+        container.ending.hold_signal(signal, reach);
+        container.lone_stop.wait(decide_at);
+        pod.record(id, Milestone::SignalHeld { signal });
+    }
+    pod.mark_changed();
+}
+
+/// K11, `zero-grace=obey`: the container is final, and its code is shown as it is.
+fn kill_unordered(pod: &mut State, id: &ContainerId) {
+    if let Some(container) = pod.container_mut(id) {
+        container.ending.kill_unordered();
+    }
+    kill_now(pod, id, Reach::All, SignalCause::Caller);
+}
+
+/// K9, K10, T7: sends the stop signal at once if it is still due, and SIGKILL 1.5 s after it.
+fn kill_after_term(pod: &mut State, id: &ContainerId) {
+    let now = pod.now();
+    let Some(container) = pod.container(id) else { return };
+    // Again, in case a thaw has failed (K17).
+    if container.ending.is_killed() {
+        return kill_now(pod, id, Reach::All, SignalCause::Caller);
+    }
+    if !container.ending.is_signalled() {
+        deliver_stop(pod, id, None);
+    }
+    let Some(container) = pod.container_mut(id) else { return };
+    container.ending.make_final();
+    let term_at = container.ending.signalled_at().unwrap_or(now);
+    container.ending.kill_by(term_at + KILL_AFTER_TERM);
+    pod.mark_changed();
+}

@@ -1,0 +1,137 @@
+//! What podshim knows of a planned container's end when its task is gone: who asked for it, how it ended, whether it counts.
+//!
+//! CRI deletes a task as soon as it has exited (F6), so the task itself cannot keep this. Owns the facts; which of them are
+//! evidence is `questions::evidence`.
+
+use std::time::Duration;
+
+use crate::container::phase::Program;
+use crate::interface::exit::Exit;
+use crate::interface::time::PodTime;
+
+/// How a caller asked for a container's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Signal,
+    Kill,
+}
+
+/// A caller's request for a container's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    how: Ask,
+    /// Another stop that comes until then may belong to the same stop of the pod (T16).
+    fresh_until: PodTime,
+}
+
+/// The end of a member's newest task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    real: Exit,
+    /// The code that counts for the pod: of a main the one that callers see (J3, J10).
+    code: u32,
+    /// Until then it is evidence of a stop of the pod, whatever else lives (T12).
+    evident_until: PodTime,
+    /// Until then its caller may recreate it (T15).
+    replace_by: PodTime,
+    standing: Standing,
+    ran: Program,
+    /// The round in which it ended (J11).
+    round: u32,
+}
+
+/// Whether an end counts (T15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Its caller stopped it alone, and may recreate it.
+    Open,
+    Counts,
+}
+
+/// Who ended a task, for T15.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndedBy {
+    /// Its caller, who may recreate it.
+    CallerAlone,
+    /// Itself, podshim, or a stop of the pod.
+    Other,
+}
+
+impl Asked {
+    /// A caller asks for the end of a member that it may have asked for before. The time of the first request counts: a
+    /// kubelet's SIGKILL comes a grace period later.
+    pub(crate) fn again(before: Option<Self>, how: Ask, fresh_until: PodTime) -> Self {
+        let first = before.unwrap_or(Self { how, fresh_until });
+        Self { how: if first.is_signal() { Ask::Signal } else { how }, ..first }
+    }
+
+    pub(crate) fn is_signal(self) -> bool {
+        self.how == Ask::Signal
+    }
+
+    /// Whether both may belong to the same stop of the pod: at most one window lies between them.
+    pub(crate) fn may_belong_with(self, other: Self, window: Duration) -> bool {
+        self.fresh_until <= other.fresh_until + window && other.fresh_until <= self.fresh_until + window
+    }
+}
+
+/// How long an end is something else than an end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndTimes {
+    /// Until then it is evidence of a stop of the pod, whatever else lives (T12).
+    pub(crate) evident_until: PodTime,
+    /// Until then its caller may recreate it (T15).
+    pub(crate) replace_by: PodTime,
+}
+
+impl Ended {
+    /// The end of a task in that round. `code` is the one that counts for the pod: of a main the one that callers see
+    /// (J3, J10).
+    pub(crate) fn new(real: Exit, code: u32, by: EndedBy, ran: Program, round: u32, times: EndTimes) -> Self {
+        let standing = match by {
+            EndedBy::CallerAlone => Standing::Open,
+            EndedBy::Other => Standing::Counts,
+        };
+        let EndTimes { evident_until, replace_by } = times;
+        Self { real, code, evident_until, replace_by, standing, ran, round }
+    }
+
+    /// T12: whether it is evidence of a stop of the pod, whatever else lives.
+    pub(crate) fn is_evident(&self, now: PodTime) -> bool {
+        now <= self.evident_until
+    }
+
+    /// The exit of the program.
+    pub(crate) fn real(&self) -> Exit {
+        self.real
+    }
+
+    /// Its code, once it counts (T15).
+    pub(crate) fn counted_code(&self) -> Option<u32> {
+        (self.standing == Standing::Counts).then_some(self.code)
+    }
+
+    /// When it will count, if it does not yet.
+    pub(crate) fn open_until(&self) -> Option<PodTime> {
+        (self.standing == Standing::Open).then_some(self.replace_by)
+    }
+
+    /// Until when its caller may recreate it.
+    pub(crate) fn replace_by(&self) -> PodTime {
+        self.replace_by
+    }
+
+    /// Whether its program ran and exited with 0, and that counts.
+    pub(crate) fn is_success(&self) -> bool {
+        self.ran == Program::HasRun && self.counted_code() == Some(0)
+    }
+
+    pub(crate) fn is_of_round(&self, round: u32) -> bool {
+        self.round == round
+    }
+
+    /// Its caller's time to recreate it is over (T15).
+    pub(crate) fn counts_now(&mut self) {
+        self.standing = Standing::Counts;
+    }
+}

@@ -1,0 +1,16 @@
+//! What is so: reads the tables and changes nothing.
+//!
+//! Handlers, steps and rules ask here, so that a decision that several of them need is made in one place.
+
+pub(crate) mod completion;
+pub(crate) mod deadlines;
+pub(crate) mod evidence;
+pub(crate) mod exit_codes;
+pub(crate) mod grace;
+pub(crate) mod holds;
+pub(crate) mod hooks;
+pub(crate) mod inspect;
+pub(crate) mod losses;
+pub(crate) mod order;
+pub(crate) mod restarts;
+pub(crate) mod stop_order;

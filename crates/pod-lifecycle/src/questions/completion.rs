@@ -1,0 +1,54 @@
+//! Whether the pod is complete (J1, J5, J6, J11), and what of it is left.
+//!
+//! Owns what a finished job is. What follows is `rules::completion`.
+
+use pod_spec::{RestartPolicy, Role};
+
+use crate::container::Container;
+use crate::container::phase::Phase;
+use crate::interface::time::PodTime;
+use crate::member::MemberState;
+use crate::state::State;
+
+/// J1, J6, J11: whether all named mains are final and the policy says that this is the end.
+pub(crate) fn is_complete(pod: &State) -> bool {
+    let policy = pod.policy();
+    if pod.plan().is_none() || policy == RestartPolicy::Always {
+        return false;
+    }
+    // J11: a main whose start is under way is about to run.
+    let runs =
+        |(state, container): (&MemberState, &Container)| state.role() == Role::Main && container.is_alive();
+    // J5: under OnFailure a main that failed is not done; its caller restarts it.
+    let are_done = pod.mains().all(|state| {
+        let code = state.counted_code();
+        code.is_some_and(|code| policy == RestartPolicy::Never || code == 0)
+    });
+    are_done && !pod.planned().any(runs)
+}
+
+/// J11: until when podshim leaves a complete pod alone. What its caller creates again after the end of a round may
+/// be the start of another round, whose mains may come within `replace-wait`.
+pub(crate) fn completion_waits_until(pod: &State) -> Option<PodTime> {
+    let of_this_round =
+        pod.mains().any(|state| state.ended().is_some_and(|ended| ended.is_of_round(pod.rounds.number())));
+    pod.rounds.another_until().filter(|until| !of_this_round && pod.now() < *until)
+}
+
+/// Whether anything of a complete pod still lives.
+pub(crate) fn something_is_left(pod: &State) -> bool {
+    pod.planned().any(|(_, container)| {
+        container.is_alive()
+            || matches!(container.phase(), Phase::Held(_) | Phase::Hidden { .. })
+            || (matches!(container.phase(), Phase::BackingOff { .. }) && container.never_ran())
+    })
+}
+
+/// T11: whether a caller's stop has only begun, and held containers are left whose stop may be on its way.
+pub(crate) fn held_may_be_stopped_yet(pod: &State) -> bool {
+    let begins = pod.stop().is_some_and(|stop| !stop.is_ours() && pod.now() < stop.others_until());
+    begins
+        && pod
+            .planned()
+            .any(|(state, container)| container.is_held() && container.never_ran() && state.asked().is_none())
+}

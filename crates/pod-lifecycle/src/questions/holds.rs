@@ -1,0 +1,134 @@
+//! Whether a container may start, and what it waits for, in words (S2, I1, S6, S9, U7, U13).
+//!
+//! Owns the reasons. When a hold ends and when its lines are written is `rules::startup`.
+
+use std::time::Duration;
+
+use pod_spec::{RestartPolicy, Role};
+
+use crate::container::Container;
+use crate::container::hold::{Obstacle, Wait};
+use crate::container::phase::{Phase, Program};
+use crate::interface::id::ContainerId;
+use crate::interface::time::show_duration;
+use crate::questions::losses::replacement_deadline_of;
+use crate::questions::order::{first_blocker, stands_by};
+use crate::questions::restarts::keeps_running;
+use crate::state::State;
+
+/// The start order in one place (S2, I1, S3, S6, T11). Where nothing is in the way nothing is held (S9).
+pub(crate) fn may_start(pod: &State, container: &Container) -> bool {
+    let Some(index) = container.member() else { return true };
+    if stands_by(pod, container) {
+        return false;
+    }
+    if pod.is_stopping() || pod.failure().is_some() && !is_tried_again(pod, container) {
+        // R2: only a container that ran before and that another one still needs.
+        return !container.never_ran() && keeps_running(pod, container);
+    }
+    let state = pod.member(index);
+    state.gate.is_released() || first_blocker(pod, index).is_none()
+}
+
+/// I2: a kubelet with native sidecars recreates a sidecar of a failed pod only if it did not see the failure,
+/// because the dead init's container was removed before its next sync. It creates that init next.
+pub(crate) fn is_tried_again(pod: &State, container: &Container) -> bool {
+    !pod.is_stopping() && is_native(pod, container)
+}
+
+/// Whether a kubelet that knows native sidecars created it as one.
+pub(crate) fn is_native(pod: &State, container: &Container) -> bool {
+    container.member().is_some_and(|index| pod.member(index).is_native())
+}
+
+/// Why a container is held, in words for people; `None` if it is not held.
+pub(crate) fn hold_reason(pod: &State, id: &ContainerId) -> Option<String> {
+    let container = pod.container(id)?;
+    container.is_held().then(|| blocker(pod, container))?
+}
+
+/// What a held container waits for, in words.
+pub(crate) fn blocker(pod: &State, container: &Container) -> Option<String> {
+    Some(match wait_of(pod, container)? {
+        Wait::EndOfStop => "the end of the pod's stop".to_owned(),
+        Wait::StandbyOf(other) => {
+            format!("its turn, it is the standby of {}", pod.member(other))
+        }
+        Wait::Member(index, obstacle) => {
+            format!("{}: {}", pod.member(index), obstacle_in_words(pod, index, obstacle))
+        }
+    })
+}
+
+pub(crate) fn wait_of(pod: &State, container: &Container) -> Option<Wait> {
+    if pod.is_stopping() {
+        return Some(Wait::EndOfStop);
+    }
+    if stands_by(pod, container) {
+        return Some(Wait::StandbyOf(pod.partner(container.member()?)?));
+    }
+    let index = first_blocker(pod, container.member()?)?.earlier;
+    Some(Wait::Member(index, obstacle_of(pod, index)))
+}
+
+fn obstacle_of(pod: &State, index: usize) -> Obstacle {
+    let state = pod.member(index);
+    if pod.is_gone(index) {
+        return match state.ended() {
+            _ if state.start_failure().is_some() => Obstacle::CouldNotStart,
+            Some(_) if state.asked().is_some() => Obstacle::StoppedByCaller,
+            Some(_) => Obstacle::Ended,
+            None => Obstacle::NotCreated,
+        };
+    }
+    match pod.current(index).map(|container| (container.phase(), container.program())) {
+        Some((Phase::Created, _)) if state.start_failure().is_some() => Obstacle::CouldNotStart,
+        Some((Phase::Creating { .. } | Phase::Created, _)) => Obstacle::NotStarted,
+        Some((Phase::Held(_), Program::NeverRan)) => Obstacle::Held,
+        _ => Obstacle::AtWork,
+    }
+}
+
+/// The words are those of `podshim ps` for the same state.
+fn obstacle_in_words(pod: &State, index: usize, obstacle: Obstacle) -> String {
+    let state = pod.member(index);
+    let code = state.ended().map_or(0, |ended| ended.real().code);
+    match obstacle {
+        Obstacle::NotCreated => "not created yet".to_owned(),
+        Obstacle::CouldNotStart => {
+            format!("could not be created: {}", state.start_failure().unwrap_or_default())
+        }
+        Obstacle::StoppedByCaller => match given_up_in(pod, index) {
+            Some(left) => {
+                format!("stopped by its caller, recreated within {} or the pod fails", show_duration(left))
+            }
+            None => "stopped by its caller, not recreated yet".to_owned(),
+        },
+        Obstacle::Ended => match given_up_in(pod, index) {
+            Some(left) => {
+                format!("exited with {code}, recreated within {} or the pod fails", show_duration(left))
+            }
+            None => format!("exited with {code}, not recreated yet"),
+        },
+        Obstacle::NotStarted => "created, not started yet".to_owned(),
+        Obstacle::Held => "held itself".to_owned(),
+        Obstacle::AtWork => work_in_words(pod, index),
+    }
+}
+
+fn work_in_words(pod: &State, index: usize) -> String {
+    let Some(container) = pod.current(index) else { return String::new() };
+    match (container.phase(), container.probe()) {
+        (Phase::BackingOff { last, .. }, _) => format!("exited with {}, backing off", last.code),
+        (Phase::Recreating { last, .. }, _) => format!("exited with {}, restarting", last.code),
+        (_, Some(probe)) => probe.last_failure().unwrap_or("not ready yet").to_owned(),
+        _ if pod.member(index).role() == Role::Sidecar => "not ready yet".to_owned(),
+        _ => "still running".to_owned(),
+    }
+}
+
+/// I8: how long until a member that does not come back fails its pod.
+fn given_up_in(pod: &State, index: usize) -> Option<Duration> {
+    let by = replacement_deadline_of(pod, index)?;
+    (pod.policy() == RestartPolicy::Never).then(|| by.since(pod.now()))
+}

@@ -1,0 +1,66 @@
+//! Members that no caller recreates (I8, T15).
+//!
+//! Owns which members are lost, when, and what each loss means. The consequences are `rules::replacement`.
+
+use pod_spec::Role;
+
+use crate::interface::time::{PodTime, show_duration};
+use crate::questions::order::first_blocker;
+use crate::state::State;
+
+/// What happens when a member does not come back (I8).
+pub(crate) enum Loss {
+    /// Its gate was open once: the pod goes on without it.
+    GoesOn,
+    /// Nothing that waits for it can ever start.
+    FailsPod(String),
+}
+
+/// Under Never: the members that no caller recreates, whose gate is closed or whose work is not done, and that a
+/// held container waits for or a caller stopped; and when podshim gives them up.
+pub(crate) fn losses(pod: &State) -> Vec<(usize, PodTime)> {
+    if !pod.recreates_nothing() || pod.is_stopping() || pod.failure().is_some() {
+        return Vec::new();
+    }
+    let held: Vec<usize> = pod
+        .planned()
+        .filter(|(_, container)| container.is_held())
+        .filter_map(|(_, container)| Some(first_blocker(pod, container.member()?)?.earlier))
+        .collect();
+    let living = pod.planned().any(|(_, container)| container.lives_for_callers());
+    (0..pod.members().len())
+        .filter(|index| living && is_lost(pod, *index))
+        .filter(|index| held.contains(index) || pod.member(*index).asked().is_some())
+        .filter_map(|index| {
+            let replace_by = pod.member(index).ended()?.replace_by();
+            Some((index, replace_by.max(pod.rounds.create_quiet_until())))
+        })
+        .collect()
+}
+
+/// When podshim gives a member up (I8).
+pub(crate) fn replacement_deadline_of(pod: &State, index: usize) -> Option<PodTime> {
+    losses(pod).into_iter().find(|(lost, _)| *lost == index).map(|(_, at)| at)
+}
+
+/// Whether a member has ended without what others wait for.
+fn is_lost(pod: &State, index: usize) -> bool {
+    let state = pod.member(index);
+    let unmet = match state.role() {
+        Role::Init => state.completed().is_none(),
+        Role::Sidecar => !state.is_native() && !state.gate.is_open() && state.is_active(),
+        Role::Main => false,
+    };
+    unmet && pod.is_gone(index)
+}
+
+pub(crate) fn loss_of(pod: &State, index: usize) -> Loss {
+    let state = pod.member(index);
+    if state.role() == Role::Sidecar && state.gate.was_ever_open() {
+        return Loss::GoesOn;
+    }
+    let code = state.ended().map_or(0, |ended| ended.real().code);
+    let by = if state.asked().is_some() { "was stopped by its caller" } else { "has ended" };
+    let wait = show_duration(pod.replace_wait());
+    Loss::FailsPod(format!("{by} with {code} and was not recreated within {wait}"))
+}

@@ -1,0 +1,48 @@
+//! The order of a plan at work: what a container waits for at its start, and whether a sidecar's turn to stop has come (U10,
+//! T1, T4, T13, V1, V2).
+//!
+//! Owns both directions of one relation: a stop's order is the start order reversed.
+
+use pod_spec::{Link, Role};
+
+use crate::container::Container;
+use crate::state::State;
+
+/// V1: whether a container is held as the standby, whatever its gates.
+pub(crate) fn stands_by(pod: &State, container: &Container) -> bool {
+    let standby = container.member().is_some_and(|index| !pod.member(index).is_active());
+    standby && !container.takeover.is_under_way()
+}
+
+/// The first member, in plan order, that a member must still wait for. A member that was not created yet satisfies
+/// nothing (U10).
+pub(crate) fn first_blocker(pod: &State, index: usize) -> Option<Link> {
+    // V2: what waits for a pair waits for its active container.
+    let blocks = |link: &&Link| {
+        let earlier = pod.member(link.earlier);
+        earlier.is_active() && link.until.is_some_and(|condition| !earlier.satisfies(condition))
+    };
+    pod.member(index).links().iter().filter(blocks).min_by_key(|link| link.earlier).copied()
+}
+
+/// The main that keeps another container from ever starting: it has ended without what the other waits for, and
+/// under Never its caller does not recreate it.
+pub(crate) fn never_done(pod: &State, index: usize) -> Option<usize> {
+    let failed = |link: &Link| {
+        let earlier = pod.member(link.earlier);
+        pod.recreates_nothing()
+            && earlier.role() == Role::Main
+            && link.until.is_some_and(|condition| !earlier.satisfies(condition))
+            && earlier.counted_code().is_some()
+            && pod.is_gone(link.earlier)
+    };
+    pod.member(index).links().iter().find(|link| failed(link)).map(|link| link.earlier)
+}
+
+/// T1, T4, T13: whether every container that needs a sidecar is gone or never ran. Once the budget is spent it is every
+/// sidecar's turn (T6).
+pub(crate) fn turn_has_come(pod: &State, sidecar: &Container) -> bool {
+    let Some(index) = sidecar.member() else { return true };
+    pod.budget_is_over()
+        || !pod.planned().any(|(state, container)| container.is_alive() && state.needs(index))
+}

@@ -1,0 +1,92 @@
+//! Whether podshim runs a container again, and who does where podshim does not (I3, U5, R1, R2, R7, R8, R12).
+//!
+//! Owns that decision. When a restart comes is `steps::back_off` and `rules::restart`.
+
+use pod_spec::{RestartMode, RestartPolicy, Role};
+
+use crate::container::Container;
+use crate::container::ending::NextExit;
+use crate::questions::order::{stands_by, turn_has_come};
+use crate::state::State;
+
+/// Whether podshim starts a container again after an exit with that code (R1, R4, R7, I3).
+pub(crate) fn restarts_after(pod: &State, container: &Container, code: u32) -> bool {
+    let Some(index) = container.member().filter(|_| keeps_running(pod, container)) else { return false };
+    let (role, restart) = (pod.member(index).role(), pod.member(index).member().restart);
+    // A container that podshim ended in order to restart it has failed, whatever its code (U4); a group is retried
+    // as one (I7).
+    let ordered = container.ending.next_exit() == NextExit::Restart;
+    if ordered && role == Role::Init {
+        return true;
+    }
+    // R9: without a `restart` key the first such exit stops the pod.
+    if !ordered && restart.is_none() && pod.member(index).is_fatal(code) {
+        return false;
+    }
+    if shows_crash_loop(pod, container, index) {
+        return false;
+    }
+    let wanted = match restart_mode(pod, index) {
+        RestartMode::Never | RestartMode::Visible => false,
+        RestartMode::OnFailure => code != 0 || ordered,
+        RestartMode::Always => true,
+    };
+    wanted && !container.restarts.are_spent(restart.and_then(|restart| restart.limit))
+}
+
+/// R12: whether a sidecar's next exit is shown, so that its kubelet recreates it with a fresh root file system, a
+/// restart count and CrashLoopBackOff. Not from T0 on, and not if its caller would not recreate it.
+fn shows_crash_loop(pod: &State, container: &Container, index: usize) -> bool {
+    let member = pod.member(index).member();
+    let limit = pod.plan().and_then(|plan| plan.defaults.visible_after);
+    member.role == Role::Sidecar
+        && member.restart.is_none()
+        && member.pair.is_none()
+        && !pod.is_stopping()
+        && pod.policy() == RestartPolicy::Always
+        && container.spec().kubelet.is_some()
+        && container.restarts.are_spent(limit)
+}
+
+/// How podshim restarts a member: as its own key says, else as its role and the policy say (R1, R7, R8, I2, I3). A closed
+/// gate changes nothing (U5).
+fn restart_mode(pod: &State, index: usize) -> RestartMode {
+    let member = pod.member(index).member();
+    let usual = match (member.role, pod.policy()) {
+        (Role::Sidecar, _) => RestartMode::Always,
+        (Role::Init, RestartPolicy::Never) => RestartMode::Never,
+        (Role::Init, _) => RestartMode::OnFailure,
+        (Role::Main, _) => RestartMode::Visible,
+    };
+    member.restart.map_or(usual, |restart| restart.mode)
+}
+
+/// Whether neither podshim nor the caller runs an init again that has failed (I2).
+pub(crate) fn is_not_repeated(pod: &State, index: usize) -> bool {
+    pod.policy() == RestartPolicy::Never || restart_mode(pod, index) == RestartMode::Never
+}
+
+/// Whether a pending restart is still wanted: no caller has asked for the container's end, and its pod goes on (R2, R5,
+/// K16).
+pub(crate) fn keeps_running(pod: &State, container: &Container) -> bool {
+    if container.ending.is_final() || (pod.plan().is_some() && pod.sandbox.is_gone()) {
+        return false;
+    }
+    match pod.role(container) {
+        // V6: in a stop no container needs the standby. R1: a sidecar until its own turn to stop has come.
+        Some(Role::Sidecar) if stands_by(pod, container) => !pod.is_stopping(),
+        Some(Role::Sidecar) => !(wants_end(pod, container) && turn_has_come(pod, container)),
+        Some(Role::Init | Role::Main) => !pod.is_stopping() && pod.failure().is_none(),
+        None => false,
+    }
+}
+
+/// Whether a caller has asked for this container's end, or the pod is stopping.
+fn wants_end(pod: &State, container: &Container) -> bool {
+    pod.is_stopping() || container.ending.held_signal().is_some()
+}
+
+/// Whether a container that has no running program at the moment must not get one again.
+pub(crate) fn is_unwanted(pod: &State, container: &Container) -> bool {
+    container.ending.is_final() || (!container.never_ran() && !keeps_running(pod, container))
+}

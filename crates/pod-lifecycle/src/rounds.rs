@@ -1,0 +1,55 @@
+//! The rounds of a pod: what lies between two of its stops (T14, J11), and when its caller last created something (I8).
+//!
+//! Owns these counts and times; what follows from them is decided above.
+
+use crate::interface::time::PodTime;
+use crate::member::Creation;
+
+/// The rounds of one pod.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rounds {
+    over: u32,
+    another_until: Option<PodTime>,
+    create_quiet_until: PodTime,
+}
+
+impl Rounds {
+    /// How many stops are over (T14).
+    pub(crate) fn number(self) -> u32 {
+        self.over
+    }
+
+    /// J11: until then a container that was created again may be the first of another round.
+    pub(crate) fn another_until(self) -> Option<PodTime> {
+        self.another_until
+    }
+
+    /// I8: until then the caller may still be creating containers.
+    pub(crate) fn create_quiet_until(self) -> PodTime {
+        self.create_quiet_until
+    }
+
+    /// A caller creates a planned container, and may create others until `quiet_until`.
+    pub(crate) fn create(&mut self, creation: Creation, quiet_until: PodTime) {
+        self.create_quiet_until = quiet_until;
+        if creation == Creation::Again {
+            self.another_until.get_or_insert(quiet_until);
+        }
+    }
+
+    /// A main runs: another round has certainly begun (J11).
+    pub(crate) fn main_runs(&mut self) {
+        self.another_until = None;
+    }
+
+    /// A stop is over.
+    pub(crate) fn end(&mut self) {
+        self.over += 1;
+    }
+
+    /// The stop of a complete pod is over: what was created before it is no other round.
+    pub(crate) fn end_complete(&mut self) {
+        self.another_until = None;
+        self.end();
+    }
+}

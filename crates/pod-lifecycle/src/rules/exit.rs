@@ -1,0 +1,179 @@
+//! What the last exit of a container means: it is final, it is hidden, or a restart begins (R1, R2, R7, I3 to I7, J9, V2).
+//!
+//! Owns that decision, once nothing of the container is left (CONTRACT §6). Whether a program runs again is
+//! `questions::restarts`.
+
+use std::time::Duration;
+
+use pod_spec::{RestartPolicy, Role};
+
+use crate::container::Container;
+use crate::container::ending::NextExit;
+use crate::container::hooks::SUSPECT_EXITS;
+use crate::container::phase::{ExitedFrom, Phase};
+use crate::interface::action::{Action, Tell};
+use crate::interface::exit::{Exit, NEVER_RAN, START_FAILED};
+use crate::interface::id::ContainerId;
+use crate::interface::spec::KubeletType;
+use crate::member::evidence::EndedBy;
+use crate::questions::evidence::ended_by;
+use crate::questions::grace::grace_of;
+use crate::questions::order::stands_by;
+use crate::questions::restarts::{is_not_repeated, keeps_running, restarts_after};
+use crate::rules::failure::{fail_pod, stop_if_fatal};
+use crate::rules::replacement::go_on_without;
+use crate::rules::standby::{become_standby, takeover_failed};
+use crate::state::State;
+use crate::steps::back_off::{back_off, restart_later};
+use crate::steps::finish::finish;
+use crate::steps::signal::deliver_stop;
+
+/// Goes on once the init's exit may be the last exit of its container.
+pub(crate) fn finish_if_drained(pod: &mut State, id: &ContainerId) {
+    let Some(container) = pod.container(id) else { return };
+    let Phase::Draining { exit, was, op: None } = *container.phase() else { return };
+    if container.has_running_execs() || container.hooks.is_running() {
+        return;
+    }
+    match was {
+        ExitedFrom::Created => finish(pod, id, exit),
+        ExitedFrom::EndingUnrun { code } => {
+            finish(pod, id, Exit { code, at: exit.at });
+            // An end that no caller requested is a failure like one of the program, unless the pod itself had failed
+            // before.
+            if let (NEVER_RAN | START_FAILED, Some(index), None) =
+                (code, pod.container(id).and_then(Container::member), pod.failure())
+            {
+                stop_if_fatal(pod, index, code);
+            }
+        }
+        // R7: no caller asked for this; the container is recreated and goes on waiting.
+        ExitedFrom::Held => back_off(pod, id, exit),
+        ExitedFrom::Running { ran } => program_ended(pod, id, exit, ran),
+    }
+}
+
+/// The program of a container has ended.
+fn program_ended(pod: &mut State, id: &ContainerId, exit: Exit, ran: Duration) {
+    let Some(container) = pod.container_mut(id) else { return };
+    container.restarts.exited(ran);
+    if hold_again_if_standby(pod, id, exit) {
+        return;
+    }
+    let Some(container) = pod.container(id) else { return };
+    match pod.role(container) {
+        Some(Role::Init) if exit.code == 0 => init_completed(pod, id, exit),
+        Some(_) if restarts_after(pod, container, exit.code) => {
+            // I7: a container that podshim ended for its group's failure is not another failure.
+            if container.ending.next_exit() == NextExit::Unasked {
+                fail_group_of(pod, id);
+            }
+            suspect_hook_of(pod, id);
+            restart_later(pod, id, exit);
+        }
+        Some(_) => ended_for_good(pod, id, exit),
+        None => finish(pod, id, exit),
+    }
+}
+
+/// podshim does not run the program again: the exit is shown, and a caller may recreate the container.
+pub(crate) fn ended_for_good(pod: &mut State, id: &ContainerId, exit: Exit) {
+    let Some(container) = pod.container(id) else { return };
+    let Some(index) = container.member() else { return };
+    let unasked = container.ending.next_exit() != NextExit::Final;
+    let by = ended_by(pod, container);
+    finish(pod, id, exit);
+    if pod.member(index).role() == Role::Init {
+        // I2.
+        if unasked && !pod.is_stopping() && is_not_repeated(pod, index) {
+            fail_pod(pod, index, format!("failed with {}", exit.code));
+        }
+        return;
+    }
+    // T15: a container that its caller stopped alone may come back.
+    if by == EndedBy::Other {
+        stop_if_fatal(pod, index, exit.code);
+    }
+    if unasked {
+        go_on_without(pod, index);
+    }
+}
+
+/// I7: the first failure in a parallel group is the group's failure: the others are ended and, where inits are
+/// retried, retried with it.
+fn fail_group_of(pod: &mut State, id: &ContainerId) {
+    let Some(index) = pod.container(id).and_then(Container::member) else { return };
+    let failed = pod.member(index).member().clone();
+    if failed.role != Role::Init {
+        return;
+    }
+    let rest = pod.planned_where(|state, container| {
+        state.member().entry == failed.entry
+            && container.id() != id
+            && matches!(container.phase(), Phase::Starting { .. } | Phase::Running { .. })
+    });
+    for other in rest {
+        let kill_at = pod.now() + grace_of(pod, &other);
+        if let Some(container) = pod.container_mut(&other)
+            && !container.ending.is_signalled()
+            && !container.hooks.hold_a_stop()
+        {
+            container.ending.end_for_restart();
+            deliver_stop(pod, &other, None);
+            if let Some(container) = pod.container_mut(&other) {
+                container.ending.kill_by(kill_at);
+            }
+        }
+    }
+}
+
+/// An init has completed (I4): its exit is shown, or hidden from a caller that would run it again (I5).
+fn init_completed(pod: &mut State, id: &ContainerId, exit: Exit) {
+    let Some(container) = pod.container(id) else { return };
+    let Some(index) = container.member() else { return };
+    // A kubelet that runs it as an init container creates mains, and what waits for this init, only once it has
+    // seen this exit.
+    let later_exists = pod.planned().any(|(state, _)| state.role() == Role::Main || state.needs(index));
+    let hides = pod.policy() == RestartPolicy::Always
+        && container.spec().kubelet_type != Some(KubeletType::Init)
+        && pod.member(index).asked().is_none()
+        // Its Start was not answered: its caller kills and deletes it, and waits for the exit.
+        && !container.ending.is_killed()
+        && !pod.is_stopping()
+        && later_exists;
+    pod.member_mut(index).complete(exit);
+    pod.mark_changed();
+    if !hides {
+        return finish(pod, id, exit);
+    }
+    if let Some(container) = pod.container_mut(id) {
+        container.hide(exit);
+    }
+}
+
+/// The program of one of a pair has ended. Returns whether its container is held now, instead of being restarted or
+/// shown.
+fn hold_again_if_standby(pod: &mut State, id: &ContainerId, exit: Exit) -> bool {
+    takeover_failed(pod, id, &format!("it exited with {}", exit.code));
+    let Some(container) = pod.container(id) else { return false };
+    if !stands_by(pod, container) || pod.is_stopping() || !keeps_running(pod, container) {
+        return false;
+    }
+    become_standby(pod, id);
+    back_off(pod, id, exit);
+    true
+}
+
+/// H6: a hook that ends its container before its turn makes R2 restart it again and again. podshim logs that; the
+/// restarts go on with their delays.
+fn suspect_hook_of(pod: &mut State, id: &ContainerId) {
+    let stopping = pod.is_stopping();
+    let Some(container) = pod.container_mut(id) else { return };
+    if stopping && container.hooks.count_early_exit() {
+        let line = format!(
+            "exited {SUSPECT_EXITS} times while the pod stops and before its turn: \
+             is it the on-terminate hook that ends it?"
+        );
+        pod.emit_change(Action::Tell { container: id.clone(), line, to: Tell::Log });
+    }
+}

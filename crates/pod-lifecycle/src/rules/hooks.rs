@@ -1,0 +1,33 @@
+//! The hooks that a stop of the pod begins with, and hooks that take too long (H1, T8, U4).
+//!
+//! Owns when they begin. The hooks of one container's own stop are `steps::hooks`.
+
+use crate::interface::id::ContainerId;
+use crate::interface::operation::Hook;
+use crate::questions::hooks::next_hook;
+use crate::state::State;
+use crate::steps::hooks::run_hook;
+use crate::steps::signal::deliver_stop;
+
+/// H1: all hooks at once at T0, whatever each container's own turn is.
+pub(crate) fn run_on_terminate_hooks(pod: &mut State) {
+    if !pod.is_stopping() {
+        return;
+    }
+    let due = pod.planned_where(|_, container| {
+        container.runs()
+            && !container.hooks.is_running()
+            && next_hook(pod, container) == Some(Hook::OnTerminate)
+    });
+    for id in due {
+        run_hook(pod, &id, Hook::OnTerminate);
+    }
+}
+
+/// T8, U4: the container's own time is over before its hooks have ended.
+pub(crate) fn hook_timer(pod: &mut State, id: &ContainerId) {
+    let due = pod.container(id).and_then(|container| container.hooks.deadline());
+    if due.is_some_and(|at| pod.now() >= at) {
+        deliver_stop(pod, id, None);
+    }
+}

@@ -1,0 +1,56 @@
+//! Restarts that are due, and those that will not come (R5, R6, K16).
+//!
+//! Owns their clock. How long a restart is delayed is `steps::back_off`; the start after it is `rules::startup`.
+
+use pod_spec::Signal;
+
+use crate::container::phase::Phase;
+use crate::interface::exit::{Exit, code_of_signal};
+use crate::interface::id::ContainerId;
+use crate::interface::operation::Operation;
+use crate::questions::restarts::{is_unwanted, keeps_running};
+use crate::state::State;
+use crate::steps::finish::finish;
+use crate::steps::unrun::end_without_running;
+
+/// R5, K16: a container that waits for a restart that will not come is final at once, with its last code.
+pub(crate) fn end_restarts(pod: &mut State) {
+    let held = pod.planned_where(|_, container| {
+        container.is_held() && !container.never_ran() && is_unwanted(pod, container)
+    });
+    for id in held {
+        end_without_running(pod, &id, code_of_signal(Signal::TERM.number()), None);
+    }
+    let over: Vec<(ContainerId, Exit)> = pod
+        .planned()
+        .filter_map(|(_, container)| match *container.phase() {
+            Phase::BackingOff { last, .. } if !container.never_ran() && !keeps_running(pod, container) => {
+                Some((container.id().clone(), last))
+            }
+            // R7's hold ends like any other.
+            Phase::BackingOff { .. } if container.never_ran() && pod.sandbox.is_gone() => Some((
+                container.id().clone(),
+                Exit { code: code_of_signal(Signal::TERM.number()), ..Exit::default() },
+            )),
+            _ => None,
+        })
+        .collect();
+    for (id, last) in over {
+        finish(pod, &id, last);
+    }
+}
+
+/// R6: recreates a container whose backoff is over.
+pub(crate) fn restart_timer(pod: &mut State, id: &ContainerId) {
+    let now = pod.now();
+    let Some(container) = pod.container(id) else { return };
+    let Phase::BackingOff { last, until } = *container.phase() else { return };
+    // A pause that was under way at the exit would freeze the next process: the cgroup has the same name.
+    if now < until || container.freezer.is_changing() {
+        return;
+    }
+    let op = pod.run(id, Operation::Recreate);
+    if let Some(container) = pod.container_mut(id) {
+        container.recreate(op, last);
+    }
+}

@@ -1,0 +1,92 @@
+//! The end of a stop, and with it of a round (T14).
+//!
+//! Owns when a stop is over, and what goes on then. How a stop begins is `rules::stop`.
+
+use pod_spec::Role;
+
+use crate::container::Container;
+use crate::container::ending::NextExit;
+use crate::interface::milestone::Milestone;
+use crate::questions::completion::held_may_be_stopped_yet;
+use crate::questions::grace::grace_of;
+use crate::questions::order::turn_has_come;
+use crate::rules::gate::program_started;
+use crate::state::State;
+use crate::stop::{MIN_KILL_DELAY, Stop, StopCause};
+
+/// T14, T10: a stop is over when everything it covers is final, however much of its budget is left. Then what was created meanwhile starts in order. A stop
+/// for good is never over.
+pub(crate) fn end_stop_if_over(pod: &mut State) {
+    if pod.stop().is_none_or(Stop::is_for_good) {
+        return;
+    }
+    let ours = pod.stop().is_some_and(Stop::is_ours);
+    let going_on = pod.planned().any(|(state, container)| {
+        // A container that ends in order to be restarted (U4, T16) goes on when the stop is over.
+        let covered = state.asked().is_some()
+            // T2: also a container that exited before its signal, and whose start has not been answered.
+            || (ours && state.role() != Role::Sidecar)
+            || (container.ending.is_signalled() && container.ending.next_exit() != NextExit::Restart)
+            || container.ending.is_final()
+            || (state.role() == Role::Sidecar && turn_has_come(pod, container));
+        covered && container.is_ending()
+    });
+    if going_on || held_may_be_stopped_yet(pod) {
+        return;
+    }
+    end_stop(pod);
+}
+
+/// T14: members that have ended wait for their gates again; what lives goes on.
+fn end_stop(pod: &mut State) {
+    match pod.end_stop() {
+        Some(stop) if stop.cause() == StopCause::Completed => pod.rounds.end_complete(),
+        _ => pod.rounds.end(),
+    }
+    let (now, policy) = (pod.now(), pod.policy());
+    for index in 0..pod.members().len() {
+        let lives = pod.current(index).is_some_and(Container::is_alive);
+        pod.member_mut(index).end_round(lives, policy);
+        let Some(id) = pod.member(index).current().cloned() else { continue };
+        let Some(container) = pod.container_mut(&id) else { continue };
+        container.hooks.new_round();
+        if let Some(hold) = container.hold_mut() {
+            // U6 counts from now, as only now it waits for its gates.
+            hold.counts_from(now);
+            pod.member_mut(index).caller_starts();
+        } else if container.runs() && !container.ending.is_signalled() {
+            program_started(pod, &id);
+        }
+    }
+    pod.record_of_pod(Milestone::StopEnded);
+    pod.note("pod stop is over");
+}
+
+/// T12: a kubelet that stops a pod creates nothing in it. So its stops were stops of single containers.
+pub(crate) fn give_up_callers_stop(pod: &mut State) {
+    if pod.stop().is_some_and(|stop| stop.cause() == StopCause::Caller) {
+        pod.note("the pod was not stopped: its kubelet creates a container");
+        take_back_turns(pod);
+        end_stop(pod);
+    }
+}
+
+/// Sidecars that had their turn in a stop that turned out to be no stop of the pod, and that no caller has stopped:
+/// they have their signal, so they end, and are started again (R2).
+fn take_back_turns(pod: &mut State) {
+    let stopped = pod.planned_where(|state, container| {
+        state.role() == Role::Sidecar
+            && state.asked().is_none()
+            && container.has_process()
+            && container.ending.is_signalled()
+    });
+    for id in stopped {
+        let grace = grace_of(pod, &id).max(MIN_KILL_DELAY);
+        let kill_at = pod.now() + grace;
+        let Some(container) = pod.container_mut(&id) else { continue };
+        if !container.drop_parked_signals_of_podshim() {
+            container.ending.end_for_restart();
+            container.ending.kill_by(kill_at);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Whose turn it is in a stop, and what its budget orders (T1, T3, T5, T6, K8).
+//!
+//! Owns which sidecar gets its signal now, the last call and the kill. A stop's order is the start order reversed: the same
+//! `needs` relation decides both.
+
+use pod_spec::Role;
+
+use crate::container::ending::NextExit;
+use crate::container::phase::Part;
+use crate::interface::id::ContainerId;
+use crate::interface::milestone::{Milestone, SignalCause};
+use crate::interface::operation::Reach;
+use crate::interface::time::PodTime;
+use crate::questions::grace::grace_without_caller;
+use crate::questions::order::turn_has_come;
+use crate::rules::sandbox::end_sandbox;
+use crate::rules::zero_grace::share_zero_grace;
+use crate::state::State;
+use crate::steps::hooks::stop_after_hooks;
+use crate::steps::signal::{deliver_stop, kill_now, thaw};
+use crate::stop::{Budget, Stop};
+
+/// T1, T3, K8: sidecars whose turn has come get their stop signal, restarted ones too (R3).
+pub(crate) fn take_turns(pod: &mut State) {
+    let stopping = pod.is_stopping();
+    let ready: Vec<_> = pod.planned_where(|state, container| {
+        state.role() == Role::Sidecar
+            // A sidecar that is being started has its turn once it runs: a main may start before that (T1).
+            && container.runs()
+            && (stopping || container.ending.held_signal().is_some())
+            && (!container.ending.is_signalled() || container.ending.next_exit() == NextExit::Restart)
+            && turn_has_come(pod, container)
+    });
+    for id in ready {
+        let Some(container) = pod.container_mut(&id) else { continue };
+        // U4's stop of an unready sidecar becomes its last stop; its signal is not repeated.
+        if container.ending.is_signalled() {
+            container.ending.let_last_signal_count();
+            pod.mark_changed();
+            continue;
+        }
+        container.ending.make_final();
+        let grace = grace_without_caller(pod, &id);
+        stop_after_hooks(pod, &id, None, grace);
+        share_zero_grace(pod, &id);
+    }
+}
+
+/// The budget (T5, T6) and the sandbox's own end (K13).
+pub(crate) fn apply_budget(pod: &mut State) {
+    let Some(stop) = pod.stop() else { return };
+    match stop.budget() {
+        Budget::Until { kill_at, .. } | Budget::LastCall { kill_at } if pod.now() >= kill_at => {
+            kill_everything(pod);
+        }
+        Budget::Until { at, kill_at } if pod.now() >= at => last_call(pod, kill_at),
+        _ => {}
+    }
+    end_sandbox(pod);
+}
+
+/// T6: every container that is left gets a stop signal at the same moment, if it had none.
+fn last_call(pod: &mut State, kill_at: PodTime) {
+    if let Some(stop) = pod.stop_mut() {
+        stop.last_call(kill_at);
+    }
+    pod.mark_changed();
+    pod.record_of_pod(Milestone::LastCall);
+    for id in still_to_end(pod) {
+        if pod.container(&id).is_some_and(|container| !container.ending.is_signalled()) {
+            deliver_stop(pod, &id, None);
+        }
+        // K17.
+        thaw(pod, &id);
+    }
+}
+
+/// T6: the budget is spent.
+fn kill_everything(pod: &mut State) {
+    if let Some(stop) = pod.stop_mut() {
+        stop.spend();
+    }
+    pod.mark_changed();
+    pod.record_of_pod(Milestone::BudgetSpent);
+    for id in still_to_end(pod) {
+        kill_now(pod, &id, Reach::All, SignalCause::Budget);
+    }
+}
+
+/// The containers that podshim itself ends in a stop: planned ones whose program was started. In a stop for good
+/// also all others but the sandbox (K13: the network namespace outlives every container).
+fn still_to_end(pod: &State) -> Vec<ContainerId> {
+    let everything = pod.stop().is_some_and(Stop::is_for_good);
+    pod.containers()
+        .filter(|container| match container.part() {
+            Part::Sandbox => false,
+            Part::Passthrough => everything && container.has_process(),
+            Part::Member(_) => container.is_alive() || (everything && container.has_process()),
+        })
+        .map(|container| container.id().clone())
+        .collect()
+}

@@ -1,0 +1,83 @@
+//! A stop signal that comes after the container's hooks (H1 to H3, K15).
+//!
+//! Owns what happens between the begin of one container's end and its signal. Which hook is next is `questions::hooks`.
+
+use std::time::Duration;
+
+use pod_spec::Signal;
+
+use crate::container::Container;
+use crate::interface::id::ContainerId;
+use crate::interface::operation::{Hook, Operation, Reach};
+use crate::questions::hooks::{next_hook, turn_has_passed};
+use crate::state::State;
+use crate::steps::signal::deliver_stop;
+
+/// Sends a container a stop signal (the given one, the held one, or its own) after its hooks. `grace` bounds all of
+/// it (U4); without it the container's own grace does (T8).
+///
+/// A second stop signal meanwhile changes nothing: podshim delivers the first one (K15).
+pub(crate) fn stop_after_hooks(
+    pod: &mut State,
+    id: &ContainerId,
+    given: Option<(Signal, Reach)>,
+    grace: Option<Duration>,
+) {
+    let now = pod.now();
+    let Some(container) = pod.container(id) else { return };
+    if container.hooks.hold_a_stop() {
+        return;
+    }
+    if !container.hooks.is_running() && next_hook(pod, container).is_none() {
+        deliver_stop(pod, id, given);
+        if let (Some(grace), Some(container)) = (grace, pod.container_mut(id)) {
+            container.ending.kill_by(now + grace);
+        }
+        return;
+    }
+    let own = pod.member_of(container).and_then(|state| state.member().grace);
+    let Some(container) = pod.container_mut(id) else { return };
+    container.hooks.wait(now, grace.or(own));
+    container.ending.wait_for_hooks(given);
+    // As with a delivered signal, its end has begun.
+    container.stop_probing();
+    pod.mark_changed();
+    go_on_with_hooks(pod, id);
+}
+
+/// Runs the next hook of a stop that has begun, or sends its signal.
+pub(crate) fn go_on_with_hooks(pod: &mut State, id: &ContainerId) {
+    let Some(container) = pod.container(id) else { return };
+    if container.hooks.is_running() || !container.hooks.hold_a_stop() {
+        return;
+    }
+    match next_hook(pod, container) {
+        Some(_) if !container.runs() => {}
+        Some(hook) => run_hook(pod, id, hook),
+        None if turn_has_passed(pod, container) => hold_again(pod, id),
+        None => deliver_stop(pod, id, None),
+    }
+}
+
+/// T3: the signal waits for the next turn; the hooks have already run.
+fn hold_again(pod: &mut State, id: &ContainerId) {
+    let Some(container) = pod.container_mut(id) else { return };
+    container.hooks.stop_waiting();
+    container.ending.wait_for_next_turn();
+    pod.mark_changed();
+}
+
+/// Runs a hook of a container.
+pub(crate) fn run_hook(pod: &mut State, id: &ContainerId, hook: Hook) {
+    let Some(index) = pod.container(id).and_then(Container::member) else { return };
+    let member = pod.member(index).member();
+    let command = match hook {
+        Hook::OnTerminate => member.on_terminate.clone(),
+        Hook::PreStop => member.pre_stop.clone(),
+        Hook::Migrate => member.migrate.clone(),
+    };
+    let op = pod.run(id, Operation::RunHook { hook, command: command.unwrap_or_default() });
+    if let Some(container) = pod.container_mut(id) {
+        container.hooks.begin(op, hook);
+    }
+}

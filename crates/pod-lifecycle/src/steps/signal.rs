@@ -1,0 +1,140 @@
+//! Signals to one container: when one is really sent, and what goes with it.
+//!
+//! Owns that a signal waits for the end of a start, and that a frozen container is thawed for the signal that ends it
+//! (K17). Whether a container gets a signal at all is decided above.
+
+use pod_spec::Signal;
+
+use crate::container::Container;
+use crate::container::ending::NextExit;
+use crate::container::freezer::FreezerChange;
+use crate::container::phase::{Parked, Phase};
+use crate::interface::action::Action;
+use crate::interface::exit::{Exit, KILLED};
+use crate::interface::id::{ContainerId, Target};
+use crate::interface::milestone::SignalCause;
+use crate::interface::operation::{Operation, Reach};
+use crate::state::State;
+use crate::steps::finish::finish;
+use crate::stop::MIN_KILL_DELAY;
+
+/// Sends a signal that is meant for the program, so not before the program runs. A caller whose Start was answered
+/// by a hold cannot know that the start is only now under way.
+pub(crate) fn signal_init(
+    pod: &mut State,
+    id: &ContainerId,
+    signal: Signal,
+    reach: Reach,
+    cause: SignalCause,
+) {
+    if signal != Signal::KILL
+        && let Some(container) = pod.container_mut(id)
+        && container.park_signal(signal, reach, cause)
+    {
+        return pod.mark_changed();
+    }
+    pod.emit_change(Action::Signal { target: Target::init(id.clone()), signal, reach, cause });
+}
+
+/// Sends the signals that `signal_init` kept back.
+pub(crate) fn send_parked(pod: &mut State, id: &ContainerId, signals: Vec<Parked>) {
+    for (signal, reach, cause) in signals {
+        signal_init(pod, id, signal, reach, cause);
+    }
+}
+
+/// Delivers a stop signal: the given one, the held one, or the container's own. The container's next exit is final,
+/// unless podshim ends it in order to restart it.
+pub(crate) fn deliver_stop(pod: &mut State, id: &ContainerId, given: Option<(Signal, Reach)>) {
+    let now = pod.now();
+    let Some(container) = pod.container(id) else { return };
+    let cause = cause_of_stop(pod, container, given);
+    let member = pod.member_of(container).map(|state| state.member());
+    let (own_signal, own_grace) = member.map_or((None, None), |member| (member.stop_signal, member.grace));
+    let Some(container) = pod.container_mut(id) else { return };
+    let waited = container.hooks.stop_waiting();
+    let own_signal = (own_signal.unwrap_or(Signal::TERM), Reach::Process);
+    let (signal, reach) = container.ending.deliver(given, now).unwrap_or(own_signal);
+    // H8: a gate that fails from now on is no reason to restart it.
+    container.stop_probing();
+    // T8: inside the budget, never beyond it. It began with the hooks, which leave at least the floor of it (F9).
+    if let Some(grace) = waited.map_or(own_grace, |waited| waited.grace) {
+        let begun = waited.map_or(now, |waited| waited.since);
+        container.ending.kill_by((begun + grace).max(now + grace.min(MIN_KILL_DELAY)));
+    }
+    if container.has_process() {
+        signal_init(pod, id, signal, reach, cause);
+    }
+    pod.mark_changed();
+}
+
+/// Why a container's stop signal is sent now; `given` is a signal that a caller is sending at this moment.
+fn cause_of_stop<T>(pod: &State, container: &Container, given: Option<T>) -> SignalCause {
+    if given.is_some() {
+        SignalCause::Caller
+    } else if pod.budget_is_over() {
+        SignalCause::Budget
+    } else if container.ending.next_exit() == NextExit::Restart {
+        SignalCause::Restart
+    } else if !pod.is_stopping() && container.ending.held_signal().is_some() {
+        SignalCause::Caller
+    } else {
+        SignalCause::Turn
+    }
+}
+
+/// Ends a container with SIGKILL.
+pub(crate) fn kill_now(pod: &mut State, id: &ContainerId, reach: Reach, cause: SignalCause) {
+    if let Some(container) = pod.container_mut(id) {
+        container.ending.make_final();
+    }
+    kill_process(pod, id, reach, cause);
+}
+
+/// Sends SIGKILL, and thaws the container: a frozen one acts on it only then (K17). What the next exit means stays.
+pub(crate) fn kill_process(pod: &mut State, id: &ContainerId, reach: Reach, cause: SignalCause) {
+    let Some(container) = pod.container_mut(id) else { return };
+    container.kill(KILLED);
+    if let Phase::BackingOff { last, .. } = container.phase() {
+        let at = last.at;
+        return finish(pod, id, Exit { code: KILLED, at });
+    }
+    if container.has_process() {
+        let target = Target::init(id.clone());
+        pod.emit_change(Action::Signal { target, signal: Signal::KILL, reach, cause });
+        thaw(pod, id);
+    }
+    pod.mark_changed();
+}
+
+/// R6: kills the execs that a container's own exit waits for. Each through its own process, which works even where
+/// the cgroup as a whole could not be emptied.
+pub(crate) fn kill_execs(pod: &mut State, id: &ContainerId) {
+    let Some(container) = pod.container(id) else { return };
+    let running = container.execs().filter(|(_, exec)| exec.runs());
+    let targets: Vec<_> =
+        running.map(|(exec, _)| Target { container: id.clone(), exec: Some(exec.clone()) }).collect();
+    for target in targets {
+        let (signal, reach, cause) = (Signal::KILL, Reach::Process, SignalCause::NotRun);
+        pod.emit_change(Action::Signal { target, signal, reach, cause });
+    }
+}
+
+/// Thaws a frozen container, for a signal that it must act on (K17).
+pub(crate) fn thaw(pod: &mut State, id: &ContainerId) {
+    if !pod.container(id).is_some_and(|container| container.freezer.is_paused()) {
+        return;
+    }
+    let op = pod.run(id, Operation::Resume);
+    if let Some(container) = pod.container_mut(id) {
+        container.freezer.begin(op, None, FreezerChange::Resume);
+    }
+}
+
+/// K17 for a pause that was under way when the signal was sent.
+pub(crate) fn thaw_if_ending(pod: &mut State, id: &ContainerId) {
+    let Some(container) = pod.container(id) else { return };
+    if container.ending.is_killed() || (container.ending.is_signalled() && pod.budget_is_over()) {
+        thaw(pod, id);
+    }
+}

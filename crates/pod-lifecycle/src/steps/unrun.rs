@@ -1,0 +1,43 @@
+//! The end of a container whose program will not run (K3, J9, T11, K13).
+//!
+//! Owns how it ends and what its log gets. Why it will not run is decided above.
+
+use pod_spec::Signal;
+
+use crate::container::phase::{Part, Phase};
+use crate::interface::action::{Action, Tell};
+use crate::interface::exit::Exit;
+use crate::interface::id::{ContainerId, Target};
+use crate::interface::milestone::SignalCause;
+use crate::interface::operation::Reach;
+use crate::state::State;
+use crate::steps::finish::finish;
+
+/// Ends a container whose program will not run: podshim kills its runtime's init and reports `code` (K3, J9, T11).
+/// With SIGKILL, because each runtime decides what its init does on other signals.
+pub(crate) fn end_without_running(pod: &mut State, id: &ContainerId, code: u32, line: Option<String>) {
+    if let Some(line) = line {
+        pod.emit_change(Action::Tell { container: id.clone(), line, to: Tell::LogAndTerminationMessage });
+    }
+    let Some(container) = pod.container_mut(id) else { return };
+    container.end_unrun(code);
+    let target = Target::init(id.clone());
+    let (signal, reach, cause) = (Signal::KILL, Reach::Process, SignalCause::NotRun);
+    pod.emit_change(Action::Signal { target, signal, reach, cause });
+}
+
+/// K13: ends a container that is created and not started. Its process would outlive the sandbox, and in a stop for
+/// good it will never be started.
+pub(crate) fn end_latecomer(pod: &mut State, id: &ContainerId) {
+    let Some(stop) = pod.stop().filter(|stop| stop.is_for_good()) else { return };
+    let code = stop.code_of_held();
+    let Some(container) = pod.container(id).filter(|container| container.part() != Part::Sandbox) else {
+        return;
+    };
+    match *container.phase() {
+        Phase::Created => end_without_running(pod, id, code, None),
+        Phase::CompletedAgain { exit } => finish(pod, id, exit),
+        Phase::Prepared => finish(pod, id, Exit { code, ..Exit::default() }),
+        _ => {}
+    }
+}

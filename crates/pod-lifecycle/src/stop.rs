@@ -1,0 +1,249 @@
+//! A stop of the pod (T12): its cause, and the one budget (T5), which only gets shorter (T9).
+//!
+//! Owns which cause replaces which. Knows no container.
+
+use std::time::Duration;
+
+use pod_spec::Signal;
+
+use crate::interface::exit::code_of_signal;
+use crate::interface::inspection::{BudgetLeft, InspectedStop, StopReason};
+use crate::interface::time::PodTime;
+
+/// The time that every container still gets when the budget is spent, from the last stop signals to SIGKILL (T6; the
+/// kubelet has the same as `minimumGracePeriodInSeconds`).
+pub const MIN_KILL_DELAY: Duration = Duration::from_secs(2);
+
+/// A stop of the pod (T12).
+#[derive(Clone, Debug)]
+pub(crate) struct Stop {
+    cause: StopCause,
+    budget: Budget,
+    others_until: PodTime,
+}
+
+/// Why a stop began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopCause {
+    /// T12a.
+    Caller,
+    /// T12b.
+    Sandbox(SandboxEnd),
+    /// T12c: a signal to the shim.
+    Requested,
+    /// K11: SIGKILL where `zero-grace=order` makes a stop of it (T12c).
+    ZeroGrace,
+    /// T12c: the mains are done (J1).
+    Completed,
+    /// I2.
+    InitFailed,
+    /// I8.
+    SidecarFailed,
+    /// T12c: the end of a container that is fatal (R9).
+    Fatal,
+}
+
+/// How a stop involves the sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SandboxEnd {
+    /// K13: a caller stops it; the signal waits until nothing else is left.
+    Killed(Signal),
+    /// K13: pause has got its signal.
+    Signalled,
+    /// K16: it died by itself.
+    Died,
+}
+
+impl Stop {
+    /// A stop begins, or gets another cause. `limit` is when it must be over, if podshim counts its time (T5); until
+    /// `others_until` the caller may still stop held containers too (T11).
+    pub(crate) fn begin(
+        before: Option<&Self>,
+        cause: StopCause,
+        limit: Option<PodTime>,
+        others_until: PodTime,
+    ) -> Self {
+        let budget = before.map_or(Budget::Callers, |stop| stop.budget).tightened(cause, limit);
+        Self { cause, budget, others_until }
+    }
+
+    pub(crate) fn cause(&self) -> StopCause {
+        self.cause
+    }
+
+    /// T5: who counts its time, and how much of it is used.
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// T11: until then the caller may still stop held containers too, after the stops that began this one.
+    pub(crate) fn others_until(&self) -> PodTime {
+        self.others_until
+    }
+
+    /// T12: whether a stop for that cause replaces this one.
+    pub(crate) fn is_outranked_by(&self, cause: StopCause) -> bool {
+        use SandboxEnd::{Died, Killed};
+        match (self.cause, cause) {
+            (StopCause::Sandbox(_), StopCause::Sandbox(Died)) => true,
+            // The signal that pause gets in the end: a TERM, which pause would ignore, must not keep a KILL from it.
+            (StopCause::Sandbox(Killed(_)), StopCause::Sandbox(Killed(Signal::KILL))) => true,
+            (StopCause::Sandbox(_), _) => false,
+            (_, StopCause::Sandbox(_)) => true,
+            (was, StopCause::Requested) => was != StopCause::Requested,
+            _ => false,
+        }
+    }
+
+    /// T9: it is asked for again, with less time. Returns whether that changes anything.
+    pub(crate) fn tighten(&mut self, cause: StopCause, limit: Option<PodTime>) -> bool {
+        let before = self.budget;
+        self.budget = before.tightened(cause, limit);
+        self.budget != before
+    }
+
+    /// T6: every container gets its stop signal now, if it had none.
+    pub(crate) fn last_call(&mut self, kill_at: PodTime) {
+        self.budget = Budget::LastCall { kill_at };
+    }
+
+    /// T6: every container is killed now.
+    pub(crate) fn spend(&mut self) {
+        self.budget = Budget::Spent;
+    }
+
+    /// K13: pause gets its signal now.
+    pub(crate) fn signal_sandbox(&mut self) {
+        self.cause = StopCause::Sandbox(SandboxEnd::Signalled);
+    }
+
+    /// T6: whether the last call has come.
+    pub(crate) fn budget_is_over(&self) -> bool {
+        matches!(self.budget, Budget::LastCall { .. } | Budget::Spent)
+    }
+
+    /// K13: whether pause has had the signal that ends it: a signal that comes now is for pause itself.
+    pub(crate) fn has_signalled_sandbox(&self) -> bool {
+        self.cause == StopCause::Sandbox(SandboxEnd::Signalled)
+    }
+
+    /// T11: whether nothing may be created any more.
+    pub(crate) fn is_for_good(&self) -> bool {
+        matches!(self.cause, StopCause::Sandbox(_) | StopCause::Requested)
+    }
+
+    pub(crate) fn is_zero_grace(&self) -> bool {
+        self.cause == StopCause::ZeroGrace
+    }
+
+    /// When its time is over, as long as podshim counts it and some is left.
+    pub(crate) fn until(&self) -> Option<PodTime> {
+        match self.budget {
+            Budget::Until { at, .. } => Some(at),
+            Budget::Callers | Budget::LastCall { .. } | Budget::Spent => None,
+        }
+    }
+
+    /// T14: whether the pod may go on after it.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.is_for_good() && self.cause != StopCause::Completed
+    }
+
+    /// T2: whether podshim, not a caller, signals the mains.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.cause != StopCause::Caller
+    }
+
+    /// The exit code of a container that this stop keeps from running (T11).
+    pub(crate) fn code_of_held(&self) -> u32 {
+        let by_kill = self.cause == StopCause::Sandbox(SandboxEnd::Killed(Signal::KILL));
+        code_of_signal(if by_kill { Signal::KILL } else { Signal::TERM }.number())
+    }
+}
+
+impl Stop {
+    pub(crate) fn inspect(&self, now: PodTime) -> InspectedStop {
+        InspectedStop {
+            reason: match self.cause {
+                StopCause::Caller => StopReason::Caller,
+                StopCause::Sandbox(_) => StopReason::Sandbox,
+                StopCause::Requested => StopReason::Requested,
+                StopCause::ZeroGrace => StopReason::ZeroGrace,
+                StopCause::Completed => StopReason::Completed,
+                StopCause::InitFailed => StopReason::InitFailed,
+                StopCause::SidecarFailed => StopReason::SidecarFailed,
+                StopCause::Fatal => StopReason::Fatal,
+            },
+            budget: match self.budget {
+                Budget::Callers => BudgetLeft::Callers,
+                Budget::Until { at, .. } => BudgetLeft::Until(at.since(now)),
+                Budget::LastCall { kill_at } => BudgetLeft::LastCall(kill_at.since(now)),
+                Budget::Spent => BudgetLeft::Spent,
+            },
+        }
+    }
+}
+
+/// T5: who counts the time, and how much of it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Budget {
+    /// The caller counts; its SIGKILL ends the budget (T7).
+    Callers,
+    /// podshim counts: the last call is due at `at`, and SIGKILL at `kill_at`, which may be the same moment.
+    Until { at: PodTime, kill_at: PodTime },
+    /// T6: every container has had a stop signal; SIGKILL is due at `kill_at`.
+    LastCall { kill_at: PodTime },
+    /// Every container has been killed.
+    Spent,
+}
+
+impl Budget {
+    /// T9: a new limit shortens and never extends.
+    fn tightened(self, cause: StopCause, limit: Option<PodTime>) -> Self {
+        let Some(limit) = limit else { return self };
+        let floor = match cause {
+            StopCause::Sandbox(_) | StopCause::ZeroGrace => Duration::ZERO,
+            _ => MIN_KILL_DELAY,
+        };
+        let own = limit + floor;
+        match self {
+            Self::Callers => Self::Until { at: limit, kill_at: own },
+            Self::Until { at, kill_at } => Self::Until { at: at.min(limit), kill_at: kill_at.min(own) },
+            Self::LastCall { kill_at } => Self::LastCall { kill_at: kill_at.min(own) },
+            Self::Spent => Self::Spent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> PodTime {
+        PodTime::after_epoch(Duration::from_secs(seconds))
+    }
+
+    /// T9: a second limit shortens the first and never extends it; T6's delay follows it.
+    #[test]
+    fn t9_a_limit_only_gets_shorter() {
+        let mut stop = Stop::begin(None, StopCause::Requested, Some(at(20)), at(0));
+        assert!(!stop.tighten(StopCause::Requested, Some(at(30))));
+        assert!(stop.tighten(StopCause::Requested, Some(at(10))));
+        assert_eq!(stop.budget(), Budget::Until { at: at(10), kill_at: at(12) });
+        stop.last_call(at(12));
+        assert!(!stop.tighten(StopCause::Requested, Some(at(11))) && stop.budget_is_over());
+    }
+
+    /// T12, K13: the sandbox's stop replaces every other one, and its death its stop.
+    #[test]
+    fn t12_what_replaces_what() {
+        let stop = |cause| Stop::begin(None, cause, None, at(0));
+        let (killed, died) = (SandboxEnd::Killed, StopCause::Sandbox(SandboxEnd::Died));
+        let term = StopCause::Sandbox(killed(Signal::TERM));
+        assert!(stop(StopCause::Caller).is_outranked_by(StopCause::Requested));
+        assert!(!stop(StopCause::Requested).is_outranked_by(StopCause::Caller));
+        assert!(stop(StopCause::Requested).is_outranked_by(term));
+        assert!(stop(term).is_outranked_by(StopCause::Sandbox(killed(Signal::KILL))));
+        assert!(!stop(term).is_outranked_by(StopCause::Requested) && stop(term).is_outranked_by(died));
+    }
+}
