@@ -59,8 +59,8 @@ make_certificates() (
         -subj /CN=podshim-cluster 2>/dev/null || return
     # Tokens of service accounts need a key of RSA, or one of SEC1's form, which openssl no longer writes by itself.
     openssl genrsa -out accounts.key 2048 2>/dev/null && openssl rsa -in accounts.key -pubout -out accounts.pub 2>/dev/null
-    certificate kube-apiserver /CN=kube-apiserver \
-        "IP:$CONTROL_ADDRESS,IP:127.0.0.1,IP:10.96.0.1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
+    names="IP:$CONTROL_ADDRESS,IP:127.0.0.1,IP:10.96.0.1,DNS:localhost"
+    certificate kube-apiserver /CN=kube-apiserver "$names,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
     certificate kubelet-client /O=system:masters/CN=kube-apiserver-kubelet-client
     certificate admin /O=system:masters/CN=admin
     certificate kube-controller-manager /CN=system:kube-controller-manager
