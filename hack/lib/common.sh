@@ -56,3 +56,14 @@ in_instance() {
     shift
     nsenter --target "$holder" --mount --net --wd=/ env "PATH=$(instance_path "$dir")" "$@"
 }
+
+# run_in_instance DIR NAME PROGRAM ARGUMENT...: in the background, with its log and pid in DIR/NAME.log and DIR/NAME.pid.
+run_in_instance() {
+    local dir=$1 name=$2
+    shift 2
+    # No job control here: setsid and nsenter exec without forking, so that $! is the program.
+    setsid nsenter --target "$(holder_pid "$dir")" --mount --net --wd=/ \
+        env "PATH=$(instance_path "$dir")" "$@" >>"$dir/$name.log" 2>&1 </dev/null &
+    echo $! >"$dir/$name.pid"
+    disown
+}

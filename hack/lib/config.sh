@@ -175,7 +175,7 @@ cni_config() {
       "ipam": {
         "type": "host-local",
         "dataDir": "$1/addresses",
-        "ranges": [[{"subnet": "10.88.0.0/16"}]],
+        "ranges": [[{"subnet": "$(cat "$1/pod-subnet")"}]],
         "routes": [{"dst": "0.0.0.0/0"}]
       }
     }

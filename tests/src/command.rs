@@ -57,10 +57,14 @@ pub(crate) async fn run<S: AsRef<OsStr>>(
 
 /// Runs a program to its end from `Drop`, which cannot await.
 #[expect(clippy::disallowed_methods, reason = "the harness has no reaper and waits for what it starts")]
-pub(crate) fn run_blocking(program: &Path, argument: &Path) -> Result<()> {
-    let status = std::process::Command::new(program).arg(argument).stdin(Stdio::null()).status()?;
+pub(crate) fn run_blocking<S: AsRef<OsStr>>(
+    program: &Path,
+    arguments: impl IntoIterator<Item = S>,
+) -> Result<()> {
+    let mut command = std::process::Command::new(program);
+    let status = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
     if !status.success() {
-        bail!("{} {}: {status}", program.display(), argument.display());
+        bail!("{command:?}: {status}");
     }
     Ok(())
 }

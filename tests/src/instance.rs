@@ -2,12 +2,15 @@
 //! test's own, killing it and starting it again. Owns nothing but that process; pods belong to [`crate::Pod`].
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write as _;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use tokio::sync::oneshot;
 
 use crate::{Cri, Ctr, command, wait};
 
@@ -302,6 +305,29 @@ impl Containerd {
         Ok(address.with_context(|| format!("{}: no address", file.display()))?.to_owned())
     }
 
+    /// Runs `work` in a thread of its own inside the instance's network namespace, and does not block this thread: the
+    /// code that starts what `work` waits for may run on this very thread.
+    ///
+    /// # Errors
+    /// If the instance is not up, or what `work` returns.
+    pub async fn in_network<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let namespace = File::open(self.namespace("net")?)?;
+        // The thread ends with its work, as it never leaves the namespace that it enters.
+        let inside = move || -> Result<T> {
+            // SAFETY: setns takes no pointers, and the descriptor is open for as long as the call.
+            if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
+                return Err(std::io::Error::last_os_error()).context("setns");
+            }
+            work()
+        };
+        let (sender, result) = oneshot::channel();
+        std::thread::spawn(move || drop(sender.send(inside())));
+        result.await.context("the thread in the instance's network panicked")?
+    }
+
     pub(crate) fn pid(&self, file: &str) -> Result<libc::pid_t> {
         let path = self.directory.join(file);
         let text = std::fs::read_to_string(&path)
@@ -313,7 +339,7 @@ impl Containerd {
 impl Drop for Containerd {
     fn drop(&mut self) {
         if self.ownership == Ownership::Own
-            && let Err(error) = command::run_blocking(&command::script("containerd-down"), &self.directory)
+            && let Err(error) = command::run_blocking(&command::script("containerd-down"), [&self.directory])
         {
             // A panic here would hide the failure of the test itself.
             eprintln!("{error:#}");

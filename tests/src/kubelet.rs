@@ -2,16 +2,13 @@
 //! of the two shims as default runtime. Owns the kubelet's process; the pods are in [`crate::static_pod`].
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use tokio::sync::oneshot;
 
 use crate::instance::{self, SHARED_INSTANCE, own_arguments, own_directory};
 use crate::{Containerd, Runtime, command};
@@ -124,17 +121,10 @@ impl Kubelet {
         Ok(items.iter_mut().find(|pod| pod["metadata"]["name"] == name).map(Value::take))
     }
 
-    /// GET from the read-only port, inside the instance's network namespace. Does not block this thread: a restarted
-    /// kubelet may be slow, and the code that restarts it may run on this very thread.
+    /// GET from the read-only port, inside the instance's network namespace. A restarted kubelet may be slow.
     async fn get(&self, path: &str) -> Result<String> {
-        let namespace = File::open(self.node.namespace("net")?)?;
         let request = format!("GET {path} HTTP/1.0\r\n\r\n");
-        // In a thread of its own, which ends with the request, as it never leaves the namespace that it enters.
-        let ask_inside = move || -> Result<String> {
-            // SAFETY: setns takes no pointers, and the descriptor is open for as long as the call.
-            if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-                return Err(std::io::Error::last_os_error()).context("setns");
-            }
+        let ask_patiently = move || -> Result<String> {
             for _ in 0..RETRIES {
                 match ask(&request) {
                     Err(error) if is_away(&error) => std::thread::sleep(RETRY),
@@ -143,10 +133,7 @@ impl Kubelet {
             }
             Ok(ask(&request)?)
         };
-        let (sender, answer) = oneshot::channel();
-        std::thread::spawn(move || drop(sender.send(ask_inside())));
-        let answer = answer.await.context("the thread that asks the kubelet panicked")?;
-        let answer = answer.context("the kubelet does not answer")?;
+        let answer = self.node.in_network(ask_patiently).await.context("the kubelet does not answer")?;
         let (head, body) = answer.split_once("\r\n\r\n").context("no answer of HTTP")?;
         if !head.starts_with("HTTP/1.0 200") {
             bail!("the kubelet answers {head}");

@@ -18,6 +18,7 @@
 
 pub mod build;
 pub mod chart;
+pub mod cluster;
 mod command;
 pub mod cri;
 pub mod ctr;
@@ -37,6 +38,8 @@ pub mod timeline;
 pub mod wait;
 
 pub use build::Build;
+pub use cluster::Cluster;
+pub use cluster::workload::{ClusterPod, RunningWorkload, Workload};
 pub use cri::{Cri, ExecOutput};
 pub use ctr::Ctr;
 pub use events::{EventLog, TaskEvent};

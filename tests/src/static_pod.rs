@@ -159,6 +159,15 @@ impl Manifest {
         self
     }
 
+    /// Gives a container `resources`.
+    #[must_use]
+    pub fn with_resources(mut self, name: &str, resources: Value) -> Self {
+        for (_, fields) in self.containers.iter_mut().filter(|(program, _)| program.name() == name) {
+            fields["resources"] = resources.clone();
+        }
+        self
+    }
+
     /// Adds a container to `initContainers`, which this kubelet knows and runs one after another before the others.
     #[must_use]
     pub fn init_container(mut self, program: Program) -> Self {
@@ -175,14 +184,23 @@ impl Manifest {
     }
 
     fn text(&self, directory: &Path) -> String {
+        let mut pod = self.template(directory, &format!("{SHARED_DIRECTORY}/{LOG}"));
+        pod["apiVersion"] = "v1".into();
+        pod["kind"] = "Pod".into();
+        pod["metadata"]["name"] = self.name.as_str().into();
+        pod["metadata"]["uid"] = json!(self.uid);
+        pod.to_string()
+    }
+
+    /// `metadata` and `spec`, as the template of a Deployment has them. The containers share `directory`, and `log` is
+    /// the path of their log inside them.
+    pub(crate) fn template(&self, directory: &Path, log: &str) -> Value {
         let all = |list: &[(Program, Value)]| -> Vec<Value> {
-            list.iter().map(|(program, fields)| container(program, fields, &self.volumes)).collect()
+            list.iter().map(|(program, fields)| container(program, fields, &self.volumes, log)).collect()
         };
         let volumes: Vec<Value> = self.volumes.iter().map(|volume| volume.definition(directory)).collect();
         json!({
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": { "name": self.name, "annotations": self.annotations, "uid": self.uid },
+            "metadata": { "annotations": self.annotations },
             "spec": {
                 "restartPolicy": self.policy.word(),
                 "terminationGracePeriodSeconds": self.grace.as_secs(),
@@ -191,15 +209,18 @@ impl Manifest {
                 "containers": all(&self.containers),
             },
         })
-        .to_string()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 }
 
-fn container(program: &Program, fields: &Value, volumes: &[Volume]) -> Value {
+fn container(program: &Program, fields: &Value, volumes: &[Volume], log: &str) -> Value {
     let mut value = json!({
         "name": program.name(),
         "image": "podshim.test/busybox:1",
-        "command": program.command(&format!("{SHARED_DIRECTORY}/{LOG}")),
+        "command": program.command(log),
         "volumeMounts": volumes.iter().map(|volume| volume.mount()).collect::<Vec<_>>(),
     });
     if let Some(bytes) = program.memory_limit_bytes() {

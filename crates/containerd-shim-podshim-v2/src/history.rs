@@ -54,12 +54,13 @@ pub fn keep(past: &Past) -> io::Result<()> {
         .map(drop)
 }
 
-/// Takes one of a few slots for writing: if the disk hangs, the writers of a busy node must not pile up.
-fn slot() -> Option<Flock<File>> {
-    for _ in 0..SLOT_TRIES {
+/// Takes one of a few slots for writing: if the disk hangs, the writers of a busy node must not pile up. Looks that many
+/// times for a free one.
+fn slot(root: &Path, tries: u32) -> Option<Flock<File>> {
+    for _ in 0..tries {
         for number in 0..SLOTS {
             // Not a `FileLock`: it would recreate a directory that a purge of podshim has removed.
-            let file = File::create(Path::new(STATE_ROOT).join(format!("history.{number}"))).ok()?;
+            let file = File::create(root.join(format!("history.{number}"))).ok()?;
             if let Ok(slot) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 return Some(slot);
             }
@@ -81,9 +82,34 @@ pub fn write() -> io::Result<()> {
     // A mistake in the node's file must not lose the record.
     let bounds =
         shim_service::node::read(Path::new(NODE_FILE)).map(|node| node.history()).unwrap_or_default();
-    let Some(_slot) = slot() else {
+    let Some(_slot) = slot(Path::new(STATE_ROOT), SLOT_TRIES) else {
         return Err(io::Error::other("too many other writers wait for the disk"));
     };
     let bounds = Bounds { size: bounds.size, namespace_size: bounds.namespace_size, age: bounds.age };
     past::keep(Path::new(HISTORY_ROOT), Path::new(&file), &bytes, &bounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_write_at_a_time_and_no_writer_waits_for_ever() {
+        let root = tempfile::tempdir().unwrap();
+        let take = || slot(root.path(), 2);
+        let mut taken: Vec<_> = (0..SLOTS).map(|_| take().unwrap()).collect();
+        assert!(take().is_none());
+        drop(taken.pop());
+        assert!(take().is_some());
+    }
+
+    #[test]
+    fn without_podshims_directory_there_is_no_slot_and_none_is_created() {
+        let root = tempfile::tempdir().unwrap();
+        let purged = root.path().join("podshim");
+        assert!(slot(&purged, SLOT_TRIES).is_none());
+        assert!(!purged.exists());
+        std::fs::write(&purged, "a file").unwrap();
+        assert!(slot(&purged, SLOT_TRIES).is_none());
+    }
 }

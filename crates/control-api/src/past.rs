@@ -371,6 +371,49 @@ mod tests {
         assert_eq!(names(root.path()), ["cart"], "a size of nothing keeps nothing");
     }
 
+    /// A file in a directory's place, and a full disk.
+    #[test]
+    fn what_cannot_be_written_is_an_error_and_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("history");
+        let cart = past("shop", "cart", 1);
+        let keep = || super::keep(&root, &cart.file(), &cart.write_to_bytes().unwrap(), &AMPLE);
+        fs::write(&root, "mine").unwrap();
+        keep().unwrap_err();
+        assert_eq!(fs::read_to_string(&root).unwrap(), "mine");
+        fs::remove_file(&root).unwrap();
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("shop"), "mine").unwrap();
+        keep().unwrap_err();
+        assert_eq!(fs::read_to_string(root.join("shop")).unwrap(), "mine");
+        fs::remove_file(root.join("shop")).unwrap();
+
+        fs::create_dir(root.join("shop")).unwrap();
+        let unfinished = root.join(cart.file()).with_extension(UNFINISHED);
+        std::os::unix::fs::symlink("/dev/full", unfinished).unwrap();
+        assert_eq!(keep().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read_dir(root.join("shop")).unwrap().count(), 0);
+        keep().unwrap();
+        assert_eq!(names(&root), ["cart"]);
+    }
+
+    /// A record that is written stays, even if the clean-up fails; the clean-up ends, even if a file stays.
+    #[test]
+    fn what_cannot_be_cleaned_up_loses_no_record() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join(LOCK)).unwrap();
+        let cart = past("shop", "cart", 1);
+        super::keep(root.path(), &cart.file(), &cart.write_to_bytes().unwrap(), &AMPLE).unwrap_err();
+        assert_eq!(names(root.path()), ["cart"]);
+
+        fs::create_dir(root.path().join(LOCK).join("directory.past")).unwrap();
+        fs::create_dir(root.path().join("shop/0-directory.past")).unwrap();
+        let nothing_fits = Bounds { size: 1, namespace_size: 1, ..AMPLE };
+        prune(root.path(), &nothing_fits, now()).unwrap();
+        assert!(names(root.path()).is_empty());
+        assert!(root.path().join("shop/0-directory.past").exists());
+    }
+
     /// Issue 19: no commands and no environment.
     #[test]
     fn commands_are_forgotten() {

@@ -21,6 +21,7 @@ use tracing::warn;
 use crate::helper_thread;
 
 mod idmap;
+mod mapping;
 mod options;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! TODO
+//! What goes into the pod and what comes out, as data. Decides nothing.
 
 pub(crate) mod action;
 pub(crate) mod event;

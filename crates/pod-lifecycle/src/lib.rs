@@ -22,6 +22,11 @@
 //! * Each [`Event::Request`] gets exactly one [`Action::Reply`]. A `Wait` may take as long as the container, and gets
 //!   no reply after [`Event::Abandoned`].
 
+//!
+//! The files stand on floors; each imports only what is below it: `interface`, `outbox`, `container`, `member`, `stop`,
+//! `state`, `questions`, `steps`, `rules`, `handlers`, `pod`. The head of each says what it owns; docs/rules.md names the
+//! file that decides each rule.
+
 #![forbid(unsafe_code)]
 
 mod container;
@@ -44,7 +49,7 @@ pub use interface::exit::Exit;
 pub use interface::id::{ContainerId, ExecId, OpId, RequestId, Target};
 pub use interface::inspection::{
     BudgetLeft, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop, Inspection,
-    MissingMain, PodOutcome, StopReason,
+    Missing, MissingEnd, PodOutcome, StopReason,
 };
 pub use interface::milestone::{Milestone, SignalCause};
 pub use interface::operation::{Check, Hook, Operation, Reach};

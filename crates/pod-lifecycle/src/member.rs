@@ -240,7 +240,7 @@ impl MemberState {
 
 /// What happens to it.
 impl MemberState {
-    /// A task of its name is created.
+    /// A task of its name is created. Its role, and an open gate, stay (R11).
     pub(crate) fn created(
         &mut self,
         id: ContainerId,

@@ -27,14 +27,14 @@ use crate::interface::action::Action;
 use crate::interface::event::{Event, Request};
 use crate::interface::exit::Exit;
 use crate::interface::id::{ContainerId, OpId, RequestId, Target};
-use crate::interface::inspection::{InspectedPart, Inspection, MissingMain};
+use crate::interface::inspection::{InspectedPart, Inspection, Missing};
 use crate::interface::outcome::{Outcome, Refusal};
 use crate::interface::stop_order::StopOrder;
 use crate::interface::time::PodTime;
 use crate::interface::view::View;
 use crate::questions::deadlines::next_deadline;
 use crate::questions::holds::hold_reason;
-use crate::questions::inspect::{inspect_pod, missing_main, part_and_restarts, view_of};
+use crate::questions::inspect::{inspect_pod, missing, part_and_restarts, view_of};
 use crate::questions::stop_order::stop_order;
 use crate::rules::callers_stop::detect_callers_stop;
 use crate::rules::completion::detect_completion;
@@ -71,7 +71,7 @@ const RULES: [fn(&mut State); 12] = [
     end_stop_if_over,
 ];
 
-/// A pod.
+/// A pod, as long as its sandbox lives. S7: the next sandbox gets a shim, and so a value, of its own.
 #[derive(Clone, Debug)]
 pub struct Pod {
     state: State,
@@ -180,9 +180,9 @@ impl Pod {
         inspect_pod(&self.state, now)
     }
 
-    /// A main of the plan that no caller has created (U10), as long as that matters.
-    pub fn missing_main(&self) -> Option<MissingMain> {
-        missing_main(&self.state)
+    /// What no caller has created of the plan (U10), as long as that matters.
+    pub fn missing(&self) -> Option<Missing> {
+        missing(&self.state)
     }
 
     /// What the driver keeps of a container that is gone: what it was to the pod, and how often podshim restarted it

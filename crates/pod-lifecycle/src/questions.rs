@@ -1,4 +1,6 @@
-//! TODO
+//! What is so: reads the tables and changes nothing.
+//!
+//! Handlers, steps and rules ask here, so that a decision that several of them need is made in one place.
 
 pub(crate) mod completion;
 pub(crate) mod deadlines;

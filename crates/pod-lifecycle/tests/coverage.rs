@@ -1,9 +1,9 @@
 //! docs/coverage.md: each rule of docs/rules.md, and each case of Kubernetes' own suite there, with the tests that bear
 //! its id. Fails if the page is stale, or if a rule or a case has no test.
 //!
-//! A test's name begins with the ids of what it guards (`t1_s2_twenty_times`, `k11_kill_without_stop.txt`). A case is in
-//! the name of an e2e test if no rule has its letter (`g8_g11` is G8 to G11), or in its comment as "e2e J5" or "e2e I8 to
-//! I15": then the name's id does not count for the rule of that id.
+//! A test's name begins with the ids of the rules that it guards (`t1_s2_twenty_times`, `k11_kill_without_stop.txt`). The
+//! ids of cases have a prefix of their own: they follow `ks` in the name of an e2e test (`i1_ks_b1`; `ks_g8_g11` is ks-G8
+//! to ks-G11), or are in its comment (`ks-J5`, `ks-I8 to ks-I15`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,8 +13,6 @@ use std::path::{Path, PathBuf};
 const NO_SCENARIO: [&str; 7] = ["N1", "N2", "N3", "N5", "N6", "N7", "N10"];
 /// The letters of rules.
 const RULES: &str = "SIURTKJHNV";
-/// The letters of cases that no rule has.
-const CASES_ALONE: &str = "ABCDEFGLMO";
 
 const HEAD: &str = "\
 # Which test guards which rule
@@ -35,27 +33,51 @@ const CASES_HEAD: &str = "
 |---|---|
 ";
 
+/// What an id names: J5 is a rule or a fact of docs/rules.md, ks-J5 a case of Kubernetes' suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Of {
+    Rules,
+    Suite,
+}
+
 /// A letter and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Id(char, u32);
+struct Id {
+    of: Of,
+    letter: char,
+    number: u32,
+}
 
 impl Id {
+    /// Reads `J5` or `ks-J5`.
     fn parse(text: &str) -> Option<Self> {
+        match text.strip_prefix("ks-") {
+            Some(text) => Self::parse_of(Of::Suite, text),
+            None => Self::parse_of(Of::Rules, text),
+        }
+    }
+
+    fn parse_of(of: Of, text: &str) -> Option<Self> {
         let mut letters = text.chars();
-        let letter = letters.next().filter(char::is_ascii_alphabetic)?;
+        let letter = letters.next().filter(char::is_ascii_alphabetic)?.to_ascii_uppercase();
         let number = letters.as_str();
         let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        Some(Self(letter.to_ascii_uppercase(), digits.then(|| number.parse().ok())??))
+        Some(Self { of, letter, number: digits.then(|| number.parse().ok())?? })
     }
 
     fn to(self, last: Self) -> impl Iterator<Item = Self> {
-        (self.1..=last.1).map(move |number| Self(last.0, number))
+        (self.number..=last.number).map(move |number| Self { number, ..last })
+    }
+
+    fn next(self) -> Self {
+        Self { number: self.number + 1, ..self }
     }
 }
 
 impl std::fmt::Display for Id {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{}", self.0, self.1)
+        let prefix = if self.of == Of::Suite { "ks-" } else { "" };
+        write!(f, "{prefix}{}{}", self.letter, self.number)
     }
 }
 
@@ -71,8 +93,6 @@ enum Kind {
     Scenario,
     E2e,
     Unit,
-    /// An e2e test of a case.
-    Case,
 }
 
 #[derive(Debug)]
@@ -114,7 +134,7 @@ fn ids(entry: &str, whole: bool) -> Vec<Id> {
         let Some(id) = Id::parse(part) else { if whole { continue } else { break } };
         let continues = place > 2 && parts[place - 1] == " to ";
         match ids.last() {
-            Some(first) if continues => ids.extend(Id(first.0, first.1 + 1).to(id).collect::<Vec<_>>()),
+            Some(first) if continues => ids.extend(first.next().to(id).collect::<Vec<_>>()),
             _ => ids.push(id),
         }
         if !whole && !matches!(parts.get(place + 1), Some(&(", " | " to "))) {
@@ -133,7 +153,7 @@ fn rules(entries: &[(String, String)]) -> Vec<(Id, Status)> {
             entry if entry.contains("** Planned") => Status::Planned,
             _ => Status::Built,
         };
-        let own = ids(entry, false).into_iter().filter(|id| RULES.contains(id.0));
+        let own = ids(entry, false).into_iter().filter(|id| RULES.contains(id.letter));
         rules.extend(own.map(|id| (id, status)));
     }
     rules
@@ -145,37 +165,28 @@ fn cases(entries: &[(String, String)]) -> Vec<Id> {
 
 /// The ids that a test bears, and the cases that its comment names.
 fn of_test(name: &str, kind: Kind, comment: &str, found: &mut Vec<Found>) {
-    let mut cases = BTreeSet::new();
-    let replays = |ids: &mut dyn Iterator<Item = Id>, found: &mut Vec<Found>, cases: &mut BTreeSet<Id>| {
-        for id in ids {
-            if cases.insert(id) {
-                found.push(Found { id, kind: Kind::Case, name: name.to_owned() });
-            }
-        }
-    };
-    if kind == Kind::E2e {
-        let words: Vec<&str> = comment.split_whitespace().collect();
-        let id_of = |word: Option<&&str>| Id::parse(word?.trim_end_matches([',', '.', ':', ';', ')']));
-        for (place, _) in words.iter().enumerate().filter(|(_, word)| word.trim_start_matches('(') == "e2e") {
-            let Some(first) = id_of(words.get(place + 1)) else { continue };
-            let goes_on = words.get(place + 2) == Some(&"to")
-                && words[place + 1].ends_with(|it: char| it.is_ascii_digit());
-            let last = if goes_on { id_of(words.get(place + 3)) } else { None };
-            replays(&mut first.to(last.unwrap_or(first)), found, &mut cases);
-        }
-    }
+    let mut ids = BTreeSet::new();
+    let mut of = Of::Rules;
     let mut last = None::<Id>;
-    for id in
-        name.split('_').map_while(|word| Id::parse(word).filter(|_| word.starts_with(char::is_lowercase)))
-    {
-        if kind == Kind::E2e && CASES_ALONE.contains(id.0) {
-            let first = last.filter(|last| last.0 == id.0).map_or(id, |last| Id(id.0, last.1 + 1));
-            replays(&mut first.to(id), found, &mut cases);
-        } else if !cases.contains(&id) {
-            found.push(Found { id, kind, name: name.to_owned() });
+    for word in name.split('_') {
+        if word == "ks" && kind == Kind::E2e {
+            (of, last) = (Of::Suite, None);
+            continue;
         }
+        let Some(id) = Id::parse_of(of, word).filter(|_| word.starts_with(char::is_lowercase)) else { break };
+        let first = last.filter(|last| of == Of::Suite && last.letter == id.letter).map_or(id, Id::next);
+        ids.extend(first.to(id));
         last = Some(id);
     }
+    let words: Vec<&str> = comment.split_whitespace().collect();
+    let case = |word: &&str| Id::parse(word.trim_matches(&['(', ')', ',', '.', ':', ';'][..]));
+    for (place, word) in words.iter().enumerate().filter(|_| kind == Kind::E2e) {
+        let Some(first) = case(word).filter(|id| id.of == Of::Suite) else { continue };
+        let goes_on = words.get(place + 1) == Some(&"to") && word.ends_with(|it: char| it.is_ascii_digit());
+        let last = words.get(place + 2).filter(|_| goes_on).and_then(case);
+        ids.extend(first.to(last.unwrap_or(first)));
+    }
+    found.extend(ids.into_iter().map(|id| Found { id, kind, name: name.to_owned() }));
 }
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -264,12 +275,12 @@ fn coverage(rules_page: &str, root: &Path) -> (String, Vec<String>) {
     // Cases in a row that the same tests replay share a line.
     let mut rows = Vec::<(Id, Id, String)>::new();
     for id in cases(&entries) {
-        let named = named(id, Kind::Case);
+        let named = named(id, Kind::E2e);
         if named.is_empty() {
             gaps.push(format!("{id}: no e2e test"));
         }
         match rows.last_mut() {
-            Some((_, last, same)) if *last == Id(id.0, id.1.wrapping_sub(1)) && *same == named => *last = id,
+            Some((_, last, same)) if last.next() == id && *same == named => *last = id,
             _ => rows.push((id, id, named)),
         }
     }
@@ -294,13 +305,51 @@ fn every_rule_and_every_case_has_its_tests() {
     assert!(written == page, "docs/coverage.md is stale: run its first line's command");
 }
 
+/// J5 and ks-J5 are two things: a test bears no id that its page does not have, and no file writes a case like a rule.
+#[test]
+fn rules_and_cases_are_kept_apart() {
+    let root = root();
+    let page = fs::read_to_string(root.join("docs/rules.md")).expect("docs/rules.md");
+    let entries = entries(&page);
+    let known: BTreeSet<Id> = entries.iter().flat_map(|(_, entry)| ids(entry, true)).collect();
+    let unknown = tests(&root).into_iter().filter(|found| !known.contains(&found.id));
+    let unknown: Vec<_> = unknown.map(|found| format!("{} of {}", found.id, found.name)).collect();
+    assert!(unknown.is_empty(), "neither a rule nor a case of docs/rules.md:\n{}", unknown.join("\n"));
+    let bare =
+        entries.iter().filter(|(section, _)| section == "Cases").flat_map(|(_, entry)| ids(entry, true));
+    assert_eq!(bare.filter(|id| id.of == Of::Rules).collect::<Vec<_>>(), [], "cases without their prefix");
+    let mut files = Vec::new();
+    for folder in ["crates", "tests"] {
+        sources(&root.join(folder), &mut files);
+    }
+    let scenarios = fs::read_dir(root.join("crates/pod-lifecycle/tests/scenarios")).expect("the scenarios");
+    files.extend(scenarios.map(|entry| entry.expect("an entry").path()));
+    files.retain(|file| !file.ends_with("pod-lifecycle/tests/coverage.rs"));
+    let mut like_rules = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a text");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let after_e2e = words.windows(2).filter(|pair| pair[0].ends_with("e2e"));
+        let ids =
+            after_e2e.filter(|pair| Id::parse(pair[1].trim_end_matches([',', '.', ':', ')'])).is_some());
+        like_rules.extend(ids.map(|pair| format!("{}: {}", file.display(), pair.join(" "))));
+    }
+    assert!(like_rules.is_empty(), "write ks-J5, not e2e J5:\n{}", like_rules.join("\n"));
+}
+
 #[test]
 fn ids_are_read_as_the_page_writes_them() {
     let text = |ids: Vec<Id>| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     assert_eq!(text(ids("* **K1**, **K2** A signal **T3**", false)), "K1 K2");
-    assert_eq!(text(ids("* **G8** to **G11** Never, **H1** OnFailure", true)), "G8 G9 G10 G11 H1");
-    let mut found = Vec::new();
-    of_test("g8_g10_j5_exits", Kind::E2e, " As e2e J5 and e2e I8 to I9 do.", &mut found);
-    let found: Vec<_> = found.iter().map(|found| format!("{} {:?}", found.id, found.kind)).collect();
-    assert_eq!(found, ["J5 Case", "I8 Case", "I9 Case", "G8 Case", "G9 Case", "G10 Case"]);
+    assert_eq!(text(ids("* **ks-G8** to **ks-G10** Never, **ks-H1**", true)), "ks-G8 ks-G9 ks-G10 ks-H1");
+    let ids_of = |name: &str, kind: Kind, comment: &str| {
+        let mut found = Vec::new();
+        of_test(name, kind, comment, &mut found);
+        text(found.into_iter().map(|found| found.id).collect())
+    };
+    let comment = " J1, as ks-J5 and (ks-I8 to ks-I9) do; to ks-L1.";
+    let of_both = "H1 J5 ks-G8 ks-G9 ks-G10 ks-I8 ks-I9 ks-J5 ks-L1";
+    assert_eq!(ids_of("j5_h1_ks_g8_g10_exits", Kind::E2e, comment), of_both);
+    // Only e2e tests replay cases.
+    assert_eq!(ids_of("j5_ks_g8_exits", Kind::Unit, comment), "J5");
 }

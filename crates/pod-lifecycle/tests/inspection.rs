@@ -2,7 +2,7 @@
 
 mod driver;
 
-use pod_lifecycle::{Event, Exit, PodOutcome, PodTime, Target};
+use pod_lifecycle::{Event, Exit, MissingEnd, PodOutcome, PodTime, Target};
 
 use driver::Driver;
 
@@ -62,14 +62,33 @@ fn i2_a_failed_init_fails_the_pod_under_never_only() {
     }
 }
 
+fn missing(driver: &Driver) -> Vec<String> {
+    driver.pod.missing().map(|missing| missing.members).unwrap_or_default()
+}
+
 #[test]
 fn u10_a_main_that_no_caller_creates_is_missing() {
     let mut driver = job("Never");
     run(&mut driver, &["s1", "a"]);
-    let missing = driver.pod.missing_main().expect("b was not created");
-    assert_eq!(missing.main, "main \"b\"");
+    assert_eq!(missing(&driver), ["main \"b\""]);
+    assert_eq!(driver.pod.missing().unwrap().ends_without, MissingEnd::Never);
     exits(&mut driver, "a", 0);
-    assert!(driver.pod.missing_main().is_some(), "the job does not end without b");
+    assert_eq!(missing(&driver), ["main \"b\""], "the job does not end without b");
     run(&mut driver, &["b"]);
-    assert!(driver.pod.missing_main().is_none());
+    assert!(driver.pod.missing().is_none());
+}
+
+#[test]
+fn u10_an_init_or_a_sidecar_that_no_caller_creates_is_missing() {
+    let mut driver = Driver::with_keys(
+        "i=init, s=sidecar, p|q=sidecar, a=main",
+        &[("podshim.io/restart-policy", "Never")],
+    );
+    driver.run("a", |_| {});
+    assert_eq!(missing(&driver), ["init \"i\"", "sidecar \"s\"", "sidecar \"p\""]);
+    assert_eq!(driver.pod.missing().unwrap().ends_without, MissingEnd::AsPlanned);
+    driver.run("q", |_| {});
+    assert_eq!(missing(&driver), ["init \"i\"", "sidecar \"s\""], "one of a pair is enough");
+    run(&mut driver, &["i", "s"]);
+    assert!(driver.pod.missing().is_none());
 }

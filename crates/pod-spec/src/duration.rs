@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::excerpt;
+use crate::excerpt::excerpt;
 use crate::limits::MAX_DURATION;
 use crate::nearest::{Hint, choose};
 

@@ -5,8 +5,9 @@ use std::fmt;
 
 use crate::command::CommandError;
 use crate::duration::DurationError;
+use crate::excerpt::printable;
 use crate::keys::PREFIX;
-use crate::limits::{MAX_CONTAINERS, MAX_EXCERPT_BYTES, MAX_KEYS, MAX_LISTED_ERRORS, MAX_VALUE_BYTES};
+use crate::limits::{MAX_CONTAINERS, MAX_KEYS, MAX_LISTED_ERRORS, MAX_VALUE_BYTES};
 use crate::nearest::Hint;
 use crate::signal::SignalError;
 
@@ -73,30 +74,6 @@ impl PlanError {
 /// The whole key on one line: `ctr` passes any bytes as an annotation.
 pub(crate) fn printable_key(key: &str) -> String {
     format!("{PREFIX}{}", printable(key))
-}
-
-/// An excerpt on one line, whatever is in it.
-pub(crate) fn printable(text: &str) -> String {
-    let mut printable = String::new();
-    for letter in excerpt(text).chars() {
-        match letter {
-            '"' | '\'' | '\\' => printable.push(letter),
-            _ => printable.extend(letter.escape_debug()),
-        }
-    }
-    printable
-}
-
-/// A bad value as messages repeat it: cut to what fits into a line.
-pub(crate) fn excerpt(text: &str) -> String {
-    if text.len() <= MAX_EXCERPT_BYTES {
-        return text.to_owned();
-    }
-    let mut end = MAX_EXCERPT_BYTES;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}...", &text[..end])
 }
 
 /// What can be wrong with one annotation.

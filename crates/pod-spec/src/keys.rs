@@ -1,5 +1,7 @@
 //! The annotations' keys (11.2, 11.3). Owns the words; `parse` owns what a key's value may be.
 
+use std::fmt;
+
 use crate::plan::{Condition, ExitCodes, Fatal, OomScore, RestartMode, RestartPolicy, Role, ZeroGrace};
 
 /// The beginning of every annotation of podshim.
@@ -58,6 +60,13 @@ pub(crate) const CONTAINER_KEYS: [(&str, ContainerKey); 9] = [
 /// The words of a role (S1).
 pub(crate) const ROLES: [(&str, Role); 3] =
     [("init", Role::Init), ("sidecar", Role::Sidecar), ("main", Role::Main)];
+
+impl fmt::Display for Role {
+    /// The word of the plan.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(word_of(&ROLES, self))
+    }
+}
 
 /// The words of `restart-policy`, as in a pod's spec.
 pub(crate) const RESTART_POLICIES: [(&str, RestartPolicy); 3] = [

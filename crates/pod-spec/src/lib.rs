@@ -11,6 +11,7 @@ pub mod bad_input;
 mod command;
 mod duration;
 mod error;
+mod excerpt;
 mod keys;
 pub mod limits;
 mod nearest;

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use crate::duration::{self, DurationError, DurationText};
-use crate::error::{InvalidPlan, PlanError, Problem, excerpt, printable};
+use crate::error::{InvalidPlan, PlanError, Problem};
+use crate::excerpt::{excerpt, printable};
 use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
 use crate::limits::{
     MAX_CONTAINERS, MAX_DURATION, MAX_LONE_STOP_WINDOW, MAX_PATTERN, MAX_REPLACE_WAIT, MIN_BACKOFF,

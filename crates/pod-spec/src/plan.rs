@@ -3,11 +3,9 @@
 //! The parser guarantees: names are unique, there is a main, entries are in start order. Nothing here reads
 //! annotations.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::keys::{ROLES, word_of};
 use crate::pattern::Pattern;
 
 /// The plan of one pod (S1 to S4, 11.2).
@@ -78,13 +76,6 @@ pub enum Role {
     Sidecar,
     /// The work itself: all mains start together after the whole list.
     Main,
-}
-
-impl fmt::Display for Role {
-    /// The word of the plan.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word_of(&ROLES, self))
-    }
 }
 
 /// One entry of `after.<c>` (11.3).

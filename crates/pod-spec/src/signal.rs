@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::error::excerpt;
+use crate::excerpt::excerpt;
 use crate::nearest::{Hint, hint_for_name};
 use crate::plan::Signal;
 

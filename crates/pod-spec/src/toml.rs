@@ -3,7 +3,7 @@
 //!
 //! Owns that grammar, and knows no key. Anything beyond it is an error that names the line, never a guess.
 
-use crate::error::{excerpt, printable};
+use crate::excerpt::{excerpt, printable};
 
 /// Why a text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

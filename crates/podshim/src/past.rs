@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use control_api::Event;
+use control_api::event::Kind;
 use control_api::past::{self, HISTORY_ROOT};
 use serde::Serialize;
 
 use crate::arguments::CommandError;
 use crate::history::{EventKind, EventReport};
-use crate::pods::{PodReport, PodState};
+use crate::pods::{ContainerReport, PodReport, PodState};
 
 /// A pod that has ended.
 #[derive(Debug, Serialize)]
@@ -72,6 +74,31 @@ pub fn find(root: &Path, called: &str) -> Result<PastReport, CommandError> {
     }
 }
 
+/// All that is known of a pod whose shim was killed: when its containers ended, and with which code.
+fn exits(pod: &PodReport) -> Vec<EventReport> {
+    let ended = |container: &ContainerReport| Some((container.exited_at_ms?, container.real_exit_code?));
+    let mut ends: Vec<_> = pod
+        .containers
+        .iter()
+        .filter_map(|container| Some((ended(container)?, container.name.clone())))
+        .collect();
+    ends.sort();
+    // The shim's clock has gone with it.
+    let first = ends.first().map_or(0, |((at, _), _)| *at);
+    let event = |(sequence, ((at, code), name)): (u64, ((i64, u32), String))| {
+        EventReport::of(Event {
+            sequence,
+            wall_ms: at,
+            monotonic_ms: u64::try_from(at - first).unwrap_or_default(),
+            kind: Kind::EXITED.into(),
+            name,
+            code: Some(code),
+            ..Default::default()
+        })
+    };
+    (1..).zip(ends).map(event).collect()
+}
+
 impl PastReport {
     fn of(past: control_api::Past) -> Self {
         let (answer, events) =
@@ -82,7 +109,10 @@ impl PastReport {
             pod.state = PodState::Stopped;
         }
         let lost = events.lost;
-        let events: Vec<_> = events.events.into_iter().map(EventReport::of).collect();
+        let mut events: Vec<_> = events.events.into_iter().map(EventReport::of).collect();
+        if past.shim_was_killed && events.is_empty() {
+            events = exits(&pod);
+        }
         let reasons = || events.iter().rev().filter_map(|event| event.reason);
         let said = reasons().find(|reason| *reason != "sandbox").or_else(|| reasons().next());
         Self {

@@ -132,7 +132,16 @@ fn keep_records(root: &Path) {
         ..Default::default()
     };
     let mut killed = Past {
-        pod: Some(pod("till", Outcome::NOT_ENDED, vec![container("app", Role::MAIN, 137, 137)])).into(),
+        pod: Some(pod(
+            "till",
+            Outcome::NOT_ENDED,
+            vec![
+                container("till-0123456789abcdef", Role::SANDBOX, 137, 137),
+                container("proxy", Role::SIDECAR, 137, 137),
+                Container { exited_at_ms: Some(NIGHT_MS - 1500), ..container("app", Role::MAIN, 4, 4) },
+            ],
+        ))
+        .into(),
         ended_at_ms: NIGHT_MS + 7_000,
         shim_was_killed: true,
         ..Default::default()

@@ -75,8 +75,8 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
 fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
     let Some(cgroup) = state.containers.get(id).and_then(Resources::cgroup) else { return };
     match cgroup.limit_oom_score(highest) {
-        Ok(()) => info!(container = %id, highest, "oom_score_adj is at most that of its mains (N8)"),
-        Err(error) => warn!(container = %id, highest, %error, "cannot lower its oom_score_adj (N8)"),
+        Ok(()) => info!(container = %id, highest, "oom_score_adj is at most that of its mains"),
+        Err(error) => warn!(container = %id, highest, %error, "cannot lower its oom_score_adj"),
     }
 }
 
@@ -95,7 +95,7 @@ fn tell(state: &State, id: &ContainerId, line: &str, to: Tell) {
 
 fn finish(state: &mut State, id: &ContainerId, shown: Exit, real: Exit) {
     if shown.code != real.code {
-        info!(container = %id, shown = shown.code, real = real.code, "exit code masked (J2)");
+        info!(container = %id, shown = shown.code, real = real.code, "callers see another exit code");
     }
     let Some(resources) = state.containers.get_mut(id) else { return };
     resources.finish_output();

@@ -171,12 +171,13 @@ fn submit(state: &mut State, request: Request, answer: Answer<Reply>) {
 fn feed(state: &mut State, event: Event) {
     debug!(?event, "event");
     state.pod.handle(state.now(), event);
-    while let Some(action) = state.pod.next_action() {
+    let actions: Vec<_> = std::iter::from_fn(|| state.pod.next_action()).collect();
+    log::write(&actions);
+    for action in actions {
         debug!(?action, "action");
         let at = (state.now(), wall_now());
         state.history.record(&action, at, |id| state.pod.name_of(id));
         state.last_exits.record(&action, &state.pod);
-        log::write(&action);
         actions::execute(state, action);
     }
     state.history.answer_waiting();

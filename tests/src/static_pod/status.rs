@@ -92,7 +92,7 @@ pub struct PodStatus {
 }
 
 impl PodStatus {
-    pub(super) fn parse(pod: &Value) -> Result<Self> {
+    pub(crate) fn parse(pod: &Value) -> Result<Self> {
         let status = &pod["status"];
         let phase = match status["phase"].as_str() {
             Some("Pending") => Phase::Pending,

@@ -3,6 +3,7 @@
 
 mod deletes;
 mod disk;
+mod history;
 mod oci_runtime;
 mod planned;
 mod resources;

@@ -46,14 +46,14 @@ fn init(name: &str) -> Program {
 }
 
 #[tokio::test]
-async fn d1_all_inits_run_again_in_order_after_a_restart_of_the_node() -> Result<()> {
+async fn ks_d1_all_inits_run_again_in_order_after_a_restart_of_the_node() -> Result<()> {
     let containers = [init("init1"), init("init2"), init("init3"), Program::new("regular")];
     the_order_is_that_of_the_first_time("init1=init, init2=init, init3=init, regular=main", &containers).await
 }
 
-/// e2e N1.
+/// ks-N1.
 #[tokio::test]
-async fn d1_sidecars_start_again_in_order_after_a_restart_of_the_node() -> Result<()> {
+async fn ks_d1_n1_sidecars_start_again_in_order_after_a_restart_of_the_node() -> Result<()> {
     let sidecar = Program::new("s2").ready_file("/tmp/ready", milliseconds(300));
     let containers = [init("init1"), sidecar, init("init3"), Program::new("regular")];
     the_order_is_that_of_the_first_time("init1=init, s2=sidecar, init3=init, regular=main", &containers).await
@@ -89,9 +89,10 @@ async fn remove_containers(node: &Containerd, pod: &RunningPod<'_>, names: &[&st
     Ok(())
 }
 
-/// D2, D3, I4, N1: a running pod's inits do not run again, also when their containers have been removed meanwhile.
+/// ks-D2, ks-D3, I4, N1: a running pod's inits do not run again, also when their containers have been removed
+/// meanwhile.
 #[tokio::test]
-async fn d2_d3_completed_inits_of_a_running_pod_do_not_run_again() -> Result<()> {
+async fn ks_d2_d3_completed_inits_of_a_running_pod_do_not_run_again() -> Result<()> {
     let node = Containerd::start().await?;
     let mut pod = pod_of_inits(&node, init("init3")).await?;
     pod.wait_exited("init3", SOON).await?;
@@ -115,9 +116,9 @@ async fn d2_d3_completed_inits_of_a_running_pod_do_not_run_again() -> Result<()>
     pod.remove().await
 }
 
-/// D4, D5: the same while the last init still runs: it goes on, and the main starts after it.
+/// ks-D4, ks-D5: the same while the last init still runs: it goes on, and the main starts after it.
 #[tokio::test]
-async fn d4_d5_completed_inits_of_a_starting_pod_do_not_run_again() -> Result<()> {
+async fn ks_d4_d5_completed_inits_of_a_starting_pod_do_not_run_again() -> Result<()> {
     let node = Containerd::start().await?;
     let mut pod = pod_of_inits(&node, Program::new("init3")).await?;
     pod.wait_for("init3", Event::Started, 1, SOON).await?;
@@ -215,10 +216,10 @@ impl Observed<'_> {
     }
 }
 
-/// O1 to O12, N1: containers of every kind, with every combination of probes, outlast a restart of containerd unchanged:
-/// one main (O1 to O4), two (O5 to O8), a sidecar and a main (O9 to O12).
+/// ks-O1 to ks-O12, N1: containers of every kind, with every combination of probes, outlast a restart of containerd
+/// unchanged: one main (ks-O1 to ks-O4), two (ks-O5 to ks-O8), a sidecar and a main (ks-O9 to ks-O12).
 #[tokio::test]
-async fn o1_o12_no_container_changes_when_the_kubelet_restarts() -> Result<()> {
+async fn ks_o1_o12_no_container_changes_when_the_kubelet_restarts() -> Result<()> {
     let node = Containerd::start().await?;
     let kinds = [
         ("regular=main", &["regular"][..]),

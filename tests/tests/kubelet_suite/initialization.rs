@@ -8,10 +8,10 @@ use e2e::Event::{Exiting, Starting, Term};
 use e2e::durations::{AMPLE, SOON, milliseconds, seconds};
 use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 
-/// B3: the inits have completed before a regular container's postStart hook runs. That hook is an exec right after the
-/// start, which podshim runs in a held container too (U8), so the hook waits for the program.
+/// ks-B3: the inits have completed before a regular container's postStart hook runs. That hook is an exec right after
+/// the start, which podshim runs in a held container too (U8), so the hook waits for the program.
 #[tokio::test]
-async fn b3_inits_complete_before_a_post_start_hook() -> Result<()> {
+async fn ks_b3_inits_complete_before_a_post_start_hook() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("b3")
         .annotate("plan", "init=init, regular=main")
@@ -31,8 +31,8 @@ async fn b3_inits_complete_before_a_post_start_hook() -> Result<()> {
     pod.remove().await
 }
 
-/// G5 to G7, H5 to H7, I5 to I7, B6 to B8, U10: a container whose image cannot be pulled is never created: nothing
-/// after it starts, and nothing ends.
+/// ks-G5 to ks-G7, ks-H5 to ks-H7, ks-I5 to ks-I7, ks-B6 to ks-B8, U10: a container whose image cannot be pulled is
+/// never created: nothing after it starts, and nothing ends.
 async fn a_container_that_never_comes(policy: &str, missing: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("bad-image")
@@ -50,29 +50,29 @@ async fn a_container_that_never_comes(policy: &str, missing: &str) -> Result<()>
 }
 
 #[tokio::test]
-async fn b6_b8_an_init_with_a_bad_image() -> Result<()> {
+async fn ks_b6_b8_an_init_with_a_bad_image() -> Result<()> {
     a_container_that_never_comes("Never", "init1=init").await
 }
 
 #[tokio::test]
-async fn g5_g7_a_sidecar_with_a_bad_image_under_never() -> Result<()> {
+async fn ks_g5_g7_a_sidecar_with_a_bad_image_under_never() -> Result<()> {
     a_container_that_never_comes("Never", "s1=sidecar").await
 }
 
-/// e2e H5 to H7.
+/// ks-H5 to ks-H7.
 #[tokio::test]
-async fn h5_h7_a_sidecar_with_a_bad_image_on_failure() -> Result<()> {
+async fn ks_h5_h7_a_sidecar_with_a_bad_image_on_failure() -> Result<()> {
     a_container_that_never_comes("OnFailure", "s1=sidecar").await
 }
 
-/// e2e I5 to I7.
+/// ks-I5 to ks-I7.
 #[tokio::test]
-async fn i5_i7_a_sidecar_with_a_bad_image_always() -> Result<()> {
+async fn ks_i5_i7_a_sidecar_with_a_bad_image_always() -> Result<()> {
     a_container_that_never_comes("Always", "s1=sidecar").await
 }
 
-/// F1, F2: a sidecar is replaced while a later init runs on. Only the sidecar starts again, and nothing after the init
-/// starts. The kubelet stops it alone (T12) and recreates it (R11).
+/// ks-F1, ks-F2: a sidecar is replaced while a later init runs on. Only the sidecar starts again, and nothing after the
+/// init starts. The kubelet stops it alone (T12) and recreates it (R11).
 async fn a_sidecar_replaced_during_initialization(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("f1")
@@ -98,19 +98,19 @@ async fn a_sidecar_replaced_during_initialization(policy: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn f1_a_sidecar_is_replaced_during_initialization_always() -> Result<()> {
+async fn ks_f1_a_sidecar_is_replaced_during_initialization_always() -> Result<()> {
     a_sidecar_replaced_during_initialization("Always").await
 }
 
 #[tokio::test]
-async fn f2_a_sidecar_is_replaced_during_initialization_on_failure() -> Result<()> {
+async fn ks_f2_a_sidecar_is_replaced_during_initialization_on_failure() -> Result<()> {
     a_sidecar_replaced_during_initialization("OnFailure").await
 }
 
-/// B12, H2: the kubelet stops a regular container whose start probe fails (here the test runs the probe, as an exec).
-/// The pre-stop hook runs beside the container, and then the container ends.
+/// ks-B12, H2: the kubelet stops a regular container whose start probe fails (here the test runs the probe, as an
+/// exec). The pre-stop hook runs beside the container, and then the container ends.
 #[tokio::test]
-async fn b12_a_hook_runs_before_a_container_whose_start_probe_failed_ends() -> Result<()> {
+async fn ks_b12_a_hook_runs_before_a_container_whose_start_probe_failed_ends() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("b12")
         .annotate("plan", "regular=main")
@@ -136,10 +136,10 @@ async fn b12_a_hook_runs_before_a_container_whose_start_probe_failed_ends() -> R
     pod.remove().await
 }
 
-/// C1, I4: an init that is updated after it has completed does not run again, and the regular container is not
+/// ks-C1, I4: an init that is updated after it has completed does not run again, and the regular container is not
 /// affected. For a shim the updated init is another container of the same name.
 #[tokio::test]
-async fn c1_an_init_updated_after_it_has_completed_does_not_run() -> Result<()> {
+async fn ks_c1_an_init_updated_after_it_has_completed_does_not_run() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("c1")
         .annotate("plan", "init=init, regular=main")
@@ -160,8 +160,8 @@ async fn c1_an_init_updated_after_it_has_completed_does_not_run() -> Result<()> 
     pod.remove().await
 }
 
-/// J2 to J4: the caller replaces a sidecar whose probe fails. The sidecar before it is not restarted, the main never
-/// starts, and the probe of the new one counts from zero.
+/// ks-J2 to ks-J4: the caller replaces a sidecar whose probe fails. The sidecar before it is not restarted, the main
+/// never starts, and the probe of the new one counts from zero.
 async fn a_sidecar_replaced_after_its_probe_failed(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("j2")
@@ -185,20 +185,20 @@ async fn a_sidecar_replaced_after_its_probe_failed(policy: &str) -> Result<()> {
     pod.remove().await
 }
 
-/// e2e J2.
+/// ks-J2.
 #[tokio::test]
-async fn j2_a_sidecar_is_replaced_after_its_probe_failed_under_never() -> Result<()> {
+async fn ks_j2_a_sidecar_is_replaced_after_its_probe_failed_under_never() -> Result<()> {
     a_sidecar_replaced_after_its_probe_failed("Never").await
 }
 
-/// e2e J3.
+/// ks-J3.
 #[tokio::test]
-async fn j3_a_sidecar_is_replaced_after_its_probe_failed_on_failure() -> Result<()> {
+async fn ks_j3_a_sidecar_is_replaced_after_its_probe_failed_on_failure() -> Result<()> {
     a_sidecar_replaced_after_its_probe_failed("OnFailure").await
 }
 
-/// e2e J4.
+/// ks-J4.
 #[tokio::test]
-async fn j4_a_sidecar_is_replaced_after_its_probe_failed_always() -> Result<()> {
+async fn ks_j4_a_sidecar_is_replaced_after_its_probe_failed_always() -> Result<()> {
     a_sidecar_replaced_after_its_probe_failed("Always").await
 }

@@ -6,9 +6,9 @@ use e2e::durations::{AMPLE, SOON, TOLERANCE, near, seconds};
 use e2e::{Containerd, Event, Pod, Program, Runtime};
 use tokio::time::Instant;
 
-/// B10: a main that ignores its stop signal is killed at the end of the grace period, and the pod ends with it.
+/// ks-B10: a main that ignores its stop signal is killed at the end of the grace period, and the pod ends with it.
 #[tokio::test]
-async fn b10_the_grace_period_is_respected() -> Result<()> {
+async fn ks_b10_the_grace_period_is_respected() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("b10")
         .annotate("plan", "init=init, regular=main")
@@ -25,10 +25,10 @@ async fn b10_the_grace_period_is_respected() -> Result<()> {
     pod.remove().await
 }
 
-/// B11: the same with a hook that takes longer than the grace period. The hook here is podshim's `pre-stop`; a shim
+/// ks-B11: the same with a hook that takes longer than the grace period. The hook here is podshim's `pre-stop`; a shim
 /// never sees the kubelet's own (H5).
 #[tokio::test]
-async fn b11_the_grace_period_is_respected_with_a_long_pre_stop_hook() -> Result<()> {
+async fn ks_b11_the_grace_period_is_respected_with_a_long_pre_stop_hook() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("b11")
         .annotate("plan", "regular=main")
@@ -45,8 +45,8 @@ async fn b11_the_grace_period_is_respected_with_a_long_pre_stop_hook() -> Result
     pod.remove().await
 }
 
-/// A11 to A13, C3, T11: a container that is updated while the pod terminates is recreated, and does not start before
-/// the stop is over.
+/// ks-A11 to ks-A13, ks-C3, T11: a container that is updated while the pod terminates is recreated, and does not start
+/// before the stop is over.
 async fn an_update_during_termination_starts_nothing(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("a11")
@@ -79,23 +79,23 @@ async fn an_update_during_termination_starts_nothing(policy: &str) -> Result<()>
 }
 
 #[tokio::test]
-async fn a11_c3_an_update_during_termination_starts_nothing_always() -> Result<()> {
+async fn ks_a11_c3_an_update_during_termination_starts_nothing_always() -> Result<()> {
     an_update_during_termination_starts_nothing("Always").await
 }
 
 #[tokio::test]
-async fn a12_an_update_during_termination_starts_nothing_on_failure() -> Result<()> {
+async fn ks_a12_an_update_during_termination_starts_nothing_on_failure() -> Result<()> {
     an_update_during_termination_starts_nothing("OnFailure").await
 }
 
 #[tokio::test]
-async fn a13_an_update_during_termination_starts_nothing_under_never() -> Result<()> {
+async fn ks_a13_an_update_during_termination_starts_nothing_under_never() -> Result<()> {
     an_update_during_termination_starts_nothing("Never").await
 }
 
-/// ± B15, L2 to L4: the suite notes that no sidecar is restarted while the pod terminates, with a FIXME (KEP-4438).
-/// podshim restarts it for as long as a main needs it (R2), also while that main's hook runs, and ends it in its turn
-/// with its signal (R3).
+/// ± ks-B15, ks-L2 to ks-L4: the suite notes that no sidecar is restarted while the pod terminates, with a FIXME
+/// (KEP-4438). podshim restarts it for as long as a main needs it (R2), also while that main's hook runs, and ends it
+/// in its turn with its signal (R3).
 async fn a_sidecar_that_dies_during_termination(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("b15")
@@ -120,16 +120,16 @@ async fn a_sidecar_that_dies_during_termination(policy: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn b15_l2_a_sidecar_that_dies_during_termination_always() -> Result<()> {
+async fn ks_b15_l2_a_sidecar_that_dies_during_termination_always() -> Result<()> {
     a_sidecar_that_dies_during_termination("Always").await
 }
 
 #[tokio::test]
-async fn l3_a_sidecar_that_dies_during_termination_on_failure() -> Result<()> {
+async fn ks_l3_a_sidecar_that_dies_during_termination_on_failure() -> Result<()> {
     a_sidecar_that_dies_during_termination("OnFailure").await
 }
 
 #[tokio::test]
-async fn l4_a_sidecar_that_dies_during_termination_under_never() -> Result<()> {
+async fn ks_l4_a_sidecar_that_dies_during_termination_under_never() -> Result<()> {
     a_sidecar_that_dies_during_termination("Never").await
 }

@@ -10,10 +10,10 @@ use e2e::{Kubelet, Manifest, Program};
 
 use crate::support::{SOON, on_both_alone, started};
 
-/// N4, F11, U7: in the middle of a hold. The new kubelet finds the held main running and leaves it alone. The main
+/// F11, U7: in the middle of a hold. The new kubelet finds the held main running and leaves it alone. The main
 /// starts once, when the gate opens.
 #[tokio::test]
-async fn n4_u7_the_kubelet_is_killed_during_a_hold() -> Result<()> {
+async fn u7_the_kubelet_is_killed_during_a_hold() -> Result<()> {
     let lives = on_both_alone(async |kubelet: &Kubelet| {
         let pod = Manifest::new("hold")
             .annotate("plan", "proxy=sidecar, app=main")

@@ -1,5 +1,6 @@
 //! The commands for running pods, on real pods: what they report, and that podshim executes them in order.
 
+mod bounds;
 mod past;
 mod translated;
 

@@ -151,6 +151,12 @@ async fn n3_a_killed_shim_leaves_a_record() -> Result<()> {
     ensure!(answer["pods"].as_array().is_some_and(|pods| pods.len() == 1), "one record a pod: {answer}");
     let listed = podshim(&node, &["history", &name], 0).await?;
     ensure!(listed.contains("shim-killed"), "{listed}");
+    let drawn = podshim(&node, &["timeline", "--past", "--width", "80", &name], 0).await?;
+    for name in ["app", "proxy"] {
+        let draws = |line: &str| line.starts_with(name) && line.contains(['✓', '✗']);
+        let tells = |line: &str| line.contains(&format!(" {name} ")) && line.contains("exited with ");
+        ensure!(drawn.lines().any(draws) && drawn.lines().any(tells), "{drawn}");
+    }
     Ok(())
 }
 
@@ -180,17 +186,45 @@ async fn u10_a_main_that_nobody_creates_is_told() -> Result<()> {
     pod.remove().await
 }
 
-/// The log has the containers' names, each exit with its code, and each start, gate, signal and end of a stop once.
+/// U10: the same for an init and a sidecar; every other container waits for them.
+#[tokio::test]
+async fn u10_an_init_and_a_sidecar_of_another_name_are_named() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("past-typos")
+        .annotate("plan", "fetch=init, proxy=sidecar, app=main")
+        .container(Program::new("fetch"))
+        .container(Program::new("fecth").runs_for(seconds(1)))
+        .container(Program::new("prxoy"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["fecth", "prxoy", "app"]).await?;
+    let fault = "the pod does not start: init \"fetch\" and sidecar \"proxy\" were never created; the pod has \
+                 \"fecth\" and \"prxoy\", which the plan does not name";
+    wait::until("the fault to be known", AMPLE + SOON, async || {
+        Ok((inspect(&node, &pod).await?["fault"] == fault).then_some(()))
+    })
+    .await?;
+    ensure!(podshim(&node, &["ps"], 0).await?.contains(fault));
+    pod.wait_for_output("app", fault).await?;
+    pod.stop_all_at_once(SOON).await?;
+    pod.remove().await
+}
+
+/// The log has the containers' names, and each start, gate, exit with its code and restart, signal and end of a stop
+/// once: of one pod's whole life.
 #[tokio::test]
 async fn the_log_tells_a_pods_story_by_names() -> Result<()> {
     let node = Containerd::start().await?;
     let mut pod = Pod::new("past-log")
-        .annotate("plan", "proxy=sidecar, app=main")
-        .container(Program::new("proxy"))
+        .annotate("plan", "fetch=init, proxy=sidecar, app=main")
+        .container(Program::new("fetch").runs_for(seconds(0)))
+        .container(Program::new("proxy").runs_for_each(&[seconds(1), seconds(600)]).exits_each(&[3, 0]))
         .container(Program::new("app").term_exit_code(4))
         .run(&node, Runtime::Podshim)
         .await?;
-    pod.start_all(&["proxy", "app"]).await?;
+    pod.start_all(&["fetch", "proxy", "app"]).await?;
+    pod.wait_for("proxy", Started, 2, SOON).await?;
     pod.wait_for("app", Started, 1, SOON).await?;
     let title = format!("pod=e2e/{}", pod.name());
     pod.stop_all_at_once(SOON).await?;
@@ -203,27 +237,39 @@ async fn the_log_tells_a_pods_story_by_names() -> Result<()> {
         Ok(over.then(|| ours.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>()))
     })
     .await?;
-    for words in [
-        &["msg=start", "container=proxy"][..],
-        &["gate of sidecar", "proxy", "is open"],
-        &["msg=start", "container=app"],
-        &["pod stop begins"],
-        &["msg=signal", "container=app", "name=SIGTERM"],
-        &["msg=exited", "container=app", "code=4"],
-        &["msg=signal", "container=proxy", "cause=turn"],
-        &["msg=exited", "container=proxy", "code=0"],
-        &["pod stop is over"],
+    for (count, words) in [
+        (1, &["msg=start", "container=fetch"][..]),
+        (1, &["msg=exited with code 0", "container=fetch"]),
+        (2, &["msg=start", "container=proxy"]),
+        (1, &["msg=exited with code 3; restart at once", "container=proxy"]),
+        (1, &["gate of sidecar", "proxy", "is open"]),
+        (1, &["msg=start", "container=app"]),
+        (1, &["pod stop begins"]),
+        (1, &["msg=signal", "container=app", "name=SIGTERM"]),
+        (1, &["msg=exited with code 4", "container=app"]),
+        (1, &["msg=signal", "container=proxy", "cause=turn"]),
+        (1, &["msg=exited with code 0", "container=proxy"]),
+        (1, &["pod stop is over"]),
+        // No other line about any of these.
+        (4, &["msg=start"]),
+        (4, &["exited"]),
+        (1, &["restart"]),
+        (2, &["msg=signal"]),
+        (0, &["completed"]),
     ] {
         // Whether containerd quotes a message depends on its version.
-        let has = |line: &String| words.iter().all(|word| line.replace('"', "").contains(word));
-        let found = lines.iter().filter(|line| has(line)).count();
-        ensure!(found == 1, "{words:?} stands {found} times in\n{}", lines.join("\n"));
+        let of_container = |line: &String| !line.contains(&format!("container={}", pod.sandbox()));
+        let has = |line: &&String| words.iter().all(|word| line.replace('"', "").contains(word));
+        let found = lines.iter().filter(|line| of_container(line)).filter(has).count();
+        ensure!(found == count, "{words:?} stands {found} times, not {count}, in\n{}", lines.join("\n"));
     }
-    let named = |line: &&String| line.contains("container=") && !line.contains("container=app");
-    let unnamed = lines
-        .iter()
-        .filter(named)
-        .find(|line| !line.contains("container=proxy") && !line.contains(pod.sandbox()));
+    // Ids of rules are for podshim's developers.
+    let rule = lines.iter().find(|line| line.contains("(J2)") || line.contains("(N8)"));
+    ensure!(rule.is_none(), "{rule:?}");
+    let names = ["app", "proxy", "fetch"].map(|name| format!("container={name}"));
+    let is_named =
+        |line: &&String| names.iter().any(|name| line.contains(name)) || line.contains(pod.sandbox());
+    let unnamed = lines.iter().find(|line| line.contains("container=") && !is_named(line));
     ensure!(unnamed.is_none(), "{unnamed:?}");
     pod.remove().await
 }

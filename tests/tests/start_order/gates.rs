@@ -50,10 +50,10 @@ async fn u1_sidecars_without_probes_start_in_order() -> Result<()> {
     Ok(())
 }
 
-/// e2e J1, U2: each container starts at the first success of the probe before it, never earlier, and at most a period
+/// ks-J1, U2: each container starts at the first success of the probe before it, never earlier, and at most a period
 /// later.
 #[tokio::test]
-async fn j1_u2_sidecars_start_serially_by_their_probes() -> Result<()> {
+async fn u2_ks_j1_sidecars_start_serially_by_their_probes() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("j1")
         .annotate("plan", "s1=sidecar, s2=sidecar, regular=main")
@@ -170,10 +170,10 @@ async fn u3_a_gate_stays_open() -> Result<()> {
     pod.remove().await
 }
 
-/// U4 (kubernetes#132826), e2e M1: a sidecar that fails its start probe `fail` times is stopped and started again, and
+/// U4 (kubernetes#132826), ks-M1: a sidecar that fails its start probe `fail` times is stopped and started again, and
 /// the new process is probed too: the pod recovers.
 #[tokio::test]
-async fn u4_m1_a_sidecar_that_does_not_get_ready_is_started_again() -> Result<()> {
+async fn u4_ks_m1_a_sidecar_that_does_not_get_ready_is_started_again() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("u4")
         .annotate("plan", "s1=sidecar, app=main")
@@ -193,10 +193,10 @@ async fn u4_m1_a_sidecar_that_does_not_get_ready_is_started_again() -> Result<()
     pod.remove().await
 }
 
-/// U4, e2e J5: a sidecar that never gets ready is restarted again and again, and nothing after it ever starts. One that
+/// U4, ks-J5: a sidecar that never gets ready is restarted again and again, and nothing after it ever starts. One that
 /// ignores its stop signal is killed after its own grace (T8).
 #[tokio::test]
-async fn u4_j5_nothing_starts_after_a_sidecar_that_never_gets_ready() -> Result<()> {
+async fn u4_ks_j5_nothing_starts_after_a_sidecar_that_never_gets_ready() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("j5")
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main")

@@ -14,9 +14,9 @@ use crate::support::{
     starts, task, wait_started,
 };
 
-/// B1, I1: an init starts only after the one before it has exited 0.
+/// ks-B1, I1: an init starts only after the one before it has exited 0.
 #[tokio::test]
-async fn i1_b1_init_runs_before_regular() -> Result<()> {
+async fn i1_ks_b1_init_runs_before_regular() -> Result<()> {
     let node = Containerd::connect().await?;
     let init = |name| Program::new(name).runs_for(milliseconds(500)).exits(0);
     let mut pod = Pod::new("b1")
@@ -37,11 +37,11 @@ async fn i1_b1_init_runs_before_regular() -> Result<()> {
     pod.remove().await
 }
 
-/// B2, I2, J9: under Never a failed init ends the pod. Held containers exit with 125 without having run. The reason is
-/// in their log and, mounted as by the kubelet, in their termination message. Containers that are created later get the
-/// same.
+/// ks-B2, I2, J9: under Never a failed init ends the pod. Held containers exit with 125 without having run. The reason
+/// is in their log and, mounted as by the kubelet, in their termination message. Containers that are created later get
+/// the same.
 #[tokio::test]
-async fn b2_nothing_runs_after_a_failed_init() -> Result<()> {
+async fn ks_b2_nothing_runs_after_a_failed_init() -> Result<()> {
     let node = Containerd::connect().await?;
     let files = tempfile::tempdir()?;
     let message = files.path().join("message");
@@ -101,9 +101,9 @@ async fn i2_an_init_that_cannot_start_fails_the_pod() -> Result<()> {
     pod.remove().await
 }
 
-/// e2e G16 to G18, I2: a sidecar after the failed init never starts; held, it is masked like any sidecar (J2).
+/// ks-G16 to ks-G18, I2: a sidecar after the failed init never starts; held, it is masked like any sidecar (J2).
 #[tokio::test]
-async fn g16_a_sidecar_after_a_failed_init_does_not_start() -> Result<()> {
+async fn ks_g16_a_sidecar_after_a_failed_init_does_not_start() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("g16")
         .annotate("plan", "i1=init, s1=sidecar, regular=main")
@@ -121,9 +121,10 @@ async fn g16_a_sidecar_after_a_failed_init_does_not_start() -> Result<()> {
     pod.remove().await
 }
 
-/// e2e G19 to G21, e2e F3, I2: sidecars before the failed init ran beside it and are stopped after it, in reverse order.
+/// ks-G19 to ks-G21, ks-F3, I2: sidecars before the failed init ran beside it and are stopped after it, in reverse
+/// order.
 #[tokio::test]
-async fn g19_sidecars_before_a_failed_init_are_stopped_after_it() -> Result<()> {
+async fn ks_g19_sidecars_before_a_failed_init_are_stopped_after_it() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("g19")
         .annotate("plan", "s1=sidecar, s2=sidecar, i1=init, regular=main")
@@ -178,25 +179,25 @@ async fn a_failed_init_is_retried(policy: &str, plan: &str) -> Result<()> {
     pod.remove().await
 }
 
-/// e2e H16 to H18.
+/// ks-H16 to ks-H18.
 #[tokio::test]
-async fn h16_a_failed_init_is_retried_on_failure() -> Result<()> {
+async fn ks_h16_a_failed_init_is_retried_on_failure() -> Result<()> {
     a_failed_init_is_retried("OnFailure", "i1=init, s1=sidecar, regular=main").await
 }
 
-/// e2e H19 to H21.
+/// ks-H19 to ks-H21.
 #[tokio::test]
-async fn h19_a_failed_init_is_retried_on_failure_beside_its_sidecar() -> Result<()> {
+async fn ks_h19_a_failed_init_is_retried_on_failure_beside_its_sidecar() -> Result<()> {
     a_failed_init_is_retried("OnFailure", "s1=sidecar, i1=init, regular=main").await
 }
 
-/// e2e I16 to I18.
+/// ks-I16 to ks-I18.
 #[tokio::test]
 async fn i3_a_failed_init_is_retried_always() -> Result<()> {
     a_failed_init_is_retried("Always", "i1=init, s1=sidecar, regular=main").await
 }
 
-/// e2e I19 to I21.
+/// ks-I19 to ks-I21.
 #[tokio::test]
 async fn i3_a_failed_init_is_retried_always_beside_its_sidecar() -> Result<()> {
     a_failed_init_is_retried("Always", "s1=sidecar, i1=init, regular=main").await
@@ -222,9 +223,9 @@ async fn i3_a_retried_init_that_succeeds_lets_the_rest_start() -> Result<()> {
     pod.remove().await
 }
 
-/// B9, I4: inits do not run again when a main does.
+/// ks-B9, I4: inits do not run again when a main does.
 #[tokio::test]
-async fn b9_inits_do_not_run_again_with_a_main() -> Result<()> {
+async fn ks_b9_inits_do_not_run_again_with_a_main() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("b9")
         .annotate("plan", "i1=init, i2=init, regular=main")
@@ -246,8 +247,8 @@ async fn b9_inits_do_not_run_again_with_a_main() -> Result<()> {
     pod.remove().await
 }
 
-/// I4, N1, as in D2 to D5: a completed init does not run again, whatever happens to containerd, to its own container
-/// and to the main. Uses a containerd of its own, because the test kills it.
+/// I4, N1, as in ks-D2 to ks-D5: a completed init does not run again, whatever happens to containerd, to its own
+/// container and to the main. Uses a containerd of its own, because the test kills it.
 #[tokio::test]
 async fn i4_a_completed_init_never_runs_again() -> Result<()> {
     let node = Containerd::start().await?;

@@ -12,7 +12,7 @@ use crate::support::{
     seconds, wait_started,
 };
 
-/// S2, S7: runs the choreography of E1 to E8 in a sandbox of its own.
+/// S2, S7: runs the choreography of ks-E1 to ks-E8 in a sandbox of its own.
 async fn choreography(node: &Containerd) -> Result<RunningPod<'_>> {
     let init = |name| Program::new(name).runs_for(milliseconds(300)).exits(0);
     let mut pod = Pod::new("e1")
@@ -57,10 +57,10 @@ fn check_choreography(timeline: &Timeline) -> Result<()> {
     Ok(())
 }
 
-/// E1 to E8, S2, J1: inits and sidecars start in the order of the one list; the pod completes by itself, with 0
+/// ks-E1 to ks-E8, S2, J1: inits and sidecars start in the order of the one list; the pod completes by itself, with 0
 /// everywhere.
 #[tokio::test]
-async fn e1_e8_inits_and_sidecars_start_in_the_order_of_one_list() -> Result<()> {
+async fn ks_e1_e8_inits_and_sidecars_start_in_the_order_of_one_list() -> Result<()> {
     let node = Containerd::connect().await?;
     let pod = choreography(&node).await?;
     check_choreography(&pod.timeline()?)?;

@@ -1,5 +1,5 @@
-//! Sidecars beside a job or a service (G-, H- and I-cases of the kubelet's suite, R1, R11, J1): they never restart a
-//! pod's mains, are restarted on every exit, and end with the last main.
+//! Sidecars beside a job or a service (the ks-G, ks-H and ks-I cases of the kubelet's suite, R1, R11, J1): they never
+//! restart a pod's mains, are restarted on every exit, and end with the last main.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -9,8 +9,8 @@ use crate::support::{
     SOON, TOLERANCE, are_running, exit_with, milliseconds, ready_in_run, seconds, starts, wait_started,
 };
 
-/// G1 to G3, e2e H1 to H3, J1: podshim stops a sidecar that runs on when the main has completed, without a request of
-/// the caller.
+/// ks-G1 to ks-G3, ks-H1 to ks-H3, J1: podshim stops a sidecar that runs on when the main has completed, without a
+/// request of the caller.
 async fn a_sidecar_ends_with_the_last_main(policy: &str) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("g1")
@@ -32,17 +32,17 @@ async fn a_sidecar_ends_with_the_last_main(policy: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn g1_g3_a_sidecar_ends_with_the_last_main_under_never() -> Result<()> {
+async fn ks_g1_g3_a_sidecar_ends_with_the_last_main_under_never() -> Result<()> {
     a_sidecar_ends_with_the_last_main("Never").await
 }
 
-/// e2e H1 to H3.
+/// ks-H1 to ks-H3.
 #[tokio::test]
-async fn h1_h3_a_sidecar_ends_with_the_last_main_on_failure() -> Result<()> {
+async fn ks_h1_h3_a_sidecar_ends_with_the_last_main_on_failure() -> Result<()> {
     a_sidecar_ends_with_the_last_main("OnFailure").await
 }
 
-/// e2e I1 to I3, R7: under Always the caller restarts the main again and again; the sidecar runs on.
+/// ks-I1 to ks-I3, R7: under Always the caller restarts the main again and again; the sidecar runs on.
 #[tokio::test]
 async fn r7_a_sidecar_runs_on_beside_a_main_that_is_restarted() -> Result<()> {
     let node = Containerd::connect().await?;
@@ -92,24 +92,24 @@ async fn a_sidecar_is_replaced_beside_its_main(policy: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn g4_r11_a_sidecar_is_replaced_beside_its_main_under_never() -> Result<()> {
+async fn r11_ks_g4_a_sidecar_is_replaced_beside_its_main_under_never() -> Result<()> {
     a_sidecar_is_replaced_beside_its_main("Never").await
 }
 
-/// e2e H4.
+/// ks-H4.
 #[tokio::test]
 async fn r11_a_sidecar_is_replaced_beside_its_main_on_failure() -> Result<()> {
     a_sidecar_is_replaced_beside_its_main("OnFailure").await
 }
 
-/// e2e I4.
+/// ks-I4.
 #[tokio::test]
 async fn r11_a_sidecar_is_replaced_beside_its_main_always() -> Result<()> {
     a_sidecar_is_replaced_beside_its_main("Always").await
 }
 
-/// G8 to G15, e2e H8 to H15, R1, R8: a sidecar that exits again and again is restarted, with 0 or 1, before and after
-/// the main has started; its caller always sees one running container. R5: its backoff does not delay the end.
+/// ks-G8 to ks-G15, ks-H8 to ks-H15, R1, R8: a sidecar that exits again and again is restarted, with 0 or 1, before and
+/// after the main has started; its caller always sees one running container. R5: its backoff does not delay the end.
 async fn a_sidecar_that_keeps_exiting_comes_back(policy: &str, code: u8) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("g8")
@@ -145,34 +145,34 @@ async fn a_sidecar_that_keeps_exiting_comes_back(policy: &str, code: u8) -> Resu
 }
 
 #[tokio::test]
-async fn g8_g11_a_sidecar_that_keeps_exiting_0_under_never() -> Result<()> {
+async fn ks_g8_g11_a_sidecar_that_keeps_exiting_0_under_never() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("Never", 0).await
 }
 
 #[tokio::test]
-async fn g12_g15_a_sidecar_that_keeps_exiting_1_under_never() -> Result<()> {
+async fn ks_g12_g15_a_sidecar_that_keeps_exiting_1_under_never() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("Never", 1).await
 }
 
-/// e2e H8 to H11.
+/// ks-H8 to ks-H11.
 #[tokio::test]
-async fn h8_h11_a_sidecar_that_keeps_exiting_0_on_failure() -> Result<()> {
+async fn ks_h8_h11_a_sidecar_that_keeps_exiting_0_on_failure() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("OnFailure", 0).await
 }
 
-/// e2e H12 to H15.
+/// ks-H12 to ks-H15.
 #[tokio::test]
-async fn h12_h15_a_sidecar_that_keeps_exiting_1_on_failure() -> Result<()> {
+async fn ks_h12_h15_a_sidecar_that_keeps_exiting_1_on_failure() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("OnFailure", 1).await
 }
 
-/// e2e I8 to I11.
+/// ks-I8 to ks-I11.
 #[tokio::test]
 async fn r1_a_sidecar_that_keeps_exiting_0_always() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("Always", 0).await
 }
 
-/// e2e I12 to I15.
+/// ks-I12 to ks-I15.
 #[tokio::test]
 async fn r1_a_sidecar_that_keeps_exiting_1_always() -> Result<()> {
     a_sidecar_that_keeps_exiting_comes_back("Always", 1).await

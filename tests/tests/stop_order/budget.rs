@@ -1,4 +1,4 @@
-//! The one budget of a stop (T5, T6, T7, T9) and what it does to exit codes (L11, L12).
+//! The one budget of a stop (T5, T6, T7, T9) and what it does to exit codes (ks-L11, ks-L12).
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Term};
@@ -9,7 +9,7 @@ use crate::support::{
     wait_started,
 };
 
-/// The pod of L11 and L12: three sidecars and a main, with a budget of 3 s (5 s in the kubelet's tests).
+/// The pod of ks-L11 and ks-L12: three sidecars and a main, with a budget of 3 s (5 s in the kubelet's tests).
 async fn budget_pod<'node>(
     node: &'node Containerd,
     exit_codes: &str,
@@ -78,7 +78,7 @@ async fn t5_the_kubelets_figure_is_not_enforced() -> Result<()> {
 }
 
 /// T6: when the budget is spent all that are left get the stop signal at the same moment, and 2 s to end; exit codes as
-/// in L11.
+/// in ks-L11.
 async fn l11(node: &Containerd, exit_codes_key: &str, expected: [i32; 4]) -> Result<()> {
     let pod = budget_pod(
         node,
@@ -113,16 +113,16 @@ async fn l11(node: &Containerd, exit_codes_key: &str, expected: [i32; 4]) -> Res
 }
 
 #[tokio::test]
-async fn t6_l11_a_main_that_outlives_the_budget_fails_the_pod_with_real_codes() -> Result<()> {
+async fn t6_ks_l11_a_main_that_outlives_the_budget_fails_the_pod_with_real_codes() -> Result<()> {
     l11(&Containerd::connect().await?, "real", [137, 137, 0, 137]).await
 }
 
 #[tokio::test]
-async fn t6_l11_j2_only_the_mains_code_fails_the_pod() -> Result<()> {
+async fn t6_j2_ks_l11_only_the_mains_code_fails_the_pod() -> Result<()> {
     l11(&Containerd::connect().await?, "masked", [137, 0, 0, 0]).await
 }
 
-/// L12: a sidecar that outlives the budget is killed; the pod succeeds.
+/// ks-L12: a sidecar that outlives the budget is killed; the pod succeeds.
 async fn l12(node: &Containerd, exit_codes_key: &str, s2: i32) -> Result<()> {
     let pod = budget_pod(
         node,
@@ -155,12 +155,12 @@ fn ensure_eq(found: i32, expected: i32) -> Result<()> {
 }
 
 #[tokio::test]
-async fn t6_l12_a_sidecar_that_outlives_the_budget_is_killed_with_real_codes() -> Result<()> {
+async fn t6_ks_l12_a_sidecar_that_outlives_the_budget_is_killed_with_real_codes() -> Result<()> {
     l12(&Containerd::connect().await?, "real", 137).await
 }
 
 #[tokio::test]
-async fn t6_l12_j2_a_sidecar_that_outlives_the_budget_does_not_fail_the_pod() -> Result<()> {
+async fn t6_j2_ks_l12_a_sidecar_that_outlives_the_budget_does_not_fail_the_pod() -> Result<()> {
     l12(&Containerd::connect().await?, "masked", 0).await
 }
 

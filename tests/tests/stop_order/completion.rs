@@ -1,4 +1,4 @@
-//! Pods that end by themselves (J1, J5, J6, J7, I2) and the exit codes that callers see (J2, J3, J9, L9).
+//! Pods that end by themselves (J1, J5, J6, J7, I2) and the exit codes that callers see (J2, J3, J9, ks-L9).
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Term};
@@ -114,9 +114,9 @@ async fn j1_always_never_completes() -> Result<()> {
     pod.remove().await
 }
 
-/// J2, L9: a sidecar's non-zero code in a stop of the pod is shown as 0; the shim's log has the real one.
+/// J2, ks-L9: a sidecar's non-zero code in a stop of the pod is shown as 0; the shim's log has the real one.
 #[tokio::test]
-async fn j2_l9_a_failing_sidecar_does_not_fail_the_pod() -> Result<()> {
+async fn j2_ks_l9_a_failing_sidecar_does_not_fail_the_pod() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("j2")
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main")

@@ -7,11 +7,12 @@ use k8s_cri::v1::ContainerState;
 
 use crate::support::{AMPLE, SOON, TOLERANCE, at_most, exit_codes, finished_at, seconds, wait_started};
 
-/// L7, I6: a pod whose init still runs ends at once, long before its grace of 3 s is over. Nothing later starts (T11).
+/// ks-L7, I6: a pod whose init still runs ends at once, long before its grace of 3 s is over. Nothing later starts
+/// (T11).
 ///
 /// Three requests at once: if s1's comes first, s1 counts as stopped alone and shows the signal's code (J2).
 #[tokio::test]
-async fn l7_i6_a_pod_that_initializes_ends_at_once() -> Result<()> {
+async fn i6_ks_l7_a_pod_that_initializes_ends_at_once() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("l7")
         .annotate("plan", "i1=init, s1=sidecar, app=main")
@@ -36,9 +37,9 @@ async fn l7_i6_a_pod_that_initializes_ends_at_once() -> Result<()> {
     pod.remove().await
 }
 
-/// L8, T4 (kubernetes#125880): a sidecar that never gets ready does not use up the grace of 180 s.
+/// ks-L8, T4 (kubernetes#125880): a sidecar that never gets ready does not use up the grace of 180 s.
 #[tokio::test]
-async fn l8_t4_what_never_started_holds_up_nobody() -> Result<()> {
+async fn t4_ks_l8_what_never_started_holds_up_nobody() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("l8")
         .annotate("plan", "s1=sidecar, s2=sidecar, s3=sidecar, app=main")

@@ -1,5 +1,5 @@
-//! Hooks in real containers (H1 to H4, H6; L5, L6, L10, L13, L14): when they run, what waits for them, where their
-//! output goes, and that they never lengthen a stop.
+//! Hooks in real containers (H1 to H4, H6; ks-L5, ks-L6, ks-L10, ks-L13, ks-L14): when they run, what waits for them,
+//! where their output goes, and that they never lengthen a stop.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -10,10 +10,10 @@ use crate::support::{
     AMPLE, SOON, TOLERANCE, exit_codes, finished_at, hook, milliseconds, near, seconds, wait_started,
 };
 
-/// H1, L6: all on-terminate hooks start at T0; they do not delay mains, and each sidecar's signal comes after its own
-/// hook.
+/// H1, ks-L6: all on-terminate hooks start at T0; they do not delay mains, and each sidecar's signal comes after its
+/// own hook.
 #[tokio::test]
-async fn h1_l6_on_terminate_hooks_start_together() -> Result<()> {
+async fn h1_ks_l6_on_terminate_hooks_start_together() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("h1")
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
@@ -38,7 +38,7 @@ async fn h1_l6_on_terminate_hooks_start_together() -> Result<()> {
     pod.remove().await
 }
 
-/// H2, H3, e2e L10: just before the container's signal, in its  turn, once; a main's own signal is kept until its hook
+/// H2, H3, ks-L10: just before the container's signal, in its  turn, once; a main's own signal is kept until its hook
 /// has ended.
 #[tokio::test]
 async fn h2_pre_stop_hooks_run_in_their_turn() -> Result<()> {
@@ -76,7 +76,7 @@ async fn h2_pre_stop_hooks_run_in_their_turn() -> Result<()> {
     for name in ["flush", "flush1", "flush2", "drain1"] {
         ensure!(timeline.count(name, Starting) == 1, "{timeline}");
     }
-    // H3, L10: a hook's result changes no exit code.
+    // H3, ks-L10: a hook's result changes no exit code.
     ensure!(exit_codes(&pod, ["app", "s1", "s2"]).await? == [0, 0, 0], "{timeline}");
     pod.wait_for_output("s2", "podshim: pre-stop hook: exit status 3").await?;
     pod.remove().await
@@ -112,9 +112,10 @@ async fn h1_a_hook_is_a_part_of_its_container() -> Result<()> {
     pod.remove().await
 }
 
-/// H3, T6, L5: podshim waits for hooks that never end until the budget is spent, and kills them with their containers.
+/// H3, T6, ks-L5: podshim waits for hooks that never end until the budget is spent, and kills them with their
+/// containers.
 #[tokio::test]
-async fn h3_l5_hooks_that_hang_end_together_after_the_budget() -> Result<()> {
+async fn h3_ks_l5_hooks_that_hang_end_together_after_the_budget() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("l5")
         .annotate("plan", "s1=sidecar, s2=sidecar, s3=sidecar, app=main")
@@ -144,8 +145,8 @@ async fn h3_l5_hooks_that_hang_end_together_after_the_budget() -> Result<()> {
     pod.remove().await
 }
 
-/// L13: a main whose pre-stop hook outlives the budget, which fails the pod; L14: a sidecar's does not.
-async fn l13_l14(key: &str, app: Program, s2: Program, expected: [i32; 4]) -> Result<()> {
+/// ks-L13: a main whose pre-stop hook outlives the budget, which fails the pod; ks-L14: a sidecar's does not.
+async fn ks_l13_l14(key: &str, app: Program, s2: Program, expected: [i32; 4]) -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("l13")
         .annotate("plan", "s1=sidecar, s2=sidecar, s3=sidecar, app=main")
@@ -168,15 +169,15 @@ async fn l13_l14(key: &str, app: Program, s2: Program, expected: [i32; 4]) -> Re
 }
 
 #[tokio::test]
-async fn h3_l13_a_mains_hook_that_outlives_the_budget_fails_the_pod() -> Result<()> {
+async fn h3_ks_l13_a_mains_hook_that_outlives_the_budget_fails_the_pod() -> Result<()> {
     let (app, s2) = (Program::new("app").ignores_term(), Program::new("s2").ignores_term());
-    l13_l14("pre-stop.app", app, s2, [137, 0, 137, 0]).await
+    ks_l13_l14("pre-stop.app", app, s2, [137, 0, 137, 0]).await
 }
 
 #[tokio::test]
-async fn h3_l14_a_sidecars_hook_that_outlives_the_budget_does_not_fail_the_pod() -> Result<()> {
+async fn h3_ks_l14_a_sidecars_hook_that_outlives_the_budget_does_not_fail_the_pod() -> Result<()> {
     let (app, s2) = (Program::new("app"), Program::new("s2").ignores_term());
-    l13_l14("pre-stop.s2", app, s2, [0, 0, 137, 0]).await
+    ks_l13_l14("pre-stop.s2", app, s2, [0, 0, 137, 0]).await
 }
 
 /// H3, T7: without a budget the caller's SIGKILL ends the stop, and no hook delays that.
@@ -238,10 +239,10 @@ async fn h4_no_hook_without_a_program() -> Result<()> {
     pod.remove().await
 }
 
-/// U4, H2, e2e J5: a sidecar that does not get ready is stopped with its pre-stop hook, and nothing after it ever
+/// U4, H2, ks-J5: a sidecar that does not get ready is stopped with its pre-stop hook, and nothing after it ever
 /// starts.
 #[tokio::test]
-async fn u4_j5_an_unready_sidecar_is_stopped_with_its_pre_stop_hook() -> Result<()> {
+async fn u4_ks_j5_an_unready_sidecar_is_stopped_with_its_pre_stop_hook() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("j5")
         .annotate("plan", "s1=sidecar, app=main")

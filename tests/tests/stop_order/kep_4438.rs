@@ -1,7 +1,7 @@
 //! Cases that KEP-4438 lists and Kubernetes' suite does not have yet: probes, hooks and further stops while a pod
 //! terminates. "Readiness" and "liveness" are execs here, as a shim sees them. Tested elsewhere: a sidecar that dies
-//! meanwhile is B15, a hook that outlives the grace period L13, a hook of a container that never started H4, a second
-//! stop with less time T9.
+//! meanwhile is ks-B15, a hook that outlives the grace period ks-L13, a hook of a container that never started H4, a
+//! second stop with less time T9.
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
@@ -133,7 +133,8 @@ async fn h2_hooks_of_programs_that_trap_their_signal() -> Result<()> {
     pod.remove().await
 }
 
-/// L6 and L1 with a stop that the caller repeats, as a kubelet does that lost the first answer: nothing runs twice.
+/// ks-L6 and ks-L1 with a stop that the caller repeats, as a kubelet does that lost the first answer: nothing runs
+/// twice.
 #[tokio::test]
 async fn h1_h2_a_stop_that_is_repeated_runs_no_hook_twice() -> Result<()> {
     let node = Containerd::connect().await?;

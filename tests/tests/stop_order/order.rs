@@ -10,9 +10,9 @@ use crate::support::{
     AMPLE, SOON, TOLERANCE, exit_codes, finished_at, milliseconds, near, seconds, wait_started,
 };
 
-/// T1, T13, L1: the mains at once, then the sidecars one at a time, the last started first.
+/// T1, T13, ks-L1: the mains at once, then the sidecars one at a time, the last started first.
 #[tokio::test]
-async fn t1_t13_l1_sidecars_stop_in_reverse_after_every_main() -> Result<()> {
+async fn t1_t13_ks_l1_sidecars_stop_in_reverse_after_every_main() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("t1").annotate("plan", "s1=sidecar, s2=sidecar, s3=sidecar, a=main, b=main");
     for sidecar in ["s1", "s2", "s3"] {

@@ -347,7 +347,7 @@ fn an_oom_kill_in_a_scope_that_is_gone_is_read_from_its_slice() {
 }
 
 #[test]
-fn v2_files_become_numbers() {
+fn files_of_v2_become_numbers() {
     let directory = tempfile::tempdir().unwrap();
     write(
         directory.path(),
@@ -391,7 +391,7 @@ fn v2_files_become_numbers() {
 }
 
 #[test]
-fn v2_freezing_is_told_from_frozen() {
+fn freezing_in_v2_is_not_frozen() {
     let directory = tempfile::tempdir().unwrap();
     let cgroup = Cgroup::V2(directory.path().to_owned());
     assert_eq!(cgroup.freeze_state(), FreezeState::Thawed);

@@ -26,41 +26,11 @@ use nix::{
 };
 
 use super::RootfsMount;
+use super::mapping::IdMapping;
 use super::options::MountOptions;
 
 /// Where the mapped layers are assembled, inside a directory of their own.
 const ASSEMBLED: &str = "overlay";
-
-/// Which ids of a file system appear as which other ids.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct IdMapping {
-    /// Lines of `/proc/<pid>/uid_map`.
-    users: String,
-    /// Lines of `/proc/<pid>/gid_map`.
-    groups: String,
-}
-
-impl IdMapping {
-    /// Parses both in containerd's form, `container-id:host-id:size[,...]`.
-    ///
-    /// # Errors
-    ///
-    /// A reason that names the invalid part.
-    pub(super) fn parse(users: &str, groups: &str) -> Result<Self, String> {
-        Ok(Self { users: lines(users)?, groups: lines(groups)? })
-    }
-}
-
-fn lines(mappings: &str) -> Result<String, String> {
-    let line = |mapping: &str| {
-        let numbers: Option<Vec<u32>> = mapping.split(':').map(|number| number.parse().ok()).collect();
-        match numbers.as_deref() {
-            Some([inside, outside, size]) if *size > 0 => Ok(format!("{inside} {outside} {size}\n")),
-            _ => Err(format!("{mapping:?} is not a mapping `container-id:host-id:size`")),
-        }
-    };
-    mappings.split(',').map(line).collect()
-}
 
 /// A user namespace with a mapping, kept alive by its descriptor alone.
 pub(super) struct UserNamespace(OwnedFd);
@@ -69,10 +39,11 @@ impl UserNamespace {
     /// Makes one. Only a process can be in a new user namespace, so a short-lived process is made for it.
     pub(super) fn new(mapping: &IdMapping) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
-        let holder = Holder::new(reader.as_raw_fd(), writer.as_raw_fd()).map_err(said("user namespace"))?;
+        let holder =
+            Holder::new(reader.as_raw_fd(), writer.as_raw_fd()).map_err(with_context("user namespace"))?;
         let process = Path::new("/proc").join(holder.pid.to_string());
-        fs::write(process.join("uid_map"), &mapping.users).map_err(said("uidmap"))?;
-        fs::write(process.join("gid_map"), &mapping.groups).map_err(said("gidmap"))?;
+        fs::write(process.join("uid_map"), &mapping.users).map_err(with_context("uidmap"))?;
+        fs::write(process.join("gid_map"), &mapping.groups).map_err(with_context("gidmap"))?;
         let namespace = File::open(process.join("ns/user"))?;
         // The holder ends when this end of its pipe is closed; `Drop` waits for that.
         drop(writer);
@@ -100,7 +71,9 @@ impl UserNamespace {
         match result {
             0 => Ok(tree),
             // EINVAL: this file system does not support it.
-            _ => Err(said(&format!("id-mapped mount of {}", source.display()))(io::Error::last_os_error())),
+            _ => Err(with_context(&format!("id-mapped mount of {}", source.display()))(
+                io::Error::last_os_error(),
+            )),
         }
     }
 }
@@ -204,7 +177,7 @@ fn open_tree(source: &Path) -> io::Result<OwnedFd> {
     // SAFETY: the path is a C string that outlives the call.
     let tree = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
     if tree < 0 {
-        return Err(said(&source.display().to_string())(io::Error::last_os_error()));
+        return Err(with_context(&source.display().to_string())(io::Error::last_os_error()));
     }
     // SAFETY: the kernel has just made this descriptor for this call alone.
     Ok(unsafe { OwnedFd::from_raw_fd(tree as RawFd) })
@@ -229,7 +202,7 @@ pub(super) fn move_mount(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, path: 
 }
 
 /// Adds what an error is about; its kind stays.
-fn said(what: &str) -> impl Fn(io::Error) -> io::Error {
+fn with_context(what: &str) -> impl Fn(io::Error) -> io::Error {
     let what = what.to_owned();
     move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
 }

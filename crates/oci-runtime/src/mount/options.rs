@@ -9,7 +9,7 @@ use std::{
 
 use nix::mount::MsFlags;
 
-use super::idmap::IdMapping;
+use super::mapping::IdMapping;
 
 /// `mount(2)` copies one page of data and cuts off the rest. This is the smallest page size.
 const DATA_LIMIT: usize = 4096 - 1;

@@ -83,9 +83,7 @@ pub(crate) fn out_of_memory(pod: &mut State, id: ContainerId) {
     pod.record(&id, Milestone::OutOfMemory);
     let Some(container) = pod.container(&id) else { return };
     if restarts_after(pod, container, KILLED) {
-        let text =
-            format!("container {id}: a process was killed for memory; it is restarted if it was the program");
-        return pod.note(text);
+        return;
     }
     pod.emit_change(Action::Publish(Notice::OutOfMemory { container: id }));
 }

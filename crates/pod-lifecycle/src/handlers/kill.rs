@@ -102,7 +102,7 @@ pub(crate) fn kill_container(
             begin_stop(pod, StopCause::Sandbox(SandboxEnd::Killed(signal)));
             Ok(Reply::Ok)
         }
-        // K17 holds for every frozen container.
+        // K2. K17 holds for every frozen container.
         (Part::Sandbox | Part::Passthrough, Meaning::Kill) => {
             kill_now(pod, &id, reach, SignalCause::Caller);
             Ok(Reply::Ok)
@@ -197,6 +197,7 @@ fn kill_member(
             }
             (Some(Role::Sidecar), Meaning::Kill) => kill_after_term(pod, id),
             (Some(Role::Sidecar), _) => hold_signal(pod, id, signal, reach),
+            // K12, K14: with the reach that the caller asked for.
             (_, Meaning::Kill) => kill_now(pod, id, reach, SignalCause::Caller),
             _ => {
                 stop_after_hooks(pod, id, Some((signal, reach)), None);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_spec::{Gate, RestartPolicy, Role, Signal};
+use pod_spec::{Gate, Role, Signal};
 
 use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;
@@ -14,9 +14,9 @@ pub struct Inspection {
     pub stop: Option<InspectedStop>,
     /// How the pod ended, if its restart policy says that it has (J1).
     pub outcome: Option<PodOutcome>,
-    /// A main of the plan that no caller has created (U10), in a pod that has not ended and is not being stopped. The
-    /// driver knows whether the caller is still at work.
-    pub missing_main: Option<MissingMain>,
+    /// What no caller has created of the plan (U10), in a pod that has not ended and is not being stopped. The driver
+    /// knows whether the caller is still at work.
+    pub missing: Option<Missing>,
     /// The pause container, then the plan in its order, then all others.
     pub containers: Vec<InspectedContainer>,
 }
@@ -30,13 +30,22 @@ pub enum PodOutcome {
     Failed,
 }
 
-/// A main that no caller has created.
+/// The containers of the plan that no caller has created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingMain {
-    /// The main, as messages name it: `main "app"`.
-    pub main: String,
-    /// The restart policy: it decides whether the pod would end.
-    pub policy: RestartPolicy,
+pub struct Missing {
+    /// As messages name them, in the plan's order: `main "app"`. At least one.
+    pub members: Vec<String>,
+    /// Whether a main is among them, without which a job does not end (J1).
+    pub ends_without: MissingEnd,
+}
+
+/// Whether a pod would end without what it misses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingEnd {
+    /// A main is missing, and the restart policy lets the pod end once all have.
+    Never,
+    /// No main is missing, or the pod does not end by itself at all.
+    AsPlanned,
 }
 
 /// A stop under way (T12).

@@ -9,7 +9,7 @@ use crate::interface::exit::Exit;
 use crate::interface::inspection::InspectedStop;
 use crate::interface::operation::Hook;
 
-/// An entry of the history that [`Action::Record`] keeps. Other actions (operations, signals, events, final exits) are
+/// An entry of the history that `Action::Record` keeps. Other actions (operations, signals, events, final exits) are
 /// recorded as themselves and have no entry here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Milestone {

@@ -71,7 +71,7 @@ impl MemberGate {
         was_closed
     }
 
-    /// V1, V4: what takes over, or stands by, has to get ready anew.
+    /// V1, V4: what takes over, or stands by, has to get ready from the start.
     pub(crate) fn close(&mut self) {
         self.state = GateState::Closed;
     }

@@ -17,6 +17,7 @@ pub(crate) fn is_complete(pod: &State) -> bool {
     // J11: a main whose start is under way is about to run.
     let runs =
         |(state, container): (&MemberState, &Container)| state.role() == Role::Main && container.is_alive();
+    // J5: under OnFailure a main that failed is not done; its caller restarts it.
     let are_done = pod.mains().all(|state| {
         let code = state.counted_code();
         code.is_some_and(|code| policy == RestartPolicy::Never || code == 0)

@@ -25,7 +25,7 @@ pub(crate) fn next_deadline(pod: &State) -> Option<PodTime> {
 }
 
 /// When a container next needs the clock.
-pub(crate) fn container_deadlines(pod: &State, container: &Container) -> [Option<PodTime>; 7] {
+fn container_deadlines(pod: &State, container: &Container) -> [Option<PodTime>; 7] {
     let kill =
         container.ending.kill_at().filter(|_| !container.ending.is_killed() && container.has_process());
     let [hold, probe] = startup_deadlines(pod, container);
@@ -35,7 +35,7 @@ pub(crate) fn container_deadlines(pod: &State, container: &Container) -> [Option
 }
 
 /// When the stop next needs the clock.
-pub(crate) fn stop_deadlines(pod: &State) -> [Option<PodTime>; 3] {
+fn stop_deadlines(pod: &State) -> [Option<PodTime>; 3] {
     let budget = pod.stop().and_then(|stop| match stop.budget() {
         Budget::Until { at, .. } | Budget::LastCall { kill_at: at } => Some(at),
         Budget::Callers | Budget::Spent => None,
@@ -47,14 +47,14 @@ pub(crate) fn stop_deadlines(pod: &State) -> [Option<PodTime>; 3] {
 }
 
 /// When ends count, or members are given up.
-pub(crate) fn replacement_deadlines(pod: &State) -> impl Iterator<Item = Option<PodTime>> {
+fn replacement_deadlines(pod: &State) -> impl Iterator<Item = Option<PodTime>> {
     let open = pod.members().iter().map(|state| state.ended().and_then(Ended::open_until));
     let losses = losses(pod).into_iter().map(|(_, at)| Some(at));
     open.chain(losses).collect::<Vec<_>>().into_iter()
 }
 
 /// When a hold or a gate's probe next needs the clock.
-pub(crate) fn startup_deadlines(pod: &State, container: &Container) -> [Option<PodTime>; 2] {
+fn startup_deadlines(pod: &State, container: &Container) -> [Option<PodTime>; 2] {
     let hold = match container.phase() {
         Phase::Held(hold) => {
             // U6 limits the wait for gates: the wait for the end of a stop has no limit (T11).

@@ -13,7 +13,7 @@ pub(crate) fn shown_exit(pod: &State, container: &Container, real: Exit) -> Exit
     Exit { code, ..real }
 }
 
-pub(crate) fn shown_code(pod: &State, container: &Container, index: usize, real: u32) -> u32 {
+fn shown_code(pod: &State, container: &Container, index: usize, real: u32) -> u32 {
     let role = pod.member(index).role();
     let by_code = pod.policy() == RestartPolicy::OnFailure;
     // J4.
@@ -32,13 +32,14 @@ pub(crate) fn shown_code(pod: &State, container: &Container, index: usize, real:
             not_zero(real)
         }
         (None, Role::Sidecar) if by_code && !may_show_success(pod, container, index) => not_zero(real),
+        // J3.
         _ => real,
     }
 }
 
 /// Under OnFailure: whether a sidecar that exits with 0 outside of a stop may show that. Its caller would not run
 /// it again, so only a sidecar that may stay away shows 0.
-pub(crate) fn may_show_success(pod: &State, container: &Container, index: usize) -> bool {
+fn may_show_success(pod: &State, container: &Container, index: usize) -> bool {
     let state = pod.member(index);
     let kept_running = state.member().restart.is_none_or(|restart| restart.mode == RestartMode::Always);
     let still_needed = !state.gate.is_open() && state.member().gate != Gate::Skip;
@@ -47,6 +48,6 @@ pub(crate) fn may_show_success(pod: &State, container: &Container, index: usize)
 }
 
 /// J10: shows 0 as the code of a program that SIGTERM ended.
-pub(crate) fn not_zero(code: u32) -> u32 {
+fn not_zero(code: u32) -> u32 {
     if code == 0 { code_of_signal(Signal::TERM.number()) } else { code }
 }

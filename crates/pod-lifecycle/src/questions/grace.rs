@@ -9,11 +9,11 @@ use crate::state::State;
 use crate::stop::{MIN_KILL_DELAY, Stop, StopCause};
 
 /// The budget of a stop that podshim begins where neither plan, kubelet nor node sets one (T5).
-pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 /// crictl gives up 2 s after its StopPodSandbox, which kills one container after another and waits for each
 /// (F4, F5).
-pub(crate) const ZERO_GRACE: Duration = Duration::from_millis(1500);
+const ZERO_GRACE: Duration = Duration::from_millis(1500);
 
 /// When a stop of that cause must be over, if podshim sets its limit (T5).
 pub(crate) fn limit_of(pod: &State, cause: StopCause) -> Option<PodTime> {

@@ -14,7 +14,7 @@ use crate::questions::order::{first_blocker, stands_by};
 use crate::questions::restarts::keeps_running;
 use crate::state::State;
 
-/// The start order in one place (S2, S3, S6, T11).
+/// The start order in one place (S2, I1, S3, S6, T11). Where nothing is in the way nothing is held (S9).
 pub(crate) fn may_start(pod: &State, container: &Container) -> bool {
     let Some(index) = container.member() else { return true };
     if stands_by(pod, container) {
@@ -69,7 +69,7 @@ pub(crate) fn wait_of(pod: &State, container: &Container) -> Option<Wait> {
     Some(Wait::Member(index, obstacle_of(pod, index)))
 }
 
-pub(crate) fn obstacle_of(pod: &State, index: usize) -> Obstacle {
+fn obstacle_of(pod: &State, index: usize) -> Obstacle {
     let state = pod.member(index);
     if pod.is_gone(index) {
         return match state.ended() {
@@ -88,7 +88,7 @@ pub(crate) fn obstacle_of(pod: &State, index: usize) -> Obstacle {
 }
 
 /// The words are those of `podshim ps` for the same state.
-pub(crate) fn obstacle_in_words(pod: &State, index: usize, obstacle: Obstacle) -> String {
+fn obstacle_in_words(pod: &State, index: usize, obstacle: Obstacle) -> String {
     let state = pod.member(index);
     let code = state.ended().map_or(0, |ended| ended.real().code);
     match obstacle {
@@ -114,7 +114,7 @@ pub(crate) fn obstacle_in_words(pod: &State, index: usize, obstacle: Obstacle) -
     }
 }
 
-pub(crate) fn work_in_words(pod: &State, index: usize) -> String {
+fn work_in_words(pod: &State, index: usize) -> String {
     let Some(container) = pod.current(index) else { return String::new() };
     match (container.phase(), container.probe()) {
         (Phase::BackingOff { last, .. }, _) => format!("exited with {}, backing off", last.code),
@@ -126,7 +126,7 @@ pub(crate) fn work_in_words(pod: &State, index: usize) -> String {
 }
 
 /// I8: how long until a member that does not come back fails its pod.
-pub(crate) fn given_up_in(pod: &State, index: usize) -> Option<Duration> {
+fn given_up_in(pod: &State, index: usize) -> Option<Duration> {
     let by = replacement_deadline_of(pod, index)?;
     (pod.policy() == RestartPolicy::Never).then(|| by.since(pod.now()))
 }

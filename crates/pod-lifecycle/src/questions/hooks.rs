@@ -29,6 +29,7 @@ pub(crate) fn next_hook(pod: &State, container: &Container) -> Option<Hook> {
     if terminates && hooks.is_due(Hook::OnTerminate) && member.on_terminate.is_some() {
         return Some(Hook::OnTerminate);
     }
+    // H2.
     (hooks.is_due(Hook::PreStop) && member.pre_stop.is_some()).then_some(Hook::PreStop)
 }
 

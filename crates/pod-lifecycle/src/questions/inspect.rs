@@ -1,9 +1,13 @@
 //! The pod as an operator sees it: a copy of what is known at one moment.
 
+use pod_spec::{RestartPolicy, Role};
+
 use crate::container::Container;
 use crate::container::phase::{Part, Phase};
 use crate::interface::id::{ContainerId, Target};
-use crate::interface::inspection::{InspectedContainer, InspectedPart, Inspection, MissingMain, PodOutcome};
+use crate::interface::inspection::{
+    InspectedContainer, InspectedPart, Inspection, Missing, MissingEnd, PodOutcome,
+};
 use crate::interface::outcome::Refusal;
 use crate::interface::time::PodTime;
 use crate::interface::view::{Status, View};
@@ -28,12 +32,12 @@ pub(crate) fn inspect_pod(pod: &State, now: PodTime) -> Inspection {
     Inspection {
         stop: pod.stop().map(|stop| stop.inspect(now)),
         outcome: pod_outcome(pod),
-        missing_main: missing_main(pod),
+        missing: missing(pod),
         containers,
     }
 }
 
-pub(crate) fn pod_outcome(pod: &State) -> Option<PodOutcome> {
+fn pod_outcome(pod: &State) -> Option<PodOutcome> {
     let succeeded = |state: &MemberState| state.counted_code() == Some(0);
     match (is_complete(pod), pod.failure()) {
         (true, _) if pod.mains().all(succeeded) => Some(PodOutcome::Succeeded),
@@ -43,13 +47,26 @@ pub(crate) fn pod_outcome(pod: &State) -> Option<PodOutcome> {
     }
 }
 
-/// A main of the plan that no caller has created (U10), as long as that matters.
-pub(crate) fn missing_main(pod: &State) -> Option<MissingMain> {
+/// What no caller has created of the plan (U10), as long as that matters.
+pub(crate) fn missing(pod: &State) -> Option<Missing> {
     if pod.is_stopping() || pod_outcome(pod).is_some() {
         return None;
     }
-    let main = pod.mains().find(|state| state.was_never_created())?;
-    Some(MissingMain { main: main.to_string(), policy: pod.policy() })
+    // One of a pair is enough, and it is no mistake to create the other one for a switch only (V1).
+    let is_missing = |index: &usize| {
+        let never_created = |index: usize| pod.member(index).was_never_created();
+        never_created(*index)
+            && pod.partner(*index).is_none_or(|other| *index < other && never_created(other))
+    };
+    let missing = (0..pod.members().len()).filter(|index| !pod.is_vacant(*index)).filter(is_missing);
+    let missing: Vec<_> = missing.map(|index| pod.member(index)).collect();
+    let a_main = missing.iter().any(|state| state.role() == Role::Main);
+    let ends_without = match pod.policy() {
+        RestartPolicy::OnFailure | RestartPolicy::Never if a_main => MissingEnd::Never,
+        _ => MissingEnd::AsPlanned,
+    };
+    let members: Vec<_> = missing.into_iter().map(ToString::to_string).collect();
+    (!members.is_empty()).then_some(Missing { members, ends_without })
 }
 
 /// What the driver keeps of a container that is gone: what it was to the pod, and how often podshim restarted it
@@ -67,7 +84,7 @@ pub(crate) fn inspected_part(pod: &State, container: &Container) -> InspectedPar
     }
 }
 
-pub(crate) fn inspect_container(pod: &State, container: &Container, now: PodTime) -> InspectedContainer {
+fn inspect_container(pod: &State, container: &Container, now: PodTime) -> InspectedContainer {
     let state = container.member().map(|index| pod.member(index));
     let shown_exit = container.view(pod.anchor_pid()).and_then(|view| view.exit);
     let real_exit = match container.phase() {
@@ -96,7 +113,7 @@ pub(crate) fn inspect_container(pod: &State, container: &Container, now: PodTime
     }
 }
 
-pub(crate) fn inspect_missing(state: &MemberState) -> InspectedContainer {
+fn inspect_missing(state: &MemberState) -> InspectedContainer {
     InspectedContainer {
         gate: state.inspected_gate(),
         real_exit: state.ended().map(Ended::real).or(state.completed()),

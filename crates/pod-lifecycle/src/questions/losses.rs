@@ -42,7 +42,7 @@ pub(crate) fn replacement_deadline_of(pod: &State, index: usize) -> Option<PodTi
 }
 
 /// Whether a member has ended without what others wait for.
-pub(crate) fn is_lost(pod: &State, index: usize) -> bool {
+fn is_lost(pod: &State, index: usize) -> bool {
     let state = pod.member(index);
     let unmet = match state.role() {
         Role::Init => state.completed().is_none(),

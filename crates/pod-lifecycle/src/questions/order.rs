@@ -11,7 +11,8 @@ pub(crate) fn stands_by(pod: &State, container: &Container) -> bool {
     standby && !container.takeover.is_under_way()
 }
 
-/// The first member, in plan order, that a member must still wait for.
+/// The first member, in plan order, that a member must still wait for. A member that was not created yet satisfies
+/// nothing (U10).
 pub(crate) fn first_blocker(pod: &State, index: usize) -> Option<Link> {
     // V2: what waits for a pair waits for its active container.
     let blocks = |link: &&Link| {
@@ -35,7 +36,7 @@ pub(crate) fn never_done(pod: &State, index: usize) -> Option<usize> {
     pod.member(index).links().iter().find(|link| failed(link)).map(|link| link.earlier)
 }
 
-/// T1, T4: whether every container that needs a sidecar is gone or never ran. Once the budget is spent it is every
+/// T1, T4, T13: whether every container that needs a sidecar is gone or never ran. Once the budget is spent it is every
 /// sidecar's turn (T6).
 pub(crate) fn turn_has_come(pod: &State, sidecar: &Container) -> bool {
     let Some(index) = sidecar.member() else { return true };

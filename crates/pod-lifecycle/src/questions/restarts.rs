@@ -34,7 +34,7 @@ pub(crate) fn restarts_after(pod: &State, container: &Container, code: u32) -> b
 
 /// R12: whether a sidecar's next exit is shown, so that its kubelet recreates it with a fresh root file system, a
 /// restart count and CrashLoopBackOff. Not from T0 on, and not if its caller would not recreate it.
-pub(crate) fn shows_crash_loop(pod: &State, container: &Container, index: usize) -> bool {
+fn shows_crash_loop(pod: &State, container: &Container, index: usize) -> bool {
     let member = pod.member(index).member();
     let limit = pod.plan().and_then(|plan| plan.defaults.visible_after);
     member.role == Role::Sidecar
@@ -46,8 +46,9 @@ pub(crate) fn shows_crash_loop(pod: &State, container: &Container, index: usize)
         && container.restarts.are_spent(limit)
 }
 
-/// How podshim restarts a member: as its own key says, else as its role and the policy say (R1, R7, R8, I2, I3).
-pub(crate) fn restart_mode(pod: &State, index: usize) -> RestartMode {
+/// How podshim restarts a member: as its own key says, else as its role and the policy say (R1, R7, R8, I2, I3). A closed
+/// gate changes nothing (U5).
+fn restart_mode(pod: &State, index: usize) -> RestartMode {
     let member = pod.member(index).member();
     let usual = match (member.role, pod.policy()) {
         (Role::Sidecar, _) => RestartMode::Always,
@@ -79,7 +80,7 @@ pub(crate) fn keeps_running(pod: &State, container: &Container) -> bool {
 }
 
 /// Whether a caller has asked for this container's end, or the pod is stopping.
-pub(crate) fn wants_end(pod: &State, container: &Container) -> bool {
+fn wants_end(pod: &State, container: &Container) -> bool {
     pod.is_stopping() || container.ending.held_signal().is_some()
 }
 

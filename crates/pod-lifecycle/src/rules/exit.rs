@@ -142,8 +142,7 @@ fn init_completed(pod: &mut State, id: &ContainerId, exit: Exit) {
         && !pod.is_stopping()
         && later_exists;
     pod.member_mut(index).complete(exit);
-    let name = pod.member(index).member().name.clone();
-    pod.note(format!("init {name:?} completed"));
+    pod.mark_changed();
     if !hides {
         return finish(pod, id, exit);
     }

@@ -14,7 +14,7 @@ use crate::rules::gate::program_started;
 use crate::state::State;
 use crate::stop::{MIN_KILL_DELAY, Stop, StopCause};
 
-/// T14: a stop is over when everything it covers is final. Then what was created meanwhile starts in order. A stop
+/// T14, T10: a stop is over when everything it covers is final, however much of its budget is left. Then what was created meanwhile starts in order. A stop
 /// for good is never over.
 pub(crate) fn end_stop_if_over(pod: &mut State) {
     if pod.stop().is_none_or(Stop::is_for_good) {

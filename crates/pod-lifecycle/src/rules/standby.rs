@@ -100,7 +100,7 @@ fn retire_partner(pod: &mut State, id: &ContainerId) {
 }
 
 /// Ends a program whose container is to be held then.
-pub(crate) fn end_to_be_held(pod: &mut State, id: &ContainerId) {
+fn end_to_be_held(pod: &mut State, id: &ContainerId) {
     let grace = grace_of(pod, id);
     let Some(container) = pod.container_mut(id) else { return };
     match container.phase() {

@@ -105,6 +105,7 @@ fn signal_mains(pod: &mut State) {
         .filter(|container| !container.ending.is_signalled() && container.has_process())
         .filter(|container| match (container.part(), pod.role(container)) {
             (Part::Passthrough, _) => everything,
+            // I6: an init has no turn.
             (_, Some(Role::Main | Role::Init)) => container.is_alive(),
             _ => false,
         })

@@ -20,7 +20,7 @@ use crate::steps::hooks::stop_after_hooks;
 use crate::steps::signal::{deliver_stop, kill_now, thaw};
 use crate::stop::{Budget, Stop};
 
-/// T1, T3, K8: sidecars whose turn has come get their stop signal.
+/// T1, T3, K8: sidecars whose turn has come get their stop signal, restarted ones too (R3).
 pub(crate) fn take_turns(pod: &mut State) {
     let stopping = pod.is_stopping();
     let ready: Vec<_> = pod.planned_where(|state, container| {

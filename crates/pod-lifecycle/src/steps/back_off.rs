@@ -16,9 +16,8 @@ pub(crate) fn back_off(pod: &mut State, id: &ContainerId, last: Exit) {
     let Some(container) = pod.container_mut(id) else { return };
     let delay = container.restarts.next_delay(&own.map_or(node, |restart| restart.backoff));
     container.back_off(last, now + delay);
-    let name = container.spec().name.clone();
     pod.record(id, Milestone::RestartDue { delay });
-    pod.note(format!("{name:?} exited with {}, restart in {delay:?}", last.code));
+    pod.mark_changed();
 }
 
 /// The program is restarted: this counts for its limit (R4).

@@ -3,7 +3,8 @@
 //!
 //! Only the `after` keys themselves can make a cycle: the list's order bends around them (`order`).
 
-use crate::error::{Problem, excerpt};
+use crate::error::Problem;
+use crate::excerpt::excerpt;
 use crate::keys::CONDITIONS;
 use crate::limits::MAX_CONTAINERS;
 use crate::nearest::choose;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command;
 use crate::duration;
-use crate::error::{Problem, excerpt, printable_key};
+use crate::error::{Problem, printable_key};
+use crate::excerpt::excerpt;
 use crate::keys::{ContainerKey, FATALS};
 use crate::limits::MAX_CONTAINERS;
 use crate::nearest::{Hint, hint_for_name};

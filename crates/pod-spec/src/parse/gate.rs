@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use crate::command;
-use crate::error::{GateError, excerpt};
+use crate::error::GateError;
+use crate::excerpt::excerpt;
 use crate::limits::{MIN_PROBE_PERIOD, MIN_PROBE_TIMEOUT};
 use crate::nearest::{Hint, nearest};
 use crate::pattern::Pattern;

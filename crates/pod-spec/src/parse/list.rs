@@ -1,7 +1,8 @@
 //! The list in `podshim.io/plan`: `name[@alias]=role` entries, groups `a+b=role`, standby pairs `a|b=sidecar`,
 //! `*=main`. Owns its grammar. Wrong entries keep their names, so that other keys that name them are not errors too.
 
-use crate::error::{ListError, excerpt};
+use crate::error::ListError;
+use crate::excerpt::excerpt;
 use crate::keys::ROLES;
 use crate::limits::{MAX_CONTAINERS, MAX_NAME_BYTES};
 use crate::nearest::choose;

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::duration;
-use crate::error::{InvalidPlan, Problem, excerpt, printable_key};
+use crate::error::{InvalidPlan, Problem, printable_key};
+use crate::excerpt::excerpt;
 use crate::keys::{
     CONTAINER_KEYS, ContainerKey, EXIT_CODES, OOM_SCORES, POD_KEYS, PREFIX, PodKey, RESTART_POLICIES,
     ZERO_GRACES,

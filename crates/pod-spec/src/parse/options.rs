@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::duration::{self, DurationText};
-use crate::error::{OptionError, excerpt};
+use crate::error::OptionError;
+use crate::excerpt::excerpt;
 use crate::nearest::choose;
 
 /// One option of a known kind.

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::duration::DurationText;
-use crate::error::{Problem, excerpt};
+use crate::error::Problem;
+use crate::excerpt::excerpt;
 use crate::keys::RESTART_MODES;
 use crate::limits::MIN_BACKOFF;
 use crate::nearest::choose;

@@ -74,7 +74,9 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         let root = arguments.option("history-dir").map_or_else(past::default_root, PathBuf::from);
         let past = past::find(&root, called)?;
         if past.shim_was_killed {
-            eprintln!("podshim: its shim was killed: what happened before that is not known");
+            eprintln!(
+                "podshim: its shim was killed: only the last exits are known, and nothing of what happened before"
+            );
         }
         (past.pod, past.events, past.lost, past.ended_at_ms)
     } else {

@@ -1,0 +1,105 @@
+//! A cluster of `hack/cluster`: Kubernetes 1.20 with nodes of its own. Owns nothing of it but the workloads that a test
+//! runs; these are in [`workload`].
+
+pub mod workload;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::{Containerd, command};
+
+/// Names the directory of the cluster that all tests of a run share. Set by `hack/cluster test`.
+pub const SHARED_CLUSTER: &str = "PODSHIM_CLUSTER_DIR";
+
+/// A running cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    directory: PathBuf,
+}
+
+impl Cluster {
+    /// The cluster of this test run.
+    ///
+    /// # Errors
+    /// If there is none: a test without its cluster fails, as it has shown nothing.
+    pub fn connect() -> Result<Self> {
+        let directory = std::env::var_os(SHARED_CLUSTER);
+        let directory =
+            directory.with_context(|| format!("{SHARED_CLUSTER} is not set: use hack/cluster test"))?;
+        Ok(Self { directory: directory.into() })
+    }
+
+    /// The cluster's directory: logs and kubeconfigs.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The containerd of a node, by the node's number.
+    ///
+    /// # Errors
+    /// If the cluster has no such node, or it is off.
+    pub fn node(&self, number: u32) -> Result<Containerd> {
+        let mut directory = self.directory.clone().into_os_string();
+        directory.push(format!("-node-{number}"));
+        Containerd::attach(Path::new(&directory))
+    }
+
+    /// Runs kubectl as the cluster's administrator, and returns its stdout.
+    ///
+    /// # Errors
+    /// If it exits with anything but 0.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.script("kubectl", arguments).await
+    }
+
+    /// `kubectl get` of an object or of a list, parsed.
+    ///
+    /// # Errors
+    /// If there is no such object.
+    pub async fn get(&self, arguments: &[&str]) -> Result<Value> {
+        let output = self.kubectl(&[&["get", "--output=json"], arguments].concat()).await?;
+        serde_json::from_str(&output).with_context(|| format!("kubectl get {arguments:?}: no JSON: {output}"))
+    }
+
+    /// Makes an object, or changes it.
+    ///
+    /// # Errors
+    /// If the API server refuses it.
+    pub async fn apply(&self, object: &Value) -> Result<()> {
+        let file = self.directory.join(format!(
+            "{}-{}.json",
+            object["kind"].as_str().unwrap_or_default(),
+            object["metadata"]["name"].as_str().context("an object without a name")?
+        ));
+        std::fs::write(&file, object.to_string())?;
+        self.kubectl(&["apply", "--filename", &file.to_string_lossy()]).await?;
+        Ok(())
+    }
+
+    /// Ends everything on a node at once.
+    ///
+    /// # Errors
+    /// If `hack/cluster` fails.
+    pub async fn power_off(&self, node: u32) -> Result<()> {
+        self.script("power-off", &[&node.to_string()]).await.map(drop)
+    }
+
+    /// Starts a node again after [`power_off`](Self::power_off). Returns when its kubelet has been started.
+    ///
+    /// # Errors
+    /// If `hack/cluster` fails.
+    pub async fn power_on(&self, node: u32) -> Result<()> {
+        self.script("power-on", &[&node.to_string()]).await.map(drop)
+    }
+
+    /// Runs a command of `hack/cluster` on this cluster.
+    async fn script(&self, subcommand: &str, arguments: &[&str]) -> Result<String> {
+        let script = command::script("cluster");
+        let directory = self.directory.to_string_lossy();
+        let all = [&[subcommand, directory.as_ref()], arguments].concat();
+        command::run(&script, &all).await?.success(all)
+    }
+}

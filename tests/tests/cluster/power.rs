@@ -1,0 +1,86 @@
+//! A node that loses its power: every process is gone at once, and with them every sandbox. These tests run alone.
+
+use anyhow::{Result, ensure};
+use e2e::Event::{Exiting, Starting};
+use e2e::durations::seconds;
+use e2e::static_pod::RestartPolicy;
+use e2e::{Cluster, Manifest, Phase, Program, Workload};
+
+use crate::support::{SOON, started_in_order, stopped_in_order, with_proxy};
+
+const NODE: u32 = 2;
+
+/// U2, I5: the same pods come back in their order, with their inits, and stop in order later.
+#[tokio::test]
+async fn u2_i5_pods_come_back_in_order() -> Result<()> {
+    let cluster = Cluster::connect()?;
+    let manifest = Manifest::new("inits")
+        .annotate("plan", "proxy=sidecar, fetch=init, app=main")
+        .annotate("ready.proxy", "tcp::8080;period=100ms;fail=600")
+        .container(Program::new("proxy").listens(8080, seconds(1)))
+        .container(Program::new("fetch").runs_for(seconds(1)))
+        .container(Program::new("app").term_delay(seconds(2)));
+    let inits = Workload::pod(manifest).on_node(NODE).run(&cluster).await?;
+    let deployment = Workload::deployment(with_proxy("rebooted"), 2).on_node(NODE).run(&cluster).await?;
+    let before = deployment.wait_ready(2, SOON).await?;
+    inits.wait_event(inits.name(), ("app", Starting), 1, SOON).await?;
+
+    cluster.power_off(NODE).await?;
+    for pod in &before {
+        // A power cut gives nothing the time to end.
+        let timeline = deployment.timeline(&pod.name)?;
+        ensure!(timeline.count("app", Exiting) == 0 && timeline.count("proxy", Exiting) == 0, "{timeline}");
+        deployment.forget(&pod.name)?;
+    }
+    inits.forget(inits.name())?;
+    cluster.power_on(NODE).await?;
+
+    for pod in &before {
+        started_in_order(&deployment.wait_event(&pod.name, ("app", e2e::Event::Started), 1, SOON).await?)?;
+    }
+    let timeline = inits.wait_event(inits.name(), ("app", Starting), 1, SOON).await?;
+    timeline.in_order(&[("proxy", Starting), ("fetch", Starting), ("fetch", Exiting), ("app", Starting)])?;
+    let after = deployment
+        .wait_pods("the pods to be ready again", SOON, |pods| {
+            pods.iter().all(|pod| pod.ready && pod.status.containers.iter().all(|one| one.restarts == 1))
+        })
+        .await?;
+    let uids = |pods: &[e2e::ClusterPod]| pods.iter().map(|pod| pod.uid.clone()).collect::<Vec<_>>();
+    ensure!(uids(&before) == uids(&after), "{before:#?}\n{after:#?}");
+    deployment.delete(SOON).await?;
+    for pod in &after {
+        stopped_in_order(&deployment.timeline(&pod.name)?)?;
+    }
+    inits.delete(SOON).await?;
+    stopped_in_order(&inits.timeline(inits.name())?)
+}
+
+/// J1, J2: a Job's pod that had succeeded stays so, and one that was running fails; the Job's next pod completes it.
+#[tokio::test]
+async fn j1_j2_jobs_go_on() -> Result<()> {
+    let cluster = Cluster::connect()?;
+    let job = |name: &str, main: Program| {
+        let manifest = Manifest::new(name)
+            .policy(RestartPolicy::Never)
+            .annotate("plan", "proxy=sidecar, job=main")
+            .container(Program::new("proxy"))
+            .container(main);
+        Workload::job(manifest).on_node(NODE)
+    };
+    let done = job("done", Program::new("job").runs_for(seconds(1))).run(&cluster).await?;
+    done.wait_condition("Complete", SOON).await?;
+    let cut = job("cut", Program::new("job").runs_for(seconds(40))).run(&cluster).await?;
+    let first = cut.wait_ready(1, SOON).await?.remove(0);
+
+    cluster.power_off(NODE).await?;
+    cluster.power_on(NODE).await?;
+    cut.wait_condition("Complete", SOON).await?;
+    let pods = cut.pods().await?;
+    let old = pods.iter().find(|pod| pod.uid == first.uid);
+    ensure!(old.is_none_or(|pod| pod.status.phase == Phase::Failed), "{pods:#?}");
+    ensure!(cut.timeline(&first.name)?.count("job", Starting) == 1, "the job ran again in its old pod");
+    let pods = done.pods().await?;
+    ensure!(pods.len() == 1 && pods[0].status.phase == Phase::Succeeded, "{pods:#?}");
+    ensure!(done.timeline(&pods[0].name)?.count("job", Starting) == 1, "the job ran again");
+    Ok(())
+}
