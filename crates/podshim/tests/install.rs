@@ -155,7 +155,7 @@ fn every_byte_of_a_configuration_survives_and_uninstall_restores_the_node() {
     assert!(seen >= 13, "{seen} fixtures");
 }
 
-/// `podshim check` finds nothing wrong in the result; tests/tests/e2e/installed.rs shows that containerd reads it.
+/// `podshim check` finds nothing wrong in the result; tests/tests/drop_in/installed.rs shows that containerd reads it.
 #[test]
 fn what_is_written_passes_check() {
     for (name, release, file) in

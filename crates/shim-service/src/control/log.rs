@@ -1,4 +1,4 @@
-//! The log's lines for events that no other file logs: exits and restarts, OOM kills, the phases of a stop.
+//! The log's lines for events that no other file logs: exits, restarts, OOM kills, the phases of a stop.
 //!
 //! Owns the texts of these lines. Each event is logged once.
 
@@ -17,8 +17,8 @@ pub(crate) fn write(actions: &[Action]) {
     }
 }
 
-/// An exit and its restart are one line. The restart has a line of its own if it comes with a later event, as processes of the
-/// container were left, or if there was no exit, as a held container has lost its process.
+/// An exit and the restart that follows it are one line. A restart follows its exit later if processes of the container
+/// are left, and has no exit if a held container lost its process.
 fn lines(actions: &[Action]) -> impl Iterator<Item = (Option<&ContainerId>, String)> {
     let milestones = actions.iter().filter_map(|action| match action {
         Action::Record { container, milestone } => Some((container.as_ref(), milestone)),
@@ -58,6 +58,7 @@ fn restart(delay: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+
     use pod_lifecycle::{Exit, WallTime};
 
     use super::*;
@@ -71,7 +72,7 @@ mod tests {
         let said = |actions: &[Action]| lines(actions).map(|(_, line)| line).collect::<Vec<_>>();
         let one_event = [record("a", exited(3)), record("b", due()), record("a", due())];
         assert_eq!(said(&one_event), ["exited with code 3; restart in 1s", "restart in 1s"]);
-        // Other processes of the container end before it is restarted.
+        // Its processes end first.
         assert_eq!(said(&one_event[..2]), ["exited with code 3", "restart in 1s"]);
         assert_eq!(said(&one_event[2..]), ["restart in 1s"]);
         let at_once = [record("a", exited(1)), record("a", Milestone::RestartDue { delay: Duration::ZERO })];
