@@ -12,7 +12,7 @@ use containerd_shim_protos::bootstrap_api::BootstrapParams;
 use containerd_shim_protos::protobuf::Message;
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use shim_service::options::RuntimeOptions;
+use shim_service::options::{RuntimeOptions, runtime_options};
 
 /// Both messages have some hundred bytes.
 const SIZE_LIMIT: usize = 1 << 20;
@@ -51,7 +51,7 @@ impl StartInput {
         }
         let options = Any::parse_from_bytes(bytes)
             .ok()
-            .and_then(|any| RuntimeOptions::from_any(Some(&any)).ok())
+            .and_then(|any| runtime_options(Some(&any)).ok())
             .unwrap_or_default();
         Self { options, ..Self::default() }
     }
@@ -60,7 +60,7 @@ impl StartInput {
         let options = params
             .extensions
             .iter()
-            .find_map(|extension| RuntimeOptions::from_any(Some(extension.value.as_ref()?)).ok())
+            .find_map(|extension| runtime_options(Some(extension.value.as_ref()?)).ok())
             .unwrap_or_default();
         Self {
             options,

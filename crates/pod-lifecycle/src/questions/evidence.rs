@@ -1,4 +1,6 @@
 //! Which ends are evidence of a stop of the pod (T12), and which of a stop of one container alone (T15, T16).
+//!
+//! Owns when evidence goes stale. The facts are `member::evidence`; no signal is sent here.
 
 use pod_spec::Role;
 

@@ -1,4 +1,6 @@
 //! Which exit code callers see (J2 to J4, J10).
+//!
+//! Owns the mapping from a real code to a shown one, in one place.
 
 use pod_spec::{Gate, RestartMode, RestartPolicy, Role, Signal};
 

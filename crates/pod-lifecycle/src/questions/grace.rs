@@ -1,4 +1,6 @@
-//! How long stops may take (T5, T8, T17).
+//! How long stops may take (T5, T8, T17), and whether there is time for a hook (H3).
+//!
+//! Owns which figure counts: the plan's, the kubelet's, the node's, or podshim's own.
 
 use std::time::Duration;
 

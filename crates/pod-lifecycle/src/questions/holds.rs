@@ -1,4 +1,6 @@
-//! Whether a container may start, and what it waits for, in words (S2, U7, U13).
+//! Whether a container may start, and what it waits for, in words (S2, I1, S6, S9, U7, U13).
+//!
+//! Owns the reasons. When a hold ends and when its lines are written is `rules::startup`.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-//! The pod as an operator sees it: a copy of what is known at one moment.
+//! The pod as an operator and as callers see it: a copy of what is known at one moment.
+//!
+//! Owns the projection of the tables to public types.
 
 use pod_spec::{RestartPolicy, Role};
 

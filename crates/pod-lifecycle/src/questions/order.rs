@@ -1,4 +1,7 @@
-//! The order of a plan (S2, T1): what a container waits for at its start, and whether a sidecar's turn to stop has come.
+//! The order of a plan at work: what a container waits for at its start, and whether a sidecar's turn to stop has come (U10,
+//! T1, T4, T13, V1, V2).
+//!
+//! Owns both directions of one relation: a stop's order is the start order reversed.
 
 use pod_spec::{Link, Role};
 

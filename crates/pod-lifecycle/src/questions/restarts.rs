@@ -1,4 +1,6 @@
-//! Whether podshim runs a container again (R-rules).
+//! Whether podshim runs a container again, and who does where podshim does not (I3, U5, R1, R2, R7, R8, R12).
+//!
+//! Owns that decision. When a restart comes is `steps::back_off` and `rules::restart`.
 
 use pod_spec::{RestartMode, RestartPolicy, Role};
 

@@ -1,5 +1,6 @@
-//! The end-to-end tests: real containerd, real runc. One test binary; nextest runs each test in a process of its own,
-//! many pods at once on the containerd that `hack/test` started.
+//! podshim as a drop-in for containerd's runc shim: the same test bodies on both, what a pod without annotations costs, and what
+//! is installed. Real containerd, real runc; nextest runs each test in a process of its own, many pods at once on the
+//! containerd that `hack/test` started.
 
 /// Each named body as one test per runtime.
 macro_rules! on_both_runtimes {
@@ -17,7 +18,6 @@ mod budgets;
 mod cgroup_paths;
 mod checkpoint;
 mod configurations;
-mod drop_in;
 mod exits;
 mod harness;
 mod installed;
@@ -25,4 +25,5 @@ mod logging;
 mod pid_namespaces;
 mod runtime_errors;
 mod shim_process;
+mod tasks;
 mod user_namespaces;

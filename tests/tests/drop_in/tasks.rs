@@ -1,5 +1,5 @@
-//! A pod without podshim annotations (S1, passthrough): the same test bodies run on containerd's own shim and on
-//! podshim, and must pass on both.
+//! The tasks of a pod without podshim annotations (S1, passthrough): the same test bodies run on containerd's own shim and
+//! on podshim, and must pass on both.
 
 use std::time::Duration;
 
