@@ -17,14 +17,13 @@ use tracing::{debug, warn};
 
 use crate::process::{Process, SignalNumber};
 
-mod abandoned;
+pub mod abandoned;
 mod files;
 mod freezer;
 pub mod oom;
 pub mod v1;
 pub mod v2;
 
-pub use abandoned::remove_abandoned;
 pub use oom::OomWatch;
 
 use files::{CgroupMount, Directory};

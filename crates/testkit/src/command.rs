@@ -9,7 +9,8 @@ use std::time::Duration;
 use pod_lifecycle::{AfterCheckpoint, ContainerId, ExecId, Reach, Target};
 use pod_spec::Signal;
 
-use crate::kubelet::{Fault, KubeletSetup};
+use crate::kubelet::KubeletSetup;
+use crate::kubelet::fault::Fault;
 use crate::new_container::NewContainer;
 use crate::operation_kind::OperationKind;
 use crate::program::Program;

@@ -10,7 +10,9 @@ mod back_off;
 mod cri;
 mod ending;
 mod expectation;
-mod fault;
+pub mod fault;
+mod ledger;
+mod order;
 mod setup;
 mod status;
 mod sync;
@@ -24,13 +26,12 @@ use crate::new_container::NewContainer;
 use crate::text::millis;
 use back_off::BackOff;
 use cri::{CallId, Cri};
-use ending::Ending;
-use expectation::Ledger;
 use fuzz_input::Rng;
+use ledger::Ledger;
+use order::Ending;
 use status::{Listed, State};
 use sync::{Actions, SyncInput};
 
-pub use fault::Fault;
 pub use setup::{KubeletSetup, KubeletVersion, PodContainer, SpecPart};
 
 pub(crate) use cri::ShimCall;

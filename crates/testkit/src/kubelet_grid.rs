@@ -9,7 +9,8 @@ use std::time::Duration;
 use pod_spec::{RestartPolicy, Role};
 
 use crate::command::{Command, Detail, PodCaller, Scenario};
-use crate::kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart};
+use crate::kubelet::fault::Fault;
+use crate::kubelet::{KubeletSetup, KubeletVersion, PodContainer, SpecPart};
 use crate::operation_kind::OperationKind;
 use crate::program::{OnStop, Program, Run, RunEnd};
 use crate::simulator::Simulator;

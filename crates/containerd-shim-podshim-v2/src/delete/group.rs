@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use oci_runtime::bundle::Bundle;
-use oci_runtime::cgroup::remove_abandoned;
+use oci_runtime::cgroup::abandoned::remove_abandoned;
 use oci_runtime::mount::unmount_rootfs;
 use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::Reaper;

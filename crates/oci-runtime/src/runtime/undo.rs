@@ -12,7 +12,7 @@ use tracing::warn;
 use super::{Container, DeleteMode, Operation, RuntimeError};
 use crate::{
     bundle,
-    cgroup::{Cgroup, FreezeState, remove_abandoned},
+    cgroup::{Cgroup, FreezeState, abandoned::remove_abandoned},
     process::{Process, SignalNumber},
     reaper::Ticket,
 };

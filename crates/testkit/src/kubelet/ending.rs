@@ -9,45 +9,9 @@ use std::time::Duration;
 use pod_lifecycle::{ContainerId, PodTime};
 
 use super::cri::CallId;
+use super::order::{EndOrder, Ending, Waiting};
 use super::setup::{LEAST_GRACE, SpecPart};
 use super::{Kubelet, Work};
-
-/// Why and how a pod ends.
-#[derive(Clone, Debug)]
-pub(super) struct Ending {
-    /// Who ordered the end; `None`: nothing is left to run.
-    pub(super) order: Option<EndOrder>,
-    /// When all containers must have ended, if the end was ordered.
-    pub(super) by: Option<PodTime>,
-    calls: BTreeSet<CallId>,
-    /// Sidecars that wait for their turn.
-    waiting: Vec<Waiting>,
-    sandbox: Option<CallId>,
-}
-
-/// A native sidecar that is killed when its turn has come, or when the grace is over.
-#[derive(Clone, Debug)]
-struct Waiting {
-    id: ContainerId,
-    /// Not before its preStop hook has ended.
-    from: PodTime,
-    until: PodTime,
-}
-
-impl Ending {
-    fn new(order: Option<EndOrder>) -> Self {
-        Self { order, by: None, calls: BTreeSet::new(), waiting: Vec::new(), sandbox: None }
-    }
-}
-
-/// How a user or the node orders the end of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EndOrder {
-    /// Deletion with that grace.
-    Delete(Duration),
-    /// Eviction: SIGKILL for all.
-    Evict,
-}
 
 /// The time an end may take beyond its grace and the two seconds that a kubelet adds: a shim delivers an early SIGKILL
 /// 1.5 s later (T7), and each call has its latency.

@@ -15,45 +15,6 @@ use super::{Kubelet, KubeletVersion, Work};
 /// The code of a container whose program podshim does not run (J9).
 const NEVER_RAN: u32 = 125;
 
-/// What programs have really done, whatever callers saw.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger {
-    /// Containers whose program runs.
-    running: BTreeSet<ContainerId>,
-    /// Containers whose program has run at least once.
-    ran: BTreeSet<ContainerId>,
-    /// Containers whose program has exited with 0.
-    ended_well: BTreeSet<ContainerId>,
-    /// Containers that the kubelet has killed.
-    pub(super) killed: BTreeSet<ContainerId>,
-    /// Killed containers whose stop was given up by a kubelet that restarted.
-    given_up: BTreeSet<ContainerId>,
-}
-
-impl Ledger {
-    /// Whether the program of a container runs.
-    pub(super) fn runs(&self, id: &ContainerId) -> bool {
-        self.running.contains(id)
-    }
-
-    pub(super) fn began(&mut self, id: &ContainerId) {
-        self.running.insert(id.clone());
-        self.ran.insert(id.clone());
-    }
-
-    /// The kubelet restarts. To all callers a program that goes on after its stop signal then does its work.
-    pub(super) fn forget_stops(&mut self) {
-        self.given_up.extend(self.killed.intersection(&self.running).cloned());
-    }
-
-    pub(crate) fn ended(&mut self, id: &ContainerId, code: u32) {
-        self.running.remove(id);
-        if code == 0 {
-            self.ended_well.insert(id.clone());
-        }
-    }
-}
-
 impl Kubelet {
     /// Whether the pod has ended, including its sandbox.
     pub(crate) fn is_over(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pod_lifecycle::PodTime;
 
-use super::ending::EndOrder;
+use super::order::EndOrder;
 use super::status::State;
 use super::{Kubelet, Work};
 use crate::operation_kind::OperationKind;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use pod_lifecycle::ContainerId;
 use pod_spec::RestartPolicy;
 
-use super::expectation::Ledger;
+use super::ledger::Ledger;
 use super::setup::{KubeletSetup, SpecPart};
 use super::status::{List, Listed, State};
 

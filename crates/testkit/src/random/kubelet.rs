@@ -8,7 +8,8 @@ use pod_spec::{RestartPolicy, Role};
 
 use super::plan;
 use crate::command::{Command, Detail, PodCaller, Scenario};
-use crate::kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart};
+use crate::kubelet::fault::Fault;
+use crate::kubelet::{KubeletSetup, KubeletVersion, PodContainer, SpecPart};
 use crate::operation_kind::OperationKind;
 use crate::program::{OnStop, Program, Run, RunEnd};
 use crate::text::millis;

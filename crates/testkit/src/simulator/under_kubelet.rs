@@ -8,7 +8,8 @@ use pod_lifecycle::{Action, ContainerId, RequestId, Target};
 
 use super::{RunError, Simulator};
 use crate::command::Command;
-use crate::kubelet::{Fault, Kubelet, ShimCall};
+use crate::kubelet::fault::Fault;
+use crate::kubelet::{Kubelet, ShimCall};
 use crate::world::ProcessEvent;
 
 /// Between two checks of the promise.
