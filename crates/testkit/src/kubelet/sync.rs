@@ -99,7 +99,7 @@ pub(super) fn is_started_again(listed: &Listed, policy: RestartPolicy) -> bool {
 mod tests {
     use pod_lifecycle::PodTime;
 
-    use super::super::setup::PodContainer;
+    use super::super::setup::{KubeletVersion, PodContainer};
     use super::*;
 
     const RUNNING: State = State::Running;
