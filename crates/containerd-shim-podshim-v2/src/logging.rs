@@ -74,7 +74,8 @@ impl<S: Subscriber> Layer<S> for FifoLog {
         let (message, fields) = {
             let names = names();
             // At debug, the events and actions of the pod are shown unchanged.
-            let message = if level < Level::DEBUG { names.said(&text.message) } else { text.message.clone() };
+            let message =
+                if level < Level::DEBUG { names.with_names(&text.message) } else { text.message.clone() };
             (message, text.finish(&names))
         };
         self.write(&format_line(now(), level, &message, &fields));

@@ -12,7 +12,7 @@ use containerd_shim::{Flags, StartOpts};
 use containerd_shim_protos::protobuf::Message;
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use shim_service::options::RuntimeOptions;
+use shim_service::options::{RuntimeOptions, runtime_options};
 
 /// Both messages have some hundred bytes.
 const SIZE_LIMIT: usize = 1 << 20;
@@ -46,7 +46,7 @@ impl StartInput {
                 ..StartOpts::default()
             },
         };
-        let options = sent.extensions.iter().find_map(|any| RuntimeOptions::from_any(Some(any)).ok());
+        let options = sent.extensions.iter().find_map(|any| runtime_options(Some(any)).ok());
         let containerd = StartOpts {
             id: flags.id.clone(),
             namespace: flags.namespace.clone(),

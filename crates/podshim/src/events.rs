@@ -1,18 +1,16 @@
-//! Events of a pod as the commands show them: the control API's events in the words of `docs/podshim-json.md`, and each
-//! as a sentence.
-//!
-//! Owns those words. Scripts rely on them: words may be added, but no word changes its meaning.
+//! Events of a pod as the commands show them: the control API's events as data, and each as a sentence.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use control_api::Event;
 use control_api::calendar::civil_date;
 use control_api::event::{Cause, Kind};
+use control_api::{Budget, Event, StopReason};
 use pod_spec::DurationText;
 use serde::Serialize;
 
-use crate::pods::{budget_words, said, signal, stop_reason};
+use crate::pods::{non_empty, signal};
+use crate::words::{self, Word};
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +22,8 @@ pub struct EventReport {
     /// Milliseconds since the shim's start, by a clock that is never set.
     pub monotonic_ms: u64,
     /// What happened.
-    pub kind: EventKind,
+    #[serde(serialize_with = "words::serialize")]
+    pub kind: Kind,
     /// The name of its container; `None` for an event of the pod.
     pub container: Option<String>,
     /// The container's id.
@@ -42,71 +41,41 @@ pub struct EventReport {
     /// The signal's name.
     pub signal: Option<String>,
     /// Why it was sent.
-    pub cause: Option<&'static str>,
+    #[serde(serialize_with = "words::serialize_some")]
+    pub cause: Option<Cause>,
     /// The time until the next start; for a stop, its budget.
     pub duration_ms: Option<u64>,
     /// Why the pod is stopped.
-    pub reason: Option<&'static str>,
+    #[serde(serialize_with = "words::serialize_some")]
+    pub reason: Option<StopReason>,
     /// Who counts the time of the stop.
-    pub budget: Option<&'static str>,
-}
-
-/// The kinds of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "proto/podshim/v1/pod.proto says what each is")]
-pub enum EventKind {
-    /// An event of a newer shim.
-    Unknown,
-    Created,
-    Held,
-    Starting,
-    Running,
-    StartFailed,
-    GateOpened,
-    GateFailed,
-    Exited,
-    RestartDue,
-    Stopped,
-    Deleted,
-    SignalHeld,
-    Signalled,
-    HookStarted,
-    HookEnded,
-    OutOfMemory,
-    Paused,
-    Resumed,
-    SwitchBegan,
-    Switched,
-    SwitchFailed,
-    StopBegan,
-    LastCall,
-    BudgetSpent,
-    StopEnded,
+    #[serde(serialize_with = "words::serialize_some")]
+    pub budget: Option<Budget>,
 }
 
 impl EventReport {
     /// The report of an event of the control API.
     pub fn of(event: Event) -> Self {
-        let kind = EventKind::of(event.kind.enum_value_or_default());
+        let kind = event.kind.enum_value_or_default();
+        let cause = event.cause.enum_value_or_default();
+        let reason = event.stop_reason.enum_value_or_default();
         Self {
             sequence: event.sequence,
             wall_ms: event.wall_ms,
             monotonic_ms: event.monotonic_ms,
             kind,
-            container: said(event.name),
-            id: said(event.id),
-            text: said(event.text),
-            failure: said(event.failure),
+            container: non_empty(event.name),
+            id: non_empty(event.id),
+            text: non_empty(event.text),
+            failure: non_empty(event.failure),
             pid: (event.pid != 0).then_some(event.pid),
             code: event.code,
             shown_code: event.shown_code,
             signal: (event.signal != 0).then(|| signal(event.signal)),
-            cause: cause(event.cause.enum_value_or_default()),
+            cause: (cause != Cause::NO_CAUSE).then_some(cause),
             duration_ms: event.duration_ms,
-            reason: stop_reason(event.stop_reason.enum_value_or_default()),
-            budget: (kind == EventKind::StopBegan)
-                .then(|| budget_words(event.budget.enum_value_or_default())),
+            reason: (reason != StopReason::NOT_STOPPING).then_some(reason),
+            budget: (kind == Kind::STOP_BEGAN).then(|| event.budget.enum_value_or_default()),
         }
     }
 
@@ -122,77 +91,78 @@ impl EventReport {
         };
         let signal = self.signal.as_deref().unwrap_or("a signal");
         match self.kind {
-            EventKind::Unknown => "something this release does not know".to_owned(),
-            EventKind::Created => "created".to_owned(),
-            EventKind::Held => match &self.text {
+            Kind::UNKNOWN => "something this release does not know".to_owned(),
+            Kind::CREATED => "created".to_owned(),
+            Kind::HELD => match &self.text {
                 Some(text) => format!("held, waiting for {text}"),
                 None => "held".to_owned(),
             },
-            EventKind::Starting => "starting".to_owned(),
-            EventKind::Running => match self.pid {
+            Kind::STARTING => "starting".to_owned(),
+            Kind::RUNNING => match self.pid {
                 Some(pid) => format!("running, pid {pid}"),
                 None => "running".to_owned(),
             },
-            EventKind::StartFailed => with("cannot be started", &self.text),
-            EventKind::GateOpened => "gate open".to_owned(),
-            EventKind::GateFailed => with("gate failed", &self.text),
-            EventKind::Exited => format!("exited with {}", self.code.unwrap_or_default()),
-            EventKind::RestartDue => after("to be started again in"),
-            EventKind::Stopped => match (self.code, self.shown_code) {
+            Kind::START_FAILED => with("cannot be started", &self.text),
+            Kind::GATE_OPENED => "gate open".to_owned(),
+            Kind::GATE_FAILED => with("gate failed", &self.text),
+            Kind::EXITED => format!("exited with {}", self.code.unwrap_or_default()),
+            Kind::RESTART_DUE => after("to be started again in"),
+            Kind::STOPPED => match (self.code, self.shown_code) {
                 (Some(code), Some(shown)) if code != shown => format!("ended with {code}, shown as {shown}"),
                 (Some(code), _) | (None, Some(code)) => format!("ended with {code}"),
                 (None, None) => "ended".to_owned(),
             },
-            EventKind::Deleted => "deleted".to_owned(),
-            EventKind::SignalHeld => format!("{signal} waits for its turn"),
-            EventKind::Signalled => match self.cause {
+            Kind::DELETED => "deleted".to_owned(),
+            Kind::SIGNAL_HELD => format!("{signal} waits for its turn"),
+            Kind::SIGNALLED => match self.cause {
                 Some(cause) => format!("{signal}: {}", because(cause)),
                 None => signal.to_owned(),
             },
-            EventKind::HookStarted => with("hook", &self.text),
-            EventKind::HookEnded => {
+            Kind::HOOK_STARTED => with("hook", &self.text),
+            Kind::HOOK_ENDED => {
                 let hook = self.text.as_deref().unwrap_or("hook");
                 match &self.failure {
                     Some(failure) => format!("{hook} failed: {failure}"),
                     None => format!("{hook} done"),
                 }
             }
-            EventKind::OutOfMemory => "out of memory".to_owned(),
-            EventKind::Paused => "paused".to_owned(),
-            EventKind::Resumed => "resumed".to_owned(),
-            EventKind::SwitchBegan => "its standby is to take over".to_owned(),
-            EventKind::Switched => "has taken over".to_owned(),
-            EventKind::SwitchFailed => with("does not take over", &self.text),
-            EventKind::StopBegan => {
-                let begins = format!("the stop begins ({})", self.reason.unwrap_or("caller"));
+            Kind::OUT_OF_MEMORY => "out of memory".to_owned(),
+            Kind::PAUSED => "paused".to_owned(),
+            Kind::RESUMED => "resumed".to_owned(),
+            Kind::SWITCH_BEGAN => "its standby is to take over".to_owned(),
+            Kind::SWITCHED => "has taken over".to_owned(),
+            Kind::SWITCH_FAILED => with("does not take over", &self.text),
+            Kind::STOP_BEGAN => {
+                let begins =
+                    format!("the stop begins ({})", self.reason.unwrap_or(StopReason::CALLER).word());
                 match self.duration_ms {
                     Some(_) => after(&format!("{begins}, within")),
                     None => format!("{begins}, its caller counts the time"),
                 }
             }
-            EventKind::LastCall => "last call: what is left gets its stop signal".to_owned(),
-            EventKind::BudgetSpent => "the budget is spent: what is left is killed".to_owned(),
-            EventKind::StopEnded => "the stop has ended".to_owned(),
+            Kind::LAST_CALL => "last call: what is left gets its stop signal".to_owned(),
+            Kind::BUDGET_SPENT => "the budget is spent: what is left is killed".to_owned(),
+            Kind::STOP_ENDED => "the stop has ended".to_owned(),
         }
     }
 }
 
-/// What has been printed of a pod so far. For people the end of a program and the end of its container are one event,
-/// so it is printed once.
+/// The events of a pod as sentences. For people the end of a program and the end of its container are one event, so it
+/// is one sentence.
 #[derive(Debug, Default)]
-pub struct Story {
+pub struct Sentences {
     /// For each container whose program has ended and has not been restarted: when it ended, and its exit code.
     exits: BTreeMap<String, (u64, u32)>,
 }
 
-impl Story {
+impl Sentences {
     /// An event as a sentence; `None` if an earlier sentence has said all of it.
-    pub fn tell(&mut self, event: &EventReport) -> Option<String> {
+    pub fn next(&mut self, event: &EventReport) -> Option<String> {
         let id = || event.id.clone().or_else(|| event.container.clone()).unwrap_or_default();
         match (event.kind, event.code) {
-            (EventKind::Exited, Some(code)) => drop(self.exits.insert(id(), (event.monotonic_ms, code))),
-            (EventKind::Created | EventKind::Starting, _) => drop(self.exits.remove(&id())),
-            (EventKind::Stopped, Some(code)) => {
+            (Kind::EXITED, Some(code)) => drop(self.exits.insert(id(), (event.monotonic_ms, code))),
+            (Kind::CREATED | Kind::STARTING, _) => drop(self.exits.remove(&id())),
+            (Kind::STOPPED, Some(code)) => {
                 let printed = self.exits.remove(&id()).filter(|(_, printed)| *printed == code);
                 return match (printed, event.shown_code) {
                     (Some(_), Some(shown)) if shown != code => {
@@ -213,60 +183,16 @@ impl Story {
 /// A container that ends within so many milliseconds of its program ended together with it.
 const AT_ONCE_MS: u64 = 1000;
 
-impl EventKind {
-    fn of(kind: Kind) -> Self {
-        match kind {
-            Kind::UNKNOWN => Self::Unknown,
-            Kind::CREATED => Self::Created,
-            Kind::HELD => Self::Held,
-            Kind::STARTING => Self::Starting,
-            Kind::RUNNING => Self::Running,
-            Kind::START_FAILED => Self::StartFailed,
-            Kind::GATE_OPENED => Self::GateOpened,
-            Kind::GATE_FAILED => Self::GateFailed,
-            Kind::EXITED => Self::Exited,
-            Kind::RESTART_DUE => Self::RestartDue,
-            Kind::STOPPED => Self::Stopped,
-            Kind::DELETED => Self::Deleted,
-            Kind::SIGNAL_HELD => Self::SignalHeld,
-            Kind::SIGNALLED => Self::Signalled,
-            Kind::HOOK_STARTED => Self::HookStarted,
-            Kind::HOOK_ENDED => Self::HookEnded,
-            Kind::OUT_OF_MEMORY => Self::OutOfMemory,
-            Kind::PAUSED => Self::Paused,
-            Kind::RESUMED => Self::Resumed,
-            Kind::SWITCH_BEGAN => Self::SwitchBegan,
-            Kind::SWITCHED => Self::Switched,
-            Kind::SWITCH_FAILED => Self::SwitchFailed,
-            Kind::STOP_BEGAN => Self::StopBegan,
-            Kind::LAST_CALL => Self::LastCall,
-            Kind::BUDGET_SPENT => Self::BudgetSpent,
-            Kind::STOP_ENDED => Self::StopEnded,
-        }
-    }
-}
-
-fn cause(cause: Cause) -> Option<&'static str> {
-    Some(match cause {
-        Cause::NO_CAUSE => return None,
-        Cause::BY_CALLER => "caller",
-        Cause::TURN => "turn",
-        Cause::BUDGET => "budget",
-        Cause::GRACE => "grace",
-        Cause::RESTART => "restart",
-        Cause::NOT_RUN => "not-run",
-    })
-}
-
-fn because(cause: &str) -> &str {
+/// Why a signal was sent, for people.
+fn because(cause: Cause) -> &'static str {
     match cause {
-        "caller" => "from its caller",
-        "turn" => "its turn in the stop",
-        "budget" => "the pod's time is over",
-        "grace" => "its own time is over",
-        "restart" => "it is to be started again",
-        "not-run" => "its program is not to run",
-        other => other,
+        Cause::NO_CAUSE => "",
+        Cause::BY_CALLER => "from its caller",
+        Cause::TURN => "its turn in the stop",
+        Cause::BUDGET => "the pod's time is over",
+        Cause::GRACE => "its own time is over",
+        Cause::RESTART => "it is to be started again",
+        Cause::NOT_RUN => "its program is not to run",
     }
 }
 
@@ -317,8 +243,8 @@ mod tests {
         let exited = |at, code| event(Kind::EXITED, at, Some(code), None);
         let stopped = |at, code, shown| event(Kind::STOPPED, at, Some(code), Some(shown));
         let sentences = |events: &[EventReport]| {
-            let mut story = Story::default();
-            events.iter().filter_map(|event| story.tell(event)).collect::<Vec<_>>()
+            let mut sentences = Sentences::default();
+            events.iter().filter_map(|event| sentences.next(event)).collect::<Vec<_>>()
         };
         assert_eq!(sentences(&[exited(5, 0), stopped(5, 0, 0)]), ["exited with 0"]);
         assert_eq!(
@@ -340,7 +266,7 @@ mod tests {
     /// A shim of the next release may report kinds of events that this command does not know.
     #[test]
     fn an_unknown_kind_is_not_an_error() {
-        assert_eq!(EventReport::of(Event::default()).kind, EventKind::Unknown);
+        assert_eq!(EventReport::of(Event::default()).kind, Kind::UNKNOWN);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's harness fails by panicking")]
 
+mod terminal;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -18,8 +20,8 @@ use async_trait::async_trait;
 use control_api::container::{GateState, Role, State};
 use control_api::entry::Entry;
 use control_api::{
-    Budget, Container, EventsRequest, EventsResponse, InspectRequest, InspectResponse, Outcome, StopReason,
-    StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION, create_pod,
+    Budget, Container, Cost, EventsRequest, EventsResponse, InspectRequest, InspectResponse, Outcome,
+    StopReason, StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION, create_pod,
 };
 use tempfile::TempDir;
 use ttrpc::asynchronous::{Server, TtrpcContext};
@@ -121,6 +123,15 @@ fn web() -> InspectResponse {
         pod_uid: "u-1".to_owned(),
         started_at_ms: milliseconds_ago(301_000),
         release: "0.1.0".to_owned(),
+        cost: Some(Cost {
+            shim_ms: 40,
+            probes_ms: 1500,
+            hooks_ms: 16,
+            restarts_ms: 61,
+            requests_ms: 5,
+            ..Default::default()
+        })
+        .into(),
         containers: vec![container("pause", Role::SANDBOX, State::RUNNING), proxy, logs, app, old],
         ..Default::default()
     }
@@ -235,6 +246,7 @@ Pod prod/web
   uid          u-1
   containerd   namespace k8s.io
   shim         podshim 0.1.0, started 5m ago
+  processor    shim 40ms, probes 1.5s, hooks 16ms, restarts 61ms, requests 5ms
   state        running
 
 CONTAINER  ROLE     STATE        PID  GATE                  RESTARTS  EXIT
@@ -280,30 +292,6 @@ fn the_pod_of_a_dead_shim_is_told() {
             "{errors}"
         );
     }
-}
-
-/// A table is as wide as the terminal, but never narrower than is readable; without a terminal nothing is cut.
-#[test]
-fn a_wide_table_fits_its_terminal() {
-    let node = Node::new();
-    let mut answer = web();
-    answer.pod_name =
-        "a-name-of-a-pod-that-is-rather-long-for-a-terminal-as-names-of-deployments-are".to_owned();
-    node.pod(answer);
-    let widest = |columns: Option<&str>| {
-        let mut ps = command(&["ps"], node.root.path());
-        columns.map(|columns| ps.env("COLUMNS", columns));
-        #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
-        let shown = ps.output().unwrap().stdout;
-        let shown = String::from_utf8(shown).unwrap();
-        (shown.lines().map(|line| line.chars().count()).max().unwrap(), shown.contains("…"))
-    };
-    assert_eq!(widest(Some("80")), (80, true));
-    assert_eq!(widest(Some("120")), (120, true));
-    assert_eq!(widest(Some("40")), (80, true));
-    let (whole, is_cut) = widest(None);
-    assert!(whole > 140 && !is_cut, "{whole}");
-    assert_eq!(widest(Some("1000")), (whole, false));
 }
 
 /// `podshim watch POD | head -1` ends, though nothing more happens for a long time.
@@ -362,6 +350,20 @@ fn a_switch_tells_how_it_ended() {
 fn metrics_are_written_and_served() {
     let node = Node::new();
     node.pod(InspectResponse { pod_name: "we\"b".to_owned(), ..web() });
+    node.pod(InspectResponse {
+        id: "fedcba9876543210".to_owned(),
+        pod_name: "job".to_owned(),
+        outcome: Outcome::SUCCEEDED.into(),
+        containers: vec![Container {
+            name: "import".to_owned(),
+            role: Role::MAIN.into(),
+            state: State::EXITED.into(),
+            real_exit_code: Some(0),
+            ..Default::default()
+        }],
+        cost: None.into(),
+        ..web()
+    });
     drop(UnixListener::bind(node.entry("dead", "batch")).unwrap());
     let (code, text, _) = node.podshim(&["metrics"]);
     assert_eq!(code, 0);
@@ -369,6 +371,15 @@ fn metrics_are_written_and_served() {
     for line in [
         r#"podshim_pods{state="running"} 1"#.to_owned(),
         r#"podshim_pods{state="dead"} 1"#.to_owned(),
+        r#"podshim_pods{state="completed"} 1"#.to_owned(),
+        r#"podshim_pods{state="failed"} 0"#.to_owned(),
+        r#"podshim_container_state{namespace="prod",pod="job",container="import",role="main",state="exited"} 1"#
+            .to_owned(),
+        format!(r#"podshim_pod_processor_seconds{{{of_pod},for="shim"}} 0.040"#),
+        format!(r#"podshim_pod_processor_seconds{{{of_pod},for="probes"}} 1.500"#),
+        format!(r#"podshim_pod_processor_seconds{{{of_pod},for="hooks"}} 0.016"#),
+        format!(r#"podshim_pod_processor_seconds{{{of_pod},for="restarts"}} 0.061"#),
+        format!(r#"podshim_pod_processor_seconds{{{of_pod},for="requests"}} 0.005"#),
         format!(r#"podshim_pod_info{{{of_pod},id="0123456789abcdef",release="0.1.0"}} 1"#),
         format!(r#"podshim_container_state{{{of_pod},container="app",role="main",state="held"}} 1"#),
         format!(r#"podshim_container_restarts{{{of_pod},container="proxy",role="sidecar"}} 2"#),
@@ -413,8 +424,8 @@ fn metrics_are_written_and_served() {
     served.wait().unwrap();
 }
 
-/// N3: without the shim's program containerd could not clean up after a running pod, so `uninstall` names the pod and
-/// changes nothing. A pod whose shim is dead does not prevent it; --force removes the program anyway.
+/// N3: without the shim's program containerd could not clean up after a pod, so `uninstall` names each pod, also one whose
+/// shim is dead, says what to do, and changes nothing. --force removes the program anyway.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
 fn n3_uninstall_refuses_while_pods_run() {
@@ -435,14 +446,25 @@ fn n3_uninstall_refuses_while_pods_run() {
     node.pod(web());
     let (code, errors) = uninstall(&[]);
     assert_eq!(code, Some(1), "{errors}");
-    assert!(
-        errors.contains("these pods run on podshim: prod/web; end them first (podshim drain)"),
-        "{errors}"
-    );
+    assert!(errors.contains("prod/web: end them first, with `podshim drain`"), "{errors}");
+    assert!(errors.contains("shim is dead: prod/batch"), "{errors}");
+    assert!(shim.exists());
+    fs::remove_dir_all(node.root.path().join("k8s.io/0123456789abcdef")).unwrap();
+    let (code, errors) = uninstall(&[]);
+    assert_eq!(code, Some(1), "containerd runs the program of the shim to clean up");
+    assert!(!errors.contains("prod/web") && errors.contains("shim is dead: prod/batch"), "{errors}");
+    let ended = |container: Container| Container { state: State::EXITED.into(), ..container };
+    let containers = web().containers.into_iter().map(ended).collect();
+    node.pod(InspectResponse { outcome: Outcome::SUCCEEDED.into(), containers, ..web() });
+    let (code, errors) = uninstall(&[]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("prod/web: start containerd, which must take their exits"), "{errors}");
     assert!(shim.exists());
     assert_eq!(uninstall(&["--force"]), (Some(0), String::new()));
     assert!(!shim.exists());
-    fs::remove_dir_all(node.root.path().join("k8s.io/0123456789abcdef")).unwrap();
+    for pod in ["0123456789abcdef", "dead"] {
+        fs::remove_dir_all(node.root.path().join("k8s.io").join(pod)).unwrap();
+    }
     fs::write(&shim, "a program").unwrap();
     assert_eq!(uninstall(&[]), (Some(0), String::new()), "no pod needs it any more");
 }

@@ -1,8 +1,8 @@
-//! How much of a processor a pod's restarts and probes take outside of its cgroup.
+//! Bounds how much of a processor a pod's restarts and probes take outside its cgroup.
 //!
-//! The OCI runtime is called beside the container's limits, for in them it could not end what it should. What a pod's
-//! author wants again and again is paid for by the pod all the same: by its time. Owns the account. What callers ask for
-//! (a create, a start, a kill, a delete) counts, and is never held up.
+//! The OCI runtime runs outside the container's limits: within them it could fail to end the container. So a pod that keeps it
+//! busy pays with time: its restarts and probes wait. Owns this account. What callers request (a create, a start, a kill, a
+//! delete) counts too, and may never wait here.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tracing::debug;
 
-/// What a pod may have used up at once: some forty calls of runc.
+/// What a pod may use at once: some forty calls of runc.
 const BURST: Duration = Duration::from_secs(2);
-/// One part in so many of a processor is what it may take on and on.
+/// A pod may use one part in so many of a processor all the time.
 const SHARE: u32 = 5;
-/// Restarts and probes at a time.
+/// How many restarts and probes run at a time.
 const AT_A_TIME: usize = 4;
-/// Longest time in which one of them is held up: as R4's longest delay.
+/// The longest wait of one of them, as long as R4's longest delay.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The same while the pod stops: its time is counted.
+/// The same while the pod stops, whose time is short.
 const LONGEST_IN_STOP: Duration = Duration::from_secs(1);
 
 /// The account of one pod.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct Throttle {
     reaper: Reaper,
     slots: Semaphore,
-    /// What is left, at which time, and what had been used by then.
+    /// The account as of the last time that it was balanced.
     left: Cell<Account>,
     stop: Cell<Stop>,
-    hurry: Notify,
+    skip: Notify,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,13 +42,14 @@ struct Account {
     used: Duration,
 }
 
+/// Whether the pod is being stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
+pub(crate) enum Stop {
     None,
     UnderWay,
 }
 
-impl Pace {
+impl Throttle {
     pub(crate) fn new(reaper: Reaper) -> Self {
         let account =
             Account { left: BURST, debt: Duration::ZERO, at: Instant::now(), used: reaper.processor_time() };
@@ -57,18 +58,18 @@ impl Pace {
             slots: Semaphore::new(AT_A_TIME),
             left: Cell::new(account),
             stop: Cell::new(Stop::None),
-            hurry: Notify::new(),
+            skip: Notify::new(),
         }
     }
 
-    /// Waits for the turn of a restart or a probe, which lasts until the answer is dropped.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        let hurried = self.hurry.notified();
+    /// Waits until a restart or a probe may run. It counts as running until the answer is dropped.
+    pub(crate) async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
+        let skipped = self.skip.notified();
         let wait = async {
             let slot = self.slots.acquire().await.ok();
             let until = self.due();
             if until > Instant::now() {
-                debug!(held_up = ?(until - Instant::now()), "the pod has used its share of a processor");
+                debug!(wait = ?(until - Instant::now()), "the pod has used its share of a processor");
                 tokio::time::sleep_until(until).await;
             }
             slot
@@ -79,24 +80,23 @@ impl Pace {
         };
         tokio::select! {
             slot = tokio::time::timeout(longest, wait) => slot.unwrap_or_default(),
-            () = hurried => None,
+            () = skipped => None,
         }
     }
 
-    /// A caller waits for the end of what may be held up here: a stop, a kill, a delete.
-    pub(crate) fn hurry(&self) {
-        self.hurry.notify_waiters();
+    /// Ends all current waits: a caller waits for the end of what waits here (a stop, a kill, a delete).
+    pub(crate) fn skip_waits(&self) {
+        self.skip.notify_waiters();
     }
 
-    /// Whether a stop of the pod is under way; its beginning hurries everybody.
-    pub(crate) fn in_stop(&self, is_stopping: bool) {
-        let now = if is_stopping { Stop::UnderWay } else { Stop::None };
-        if self.stop.replace(now) == Stop::None && is_stopping {
-            self.hurry();
+    /// Whether the pod is being stopped. The beginning of a stop ends all current waits.
+    pub(crate) fn stop_is(&self, now: Stop) {
+        if self.stop.replace(now) == Stop::None && now == Stop::UnderWay {
+            self.skip_waits();
         }
     }
 
-    /// When nothing is owed any more.
+    /// When the debt is paid off.
     fn due(&self) -> Instant {
         let account = self.account();
         account.at + account.debt * SHARE
@@ -126,34 +126,34 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, test);
     }
 
-    /// DESIGN §6, issue 18: what has been used is waited for, and a stop waits for nothing.
+    /// DESIGN §6, issue 18: a pod waits for what it has used, and a stop waits for nothing.
     #[test]
     fn what_a_pod_has_used_it_waits_for() {
         run(async {
             let reaper = Reaper::start().expect("a reaper");
-            let pace = Pace::new(reaper.clone());
+            let throttle = Throttle::new(reaper.clone());
             let began = Instant::now();
-            drop(pace.turn().await);
+            drop(throttle.acquire().await);
             assert!(began.elapsed() < Duration::from_millis(100));
-            // As if half a second more than the burst had been used.
-            let mut account = pace.account();
+            // As if the pod had used 100 ms more than the burst: at a fifth of a processor that is half a second.
+            let mut account = throttle.account();
             (account.left, account.debt) = (Duration::ZERO, Duration::from_millis(100));
-            pace.left.set(account);
+            throttle.left.set(account);
             let began = Instant::now();
-            drop(pace.turn().await);
+            drop(throttle.acquire().await);
             let waited = began.elapsed();
             assert!(waited >= Duration::from_millis(450), "{waited:?}");
-            account = pace.account();
+            account = throttle.account();
             (account.left, account.debt) = (Duration::ZERO, Duration::from_secs(100));
-            pace.left.set(account);
+            throttle.left.set(account);
             let began = Instant::now();
-            let (slot, ()) = tokio::join!(pace.turn(), async {
+            let (slot, ()) = tokio::join!(throttle.acquire(), async {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                pace.in_stop(true);
+                throttle.stop_is(Stop::UnderWay);
             });
             assert!(slot.is_none());
             assert!(began.elapsed() < Duration::from_millis(900));
-            drop(pace.turn().await);
+            drop(throttle.acquire().await);
             assert!(began.elapsed() < LONGEST_IN_STOP * 2);
         });
     }
@@ -161,15 +161,15 @@ mod tests {
     #[test]
     fn so_many_at_a_time() {
         run(async {
-            let pace = Pace::new(Reaper::start().expect("a reaper"));
+            let throttle = Throttle::new(Reaper::start().expect("a reaper"));
             let mut turns = Vec::new();
             for _ in 0..AT_A_TIME {
-                turns.push(pace.turn().await.expect("a slot"));
+                turns.push(throttle.acquire().await.expect("a slot"));
             }
             let wait = Duration::from_millis(50);
-            assert!(tokio::time::timeout(wait, pace.turn()).await.is_err());
+            assert!(tokio::time::timeout(wait, throttle.acquire()).await.is_err());
             turns.pop();
-            assert!(tokio::time::timeout(wait, pace.turn()).await.is_ok());
+            assert!(tokio::time::timeout(wait, throttle.acquire()).await.is_ok());
         });
     }
 }

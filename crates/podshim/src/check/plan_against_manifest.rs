@@ -7,8 +7,8 @@ use pod_spec::{
     DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word,
 };
 
-use super::pod::annotation_line;
 use super::proposal;
+use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Container, List, Template};
 use crate::yaml::Node;
@@ -16,7 +16,7 @@ use crate::yaml::Node;
 /// The default of terminationGracePeriodSeconds.
 const KUBELET_GRACE: u64 = 30;
 
-struct Fit<'a> {
+struct PlanAgainstManifest<'a> {
     file: &'a str,
     template: &'a Template<'a>,
     annotations: &'a Node,
@@ -26,7 +26,7 @@ struct Fit<'a> {
     injected: &'a [String],
 }
 
-/// Adds a finding for everything that does not fit.
+/// Adds a finding for everything that does not pair.
 pub fn check(
     file: &str,
     template: &Template<'_>,
@@ -35,16 +35,23 @@ pub fn check(
     injected: &[String],
     findings: &mut Vec<Finding>,
 ) {
-    let fit = Fit { file, template, annotations, plan, containers: template.containers(), injected };
-    fit.check_names(findings);
-    fit.check_pod(findings);
-    for container in &fit.containers {
-        fit.check_container(container, findings);
-        fit.check_hold(container, findings);
+    let pair = PlanAgainstManifest {
+        file,
+        template,
+        annotations,
+        plan,
+        containers: template.containers(),
+        injected,
+    };
+    pair.check_names(findings);
+    pair.check_pod(findings);
+    for container in &pair.containers {
+        pair.check_container(container, findings);
+        pair.check_hold(container, findings);
     }
 }
 
-impl Fit<'_> {
+impl PlanAgainstManifest<'_> {
     fn finding(&self, severity: Severity, line: usize, message: String) -> Finding {
         Finding::new(severity, self.file, line, message)
     }
