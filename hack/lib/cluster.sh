@@ -14,12 +14,12 @@ node_pods() { echo "10.88.$1.0/24"; }
 # name on the machine.
 node_dir() { echo "$1-node-$2"; }
 
-# in_control DIR COMMAND...: in the namespaces of the control plane.
+# in_control DIR COMMAND...: in the namespaces of the control plane, in the same working directory.
 in_control() {
     local dir=$1 holder
     if ! holder=$(holder_pid "$dir") || ! alive "$holder"; then die "$dir: no cluster is up there"; fi
     shift
-    nsenter --target "$holder" --mount --net --wd=/ "$@"
+    nsenter --target "$holder" --mount --net "--wd=$PWD" "$@"
 }
 
 # kubectl DIR ARGUMENT...: as the cluster's administrator. HOME: it keeps a cache there.
@@ -59,8 +59,8 @@ make_certificates() (
         -subj /CN=podshim-cluster 2>/dev/null || return
     # Tokens of service accounts need a key of RSA, or one of SEC1's form, which openssl no longer writes by itself.
     openssl genrsa -out accounts.key 2048 2>/dev/null && openssl rsa -in accounts.key -pubout -out accounts.pub 2>/dev/null
-    certificate kube-apiserver /CN=kube-apiserver \
-        "IP:$CONTROL_ADDRESS,IP:127.0.0.1,IP:10.96.0.1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
+    names="IP:$CONTROL_ADDRESS,IP:127.0.0.1,IP:10.96.0.1,DNS:localhost"
+    certificate kube-apiserver /CN=kube-apiserver "$names,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
     certificate kubelet-client /O=system:masters/CN=kube-apiserver-kubelet-client
     certificate admin /O=system:masters/CN=admin
     certificate kube-controller-manager /CN=system:kube-controller-manager
@@ -155,9 +155,9 @@ stop_control_plane() {
 }
 
 control_processes() {
-    local process pid
-    for process in /proc/[0-9]*; do
-        pid=${process#/proc/}
-        if grep -qF " $1/etcd " "$process/mountinfo" 2>/dev/null && alive "$pid"; then echo "$pid"; fi
+    local pid
+    # One search for all, as a cluster's machine has hundreds of processes. Some end meanwhile.
+    { grep -lsF " $1/etcd " /proc/[0-9]*/mountinfo || true; } | cut -d/ -f3 | while read -r pid; do
+        ! alive "$pid" || echo "$pid"
     done
 }

@@ -1,5 +1,5 @@
-//! A cluster of `hack/cluster`: Kubernetes 1.20 with nodes of its own. Owns nothing of it but the workloads that a test
-//! runs; these are in [`workload`].
+//! A cluster of `hack/cluster`: Kubernetes 1.20 with nodes of its own. What a test runs on it is in
+//! [`workload`].
 
 pub mod workload;
 
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use crate::instance::{self, Ownership};
 use crate::{Containerd, command};
 
 /// Names the directory of the cluster that all tests of a run share. Set by `hack/cluster test`.
@@ -17,6 +18,7 @@ pub const SHARED_CLUSTER: &str = "PODSHIM_CLUSTER_DIR";
 #[derive(Debug)]
 pub struct Cluster {
     directory: PathBuf,
+    ownership: Ownership,
 }
 
 impl Cluster {
@@ -28,7 +30,59 @@ impl Cluster {
         let directory = std::env::var_os(SHARED_CLUSTER);
         let directory =
             directory.with_context(|| format!("{SHARED_CLUSTER} is not set: use hack/cluster test"))?;
-        Ok(Self { directory: directory.into() })
+        Ok(Self { directory: directory.into(), ownership: Ownership::Shared })
+    }
+
+    /// Starts a cluster of the test's own with one node. It ends when the handle is dropped.
+    ///
+    /// # Errors
+    /// If `hack/cluster` fails; the error holds its output.
+    pub async fn start() -> Result<Self> {
+        let shared = Self::connect()?.directory.clone();
+        let mut directory = shared.clone().into_os_string();
+        directory.push(format!("-{}", std::process::id()));
+        let script = command::script("cluster");
+        let arguments =
+            ["up".into(), "--dir".into(), directory.clone(), "--like".into(), shared.into_os_string()];
+        command::run(&script, arguments).await?.success(&script)?;
+        Ok(Self { directory: directory.into(), ownership: Ownership::Own })
+    }
+
+    /// Starts again what has died, and returns when the nodes are ready.
+    ///
+    /// # Errors
+    /// If `hack/cluster` fails.
+    pub async fn up_again(&self) -> Result<()> {
+        let script = command::script("cluster");
+        let arguments = [Path::new("up"), Path::new("--dir"), &self.directory];
+        command::run(&script, arguments).await?.success(&script).map(drop)
+    }
+
+    /// Kills one of the control plane's programs with SIGKILL and returns when it is gone.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub async fn kill(&self, program: &str) -> Result<()> {
+        instance::kill(self.pid(program)?, program).await
+    }
+
+    /// The pid of one of the control plane's programs; `holder` holds its namespaces.
+    ///
+    /// # Errors
+    /// If it was not started.
+    pub fn pid(&self, program: &str) -> Result<libc::pid_t> {
+        let file = self.directory.join(format!("{program}.pid"));
+        let text = std::fs::read_to_string(&file).with_context(|| format!("no {}", file.display()))?;
+        text.trim().parse().with_context(|| format!("{}: not a pid", file.display()))
+    }
+
+    /// Ends a cluster of the test's own.
+    ///
+    /// # Errors
+    /// If `hack/cluster` fails.
+    pub async fn down(mut self) -> Result<()> {
+        self.ownership = Ownership::Shared;
+        self.script("down", &[]).await.map(drop)
     }
 
     /// The cluster's directory: logs and kubeconfigs.
@@ -101,5 +155,17 @@ impl Cluster {
         let directory = self.directory.to_string_lossy();
         let all = [&[subcommand, directory.as_ref()], arguments].concat();
         command::run(&script, &all).await?.success(all)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let down = [Path::new("down"), &self.directory];
+        if self.ownership == Ownership::Own
+            && let Err(error) = command::run_blocking(&command::script("cluster"), down)
+        {
+            // A panic here would hide the failure of the test itself.
+            eprintln!("{error:#}");
+        }
     }
 }

@@ -55,9 +55,9 @@ pub enum CgroupDriver {
     Systemd,
 }
 
-/// Who ends the instance.
+/// Who ends an instance, or a cluster.
 #[derive(Debug, PartialEq, Eq)]
-enum Ownership {
+pub(crate) enum Ownership {
     /// The process that started it.
     Shared,
     /// This handle, when it is dropped.

@@ -323,6 +323,11 @@ impl RunningWorkload<'_> {
         self.wait_no_pods(within).await
     }
 
+    /// Leaves it to the end of its cluster.
+    pub fn leave(self) {
+        std::mem::forget(self);
+    }
+
     fn log(&self, pod: &str) -> PathBuf {
         self.directory.join(format!("{pod}.log"))
     }

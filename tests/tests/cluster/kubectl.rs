@@ -1,9 +1,36 @@
-//! What a user does to a pod with kubectl: exec, logs.
+//! What a user does to a pod with kubectl: the README's first pod, exec, logs.
 
 use anyhow::{Result, ensure};
-use e2e::{Cluster, Workload};
+use e2e::{Cluster, Timeline, Workload};
 
-use crate::support::{SOON, with_proxy};
+use crate::support::{SOON, started_in_order, stopped_in_order, with_proxy};
+
+/// U2, T1: the pod of the README and of docs/cluster.md starts and stops in order, as its own logs show.
+#[tokio::test]
+async fn u2_t1_the_first_pod() -> Result<()> {
+    let cluster = Cluster::connect()?;
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../hack/cluster.d/shop.yaml");
+    cluster.kubectl(&["apply", "--filename", file]).await?;
+    cluster.kubectl(&["wait", "--for=condition=Ready", "pod/shop", "--timeout=120s"]).await?;
+    let follow = async |container| cluster.kubectl(&["logs", "--follow", "shop", container]).await;
+    let stop = async || {
+        // The pod is Ready while the app is held.
+        e2e::wait::until_seen_every(e2e::durations::seconds(1), "the app to start", SOON, async || {
+            Ok(cluster.kubectl(&["logs", "shop", "app"]).await?.contains(" Started ").then_some(()))
+        })
+        .await?;
+        cluster.kubectl(&["delete", "pod/shop"]).await
+    };
+    let (app, proxy, stopped) = tokio::join!(follow("app"), follow("proxy"), stop());
+    stopped?;
+    // podshim's own line in the log of the held app is none of its events.
+    let mut events: Vec<_> = [app?, proxy?].concat().lines().map(str::to_owned).collect();
+    events.retain(|line| !line.starts_with("podshim: "));
+    events.sort();
+    let timeline = Timeline::parse(&events.join("\n"))?;
+    started_in_order(&timeline)?;
+    stopped_in_order(&timeline)
+}
 
 /// A command runs in a container of a pod, and its exit code comes back; both containers' output is kept.
 #[tokio::test]

@@ -1,18 +1,21 @@
 //! A node that loses its power: every process is gone at once, and with them every sandbox. These tests run alone.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting};
 use e2e::durations::seconds;
 use e2e::static_pod::RestartPolicy;
-use e2e::{Cluster, Manifest, Phase, Program, Workload};
+use e2e::{Cluster, Footprint, Manifest, Phase, Program, Workload, wait};
 
 use crate::support::{SOON, started_in_order, stopped_in_order, with_proxy};
 
 const NODE: u32 = 2;
 
-/// U2, I5: the same pods come back in their order, with their inits, and stop in order later.
+/// S7, U2, I5: the same pods come back in their order, with their inits, stop in order later, and leave nothing of
+/// either boot on the node.
 #[tokio::test]
-async fn u2_i5_pods_come_back_in_order() -> Result<()> {
+async fn s7_u2_i5_pods_come_back_in_order() -> Result<()> {
     let cluster = Cluster::connect()?;
     let manifest = Manifest::new("inits")
         .annotate("plan", "proxy=sidecar, fetch=init, app=main")
@@ -25,6 +28,8 @@ async fn u2_i5_pods_come_back_in_order() -> Result<()> {
     let before = deployment.wait_ready(2, SOON).await?;
     inits.wait_event(inits.name(), ("app", Starting), 1, SOON).await?;
 
+    let names: Vec<_> = before.iter().map(|pod| pod.name.as_str()).chain([inits.name()]).collect();
+    let old = on_the_node(&cluster, &names).await?;
     cluster.power_off(NODE).await?;
     for pod in &before {
         // A power cut gives nothing the time to end.
@@ -47,12 +52,38 @@ async fn u2_i5_pods_come_back_in_order() -> Result<()> {
         .await?;
     let uids = |pods: &[e2e::ClusterPod]| pods.iter().map(|pod| pod.uid.clone()).collect::<Vec<_>>();
     ensure!(uids(&before) == uids(&after), "{before:#?}\n{after:#?}");
+    let new = on_the_node(&cluster, &names).await?;
     deployment.delete(SOON).await?;
     for pod in &after {
         stopped_in_order(&deployment.timeline(&pod.name)?)?;
     }
     inits.delete(SOON).await?;
-    stopped_in_order(&inits.timeline(inits.name())?)
+    stopped_in_order(&inits.timeline(inits.name())?)?;
+
+    ensure!(!old.is_empty() && old.iter().all(|id| new.contains(id)), "{old:?}\n{new:?}");
+    // The kubelet collects what has ended once a minute, containers first.
+    wait::until_seen_every(seconds(1), "the node to be clean", COLLECTION, async || {
+        Ok(on_the_node(&cluster, &names).await?.is_empty().then_some(()))
+    })
+    .await?;
+    let ids: Vec<_> = new.iter().map(String::as_str).collect();
+    Footprint::of_containers(&ids).wait_gone(&cluster.node(NODE)?, seconds(10)).await
+}
+
+/// How long the kubelet may take to remove what has ended.
+const COLLECTION: Duration = seconds(240);
+
+/// The ids of the sandboxes and containers that the node's containerd has of these pods.
+async fn on_the_node(cluster: &Cluster, pods: &[&str]) -> Result<Vec<String>> {
+    let cri = cluster.node(NODE)?.cri()?;
+    let mut ids = Vec::new();
+    for sandbox in cri.list_pod_sandboxes().await? {
+        if sandbox.metadata.as_ref().is_some_and(|metadata| pods.contains(&metadata.name.as_str())) {
+            ids.extend(cri.list_containers(&sandbox.id).await?.into_iter().map(|container| container.id));
+            ids.push(sandbox.id);
+        }
+    }
+    Ok(ids)
 }
 
 /// J1, J2: a Job's pod that had succeeded stays so, and one that was running fails; the Job's next pod completes it.

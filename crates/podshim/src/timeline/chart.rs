@@ -93,7 +93,8 @@ pub enum MarkKind {
 }
 
 impl Phase {
-    const ALL: [Self; 8] = [
+    /// All, in the order of the legend.
+    pub const ALL: [Self; 8] = [
         Self::Created,
         Self::Held,
         Self::Starting,
@@ -120,7 +121,9 @@ impl Phase {
 }
 
 impl MarkKind {
-    const ALL: [Self; 6] = [Self::Gate, Self::Signal, Self::Done, Self::BySignal, Self::Failure, Self::Hook];
+    /// All that occur in lanes, in the order of the legend.
+    pub const ALL: [Self; 6] =
+        [Self::Gate, Self::Signal, Self::Done, Self::BySignal, Self::Failure, Self::Hook];
 
     /// How the end of a program is drawn. `stop_code` is the code of a program that its last stop signal ends.
     pub fn of_exit(code: u32, stop_code: Option<u32>) -> Self {

@@ -128,6 +128,7 @@ fn events(timeline: &Timeline, paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timeline::chart::{Mark, Span};
     use crate::timeline::tests::life;
 
     #[test]
@@ -141,5 +142,25 @@ mod tests {
         let events: Vec<&str> = lines[10..].to_vec();
         assert_eq!(events[1], "100ms  app        held, waiting for sidecar \"proxy\"");
         assert_eq!(events[12], "4.9s   (pod)      the stop begins (requested), within 10s");
+    }
+
+    /// docs/cli.md shows all signs, README.md those of the demo.
+    #[test]
+    fn the_documentation_has_the_same_legend() {
+        let all = Chart { lanes: vec![every_sign()], ..Chart::default() };
+        let legend = legend(&all, Paint::Plain);
+        let page = include_str!("../../../../docs/cli.md");
+        assert_eq!(legend.lines().count(), 2);
+        assert!(legend.lines().all(|line| page.contains(&format!("    {line}\n"))), "{legend}");
+        let readme = include_str!("../../../../README.md");
+        for line in readme.lines().filter(|line| line.contains("█ running") || line.contains("✓ ended")) {
+            assert!(line.trim().split("  ").all(|entry| legend.contains(entry)), "{line}");
+        }
+    }
+
+    fn every_sign() -> Lane {
+        let spans = Phase::ALL.map(|phase| Span { from_ms: 0, to_ms: 1, phase });
+        let marks = MarkKind::ALL.map(|kind| Mark { at_ms: 0, kind, text: String::new() });
+        Lane { spans: spans.into(), marks: marks.into(), ..Lane::default() }
     }
 }

@@ -1,7 +1,7 @@
-//! A plan that names containers which no caller creates, most often because of a typing error.
+//! A plan that names a container which no caller creates, most often because of a typing error.
 //!
-//! Owns from when on a missing container counts as a fault, the fault's text, and that it is reported once. What is missing is
-//! `pod-lifecycle`'s to say.
+//! Owns from when on a missing container counts as a fault, the fault's text, and that it is reported once. Which containers
+//! are missing is `pod-lifecycle`'s to say.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,8 +17,8 @@ const AFTER: Duration = Duration::from_secs(60);
 /// The bound on the names.
 const KEPT: usize = 256;
 
-/// The names of the regular containers that a caller has created. A caller that has created no new name for a while will
-/// create no more. The time counts from the first one: a kubelet creates it when its own init containers are done.
+/// The names of the containers that a caller has created. A caller that has created no other regular one for a while will
+/// create no more. A kubelet creates the first regular one when its own init containers are done.
 #[derive(Debug, Default)]
 pub(crate) struct Creations {
     names: BTreeSet<Box<str>>,
@@ -29,9 +29,10 @@ pub(crate) struct Creations {
 impl Creations {
     /// A caller creates a container.
     pub(crate) fn add(&mut self, name: &str, kubelet_type: Option<KubeletType>) {
-        let regular = !matches!(kubelet_type, Some(KubeletType::Init | KubeletType::Ephemeral));
-        if regular && self.names.len() < KEPT && !self.names.contains(name) {
-            self.names.insert(name.into());
+        if kubelet_type == Some(KubeletType::Ephemeral) || self.names.len() >= KEPT {
+            return;
+        }
+        if self.names.insert(name.into()) && kubelet_type != Some(KubeletType::Init) {
             self.last = Some(Instant::now());
         }
     }
@@ -89,7 +90,7 @@ pub(crate) fn waiting_containers(inspection: Inspection) -> impl Iterator<Item =
     inspection.containers.into_iter().filter(waits).filter_map(|container| container.id)
 }
 
-/// What is wrong, where so many containers are held.
+/// The fault as a text. `held` is how many containers wait.
 fn words(missing: &Missing, strangers: &[String], held: usize) -> String {
     let members = all_of(&missing.members);
     let [were, are, images] = match missing.members[..] {
@@ -110,7 +111,7 @@ fn words(missing: &Missing, strangers: &[String], held: usize) -> String {
     format!("{effect}{members} {were} never created; the pod has {strangers}, which the plan does not name")
 }
 
-/// A list for a sentence.
+/// The names as a list in a sentence.
 fn all_of(names: &[String]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
