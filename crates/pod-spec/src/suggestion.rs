@@ -75,3 +75,20 @@ impl Hint {
 pub fn nearest_word<'a>(word: &str, valid: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(word, valid)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Node, parse};
+
+    #[test]
+    fn an_error_gives_its_nearest_word_apart() {
+        for (plan, grace, word) in
+            [("a=mian", "5s", Some("main")), ("a=main", "5", Some("5s")), ("a=main", "x", None)]
+        {
+            let errors = parse([("podshim.io/plan", plan), ("podshim.io/grace", grace)]).unwrap_err();
+            assert_eq!(errors.errors()[0].problem.nearest().as_deref(), word, "{errors}");
+        }
+        let error = Node::parse("# a comment\nmax-patern = 20\n").unwrap_err();
+        assert_eq!((error.nearest().as_deref(), error.line()), (Some("max-pattern"), 2), "{error}");
+    }
+}
