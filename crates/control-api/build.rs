@@ -1,5 +1,5 @@
-//! Generates the messages and the service from `proto/`, as containerd-shim-protos does its own. The light runtime has no
-//! reflection, which costs the shim more than all messages together.
+//! Generates the messages and the service from `proto/`. With protobuf's lite runtime, which has no reflection: that would cost
+//! the shim more than all messages together.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -19,7 +19,7 @@ fn main() -> std::io::Result<()> {
         .customize(Customize { async_all: true, ..Default::default() })
         .out_dir(&out)
         .run()?;
-    // `include!` takes no file with inner attributes.
+    // `include!` accepts no file with inner attributes.
     for name in ["pod.rs", "pod_ttrpc.rs"] {
         let path = out.join(name);
         let text = fs::read_to_string(&path)?;

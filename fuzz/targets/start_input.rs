@@ -1,10 +1,8 @@
 //! What containerd writes to the standard input of `start` (CONTRACT §1.2). Its test on stable is `fuzz_start_input`.
-//! No crate can depend on a binary, so its files are included here.
+//! No crate can depend on a binary, so its file is included here.
 #![no_main]
 #![allow(dead_code, reason = "only the reader is called")]
 
-#[path = "../../crates/containerd-shim-podshim-v2/src/args.rs"]
-mod args;
 #[path = "../../crates/containerd-shim-podshim-v2/src/stdin.rs"]
 mod stdin;
 

@@ -1,155 +1,103 @@
-//! Draws a pod's life for a terminal: one row per container, one column per slice of time. Only turns values into
-//! text; knows nothing of roles or rules.
+//! A pod's recorded life as the chart that `podshim timeline` draws: for the demo, which has it from the programs
+//! themselves, as containerd's own shim records no events.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
+use podshim::timeline::chart::{Chart, Lane, LaneBuilder, Mark, MarkKind, Phase};
+
 use crate::{Event, Timeline};
-
-/// Columns of the time axis: with the names it fits a terminal of 100.
-const COLUMNS: u32 = 76;
-
-/// What a container was doing at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Not yet started by the caller, or ended.
-    Absent,
-    /// The caller started it, its program does not run.
-    Held,
-    /// Its program runs.
-    Running,
-    /// It got its stop signal and has not exited.
-    Stopping,
-}
-
-impl Phase {
-    fn symbol(self) -> char {
-        match self {
-            Phase::Absent => ' ',
-            Phase::Held => '·',
-            Phase::Running => '█',
-            Phase::Stopping => '▒',
-        }
-    }
-}
 
 /// One container as its caller saw it. Times are since the Unix epoch.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The container's name in the timeline.
     pub container: String,
-    /// Text after the name.
-    pub label: String,
+    /// Its role in the plan.
+    pub role: String,
     /// When the caller's start was accepted.
     pub accepted: Duration,
     /// When the caller saw it end.
     pub ended: Duration,
-    /// The exit code the caller saw.
-    pub exit_code: i32,
 }
 
-/// The chart: legend, a row per container with its exit code, and the axis in seconds.
+/// The chart, with a lane for each row.
 #[must_use]
-pub fn draw(rows: &[Row], timeline: &Timeline) -> String {
-    let begin = rows.iter().map(|row| row.accepted).min().unwrap_or_default();
-    let end = rows.iter().map(|row| row.ended).max().unwrap_or_default();
-    // At least a millisecond, because an empty chart must not divide by zero.
-    let slice = (end.saturating_sub(begin) / COLUMNS).max(Duration::from_millis(1));
-    let mut chart = String::from("  · started by the caller, held   █ running   ▒ got its stop signal\n\n");
-    for row in rows {
-        let bar: String = (0..COLUMNS)
-            .map(|column| phase(row, timeline, begin + slice * column + slice / 2).symbol())
-            .collect();
-        // invariant: writing to a String does not fail.
-        let _ = writeln!(chart, "  {:<8}{:<8}│{bar}│ exit {}", row.container, row.label, row.exit_code);
+pub fn chart(rows: &[Row], timeline: &Timeline) -> Chart {
+    Chart {
+        begin_ms: rows.iter().map(|row| milliseconds(row.accepted)).min().unwrap_or_default(),
+        end_ms: rows.iter().map(|row| milliseconds(row.ended)).max().unwrap_or_default(),
+        lanes: rows.iter().map(|row| lane(row, timeline)).collect(),
+        ..Chart::default()
     }
-    chart.push_str(&axis(slice));
-    chart
 }
 
-fn phase(row: &Row, timeline: &Timeline, at: Duration) -> Phase {
-    if at < row.accepted {
-        return Phase::Absent;
+fn lane(row: &Row, timeline: &Timeline) -> Lane {
+    let mut lane = LaneBuilder::new(&row.container, &row.role);
+    lane.enter(milliseconds(row.accepted), Some(Phase::Held));
+    let mut stop_code = None;
+    for entry in timeline.entries().iter().filter(|entry| entry.container == row.container) {
+        let at_ms = milliseconds(entry.at);
+        match entry.event {
+            Event::Starting => lane.enter(at_ms, Some(Phase::Running)),
+            Event::Term => {
+                stop_code = u32::try_from(128 + entry.code).ok();
+                lane.enter(at_ms, Some(Phase::Stopping));
+            }
+            Event::Exiting => {
+                let code = u32::try_from(entry.code).unwrap_or(u32::MAX);
+                let kind = MarkKind::of_exit(code, stop_code.take());
+                lane.mark(Mark { at_ms, kind, text: format!("exited with {code}") });
+                // Until the next start, if there is one.
+                lane.enter(at_ms, Some(Phase::BackingOff));
+            }
+            Event::Started | Event::Signal => {}
+        }
     }
-    let mut phase = Phase::Held;
-    for entry in timeline.entries().iter().filter(|entry| entry.container == row.container && entry.at <= at)
-    {
-        phase = match entry.event {
-            Event::Starting => Phase::Running,
-            Event::Term => Phase::Stopping,
-            // A restart may follow: until then the container is drawn as held.
-            Event::Exiting => Phase::Held,
-            Event::Started | Event::Signal => phase,
-        };
+    // After its last exit a container is not backing off: it has ended.
+    let mut lane = lane.finish(milliseconds(row.ended));
+    if lane.spans.last().is_some_and(|span| span.phase == Phase::BackingOff) {
+        lane.spans.pop();
     }
-    let last = timeline.entries().iter().rfind(|entry| entry.container == row.container);
-    let over = last.is_some_and(|entry| entry.event == Event::Exiting && entry.at <= at);
-    if over || at > row.ended { Phase::Absent } else { phase }
+    lane
 }
 
-/// The axis: a mark and a number at every second.
-fn axis(slice: Duration) -> String {
-    let mut ticks = vec!['─'; COLUMNS as usize];
-    let mut numbers = vec![' '; COLUMNS as usize + 4];
-    for second in 0.. {
-        let column = (Duration::from_secs(second).as_nanos() / slice.as_nanos()) as usize;
-        if column >= ticks.len() {
-            break;
-        }
-        ticks[column] = '┴';
-        for (offset, digit) in second.to_string().chars().enumerate() {
-            numbers[column + offset] = digit;
-        }
-    }
-    let margin = " ".repeat(18);
-    let (ticks, numbers): (String, String) = (ticks.iter().collect(), numbers.iter().collect());
-    format!("{margin}└{ticks}┘\n{margin} {} s\n", numbers.trim_end())
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(container: &str, accepted: u64, ended: u64) -> Row {
-        Row {
-            container: container.to_owned(),
-            label: "main".to_owned(),
+    fn spans(log: &str, accepted: u64, ended: u64) -> Vec<(u64, u64, Phase)> {
+        let row = Row {
+            container: "app".to_owned(),
+            role: "main".to_owned(),
             accepted: Duration::from_secs(accepted),
             ended: Duration::from_secs(ended),
-            exit_code: 0,
-        }
+        };
+        let timeline = Timeline::parse(log).expect("a valid log");
+        let chart = chart(&[row], &timeline);
+        let spans = chart.lanes[0].spans.iter();
+        spans.map(|span| (span.from_ms / 1000, span.to_ms / 1000, span.phase)).collect()
     }
 
     #[test]
-    fn a_row_shows_hold_run_and_stop() {
+    fn a_lane_has_hold_run_and_stop() {
         let log = "104.000 app Starting 0\n110.000 app Term 15\n112.000 app Exiting 0\n";
-        let timeline = Timeline::parse(log).expect("a valid log");
-        let app = row("app", 102, 112);
-        let at = |seconds| phase(&app, &timeline, Duration::from_secs(seconds));
-        assert_eq!(
-            [at(101), at(103), at(105), at(111), at(113)],
-            [Phase::Absent, Phase::Held, Phase::Running, Phase::Stopping, Phase::Absent]
-        );
+        let wanted = [(102, 104, Phase::Held), (104, 110, Phase::Running), (110, 112, Phase::Stopping)];
+        assert_eq!(spans(log, 102, 113), wanted);
     }
 
     #[test]
-    fn a_restart_shows_as_a_gap_that_is_held() {
+    fn a_restart_is_a_gap_that_backs_off() {
         let log = "1.000 app Starting 0\n2.000 app Exiting 1\n4.000 app Starting 0\n";
-        let timeline = Timeline::parse(log).expect("a valid log");
-        assert_eq!(phase(&row("app", 1, 9), &timeline, Duration::from_secs(3)), Phase::Held);
+        let wanted = [(1, 2, Phase::Running), (2, 4, Phase::BackingOff), (4, 9, Phase::Running)];
+        assert_eq!(spans(log, 1, 9), wanted);
     }
 
     #[test]
-    fn an_empty_chart_is_drawn() {
-        assert!(draw(&[], &Timeline::default()).contains("└"));
-    }
-
-    #[test]
-    fn every_line_has_the_same_axis() {
-        let timeline = Timeline::parse("1.000 app Starting 0\n").expect("a valid log");
-        let chart = draw(&[row("app", 1, 5), row("other", 2, 4)], &timeline);
-        let starts: Vec<_> =
-            chart.lines().filter_map(|line| line.chars().position(|c| c == '│' || c == '└')).collect();
-        assert_eq!(starts, [18, 18, 18], "{chart}");
+    fn a_container_that_never_ran_was_held() {
+        assert_eq!(spans("", 1, 3), [(1, 3, Phase::Held)]);
     }
 }

@@ -1,10 +1,11 @@
 //! The command line containerd uses: Go style flags, then at most one action (CONTRACT §1.1).
 //!
-//! Owns the grammar, and which flags each action requires; acts on nothing.
+//! containerd-shim reads the flags. Owns what an invocation is for, and which flags each action requires; acts on
+//! nothing.
 
-use std::path::PathBuf;
-
+use containerd_shim::Flags;
 use thiserror::Error;
+use tracing::Level;
 
 /// What this invocation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,67 +26,20 @@ pub enum Action {
     Help,
 }
 
-/// How much the shim logs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verbosity {
-    /// Informational messages and worse.
-    #[default]
-    Info,
-    /// `-debug`: everything.
-    Debug,
-}
-
-/// A parsed command line. Flags that were not given are empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arguments {
-    /// What to do.
-    pub action: Action,
-    /// `-namespace`: containerd's namespace.
-    pub namespace: String,
-    /// `-id`: the container's id; the grouping id for the server.
-    pub id: String,
-    /// `-address`: containerd's own socket.
-    pub address: String,
-    /// `-bundle`: the container's bundle, if it is not the working directory.
-    pub bundle: Option<PathBuf>,
-    /// `-debug`.
-    pub verbosity: Verbosity,
-}
-
 /// Why a command line was refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ArgumentError {
-    /// A flag that containerd does not have.
-    #[error("unknown flag -{name}; see -h")]
-    UnknownFlag {
-        /// The flag without its dashes.
-        name: String,
-    },
-    /// A flag that needs a value and is the last word.
-    #[error("flag -{name} needs a value")]
-    MissingValue {
-        /// The flag.
-        name: String,
-    },
-    /// A switch with a value that is not a boolean.
-    #[error("flag -{name}: {value:?} is neither true nor false")]
-    NotBoolean {
-        /// The flag.
-        name: String,
-        /// Its value.
-        value: String,
+    /// A flag that containerd does not have, or one without its value.
+    #[error("command line: {reason}; see -h")]
+    Flags {
+        /// What containerd-shim says of it.
+        reason: String,
     },
     /// An action that does not exist.
     #[error("unknown action {action:?}; containerd runs this program with start or delete")]
     UnknownAction {
         /// The action.
         action: String,
-    },
-    /// More than one action.
-    #[error("one action is expected, found {extra:?} after it")]
-    ExtraArgument {
-        /// The first excess word.
-        extra: String,
     },
     /// A flag that the action requires.
     #[error(
@@ -127,6 +81,7 @@ Flags:
   -address PATH         containerd's socket
   -bundle DIR           the container's bundle (default: the working directory)
   -publish-binary PATH  accepted and not used: events go to containerd's ttrpc socket
+  -socket PATH          accepted and not used: `start` chooses the socket
   -debug                log more
   -info                 print the runtime's description (a RuntimeInfo message)
   -write-history       run by an ending shim: writes the record on stdin for `podshim history`
@@ -134,176 +89,117 @@ Flags:
   -h, -help             print this text
 ";
 
-impl Arguments {
-    /// Parses a command line without the program's name.
-    ///
-    /// # Errors
-    ///
-    /// [`ArgumentError`] names the invalid flag or word, or the flag that the action lacks.
-    pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Self, ArgumentError> {
-        let mut parsed = Self {
-            action: Action::Serve,
-            namespace: String::new(),
-            id: String::new(),
-            address: String::new(),
-            bundle: None,
-            verbosity: Verbosity::Info,
-        };
-        let mut words = words.into_iter();
-        let mut positional = Vec::new();
-        // A question about the program itself takes precedence over any action.
-        let mut about_itself = None;
-        while let Some(word) = words.next() {
-            // As in Go, the first word that is not a flag ends the flags.
-            let Some(flag) = word.strip_prefix('-').filter(|flag| !flag.is_empty()) else {
-                positional.push(word);
-                break;
-            };
-            let flag = flag.strip_prefix('-').unwrap_or(flag);
-            if flag.is_empty() {
-                break;
-            }
-            let (name, attached) = match flag.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (flag, None),
-            };
-            let mut value = |attached: Option<String>| {
-                attached
-                    .or_else(|| words.next())
-                    .ok_or_else(|| ArgumentError::MissingValue { name: name.to_owned() })
-            };
-            match name {
-                "namespace" => parsed.namespace = value(attached)?,
-                "id" => parsed.id = value(attached)?,
-                "address" => parsed.address = value(attached)?,
-                "bundle" => {
-                    parsed.bundle = Some(value(attached)?).filter(|b| !b.is_empty()).map(PathBuf::from)
-                }
-                // Obsolete since 1.3; every containerd still passes it.
-                "publish-binary" => drop(value(attached)?),
-                "debug" => {
-                    parsed.verbosity = switch(name, attached)?.map_or(Verbosity::Info, |()| Verbosity::Debug)
-                }
-                "info" => about_itself = switch(name, attached)?.map(|()| Action::Info).or(about_itself),
-                "write-history" => {
-                    about_itself = switch(name, attached)?.map(|()| Action::WriteHistory).or(about_itself);
-                }
-                "v" | "version" => {
-                    about_itself = switch(name, attached)?.map(|()| Action::Version).or(about_itself);
-                }
-                "h" | "help" => {
-                    about_itself = switch(name, attached)?.map(|()| Action::Help).or(about_itself);
-                }
-                name => return Err(ArgumentError::UnknownFlag { name: name.to_owned() }),
-            }
-        }
-        positional.extend(words);
-        if let Some(action) = about_itself {
-            parsed.action = action;
-            return Ok(parsed);
-        }
-        parsed.action = match positional.first().map(String::as_str) {
-            None => Action::Serve,
-            Some("start") => Action::Start,
-            Some("delete") => Action::Delete,
-            Some(action) => return Err(ArgumentError::UnknownAction { action: action.to_owned() }),
-        };
-        if let Some(extra) = positional.get(1) {
-            return Err(ArgumentError::ExtraArgument { extra: extra.clone() });
-        }
-        parsed.require()?;
-        Ok(parsed)
+/// Parses a command line without the program's name.
+///
+/// # Errors
+///
+/// [`ArgumentError`] names the invalid flag or word, or the flag that the action lacks.
+pub fn parse(words: &[String]) -> Result<(Action, Flags), ArgumentError> {
+    // containerd-shim knows containerd's flags alone.
+    match words.first().map(String::as_str) {
+        Some("-h" | "--h" | "-help" | "--help") => return Ok((Action::Help, Flags::default())),
+        Some(WRITE_HISTORY) => return Ok((Action::WriteHistory, Flags::default())),
+        _ => {}
     }
-
-    /// Every action is for one container of one namespace of one containerd; the ids become directory names.
-    fn require(&self) -> Result<(), ArgumentError> {
-        for (name, value) in [("namespace", &self.namespace), ("id", &self.id), ("address", &self.address)] {
-            if value.is_empty() {
-                return Err(ArgumentError::Required { name });
-            }
-        }
-        // The server's id is the grouping id: the text of an annotation, which names no directory.
-        let identifiers = match self.action {
-            Action::Serve => &[("namespace", &self.namespace)][..],
-            _ => &[("namespace", &self.namespace), ("id", &self.id)],
-        };
-        for (name, value) in identifiers {
-            if matches!(value.as_str(), "." | "..") || value.contains('/') {
-                return Err(ArgumentError::NotIdentifier { name, value: (*value).clone() });
-            }
-        }
-        Ok(())
+    let flags = containerd_shim::parse(words).map_err(|error| match error {
+        containerd_shim::Error::InvalidArgument(reason) => ArgumentError::Flags { reason },
+        // It makes no other. Their texts would only make the binary larger.
+        _ => ArgumentError::Flags { reason: String::new() },
+    })?;
+    // A question about the program itself takes precedence over any action.
+    let action = match flags.action.as_str() {
+        _ if flags.version => Action::Version,
+        _ if flags.info => Action::Info,
+        "" => Action::Serve,
+        "start" => Action::Start,
+        "delete" => Action::Delete,
+        action => return Err(ArgumentError::UnknownAction { action: action.to_owned() }),
+    };
+    if !matches!(action, Action::Version | Action::Info) {
+        require(action, &flags)?;
     }
+    Ok((action, flags))
 }
 
-/// A Go boolean flag: `-debug`, `-debug=true`, never `-debug true`. `None` if it is switched off.
-fn switch(name: &str, attached: Option<String>) -> Result<Option<()>, ArgumentError> {
-    match attached.as_deref() {
-        None | Some("true" | "1" | "t" | "T" | "TRUE" | "True") => Ok(Some(())),
-        Some("false" | "0" | "f" | "F" | "FALSE" | "False") => Ok(None),
-        Some(value) => Err(ArgumentError::NotBoolean { name: name.to_owned(), value: value.to_owned() }),
+/// Every action is for one container of one namespace of one containerd; the ids become directory names.
+fn require(action: Action, flags: &Flags) -> Result<(), ArgumentError> {
+    for (name, value) in [("namespace", &flags.namespace), ("id", &flags.id), ("address", &flags.address)] {
+        if value.is_empty() {
+            return Err(ArgumentError::Required { name });
+        }
     }
+    // The server's id is the grouping id: the text of an annotation, which names no directory.
+    let identifiers = match action {
+        Action::Serve => &[("namespace", &flags.namespace)][..],
+        _ => &[("namespace", &flags.namespace), ("id", &flags.id)],
+    };
+    for (name, value) in identifiers {
+        if matches!(value.as_str(), "." | "..") || value.contains('/') {
+            return Err(ArgumentError::NotIdentifier { name, value: (*value).clone() });
+        }
+    }
+    Ok(())
+}
+
+/// How much the shim logs.
+pub fn log_level(debug: bool) -> Level {
+    if debug { Level::DEBUG } else { Level::INFO }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Arguments, ArgumentError> {
-        Arguments::parse(line.split_whitespace().map(str::to_owned))
+    fn parse(line: &str) -> Result<(Action, Flags), ArgumentError> {
+        super::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    fn action(line: &str) -> Action {
+        parse(line).unwrap_or_else(|error| panic!("{line}: {error}")).0
     }
 
     /// CONTRACT §1.1: the command lines of containerd 1.6 to 2.3.
     #[test]
     fn containerds_own_lines() {
-        let start = parse(
+        let (action_of_start, start) = parse(
             "-namespace k8s.io -address /run/containerd/containerd.sock -publish-binary /usr/bin/containerd \
              -id c1 -debug start",
         )
         .unwrap();
-        assert_eq!(
-            start,
-            Arguments {
-                action: Action::Start,
-                namespace: "k8s.io".into(),
-                id: "c1".into(),
-                address: "/run/containerd/containerd.sock".into(),
-                bundle: None,
-                verbosity: Verbosity::Debug,
-            }
-        );
-        let delete =
+        assert_eq!(action_of_start, Action::Start);
+        assert_eq!((start.namespace.as_str(), start.id.as_str()), ("k8s.io", "c1"));
+        assert_eq!((start.address.as_str(), start.bundle.as_str()), ("/run/containerd/containerd.sock", ""));
+        assert!(start.debug);
+        let (action_of_delete, delete) =
             parse("-namespace ns -address /s -publish-binary /c -id c1 -bundle /run/b delete").unwrap();
-        assert_eq!((delete.action, delete.bundle), (Action::Delete, Some("/run/b".into())));
-        assert_eq!(parse("-namespace ns -id g -address /s").unwrap().action, Action::Serve);
-        assert_eq!(parse("-info").unwrap().action, Action::Info);
+        assert_eq!((action_of_delete, delete.bundle.as_str()), (Action::Delete, "/run/b"));
+        assert_eq!(action("-namespace ns -id g -address /s"), Action::Serve);
+        assert_eq!(action("-info"), Action::Info);
     }
 
     #[test]
     fn go_forms() {
-        let line = parse("--namespace=ns -id=c1 --address /s -debug=false start").unwrap();
-        assert_eq!(
-            (line.namespace.as_str(), line.id.as_str(), line.verbosity),
-            ("ns", "c1", Verbosity::Info)
-        );
+        let (_, flags) = parse("--namespace=ns -id=c1 --address /s -debug=false start").unwrap();
+        assert_eq!((flags.namespace.as_str(), flags.id.as_str(), flags.debug), ("ns", "c1", false));
         // A value may start with a dash: Go takes the next word in any case.
-        assert_eq!(parse("-namespace ns -id -x -address /s start").unwrap().id, "-x");
-        for line in ["-v", "-version", "--version", "-v start"] {
-            assert_eq!(parse(line).unwrap().action, Action::Version, "{line}");
+        assert_eq!(parse("-namespace ns -id -x -address /s start").unwrap().1.id, "-x");
+        for line in ["-v", "-version", "--version", "-v start", "-v -info"] {
+            assert_eq!(action(line), Action::Version, "{line}");
         }
         for line in ["-h", "--help", "-help delete"] {
-            assert_eq!(parse(line).unwrap().action, Action::Help, "{line}");
+            assert_eq!(action(line), Action::Help, "{line}");
         }
+        assert_eq!(action(WRITE_HISTORY), Action::WriteHistory);
     }
 
     #[test]
     fn errors_name_what_is_wrong() {
         for (line, message) in [
-            ("-colour start", "unknown flag -colour; see -h"),
-            ("-id", "flag -id needs a value"),
-            ("-debug=maybe", "flag -debug: \"maybe\" is neither true nor false"),
+            ("-colour start", "command line: flag provided but not defined: -colour; see -h"),
+            ("-id", "command line: flag needs an argument: -id; see -h"),
+            // containerd-shim names neither the flag nor the value.
+            ("-debug=maybe", "command line: parse error; see -h"),
             ("stop", "unknown action \"stop\"; containerd runs this program with start or delete"),
-            ("-namespace n -id i -address a start now", "one action is expected, found \"now\" after it"),
             ("start", "-namespace is required: "),
             ("-namespace n -address a delete", "-id is required: "),
             ("-namespace n -id i start", "-address is required: "),

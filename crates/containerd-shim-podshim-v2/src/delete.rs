@@ -7,34 +7,33 @@
 use std::env;
 use std::fs;
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use containerd_shim_protos::api::DeleteResponse;
+use containerd_shim::api::DeleteResponse;
+use containerd_shim::{Flags, StartOpts};
 use containerd_shim_protos::protobuf::Message;
 use control_api::entry::Entry;
-use nix::unistd::Pid;
-use oci_runtime::bundle::{Bundle, ExitRecord};
+use oci_runtime::bundle::Bundle;
 use thiserror::Error;
 use tokio::runtime;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use self::past::Remains;
-use crate::args::Arguments;
+use self::exit::unseen_exit;
+use self::past::DeadPod;
 use crate::history;
 use crate::lock::FileLock;
 use crate::paths::{SocketAddress, StateDir};
 use crate::start::{Liveness, group_of, liveness, remove_pod_files};
 
+mod exit;
 mod group;
 mod orphan;
 mod past;
 
 /// containerd kills `delete` after five seconds; one second is left for containerd's own work and a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(4);
-/// The exit status that containerd's own shim reports if it did not see a container's end: as if killed (128 +
-/// SIGKILL).
-const UNSEEN_EXIT: u32 = 137;
 
 /// Why `delete` could not even start.
 #[derive(Debug, Error)]
@@ -64,23 +63,23 @@ pub struct Deleted {
 /// # Errors
 ///
 /// [`DeleteError`]. Failures of the clean-up itself are in [`Deleted::problems`].
-pub fn run(arguments: &Arguments) -> Result<Deleted, DeleteError> {
+pub fn run(flags: &Flags) -> Result<Deleted, DeleteError> {
     let deadline = Instant::now() + TIME_LIMIT;
-    let path = match &arguments.bundle {
-        Some(path) => path.clone(),
-        None => env::current_dir().map_err(DeleteError::NoBundle)?,
+    let path = match flags.bundle.as_str() {
+        "" => env::current_dir().map_err(DeleteError::NoBundle)?,
+        path => PathBuf::from(path),
     };
     let bundle = Bundle::new(path);
-    let (address, source) = address_of(&bundle, arguments);
-    let state = StateDir::of_pod(&arguments.namespace, &address);
+    let (address, source) = address_of(&bundle, flags);
+    let state = StateDir::of_pod(&flags.namespace, &address);
     let (mut problems, mut past) = (Vec::new(), None);
     match dead_shim(&address, source, &state) {
         Ok(Some(dead)) => {
             // A shim removes its entry when it ends in an orderly way.
             let entry = Entry::read_from(state.path());
-            let (remains, found) = end_group(&address, &bundle, arguments, deadline)?;
+            let (dead_pod, found) = end_group(&address, &bundle, flags, deadline)?;
             problems = found;
-            past = remains.zip(entry).and_then(|(remains, entry)| remains.record(entry));
+            past = dead_pod.zip(entry).and_then(|(dead_pod, entry)| dead_pod.record(entry));
             remove_pod_files(address.path(), dead.server, Some(dead.bootstrap), &state);
         }
         Ok(None) => {}
@@ -107,13 +106,18 @@ enum AddressSource {
 
 /// Where the container's shim is or was. `start` wrote it into the bundle; without that file the container never had
 /// one.
-fn address_of(bundle: &Bundle, arguments: &Arguments) -> (SocketAddress, AddressSource) {
+fn address_of(bundle: &Bundle, flags: &Flags) -> (SocketAddress, AddressSource) {
     if let Some(address) = SocketAddress::in_bundle(bundle.path()) {
         return (address, AddressSource::Bundle);
     }
     let annotations = bundle.read_spec().map(|spec| spec.annotations).unwrap_or_default();
-    let group = group_of(&annotations, &arguments.id);
-    let address = SocketAddress::of_pod(&arguments.address, &arguments.namespace, group, None);
+    let group = group_of(&annotations, &flags.id);
+    let containerd = StartOpts {
+        address: flags.address.clone(),
+        namespace: flags.namespace.clone(),
+        ..StartOpts::default()
+    };
+    let address = SocketAddress::of_pod(&containerd, group);
     (address, AddressSource::Computed)
 }
 
@@ -163,20 +167,20 @@ fn is_listening(address: &SocketAddress) -> bool {
 fn end_group(
     address: &SocketAddress,
     bundle: &Bundle,
-    arguments: &Arguments,
+    flags: &Flags,
     deadline: Instant,
-) -> Result<(Option<Remains>, Vec<String>), DeleteError> {
-    let members = group::members(address, bundle, &arguments.id, &arguments.namespace);
+) -> Result<(Option<DeadPod>, Vec<String>), DeleteError> {
+    let members = group::members(address, bundle, &flags.id, &flags.namespace);
     if members.is_empty() {
         return Ok((None, Vec::new()));
     }
-    let remains = Remains::of(&members);
+    let dead_pod = DeadPod::of(&members);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(DeleteError::Setup)?;
-    let ending = group::end(members, &arguments.namespace, deadline);
+    let ending = group::end(members, &flags.namespace, deadline);
     let problems = LocalSet::new().block_on(&runtime, ending).map_err(DeleteError::Setup);
     // A runtime that hangs must not keep this process from ending: containerd limits its time.
     runtime.shutdown_background();
-    Ok((Some(remains), problems?))
+    Ok((Some(dead_pod), problems?))
 }
 
 /// What is known of the container's end: the exit that the server recorded; otherwise, for a container that was
@@ -195,14 +199,4 @@ fn response(bundle: &Bundle, problems: &mut Vec<String>) -> DeleteResponse {
         exited_at: Some(exit.exited_at.into()).into(),
         ..DeleteResponse::default()
     }
-}
-
-/// The exit of a container whose end no process has seen.
-fn unseen_exit(pid: Pid) -> ExitRecord {
-    ExitRecord { pid, exit_status: UNSEEN_EXIT, real_exit_status: UNSEEN_EXIT, exited_at: now() }
-}
-
-#[expect(clippy::disallowed_methods, reason = "an exit that no process saw happened now, as far as is known")]
-fn now() -> SystemTime {
-    SystemTime::now()
 }

@@ -12,7 +12,7 @@ use containerd_shim_protos::protobuf::{self, Message};
 use containerd_shim_protos::types::introspection::{RuntimeInfo, RuntimeVersion};
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::features;
-use shim_service::options::{OptionsError, RuntimeOptions};
+use shim_service::options::{OptionsError, runtime_options};
 use thiserror::Error;
 use tokio::runtime;
 use tokio::task::LocalSet;
@@ -60,7 +60,7 @@ pub enum InfoError {
 /// [`InfoError`]. An OCI runtime without a `features` command is no error, as with containerd's own shim.
 pub fn run() -> Result<Vec<u8>, InfoError> {
     let options = options_in(&stdin::read())?;
-    let binary = RuntimeOptions::from_any(options.as_ref())?.binary().to_owned();
+    let binary = runtime_options(options.as_ref())?.binary().to_owned();
     let features = features_of(&binary)?;
     runtime_info(options, features).write_to_bytes().map_err(InfoError::Encode)
 }

@@ -20,9 +20,9 @@ pub struct FileLock {
 
 /// Whether a call may wait for a lock's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Patience {
-    Wait,
-    DontWait,
+enum LockMode {
+    Blocking,
+    NonBlocking,
 }
 
 impl FileLock {
@@ -32,7 +32,7 @@ impl FileLock {
     ///
     /// The system's error if the file cannot be made or opened.
     pub fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
-        take(path, Patience::DontWait)
+        take(path, LockMode::NonBlocking)
     }
 
     /// Takes the lock, and waits for its holder for at most `limit`.
@@ -50,7 +50,7 @@ impl FileLock {
         let waiting_for = path.to_owned();
         thread::Builder::new()
             .name("lock".to_owned())
-            .spawn(move || drop(sender.send(take(&waiting_for, Patience::Wait))))?;
+            .spawn(move || drop(sender.send(take(&waiting_for, LockMode::Blocking))))?;
         match receiver.recv_timeout(limit) {
             Ok(Ok(Some(lock))) => Ok(lock),
             Ok(Err(error)) => Err(error),
@@ -78,7 +78,7 @@ impl FileLock {
     }
 }
 
-fn take(path: &Path, patience: Patience) -> io::Result<Option<FileLock>> {
+fn take(path: &Path, mode: LockMode) -> io::Result<Option<FileLock>> {
     loop {
         let file = match open(path) {
             Ok(file) => file,
@@ -86,9 +86,9 @@ fn take(path: &Path, patience: Patience) -> io::Result<Option<FileLock>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        match patience {
-            Patience::Wait => file.lock()?,
-            Patience::DontWait => match file.try_lock() {
+        match mode {
+            LockMode::Blocking => file.lock()?,
+            LockMode::NonBlocking => match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error),

@@ -19,18 +19,13 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 
-use crate::args::Verbosity;
-
 /// Up to this length (PIPE_BUF) a write to a fifo is atomic; a longer line is cut.
 const LINE_LIMIT: usize = 4096;
 
 /// Logs to the fifo at `path` from now on; without a fifo there, nothing is logged.
-pub fn init(path: &Path, verbosity: Verbosity) {
-    let level = match verbosity {
-        Verbosity::Info => LevelFilter::INFO,
-        Verbosity::Debug => LevelFilter::DEBUG,
-    };
-    let subscriber = tracing_subscriber::registry().with(FifoLog::open(path).with_filter(level));
+pub fn init(path: &Path, level: Level) {
+    let filter = LevelFilter::from_level(level);
+    let subscriber = tracing_subscriber::registry().with(FifoLog::open(path).with_filter(filter));
     // Fails if a subscriber is set already, as in some tests: that one stays.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
@@ -79,7 +74,8 @@ impl<S: Subscriber> Layer<S> for FifoLog {
         let (message, fields) = {
             let names = names();
             // At debug, the events and actions of the pod are shown unchanged.
-            let message = if level < Level::DEBUG { names.said(&text.message) } else { text.message.clone() };
+            let message =
+                if level < Level::DEBUG { names.with_names(&text.message) } else { text.message.clone() };
             (message, text.finish(&names))
         };
         self.write(&format_line(now(), level, &message, &fields));

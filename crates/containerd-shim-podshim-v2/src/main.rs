@@ -22,9 +22,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use containerd_shim::Flags;
 
 use crate::allocator::ShimAllocator;
-use crate::args::{Action, Arguments, USAGE};
+use crate::args::{Action, USAGE};
 
 #[global_allocator]
 static ALLOCATOR: ShimAllocator = ShimAllocator;
@@ -44,27 +45,27 @@ fn main() -> ExitCode {
 fn text(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
         "" => cause,
-        said if said.ends_with(&cause) => text,
-        said => format!("{said}: {cause}"),
+        outer if outer.ends_with(&cause) => text,
+        outer => format!("{outer}: {cause}"),
     })
 }
 
 fn run() -> anyhow::Result<()> {
-    let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let arguments = Arguments::parse(words)?;
-    match arguments.action {
+    let words: Vec<_> = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let (action, flags) = args::parse(&words)?;
+    match action {
         Action::Help => answer(USAGE.as_bytes()),
         Action::Version => answer(version().as_bytes()),
         Action::Info => answer(&info::run()?),
-        Action::Start => start(&arguments),
-        Action::Delete => delete(&arguments),
-        Action::Serve => Ok(server::run(&arguments)?),
+        Action::Start => start(&flags),
+        Action::Delete => delete(&flags),
+        Action::Serve => Ok(server::run(&flags)?),
         Action::WriteHistory => Ok(history::write()?),
     }
 }
 
-fn start(arguments: &Arguments) -> anyhow::Result<()> {
-    let started = start::run(arguments)?;
+fn start(flags: &Flags) -> anyhow::Result<()> {
+    let started = start::run(flags)?;
     let answered = answer(started.address.to_string().as_bytes());
     if answered.is_err()
         && let Some(server) = started.server
@@ -75,8 +76,8 @@ fn start(arguments: &Arguments) -> anyhow::Result<()> {
     answered
 }
 
-fn delete(arguments: &Arguments) -> anyhow::Result<()> {
-    let deleted = delete::run(arguments)?;
+fn delete(flags: &Flags) -> anyhow::Result<()> {
+    let deleted = delete::run(flags)?;
     // For `delete`, containerd logs stderr and reads only stdout.
     for problem in &deleted.problems {
         eprintln!("{problem}");

@@ -9,8 +9,6 @@ use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
-/// The kernel's highest score: killed first.
-const WORST_OOM_SCORE: i32 = 1000;
 /// linux/prctl.h, not in libc.
 const PR_SCHED_CORE: libc::c_int = 62;
 const PR_SCHED_CORE_CREATE: libc::c_ulong = 1;
@@ -83,10 +81,7 @@ fn enter_cgroup_under(root: &Path, cgroup: &str) -> Result<(), PlacementError> {
 /// Raises this process's OOM score to containerd's plus one: containerd can be restarted under its pods, so it is worth
 /// more than a shim, and a shim is worth more than its containers. Without the permission nothing changes.
 pub fn adjust_oom_score() {
-    let parent = format!("/proc/{}/oom_score_adj", nix::unistd::getppid());
-    if let Some(score) = fs::read_to_string(parent).ok().and_then(|text| text.trim().parse::<i32>().ok()) {
-        let _ = fs::write("/proc/self/oom_score_adj", (score + 1).min(WORST_OOM_SCORE).to_string());
-    }
+    let _ = containerd_shim::cgroup::adjust_oom_score(std::process::id());
 }
 
 /// Gives this process a core scheduling group of its own if containerd asks for it (`SCHED_CORE`).

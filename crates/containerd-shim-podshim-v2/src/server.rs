@@ -10,6 +10,7 @@ use std::panic;
 use std::path::Path;
 use std::time::Duration;
 
+use containerd_shim::Flags;
 use control_api::Past;
 use control_api::entry::Entry;
 use oci_runtime::attention;
@@ -18,7 +19,7 @@ use thiserror::Error;
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-use crate::args::Arguments;
+use crate::args::log_level;
 use crate::history;
 use crate::lock::FileLock;
 use crate::logging;
@@ -53,19 +54,19 @@ pub enum ServerError {
 /// # Errors
 ///
 /// [`ServerError`]; socket and state are removed even then, unless this process is not a server at all.
-pub fn run(arguments: &Arguments) -> Result<(), ServerError> {
+pub fn run(flags: &Flags) -> Result<(), ServerError> {
     let inherited = Inheritance::take().map_err(ServerError::ByHand)?;
     let path = inherited.listener.local_addr().map_err(ServerError::Socket)?;
     let address =
         path.as_pathname().and_then(SocketAddress::at).ok_or_else(|| ServerError::Socket(no_path(&path)))?;
-    let state = StateDir::of_pod(&arguments.namespace, &address);
+    let state = StateDir::of_pod(&flags.namespace, &address);
     // Held to the end of this function; the service gets a copy of the descriptor.
     let lock = inherited.lock.try_clone().map_err(ServerError::Setup)?;
     let lock = FileLock::inherited(lock, state.server_lock());
 
-    logging::init(Path::new(LOG_FIFO), arguments.verbosity);
+    logging::init(Path::new(LOG_FIFO), log_level(flags.debug));
     log_panics();
-    let result = serve(arguments, inherited);
+    let result = serve(flags, inherited);
     // A `delete` that found the entry would take this shim for a killed one.
     Entry::remove_from(state.path());
     if let Err(error) = &result {
@@ -98,7 +99,7 @@ fn leave(address: &SocketAddress, lock: FileLock, state: &StateDir, limit: Durat
     }
 }
 
-fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<Option<Past>, ServerError> {
+fn serve(flags: &Flags, inherited: Inheritance) -> Result<Option<Past>, ServerError> {
     // The bundle of the group's first container may be removed before its last container ends.
     env::set_current_dir("/").map_err(ServerError::Setup)?;
     if let Err(error) = oci_runtime::process::disable_huge_pages() {
@@ -110,9 +111,9 @@ fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<Option<Past>, 
     // One thread: a pod has little work and much state (DESIGN §4). std already ignores SIGPIPE.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Setup)?;
     let config = ServeConfig {
-        namespace: arguments.namespace.clone(),
-        id: arguments.id.clone(),
-        containerd_ttrpc_address: Some(ttrpc_address(arguments)),
+        namespace: flags.namespace.clone(),
+        id: flags.id.clone(),
+        containerd_ttrpc_address: Some(ttrpc_address(flags)),
         listener: inherited.listener,
         node_file: NODE_FILE.into(),
         draining_file: DRAINING_FILE.into(),
@@ -133,10 +134,10 @@ fn serve(arguments: &Arguments, inherited: Inheritance) -> Result<Option<Past>, 
 }
 
 /// containerd's event socket: from the environment, or the default next to containerd's socket.
-fn ttrpc_address(arguments: &Arguments) -> String {
+fn ttrpc_address(flags: &Flags) -> String {
     match env::var(TTRPC_ADDRESS) {
         Ok(address) if !address.is_empty() => address,
-        _ => format!("{}.ttrpc", arguments.address),
+        _ => format!("{}.ttrpc", flags.address),
     }
 }
 

@@ -15,8 +15,7 @@ use std::process::{Child, Command, Stdio};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{getsockopt, sockopt};
-
-use crate::args::Verbosity;
+use tracing::Level;
 
 /// The listening socket; containerd's own shim uses the same number.
 const LISTENER_FD: RawFd = 3;
@@ -37,7 +36,7 @@ pub struct Invocation<'a> {
     /// containerd's event socket, if `start` got one on stdin; otherwise the environment has it.
     pub ttrpc_address: Option<&'a str>,
     /// How much it logs.
-    pub verbosity: Verbosity,
+    pub log_level: Level,
     /// Its first working directory: it opens the log there.
     pub bundle: &'a Path,
     /// The socket it serves.
@@ -92,7 +91,7 @@ pub fn spawn(invocation: &Invocation<'_>) -> io::Result<ServerProcess> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .process_group(0);
-    if invocation.verbosity == Verbosity::Debug {
+    if invocation.log_level == Level::DEBUG {
         command.arg("-debug");
     }
     if let Some(address) = invocation.ttrpc_address {

@@ -12,13 +12,14 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
+use containerd_shim::Flags;
 use control_api::entry::Entry;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use oci_runtime::bundle::{Bundle, BundleError};
 use thiserror::Error;
 
-use crate::args::{Arguments, Verbosity};
+use crate::args::log_level;
 use crate::lock::FileLock;
 use crate::paths::{SocketAddress, StateDir};
 use crate::placement::{self, PlacementError};
@@ -106,14 +107,13 @@ impl NewServer {
 /// # Errors
 ///
 /// [`StartError`]; then nothing that this call made is left.
-pub fn run(arguments: &Arguments) -> Result<Started, StartError> {
+pub fn run(flags: &Flags) -> Result<Started, StartError> {
     let bundle = env::current_dir().map_err(step("working directory"))?;
-    let input = StartInput::from_stdin(&arguments.namespace, &arguments.id);
+    let input = StartInput::from_stdin(flags);
     let annotations = annotations_of(&Bundle::new(&bundle))?;
-    let group = group_of(&annotations, &arguments.id);
-    let address =
-        SocketAddress::of_pod(&arguments.address, &arguments.namespace, group, input.socket_dir.as_deref());
-    let request = Request { arguments, input: &input, bundle: &bundle, annotations: &annotations, group };
+    let group = group_of(&annotations, &flags.id);
+    let address = SocketAddress::of_pod(&input.containerd, group);
+    let request = Request { flags, input: &input, bundle: &bundle, annotations: &annotations, group };
     let started = request.find_or_make(address)?;
     if let Err(source) = started.address.write_to(&bundle) {
         if let Some(server) = started.server {
@@ -165,7 +165,7 @@ pub enum Liveness {
 
 /// One `start`, with all of its parsed input.
 struct Request<'a> {
-    arguments: &'a Arguments,
+    flags: &'a Flags,
     input: &'a StartInput,
     bundle: &'a Path,
     annotations: &'a BTreeMap<String, String>,
@@ -178,7 +178,7 @@ impl Request<'_> {
         if liveness(&address)? == Liveness::Listening {
             return Ok(Started { address, server: None });
         }
-        let state = StateDir::of_pod(&self.arguments.namespace, &address);
+        let state = StateDir::of_pod(&self.flags.namespace, &address);
         let bootstrap = FileLock::acquire(&state.bootstrap_lock(), BOOTSTRAP_LIMIT)
             .map_err(step("lock of the pod's state"))?;
         // The `start` that held the lock before may have made the server.
@@ -206,7 +206,7 @@ impl Request<'_> {
     /// Takes the new server's lock, and so makes sure that no other shim serves the pod.
     fn claim(&self, address: &SocketAddress, state: &StateDir) -> Result<FileLock, StartError> {
         if let Grouping::PodMember { pod } = Grouping::of(self.annotations) {
-            return Err(StartError::PodGone { container: self.arguments.id.clone(), pod: pod.to_owned() });
+            return Err(StartError::PodGone { container: self.flags.id.clone(), pod: pod.to_owned() });
         }
         let path = state.server_lock();
         FileLock::acquire(&path, OLD_SHIM_LIMIT).map_err(|source| match source.kind() {
@@ -231,16 +231,13 @@ impl Request<'_> {
         }
         placement::adjust_oom_score();
         placement::separate_core()?;
-        let verbosity = match (self.arguments.verbosity, self.input.log_level) {
-            (Verbosity::Info, Verbosity::Info) => Verbosity::Info,
-            _ => Verbosity::Debug,
-        };
         let process = server_process::spawn(&Invocation {
-            namespace: &self.arguments.namespace,
+            namespace: &self.flags.namespace,
             group: self.group,
-            daemon: &self.arguments.address,
-            ttrpc_address: self.input.ttrpc_address.as_deref(),
-            verbosity,
+            daemon: &self.flags.address,
+            ttrpc_address: Some(self.input.containerd.ttrpc_address.as_str())
+                .filter(|address| !address.is_empty()),
+            log_level: log_level(self.input.containerd.debug),
             bundle: self.bundle,
             listener: &listener,
             lock: lock.file(),
@@ -262,7 +259,7 @@ impl Request<'_> {
         Entry {
             version: control_api::VERSION,
             id: self.group.to_owned(),
-            namespace: self.arguments.namespace.clone(),
+            namespace: self.flags.namespace.clone(),
             socket: address.path().to_owned(),
             pod_name: annotation("io.kubernetes.cri.sandbox-name"),
             pod_namespace: annotation("io.kubernetes.cri.sandbox-namespace"),

@@ -5,72 +5,58 @@
 
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use containerd_shim_protos::bootstrap_api::BootstrapParams;
+use containerd_shim::bootstrap::BootstrapParams;
+use containerd_shim::{Flags, StartOpts};
 use containerd_shim_protos::protobuf::Message;
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use shim_service::options::RuntimeOptions;
+use shim_service::options::{RuntimeOptions, runtime_options};
 
 /// Both messages have some hundred bytes.
 const SIZE_LIMIT: usize = 1 << 20;
 /// containerd closes its end as soon as it has written, even on a busy node; a user's pipe may never close.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
-/// slog's numbers, which containerd 2.3 uses: DEBUG is -4, TRACE -8, INFO 0.
-const DEBUG_LEVEL: i32 = -4;
 
-/// What `start` learns from its standard input.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What `start` learns from its flags and its standard input.
+#[derive(Debug, Default)]
 pub struct StartInput {
+    /// containerd: its sockets, the directory for the shim's socket, whether it wants lines for debugging.
+    pub containerd: StartOpts,
     /// The runtime options, as far as they could be read. Create gets them too and reports what is wrong.
     pub options: RuntimeOptions,
-    /// The socket for events; older versions of containerd pass it in the environment.
-    pub ttrpc_address: Option<String>,
-    /// The directory for the shim's socket.
-    pub socket_dir: Option<PathBuf>,
-    /// Whether the log level asks for the same as `-debug`.
-    pub log_level: crate::args::Verbosity,
 }
 
 impl StartInput {
     /// Reads and parses the process's standard input.
-    pub fn from_stdin(namespace: &str, id: &str) -> Self {
-        Self::parse(&read(), namespace, id)
+    pub fn from_stdin(flags: &Flags) -> Self {
+        Self::parse(&read(), flags)
     }
 
     /// Parses the input. 2.3's `BootstrapParams` can be decoded as an `Any` too (both start with two strings), so the
     /// check is whether they contain the id and the namespace that containerd also passes as flags.
-    fn parse(bytes: &[u8], namespace: &str, id: &str) -> Self {
-        if let Ok(params) = BootstrapParams::parse_from_bytes(bytes)
-            && params.instance_id == id
-            && params.namespace == namespace
-        {
-            return Self::from_params(params);
-        }
-        let options = Any::parse_from_bytes(bytes)
-            .ok()
-            .and_then(|any| RuntimeOptions::from_any(Some(&any)).ok())
-            .unwrap_or_default();
-        Self { options, ..Self::default() }
-    }
-
-    fn from_params(params: BootstrapParams) -> Self {
-        let options = params
-            .extensions
-            .iter()
-            .find_map(|extension| RuntimeOptions::from_any(Some(extension.value.as_ref()?)).ok())
-            .unwrap_or_default();
-        Self {
-            options,
-            ttrpc_address: Some(params.containerd_ttrpc_address).filter(|address| !address.is_empty()),
-            socket_dir: params.socket_dir.map(PathBuf::from).filter(|dir| dir.is_absolute()),
-            log_level: match params.log_level.value() {
-                level if level <= DEBUG_LEVEL => crate::args::Verbosity::Debug,
-                _ => crate::args::Verbosity::Info,
+    fn parse(bytes: &[u8], flags: &Flags) -> Self {
+        let sent = match BootstrapParams::parse_from_bytes(bytes) {
+            Ok(params) if params.instance_id == flags.id && params.namespace == flags.namespace => {
+                params.into()
+            }
+            _ => StartOpts {
+                extensions: Any::parse_from_bytes(bytes).into_iter().collect(),
+                ..StartOpts::default()
             },
-        }
+        };
+        let options = sent.extensions.iter().find_map(|any| runtime_options(Some(any)).ok());
+        let containerd = StartOpts {
+            id: flags.id.clone(),
+            namespace: flags.namespace.clone(),
+            address: flags.address.clone(),
+            debug: sent.debug || flags.debug,
+            // containerd-shim would make a socket relative to the bundle.
+            socket_dir: sent.socket_dir.filter(|directory| directory.starts_with('/')),
+            ..sent
+        };
+        Self { containerd, options: options.unwrap_or_default() }
     }
 }
 
@@ -108,19 +94,19 @@ fn read_bounded(mut input: impl Read + AsFd, limit: Duration) -> Vec<u8> {
 /// tests and a target of `fuzz/`.
 #[cfg(any(test, fuzzing))]
 pub fn bad_input(bytes: &[u8]) {
-    let input = StartInput::parse(bytes, "k8s.io", "c1");
-    assert!(input.socket_dir.is_none_or(|directory| directory.is_absolute()));
+    let flags = Flags { id: "c1".into(), namespace: "k8s.io".into(), ..Flags::default() };
+    let input = StartInput::parse(bytes, &flags);
+    assert!(input.containerd.socket_address("c1").starts_with("unix:///"));
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
-    use containerd_shim_protos::bootstrap_api::Extension;
+    use containerd_shim::bootstrap::Extension;
     use containerd_shim_protos::protobuf::EnumOrUnknown;
 
     use super::*;
-    use crate::args::Verbosity;
 
     fn runc_options() -> Any {
         Any {
@@ -147,14 +133,20 @@ mod tests {
     }
 
     fn parse(bytes: &[u8]) -> StartInput {
-        StartInput::parse(bytes, "k8s.io", "c1")
+        let flags = Flags {
+            id: "c1".into(),
+            namespace: "k8s.io".into(),
+            address: "/run/c.sock".into(),
+            ..Flags::default()
+        };
+        StartInput::parse(bytes, &flags)
     }
 
     #[test]
     fn runtime_options_alone() {
         let input = parse(&runc_options().write_to_bytes().unwrap());
         assert_eq!(input.options.shim_cgroup.as_deref(), Some("/shims"));
-        assert_eq!(input.ttrpc_address, None);
+        assert_eq!(input.containerd.ttrpc_address, "");
     }
 
     /// Trap 3: 2.3's message decodes as an Any of type "c1".
@@ -164,18 +156,25 @@ mod tests {
         params.extensions.remove(0);
         let input = parse(&params.write_to_bytes().unwrap());
         assert_eq!(
-            input,
-            StartInput {
-                options: RuntimeOptions {
-                    shim_cgroup: Some("/shims".into()),
-                    binary_name: Some("crun".into()),
-                    ..RuntimeOptions::default()
-                },
-                ttrpc_address: Some("/run/c.sock.ttrpc".into()),
-                socket_dir: Some("/run/containerd/s".into()),
-                log_level: Verbosity::Debug,
+            input.options,
+            RuntimeOptions {
+                shim_cgroup: Some("/shims".into()),
+                binary_name: Some("crun".into()),
+                ..RuntimeOptions::default()
             }
         );
+        let StartOpts { address, ttrpc_address, socket_dir, debug, .. } = input.containerd;
+        assert_eq!((address.as_str(), ttrpc_address.as_str()), ("/run/c.sock", "/run/c.sock.ttrpc"));
+        assert_eq!((socket_dir.as_deref(), debug), (Some("/run/containerd/s"), true));
+    }
+
+    /// Why it is checked here: a socket in the bundle would be gone with the container.
+    #[test]
+    fn a_relative_directory_is_not_taken() {
+        let params = BootstrapParams { socket_dir: Some("s".into()), ..params() };
+        assert_eq!(StartOpts::from(params.clone()).socket_address("g")[..9], *"unix://s/");
+        let input = parse(&params.write_to_bytes().unwrap());
+        assert!(input.containerd.socket_address("g").starts_with("unix:///run/containerd/s/"));
     }
 
     /// `start` never fails because of an unknown input.
@@ -191,7 +190,9 @@ mod tests {
             unknown.write_to_bytes().unwrap(),
             foreign.write_to_bytes().unwrap(),
         ] {
-            assert_eq!(parse(&bytes), StartInput::default(), "{bytes:?}");
+            let StartInput { containerd, options } = parse(&bytes);
+            assert_eq!(options, RuntimeOptions::default(), "{bytes:?}");
+            assert_eq!((containerd.ttrpc_address.as_str(), containerd.socket_dir), ("", None), "{bytes:?}");
         }
     }
 
@@ -214,8 +215,8 @@ mod tests {
 
     #[test]
     fn fuzz_start_input() {
-        let (_, bootstrap) = &testkit::fuzz::known("start_input")[0];
+        let (_, bootstrap) = &fuzz_input::known("start_input")[0];
         assert!(parse(bootstrap).options.binary_name.is_some(), "what is known reaches nothing");
-        testkit::fuzz::fuzz("start_input", bad_input);
+        fuzz_input::fuzz("start_input", bad_input);
     }
 }

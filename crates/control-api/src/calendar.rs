@@ -1,7 +1,7 @@
-//! The calendar, for the log of a shim and for the commands.
+//! Calendar dates for the shim's log and the commands' output. Owns this one computation: a crate for time would be larger.
 
-/// The Gregorian date of a day counted from 1970-01-01. Years are counted from March, so that the leap day is
-/// the last one, in eras of 400 years, each of 146 097 days.
+/// The Gregorian date (year, month, day) of a day counted from 1970-01-01. Counts years from March, so that the leap day is the
+/// last one of its year, in eras of 400 years, which have 146 097 days each.
 #[must_use]
 pub fn civil_date(days_since_epoch: u64) -> (u64, u64, u64) {
     let days = days_since_epoch + 719_468;

@@ -1,7 +1,7 @@
 //! One connection to a shim, for a command that asks and waits.
 //!
-//! Owns the bounds: whatever state a shim is in, connecting does not block and every call ends in its time. And what is
-//! in a text of a pod's (`text`): nothing that a terminal takes for more than letters.
+//! Owns the timeouts: whatever state a shim is in, connecting may never block, and every call ends in time. Every text of an
+//! answer comes out of here printable (`text`).
 
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -32,13 +32,13 @@ pub enum ClientError {
         /// The socket.
         socket: PathBuf,
     },
-    /// It listens, and no answer came.
+    /// A process listens, and no answer came in time.
     #[error("its shim does not answer within {limit:?}")]
     NoAnswer {
-        /// How long that was waited for.
+        /// The time.
         limit: Duration,
     },
-    /// The system refused.
+    /// The system call failed.
     #[error("cannot connect to {}: {source}", socket.display())]
     Connect {
         /// The socket.
@@ -46,19 +46,25 @@ pub enum ClientError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The shim refused, with its own words.
+    /// The shim refused.
     #[error("{message}")]
     Refused {
-        /// How it is to be taken.
+        /// The kind of refusal.
         code: Code,
-        /// What a person reads.
+        /// The shim's text.
         message: String,
     },
-    /// A shim that knows nothing of this API, or a newer one's answer.
+    /// A shim without this API, or one of a newer release than this command understands.
     #[error("its shim speaks version {theirs} of the control API, this command {VERSION} and the one before")]
     Version {
-        /// What its messages carry.
+        /// The version in its messages; 0 without this API.
         theirs: u32,
+    },
+    /// A shim of an earlier release: a method was added since, within the same version.
+    #[error("its shim is of an earlier release of podshim, which cannot do this yet (it has no {method})")]
+    NoMethod {
+        /// The method of the control API.
+        method: &'static str,
     },
     /// The answer makes no sense, or the connection broke.
     #[error("its shim's answer cannot be used: {0}")]
@@ -66,8 +72,8 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether it can be that the shim is just ending, as its pod was removed: with the connection, or with a word before.
-    /// Connecting once more tells.
+    /// Whether the shim may just be ending because its pod was removed: the connection breaks, or it answers NotFound before.
+    /// Connecting once more shows whether it has ended.
     #[must_use]
     pub fn may_be_its_end(&self) -> bool {
         matches!(self, Self::Protocol(_) | Self::Refused { code: Code::NOT_FOUND, .. })
@@ -81,16 +87,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the shim at that socket. `limit` is what each call may take.
+    /// Connects to the shim at that socket. `limit` is how long each call may take.
     ///
     /// # Errors
-    /// [`ClientError::Dead`] where no process listens, [`ClientError::NoAnswer`] where too many wait already.
+    /// [`ClientError::Dead`] if no process listens, [`ClientError::NoAnswer`] if the shim has not accepted earlier connections.
     pub fn connect(socket: &Path, limit: Duration) -> Result<Self, ClientError> {
         let failed = |errno: Errno| match errno {
             Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR => {
                 ClientError::Dead { socket: socket.to_owned() }
             }
-            // Its backlog is full: it has not accepted anybody for a while.
+            // Its backlog is full: it has accepted no connection for a while.
             Errno::EAGAIN => ClientError::NoAnswer { limit },
             errno => ClientError::Connect { socket: socket.to_owned(), source: errno.into() },
         };
@@ -112,7 +118,7 @@ impl Client {
         understood(answer.version).map(|()| answer)
     }
 
-    /// Begins an ordered stop of the pod, within `grace` or its own.
+    /// Begins an ordered stop of the pod, within `grace` or else the pod's own time.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -123,7 +129,7 @@ impl Client {
         understood(answer.version)
     }
 
-    /// Lets the standby of a pair take over, and waits for the end of that, as long as it may take.
+    /// Lets the standby of a pair take over, and waits for the end of that, at most `within`.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -134,7 +140,7 @@ impl Client {
         understood(answer.version)
     }
 
-    /// What has happened after the event of that number; waits for something for so long.
+    /// The events after the one of that number. If there is none yet, waits for one, at most `wait`.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -149,7 +155,7 @@ impl Client {
 
     fn call<T: Message>(
         &self,
-        method: &str,
+        method: &'static str,
         request: &impl Message,
         limit: Duration,
     ) -> Result<T, ClientError> {
@@ -164,12 +170,15 @@ impl Client {
         match self.connection.request(request) {
             Ok(response) => T::parse_from_bytes(&response.payload).map_err(unusable),
             Err(TtrpcError::RpcStatus(status)) => Err(match status.code() {
-                // A release of podshim without this API, or another shim.
-                Code::UNIMPLEMENTED => ClientError::Version { theirs: 0 },
+                Code::UNIMPLEMENTED => ClientError::NoMethod { method },
+                // A shim without this API: ttrpc's answer for a service that the server does not have.
+                Code::INVALID_ARGUMENT if status.message == format!("{SERVICE} service does not exist") => {
+                    ClientError::Version { theirs: 0 }
+                }
                 Code::DEADLINE_EXCEEDED => ClientError::NoAnswer { limit },
                 code => ClientError::Refused { code, message: text::printable(&status.message) },
             }),
-            // Of the library's own making, when its deadline has passed.
+            // The library's own error when the deadline has passed.
             Err(TtrpcError::Others(text)) if text.contains("timeout") => Err(ClientError::NoAnswer { limit }),
             Err(error) => Err(ClientError::Protocol(error.to_string())),
         }
@@ -180,12 +189,12 @@ fn connected(address: &UnixAddr) -> nix::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let descriptor = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect(descriptor.as_raw_fd(), address)?;
-    // Only connecting must not block: the library reads when there is something.
+    // Only `connect` must not block: from here on the library polls before it reads.
     fcntl(&descriptor, FcntlArg::F_SETFL(OFlag::empty()))?;
     Ok(descriptor)
 }
 
-/// This release's version and the one before: packages are upgraded under live pods.
+/// Accepts this release's version and the one before: packages are upgraded while pods run.
 fn understood(theirs: u32) -> Result<(), ClientError> {
     let known = VERSION.saturating_sub(1).max(1)..=VERSION;
     if known.contains(&theirs) { Ok(()) } else { Err(ClientError::Version { theirs }) }
@@ -197,13 +206,18 @@ fn milliseconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::sync::mpsc;
+    use std::thread;
+
     use nix::sys::socket::{Backlog, bind, listen};
+    use ttrpc::asynchronous::{Server, Service};
 
     use super::*;
 
     const LIMIT: Duration = Duration::from_millis(100);
 
-    /// A dead shim's socket, one that never answers and one that does not even accept: each is recognised, in time.
+    /// A dead shim's socket, one that never answers and one that accepts no connection: each is recognised in time.
     #[test]
     fn no_shim_holds_up_its_caller() {
         let directory = tempfile::tempdir().unwrap();
@@ -223,7 +237,7 @@ mod tests {
         assert!(matches!(Client::connect(&path, LIMIT), Err(ClientError::Dead { .. })));
     }
 
-    /// Packages are upgraded under live pods: this release and the one before understand each other.
+    /// Packages are upgraded while pods run: this release and the one before understand each other.
     #[test]
     fn other_versions_are_told() {
         assert!(understood(VERSION).is_ok());
@@ -231,5 +245,53 @@ mod tests {
             let error = understood(theirs).unwrap_err().to_string();
             assert!(error.contains(&format!("version {theirs}")), "{error}");
         }
+    }
+
+    /// A shim that serves these services, each without a method, and a client of it.
+    fn client_of(services: &[&str], test: impl FnOnce(Client)) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shim");
+        let address = format!("unix://{}", path.display());
+        let empty = |name: &&str| {
+            let service = Service { methods: HashMap::new(), streams: HashMap::new() };
+            HashMap::from([((*name).to_owned(), service)])
+        };
+        let services: Vec<_> = services.iter().map(empty).collect();
+        let (ready, is_ready) = mpsc::channel();
+        let (done, is_done) = tokio::sync::oneshot::channel::<()>();
+        let shim = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let mut server = Server::new().bind(&address).unwrap();
+                for service in services {
+                    server = server.register_service(service);
+                }
+                server.start().await.unwrap();
+                ready.send(()).unwrap();
+                let _ = is_done.await;
+            });
+        });
+        is_ready.recv().unwrap();
+        test(Client::connect(&path, Duration::from_secs(10)).unwrap());
+        drop(done);
+        shim.join().unwrap();
+    }
+
+    /// Methods are added within a version: a shim of an earlier release lacks one, and speaks this version all the same.
+    #[test]
+    fn a_missing_method_is_no_other_version() {
+        client_of(&["containerd.task.v2.Task", SERVICE], |client| {
+            let error = client.switch("app", Duration::from_secs(10)).unwrap_err();
+            assert!(matches!(&error, ClientError::NoMethod { method: "Switch" }), "{error:?}");
+            assert!(error.to_string().contains("Switch"), "{error}");
+        });
+    }
+
+    #[test]
+    fn a_shim_without_this_api_is_recognised() {
+        client_of(&["containerd.task.v2.Task"], |client| {
+            let error = client.inspect().unwrap_err();
+            assert!(matches!(error, ClientError::Version { theirs: 0 }), "{error:?}");
+        });
     }
 }

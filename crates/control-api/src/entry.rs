@@ -1,7 +1,8 @@
-//! How a pod's shim is found: one directory a pod under `/run/podshim`, with one small file that says who serves what.
+//! How a pod's shim is found: a directory for each pod under `/run/podshim`, with a small file that names the pod and its
+//! shim's socket.
 //!
-//! Owns the file and where it is. `start` writes it, the process that removes a shim's lock removes it; a reader that reads
-//! it must expect that the shim is gone.
+//! Owns the file and its place. `start` writes it, and the process that removes a shim's lock removes it. A reader must expect
+//! that the shim is gone.
 
 use std::fs;
 use std::io;
@@ -11,16 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::printable;
 
-/// The directory of all pods' state. Not persistent: pods do not survive a reboot either.
+/// The directory of all pods' state. It does not outlive a reboot, and neither do pods.
 pub const STATE_ROOT: &str = "/run/podshim";
 /// The file's name in a pod's directory.
 const FILE: &str = "pod.json";
 
-/// Who serves what. Fields are only ever added.
+/// A pod and where its shim listens. Fields are only ever added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Entry {
-    /// The version of its writer.
+    /// The version of the control API that its writer has.
     pub version: u32,
     /// The group the shim serves: the sandbox's id under CRI.
     pub id: String,
@@ -35,10 +36,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Leaves the entry in a pod's directory, whole or not at all.
+    /// Writes the entry into a pod's directory, whole or not at all.
     ///
     /// # Errors
-    /// The system's answer; nothing is left behind then.
+    /// The system's answer; no part of the entry is left then.
     pub fn write_to(&self, directory: &Path) -> io::Result<()> {
         let temporary = directory.join(".pod.json");
         let written = serde_json::to_vec(self)
@@ -61,21 +62,21 @@ impl Entry {
         serde_json::from_slice(&fs::read(directory.join(FILE)).ok()?).ok()
     }
 
-    /// The entries under a root, in the order of their namespaces and ids. What cannot be read is no entry: pods come
-    /// and go while this looks.
+    /// The entries under a root, in the order of their namespaces and ids. Skips what cannot be read: pods come and go
+    /// meanwhile.
     ///
     /// # Errors
     /// The root is there and cannot be read.
     pub fn list(root: &Path) -> io::Result<Vec<Self>> {
         let namespaces = match fs::read_dir(root) {
             Ok(namespaces) => namespaces,
-            // No pod has been here since the node was started.
+            // No pod has run since the node was booted.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
         let pods = namespaces.flatten().filter_map(|namespace| fs::read_dir(namespace.path()).ok());
         let directories = pods.flat_map(|pods| pods.flatten()).map(|pod| pod.path());
-        // Names are a container's annotations: for people, as all texts are that come from a pod.
+        // A pod's author writes the names: they must be printable, like all texts that come from a pod.
         let read = |path: PathBuf| {
             let mut entry = Self::read_from(&path)?;
             for name in [&mut entry.id, &mut entry.namespace, &mut entry.pod_name, &mut entry.pod_namespace] {
@@ -93,7 +94,7 @@ impl Entry {
 mod tests {
     use super::*;
 
-    /// A stale or broken entry never breaks a listing, and a newer release's fields do not.
+    /// A listing survives a stale entry, a broken one, and the fields of a newer release.
     #[test]
     fn a_listing_survives_whatever_is_there() {
         let root = tempfile::tempdir().unwrap();

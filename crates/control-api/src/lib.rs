@@ -1,8 +1,8 @@
 //! podshim's own API on a shim's socket: messages, service and client, and where the shims of a node are found.
 //!
-//! Owns the wire, the files under `/run/podshim` that lead to it, and the records of ended pods. It owns nothing of what they
-//! mean: the shim answers,
-//! the command asks. Messages and service are generated from `proto/podshim/v1/pod.proto`.
+//! Owns the messages on the wire, the files under `/run/podshim` that lead to a shim, and the records of ended pods. Decides
+//! nothing of what they mean: that is the shim's, which answers, and the commands', which ask. Messages and service are
+//! generated from `proto/podshim/v1/pod.proto`.
 
 pub mod calendar;
 pub mod client;

@@ -1,7 +1,7 @@
-//! What is kept of pods that are gone: one file a pod, under a directory for each of Kubernetes' namespaces.
+//! The records of ended pods: a file for each pod, in a directory for each of Kubernetes' namespaces.
 //!
-//! Owns the files: where they are, who may read them (root), what is not in them (commands, environment), and when they go.
-//! A namespace has its share, so that one tenant's pods do not push out another's.
+//! Owns the files: where they are, who may read them (root), what may never be in them (commands, environment), and when they
+//! are removed. Each namespace has its share, so that one tenant's pods do not push out another's.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,33 +15,33 @@ use protobuf::Message;
 use crate::text::{of_events, of_inspection};
 use crate::{Past, event::Kind};
 
-/// The directory of the node's history. It outlives a reboot.
+/// The directory of the node's records. It outlives a reboot.
 pub const HISTORY_ROOT: &str = "/var/lib/podshim/history";
-/// A pod's 256 events take 20 kB as a rule; a larger file is no record.
+/// The largest file that is read: a pod's 256 events take 20 kB as a rule.
 const LARGEST: u64 = 1 << 20;
-/// How often old files are looked for, at most.
+/// How often old files are removed at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
-/// Its lock is held while old files are removed, and its modification time is when that was done last.
+/// The file that is locked while old files are removed. Its modification time is when that was done last.
 const LOCK: &str = ".lock";
 const EXTENSION: &str = "past";
 const UNFINISHED: &str = "new";
 /// The longest part of a file's name that comes from an annotation.
 const LONGEST_NAME: usize = 100;
 
-/// How much is kept.
+/// How many records are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of all files.
     pub size: u64,
     /// Bytes of the files of one namespace.
     pub namespace_size: u64,
-    /// A file goes when it is older.
+    /// Older files are removed.
     pub age: Duration,
 }
 
 impl Past {
-    /// Takes out of it what may be a command or a secret: the programs of gates, and what the runtime, probes and
-    /// hooks said, but for its last words where these are a system's error.
+    /// Removes what may be a command or a secret: the programs of gates, and the output of the OCI runtime, probes and hooks.
+    /// Of such an output the end stays if it is an error of the system or an exit code.
     pub fn forget_commands(&mut self) {
         for container in &mut self.pod.mut_or_insert_default().containers {
             container.gate = container.gate.split(':').next().unwrap_or_default().to_owned();
@@ -50,19 +50,19 @@ impl Past {
         for event in &mut self.events.mut_or_insert_default().events {
             event.text = match event.kind.enum_value_or_default() {
                 Kind::HELD => first_words(&event.text),
-                // Which hook.
+                // The text is the hook's name.
                 Kind::HOOK_STARTED | Kind::HOOK_ENDED => std::mem::take(&mut event.text),
                 _ => last_words(&event.text),
             };
             if !event.failure.is_empty() {
-                // The text alone does not say that it has failed.
+                // An event without a failure would look like a success.
                 let words = last_words(&event.failure);
                 event.failure = if words.is_empty() { "failed".to_owned() } else { words };
             }
         }
     }
 
-    /// Where it is kept, below the root: `NAMESPACE/TIME-POD-ID.past`.
+    /// Its file, below the root: `NAMESPACE/TIME-POD-ID.past`.
     pub fn file(&self) -> PathBuf {
         let pod = self.pod.get_or_default();
         let name = match pod.pod_name.as_str() {
@@ -74,7 +74,7 @@ impl Past {
         Path::new(&self.directory()).join(file)
     }
 
-    /// A directory of its namespace's; of pods without Kubernetes, of containerd's.
+    /// The directory of its Kubernetes namespace; without Kubernetes, of containerd's.
     fn directory(&self) -> String {
         let pod = self.pod.get_or_default();
         match pod.pod_namespace.as_str() {
@@ -84,17 +84,17 @@ impl Past {
     }
 }
 
-/// Keeps a record, whole or not at all, and removes what is more than the bounds allow. `file` is [`Past::file`].
+/// Writes a record, whole or not at all, and removes older ones beyond the bounds. `file` is [`Past::file`].
 ///
 /// # Errors
-/// The system's answer; nothing of it is left behind then.
+/// The system's answer; no part of the record is left then.
 pub fn keep(root: &Path, file: &Path, bytes: &[u8], bounds: &Bounds) -> io::Result<()> {
     if bounds.size == 0 || bounds.namespace_size == 0 {
         return Ok(());
     }
     let path = root.join(file);
     match write(root, &path, bytes) {
-        // The directory was empty, and another process has removed it just now.
+        // Another process has just removed the directory, which was empty.
         Err(error) if error.kind() == io::ErrorKind::NotFound => write(root, &path, bytes)?,
         result => result?,
     }
@@ -118,7 +118,7 @@ fn write(root: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// All that is kept, oldest first, and the files that could not be read.
+/// All records, oldest first, and the files that could not be read.
 ///
 /// # Errors
 /// The directory is there and cannot be read.
@@ -128,7 +128,7 @@ pub fn list(root: &Path) -> io::Result<(Vec<Past>, Vec<PathBuf>)> {
     for kept in files(root)? {
         match read(&kept.path) {
             Ok(past) => all.push(past),
-            // Pruned meanwhile.
+            // Removed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(_) => unreadable.push(kept.path),
         }
@@ -143,7 +143,7 @@ fn read(path: &Path) -> io::Result<Past> {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut past = Past::parse_from_reader(&mut file).map_err(io::Error::other)?;
-    // A file that a power cut has left empty.
+    // A power cut can leave an empty file.
     if past.version == 0 {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -152,7 +152,7 @@ fn read(path: &Path) -> io::Result<Past> {
     Ok(past)
 }
 
-/// One file.
+/// The file of a record.
 #[derive(Clone, Debug)]
 struct Kept {
     namespace: PathBuf,
@@ -161,11 +161,11 @@ struct Kept {
     at: SystemTime,
 }
 
-/// All files; those of one namespace by name, which is by age.
+/// The files of all records, by name: the oldest first, as names begin with the time.
 fn files(root: &Path) -> io::Result<Vec<Kept>> {
     let namespaces = match fs::read_dir(root) {
         Ok(namespaces) => namespaces,
-        // No pod has ended here yet.
+        // No pod has ended on this node yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
@@ -185,7 +185,7 @@ fn files(root: &Path) -> io::Result<Vec<Kept>> {
     Ok(files)
 }
 
-/// One process at a time, once a minute; a process never waits for another.
+/// Removes old files at most once a minute. If another process is at it, this one does not wait.
 fn prune_now_and_then(root: &Path, bounds: &Bounds) -> io::Result<()> {
     let lock = root.join(LOCK);
     let is_new = !lock.exists();
@@ -199,7 +199,8 @@ fn prune_now_and_then(root: &Path, bounds: &Bounds) -> io::Result<()> {
     prune(root, bounds, now())
 }
 
-/// Removes what is too old, then of each namespace the oldest beyond its share, then of the largest ones.
+/// Removes files that are too old, then the oldest of each namespace beyond its share, then the oldest of the largest
+/// namespace until all are within the bound.
 fn prune(root: &Path, bounds: &Bounds, now: SystemTime) -> io::Result<()> {
     let mut files = files(root)?;
     files.retain(|file| {
@@ -235,7 +236,7 @@ fn prune(root: &Path, bounds: &Bounds, now: SystemTime) -> io::Result<()> {
     }
     for directory in fs::read_dir(root)?.flatten().map(|entry| entry.path()) {
         for file in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            // Of a writer that was killed.
+            // Its writer was killed.
             let unfinished = file.path().extension().is_some_and(|extension| extension == UNFINISHED);
             let at = file.metadata().and_then(|metadata| metadata.modified());
             let is_old = |at| now.duration_since(at).is_ok_and(|age| age > PRUNE_EVERY);
@@ -243,13 +244,13 @@ fn prune(root: &Path, bounds: &Bounds, now: SystemTime) -> io::Result<()> {
                 let _ = fs::remove_file(file.path());
             }
         }
-        // Of a namespace without pods.
+        // Only an empty directory is removed.
         let _ = fs::remove_dir(directory);
     }
     Ok(())
 }
 
-/// A name that is one, and no path: names come from annotations.
+/// The name as part of a file name, never a path: names come from annotations.
 fn file_name(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let of_byte = |(index, byte): (usize, u8)| match byte {
@@ -260,12 +261,12 @@ fn file_name(name: &str) -> String {
     name.chars().take(LONGEST_NAME).collect()
 }
 
-/// For whom something waits; what follows a colon is what its probe says.
+/// What a container is held for, without the output of its probe, which follows a colon.
 fn first_words(text: &str) -> String {
     text.split(": ").next().unwrap_or_default().to_owned()
 }
 
-/// The ends of messages that are never a command.
+/// Errors of the system, which are never part of a command.
 const ERRORS: [&str; 7] = [
     "no such file or directory",
     "permission denied",
@@ -276,7 +277,7 @@ const ERRORS: [&str; 7] = [
     "timed out",
 ];
 
-/// The system's error that a message ends with, or the number that a program exited with.
+/// The end of a message, if it is an error of the system or an exit code.
 fn last_words(text: &str) -> String {
     let words = text.rsplit(": ").next().unwrap_or_default();
     let (before, number) = words.rsplit_once(' ').unwrap_or_default();
@@ -357,9 +358,9 @@ mod tests {
         assert!(!root.path().join("noisy").exists());
     }
 
-    /// A process that prunes already is not waited for.
+    /// Another process that holds the lock is not waited for.
     #[test]
-    fn a_lock_that_is_held_delays_no_process() {
+    fn a_held_lock_delays_no_process() {
         let root = tempfile::tempdir().unwrap();
         let file = File::create(root.path().join(LOCK)).unwrap();
         let _held = Flock::lock(file, FlockArg::LockExclusive).unwrap();
@@ -434,7 +435,7 @@ mod tests {
                 event(Kind::HELD, "sidecar \"db\" to be ready: exec:/bin/check secret: x", ""),
                 event(Kind::START_FAILED, "exec: \"/bin/secret\": no such file or directory", ""),
                 event(Kind::GATE_FAILED, "exec:/bin/check secret", ""),
-                // As the history has cut it.
+                // Cut to the history's bound.
                 event(Kind::START_FAILED, "exec: \"curl -H 'Authorization: Bearer secret", ""),
                 event(Kind::HOOK_ENDED, "pre-stop", "exec /bin/secret: exit code 3"),
             ],

@@ -1,13 +1,13 @@
-//! Texts from a pod, for people: data, whatever is in them.
+//! Makes the texts of a pod printable for operators.
 //!
-//! A pod's author writes commands, paths and patterns, its programs write what a probe repeats. An escape sequence in them
-//! would colour, move or hide what an operator reads, a line feed would be a row of its own. Owns what is made of them, in the
-//! one place where a shim's answers come in: code that prints what comes from here need not think of it.
+//! A pod's author writes commands, paths and patterns, and its programs write what a probe repeats. An escape sequence in them
+//! could colour, move or hide what an operator reads, a line feed could fake a row. Owns which characters are escaped, and
+//! that no text of an answer is left out: code that prints an answer need not escape anything.
 
 use crate::{EventsResponse, InspectResponse};
 
-/// The text with everything escaped that is no letter, sign or blank: control characters, ends of lines, marks that turn the
-/// direction of what follows.
+/// The text with everything escaped that is not a letter, a sign or a blank: control characters, line ends, marks that turn the
+/// direction of the text.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut printable = String::with_capacity(text.len());
@@ -22,14 +22,14 @@ pub fn printable(text: &str) -> String {
 
 fn clean<'a>(texts: impl IntoIterator<Item = &'a mut String>) {
     for text in texts {
-        // Most are: no copy of those.
+        // Most texts are plain: do not copy those.
         if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
             *text = printable(text);
         }
     }
 }
 
-/// All texts of an answer to Inspect.
+/// Makes all texts of an answer to Inspect printable.
 pub(crate) fn of_inspection(answer: &mut InspectResponse) {
     clean([
         &mut answer.id,
@@ -46,7 +46,7 @@ pub(crate) fn of_inspection(answer: &mut InspectResponse) {
     }
 }
 
-/// All texts of an answer to Events.
+/// Makes all texts of an answer to Events printable.
 pub(crate) fn of_events(answer: &mut EventsResponse) {
     for event in &mut answer.events {
         clean([&mut event.id, &mut event.name, &mut event.text, &mut event.failure]);
@@ -63,12 +63,12 @@ mod tests {
     fn letters_stay_and_everything_else_is_escaped() {
         assert_eq!(printable("log:^\"a\\d\" \u{e9}\u{4e2d}"), "log:^\"a\\d\" \u{e9}\u{4e2d}");
         assert_eq!(printable("\x1b[2J\n\r\t\0\x7f\u{9b}"), r"\u{1b}[2J\n\r\t\0\u{7f}\u{9b}");
-        // What turns the direction, and the ends of lines that are no control characters.
+        // Marks that turn the direction, and a line end that is not a control character.
         assert_eq!(printable("\u{202e}\u{2066}\u{2028}"), r"\u{202e}\u{2066}\u{2028}");
     }
 
-    /// Issue 18: no text of a message is left out, also one of a field that comes later: each is found by its type on the
-    /// wire, where a text is the bytes of an escape sequence.
+    /// Issue 18: no text of a message is left out, nor one of a field that is added later: the test counts the string fields in
+    /// the proto file, and looks for an escape sequence in the encoded bytes.
     #[test]
     fn no_field_is_forgotten() {
         let text = || "\x1b[31m\nproxy  running".to_owned();

@@ -39,7 +39,7 @@ pub fn oci_spec(input: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use testkit::fuzz::fuzz;
+    use fuzz_input::fuzz;
 
     use super::*;
 

@@ -25,7 +25,7 @@ use crate::{
     reaper::Reaper,
 };
 
-use relay::{Relay, Rights};
+use relay::{PassedDescriptors, Relay};
 
 mod relay;
 #[cfg(test)]
@@ -51,7 +51,7 @@ pub struct Message {
 pub enum Readiness {
     /// It does not say.
     #[default]
-    Unsaid,
+    NotReported,
     /// `READY=1`.
     Ready,
 }
@@ -128,7 +128,7 @@ impl NotifySocket {
                         attention::during("a container's message", || {
                             hear(Sender(report.sender), Message::parse(report.text));
                         });
-                        if report.rights == Rights::Some {
+                        if report.rights == PassedDescriptors::Some {
                             relay::acknowledge(reports.get_ref());
                         }
                     }

@@ -45,7 +45,7 @@ mod tests;
 mod uri;
 
 pub use attempt::{Attempt, ChildStdio, HeldBack, UnusedFifos};
-use endpoint::{Address, Addresses, FarEnd, Fifo, OutputAddresses, ReaderWait};
+use endpoint::{Address, Addresses, Fifo, OutputAddresses, ReaderWait, StreamTarget};
 pub use error::{StdioError, StreamName};
 pub(crate) use lines::Lines;
 pub use lines::{LINE_LONGEST, LineWatch, LookPace, Piece, Watching};
@@ -164,8 +164,8 @@ impl Pipe {
 impl Input {
     fn open(address: Address, mode: StreamMode, owner: StreamOwner) -> Result<Self, StdioError> {
         let (fifo, reader) = match address.open_input()? {
-            FarEnd::Fifo(fifo) => (Some(fifo), None),
-            FarEnd::File(file) => (None, Some(file)),
+            StreamTarget::Fifo(fifo) => (Some(fifo), None),
+            StreamTarget::File(file) => (None, Some(file)),
         };
         let pipe = match mode {
             StreamMode::Streams if fifo.is_some() => Pipe::to_process(owner).map(Some),
@@ -210,12 +210,12 @@ impl Output {
         let mut output =
             Self { stream, fifo: None, writer: None, keep_alive: None, pipe: None, held_back: Vec::new() };
         match (address.open_output()?, mode) {
-            (FarEnd::Fifo(fifo), StreamMode::Streams) => {
+            (StreamTarget::Fifo(fifo), StreamMode::Streams) => {
                 output.fifo = Some(fifo);
                 output.pipe = Some(Pipe::from_process(owner).map_err(process_end)?);
             }
-            (FarEnd::Fifo(fifo), StreamMode::Terminal) => output.fifo = Some(fifo),
-            (FarEnd::File(file), mode) => {
+            (StreamTarget::Fifo(fifo), StreamMode::Terminal) => output.fifo = Some(fifo),
+            (StreamTarget::File(file), mode) => {
                 if mode == StreamMode::Streams {
                     give_to(&file, owner).map_err(process_end)?;
                 }

@@ -2,7 +2,7 @@
 //! bounded line as the answer, and what is accepted stays within the limits. Only in tests and in the targets of
 //! `fuzz/`.
 
-use crate::{Node, PREFIX, Pattern, limits};
+use crate::{Node, PREFIX, limits};
 
 /// Sixteen errors of some hundred bytes each.
 const LONGEST_ANSWER: usize = 16 * 1024;
@@ -27,15 +27,6 @@ pub fn node_file(input: &[u8]) {
     }
 }
 
-/// The regular expression of a `log:` gate.
-pub fn pattern(input: &[u8]) {
-    const LINE: &str = "2026-11-21 started in 12.5 ms, ready and serving aaabbbcccabc";
-    match Pattern::parse(&String::from_utf8_lossy(input)) {
-        Ok(pattern) => drop(pattern.matcher().is_match(LINE)),
-        Err(error) => assert!(is_a_line(&error.to_string()), "{error}"),
-    }
-}
-
 fn pairs(text: &str) -> Vec<(String, &str)> {
     let pairs = text.lines().filter_map(|line| line.split_once(": "));
     pairs.map(|(key, value)| (format!("{PREFIX}{key}"), value)).collect()
@@ -47,7 +38,7 @@ fn is_a_line(answer: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use testkit::fuzz::{fuzz, known};
+    use fuzz_input::{fuzz, known};
 
     use super::*;
 
@@ -63,9 +54,6 @@ mod tests {
         for (name, input) in known("node_files") {
             Node::parse(str::from_utf8(&input).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
-        for (name, input) in known("patterns") {
-            Pattern::parse(str::from_utf8(&input).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        }
     }
 
     #[test]
@@ -76,10 +64,5 @@ mod tests {
     #[test]
     fn fuzz_node_files() {
         fuzz("node_files", node_file);
-    }
-
-    #[test]
-    fn fuzz_patterns() {
-        fuzz("patterns", pattern);
     }
 }

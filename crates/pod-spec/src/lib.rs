@@ -18,7 +18,6 @@ mod nearest;
 mod node;
 mod order;
 mod parse;
-mod pattern;
 mod plan;
 mod signal;
 mod suggestion;
@@ -34,7 +33,6 @@ pub use nearest::Hint;
 pub use node::{History, Node, NodeError, ValueProblem};
 pub use order::{Link, Order, needs};
 pub use parse::{Parsed, parse};
-pub use pattern::{Matcher, Pattern, PatternError};
 pub use plan::{
     Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, OomScore, Others,
     Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,

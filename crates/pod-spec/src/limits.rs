@@ -26,7 +26,7 @@ pub const MIN_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Largest compiled pattern of a `log:` gate: instructions, and ranges of its sets. Each letter of a line costs at most
 /// this many steps.
-pub const MAX_PATTERN: usize = 512;
+pub const MAX_PATTERN: usize = log_pattern::MAX_SIZE;
 
 /// Shortest timeout of a probe: a shorter one could never succeed.
 pub const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(1);

@@ -92,7 +92,7 @@ pub enum ValueProblem {
     Duration(#[from] DurationError),
     /// A word that is not one of the valid ones.
     #[error("unknown word {word:?}{hint}")]
-    Word {
+    UnknownWord {
         /// The word.
         word: String,
         /// The nearest one.
@@ -412,7 +412,7 @@ fn size_of(value: Value) -> Result<u64, ValueProblem> {
 }
 
 fn word_of<T: Copy>(word: &str, words: &[(&'static str, T)]) -> Result<T, ValueProblem> {
-    choose(word, words).map_err(|hint| ValueProblem::Word { word: excerpt(word), hint })
+    choose(word, words).map_err(|hint| ValueProblem::UnknownWord { word: excerpt(word), hint })
 }
 
 /// A list of some of those words.

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::pattern::Pattern;
+use log_pattern::Pattern;
 
 /// The plan of one pod (S1 to S4, 11.2).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,7 +33,8 @@ impl NodeError {
     /// The valid word that was probably meant.
     pub fn nearest(&self) -> Option<Cow<'_, str>> {
         match self {
-            Self::UnknownKey { hint, .. } | Self::Value { problem: ValueProblem::Word { hint, .. }, .. } => {
+            Self::UnknownKey { hint, .. }
+            | Self::Value { problem: ValueProblem::UnknownWord { hint, .. }, .. } => {
                 hint.word().map(Cow::Borrowed)
             }
             Self::Value { problem: ValueProblem::Duration(error), .. } => error.nearest(),

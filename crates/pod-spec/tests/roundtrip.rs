@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use log_pattern::Pattern;
 use pod_spec::{
     Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member, OomScore,
-    Others, Pattern, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning,
-    ZeroGrace, limits, parse,
+    Others, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning, ZeroGrace, limits,
+    parse,
 };
 use proptest::collection::vec;
 use proptest::option;

@@ -4,9 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use log_pattern::Pattern;
 use pod_spec::{
-    Backoff, ExitCodes, Fatal, Gate, GateAction, Others, Parsed, Pattern, Plan, ProbeTiming, Restart,
-    RestartMode, RestartPolicy, Role, Signal, ZeroGrace, parse,
+    Backoff, ExitCodes, Fatal, Gate, GateAction, Others, Parsed, Plan, ProbeTiming, Restart, RestartMode,
+    RestartPolicy, Role, Signal, ZeroGrace, parse,
 };
 
 fn parsed(annotations: &[(&str, &str)]) -> Parsed {

@@ -16,8 +16,8 @@ pub fn is_ours(key: &str) -> bool {
 /// `key=value` lines, as `ctr` takes them; `None` if there is any other line.
 pub fn lines(text: &str) -> Option<Vec<Line<'_>>> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
-    let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let pairs: Option<Vec<_>> = said
+    let entries = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let pairs: Option<Vec<_>> = entries
         .map(|(index, line)| {
             let line = line.strip_prefix("--annotation").map_or(line, str::trim_start);
             let (key, value) = line.split_once('=')?;
@@ -33,4 +33,9 @@ pub fn alone(root: &Node) -> Option<&Node> {
         return Some(root);
     }
     root.get("annotations").filter(|_| root.get("kind").is_none())
+}
+
+/// The line of an annotation; the first line of all annotations if it is not there.
+pub fn annotation_line(annotations: &Node, key: &str) -> usize {
+    annotations.entry(key).map_or(annotations.start.line, |(key, _)| key.start.line)
 }

@@ -1,215 +1,105 @@
-//! What all commands share: errors, exit codes, `-h`, reading of arguments.
+//! Arguments that several commands take. Each command declares the others beside its code; clap makes the parser, `-h`,
+//! the completions and the man pages of these declarations.
 
-use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use control_api::client::ClientError;
-use lexopt::Arg;
-use pod_spec::BoundedDuration;
+use clap::{Args, ValueHint};
+use control_api::entry::STATE_ROOT;
+use control_api::past::HISTORY_ROOT;
+use pod_spec::{BoundedDuration, DurationError, Node};
 
+use crate::check::Outside;
+use crate::outcome::CommandError;
 use crate::output::Format;
-use crate::shims::{self, FindError};
-use crate::source::SourceError;
+use crate::source::Source;
 
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All is well: exit code 0.
-    Success,
-    /// The command has printed problems or a failure: exit code 1.
-    Findings,
+/// How to show the result.
+#[derive(Args)]
+pub struct ResultArguments {
+    /// For programs: docs/podshim-json.md
+    #[arg(long)]
+    json: bool,
 }
 
-/// Why a command could not do its work.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// It was called wrongly: exit code 2.
-    #[error("{message} (see podshim {command}{}-h)", if .command.is_empty() { "" } else { " " })]
-    Usage {
-        /// What is wrong.
-        message: String,
-        /// The command that was called; empty if there was none.
-        command: &'static str,
-    },
-    /// A file cannot be used.
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    /// There is no such pod.
-    #[error(transparent)]
-    Find(#[from] FindError),
-    /// The pod's shim refused the request or did not answer.
-    #[error("pod {pod}: {source}")]
-    Shim {
-        /// The pod as the user named it.
-        pod: String,
-        /// The error of the call to its shim.
-        source: ClientError,
-    },
-    /// Any other failure, such as a file with the wrong content.
-    #[error("{0}")]
-    Input(String),
-    /// The result cannot be written.
-    #[error("cannot write the output: {0}")]
-    Output(#[from] io::Error),
-}
-
-impl CommandError {
-    /// The error of a wrong call.
-    pub fn usage(command: &'static str, message: impl ToString) -> Self {
-        Self::Usage { message: message.to_string(), command }
-    }
-
-    /// 2 for a wrong call, 1 for everything else.
-    pub fn exit_code(&self) -> u8 {
-        if matches!(self, Self::Usage { .. }) { 2 } else { 1 }
+impl ResultArguments {
+    /// How to show the result.
+    pub fn format(&self) -> Format {
+        if self.json { Format::Json } else { Format::Text }
     }
 }
 
-/// The arguments of a command that takes files and `--json`.
-#[derive(Debug, Default)]
+/// Files, or standard input.
+#[derive(Args)]
 pub struct FileArguments {
-    /// At least one.
+    /// "-" is standard input
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub files: Vec<String>,
-    /// How to show the result.
-    pub format: Format,
-    /// The options that are its own, with their values.
-    pub own: Vec<(&'static str, String)>,
 }
 
-/// The arguments of a command about pods.
-#[derive(Debug)]
-pub struct PodArguments {
-    /// The arguments that are not options.
-    pub words: Vec<String>,
-    /// How to show the result.
-    pub format: Format,
-    /// Where the shims are found.
-    pub root: PathBuf,
-    /// The options that are its own, with their values.
-    pub own: Vec<(&'static str, String)>,
+/// What a pod's node and its webhooks do to it, which the pod's manifest does not say.
+#[derive(Args)]
+pub struct OutsideArguments {
+    /// Take the manifests as a node with this file does: its defaults; what it forbids is an error
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    node_file: Option<String>,
+    /// A container that something adds to each pod later, such as istio-proxy: the plan may name it
+    #[arg(long, value_name = "NAME")]
+    injected: Vec<String>,
 }
 
-/// What to do after reading arguments.
-#[derive(Debug)]
-pub enum Parsed<T> {
-    /// `-h`: show the help and nothing else.
-    Help,
-    /// Run the command with these arguments.
-    Run(T),
-}
-
-/// Reads `[options] FILE...`. `own` are the command's own options, each with a value.
-///
-/// # Errors
-/// An unknown option, a missing value, no file.
-pub fn file_arguments(
-    command: &'static str,
-    arguments: impl IntoIterator<Item = OsString>,
-    own: &[&'static str],
-) -> Result<Parsed<FileArguments>, CommandError> {
-    let wrong = |error: lexopt::Error| CommandError::usage(command, error);
-    let mut found = FileArguments::default();
-    let mut parser = lexopt::Parser::from_args(arguments);
-    while let Some(argument) = parser.next().map_err(wrong)? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help),
-            Arg::Long("json") => found.format = Format::Json,
-            Arg::Long(option) if own.contains(&option) => {
-                let name = own.iter().find(|name| **name == option).copied().unwrap_or_default();
-                found.own.push((name, text(command, parser.value().map_err(wrong)?)?));
-            }
-            Arg::Value(file) => found.files.push(text(command, file)?),
-            other => return Err(wrong(other.unexpected())),
-        }
-    }
-    if found.files.is_empty() {
-        return Err(CommandError::usage(command, "no file given; \"-\" is standard input"));
-    }
-    Ok(Parsed::Run(found))
-}
-
-/// Reads `[options] WORD...`: a word for each name in `words`, then at most as many as `more` has. `own` are the
-/// command's own options, each with a value.
-///
-/// # Errors
-/// An unknown option, a missing value, more or fewer words.
-pub fn pod_arguments(
-    command: &'static str,
-    arguments: impl IntoIterator<Item = OsString>,
-    words: &[&str],
-    more: &[&str],
-    own: &[&'static str],
-) -> Result<Parsed<PodArguments>, CommandError> {
-    let wrong = |error: lexopt::Error| CommandError::usage(command, error);
-    let mut found = PodArguments {
-        words: Vec::new(),
-        format: Format::Text,
-        root: shims::default_root(),
-        own: Vec::new(),
-    };
-    let mut parser = lexopt::Parser::from_args(arguments);
-    while let Some(argument) = parser.next().map_err(wrong)? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help),
-            Arg::Long("json") => found.format = Format::Json,
-            Arg::Long("run-dir") => found.root = parser.value().map_err(wrong)?.into(),
-            Arg::Long(option) if own.contains(&option) => {
-                let name = own.iter().find(|name| **name == option).copied().unwrap_or_default();
-                found.own.push((name, text(command, parser.value().map_err(wrong)?)?));
-            }
-            Arg::Value(word) if found.words.len() < words.len() + more.len() => {
-                found.words.push(text(command, word)?)
-            }
-            other => return Err(wrong(other.unexpected())),
-        }
-    }
-    match words.get(found.words.len()) {
-        Some(missing) => Err(CommandError::usage(command, format!("no {missing} given"))),
-        None => Ok(Parsed::Run(found)),
-    }
-}
-
-impl PodArguments {
-    /// The value of an option of the command's own; the last one counts.
-    pub fn option(&self, name: &str) -> Option<&str> {
-        last_of(&self.own, name)
-    }
-
-    /// The value of an option of the command's own as a duration; the last one counts. A bare number is seconds, as
-    /// with crictl and kubectl.
+impl OutsideArguments {
+    /// Reads the node's file.
     ///
     /// # Errors
-    /// The value is not a duration.
-    pub fn duration(&self, command: &'static str, name: &str) -> Result<Option<Duration>, CommandError> {
-        let Some(value) = self.option(name) else { return Ok(None) };
-        let read = match value.parse() {
-            Ok(seconds) => Ok(BoundedDuration::of_seconds(seconds).get()),
-            Err(_) => pod_spec::parse_duration(value),
+    /// It cannot be read, or is wrong.
+    pub fn read(&self) -> Result<Outside, CommandError> {
+        let node = match &self.node_file {
+            Some(name) => Node::parse(&Source::read(name)?.text)
+                .map_err(|error| CommandError::Input(format!("{name}: {error}")))?,
+            None => Node::default(),
         };
-        read.map(Some).map_err(|error| CommandError::usage(command, format!("--{name} {value}: {error}")))
+        Ok(Outside { node, injected: self.injected.clone() })
+    }
+
+    /// The words that give these arguments to another command.
+    pub fn words(&self) -> String {
+        let node_file = self.node_file.iter().map(|name| format!("--node-file {name} "));
+        node_file.chain(self.injected.iter().map(|name| format!("--injected {name} "))).collect()
     }
 }
 
-fn text(command: &'static str, value: OsString) -> Result<String, CommandError> {
-    value
-        .into_string()
-        .map_err(|value| CommandError::usage(command, format!("{} is not UTF-8", value.to_string_lossy())))
+/// Where the shims are found.
+#[derive(Args)]
+pub struct NodeArguments {
+    /// Where the shims are found
+    #[arg(long, value_name = "DIR", default_value = STATE_ROOT)]
+    pub run_dir: PathBuf,
 }
 
-impl FileArguments {
-    /// The value of an option of the command's own; the last one counts.
-    pub fn option(&self, name: &str) -> Option<&str> {
-        last_of(&self.own, name)
-    }
-
-    /// All values of an option that may be given more than once.
-    pub fn options(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.own.iter().filter(move |(own, _)| *own == name).map(|(_, value)| value.as_str())
-    }
+/// A pod that a shim serves.
+#[derive(Args)]
+pub struct PodArgument {
+    /// Its name, namespace/name or id, or a unique prefix of one
+    #[arg(value_name = "POD")]
+    pub pod: String,
 }
 
-fn last_of<'a>(own: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
-    own.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
+/// Where the records of ended pods are.
+#[derive(Args)]
+pub struct HistoryArguments {
+    /// Where the records of ended pods are
+    #[arg(long, value_name = "DIR", default_value = HISTORY_ROOT)]
+    pub history_dir: PathBuf,
+}
+
+/// Parses a duration in which a bare number is seconds, as with crictl and kubectl.
+///
+/// # Errors
+/// It is neither.
+pub fn duration_or_seconds(text: &str) -> Result<Duration, DurationError> {
+    match text.parse() {
+        Ok(seconds) => Ok(BoundedDuration::of_seconds(seconds).get()),
+        Err(_) => pod_spec::parse_duration(text),
+    }
 }

@@ -5,13 +5,13 @@
 
 pub mod containerd_config;
 mod cost;
-mod fit;
 pub(crate) mod glob;
 pub mod node_file;
+mod plan_against_manifest;
 pub mod pod;
 mod proposal;
 
-use pod_spec::Node as NodeFile;
+pub use pod::Outside;
 
 use crate::annotations;
 use crate::finding::{Finding, Severity};
@@ -21,7 +21,7 @@ use crate::yaml;
 
 /// What a file turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looked {
+pub enum FileKind {
     /// Manifests, with this number of pods.
     Pods(usize),
     /// The node's file.
@@ -30,31 +30,22 @@ pub enum Looked {
     ContainerdConfig,
 }
 
-/// What the check must know and the checked files do not say.
-#[derive(Debug, Default)]
-pub struct Outside {
-    /// The node's file.
-    pub node: NodeFile,
-    /// The names of containers that something adds to each pod later.
-    pub injected: Vec<String>,
-}
-
 /// All findings on one file.
-pub fn check(source: &Source, outside: &Outside) -> (Looked, Vec<Finding>) {
+pub fn check(source: &Source, outside: &Outside) -> (FileKind, Vec<Finding>) {
     let mut findings = Vec::new();
-    let looked = match kind_of(source) {
-        Kind::Toml if is_containerd_config(&source.text) => {
+    let kind = match syntax_of(source) {
+        Syntax::Toml if is_containerd_config(&source.text) => {
             findings = containerd_config::check(source);
-            Looked::ContainerdConfig
+            FileKind::ContainerdConfig
         }
-        Kind::Toml => {
+        Syntax::Toml => {
             findings = node_file::check(source);
-            Looked::NodeFile
+            FileKind::NodeFile
         }
-        Kind::Yaml => Looked::Pods(check_manifests(source, outside, &mut findings)),
+        Syntax::Yaml => FileKind::Pods(check_manifests(source, outside, &mut findings)),
     };
     findings.sort_by_key(|finding| finding.line);
-    (looked, findings)
+    (kind, findings)
 }
 
 fn check_manifests(source: &Source, outside: &Outside, findings: &mut Vec<Finding>) -> usize {
@@ -84,28 +75,28 @@ fn check_manifests(source: &Source, outside: &Outside, findings: &mut Vec<Findin
     pods
 }
 
-enum Kind {
+enum Syntax {
     Toml,
     Yaml,
 }
 
 /// The kind by the file's name. For standard input, by its first line that is not a comment: YAML has no table header
 /// there and no `=` after a bare word.
-fn kind_of(source: &Source) -> Kind {
+fn syntax_of(source: &Source) -> Syntax {
     let name = source.name.to_ascii_lowercase();
     if name.ends_with(".toml") {
-        return Kind::Toml;
+        return Syntax::Toml;
     }
     if [".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end)) {
-        return Kind::Yaml;
+        return Syntax::Yaml;
     }
     let bare =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     let first = source.text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
     match first {
-        Some(line) if line.split_once('=').is_some_and(|(key, _)| bare(key.trim())) => Kind::Toml,
-        Some(line) if line.starts_with('[') && line.ends_with(']') => Kind::Toml,
-        _ => Kind::Yaml,
+        Some(line) if line.split_once('=').is_some_and(|(key, _)| bare(key.trim())) => Syntax::Toml,
+        Some(line) if line.starts_with('[') && line.ends_with(']') => Syntax::Toml,
+        _ => Syntax::Yaml,
     }
 }
 

@@ -1,4 +1,5 @@
-//! The commands, one in each file: name, help text and entry point.
+//! The commands, one in each file: arguments, help text and entry point. This is the one table that the parser, `-h`, the
+//! man pages and the completions are made from.
 
 pub mod check;
 pub mod doctor;
@@ -16,102 +17,148 @@ pub mod timeline;
 pub mod translate;
 pub mod watch;
 
-use std::ffi::OsString;
+use clap::{Arg, ArgAction, CommandFactory, Parser, Subcommand, ValueHint};
 
-use crate::arguments::{CommandError, Outcome};
+use crate::outcome::{CommandError, Outcome};
+use crate::reference::files;
+use crate::terminal::ColourChoice;
 
-/// A command.
-pub struct Command {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// What it does, in half a line.
-    pub summary: &'static str,
-    /// The text of `-h`: `usage:` lines, text, and a line for each option. Completions and man pages are made from it.
-    pub help: &'static str,
-    /// Runs the command with the arguments after its name.
-    pub run: fn(Vec<OsString>) -> Result<Outcome, CommandError>,
+/// The arguments of podshim.
+#[derive(Parser)]
+#[command(name = "podshim", version, help_template = OVERVIEW, after_help = AFTER_OVERVIEW)]
+#[command(about = "for people who write pods or look after a node")]
+#[command(disable_help_flag = true, disable_help_subcommand = true)]
+pub struct Arguments {
+    /// Colours: auto (on a terminal, unless NO_COLOR is set), always, never
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t, display_order = 900)]
+    #[arg(hide_possible_values = true)]
+    pub color: ColourChoice,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
 }
 
-/// All commands, in the order of the help.
-pub const COMMANDS: &[Command] = &[
-    Command {
-        name: "check",
-        summary: "find what is wrong in manifests and configuration",
-        help: check::HELP,
-        run: check::run,
-    },
-    Command {
-        name: "doctor",
-        summary: "find out whether this node is ready",
-        help: doctor::HELP,
-        run: doctor::run,
-    },
-    Command {
-        name: "drain",
-        summary: "end all pods of this node, each in its order",
-        help: drain::HELP,
-        run: drain::run,
-    },
-    Command {
-        name: "history",
-        summary: "list the pods that were on this node",
-        help: history::HELP,
-        run: history::run,
-    },
-    Command {
-        name: "inspect",
-        summary: "show all there is to know of a pod",
-        help: inspect::HELP,
-        run: inspect::run,
-    },
-    Command {
-        name: "install",
-        summary: "make this node run pods with podshim",
-        help: install::INSTALL_HELP,
-        run: install::install,
-    },
-    Command {
-        name: "metrics",
-        summary: "the node's pods as Prometheus reads them",
-        help: metrics::HELP,
-        run: metrics::run,
-    },
-    Command {
-        name: "plan",
-        summary: "explain what a pod's plan makes of it",
-        help: plan::HELP,
-        run: plan::run,
-    },
-    Command {
-        name: "ps",
-        summary: "list the pods of this node with roles and states",
-        help: ps::HELP,
-        run: ps::run,
-    },
-    Command { name: "stop", summary: "stop a pod in order", help: stop::HELP, run: stop::run },
-    Command {
-        name: "switch",
-        summary: "let a sidecar's standby take over",
-        help: switch::HELP,
-        run: switch::run,
-    },
-    Command { name: "timeline", summary: "draw a pod's life", help: timeline::HELP, run: timeline::run },
-    Command {
-        name: "translate",
-        summary: "native sidecars for a kubelet that knows none",
-        help: translate::HELP,
-        run: translate::run,
-    },
-    Command {
-        name: "uninstall",
-        summary: "undo what install did",
-        help: install::UNINSTALL_HELP,
-        run: install::uninstall,
-    },
-    Command {
-        name: "watch",
-        summary: "tell what happens to a pod, as it happens",
-        help: watch::HELP,
-        run: watch::run,
-    },
-];
+/// All commands, in the order of the help. Their doc comments are their summaries.
+#[derive(Subcommand)]
+pub enum Command {
+    /// find what is wrong in manifests and configuration
+    Check(check::Arguments),
+    /// find out whether this node is ready
+    Doctor(doctor::Arguments),
+    /// end all pods of this node, each in its order
+    Drain(drain::Arguments),
+    /// list the pods that were on this node
+    History(history::Arguments),
+    /// show all there is to know of a pod
+    Inspect(inspect::Arguments),
+    /// make this node run pods with podshim
+    Install(install::InstallArguments),
+    /// the node's pods as Prometheus reads them
+    Metrics(metrics::Arguments),
+    /// explain what a pod's plan makes of it
+    Plan(plan::Arguments),
+    /// list the pods of this node with roles and states
+    Ps(ps::Arguments),
+    /// stop a pod in order
+    Stop(stop::Arguments),
+    /// let a sidecar's standby take over
+    Switch(switch::Arguments),
+    /// draw a pod's life
+    Timeline(timeline::Arguments),
+    /// native sidecars for a kubelet that knows none
+    Translate(translate::Arguments),
+    /// undo what install did
+    Uninstall(install::UninstallArguments),
+    /// tell what happens to a pod, as it happens
+    Watch(watch::Arguments),
+    /// write the completions of a shell
+    #[command(hide = true)]
+    Completion(reference::CompletionArguments),
+    /// write the man pages
+    #[command(hide = true)]
+    Man(reference::ManArguments),
+}
+
+impl Command {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// What keeps it from its work.
+    pub fn run(&self) -> Result<Outcome, CommandError> {
+        match self {
+            Self::Check(arguments) => check::run(arguments),
+            Self::Doctor(arguments) => doctor::run(arguments),
+            Self::Drain(arguments) => drain::run(arguments),
+            Self::History(arguments) => history::run(arguments),
+            Self::Inspect(arguments) => inspect::run(arguments),
+            Self::Install(arguments) => install::install(arguments, files(&table())),
+            Self::Metrics(arguments) => metrics::run(arguments),
+            Self::Plan(arguments) => plan::run(arguments),
+            Self::Ps(arguments) => ps::run(arguments),
+            Self::Stop(arguments) => stop::run(arguments),
+            Self::Switch(arguments) => switch::run(arguments),
+            Self::Timeline(arguments) => timeline::run(arguments),
+            Self::Translate(arguments) => translate::run(arguments),
+            Self::Uninstall(arguments) => install::uninstall(arguments, files(&table())),
+            Self::Watch(arguments) => watch::run(arguments),
+            Self::Completion(arguments) => reference::completion(arguments, &table()),
+            Self::Man(arguments) => reference::man(arguments, &table()),
+        }
+    }
+}
+
+/// All commands with all their arguments.
+pub fn table() -> clap::Command {
+    // `-h` and `--help` are the same: one text for each command.
+    let help =
+        Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).global(true).display_order(901);
+    let table = Arguments::command().arg(help.help("This help"));
+    table.mut_subcommands(|command| {
+        // Of an option that is given twice the last one counts, so that a script can add to the words of its user.
+        let command = command.help_template(HELP).disable_version_flag(true).args_override_self(true);
+        // A value without a hint is a word: no shell should complete it as a file.
+        command.mut_args(|argument| {
+            let is_word =
+                argument.get_action().takes_values() && argument.get_value_hint() == ValueHint::Unknown;
+            if is_word { argument.value_hint(ValueHint::Other) } else { argument }
+        })
+    })
+}
+
+const OVERVIEW: &str = "\
+usage: podshim COMMAND ...
+
+Commands, each with a -h of its own:
+{subcommands}
+
+Options:
+{options}{after-help}
+";
+
+const HELP: &str = "\
+usage: {usage}
+
+{before-help}{all-args}{after-help}
+";
+
+/// The smallest useful example; the README has it, too.
+const AFTER_OVERVIEW: &str = "\
+Two annotations hold an app until its proxy takes connections, and stop the proxy after the app:
+
+  apiVersion: v1
+  kind: Pod
+  metadata:
+    name: shop
+    annotations:
+      podshim.io/plan: \"proxy=sidecar, app=main\"
+      podshim.io/ready.proxy: \"tcp::8080\"
+  spec:
+    runtimeClassName: podshim
+    containers:
+      - {name: app, image: \"example/app:1\"}
+      - {name: proxy, image: \"example/proxy:1\"}
+
+A job needs a third, podshim.io/restart-policy, with what its restartPolicy says.
+
+Exit codes: 0 all is well, 1 something was found or failed, 2 wrong arguments.
+COLUMNS: how wide what is shown may be; without it the terminal's width, 80 to 200.";

@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const LAST_CALL: Duration = Duration::from_secs(5);
 
 /// How often a shim may answer as if it were about to exit, before that counts as a failure.
-const LAST_LOOKS: usize = 20;
+const MAX_END_ANSWERS: usize = 20;
 
 /// How the drain of one pod ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub enum End {
     },
 }
 
-/// Ends the pods of all shims below `state_root`, and calls `tell` for each as it ends. It lists the directory
+/// Ends the pods of all shims below `state_root`, and calls `report` for each as it ends. It lists the directory
 /// repeatedly, to find pods that were just being created too. The caller must have made sure that no new pods begin.
 /// A pod that has not ended after `timeout` has its time cut short (T9).
 ///
@@ -60,7 +60,7 @@ pub enum End {
 pub fn drain(
     state_root: &Path,
     timeout: Option<Duration>,
-    mut tell: impl FnMut(&Ended),
+    mut report: impl FnMut(&Ended),
 ) -> std::io::Result<Vec<Ended>> {
     let begin = Instant::now();
     let (sender, ends) = channel();
@@ -81,7 +81,7 @@ pub fn drain(
         match ends.recv_timeout(INTERVAL) {
             Ok(end) => {
                 answers += 1;
-                end.iter().for_each(&mut tell);
+                end.iter().for_each(&mut report);
                 ended.extend(end);
             }
             // Return only after a listing that found no new pod.
@@ -100,12 +100,12 @@ fn end_pod(socket: &Path, begin: Instant, timeout: Option<Duration>) -> Option<E
         Err(ClientError::Dead { .. }) => return None,
         Err(error) => return failed(error),
     }
-    let (mut end, mut last_looks) = (End::InTime, 0);
+    let (mut end, mut end_answers) = (End::InTime, 0);
     loop {
         match Client::connect(socket, CALL_LIMIT).and_then(|shim| shim.inspect()) {
             // containerd has seen the pod's end, and asked the shim to shut down.
             Err(ClientError::Dead { .. }) => return Some(end),
-            Err(error) if error.may_be_its_end() && last_looks < LAST_LOOKS => last_looks += 1,
+            Err(error) if error.may_be_its_end() && end_answers < MAX_END_ANSWERS => end_answers += 1,
             Err(error) => return failed(error),
             Ok(pod) if pod.containers.iter().all(has_ended) => return Some(end),
             Ok(pod) => match timeout {

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use self::containerd::{ConfigError, FileVersion};
 use self::files::{Change, Content, FileError};
-use crate::reference::{Shell, completion, man_pages};
 
 const SHIM: &str = "containerd-shim-podshim-v2";
 const COMMAND: &str = "podshim";
@@ -41,6 +40,12 @@ pub struct Layout {
     /// containerd's main configuration file.
     pub config: PathBuf,
 }
+
+/// The default of containerd's configuration file.
+pub const CONFIG: &str = "/etc/containerd/config.toml";
+
+/// A text for shells or man: its place below the directory `share`, and its content.
+pub type ReferenceText = (PathBuf, String);
 
 /// Where the programs are now.
 #[derive(Clone, Debug)]
@@ -105,23 +110,19 @@ impl Layout {
     }
 
     /// All files that are neither programs nor containerd's configuration, with their texts.
-    fn texts(&self) -> Vec<(PathBuf, String)> {
+    fn texts(&self, reference: Vec<ReferenceText>) -> Vec<(PathBuf, String)> {
         let share = self.share();
         let texts = vec![
             (self.runtime_class(), RUNTIME_CLASS.to_owned()),
             (share.join("config.toml"), NODE_FILE.to_owned()),
             (share.join("containerd-version-2.toml"), self.adapted(containerd::VERSION_2)),
             (share.join("containerd-version-3.toml"), self.adapted(containerd::VERSION_3)),
-            (share.with_file_name("bash-completion/completions/podshim"), completion(Shell::Bash)),
-            (share.with_file_name("zsh/site-functions/_podshim"), completion(Shell::Zsh)),
-            (share.with_file_name("fish/vendor_completions.d/podshim.fish"), completion(Shell::Fish)),
             (self.unit(), self.adapted(DRAIN_UNIT)),
             // systemd applies this to all scopes with CRI's prefix, and to no others.
             (self.units().join("cri-containerd-.scope.d/10-podshim.conf"), SCOPE_DROP_IN.to_owned()),
         ];
-        let pages =
-            man_pages().into_iter().map(|(name, page)| (share.with_file_name("man/man1").join(name), page));
-        texts.into_iter().chain(pages).collect()
+        let reference = reference.into_iter().map(|(path, text)| (share.with_file_name(path), text));
+        texts.into_iter().chain(reference).collect()
     }
 
     fn is_of_package(&self) -> bool {
@@ -165,6 +166,7 @@ pub fn file_version(layout: &Layout) -> Result<Option<FileVersion>, InstallError
 pub fn install(
     layout: &Layout,
     programs: &Programs,
+    reference: Vec<ReferenceText>,
     version: Option<FileVersion>,
 ) -> Result<Vec<Change>, InstallError> {
     let mut changes = Vec::new();
@@ -175,7 +177,7 @@ pub fn install(
             let program = fs::read(from).map_err(|error| FileError::read(from, error))?;
             changes.push(Change::new(layout.at(&to), Content::Program(program))?);
         }
-        for (path, text) in layout.texts() {
+        for (path, text) in layout.texts(reference) {
             changes.push(Change::new(layout.at(&path), Content::Text(text))?);
         }
     }
@@ -212,7 +214,7 @@ fn config_changes(layout: &Layout, version: FileVersion) -> Result<Vec<Change>, 
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn uninstall(layout: &Layout) -> Result<Vec<Change>, InstallError> {
+pub fn uninstall(layout: &Layout, reference: Vec<ReferenceText>) -> Result<Vec<Change>, InstallError> {
     let mut changes = Vec::new();
     if let Some(text) = files::read_text(&layout.at(&layout.config))?
         && let Some(main) = containerd::remove(&text, &layout.drop_in())
@@ -233,7 +235,7 @@ pub fn uninstall(layout: &Layout) -> Result<Vec<Change>, InstallError> {
     changes.push(Change::new(layout.at(&layout.drop_in()), Content::Absent)?);
     changes.push(Change::new(layout.at(&layout.enabled()), Content::Absent)?);
     if !layout.is_of_package() {
-        for (path, _) in layout.texts() {
+        for (path, _) in layout.texts(reference) {
             changes.push(Change::new(layout.at(&path), Content::Absent)?);
         }
         for path in [layout.shim(), layout.bin_dir.join(COMMAND)] {

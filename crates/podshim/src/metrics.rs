@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
+use control_api::container::Role;
+
 use crate::pods::{ContainerReport, PodReport, PodState};
+use crate::words::Word;
 
 /// All metrics of these pods.
 pub fn exposition(pods: &[PodReport]) -> String {
@@ -29,7 +32,7 @@ pub fn exposition(pods: &[PodReport]) -> String {
     }
     family(&mut text, "podshim_pod_stopping", "Whether a stop of the pod is under way, with its reason.");
     for (pod, stop) in pods.iter().filter_map(|pod| Some((pod, pod.stop.as_ref()?))) {
-        let _ = writeln!(text, "podshim_pod_stopping{{{},reason=\"{}\"}} 1", labels(pod), stop.reason);
+        let _ = writeln!(text, "podshim_pod_stopping{{{},reason=\"{}\"}} 1", labels(pod), stop.reason.word());
     }
     family(
         &mut text,
@@ -58,7 +61,8 @@ pub fn exposition(pods: &[PodReport]) -> String {
             let _ = writeln!(text, "podshim_pod_processor_seconds{{{labels},for=\"{name}\"}} {time}");
         }
     }
-    let of_container = |container: &ContainerReport| Some(format!(",state=\"{}\"}} 1", container.state));
+    let of_container =
+        |container: &ContainerReport| Some(format!(",state=\"{}\"}} 1", container.state.word()));
     containers(&mut text, pods, "podshim_container_state", "The state of a container.", of_container);
     let help = "Restarts by podshim since the program last ran for ten minutes.";
     containers(&mut text, pods, "podshim_container_restarts", help, |container| {
@@ -99,9 +103,9 @@ fn containers(
 ) {
     family(text, name, help);
     for pod in pods {
-        for container in pod.containers.iter().filter(|container| container.role != "sandbox") {
+        for container in pod.containers.iter().filter(|container| container.role != Role::SANDBOX) {
             if let Some(rest) = rest(container) {
-                let (labels, own, role) = (labels(pod), escape(&container.name), container.role);
+                let (labels, own, role) = (labels(pod), escape(&container.name), container.role.word());
                 let _ = writeln!(text, "{name}{{{labels},container=\"{own}\",role=\"{role}\"{rest}");
             }
         }

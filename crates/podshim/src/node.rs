@@ -2,8 +2,7 @@
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
-
-use crate::arguments::CommandError;
+use std::str::FromStr;
 
 /// The standard output of a program; `None` if it cannot be run or fails.
 #[allow(clippy::disallowed_methods, reason = "the reaper is the shim's; this command has no other children")]
@@ -29,16 +28,6 @@ impl Release {
         Some(Self { major: numbers.next()?.parse().ok()?, minor: numbers.next()?.parse().ok()? })
     }
 
-    /// The value of a command's option `--containerd`.
-    ///
-    /// # Errors
-    /// It is not a version.
-    pub fn argument(command: &'static str, value: &OsStr) -> Result<Self, CommandError> {
-        let value = value.to_string_lossy();
-        let message = || format!("--containerd {value}: not a version such as 1.7 or 2.1");
-        Self::parse(&value).ok_or_else(|| CommandError::usage(command, message()))
-    }
-
     /// Parses the output of `containerd --version`: program, source, version.
     pub fn of_output(output: &str) -> Option<Self> {
         Self::parse(output.split_whitespace().nth(2)?)
@@ -47,6 +36,19 @@ impl Release {
     /// The release of the containerd in the PATH.
     pub fn installed() -> Option<Self> {
         Self::of_output(&output(OsStr::new("containerd"), &["--version"])?)
+    }
+}
+
+/// A text is not a version.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("not a version such as 1.7 or 2.1")]
+pub struct ReleaseError;
+
+impl FromStr for Release {
+    type Err = ReleaseError;
+
+    fn from_str(version: &str) -> Result<Self, ReleaseError> {
+        Self::parse(version).ok_or(ReleaseError)
     }
 }
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use control_api::Event;
 use control_api::event::Kind;
-use control_api::past::{self, HISTORY_ROOT};
+use control_api::{Event, StopReason, past};
 use serde::Serialize;
 
-use crate::arguments::CommandError;
-use crate::history::{EventKind, EventReport};
+use crate::events::EventReport;
+use crate::outcome::CommandError;
 use crate::pods::{ContainerReport, PodReport, PodState};
+use crate::words::{self, Word};
 
 /// A pod that has ended.
 #[derive(Debug, Serialize)]
@@ -21,7 +21,8 @@ pub struct PastReport {
     pub shim_was_killed: bool,
     /// Why the pod was stopped: the newest reason in its events. The end of the sandbox always comes last, so it counts
     /// only if there is no other reason.
-    pub reason: Option<&'static str>,
+    #[serde(serialize_with = "words::serialize_some")]
+    pub reason: Option<StopReason>,
     /// The last state of the pod.
     pub pod: PodReport,
     /// How many events at the beginning were not kept.
@@ -29,11 +30,6 @@ pub struct PastReport {
     /// What happened to it. Lists leave it out.
     #[serde(skip)]
     pub events: Vec<EventReport>,
-}
-
-/// The default of `--history-dir`.
-pub fn default_root() -> PathBuf {
-    HISTORY_ROOT.into()
 }
 
 /// All recorded pods that ended at or after a time, oldest first, and the records that could not be read.
@@ -59,7 +55,7 @@ pub fn find(root: &Path, called: &str) -> Result<PastReport, CommandError> {
     if let Some(at) = all.iter().rposition(is_whole) {
         return Ok(all.swap_remove(at));
     }
-    all.retain(|past| past.is_called(called));
+    all.retain(|past| past.has_name(called));
     let titles: BTreeSet<String> = all.iter().map(|past| past.pod.title()).collect();
     match all.pop() {
         Some(newest) if titles.len() == 1 => Ok(newest),
@@ -114,11 +110,12 @@ impl PastReport {
             events = exits(&pod);
         }
         let reasons = || events.iter().rev().filter_map(|event| event.reason);
-        let said = reasons().find(|reason| *reason != "sandbox").or_else(|| reasons().next());
+        let cause =
+            reasons().find(|reason| *reason != StopReason::SANDBOX_ENDED).or_else(|| reasons().next());
         Self {
             ended_at_ms: past.ended_at_ms,
             shim_was_killed: past.shim_was_killed,
-            reason: said.or_else(|| pod.stop.as_ref().map(|stop| stop.reason)),
+            reason: cause.or_else(|| pod.stop.as_ref().map(|stop| stop.reason)),
             pod,
             lost,
             events,
@@ -126,7 +123,7 @@ impl PastReport {
     }
 
     /// Whether `word` means this pod: namespace/name, or a prefix of its name or id.
-    pub fn is_called(&self, word: &str) -> bool {
+    pub fn has_name(&self, word: &str) -> bool {
         let name = self.pod.name.as_deref().unwrap_or_default();
         !word.is_empty()
             && (name.starts_with(word) || self.pod.id.starts_with(word) || self.pod.title() == word)
@@ -139,12 +136,16 @@ impl PastReport {
 
     /// How many restarts by podshim its events show, with a `+` if events are lost.
     pub fn restarts(&self) -> String {
-        let seen = self.events.iter().filter(|event| event.kind == EventKind::RestartDue).count();
+        let seen = self.events.iter().filter(|event| event.kind == Kind::RESTART_DUE).count();
         format!("{seen}{}", if self.lost > 0 { "+" } else { "" })
     }
 
     /// The word for why it ended.
-    pub fn why(&self) -> &'static str {
-        if self.shim_was_killed { "shim-killed" } else { self.reason.unwrap_or("-") }
+    pub fn why(&self) -> String {
+        match self.reason {
+            _ if self.shim_was_killed => "shim-killed".to_owned(),
+            Some(reason) => reason.word(),
+            None => "-".to_owned(),
+        }
     }
 }

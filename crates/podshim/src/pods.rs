@@ -1,6 +1,6 @@
-//! Pods as the commands show them: the control API's answers in the words of `docs/podshim-json.md`.
+//! Pods as the commands show them: the control API's answers as data, with the names of `docs/podshim-json.md`.
 //!
-//! Owns those words. Scripts rely on them: words may be added, but no word changes its meaning.
+//! Owns those names. Scripts rely on them: names may be added, but none changes its meaning.
 
 use control_api::client::ClientError;
 use control_api::container::{GateState, Role, State};
@@ -10,6 +10,7 @@ use pod_spec::Signal;
 use serde::Serialize;
 
 use crate::shims::Shim;
+use crate::words;
 
 /// A pod.
 #[derive(Debug, Serialize)]
@@ -108,9 +109,11 @@ impl CostReport {
 #[derive(Debug, Serialize)]
 pub struct StopReport {
     /// Why it began.
-    pub reason: &'static str,
+    #[serde(serialize_with = "words::serialize")]
+    pub reason: StopReason,
     /// Who counts the stop's time.
-    pub budget: &'static str,
+    #[serde(serialize_with = "words::serialize")]
+    pub budget: Budget,
     /// What is left of the budget, or of the time until SIGKILL; only where podshim counts it.
     pub left_ms: Option<u64>,
 }
@@ -123,15 +126,18 @@ pub struct ContainerReport {
     /// Its name.
     pub name: String,
     /// Its role in the pod.
-    pub role: &'static str,
+    #[serde(serialize_with = "words::serialize")]
+    pub role: Role,
     /// Its state.
-    pub state: &'static str,
+    #[serde(serialize_with = "words::serialize")]
+    pub state: State,
     /// The pid of its process.
     pub pid: Option<u32>,
     /// What opens its gate, if a container waits for that gate.
     pub gate: Option<String>,
     /// Whether the gate is closed, started or open.
-    pub gate_state: Option<&'static str>,
+    #[serde(serialize_with = "words::serialize_some")]
+    pub gate_state: Option<GateState>,
     /// Why it is held.
     pub held_for: Option<String>,
     /// Its restarts by podshim since it last ran for ten minutes.
@@ -156,7 +162,7 @@ fn all_have_ended(containers: &[ContainerReport]) -> bool {
 
 impl ContainerReport {
     fn has_ended(&self) -> bool {
-        matches!(self.state, "stopped" | "exited" | "completed" | "not-created")
+        matches!(self.state, State::STOPPED | State::EXITED | State::COMPLETED | State::NOT_CREATED)
     }
 }
 
@@ -173,7 +179,7 @@ impl PodReport {
     pub fn of_answer(answer: InspectResponse) -> Self {
         let stop = stop_of(&answer);
         let containers: Vec<_> = answer.containers.into_iter().map(ContainerReport::of).collect();
-        let programs = || containers.iter().filter(|container| container.role != "sandbox");
+        let programs = || containers.iter().filter(|container| container.role != Role::SANDBOX);
         let nothing_runs = programs().next().is_some() && programs().all(ContainerReport::has_ended);
         let state = match (&stop, answer.outcome.enum_value_or_default()) {
             (_, Outcome::SUCCEEDED) if nothing_runs => PodState::Completed,
@@ -185,17 +191,17 @@ impl PodReport {
         let cost = answer.cost.into_option().map(CostReport::of);
         Self {
             id: answer.id,
-            name: said(answer.pod_name),
-            pod_namespace: said(answer.pod_namespace),
-            uid: said(answer.pod_uid),
+            name: non_empty(answer.pod_name),
+            pod_namespace: non_empty(answer.pod_namespace),
+            uid: non_empty(answer.pod_uid),
             namespace: answer.namespace,
             state,
             error: None,
-            release: said(answer.release),
+            release: non_empty(answer.release),
             started_at_ms: Some(answer.started_at_ms),
             longest_away_ms: answer.longest_away_us.map(|away| away.div_ceil(1000)),
-            longest_away_on: said(answer.longest_away_on),
-            fault: said(answer.fault),
+            longest_away_on: non_empty(answer.longest_away_on),
+            fault: non_empty(answer.fault),
             cost,
             stop,
             containers,
@@ -211,8 +217,8 @@ impl PodReport {
         let dead = matches!(error, ClientError::Dead { .. });
         Self {
             id: entry.id,
-            name: said(entry.pod_name),
-            pod_namespace: said(entry.pod_namespace),
+            name: non_empty(entry.pod_name),
+            pod_namespace: non_empty(entry.pod_namespace),
             uid: None,
             namespace: entry.namespace,
             state: if dead { PodState::ShimDead } else { PodState::ShimSilent },
@@ -255,21 +261,17 @@ impl PodState {
 
 impl ContainerReport {
     fn of(container: Container) -> Self {
-        let gate = said(container.gate);
-        let gate_state = gate.is_some().then(|| match container.gate_state.enum_value_or_default() {
-            GateState::CLOSED => "closed",
-            GateState::STARTED => "started",
-            GateState::OPEN => "open",
-        });
+        let gate = non_empty(container.gate);
+        let gate_state = gate.is_some().then(|| container.gate_state.enum_value_or_default());
         Self {
-            id: said(container.id),
+            id: non_empty(container.id),
             name: container.name,
-            role: role(container.role.enum_value_or_default()),
-            state: state(container.state.enum_value_or_default()),
+            role: container.role.enum_value_or_default(),
+            state: container.state.enum_value_or_default(),
             pid: (container.pid != 0).then_some(container.pid),
             gate,
             gate_state,
-            held_for: said(container.held_for),
+            held_for: non_empty(container.held_for),
             restarts: container.restarts,
             real_exit_code: container.real_exit_code,
             shown_exit_code: container.shown_exit_code,
@@ -282,73 +284,18 @@ impl ContainerReport {
 }
 
 fn stop_of(answer: &InspectResponse) -> Option<StopReport> {
-    let reason = stop_reason(answer.stop_reason.enum_value_or_default())?;
+    let reason = answer.stop_reason.enum_value_or_default();
+    if reason == StopReason::NOT_STOPPING {
+        return None;
+    }
     let budget = answer.budget.enum_value_or_default();
     let counted = matches!(budget, Budget::ENFORCED | Budget::LAST_CALL);
-    Some(StopReport {
-        reason,
-        budget: budget_words(budget),
-        left_ms: counted.then_some(answer.budget_left_ms),
-    })
-}
-
-/// Why a pod is stopped; `None` if it is not.
-pub(crate) fn stop_reason(reason: StopReason) -> Option<&'static str> {
-    Some(match reason {
-        StopReason::NOT_STOPPING => return None,
-        StopReason::CALLER => "caller",
-        StopReason::SANDBOX_ENDED => "sandbox",
-        StopReason::REQUESTED => "requested",
-        StopReason::ZERO_GRACE => "zero-grace",
-        StopReason::MAINS_DONE => "completed",
-        StopReason::INIT_FAILED => "init-failed",
-        StopReason::SIDECAR_FAILED => "sidecar-failed",
-        StopReason::FATAL => "fatal",
-    })
-}
-
-/// The word for who counts the time of a stop.
-pub(crate) fn budget_words(budget: Budget) -> &'static str {
-    match budget {
-        Budget::NONE | Budget::CALLERS => "caller",
-        Budget::ENFORCED => "enforced",
-        Budget::LAST_CALL => "last-call",
-        Budget::SPENT => "spent",
-    }
-}
-
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::SANDBOX => "sandbox",
-        Role::PASSTHROUGH => "passthrough",
-        Role::INIT => "init",
-        Role::SIDECAR => "sidecar",
-        Role::MAIN => "main",
-        Role::STANDBY => "standby",
-    }
-}
-
-fn state(state: State) -> &'static str {
-    match state {
-        State::NOT_CREATED => "not-created",
-        State::CREATING => "creating",
-        State::CREATED => "created",
-        State::HELD => "held",
-        State::STARTING => "starting",
-        State::RUNNING => "running",
-        State::PAUSED => "paused",
-        State::BACKING_OFF => "backing-off",
-        State::RESTARTING => "restarting",
-        State::COMPLETED => "completed",
-        State::ENDING => "ending",
-        State::STOPPED => "stopped",
-        State::EXITED => "exited",
-    }
+    Some(StopReport { reason, budget, left_ms: counted.then_some(answer.budget_left_ms) })
 }
 
 /// The name to show for a container. A container without a name is listed under its id, which means nothing to people:
 /// show `(sandbox)` if it is the pod's id, as under CRI, else the short id.
-pub fn called(name: &str, pod_id: &str) -> String {
+pub fn display_name(name: &str, pod_id: &str) -> String {
     let is_id = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     match is_id {
         true if name == pod_id => "(sandbox)".to_owned(),
@@ -366,6 +313,6 @@ pub(crate) fn signal(number: u32) -> String {
 }
 
 /// `None` for an empty text: that is how the control API says "not known".
-pub(crate) fn said(text: String) -> Option<String> {
+pub(crate) fn non_empty(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }

@@ -1,70 +1,73 @@
-//! Man pages and shell completions, made from the help texts of the commands: one description, so that no page can miss
-//! an option.
-//!
-//! Owns parsing the layout of a help text: `usage:` lines, paragraphs, a line for each option (two spaces, the option,
-//! two spaces or more, what it does; deeper lines continue that), `Exit codes:` last.
+//! Man pages and shell completions, made of the table of the commands: the same that parses their arguments, so that no
+//! page can miss an option.
 
-mod completion;
-mod man;
+use std::path::{Path, PathBuf};
 
-pub use completion::{Shell, completion};
-pub use man::{man_page, man_pages};
+use clap::Command;
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, italic, roman};
 
-/// A command's help, parsed.
-#[derive(Debug, Default)]
-struct Help<'a> {
-    usage: Vec<&'a str>,
-    /// All lines that are nothing of the other fields; an indented line is shown as it is.
-    text: Vec<&'a str>,
-    options: Vec<HelpOption<'a>>,
-    exit_codes: Option<&'a str>,
+const SOURCE: &str = concat!("podshim ", env!("CARGO_PKG_VERSION"));
+const FILES: [(&str, &str); 2] = [
+    ("/etc/podshim/config.toml", "what this node allows the pods of podshim, and its defaults"),
+    ("/run/podshim/draining", "while it is there, the node takes no new pods"),
+];
+
+/// All texts for shells and man, with their places below a directory `share`.
+pub fn files(table: &Command) -> Vec<(PathBuf, String)> {
+    let pages = man_pages(table).into_iter().map(|(name, page)| (Path::new("man/man1").join(name), page));
+    let scripts = [
+        (Shell::Bash, "bash-completion/completions/podshim"),
+        (Shell::Zsh, "zsh/site-functions/_podshim"),
+        (Shell::Fish, "fish/vendor_completions.d/podshim.fish"),
+    ];
+    scripts.map(|(shell, place)| (place.into(), completion(shell, table))).into_iter().chain(pages).collect()
 }
 
-/// One option.
-#[derive(Debug)]
-struct HelpOption<'a> {
-    /// The option with its dashes.
-    name: &'a str,
-    /// The word for its value, if it takes a value.
-    value: Option<&'a str>,
-    description: String,
+/// The completion script for a shell.
+pub fn completion(shell: Shell, table: &Command) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut table.clone(), "podshim", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
-impl<'a> Help<'a> {
-    fn parse(help: &'a str) -> Self {
-        let mut parsed = Self::default();
-        let mut lines = help.lines();
-        for line in lines.by_ref().take_while(|line| !line.is_empty()) {
-            parsed.usage.push(line.trim_start_matches("usage:").trim());
+/// The page of podshim as a whole and one for each command: file name and text.
+pub fn man_pages(table: &Command) -> Vec<(String, String)> {
+    let mut table = table.clone();
+    table.build();
+    let listed = table.get_subcommands().filter(|command| !command.is_hide_set());
+    let commands = listed.map(|command| (format!("podshim-{}.1", command.get_name()), page(command)));
+    [("podshim.1".to_owned(), page(&table))].into_iter().chain(commands).collect()
+}
+
+/// Writing to memory cannot fail.
+fn page(command: &Command) -> String {
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let about = command.get_before_help().or(command.get_about()).cloned().unwrap_or_default();
+    let named = Man::new(command.clone()).title(name.to_uppercase()).source(SOURCE);
+    let described = Man::new(command.clone().about(about));
+    let mut page = Vec::new();
+    let _ = named.render_title(&mut page);
+    let _ = named.render_name_section(&mut page);
+    let _ = named.render_synopsis_section(&mut page);
+    let _ = described.render_description_section(&mut page);
+    let _ = described.render_options_section(&mut page);
+    let mut roff = Roff::new();
+    if command.has_subcommands() {
+        let _ = described.render_subcommands_section(&mut page);
+        roff.control("SH", ["FILES"]);
+        for (file, what) in FILES {
+            roff.control("TP", []).text([italic(file)]).text([roman(what)]);
         }
-        let mut in_option = false;
-        for line in lines {
-            if let Some(codes) = line.strip_prefix("Exit codes: ") {
-                parsed.exit_codes = Some(codes);
-            } else if let Some(option) = HelpOption::parse(line) {
-                parsed.options.push(option);
-                in_option = true;
-            } else if in_option && line.starts_with("      ") {
-                let last = parsed.options.last_mut();
-                last.into_iter().for_each(|option| option.description += &format!(" {}", line.trim()));
-            } else {
-                in_option = false;
-                parsed.text.push(line);
-            }
-        }
-        while parsed.text.last().is_some_and(|line| line.is_empty()) {
-            parsed.text.pop();
-        }
-        parsed
     }
-}
-
-impl<'a> HelpOption<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let rest = line.strip_prefix("  ").filter(|rest| rest.starts_with('-'))?;
-        let (written, description) = rest.split_once("  ")?;
-        let mut words = written.split_whitespace();
-        let name = words.next().filter(|name| !name.trim_start_matches('-').is_empty())?;
-        Some(Self { name, value: words.next(), description: description.trim().to_owned() })
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    if let Some((_, codes)) = after.split_once("Exit codes: ") {
+        roff.control("SH", ["EXIT STATUS"]).text([roman(codes)]);
     }
+    if !command.has_subcommands() {
+        roff.control("SH", ["SEE ALSO"]).text([bold("podshim"), roman("(1)")]);
+    }
+    let _ = roff.to_writer(&mut page);
+    String::from_utf8_lossy(&page).into_owned()
 }

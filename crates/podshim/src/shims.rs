@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use control_api::InspectResponse;
 use control_api::client::{Client, ClientError};
-use control_api::entry::{Entry, STATE_ROOT};
+use control_api::entry::Entry;
 
 /// How long a shim may take to answer: it answers from its tables, whatever its pod does.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -52,11 +52,6 @@ pub enum FindError {
         /// An unambiguous name for each of them.
         candidates: Vec<String>,
     },
-}
-
-/// The default of `--run-dir`.
-pub fn default_root() -> PathBuf {
-    STATE_ROOT.into()
 }
 
 /// All pods under a directory, with their shims' answers.

@@ -1,8 +1,10 @@
 //! Reads the SidecarSets of OpenKruise from a file. Owns which pods each selects, what it adds to them, and a remark
 //! for each field that only Kruise's controller can act on. `translate` owns what becomes of a pod.
 
+mod error;
 mod selector;
 
+pub use error::SidecarSetError;
 pub use selector::{Label, Match, Selector};
 
 use crate::finding::{Finding, Severity};
@@ -132,27 +134,6 @@ pub enum PatchPolicy {
     Overwrite,
     /// Both values are JSON; the SidecarSet's is merged into the pod's (RFC 7386).
     MergePatchJson,
-}
-
-/// Why the SidecarSets of a file cannot be used.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{problem}")]
-pub struct SidecarSetError {
-    /// Counted from 1.
-    pub line: usize,
-    /// What is wrong there.
-    pub problem: String,
-}
-
-impl SidecarSetError {
-    fn at(node: &Node, problem: impl Into<String>) -> Self {
-        Self { line: node.start.line, problem: problem.into() }
-    }
-
-    /// The error for an unknown word.
-    fn word(node: &Node, field: &str, found: &str, words: &[&str]) -> Self {
-        Self::at(node, format!("{field}: {found:?} is none of {}", words.join(", ")))
-    }
 }
 
 /// Reads all SidecarSets of a file and ignores other objects.

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, stdout};
 use std::sync::OnceLock;
 use std::thread;
 
+use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::tcgetwinsize;
 
@@ -16,7 +17,7 @@ const MOST: usize = 200;
 const USUAL: usize = 100;
 
 /// When there are colours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColourChoice {
     /// On a terminal, unless <https://no-color.org> says no.
     #[default]
@@ -30,16 +31,6 @@ pub enum ColourChoice {
 static COLOURS: OnceLock<ColourChoice> = OnceLock::new();
 
 impl ColourChoice {
-    /// `auto`, `always`, `never`.
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "auto" => Some(Self::Auto),
-            "always" => Some(Self::Always),
-            "never" => Some(Self::Never),
-            _ => None,
-        }
-    }
-
     /// Makes this the choice of the whole process; only the first call counts.
     pub fn choose(self) {
         let _ = COLOURS.set(self);
@@ -61,11 +52,11 @@ impl ColourChoice {
 /// The columns of standard output, 80 to 200: from COLUMNS, else from the terminal. `None`: it is not a terminal, and
 /// nothing needs to be cut.
 pub fn columns() -> Option<usize> {
-    let said =
+    let from_variable =
         std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|columns| *columns > 0);
-    let own =
+    let of_terminal =
         || tcgetwinsize(stdout()).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-    said.or_else(own).map(|columns| columns.clamp(LEAST, MOST))
+    from_variable.or_else(of_terminal).map(|columns| columns.clamp(LEAST, MOST))
 }
 
 /// The same for a picture, which needs some width.

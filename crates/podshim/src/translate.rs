@@ -5,6 +5,7 @@
 //! comments and the order of keys survive; then it is read again and compared with the tree. Where they differ, the
 //! tree is written out in place of the text. Owns these steps; `native` owns what a sidecar becomes.
 
+mod change;
 mod edit;
 mod inject;
 mod native;
@@ -14,8 +15,7 @@ mod tree;
 
 use std::collections::BTreeSet;
 
-use inject::Injection;
-use native::Remarks;
+use change::{Change, Injection, Remarks};
 
 use crate::check;
 use crate::finding::{Finding, Severity};
@@ -90,10 +90,10 @@ pub fn translate(source: &Source, target: Target<'_>) -> Result<Translated, Yaml
     }
     // Remarks on the translated file come first. Each is kept once, however many pods get the same container.
     remarks.sort_by_key(|remark| (remark.file != source.name, remark.file.clone(), remark.line));
-    let mut said = Vec::new();
+    let mut seen = Vec::new();
     remarks.retain(|remark| {
-        let is_new = !said.contains(remark);
-        said.push(remark.clone());
+        let is_new = !seen.contains(remark);
+        seen.push(remark.clone());
         is_new
     });
     Ok(Translated { text: translated.text, remarks, pods, selecting })
@@ -106,7 +106,7 @@ struct Work {
     injections: Vec<Option<Injection>>,
     /// The document with the injections.
     injected: Document,
-    changes: Vec<Option<native::Change>>,
+    changes: Vec<Option<Change>>,
     /// The document with the injections and the changes.
     wanted: Document,
 }
@@ -131,7 +131,7 @@ impl Work {
             })
             .collect();
         // A pod that cannot get a plan gets no injection either.
-        let refused = |pair: &(&mut Option<Injection>, &Option<native::Change>)| {
+        let refused = |pair: &(&mut Option<Injection>, &Option<Change>)| {
             pair.1.is_none() && pair.0.as_ref().is_some_and(|injection| !injection.sidecars.is_empty())
         };
         injections.iter_mut().zip(&changes).filter(refused).for_each(|(injection, _)| *injection = None);
@@ -189,11 +189,7 @@ fn carry_out(
 }
 
 /// Whether every change has arrived; a tree cannot be changed where it shares a part with others.
-fn is_done(
-    document: &Document,
-    injections: &[Option<Injection>],
-    changes: &[Option<native::Change>],
-) -> bool {
+fn is_done(document: &Document, injections: &[Option<Injection>], changes: &[Option<Change>]) -> bool {
     let templates = manifest::templates(document);
     let has_all = |template: &Template<'_>, injection: &Injection| {
         let containers = template.containers();

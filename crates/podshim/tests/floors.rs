@@ -58,18 +58,20 @@ fn expand(tree: &str) -> Vec<String> {
     branches.flat_map(|branch| expand(&format!("{head}{branch}"))).collect()
 }
 
-/// The paths of a file that begin at its crate, its parent or itself, each with its line.
-fn paths(text: &str) -> Vec<(usize, String)> {
+/// The paths of a file that begin at its crate, its parent, itself or one of its children, each with its line.
+fn paths(text: &str, children: &[&str]) -> Vec<(usize, String)> {
     let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
     let code = code.join("\n");
     let mut found = Vec::new();
-    for word in ["crate::", "super::", "self::"] {
-        for (start, _) in code.match_indices(word) {
+    let children = children.iter().map(|child| (format!("{child}::"), "self::"));
+    let roots = ["crate::", "super::", "self::"].map(|root| (root.to_owned(), ""));
+    for (word, prefix) in roots.into_iter().chain(children) {
+        for (start, _) in code.match_indices(&word) {
             let before = code[..start].chars().next_back();
             if before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_' || letter == ':') {
                 continue;
             }
-            let (mut depth, mut tree) = (0, String::new());
+            let (mut depth, mut tree) = (0, prefix.to_owned());
             for letter in code[start..].chars() {
                 depth += i32::from(letter == '{') - i32::from(letter == '}');
                 let name = letter.is_alphanumeric() || letter == '_' || letter == ':';
@@ -128,7 +130,9 @@ fn imports(root: &Path) -> Imports {
         let text = fs::read_to_string(root.join(name)).expect("a source");
         // In a test module inside the file, `super` is the file itself.
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        for (line, path) in paths(text) {
+        let below = modules.keys().filter_map(|path| path.strip_prefix(own.as_str())?.strip_prefix("::"));
+        let children: Vec<_> = below.filter(|path| *own != "crate" && !path.contains("::")).collect();
+        for (line, path) in paths(text, &children) {
             let path = resolved(own, &path);
             let first = path.split("::").nth(1).unwrap_or_default();
             let is_module = modules.contains_key(&format!("crate::{first}"));
@@ -196,10 +200,13 @@ fn each_floor_of_the_core_stands_on_those_below() {
 #[test]
 fn a_path_is_read_whole() {
     assert_eq!(expand("a::{b, c::{d, e}, f}"), ["a::b", "a::c::d", "a::c::e", "a::f"]);
-    let found =
-        paths("use crate::{\n    a::B,\n    c,\n};\nfn f() { super::d::e(); mycrate::x(); } // crate::no\n");
+    let found = paths(
+        "use crate::{\n    a::B,\n    c,\n};\nfn f() { super::d::e(); mycrate::x(); } // crate::no\n",
+        &[],
+    );
     let found: Vec<_> = found.iter().map(|(line, path)| (*line, path.as_str())).collect();
     assert_eq!(found, [(1, "crate::a::B"), (1, "crate::c"), (5, "super::d::e")]);
+    assert_eq!(paths("use b::{c, D};", &["b"]), [(1, "self::b::c".to_owned()), (1, "self::b::D".to_owned())]);
     assert_eq!(resolved("crate::a::b", "super::super::c"), "crate::c");
     assert_eq!(resolved("crate::a", "self::b::c"), "crate::a::b::c");
 }

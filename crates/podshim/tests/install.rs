@@ -237,6 +237,46 @@ fn n5_the_drain_unit_is_enabled() {
     assert_eq!(wanted, Path::new("/etc/systemd/system/podshim-drain.service"));
 }
 
+/// systemd stops units in the reverse of their start order: each kubelet that docs/node.md names goes down before the drain,
+/// and what pods need after it. k3s and rke2 themselves do not run here: the written order is all that is checked.
+#[test]
+fn n5_the_drain_is_stopped_between_every_kubelet_and_what_pods_need() {
+    let node = Node::new();
+    succeeds(&node.install(&["--containerd", "1.7"]));
+    let path = node.root.path().join("etc/systemd/system/podshim-drain.service");
+    let unit = fs::read_to_string(&path).expect("the unit");
+    let words = |key: &str| {
+        let lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        lines.flat_map(str::split_whitespace).collect::<Vec<_>>()
+    };
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/node.md");
+    let document = fs::read_to_string(document).expect("the document");
+    let (_, section) = document.split_once("### k3s and rke2").expect("its section");
+    let named: Vec<_> = section
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| word.starts_with("k3s") || word.starts_with("rke2"))
+        .collect();
+    for name in ["k3s", "k3s-agent", "rke2-server", "rke2-agent"] {
+        assert!(named.contains(&name), "docs/node.md does not name {name}");
+        assert!(words("Before").contains(&format!("{name}.service").as_str()), "{name} in\n{unit}");
+    }
+    assert!(words("Before").contains(&"kubelet.service"), "{unit}");
+    for needed in ["containerd.service", "network.target", "remote-fs.target"] {
+        assert!(words("After").contains(&needed), "{needed} in\n{unit}");
+    }
+    // A unit that is wanted by a kubelet's, or bound to one, would go when that is restarted.
+    for key in ["PartOf", "BindsTo", "Requires", "WantedBy"] {
+        assert!(words(key).iter().all(|unit| *unit == "multi-user.target"), "{key} in\n{unit}");
+    }
+    // Its own limit ends the drain, not systemd's SIGKILL.
+    let limit =
+        words("ExecStop").last().and_then(|limit| limit.strip_suffix('m')).expect("minutes").parse::<u32>();
+    let least = limit.expect("a number") * 60 + 15;
+    assert!(words("TimeoutStopSec")[0].parse::<u32>().expect("seconds") >= least, "{unit}");
+}
+
 #[test]
 fn what_others_changed_since_stays() {
     let node = Node::with_config(&fixture("gke.toml"));

@@ -140,6 +140,10 @@ impl Editor {
             let before = between(&self.lines[self.at], "period=", "").unwrap_or_default().to_owned();
             let before = before.split([';', '"']).next().unwrap_or_default();
             self.replace(self.at, &format!("period={before}"), &format!("period={period}"));
+        } else if let Some(most) = between(&fix, "write max=", " or longer") {
+            let before = between(&self.lines[self.at], "max=", "").unwrap_or_default().to_owned();
+            let before = before.split([';', '"']).next().unwrap_or_default();
+            self.replace(self.at, &format!("max={before}"), &format!("max={most}"));
         } else if fix.starts_with("write \"") {
             let right = quoted(&fix).expect("a word").to_owned();
             let wrong = match quoted(&finding.message) {

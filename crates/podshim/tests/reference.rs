@@ -19,12 +19,13 @@ fn podshim(arguments: &[&str]) -> String {
     text(run(env!("CARGO_BIN_EXE_podshim"), arguments))
 }
 
-/// What bash offers for these words while the last one is being typed.
+/// What bash offers for these words while the last one is being typed. `compopt` works only while a user types.
 fn offered(words: &str) -> Vec<String> {
     let script = podshim(&["completion", "bash"]);
     let count = words.split(' ').count() - 1;
     let ask = format!(
-        "{script}\nCOMP_WORDS=({words}); [[ '{words}' != *' ' ]] || COMP_WORDS+=(''); COMP_CWORD={count}; _podshim\n\
+        "{script}\ncompopt() {{ :; }}\nCOMP_WORDS=({words}); [[ '{words}' != *' ' ]] || COMP_WORDS+=(''); COMP_CWORD={count}\n\
+         _podshim podshim \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"\n\
          printf '%s\\n' \"${{COMPREPLY[@]}}\""
     );
     let offered = text(run("bash", &["-euc", &ask]));
@@ -37,10 +38,9 @@ fn bash_completes_commands_and_each_commands_options() {
     assert_eq!(offered("podshim unin"), ["uninstall"]);
     assert_eq!(offered("podshim dr"), ["drain"]);
     assert_eq!(offered("podshim drain --t"), ["--timeout"]);
-    assert_eq!(offered("podshim install --c"), ["--config", "--containerd"]);
-    assert_eq!(offered("podshim uninstall --c"), ["--config"]);
+    assert_eq!(offered("podshim install --c"), ["--config", "--containerd", "--color"]);
+    assert_eq!(offered("podshim uninstall --con"), ["--config"]);
     assert_eq!(offered("podshim drain --timeout "), [""; 0]);
-    assert!(offered("podshim check ").contains(&"Cargo.toml".to_owned()), "{:?}", offered("podshim check "));
     assert!(offered("podshim install --config Car").contains(&"Cargo.toml".to_owned()));
 }
 
@@ -55,37 +55,46 @@ fn zsh_and_fish_can_read_their_completions() {
     }
 }
 
-/// Every option of a help text is in all three completions and in the man page of its command.
+/// Every option that podshim parses is in its command's help, in all three completions and in the man page.
 #[test]
-fn nothing_is_forgotten() {
+fn every_option_is_in_help_man_page_and_completions() {
     let pages = tempfile::tempdir().expect("a directory");
     podshim(&["man", pages.path().to_str().expect("UTF-8")]);
     let scripts = ["bash", "zsh", "fish"].map(|shell| podshim(&["completion", shell]));
+    let mut table = podshim::commands::table();
+    table.build();
+    table.clone().debug_assert();
     let mut options = 0;
-    for command in podshim::commands::COMMANDS {
-        let page =
-            fs::read_to_string(pages.path().join(format!("podshim-{}.1", command.name))).expect("a page");
-        for line in command.help.lines().filter(|line| line.starts_with("  --")) {
-            let option = line.split_whitespace().next().expect("an option");
+    for command in table.get_subcommands().filter(|command| !command.is_hide_set()) {
+        let name = command.get_name();
+        let page = fs::read_to_string(pages.path().join(format!("podshim-{name}.1"))).expect("a page");
+        let help = podshim(&[name, "-h"]);
+        for option in command.get_arguments().filter_map(clap::Arg::get_long) {
             options += 1;
+            assert!(help.contains(&format!(" --{option}")), "{name} --{option}: {help}");
+            let in_page = format!("\\-\\-{}", option.replace('-', "\\-"));
+            assert!(page.contains(&in_page), "{name} --{option}: {page}");
+            let [bash, zsh, fish] = &scripts;
             assert!(
-                page.contains(&format!(".B {}", option.replace('-', "\\-"))),
-                "{}: {option}",
-                command.name
+                part(bash, &format!("podshim__subcmd__{name})"), ";;").contains(&format!("--{option}")),
+                "{name} --{option}"
             );
-            assert!(scripts[0].contains(option) && scripts[1].contains(&format!("'{option}[")), "{option}");
-            let fish = format!("seen_subcommand_from {}' -l {}", command.name, &option[2..]);
-            assert!(scripts[2].contains(&fish), "{fish}");
-        }
-        assert!(page.contains(".SH EXIT STATUS\n0"), "{page}");
-        // A line of a page begins with text, or with a request on purpose.
-        for line in page.lines().filter(|line| line.starts_with(['.', '\''])) {
-            let request = line.split(' ').next().expect("a word");
             assert!(
-                [".TH", ".SH", ".TP", ".B", ".BR", ".PP", ".br", ".nf", ".fi"].contains(&request),
-                "{line}"
+                part(zsh, &format!("({name})\n_arguments"), "\n;;").contains(&format!("--{option}")),
+                "{name} --{option}"
             );
+            let in_fish = format!("__fish_podshim_using_subcommand {name}\" ");
+            let offered = |line: &str| line.contains(&in_fish) && line.contains(&format!("-l {option} "));
+            assert!(fish.lines().any(offered), "{name} --{option}");
         }
+        assert!(page.contains(".SH \"EXIT STATUS\"\n0"), "{page}");
+        assert!(help.ends_with("2 wrong arguments.\n"), "{help}");
     }
-    assert!(options > 20, "{options} options");
+    assert!(options > 60, "{options} options");
+}
+
+/// The text from one mark to the next other one.
+fn part<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let rest = text.split_once(from).unwrap_or_else(|| panic!("no {from:?} in {text}")).1;
+    rest.split_once(to).map_or(rest, |(part, _)| part)
 }

@@ -1,11 +1,11 @@
-//! Bad input in what containerd passes on of its own configuration and of its clients': no panic, and words for people. In
-//! tests and in the targets of `fuzz/` only.
+//! Feeds arbitrary bytes to the decoder of runtime options, which containerd takes from its configuration and its clients:
+//! none may panic, each error has a text. For tests and the targets of `fuzz/` only.
 
 use protobuf::well_known_types::any::Any;
 
-use crate::options::RuntimeOptions;
+use crate::options;
 
-/// All messages that carry options (CONTRACT §1.7), and one that does not.
+/// All messages that carry runtime options (CONTRACT §1.7), and one that does not.
 const TYPES: [&str; 4] = [
     "containerd.runc.v1.Options",
     "runtimeoptions.v1.Options",
@@ -13,11 +13,11 @@ const TYPES: [&str; 4] = [
     "containerd.runc.v1.CheckpointOptions",
 ];
 
-/// The bytes of a message with runtime options.
+/// Decodes the bytes as each of these messages.
 pub fn runtime_options(input: &[u8]) {
     for type_url in TYPES {
         let any = Any { type_url: type_url.to_owned(), value: input.to_vec(), ..Any::default() };
-        if let Err(error) = RuntimeOptions::from_any(Some(&any)) {
+        if let Err(error) = options::runtime_options(Some(&any)) {
             assert!(!error.to_string().is_empty());
         }
     }
@@ -29,6 +29,6 @@ mod tests {
 
     #[test]
     fn fuzz_runtime_options() {
-        testkit::fuzz::fuzz("runtime_options", runtime_options);
+        fuzz_input::fuzz("runtime_options", runtime_options);
     }
 }

@@ -1,57 +1,50 @@
-//! Checkpoint and restore: from request to runtime.
+//! Checkpoint and restore, from the request to the call of the OCI runtime.
 //!
-//! Owns what a Checkpoint asks for between the request and the call of the runtime; whether it is done is the pod's
-//! decision, how the runtime is called is `oci-runtime`'s.
+//! Owns that way. Whether a checkpoint is made is `pod-lifecycle`'s decision, how the runtime is called is `oci-runtime`'s.
 
 use std::rc::Rc;
 
 use oci_runtime::runtime;
-use pod_lifecycle::{AfterCheckpoint, ContainerId, Outcome, Reply, Request};
+use pod_lifecycle::{AfterCheckpoint, ContainerId, Outcome, Request};
 
-use crate::command::Answer;
 use crate::details::CheckpointDetails;
-use crate::incarnation::{IncarnationStreams, failure, runtime_failure};
-use crate::operations::{Finisher, Product, pid_of};
-use crate::owner::Owner;
+use crate::error::{failure, runtime_failure};
+use crate::report::{Finisher, Product};
 use crate::resources::Resources;
 
-impl Owner {
-    pub(crate) fn checkpoint(
-        &mut self,
-        container: ContainerId,
-        mut details: CheckpointDetails,
-        answer: Answer<Reply>,
-    ) {
-        let after = match details.options.after {
-            runtime::AfterCheckpoint::LeaveRunning => AfterCheckpoint::LeaveRunning,
-            runtime::AfterCheckpoint::End => AfterCheckpoint::End,
-        };
-        if let Some(resources) = self.containers.get(&container) {
-            details.options.criu_path = resources.details.options.criu_path.clone();
-        }
-        let id = self.next_request();
-        self.checkpoints.insert(id, Rc::new(details));
-        self.submit(id, Request::Checkpoint { container, after }, answer);
+/// The request to the pod. Adds to `details` the `criu` that the container's options name.
+pub(crate) fn request(
+    resources: Option<&Resources>,
+    container: ContainerId,
+    details: &mut CheckpointDetails,
+) -> Request {
+    let after = match details.options.after {
+        runtime::AfterCheckpoint::LeaveRunning => AfterCheckpoint::LeaveRunning,
+        runtime::AfterCheckpoint::End => AfterCheckpoint::End,
+    };
+    if let Some(resources) = resources {
+        details.options.criu_path = resources.details().options.criu_path.clone();
     }
+    Request::Checkpoint { container, after }
 }
 
-/// The request may be gone with its container: then no caller waits for it.
+/// Writes the checkpoint. Without `details` its request was answered meanwhile: no caller waits for it.
 pub(crate) fn write(resources: &Resources, details: Option<Rc<CheckpointDetails>>, done: Finisher) {
     let Some(details) = details else {
         return done.fail(failure("its caller does not wait for this checkpoint any more"));
     };
-    let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
+    let (runtime, cgroup) = (resources.runtime().clone(), resources.cgroup().cloned());
     done.spawn(async move {
         let written = runtime.checkpoint(&details.path, &details.options, cgroup.as_deref()).await;
         written.map_err(runtime_failure)
     });
 }
 
-/// Everything of a create but its process.
+/// A create without a process: Start restores it.
 pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
-    let blueprint = resources.blueprint();
+    let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
-        match blueprint.prepare().await {
+        match launcher.prepare().await {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
             Err(failed) => done.fail_create(failed),
         }
@@ -59,17 +52,14 @@ pub(crate) fn prepare_restore(resources: &Resources, done: Finisher) {
 }
 
 pub(crate) fn restore(resources: &Resources, done: Finisher) {
-    let Some(stdio) = &resources.stdio else {
-        return done.fail(failure("its stdio is not open"));
-    };
-    let streams = match IncarnationStreams::of(stdio) {
+    let streams = match resources.streams() {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
-    let (blueprint, update, size) = (resources.blueprint(), resources.update.clone(), resources.size);
+    let (launcher, limits, size) = (resources.launcher(), resources.limits().cloned(), resources.size());
     tokio::task::spawn_local(async move {
-        match blueprint.restore(streams, update, size).await {
-            Ok(new) => done.finish(pid_of(&new), Product::Recreated(Box::new(new))),
+        match launcher.restore(streams, limits, size).await {
+            Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }
     });

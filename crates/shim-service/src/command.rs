@@ -1,22 +1,24 @@
-//! What handlers may ask of the owner, and the handle they ask through.
+//! What the ttrpc handlers ask of the owner, and the handle they ask through.
+//!
+//! Owns the messages alone. A handler may never touch the pod's state itself: containerd drops handlers at any await.
 
 use std::time::Duration;
 
+use control_api::{EventsResponse, InspectResponse};
 use nix::unistd::Pid;
 use oci_runtime::console::TerminalSize;
-use pod_lifecycle::{ContainerId, Refusal, Reply, Request, Target, View};
+use pod_lifecycle::{ContainerId, Reply, Request, Target, View};
 use protobuf::well_known_types::any::Any;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::control::ControlCommand;
 use crate::details::{CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
-use crate::resources::StreamAddresses;
+use crate::streams::StreamAddresses;
 
-/// The sending half of a reply.
+/// Where the owner sends the answer to a command.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, ServiceError>>;
 
-/// One thing asked of the owner.
+/// One request to the owner.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Create a container; the owner reads its spec.
@@ -28,33 +30,51 @@ pub(crate) enum Command {
         details: Box<ExecDetails>,
         answer: Answer<Reply>,
     },
-    /// Any other request the pod itself answers.
+    /// Any other request that the pod's state machine answers.
     Pod { request: Request, answer: Answer<Reply> },
-    /// State: answered at once (containerd gives it 2 s).
-    State { target: Target, answer: Answer<State> },
-    /// Pids: answered at once, never empty for a live container (F13).
-    Pids { container: ContainerId, answer: Answer<Vec<Member>> },
-    /// Stats: answered at once, also after the exit.
+    /// State, answered at once: containerd waits for at most 2 s.
+    State { target: Target, answer: Answer<TaskState> },
+    /// Pids, answered at once, never empty for a live container (F13).
+    Pids { container: ContainerId, answer: Answer<Vec<ContainerProcess>> },
+    /// Stats, answered at once, also after the exit.
     Stats { container: ContainerId, answer: Answer<Any> },
-    /// Write down a container's state.
+    /// Write a container's state to a directory.
     Checkpoint { container: ContainerId, details: Box<CheckpointDetails>, answer: Answer<Reply> },
-    /// Forget what has ended. `limit` is what the caller waits at most, if it said.
+    /// Delete a container or an exec that has ended. `limit` is how long the caller waits, if it has set a timeout.
     Delete { target: Target, limit: Option<Duration>, answer: Answer<Reply> },
-    /// New resource limits, as JSON.
+    /// Set resource limits, given as JSON.
     Update { container: ContainerId, resources: Vec<u8>, answer: Answer<()> },
-    /// The terminal's size.
+    /// Set the terminal's size.
     Resize { target: Target, size: TerminalSize, answer: Answer<()> },
-    /// No more input.
+    /// Close stdin.
     CloseStdin { target: Target, answer: Answer<()> },
-    /// What only operators ask.
+    /// A request of podshim's own API.
     Control(ControlCommand),
     /// End the shim if it has nothing left to serve.
     Shutdown { answer: Answer<()> },
 }
 
+/// A request of podshim's own API, which operators use.
+#[derive(Debug)]
+pub(crate) enum ControlCommand {
+    /// The pod as it is.
+    Inspect { answer: Answer<InspectResponse> },
+    /// Begin an ordered stop of the pod (T12c); answered at once.
+    Stop { grace: Option<Duration>, answer: Answer<()> },
+    /// What has happened after that event.
+    Events { after: u64, long_poll: LongPoll, answer: Answer<EventsResponse> },
+}
+
+/// Whether an Events request is answered only when there is an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LongPoll {
+    No,
+    Yes,
+}
+
 /// What State answers.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct TaskState {
     pub(crate) view: View,
     pub(crate) bundle: String,
     pub(crate) streams: StreamAddresses,
@@ -62,20 +82,20 @@ pub(crate) struct State {
 
 /// A process of a container.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct ContainerProcess {
     pub(crate) pid: Pid,
-    /// Set for the init of an exec.
+    /// The exec whose first process it is.
     pub(crate) exec: Option<String>,
 }
 
-/// How handlers reach the owner. Clones reach the same one.
+/// How handlers reach the owner; all clones reach the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnerHandle {
     commands: mpsc::Sender<Command>,
 }
 
 impl OwnerHandle {
-    /// A handle and the owner's end of it. The bound only slows callers down when the owner is behind.
+    /// A handle and the owner's end of it. Where the owner lags behind, the bound slows its callers down.
     pub(crate) fn channel() -> (Self, mpsc::Receiver<Command>) {
         let (commands, receiver) = mpsc::channel(256);
         (Self { commands }, receiver)
@@ -86,11 +106,5 @@ impl OwnerHandle {
         let (answer, answered) = oneshot::channel();
         self.commands.send(command(answer)).await.map_err(|_| ServiceError::ShuttingDown)?;
         answered.await.map_err(|_| ServiceError::ShuttingDown)?
-    }
-}
-
-impl From<Refusal> for ServiceError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
     }
 }

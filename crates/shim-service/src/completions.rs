@@ -1,172 +1,188 @@
-//! What comes of the operations that the owner began: a new process is taken over and watched, what is removed is
-//! forgotten.
+//! What the owner does when an operation has completed or a process has exited.
 //!
-//! Owns the step from an operation's result to what the owner keeps of it, and hearing of a process's OOM kills and
-//! end. It never waits: the watching is a task that reports to the owner's inbox.
+//! Owns the step from a report to the state, and the watch of each process for OOM kills and its exit. May never feed the pod:
+//! it returns the event, and `drive` feeds it.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use oci_runtime::cgroup::OomWatch;
-use oci_runtime::reaper::ExitWatch;
-use pod_lifecycle::{ContainerId, Event, OpId, Outcome, Target};
+use oci_runtime::reaper::{self, ExitWatch};
+use pod_lifecycle::{ContainerId, Event, Exit, OpId, Outcome, Target};
 use tracing::warn;
 
-use crate::incarnation::{NewIncarnation, failure};
+use crate::clock::{wall_now, wall_time};
+use crate::error::failure;
+use crate::incarnation::{NewExec, NewIncarnation};
+use crate::listen;
 use crate::names::names;
-use crate::notice::wall_time;
-use crate::operations::{Completion, Product};
-use crate::owner::{Local, Owner, wall_clock};
-use crate::readiness;
-use crate::resources::LastIncarnation;
+use crate::report::{Completion, Finisher, Product, Report, ReportSender};
+use crate::resources::Resources;
+use crate::state::State;
 
-impl Owner {
-    pub(crate) fn complete(&mut self, completion: Completion) {
-        let Completion { op, container, mut outcome, product } = completion;
-        let mut born = None;
-        match product {
-            Product::Nothing => {}
-            Product::Stdio(stdio) => {
-                self.end_unused_fifos(&container);
-                if let Some(resources) = self.containers.get_mut(&container) {
-                    resources.stdio = Some(*stdio);
-                }
-            }
-            Product::Created(created) => {
-                let (stdio, new) = *created;
-                self.end_unused_fifos(&container);
-                if let Some(resources) = self.containers.get_mut(&container) {
-                    resources.stdio = Some(stdio);
-                }
-                born = Some((Target::init(container.clone()), self.adopt(&container, new)));
-            }
-            Product::Recreated(new) if self.is_outdated(&container, &new) => {
-                return self.update_new(op, container, outcome, new);
-            }
-            Product::Recreated(new) => {
-                born = Some((Target::init(container.clone()), self.adopt(&container, *new)));
-            }
-            Product::Exec(exec, new) => {
-                if let Some(record) = self.containers.get_mut(&container).and_then(|r| r.execs.get_mut(&exec))
-                {
-                    record.stdio = Some(new.stdio);
-                    record.console = new.console;
-                    if let (Some(console), Some(size)) = (&record.console, record.size)
-                        && let Err(error) = console.resize(size)
-                    {
-                        warn!(container = %container, %exec, %error, "cannot resize its terminal");
-                    }
-                    record.process = Some(new.process);
-                }
-                let life = Life { exit: new.exit, oom: None };
-                born = Some((Target { container: container.clone(), exec: Some(exec) }, life));
-            }
-            Product::Removed if self.delete_is_heard(&container) => {
-                self.containers.remove(&container);
-                self.history.forget(&container);
-            }
-            // Trap 12: containerd gave up waiting. Were it forgotten now, the next Delete would get NotFound,
-            // no Shutdown would follow, and the shim would stay for ever.
-            Product::Removed => {
-                outcome = Outcome::Failed(failure("no caller waited for the end of its delete"))
-            }
-            Product::CreateFailed(fifos) => {
-                self.containers.remove(&container);
-                names().forget(container.as_str());
-                self.unused_fifos = Some((container.clone(), fifos));
-            }
-            Product::RemovedExec(exec) => {
-                if let Some(resources) = self.containers.get_mut(&container) {
-                    resources.execs.remove(&exec);
-                }
+/// How long the last output of an exec's terminal is read after the exit of its process.
+const LAST_TERMINAL_OUTPUT: Duration = Duration::from_millis(500);
+
+/// Keeps what an operation has left. Returns the event for the pod and the watch of a new process, which begins after the
+/// event: the pod must know a process before it is fed its exit. `None`: the operation goes on.
+pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Event, Option<Watch>)> {
+    let Completion { op, container, mut outcome, product } = completion;
+    let mut new_process = None;
+    match product {
+        Product::Nothing => {}
+        Product::Stdio(stdio) => {
+            state.close_unused_fifos(&container);
+            if let Some(resources) = state.containers.get_mut(&container) {
+                resources.stdio_opened(*stdio);
             }
         }
-        self.feed(Event::Done { op, outcome, at: wall_time(wall_clock()) });
-        // After the Done, so that the pod knows the process whose exit it hears of.
-        if let Some((target, life)) = born {
-            self.watch(target, life);
+        Product::Created(created) => {
+            let (stdio, new) = *created;
+            state.close_unused_fifos(&container);
+            if let Some(resources) = state.containers.get_mut(&container) {
+                resources.stdio_opened(stdio);
+            }
+            new_process = Some(take_over(state, &container, new));
         }
-    }
-
-    /// Whether an Update came while a process was made (R6): its caller got the answer that it holds.
-    fn is_outdated(&self, id: &ContainerId, new: &NewIncarnation) -> bool {
-        let wanted = self.containers.get(id).and_then(|resources| resources.update.as_ref());
-        wanted.is_some_and(|wanted| new.limits.as_ref().is_none_or(|limits| !Rc::ptr_eq(limits, wanted)))
-    }
-
-    /// Before the pod hears of the process, so that no program runs with older limits.
-    fn update_new(&self, op: OpId, container: ContainerId, outcome: Outcome, mut new: Box<NewIncarnation>) {
-        let Some(resources) = self.containers.get(&container) else { return };
-        let (blueprint, update, local) =
-            (resources.blueprint(), resources.update.clone(), self.local.clone());
-        tokio::task::spawn_local(async move {
-            blueprint.update_again(&mut new, update).await;
-            let product = Product::Recreated(new);
-            // The owner has ended: no report is read any more.
-            let _ = local.send(Local::Completed(Completion { op, container, outcome, product }));
-        });
-    }
-
-    /// Whether a Delete's end reaches its caller, or containerd has forgotten the container anyway: it removes
-    /// the bundle then.
-    fn delete_is_heard(&self, id: &ContainerId) -> bool {
-        let Some(resources) = self.containers.get(id) else { return true };
-        let answers = resources.deletes.iter().filter_map(|request| self.requests.get(request));
-        answers.into_iter().any(|answer| !answer.is_closed()) || !resources.details.bundle.exists()
-    }
-
-    /// Takes a container's new process over.
-    fn adopt(&mut self, id: &ContainerId, new: NewIncarnation) -> Life {
-        let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom, limits: _ } = new;
-        let pid = incarnation.process.pid();
-        self.history.remember(pid, id);
-        if let Some(resources) = self.containers.get_mut(id) {
-            readiness::listen(resources, &mut incarnation, self.pod.closed_gate(id), cgroup.as_ref());
-            // R6: the last size that was asked for, also while it was made.
-            if let (Some(console), Some(size)) = (&incarnation.console, resources.size)
-                && let Err(error) = console.resize(size)
+        Product::Recreated(new) if is_outdated(state, &container, &new) => {
+            apply_newer_limits(state, op, container, outcome, new);
+            return None;
+        }
+        Product::Recreated(new) => {
+            new_process = Some(take_over(state, &container, *new));
+        }
+        Product::Exec(exec, new) => {
+            let NewExec { stdio, console, process, exit } = *new;
+            let resources = state.containers.get_mut(&container);
+            if let Some(record) = resources.and_then(|resources| resources.exec_mut(&exec))
+                && let Err(error) = record.started(stdio, console, process)
             {
-                warn!(container = %id, %error, "cannot resize its terminal");
+                warn!(container = %container, %exec, %error, "cannot resize its terminal");
             }
-            resources.incarnation = Some(incarnation);
-            if let Some(stdio) = &mut resources.stdio {
-                stdio.accept(held_back);
+            let target = Target { container: container.clone(), exec: Some(exec) };
+            new_process = Some(Watch { target, exit, oom: None });
+        }
+        Product::Removed if is_delete_awaited(state, &container) => {
+            state.containers.remove(&container);
+            state.pids.forget(&container);
+        }
+        // Trap 12: containerd gave up waiting. If the container were forgotten now, the next Delete would get NotFound,
+        // no Shutdown would follow, and the shim would never end.
+        Product::Removed => outcome = Outcome::Failed(failure("no caller waited for the end of its delete")),
+        Product::CreateFailed(fifos) => {
+            state.containers.remove(&container);
+            names().remove_container(container.as_str());
+            state.keep_unused_fifos(container, fifos);
+        }
+        Product::RemovedExec(exec) => {
+            if let Some(resources) = state.containers.get_mut(&container) {
+                resources.remove_exec(&exec);
             }
-            resources.last = Some(LastIncarnation { pid, cgroup });
+        }
+    }
+    Some((Event::Done { op, outcome, at: wall_now() }, new_process))
+}
+
+/// Whether an Update came while the process was created (R6): its caller was answered that the limits hold.
+fn is_outdated(state: &State, id: &ContainerId, new: &NewIncarnation) -> bool {
+    let wanted = state.containers.get(id).and_then(Resources::limits);
+    wanted.is_some_and(|wanted| new.limits.as_ref().is_none_or(|limits| !Rc::ptr_eq(limits, wanted)))
+}
+
+/// Applies limits that are newer than the process, then completes its operation: no program may start with older ones.
+fn apply_newer_limits(
+    state: &State,
+    op: OpId,
+    container: ContainerId,
+    outcome: Outcome,
+    mut new: Box<NewIncarnation>,
+) {
+    let Some(resources) = state.containers.get(&container) else { return };
+    let (launcher, limits) = (resources.launcher(), resources.limits().cloned());
+    let done = Finisher::new(op, container, state.reports.clone());
+    tokio::task::spawn_local(async move {
+        launcher.apply_limits(&mut new, limits).await;
+        done.finish(outcome, Product::Recreated(new));
+    });
+}
+
+/// Whether a caller waits for the end of the container's delete. Without its bundle none needs to: containerd removes that
+/// when it has forgotten the container.
+fn is_delete_awaited(state: &State, id: &ContainerId) -> bool {
+    let Some(resources) = state.containers.get(id) else { return true };
+    resources.deletes().iter().any(|request| state.requests.is_awaited(*request))
+        || !resources.details().bundle.exists()
+}
+
+/// Keeps a container's new process.
+fn take_over(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch {
+    let NewIncarnation { mut incarnation, held_back, cgroup, exit, oom, limits: _ } = new;
+    let pid = incarnation.process().pid();
+    state.pids.remember(pid, id);
+    if let Some(resources) = state.containers.get_mut(id) {
+        listen::begin(resources, &mut incarnation, state.pod.closed_gate(id), cgroup.as_ref());
+        if let Err(error) = resources.process_created(incarnation, held_back, cgroup) {
+            warn!(container = %id, %error, "cannot resize its terminal");
+        }
+    }
+    Watch { target: Target::init(id.clone()), exit, oom }
+}
+
+/// The pod's event for the exit of a process.
+pub(crate) fn exited(state: &mut State, target: Target, exit: reaper::Exit) -> Event {
+    output_ended(state, &target);
+    let exit = Exit { code: exit.code.into(), at: wall_time(exit.at) };
+    Event::Exited { target, exit }
+}
+
+/// Ends an exec's output with its process. A container's output may go on with its next incarnation: `Finish` ends it.
+fn output_ended(state: &mut State, target: &Target) {
+    let Some(exec) = &target.exec else {
+        // Only a scope's numbers: they are gone in a moment. Reading some thirty files must not delay the exit's event.
+        if let Some(resources) = state.containers.get_mut(&target.container) {
             resources.read_stats_of_scope();
         }
-        Life { exit, oom }
+        return;
+    };
+    let resources = state.containers.get_mut(&target.container);
+    let Some(record) = resources.and_then(|resources| resources.exec_mut(exec)) else { return };
+    // CONTRACT §7: a terminal is closed at the exit, even if another process still holds it.
+    if let Some(console) = record.exited() {
+        tokio::task::spawn_local(console.shutdown(LAST_TERMINAL_OUTPUT));
     }
+}
 
-    /// Reports a process's OOM kills and its exit, in that order: CRI asks why a container died only once.
-    fn watch(&self, target: Target, life: Life) {
-        let local = self.local.clone();
-        let Life { mut exit, mut oom } = life;
+/// The watch of one process.
+pub(crate) struct Watch {
+    target: Target,
+    exit: ExitWatch,
+    oom: Option<OomWatch>,
+}
+
+impl Watch {
+    /// Reports the process's OOM kills and its exit, in that order: CRI asks why a container died only once.
+    pub(crate) fn begin(self, reports: ReportSender) {
+        let Self { target, mut exit, mut oom } = self;
         tokio::task::spawn_local(async move {
             let exit = loop {
                 tokio::select! {
                     biased;
                     exit = &mut exit => break exit,
                     Some(_) = next_oom(&mut oom) => {
-                        let _ = local.send(Local::OutOfMemory { container: target.container.clone() });
+                        let _ = reports.send(Report::OutOfMemory { container: target.container.clone() });
                     }
                 }
             };
-            // The kernel counts a kill after it has reported it (v1): look once more.
+            // cgroup v1 counts a kill after it has reported it: look once more.
             if oom.is_some_and(|mut oom| oom.new_kills() > 0) {
-                let _ = local.send(Local::OutOfMemory { container: target.container.clone() });
+                let _ = reports.send(Report::OutOfMemory { container: target.container.clone() });
             }
-            let _ = local.send(Local::Exited { target, exit });
+            let _ = reports.send(Report::Exited { target, exit });
         });
     }
 }
 
-/// What is to be heard of a process after its birth.
-struct Life {
-    exit: ExitWatch,
-    oom: Option<OomWatch>,
-}
-
-/// The next OOM kill; never, once there is nothing to watch.
+/// The next OOM kill. Pending for ever where none is watched, or none can come any more.
 async fn next_oom(watch: &mut Option<OomWatch>) -> Option<u64> {
     match watch {
         Some(oom) => match oom.next().await {

@@ -1,85 +1,29 @@
-//! podshim's own API (proto/podshim/v1/pod.proto), and the owner's side of it. Owns who the pod is to people; decides
-//! nothing: what there is to know is the core's, what there is to do are its events and requests.
+//! podshim's own API on the shim's socket (proto/podshim/v1/pod.proto): the service, and beside it what operators are shown.
+//!
+//! Owns the translation of requests and answers, the pod's history and the last exits of its containers. Decides nothing of
+//! the pod. Nothing below this folder may know the owner's state.
 
-pub(crate) mod ends;
 pub(crate) mod fault;
 pub(crate) mod history;
-mod inspection;
+pub(crate) mod inspection;
+pub(crate) mod last_exits;
 pub(crate) mod log;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use control_api::{
-    Cost, EventsRequest, EventsResponse, InspectRequest, InspectResponse, Past, StopRequest, StopResponse,
-    SwitchRequest, SwitchResponse, VERSION,
+    EventsRequest, EventsResponse, InspectRequest, InspectResponse, StopRequest, StopResponse, SwitchRequest,
+    SwitchResponse, VERSION,
 };
-use oci_runtime::attention;
-use oci_runtime::reaper::Charge;
-use pod_lifecycle::{Event, Inspection, Request};
+use pod_lifecycle::Request;
 use pod_spec::BoundedDuration;
-use tracing::info;
 use ttrpc::asynchronous::TtrpcContext;
 
-use crate::command::{Answer, Command, OwnerHandle};
-use crate::control::inspection::milliseconds;
-use crate::details::CONTAINER_TYPE;
-use crate::notice::wall_time;
-use crate::owner::{Owner, wall_clock};
+use crate::command::{Command, ControlCommand, LongPoll, OwnerHandle};
 
-/// The longest wait for an event: a caller that wants more asks again.
+/// The longest wait for an event; a caller that wants to wait longer asks again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// What only operators ask.
-#[derive(Debug)]
-pub(crate) enum ControlCommand {
-    /// The pod as it is.
-    Inspect { answer: Answer<InspectResponse> },
-    /// An ordered stop (T12c); answered at once.
-    Stop { grace: Option<Duration>, answer: Answer<()> },
-    /// What has happened after that event; with `Wait` answered when there is something.
-    Events { after: u64, patience: Patience, answer: Answer<EventsResponse> },
-}
-
-/// What is answered where nothing has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    None,
-    Wait,
-}
-
-/// Who the pod is, to people. Kubernetes' names are those of the CRI's annotations (F7).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Identity {
-    pub(crate) id: String,
-    pub(crate) namespace: String,
-    pub(crate) pod_name: String,
-    pub(crate) pod_namespace: String,
-    pub(crate) pod_uid: String,
-    /// Since 1970.
-    pub(crate) started_at_ms: i64,
-}
-
-impl Identity {
-    /// Takes over what the CRI writes into each container's spec.
-    pub(crate) fn learn(&mut self, annotations: &BTreeMap<String, String>) {
-        // A CRI container says the same as its sandbox, or another caller has asked for it.
-        if annotations.get(CONTAINER_TYPE).is_some_and(|kind| kind != "sandbox") {
-            return;
-        }
-        let known = [
-            ("io.kubernetes.cri.sandbox-name", &mut self.pod_name),
-            ("io.kubernetes.cri.sandbox-namespace", &mut self.pod_namespace),
-            ("io.kubernetes.cri.sandbox-uid", &mut self.pod_uid),
-        ];
-        for (key, place) in known {
-            if let Some(value) = annotations.get(key) {
-                place.clone_from(value);
-            }
-        }
-    }
-}
 
 /// The pod's service for operators.
 #[derive(Debug)]
@@ -113,78 +57,16 @@ impl control_api::Pod for ControlService {
 
     async fn events(&self, _: &TtrpcContext, request: EventsRequest) -> ttrpc::Result<EventsResponse> {
         let wait = Duration::from_millis(request.wait_ms).min(LONGEST_WAIT);
-        let patience = if wait.is_zero() { Patience::None } else { Patience::Wait };
+        let long_poll = if wait.is_zero() { LongPoll::No } else { LongPoll::Yes };
         let after = request.after;
-        let ask = |answer| Command::Control(ControlCommand::Events { after, patience, answer });
+        let ask = |answer| Command::Control(ControlCommand::Events { after, long_poll, answer });
         let asked = self.owner.ask(ask);
-        match patience {
-            Patience::None => Ok(asked.await?),
-            Patience::Wait => match tokio::time::timeout(wait, asked).await {
+        match long_poll {
+            LongPoll::No => Ok(asked.await?),
+            LongPoll::Yes => match tokio::time::timeout(wait, asked).await {
                 Ok(answer) => Ok(answer?),
                 Err(_) => Ok(EventsResponse { version: VERSION, ..Default::default() }),
             },
-        }
-    }
-}
-
-impl Owner {
-    /// The pod as it is, with what is known of containers that are gone.
-    pub(crate) fn inspect(&self) -> Inspection {
-        let mut inspection = self.pod.inspect(self.now());
-        self.ends.complete(&mut inspection);
-        inspection
-    }
-
-    fn response(&self) -> InspectResponse {
-        let inspection = self.inspect();
-        let fault = self.fault(&inspection);
-        inspection::response(self.identity.clone(), inspection, fault, attention::longest(), self.cost())
-    }
-
-    /// Processor time that was spent for the pod outside of its containers' cgroups.
-    fn cost(&self) -> Cost {
-        let of = |charge| milliseconds(self.reaper.processor_time_for(charge));
-        Cost {
-            shim_ms: milliseconds(oci_runtime::process::processor_time()),
-            probes_ms: of(Charge::Probes),
-            hooks_ms: of(Charge::Hooks),
-            restarts_ms: of(Charge::Restarts),
-            requests_ms: of(Charge::Requests),
-            ..Default::default()
-        }
-    }
-
-    /// What is kept of the pod when it is gone. A container of ctr that is no pod leaves nothing.
-    pub(crate) fn past(&self) -> Option<Past> {
-        // Before any of the work: this is on the way of each `ctr run`.
-        if self.identity.pod_name.is_empty() && !self.pod.plan_is_settled() {
-            return None;
-        }
-        let response = Some(self.response()).filter(|response| !response.containers.is_empty())?;
-        let mut past = Past {
-            version: VERSION,
-            pod: Some(response).into(),
-            events: Some(self.events.all()).into(),
-            ended_at_ms: i64::try_from(wall_time(wall_clock()).0.as_millis()).unwrap_or_default(),
-            ..Default::default()
-        };
-        past.forget_commands();
-        // It is gone, whatever it was.
-        past.pod.mut_or_insert_default().fault = String::new();
-        Some(past)
-    }
-
-    /// Answers an operator.
-    pub(crate) fn on_control(&mut self, command: ControlCommand) {
-        match command {
-            ControlCommand::Inspect { answer } => drop(answer.send(Ok(self.response()))),
-            ControlCommand::Stop { grace, answer } => {
-                info!(?grace, "asked to stop by an operator: the pod is stopped in order");
-                let grace = grace.map(|grace| self.at_most(grace));
-                self.feed(Event::StopPod { grace });
-                drop(answer.send(Ok(())));
-            }
-            ControlCommand::Events { after, patience, answer } => self.events.ask(after, patience, answer),
         }
     }
 }

@@ -1,32 +1,16 @@
-//! What a Create or Exec request says beyond what the pod's state machine needs, and what the container's
-//! OCI spec says to the state machine.
+//! What Create, Exec and Checkpoint requests ask for beyond what the pod's state machine needs.
+//!
+//! Owns these types, which handlers fill and `launch` and `checkpoint` read.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use oci_runtime::mount::RootfsMount;
 use oci_runtime::runtime::{CheckpointOptions, RootSwitch, SessionKeyring};
-use oci_runtime::spec::{self, Spec};
 use oci_runtime::stdio::StreamOwner;
-use pod_lifecycle::{
-    Caller, ContainerId, ContainerSpec, KubeletHook, KubeletType, Origin, PidNamespace, TaskKind,
-};
-use pod_spec::{BoundedDuration, Plan};
+use pod_lifecycle::Origin;
 
 use crate::options::RuntimeOptions;
-use crate::resources::StreamAddresses;
-
-/// The CRI plugin's name for the pod's first container.
-pub(crate) const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
-/// The CRI plugin's mark of a task: `sandbox` or `container`.
-pub(crate) const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
-const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
-/// The kubelet's, where the runtime's `container_annotations` let them through (F7, F8).
-const KUBELET_TYPE: &str = "io.kubernetes.container.type";
-const KUBELET_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
-/// On every container that a kubelet makes.
-const KUBELET_HASH: &str = "io.kubernetes.container.hash";
-const KUBELET_PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
+use crate::streams::StreamAddresses;
 
 /// A Create request, without its id.
 #[derive(Debug)]
@@ -35,14 +19,14 @@ pub(crate) struct CreateDetails {
     pub(crate) rootfs: Vec<RootfsMount>,
     pub(crate) streams: StreamAddresses,
     pub(crate) options: RuntimeOptions,
-    /// What to restore it from, if it is no ordinary create.
+    /// The checkpoint to restore it from, if there is one.
     pub(crate) checkpoint: Option<CheckpointImage>,
 }
 
 /// A Checkpoint request, without its id.
 #[derive(Debug)]
 pub(crate) struct CheckpointDetails {
-    /// Where the images go.
+    /// The directory that the images are written to.
     pub(crate) path: PathBuf,
     pub(crate) options: CheckpointOptions,
 }
@@ -55,11 +39,11 @@ pub(crate) struct ExecDetails {
     pub(crate) streams: StreamAddresses,
 }
 
-/// The images a container is restored from.
+/// The checkpoint that a container is restored from.
 #[derive(Debug)]
 pub(crate) struct CheckpointImage {
     pub(crate) path: PathBuf,
-    /// Those of an earlier dump they build upon.
+    /// The earlier checkpoint that it builds upon.
     pub(crate) parent: Option<PathBuf>,
 }
 
@@ -78,160 +62,5 @@ impl CreateDetails {
 
     pub(crate) fn stream_owner(&self) -> StreamOwner {
         StreamOwner { user: self.options.io_uid, group: self.options.io_gid }
-    }
-}
-
-/// Who made the container of a spec: CRI alone says of what kind it is.
-pub(crate) fn caller(spec: &Spec) -> Caller {
-    if spec.annotations.contains_key(CONTAINER_TYPE) { Caller::Cri } else { Caller::Other }
-}
-
-/// What the pod's state machine needs of a spec. `plan` is what its own annotations declare.
-pub(crate) fn container_spec(
-    id: &ContainerId,
-    spec: &Spec,
-    origin: Origin,
-    plan: Option<Plan>,
-) -> ContainerSpec {
-    let annotation = |key: &str| spec.annotations.get(key).map(String::as_str);
-    let kind = match annotation(CONTAINER_TYPE) {
-        Some("sandbox") => TaskKind::Sandbox,
-        _ => TaskKind::Container,
-    };
-    ContainerSpec {
-        // ctr's users may leave the name out: the id is what they typed.
-        name: annotation(CONTAINER_NAME).unwrap_or(id.as_str()).to_owned(),
-        kind,
-        caller: caller(spec),
-        kubelet_type: match annotation(KUBELET_TYPE) {
-            Some("init") => Some(KubeletType::Init),
-            Some("ephemeral") => Some(KubeletType::Ephemeral),
-            Some(_) => Some(KubeletType::Regular),
-            None => None,
-        },
-        pid_namespace: match spec.pid_namespace() {
-            spec::PidNamespace::Private => PidNamespace::Private,
-            spec::PidNamespace::Shared => PidNamespace::Shared,
-        },
-        kubelet_grace: annotation(KUBELET_GRACE)
-            .and_then(BoundedDuration::of_seconds_text)
-            .map(BoundedDuration::get),
-        kubelet: annotation(KUBELET_HASH).map(|_| match annotation(KUBELET_PRE_STOP) {
-            Some(_) => KubeletHook::PreStop,
-            None => KubeletHook::None,
-        }),
-        oom_score_adj: spec.process.as_ref().and_then(|process| process.oom_score_adj),
-        origin,
-        plan,
-    }
-}
-
-/// Whether a container is of the pod `pod`. Of one that CRI made its sandbox alone decides, which CRI writes last and no
-/// pod's author can: any other annotation that names a group may be an author's, who would get into another's pod by it.
-///
-/// # Errors
-/// What is wrong, for people.
-pub(crate) fn membership(
-    id: &ContainerId,
-    annotations: &BTreeMap<String, String>,
-    pod: &str,
-) -> Result<(), String> {
-    let sandbox = match annotations.get(CONTAINER_TYPE).map(String::as_str) {
-        None => return Ok(()),
-        Some("sandbox") => id.as_str(),
-        Some(_) => annotations.get(SANDBOX_ID).map_or("", String::as_str),
-    };
-    if sandbox == pod {
-        return Ok(());
-    }
-    Err(format!(
-        "it is of the sandbox {sandbox:?}, and this shim serves {pod:?} (does a runtime's pod_annotations in \
-                 containerd's configuration let io.containerd.* or io.kubernetes.* through?)"
-    ))
-}
-
-/// The annotations as the parser takes them.
-pub(crate) fn annotations(annotations: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
-    annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    fn spec(annotations: &[(&str, &str)]) -> Spec {
-        let annotations = annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Spec { annotations, ..Spec::default() }
-    }
-
-    /// F7, F8: what the CRI plugin and the kubelet tell.
-    #[test]
-    fn cri_annotations_reach_the_core() {
-        let found = container_spec(
-            &"id".into(),
-            &spec(&[
-                (CONTAINER_TYPE, "container"),
-                (CONTAINER_NAME, "app"),
-                (KUBELET_TYPE, "ephemeral"),
-                (KUBELET_GRACE, "45"),
-            ]),
-            Origin::Program,
-            None,
-        );
-        assert_eq!(found.name, "app");
-        assert_eq!((found.caller, found.kind), (Caller::Cri, TaskKind::Container));
-        assert_eq!(found.kubelet_type, Some(KubeletType::Ephemeral));
-        assert_eq!(found.kubelet_grace, Some(Duration::from_secs(45)));
-    }
-
-    /// T16: a kubelet writes a hash on each of its containers, and a preStop hook on those that have one.
-    #[test]
-    fn a_kubelets_containers_are_known() {
-        let kubelet = |marks: &[(&str, &str)]| {
-            container_spec(&"id".into(), &spec(marks), Origin::Program, None).kubelet
-        };
-        assert_eq!(kubelet(&[]), None);
-        assert_eq!(kubelet(&[(KUBELET_HASH, "5c1e")]), Some(KubeletHook::None));
-        let hook = (KUBELET_PRE_STOP, "{\"exec\":{}}");
-        assert_eq!(kubelet(&[(KUBELET_HASH, "5c1e"), hook]), Some(KubeletHook::PreStop));
-    }
-
-    /// DESIGN §6, issue 18: CRI's word counts, and a group that an author has named does not.
-    #[test]
-    fn a_container_of_another_sandbox_is_refused() {
-        let of = |id: &str, pairs: &[(&str, &str)]| membership(&id.into(), &spec(pairs).annotations, "pod");
-        let group = ("io.containerd.runc.v2.group", "pod");
-        let (sandbox, container) = ((CONTAINER_TYPE, "sandbox"), (CONTAINER_TYPE, "container"));
-        assert_eq!(of("pod", &[sandbox, (SANDBOX_ID, "pod")]), Ok(()));
-        assert_eq!(of("c", &[container, (SANDBOX_ID, "pod")]), Ok(()));
-        assert_eq!(of("web", &[group]), Ok(()));
-        for (id, annotations) in [
-            ("attacker", &[sandbox, (SANDBOX_ID, "attacker"), group][..]),
-            ("attacker", &[sandbox, (SANDBOX_ID, "pod"), group]),
-            ("c", &[container, (SANDBOX_ID, "attacker"), group]),
-            ("c", &[container, group]),
-        ] {
-            let refused = of(id, annotations).expect_err(id);
-            assert!(refused.contains("this shim serves \"pod\""), "{refused}");
-        }
-    }
-
-    /// What a kubelet can say at most is counted with as a year.
-    #[test]
-    fn a_grace_without_end_is_a_year() {
-        for seconds in ["9223372036854775807", "18446744073709551616"] {
-            let found =
-                container_spec(&"id".into(), &spec(&[(KUBELET_GRACE, seconds)]), Origin::Program, None);
-            assert_eq!(found.kubelet_grace, Some(pod_spec::limits::MAX_DURATION), "{seconds}");
-        }
-    }
-
-    /// ctr gives no type: its signals mean what they say (K7), its id is the name.
-    #[test]
-    fn without_cri_the_id_is_the_name() {
-        let found = container_spec(&"web".into(), &spec(&[]), Origin::Program, None);
-        assert_eq!((found.name.as_str(), found.caller), ("web", Caller::Other));
     }
 }

@@ -1,9 +1,10 @@
-//! What a request can fail with, and the one place where that becomes a ttrpc status code.
+//! What a request can fail with, and the one place that turns it into a ttrpc status code.
 //!
-//! The codes are a contract: containerd and the kubelet act on them (CONTRACT §9). Nothing else in the crate
-//! builds a ttrpc status, so an error cannot travel under two codes.
+//! Owns the codes, which are a contract: containerd and the kubelet act on them (CONTRACT §9). No other file may build a ttrpc
+//! status: an error must not travel under two codes.
 
-use pod_lifecycle::{Refusal, RefusalKind};
+use oci_runtime::runtime::RuntimeError;
+use pod_lifecycle::{Failure, Refusal, RefusalKind};
 use thiserror::Error;
 use ttrpc::proto::Code;
 
@@ -12,15 +13,15 @@ use crate::options::OptionsError;
 /// Why a request was not served.
 #[derive(Debug, Error)]
 pub enum ServiceError {
-    /// The pod refused it, or what it began failed.
+    /// The pod refused it, or its operation failed.
     #[error(transparent)]
     Refused(Refusal),
-    /// The request, the annotations or the spec are wrong; sending them again cannot help.
+    /// The request, the annotations or the spec are wrong: the same request would fail again.
     #[error("container {container}: {message}")]
     Invalid {
         /// The container's id.
         container: String,
-        /// What is wrong and how to write it.
+        /// What is wrong and what would be right.
         message: String,
     },
     /// The runtime options are wrong.
@@ -31,32 +32,25 @@ pub enum ServiceError {
         /// What is wrong with them.
         source: OptionsError,
     },
-    /// An RPC this shim does not serve. Never an answer to Connect or Create: containerd 2.x takes it there
-    /// for "speaks only task v2" and asks again (CONTRACT §9).
-    #[error("{what} is not supported yet")]
-    Unsupported {
-        /// The RPC or what it asks for.
-        what: &'static str,
-    },
-    /// The system refused something the shim needs.
+    /// A system call failed.
     #[error("container {container}: {operation}: {source}")]
     System {
         /// The container's id.
         container: String,
-        /// What was attempted, with the path.
+        /// What was attempted.
         operation: &'static str,
         /// The system's answer.
         source: std::io::Error,
     },
-    /// The node is being drained (N7): nothing new is begun on it.
+    /// The node is being drained (N7): no container is created on it.
     #[error("container {container}: node is draining ({file} is there; podshim drain --undo removes it)")]
     Draining {
         /// The container's id.
         container: String,
-        /// The file that says so.
+        /// The file that marks the drain.
         file: String,
     },
-    /// The pod's owner has ended, with the last of its containers: the shim is about to exit.
+    /// The pod's last container is gone and its owner has ended: the shim is about to exit.
     #[error("the pod's shim is shutting down, its containers are gone")]
     ShuttingDown,
 }
@@ -72,15 +66,14 @@ impl ServiceError {
                 RefusalKind::InvalidArgument => Code::INVALID_ARGUMENT,
                 RefusalKind::Unimplemented => Code::UNIMPLEMENTED,
                 RefusalKind::DeadlineExceeded => Code::DEADLINE_EXCEEDED,
-                // What containerd's own shim answers when its runtime fails.
+                // As containerd's own shim answers when its OCI runtime fails.
                 RefusalKind::Internal => Code::UNKNOWN,
             },
             Self::Invalid { .. } | Self::Options { .. } => Code::INVALID_ARGUMENT,
-            Self::Unsupported { .. } => Code::UNIMPLEMENTED,
             Self::System { .. } => Code::UNKNOWN,
             Self::Draining { .. } => Code::UNAVAILABLE,
-            // As containerd reads the closed connection it would find a moment later. Its CRI takes it for "stopped
-            // already", and fails StopPodSandbox for any other code (trap 23).
+            // containerd reads a closed connection as NotFound too, which it would find a moment later. Its CRI takes that for
+            // "stopped already", and fails StopPodSandbox for any other code (trap 23).
             Self::ShuttingDown => Code::NOT_FOUND,
         }
     }
@@ -90,6 +83,26 @@ impl From<ServiceError> for ttrpc::Error {
     fn from(error: ServiceError) -> Self {
         ttrpc::error::get_rpc_status(error.code(), error)
     }
+}
+
+impl From<Refusal> for ServiceError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// A failed operation, for the pod; the error's text is the caller's answer.
+pub(crate) fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure { message: error.to_string(), kind: RefusalKind::Internal }
+}
+
+/// A failed call of the OCI runtime, for the pod.
+pub(crate) fn runtime_failure(error: RuntimeError) -> Failure {
+    let kind = match &error {
+        RuntimeError::TimedOut { .. } => RefusalKind::DeadlineExceeded,
+        _ => RefusalKind::Internal,
+    };
+    Failure { message: error.to_string(), kind }
 }
 
 #[cfg(test)]
@@ -117,7 +130,7 @@ mod tests {
         assert_eq!(refused(RefusalKind::Internal), Code::UNKNOWN);
     }
 
-    /// Trap 23: a caller that is a moment late finds nothing to kill, and that is no failure.
+    /// Trap 23: a caller that comes a moment late finds nothing to kill, which is no error.
     #[test]
     fn trap_23_a_pod_that_has_ended_has_no_containers() {
         assert_eq!(status(ServiceError::ShuttingDown).0, Code::NOT_FOUND);
@@ -132,10 +145,9 @@ mod tests {
             status(ServiceError::Options { container: "c1".into(), source }).0,
             Code::INVALID_ARGUMENT
         );
-        assert_eq!(status(ServiceError::Unsupported { what: "Checkpoint" }).0, Code::UNIMPLEMENTED);
     }
 
-    /// The text ends up in kubelet events as it is.
+    /// The kubelet's events show the text as it is.
     #[test]
     fn texts_travel_unchanged() {
         let message = "OCI runtime create failed: exec: \"nope\": executable file not found in $PATH";

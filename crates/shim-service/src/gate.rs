@@ -1,7 +1,7 @@
-//! Asking a container whether its gate may open: each check of the pod as one probe (U1, U2).
+//! Checks a container's gate once: the probe of each kind of gate (U1, U2).
 //!
-//! Owns the way from a check to a probe and back to an outcome. When to ask, and what answers mean, is
-//! `pod-lifecycle`'s.
+//! Owns the way from a check to a probe and back to an outcome. When a gate is checked, and what the outcome means, is
+//! `pod-lifecycle`'s decision.
 
 use oci_runtime::probe::{self, Endpoint, ProbeResult};
 use oci_runtime::process::ExecOutcome;
@@ -10,19 +10,19 @@ use pod_lifecycle::{Check, Failure};
 use pod_spec::GateAction;
 use tokio::time::Instant;
 
-use crate::incarnation::failure;
-use crate::operations::{Finisher, process_of};
+use crate::error::failure;
+use crate::report::Finisher;
 use crate::resources::Resources;
 
-/// Asks once.
+/// Runs the check as a task.
 pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
-    let Some(incarnation) = &resources.incarnation else {
+    let Some(incarnation) = resources.incarnation() else {
         return done.fail(failure("it has no process"));
     };
-    let process = incarnation.process.clone();
+    let process = incarnation.process().clone();
     match check {
         Check::Executed { timeout } => {
-            let runtime_init = incarnation.runtime_init;
+            let runtime_init = incarnation.runtime_init();
             done.spawn(async move {
                 let Some(runtime_init) = runtime_init else { return Err(failure("it has ended")) };
                 match process.wait_for_exec(runtime_init, Instant::now() + timeout).await {
@@ -41,26 +41,26 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
             done.spawn(async move { verdict(probe::http(&process, endpoint, &path, timeout).await) });
         }
         Check::Probe { action: GateAction::Log(_) | GateAction::Notify, timeout } => {
-            let Some(heard) = incarnation.heard.clone() else {
+            let Some(readiness) = incarnation.readiness().cloned() else {
                 return done.fail(failure("no listener is set up for it"));
             };
-            done.spawn(async move { heard.ready_within(timeout).await });
+            done.spawn(async move { readiness.within(timeout).await });
         }
         Check::Probe { action: GateAction::File(path), timeout } => {
             let (looks, reaper) =
-                (resources.file_looks.clone(), resources.runtime.reaper().charged_to(Charge::Probes));
+                (resources.file_looks().clone(), resources.runtime().reaper().charged_to(Charge::Probes));
             done.spawn(async move { verdict(probe::file(&reaper, &process, &path, &looks, timeout).await) });
         }
         Check::Probe { action: GateAction::Exec(command), timeout } => {
-            let process = match process_of(resources, &command) {
+            let process = match resources.process_with(&command) {
                 Ok(process) => process,
                 Err(failure) => return done.fail(failure),
             };
-            let runtime = resources.runtime.charged_to(Charge::Probes);
-            let pace = resources.surroundings.pace.clone();
+            let runtime = resources.runtime().charged_to(Charge::Probes);
+            let throttle = resources.context().throttle.clone();
             let id = format!("podshim-gate-{}", done.op().0);
             done.spawn(async move {
-                let _turn = pace.turn().await;
+                let _turn = throttle.acquire().await;
                 match probe::exec(&runtime, &id, &process, timeout).await {
                     ProbeResult::Success => Ok(()),
                     ProbeResult::Failure(reason) => {

@@ -1,58 +1,90 @@
-//! Making a process: the create of a container, its re-creation in place, the start of an exec.
+//! The init process of a container, which a restart in place replaces (R6), and what comes with a new one.
 //!
-//! Each function leaves nothing behind when it fails. They run as tasks of their own and hold nothing of the
-//! owner's.
+//! Owns these types; `launch` makes them, and `resources` keeps the current one.
 
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
 
 use oci_runtime::cgroup::{Cgroup, OomWatch};
-use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
-use oci_runtime::mount::{self, MountError};
+use oci_runtime::console::Console;
+use oci_runtime::process::{ExecutableIdentity, Process};
 use oci_runtime::reaper::ExitWatch;
-use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions, RuntimeError};
-use oci_runtime::stdio::{
-    Attempt, ChildStdio, ConsoleStreams, HeldBack, LoggerIdentity, Stdio, StreamMode, UnusedFifos,
-};
-use pod_lifecycle::{Failure, RefusalKind};
-use tracing::warn;
+use oci_runtime::stdio::{Attempt, ChildStdio, ConsoleStreams, HeldBack, Stdio, StreamMode, UnusedFifos};
+use pod_lifecycle::{Failure, Outcome};
 
-use crate::details::{CheckpointImage, CreateDetails, ExecDetails};
-use crate::resources::{Incarnation, Surroundings};
+use crate::error::failure;
+use crate::readiness::Readiness;
 
-/// The runtime has sent the terminal before it exits.
-const CONSOLE_LIMIT: Duration = Duration::from_secs(10);
-/// What a terminal's last output may take to be read before an incarnation is replaced.
-const CONSOLE_DRAIN: Duration = Duration::from_secs(1);
-
-/// Where a pod's console sockets are made, while there are any: short enough for a socket address, and known to
-/// `delete`, which removes what a killed server leaves. `socket` is the server's own.
-#[must_use]
-pub fn console_directory(socket: &Path) -> PathBuf {
-    let name = socket.file_name().unwrap_or_default().to_string_lossy();
-    // Of a hash: enough to tell the pods of a node apart.
-    let short: String = name.chars().take(16).collect();
-    Path::new("/run/podshim").join(format!("pty-{short}"))
+/// One init process of a container, with its terminal and its readiness.
+#[derive(Debug)]
+pub(crate) struct Incarnation {
+    process: Rc<Process>,
+    /// The OCI runtime's binary, which it executes before the container's program (U1).
+    runtime_init: Option<ExecutableIdentity>,
+    console: Option<Console>,
+    /// For a gate that the program itself opens.
+    readiness: Option<Rc<Readiness>>,
 }
 
-/// A new process of a container.
+impl Incarnation {
+    pub(crate) fn new(
+        process: Process,
+        runtime_init: Option<ExecutableIdentity>,
+        console: Option<Console>,
+    ) -> Self {
+        Self { process: Rc::new(process), runtime_init, console, readiness: None }
+    }
+
+    pub(crate) fn process(&self) -> &Rc<Process> {
+        &self.process
+    }
+
+    pub(crate) fn runtime_init(&self) -> Option<ExecutableIdentity> {
+        self.runtime_init
+    }
+
+    pub(crate) fn console(&self) -> Option<&Console> {
+        self.console.as_ref()
+    }
+
+    /// The terminal, for the caller to close.
+    pub(crate) fn take_console(&mut self) -> Option<Console> {
+        self.console.take()
+    }
+
+    /// From now on its gate waits for this.
+    pub(crate) fn listen(&mut self, readiness: Rc<Readiness>) {
+        self.readiness = Some(readiness);
+    }
+
+    pub(crate) fn readiness(&self) -> Option<&Rc<Readiness>> {
+        self.readiness.as_ref()
+    }
+}
+
+/// A new init process of a container, and what the owner gets with it.
 pub(crate) struct NewIncarnation {
     pub(crate) incarnation: Incarnation,
-    /// For its container's stdio, now that it exists.
+    /// What the container's stdio may begin to move, now that the process exists.
     pub(crate) held_back: HeldBack,
     pub(crate) cgroup: Option<Rc<Cgroup>>,
     pub(crate) exit: ExitWatch,
     pub(crate) oom: Option<OomWatch>,
-    /// The limits that were applied to it beyond its spec.
+    /// The limits that were applied to it beside those of its spec.
     pub(crate) limits: Option<Rc<[u8]>>,
 }
 
-/// The streams one incarnation is started with.
+impl NewIncarnation {
+    /// The outcome of the operation that created it.
+    pub(crate) fn outcome(&self) -> Outcome {
+        Outcome::Process { pid: self.incarnation.process.pid().as_raw().unsigned_abs() }
+    }
+}
+
+/// The streams that one incarnation is created with.
 pub(crate) struct IncarnationStreams {
-    child: ChildStdio,
-    held_back: HeldBack,
-    console: Option<ConsoleStreams>,
+    pub(crate) child: ChildStdio,
+    pub(crate) held_back: HeldBack,
+    pub(crate) console: Option<ConsoleStreams>,
 }
 
 impl IncarnationStreams {
@@ -63,17 +95,17 @@ impl IncarnationStreams {
     }
 }
 
-fn console_streams(stdio: &Stdio) -> Result<Option<ConsoleStreams>, Failure> {
+pub(crate) fn console_streams(stdio: &Stdio) -> Result<Option<ConsoleStreams>, Failure> {
     match stdio.mode() {
         StreamMode::Terminal => stdio.console_streams().map(Some).map_err(failure),
         StreamMode::Streams => Ok(None),
     }
 }
 
-/// A first create that came to nothing.
+/// A create that failed.
 pub(crate) struct FailedCreate {
     pub(crate) failure: Failure,
-    /// For the next try.
+    /// For the next create of the same container.
     pub(crate) fifos: UnusedFifos,
 }
 
@@ -83,249 +115,10 @@ impl From<Failure> for FailedCreate {
     }
 }
 
-/// What each process of a container is made from.
-#[derive(Clone, Debug)]
-pub(crate) struct Blueprint {
-    pub(crate) runtime: Container,
-    pub(crate) details: Rc<CreateDetails>,
-    pub(crate) surroundings: Surroundings,
-}
-
-/// How the runtime gets a container.
-#[derive(Clone, Copy)]
-enum Birth<'a> {
-    Create,
-    Restore(&'a CheckpointImage),
-}
-
-impl Blueprint {
-    /// The first create (CONTRACT §8): stdio, rootfs, `runtime create`.
-    pub(crate) async fn create(&self) -> Result<(Stdio, NewIncarnation), FailedCreate> {
-        let stdio = self.prepare().await?;
-        let created = match IncarnationStreams::of(&stdio) {
-            Ok(streams) => self.incarnate(Birth::Create, streams, None).await,
-            Err(failure) => Err(failure),
-        };
-        match created {
-            Ok(incarnation) => Ok((stdio, incarnation)),
-            Err(failure) => {
-                // What is in its way is in the log; the caller hears of the Create.
-                let _ = unmount(&self.details, &self.runtime.bundle().rootfs()).await;
-                Err(FailedCreate { failure, fifos: stdio.into_unused_fifos() })
-            }
-        }
-    }
-
-    /// Everything of the first create but the process.
-    pub(crate) async fn prepare(&self) -> Result<Stdio, FailedCreate> {
-        let mut stdio = self.connected_stdio().await?;
-        let prepared = async {
-            self.start_logger(&mut stdio, self.runtime.id()).await?;
-            if self.details.rootfs.is_empty() {
-                return Ok(());
-            }
-            let rootfs = self.runtime.bundle().rootfs();
-            mount::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)
-        };
-        match prepared.await {
-            Ok(()) => Ok(stdio),
-            Err(failure) => Err(FailedCreate { failure, fifos: stdio.into_unused_fifos() }),
-        }
-    }
-
-    /// The stdio of a container without a process; waits for containerd's side of it.
-    ///
-    /// Not when the process exists, as containerd's shim does: if containerd is killed during the create, its readers
-    /// are gone by then, and the process would wait for others (N1, trap 15).
-    pub(crate) async fn connected_stdio(&self) -> Result<Stdio, Failure> {
-        let mut stdio =
-            Stdio::open(&self.details.streams.paths(), self.details.stream_owner()).map_err(failure)?;
-        stdio.connect().await.map_err(failure)?;
-        Ok(stdio)
-    }
-
-    /// `id` is what the logger gets as its name: an exec's own, as containerd's shim has it (CONTRACT §7).
-    async fn start_logger(&self, stdio: &mut Stdio, id: &str) -> Result<(), Failure> {
-        let identity = LoggerIdentity { id, namespace: &self.surroundings.namespace };
-        stdio.start_logger(self.runtime.reaper(), identity).await.map_err(failure)
-    }
-
-    /// R6: the same bundle, rootfs and stdio, a new process; limits as they were.
-    pub(crate) async fn recreate(
-        &self,
-        streams: IncarnationStreams,
-        before: Option<Incarnation>,
-        update: Option<Rc<[u8]>>,
-    ) -> Result<NewIncarnation, Failure> {
-        if let Some(mut before) = before
-            && let Some(console) = before.console.take()
-        {
-            console.shutdown(CONSOLE_DRAIN).await;
-        }
-        self.runtime.delete(DeleteMode::Ended).await.map_err(runtime_failure)?;
-        let mut new = self.incarnate(Birth::Create, streams, None).await?;
-        self.update_again(&mut new, update).await;
-        Ok(new)
-    }
-
-    /// The Start of a container that was prepared for it: `runtime restore`.
-    pub(crate) async fn restore(
-        &self,
-        streams: IncarnationStreams,
-        update: Option<Rc<[u8]>>,
-        size: Option<TerminalSize>,
-    ) -> Result<NewIncarnation, Failure> {
-        let Some(image) = &self.details.checkpoint else {
-            return Err(failure("it has no checkpoint to be restored from"));
-        };
-        let mut new = self.incarnate(Birth::Restore(image), streams, size).await?;
-        self.update_again(&mut new, update).await;
-        Ok(new)
-    }
-
-    /// Applies the limits of the last Update to a process that was made after it.
-    pub(crate) async fn update_again(&self, new: &mut NewIncarnation, update: Option<Rc<[u8]>>) {
-        new.limits.clone_from(&update);
-        let Some(limits) = update else { return };
-        if let Err(error) = self.runtime.update(&limits).await {
-            // It still runs with the limits of its spec, which is better than not at all.
-            warn!(container = self.runtime.id(), %error, "cannot apply the updated limits again");
-        }
-    }
-
-    /// A process of the container and what belongs to it.
-    async fn incarnate(
-        &self,
-        birth: Birth<'_>,
-        streams: IncarnationStreams,
-        size: Option<TerminalSize>,
-    ) -> Result<NewIncarnation, Failure> {
-        let (runtime, details) = (&self.runtime, &self.details);
-        let socket = self.console_socket(details.streams.mode)?;
-        let create = CreateOptions {
-            console_socket: socket.as_ref().map(ConsoleSocket::path),
-            root_switch: details.root_switch(),
-            session_keyring: details.session_keyring(),
-        };
-        let launched = match birth {
-            Birth::Create => runtime.create(streams.child, create).await,
-            Birth::Restore(image) => {
-                let options = RestoreOptions {
-                    image_path: &image.path,
-                    parent_path: image.parent.as_deref(),
-                    work_path: details.options.criu_work_path.as_deref(),
-                    criu_path: details.options.criu_path.as_deref(),
-                    create,
-                };
-                runtime.restore(streams.child, options).await
-            }
-        };
-        let Launched { process, exit, runtime_init } = launched.map_err(runtime_failure)?;
-        let console = match attach(socket, streams.console, size).await {
-            Ok(console) => console,
-            Err(failure) => {
-                if let Err(error) = runtime.delete(DeleteMode::Force).await {
-                    warn!(container = runtime.id(), %error, "cannot remove a container without its streams");
-                }
-                return Err(failure);
-            }
-        };
-        // Gone already: there is nothing to count, and the exit is on its way. The look at the process comes last:
-        // its pid may have become another's, whose cgroup must never be taken for this one's.
-        let cgroup = Cgroup::of_pid(process.pid()).ok().filter(|_| process.is_running()).map(Rc::new);
-        let oom = cgroup.as_deref().and_then(|cgroup| {
-            let watch = OomWatch::new(cgroup);
-            watch
-                .inspect_err(
-                    |error| warn!(container = runtime.id(), %error, "OOM kills will not be reported"),
-                )
-                .ok()
-        });
-        let incarnation = Incarnation { process: Rc::new(process), runtime_init, console, heard: None };
-        Ok(NewIncarnation { incarnation, held_back: streams.held_back, cgroup, exit, oom, limits: None })
-    }
-
-    /// `runtime exec` with the streams of the request.
-    pub(crate) async fn start_exec(
-        &self,
-        exec_id: String,
-        details: Rc<ExecDetails>,
-    ) -> Result<NewExec, Failure> {
-        let runtime = &self.runtime;
-        let paths = details.streams.paths();
-        let mut stdio = Stdio::open(&paths, self.details.stream_owner()).map_err(failure)?;
-        self.start_logger(&mut stdio, &exec_id).await?;
-        let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
-        let socket = self.console_socket(paths.mode)?;
-        let path = socket.as_ref().map(ConsoleSocket::path);
-        let launched =
-            runtime.exec(&exec_id, &details.process, child, path).await.map_err(runtime_failure)?;
-        // Only now: an exec that fails leaves the fifos to the next try.
-        let attached = async {
-            stdio.connect().await.map_err(failure)?;
-            attach(socket, console_streams(&stdio)?, None).await
-        };
-        let console = match attached.await {
-            Ok(console) => console,
-            Err(failure) => {
-                if let Err(error) = launched.process.signal(oci_runtime::process::SignalNumber::KILL) {
-                    warn!(container = runtime.id(), exec = exec_id, %error, "cannot end an exec without its streams");
-                }
-                return Err(failure);
-            }
-        };
-        stdio.accept(held_back);
-        Ok(NewExec { stdio, console, process: Rc::new(launched.process), exit: launched.exit })
-    }
-
-    fn console_socket(&self, mode: StreamMode) -> Result<Option<ConsoleSocket>, Failure> {
-        let base = &self.surroundings.console_directory;
-        (mode == StreamMode::Terminal).then(|| ConsoleSocket::bind(base)).transpose().map_err(failure)
-    }
-}
-
-/// A started exec.
+/// The new process of an exec, and what the owner gets with it.
 pub(crate) struct NewExec {
     pub(crate) stdio: Stdio,
     pub(crate) console: Option<Console>,
-    pub(crate) process: Rc<oci_runtime::process::Process>,
+    pub(crate) process: Rc<Process>,
     pub(crate) exit: ExitWatch,
-}
-
-/// The terminal of a new process, connected with containerd's side; `None` without one.
-async fn attach(
-    socket: Option<ConsoleSocket>,
-    streams: Option<ConsoleStreams>,
-    size: Option<TerminalSize>,
-) -> Result<Option<Console>, Failure> {
-    let (Some(socket), Some(streams)) = (socket, streams) else { return Ok(None) };
-    let master = socket.receive(CONSOLE_LIMIT).await.map_err(failure)?;
-    let console = Console::start(master, streams).map_err(failure)?;
-    if let Some(size) = size {
-        console.resize(size).map_err(failure)?;
-    }
-    Ok(Some(console))
-}
-
-/// Undoes the rootfs mounts; what cannot be undone is logged, for `delete` tries again.
-pub(crate) async fn unmount(details: &CreateDetails, rootfs: &Path) -> Result<(), MountError> {
-    if details.rootfs.is_empty() {
-        return Ok(());
-    }
-    let warn = |error: &MountError| warn!(rootfs = %rootfs.display(), %error, "cannot unmount the rootfs");
-    mount::unmount_rootfs(rootfs).await.inspect_err(warn)
-}
-
-/// An error of this machine as the pod takes it.
-pub(crate) fn failure(error: impl std::fmt::Display) -> Failure {
-    Failure { message: error.to_string(), kind: RefusalKind::Internal }
-}
-
-/// An error of the OCI runtime, in its own words.
-pub(crate) fn runtime_failure(error: RuntimeError) -> Failure {
-    let kind = match &error {
-        RuntimeError::TimedOut { .. } => RefusalKind::DeadlineExceeded,
-        _ => RefusalKind::Internal,
-    };
-    Failure { message: error.to_string(), kind }
 }

@@ -1,7 +1,7 @@
-//! The numbers of a container's cgroups as the message that containerd's Stats call answers with.
+//! The numbers of a container's cgroups as containerd's metrics messages.
 //!
-//! Owns the translation field by field, nothing else: it reads no files and never scales or sums a number.
-//! What the kernel did not report stays unset, except where containerd would crash (see `v1`).
+//! Owns the translation, field by field. May read no files, and never scale or add up numbers. What the kernel did not
+//! report stays unset, except where containerd would crash (see `v1`).
 
 mod v1;
 mod v2;
@@ -12,8 +12,8 @@ use protobuf::well_known_types::any::Any;
 
 /// The resource numbers of one container, for `StatsResponse.stats` (CONTRACT §8).
 ///
-/// The type is `io.containerd.cgroups.v1.Metrics` or `io.containerd.cgroups.v2.Metrics`, as the host's cgroups
-/// are. Networks stay unset in both: they belong to the pod's network namespace, not to a cgroup.
+/// The type is `io.containerd.cgroups.v1.Metrics` or `io.containerd.cgroups.v2.Metrics`, by the version of the host's
+/// cgroups. Networks stay unset in both: they belong to the pod's network namespace, not to a cgroup.
 pub(crate) fn to_any(stats: &Stats) -> Any {
     match stats {
         Stats::V1(stats) => pack(V1_METRICS, &v1::metrics(stats)),
@@ -21,15 +21,15 @@ pub(crate) fn to_any(stats: &Stats) -> Any {
     }
 }
 
-// Spelt out: asking the messages themselves links protobuf's reflection, 250 kB, into every shim.
+// As text: the messages' own names would link protobuf's reflection into the shim, 250 kB.
 const V1_METRICS: &str = "io.containerd.cgroups.v1.Metrics";
 const V2_METRICS: &str = "io.containerd.cgroups.v2.Metrics";
 
 fn pack(name: &str, metrics: &impl Message) -> Any {
     Any {
-        // containerd's collectors look this name up as it is; `Any::pack` would put a host before it.
+        // containerd's collectors look this name up as it is; `Any::pack` would prefix a host.
         type_url: name.to_owned(),
-        // invariant: encoding fails only for a missing required field, which proto3 has not, or above 2 GiB.
+        // invariant: encoding fails only for a missing required field, which proto3 does not have, or above 2 GiB.
         value: metrics.write_to_bytes().expect("metrics can be encoded"),
         ..Any::default()
     }

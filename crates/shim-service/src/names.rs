@@ -1,16 +1,16 @@
-//! What the log calls a pod and its containers: people know names, lines have ids of 64 letters.
+//! The names of a pod and its containers, for the log: people know names, log lines have ids of 64 letters.
 //!
-//! Owns the names, for the writer of the log, which sees each line and knows nothing of pods. One pod a process.
+//! Owns the one static of the crate: the writer of the log sees lines, not pods, and a process serves one pod.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many ids are known at most; under ctr a group may have any number.
+/// The bound on the ids; under ctr a group may have any number of containers.
 const KEPT: usize = 256;
 
 static NAMES: Mutex<Names> = Mutex::new(Names { pod: String::new(), containers: BTreeMap::new() });
 
-/// The names of now.
+/// The current names.
 #[derive(Debug, Default)]
 pub struct Names {
     pod: String,
@@ -18,7 +18,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The pod's, as `namespace/name`; empty until its sandbox is created.
+    /// The pod's name as `namespace/name`; empty until its sandbox is created.
     pub fn pod(&self) -> &str {
         &self.pod
     }
@@ -28,8 +28,8 @@ impl Names {
         self.containers.get(id).map(String::as_str)
     }
 
-    /// A text with names in the place of ids.
-    pub fn said(&self, text: &str) -> String {
+    /// The text with each known id replaced by its name.
+    pub fn with_names(&self, text: &str) -> String {
         let known = |text: String, (id, name): (&String, &String)| match text.contains(id.as_str()) {
             true => text.replace(id.as_str(), name),
             false => text,
@@ -37,27 +37,27 @@ impl Names {
         self.containers.iter().fold(text.to_owned(), known)
     }
 
-    /// The pod is called so.
-    pub(crate) fn pod_is(&mut self, namespace: &str, name: &str) {
+    /// Sets the pod's name; without CRI there is none.
+    pub(crate) fn set_pod(&mut self, namespace: &str, name: &str) {
         if !name.is_empty() {
             self.pod = format!("{namespace}/{name}");
         }
     }
 
-    /// A container is created. One whose name is its id has none.
-    pub(crate) fn container_is(&mut self, id: &str, name: &str) {
+    /// Adds a container's name, unless it is its id.
+    pub(crate) fn add_container(&mut self, id: &str, name: &str) {
         if id != name && self.containers.len() < KEPT {
             self.containers.insert(id.to_owned(), name.to_owned());
         }
     }
 
-    /// A container is deleted.
-    pub(crate) fn forget(&mut self, id: &str) {
+    /// Removes a deleted container's name.
+    pub(crate) fn remove_container(&mut self, id: &str) {
         self.containers.remove(id);
     }
 }
 
-/// The names, locked: hold them for no longer than a line takes.
+/// The names, locked: hold the lock for no longer than one log line takes.
 pub fn names() -> MutexGuard<'static, Names> {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -67,19 +67,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_said_as_names() {
+    fn ids_are_replaced_by_names() {
         let mut names = Names::default();
-        names.pod_is("", "");
+        names.set_pod("", "");
         assert_eq!(names.pod(), "");
-        names.pod_is("shop", "cart-1");
-        names.container_is("0123abcd", "app");
-        names.container_is("task", "task");
+        names.set_pod("shop", "cart-1");
+        names.add_container("0123abcd", "app");
+        names.add_container("task", "task");
         assert_eq!((names.pod(), names.of("0123abcd"), names.of("task")), ("shop/cart-1", Some("app"), None));
-        assert_eq!(names.said("container 0123abcd: gone"), "container app: gone");
-        names.forget("0123abcd");
-        assert_eq!(names.said("container 0123abcd: gone"), "container 0123abcd: gone");
+        assert_eq!(names.with_names("container 0123abcd: gone"), "container app: gone");
+        names.remove_container("0123abcd");
+        assert_eq!(names.with_names("container 0123abcd: gone"), "container 0123abcd: gone");
         for number in 0..2 * KEPT {
-            names.container_is(&format!("id-{number}"), "app");
+            names.add_container(&format!("id-{number}"), "app");
         }
         assert_eq!(names.containers.len(), KEPT);
     }

@@ -1,4 +1,6 @@
-//! The node's configuration file, read again for each pod. Owns the reading; what it may say is `pod-spec`'s.
+//! Reads the node's configuration file, for each container that has podshim's annotations and for the history.
+//!
+//! Owns the file's bound. Its keys and values are `pod-spec`'s.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -6,10 +8,10 @@ use std::path::Path;
 
 use pod_spec::Node;
 
-/// It is a handful of lines; a larger file is something else.
+/// The largest file that is read. The configuration is a few lines; a larger file is something else.
 const LIMIT: u64 = 64 * 1024;
 
-/// Reads the file; without one the node says nothing.
+/// Reads the file; where there is none, all defaults hold.
 ///
 /// # Errors
 /// What is wrong with it: the file, the line, the key.
@@ -22,7 +24,7 @@ pub fn read(path: &Path) -> Result<Node, String> {
     };
     let mut text = String::new();
     let length = file.take(LIMIT + 1).read_to_string(&mut text).map_err(|error| wrong(&error))?;
-    // What is forbidden at its end must not be allowed by its length.
+    // Not cut off: a line that forbids something may stand at its end.
     if length as u64 > LIMIT {
         return Err(wrong(&format_args!("larger than {LIMIT} bytes")));
     }
@@ -37,7 +39,7 @@ mod tests {
     fn a_file_that_is_too_large_is_refused_whole() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.toml");
-        assert!(read(&path).is_ok(), "none is no mistake");
+        assert!(read(&path).is_ok(), "no file is no error");
         let line = "#".repeat(LIMIT as usize - 1) + "\n";
         std::fs::write(&path, &line).unwrap();
         assert!(read(&path).is_ok());

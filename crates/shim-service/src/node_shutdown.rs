@@ -1,64 +1,63 @@
-//! The node's shutdown: what systemd gets to know of a container's scope, so that it leaves the pod's order to the drain, and
-//! whether the node is being drained.
+//! The node's shutdown: the properties of a container's systemd scope, so that systemd stops it after the drain, and whether
+//! the node is being drained.
 //!
-//! Owns the words for systemd; the order itself is `pod-lifecycle`'s. Under the cgroupfs driver there are no scopes, and
+//! Owns these properties. The order of a pod's stop is `pod-lifecycle`'s. Under the cgroupfs driver there are no scopes, and
 //! `podshim drain` alone keeps the order (N6).
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::spec::Spec;
-use pod_lifecycle::{ContainerId, Pod, StopOrder};
+use pod_lifecycle::{ContainerId, StopOrder};
 use serde_json::{Value, json};
 
-use crate::resources::Resources;
 use crate::spec_file;
 
-/// runc and crun set these of a scope when they make it. Nothing else can: of a live scope systemd changes no order.
+/// The prefix of annotations that runc and crun turn into properties of the scope when they create it. Later is too late:
+/// systemd does not change the order of a live scope.
 const PROPERTY: &str = "org.systemd.property.";
-/// The unit whose stop is `podshim drain`. Whatever starts before it is stopped after it: the pods have ended by then.
+/// The unit whose stop is `podshim drain`. systemd stops what starts before it after it: by then the pods have ended.
 const DRAIN_UNIT: &str = "podshim-drain.service";
-/// systemd's last target. A scope in no pod's slice (ctr) has no other tie to it.
+/// systemd's last target. A scope outside a pod's slice (ctr's) has no other relation to it.
 const SHUTDOWN: &str = "shutdown.target";
 
-/// What a scope may have to end after the drain, which has given its pod all of its time already (the limit of the drain
-/// itself): a year of it would keep the node from going down.
+/// The longest time that systemd gives a scope to end. The drain has given the pod all of its time before (this is the drain's
+/// own limit); a grace of a year would keep the node from going down.
 const SCOPE_LONGEST: Duration = Duration::from_secs(300);
 
-/// N7: while this file is there, nothing new is begun on the node. A directory is the state of a namespace of that name.
+/// N7: while this file exists, no container is created on the node. A directory of that name is a namespace's state.
 pub(crate) fn is_draining(file: &Path) -> bool {
     file.is_file()
 }
 
-/// The scope that an OCI runtime makes for a spec under the systemd driver: `slice:prefix:name`.
+/// The scope that an OCI runtime creates for a `cgroupsPath` of the systemd driver, which is `slice:prefix:name`.
 pub(crate) fn scope_of(spec: &Spec) -> Option<String> {
     let path = spec.linux.as_ref()?.cgroups_path.as_deref()?;
     let mut parts = path.splitn(3, ':');
     let (_slice, prefix, name) = (parts.next()?, parts.next()?, parts.next()?);
-    // A name that says its type is no scope.
+    // A name with the suffix of a slice makes a slice, not a scope.
     (!name.is_empty() && !name.ends_with(".slice")).then(|| format!("{prefix}-{name}.scope"))
 }
 
-/// N5: writes a new container's place in its pod's stop into its spec, for systemd. A pod without a plan is left alone.
+/// N5: writes a new container's place in its pod's stop into its spec, for systemd. `order` is `None` for a pod without a
+/// plan, whose spec stays as it is.
 ///
 /// # Errors
 /// The spec cannot be read or written.
 pub(crate) fn prepare(
-    pod: &Pod,
-    containers: &BTreeMap<ContainerId, Resources>,
+    order: Option<StopOrder>,
     id: &ContainerId,
     bundle: &Bundle,
+    scope: impl Fn(&ContainerId) -> Option<String>,
 ) -> std::io::Result<()> {
-    let scope = |id: &ContainerId| containers.get(id).and_then(|resources| resources.scope.clone());
-    let (Some(order), Some(_)) = (pod.stop_order(id), scope(id)) else { return Ok(()) };
+    let (Some(order), Some(_)) = (order, scope(id)) else { return Ok(()) };
     let properties = properties(&order, scope);
     spec_file::edit(bundle, |spec| add(spec, properties))
 }
 
-/// What starts before another unit is stopped after it. No scope is named that can be recreated under a live pod: systemd
-/// keeps a unit that another one names, and a restart in place (R6) then finds its scope taken (seen with runc 1.1 and 1.3).
+/// A unit that starts before another is stopped after it. No property may name a scope that a restart in place (R6) recreates:
+/// systemd keeps a unit that another unit names, and the restart finds its scope taken (seen with runc 1.1 and 1.3).
 fn properties(
     order: &StopOrder,
     scope: impl Fn(&ContainerId) -> Option<String>,
@@ -68,20 +67,20 @@ fn properties(
         ("Conflicts", list([SHUTDOWN.to_owned()])),
         ("TimeoutStopUSec", format!("uint64 {}", order.grace.min(SCOPE_LONGEST).as_micros())),
     ];
-    // An empty list is an error to runc.
+    // runc fails on an empty list.
     if let Some(sandbox) = order.outlived_by.as_ref().and_then(scope) {
         properties.push(("After", list([sandbox])));
     }
     properties
 }
 
-/// The one form that runc and crun both take.
+/// A list of units in the one form that runc and crun both parse.
 fn list(units: impl IntoIterator<Item = String>) -> String {
     let units: Vec<_> = units.into_iter().map(|unit| format!("'{unit}'")).collect();
     format!("[{}]", units.join(", "))
 }
 
-/// What a container says itself stays.
+/// Adds the properties that the container's own annotations do not set.
 fn add(spec: &mut Value, properties: Vec<(&'static str, String)>) {
     if spec.get("annotations").is_none_or(Value::is_null) {
         spec["annotations"] = json!({});

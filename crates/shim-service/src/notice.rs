@@ -1,6 +1,6 @@
-//! The pod's notices as containerd's events (CONTRACT §6).
-
-use std::time::SystemTime;
+//! Publishes the pod's notices as containerd's events (CONTRACT §6).
+//!
+//! Owns the translation of each notice into an event and its topic. Decides nothing: what is published is `pod-lifecycle`'s.
 
 use containerd_shim_protos::events::task::{
     TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskIO, TaskOOM, TaskPaused,
@@ -8,21 +8,21 @@ use containerd_shim_protos::events::task::{
 };
 use containerd_shim_protos::topics;
 use containerd_shim_protos::types::mount::Mount;
-use pod_lifecycle::{Notice, WallTime};
-use protobuf::well_known_types::timestamp::Timestamp;
+use pod_lifecycle::Notice;
 
+use crate::clock::timestamp;
 use crate::publisher::Publisher;
 use crate::resources::Resources;
 
-/// Queues the event of a notice. `resources` are those of the container it is about.
+/// Queues the event of a notice. `resources` are those of the notice's container.
 pub(crate) fn publish(publisher: &Publisher, notice: Notice, resources: Option<&Resources>) {
     match notice {
         Notice::Created { container, pid } => {
             let Some(resources) = resources else { return };
-            let streams = &resources.details.streams;
+            let streams = &resources.details().streams;
             let event = TaskCreate {
                 container_id: container.to_string(),
-                bundle: resources.details.bundle.to_string_lossy().into_owned(),
+                bundle: resources.details().bundle.to_string_lossy().into_owned(),
                 rootfs: rootfs(resources),
                 io: Some(TaskIO {
                     stdin: streams.stdin.clone(),
@@ -96,39 +96,18 @@ pub(crate) fn publish(publisher: &Publisher, notice: Notice, resources: Option<&
     }
 }
 
-/// The directory a container is to be restored from, empty for an ordinary one.
+/// The directory of the checkpoint that a container is restored from; empty if there is none.
 fn checkpoint_of(resources: &Resources) -> String {
-    let image = resources.details.checkpoint.as_ref();
+    let image = resources.details().checkpoint.as_ref();
     image.map(|image| image.path.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn rootfs(resources: &Resources) -> Vec<Mount> {
-    let mounts = resources.details.rootfs.iter().map(|mount| Mount {
+    let mounts = resources.details().rootfs.iter().map(|mount| Mount {
         type_: mount.kind.clone(),
         source: mount.source.clone(),
         options: mount.options.clone(),
         ..Mount::default()
     });
     mounts.collect()
-}
-
-/// Go's zero time: what containerd and its clients take for "not yet".
-const NO_TIME: i64 = -62_135_596_800;
-
-/// A wall time as protobuf has it; the default one is "never".
-pub(crate) fn timestamp(at: WallTime) -> Timestamp {
-    if at == WallTime::default() {
-        return Timestamp { seconds: NO_TIME, ..Timestamp::default() };
-    }
-    Timestamp {
-        // 2^63 seconds are far beyond any clock.
-        seconds: i64::try_from(at.0.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(at.0.subsec_nanos()).unwrap_or_default(),
-        ..Timestamp::default()
-    }
-}
-
-/// A wall time from the clock's.
-pub(crate) fn wall_time(at: SystemTime) -> WallTime {
-    WallTime(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }

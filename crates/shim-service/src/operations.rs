@@ -1,9 +1,8 @@
-//! The pod's operations, executed: each as a task of its own that reports back to the owner.
+//! Executes the pod's operations, each as a task of its own that reports back to the owner.
 //!
-//! Here an [`Operation`] becomes calls into `oci-runtime`, and their result an [`Outcome`] plus whatever the
-//! owner must keep. Nothing here waits in the owner.
+//! Owns how an [`Operation`] becomes calls into `oci-runtime`, and their result an [`Outcome`] with what the owner must keep.
+//! May never wait in the owner itself.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use oci_runtime::cgroup::KillOutcome;
@@ -12,197 +11,129 @@ use oci_runtime::hook;
 use oci_runtime::process::{ExecOutcome, SignalNumber};
 use oci_runtime::reaper::Charge;
 use oci_runtime::runtime::DeleteMode;
-use oci_runtime::stdio::{Stdio, UnusedFifos};
+use oci_runtime::stdio::Stdio;
 use pod_lifecycle::{ContainerId, ExecId, Failure, Hook, OpId, Operation, Outcome, RefusalKind};
-use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::checkpoint;
+use crate::error::{failure, runtime_failure};
+use crate::exec::ExecResources;
 use crate::gate;
-use crate::incarnation::{
-    self, FailedCreate, IncarnationStreams, NewExec, NewIncarnation, failure, runtime_failure,
-};
+use crate::launch;
+use crate::listen;
 use crate::node_shutdown;
-use crate::owner::{Local, Owner};
-use crate::readiness;
+use crate::report::{Finisher, Product};
 use crate::resources::{Resources, RootfsUse};
+use crate::state::State;
 
-/// A program is there a millisecond after its start; on no machine is it worth more than this to wait for it.
+/// How long a start waits for the program. It is there within a millisecond; on a slow machine longer waits do not help.
 const EXECUTED_LIMIT: Duration = Duration::from_secs(2);
-/// The same after a start that failed: as a rule nothing was started, and the caller waits for the error.
+/// The same after a start that failed: as a rule there is no program, and the caller waits for the error.
 const EXECUTED_ANYWAY_LIMIT: Duration = Duration::from_millis(200);
-/// What is left in a cgroup gets this long to die (R6: bounded).
+/// How long the remaining processes of a cgroup may take to die (R6: bounded).
 const KILL_LIMIT: Duration = Duration::from_secs(5);
-/// What output may take to be read, and a logging program to end, before their process is deleted (CONTRACT §7: 10 s
-/// since containerd 1.7). CRI gives the whole of an exit 10 s.
+/// How long a delete reads the last output and waits for a logging program to end (CONTRACT §7: 10 s since containerd 1.7).
+/// CRI handles a whole exit within 10 s.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// The same for an exec, whose background processes often live on with its stdout (trap 11).
 const EXEC_DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
-/// What an operation leaves to the owner besides its outcome.
-pub(crate) enum Product {
-    Nothing,
-    /// The container's stdio, opened; kept also by an init that does not run again.
-    Stdio(Box<Stdio>),
-    /// A container's first process.
-    Created(Box<(Stdio, NewIncarnation)>),
-    /// A container's next process.
-    Recreated(Box<NewIncarnation>),
-    /// An exec's process.
-    Exec(ExecId, Box<NewExec>),
-    /// The create failed and was undone: drop what is held for it, but for the fifos.
-    CreateFailed(UnusedFifos),
-    /// Everything of the container is gone.
-    Removed,
-    /// Everything of the exec is gone.
-    RemovedExec(ExecId),
-}
-
-/// The end of an operation.
-pub(crate) struct Completion {
-    pub(crate) op: OpId,
-    pub(crate) container: ContainerId,
-    pub(crate) outcome: Outcome,
-    pub(crate) product: Product,
-}
-
-impl Owner {
-    /// Starts an operation.
-    pub(crate) fn run(&mut self, op: OpId, id: ContainerId, operation: Operation) {
-        let checkpoint = match &operation {
-            Operation::Checkpoint(request) => self.checkpoints.get(request).cloned(),
-            _ => None,
-        };
-        let done = Finisher { op, container: id.clone(), local: self.local.clone() };
-        let scope = match &operation {
-            Operation::Create => self.prepare_scope(&id),
-            _ => Ok(()),
-        };
-        let Some(resources) = self.containers.get_mut(&id) else {
-            return done.fail(Failure {
-                message: format!("container {id}: nothing is known of it"),
-                kind: RefusalKind::Internal,
-            });
-        };
-        match operation {
-            Operation::Create => {
-                let prepared =
-                    self.pod.closed_gate(&id).map_or(Ok(()), |gate| readiness::prepare(resources, gate));
-                match prepared.and(scope) {
-                    Ok(()) => create(resources, done),
-                    Err(failure) => done.fail_create(failure.into()),
-                }
-            }
-            Operation::CreateSpent => create_spent(resources, done),
-            Operation::Recreate => recreate(resources, done),
-            Operation::Checkpoint(_) => checkpoint::write(resources, checkpoint, done),
-            Operation::PrepareRestore => checkpoint::prepare_restore(resources, done),
-            Operation::Restore => checkpoint::restore(resources, done),
-            Operation::Remove => remove(resources, done),
-            Operation::KillRemaining => kill_remaining(resources, done),
-            Operation::StartExec(exec) => start_exec(resources, exec, done),
-            Operation::RemoveExec(exec) => remove_exec(resources, exec, done),
-            Operation::Check(check) => gate::check(resources, check, done),
-            Operation::RunHook { hook, command } => run_hook(resources, hook, &command, done),
-            Operation::Start => start(resources, done),
-            Operation::Pause => {
-                let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
-                done.spawn(async move { runtime.pause(cgroup.as_deref()).await.map_err(runtime_failure) });
-            }
-            Operation::Resume => {
-                let (runtime, cgroup) = (resources.runtime.clone(), resources.cgroup().cloned());
-                done.spawn(async move { runtime.resume(cgroup.as_deref()).await.map_err(runtime_failure) });
+/// Starts an operation.
+pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Operation) {
+    let checkpoint = match &operation {
+        Operation::Checkpoint(request) => state.requests.checkpoint(*request),
+        _ => None,
+    };
+    let done = Finisher::new(op, id.clone(), state.reports.clone());
+    let scope = match &operation {
+        Operation::Create => prepare_scope(state, &id),
+        _ => Ok(()),
+    };
+    let Some(resources) = state.containers.get_mut(&id) else {
+        return done.fail(Failure {
+            message: format!("container {id}: nothing is known of it"),
+            kind: RefusalKind::Internal,
+        });
+    };
+    match operation {
+        Operation::Create => {
+            let prepared = state.pod.closed_gate(&id).map_or(Ok(()), |gate| listen::prepare(resources, gate));
+            match prepared.and(scope) {
+                Ok(()) => create(resources, done),
+                Err(failure) => done.fail_create(failure.into()),
             }
         }
-    }
-
-    /// N5, once: a restart in place keeps the spec.
-    fn prepare_scope(&self, id: &ContainerId) -> Result<(), Failure> {
-        let Some(resources) = self.containers.get(id) else { return Ok(()) };
-        node_shutdown::prepare(&self.pod, &self.containers, id, resources.bundle()).map_err(|error| {
-            failure(format!("cannot write its place in the pod's stop into config.json: {error}"))
-        })
-    }
-}
-
-/// Whom an operation reports to.
-pub(crate) struct Finisher {
-    op: OpId,
-    container: ContainerId,
-    local: tokio::sync::mpsc::UnboundedSender<Local>,
-}
-
-impl Finisher {
-    pub(crate) fn op(&self) -> OpId {
-        self.op
-    }
-
-    pub(crate) fn finish(self, outcome: Outcome, product: Product) {
-        let Self { op, container, local } = self;
-        // The owner has ended: no report is read any more.
-        let _ = local.send(Local::Completed(Completion { op, container, outcome, product }));
-    }
-
-    pub(crate) fn fail(self, failure: Failure) {
-        self.finish(Outcome::Failed(failure), Product::Nothing);
-    }
-
-    pub(crate) fn fail_create(self, failed: FailedCreate) {
-        self.finish(Outcome::Failed(failed.failure), Product::CreateFailed(failed.fifos));
-    }
-
-    /// Runs an operation that leaves nothing to keep.
-    pub(crate) fn spawn(self, work: impl Future<Output = Result<(), Failure>> + 'static) {
-        tokio::task::spawn_local(async move {
-            match work.await {
-                Ok(()) => self.finish(Outcome::Ok, Product::Nothing),
-                Err(failure) => self.fail(failure),
-            }
-        });
+        Operation::CreateSpent => create_spent(resources, done),
+        Operation::Recreate => recreate(resources, done),
+        Operation::Checkpoint(_) => checkpoint::write(resources, checkpoint, done),
+        Operation::PrepareRestore => checkpoint::prepare_restore(resources, done),
+        Operation::Restore => checkpoint::restore(resources, done),
+        Operation::Remove => remove(resources, done),
+        Operation::KillRemaining => kill_remaining(resources, done),
+        Operation::StartExec(exec) => start_exec(resources, exec, done),
+        Operation::RemoveExec(exec) => remove_exec(resources, exec, done),
+        Operation::Check(check) => gate::check(resources, check, done),
+        Operation::RunHook { hook, command } => run_hook(resources, hook, &command, done),
+        Operation::Start => start(resources, done),
+        Operation::Pause => {
+            let (runtime, cgroup) = (resources.runtime().clone(), resources.cgroup().cloned());
+            done.spawn(async move { runtime.pause(cgroup.as_deref()).await.map_err(runtime_failure) });
+        }
+        Operation::Resume => {
+            let (runtime, cgroup) = (resources.runtime().clone(), resources.cgroup().cloned());
+            done.spawn(async move { runtime.resume(cgroup.as_deref()).await.map_err(runtime_failure) });
+        }
     }
 }
 
-pub(crate) fn pid_of(new: &NewIncarnation) -> Outcome {
-    Outcome::Process { pid: new.incarnation.process.pid().as_raw().unsigned_abs() }
+/// N5. Only at the first create: a restart in place keeps the spec.
+fn prepare_scope(state: &State, id: &ContainerId) -> Result<(), Failure> {
+    let Some(resources) = state.containers.get(id) else { return Ok(()) };
+    let scope = |id: &ContainerId| {
+        state.containers.get(id).and_then(|resources| resources.scope().map(str::to_owned))
+    };
+    node_shutdown::prepare(state.pod.stop_order(id), id, resources.bundle(), scope).map_err(|error| {
+        failure(format!("cannot write its place in the pod's stop into config.json: {error}"))
+    })
 }
 
 fn create(resources: &Resources, done: Finisher) {
-    let blueprint = resources.blueprint();
+    let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
-        match blueprint.create().await {
-            Ok(created) => done.finish(pid_of(&created.1), Product::Created(Box::new(created))),
+        match launcher.create().await {
+            Ok(created) => done.finish(created.1.outcome(), Product::Created(Box::new(created))),
             Err(failed) => done.fail_create(failed),
         }
     });
 }
 
 fn create_spent(resources: &Resources, done: Finisher) {
-    let blueprint = resources.blueprint();
+    let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
-        match blueprint.connected_stdio().await {
+        match launcher.connected_stdio().await {
             Ok(stdio) => done.finish(Outcome::Ok, Product::Stdio(Box::new(stdio))),
             Err(failure) => done.fail_create(failure.into()),
         }
     });
 }
 
-/// `runtime start` ends when its init has been signalled to go on, which is before that has become the program: a signal
-/// sent then would still be the init's, and end it. So the start ends when the program is there, and the pod keeps
-/// signals back until then.
+/// `runtime start` ends when it has woken its init, which then still has to execute the program: a signal that is sent in
+/// between would end the init. So the operation ends when the program runs, and the pod keeps signals until then.
 fn start(resources: &Resources, done: Finisher) {
-    // No request says when a held container's program is started.
-    info!(container = resources.runtime.id(), "start");
-    let runtime = resources.runtime.clone();
-    let init = resources.incarnation.as_ref();
-    let init = init.and_then(|incarnation| Some((incarnation.process.clone(), incarnation.runtime_init?)));
+    // The log needs its own line: no request starts the program of a held container.
+    info!(container = resources.runtime().id(), "start");
+    let runtime = resources.runtime().clone();
+    let init = resources.incarnation();
+    let init =
+        init.and_then(|incarnation| Some((incarnation.process().clone(), incarnation.runtime_init()?)));
     done.spawn(async move {
         let started = runtime.start().await;
         let Some((process, runtime_init)) = init else { return started.map_err(runtime_failure) };
         let limit = if started.is_ok() { EXECUTED_LIMIT } else { EXECUTED_ANYWAY_LIMIT };
         let executed = process.wait_for_exec(runtime_init, Instant::now() + limit).await;
         started.map_err(|error| {
-            // A runtime that failed after its work: podshim would not know of the program, nor wait for its gate or its end.
+            // The runtime failed after its work. End the program: podshim would neither wait for its gate nor for its exit.
             if executed == ExecOutcome::Executed
                 && let Err(error) = process.signal(SignalNumber::KILL)
             {
@@ -214,41 +145,35 @@ fn start(resources: &Resources, done: Finisher) {
 }
 
 fn recreate(resources: &mut Resources, done: Finisher) {
-    // Its groups go with the runtime's delete.
+    // The runtime's delete removes its cgroups.
     resources.read_stats();
-    let streams = match &resources.stdio {
-        Some(stdio) => IncarnationStreams::of(stdio),
-        None => Err(failure("its stdio is closed")),
-    };
-    let streams = match streams {
+    let streams = match resources.streams() {
         Ok(streams) => streams,
         Err(failure) => return done.fail(failure),
     };
-    let mut blueprint = resources.blueprint();
-    blueprint.runtime = blueprint.runtime.charged_to(Charge::Restarts);
-    let (before, update) = (resources.incarnation.take(), resources.update.clone());
-    let pace = resources.surroundings.pace.clone();
+    let launcher = resources.launcher().charged_to(Charge::Restarts);
+    let (before, limits) = (resources.take_incarnation(), resources.limits().cloned());
+    let throttle = resources.context().throttle.clone();
     tokio::task::spawn_local(async move {
-        let _turn = pace.turn().await;
-        match blueprint.recreate(streams, before, update).await {
-            Ok(new) => done.finish(pid_of(&new), Product::Recreated(Box::new(new))),
+        let _turn = throttle.acquire().await;
+        match launcher.recreate(streams, before, limits).await {
+            Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }
     });
 }
 
 fn remove(resources: &mut Resources, done: Finisher) {
-    let (runtime, details) = (resources.runtime.clone(), resources.details.clone());
-    // The init of one that was never started.
-    let runs = resources.incarnation.as_ref().is_some_and(|incarnation| incarnation.process.is_running());
+    let (runtime, details) = (resources.runtime().clone(), resources.details().clone());
+    // A container that was never started still has its init.
+    let runs = resources.incarnation().is_some_and(|incarnation| incarnation.process().is_running());
     let mode = if runs { DeleteMode::Force } else { DeleteMode::Ended };
-    let console = resources.incarnation.as_mut().and_then(|incarnation| incarnation.console.take());
-    let stdio = resources.stdio.take();
-    // An init that was created again and did not run has nothing in the runtime and no mounts (I4).
-    let was_created = resources.last.is_some();
-    let (limit, rootfs_use) = (drain_limit(resources), resources.rootfs_use);
+    let (console, stdio) = resources.take_streams();
+    // A completed init that was created once more (I4) is unknown to the runtime and has no mounts.
+    let was_created = resources.last_pid().is_some();
+    let (limit, rootfs_use) = (drain_limit(resources), resources.rootfs_use());
     tokio::task::spawn_local(async move {
-        // Side by side: a drain that takes all its time must not take the runtime's too (trap 12).
+        // At the same time: a slow drain must not take the time of the runtime's delete (trap 12).
         let delete = async {
             match was_created {
                 true => runtime.delete(mode).await,
@@ -256,7 +181,7 @@ fn remove(resources: &mut Resources, done: Finisher) {
             }
         };
         let rootfs = runtime.bundle().rootfs();
-        let unmount = incarnation::unmount(&details, &rootfs);
+        let unmount = launch::unmount(&details, &rootfs);
         let removal = async {
             match rootfs_use {
                 RootfsUse::UntilEnd => tokio::join!(delete, unmount),
@@ -276,13 +201,13 @@ fn remove(resources: &mut Resources, done: Finisher) {
     });
 }
 
-/// Half of what the caller of the Delete waits, so that the other half is left to answer in.
+/// Half of the time that the caller of the Delete waits: the other half is left for the answer.
 fn drain_limit(resources: &Resources) -> Duration {
-    resources.delete_limit.map_or(DRAIN_LIMIT, |limit| (limit / 2).min(DRAIN_LIMIT))
+    resources.delete_limit().map_or(DRAIN_LIMIT, |limit| (limit / 2).min(DRAIN_LIMIT))
 }
 
-/// Ends the streams of a process that is gone. Processes that it left behind may hold them open for ever; containerd must
-/// see their end (CONTRACT §7, trap 11).
+/// Ends the streams of a process that has exited. Processes that it has left behind may hold them open for ever, and
+/// containerd must see their end (CONTRACT §7, trap 11).
 async fn end_streams(console: Option<Console>, stdio: Option<Stdio>, limit: Duration) {
     if let Some(console) = console {
         console.shutdown(limit).await;
@@ -307,17 +232,14 @@ fn kill_remaining(resources: &Resources, done: Finisher) {
 }
 
 fn start_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
-    let Some(record) = resources.execs.get_mut(&exec) else {
+    let Some(record) = resources.exec_mut(&exec) else {
         return done.fail(failure(format!("exec {exec}: nothing is known of it")));
     };
-    // Like the runc shim, ignore a terminal size that was set before the start: the process may have its own
-    // (`consoleSize`). One that comes from now on is set when there is a terminal.
-    record.size = None;
-    let details = record.details.clone();
-    let blueprint = resources.blueprint();
+    let details = record.start_begins();
+    let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         let id = exec.as_str().to_owned();
-        match blueprint.start_exec(id, details).await {
+        match launcher.start_exec(id, details).await {
             Ok(new) => {
                 let pid = new.process.pid().as_raw().unsigned_abs();
                 done.finish(Outcome::Process { pid }, Product::Exec(exec, Box::new(new)));
@@ -328,46 +250,32 @@ fn start_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
 }
 
 fn remove_exec(resources: &mut Resources, exec: ExecId, done: Finisher) {
-    let streams = resources.execs.get_mut(&exec).map(|record| (record.console.take(), record.stdio.take()));
+    let streams = resources.exec_mut(&exec).map(ExecResources::take_streams);
     let (console, stdio) = streams.unwrap_or_default();
     let pid_file = resources.bundle().exec_pid_path(exec.as_str());
     let limit = drain_limit(resources).min(EXEC_DRAIN_LIMIT);
     tokio::task::spawn_local(async move {
         end_streams(console, stdio, limit).await;
         if let Ok(path) = pid_file {
-            // The bundle goes soon after; a file left in it is no loss.
+            // If it fails: the bundle is removed soon after.
             let _ = std::fs::remove_file(path);
         }
         done.finish(Outcome::Ok, Product::RemovedExec(exec));
     });
 }
 
-/// H1, H2.
+/// Runs a hook in the container (H1, H2).
 fn run_hook(resources: &mut Resources, hook: Hook, command: &[String], done: Finisher) {
-    info!(container = %done.container, %hook, ?command, "hook");
-    let streams = match &resources.stdio {
+    info!(container = %done.container(), %hook, ?command, "hook");
+    let streams = match resources.stdio() {
         Some(stdio) => stdio.attempt_beside().map_err(failure),
         None => Err(failure("its stdio is closed")),
     };
-    let (process, streams) = match (process_of(resources, command), streams) {
+    let (process, streams) = match (resources.process_with(command), streams) {
         (Ok(process), Ok(streams)) => (process, streams),
         (Err(failure), _) | (_, Err(failure)) => return done.fail(failure),
     };
-    let runtime = resources.runtime.charged_to(Charge::Hooks);
-    let id = format!("podshim-hook-{}", done.op.0);
+    let runtime = resources.runtime().charged_to(Charge::Hooks);
+    let id = format!("podshim-hook-{}", done.op().0);
     done.spawn(async move { hook::run(&runtime, &id, &process, streams).await.map_err(failure) });
-}
-
-/// The container's own process with another command line: same user, environment and restrictions (DESIGN §6).
-pub(crate) fn process_of(resources: &mut Resources, command: &[String]) -> Result<Vec<u8>, Failure> {
-    if resources.process_spec.is_none() {
-        let path = resources.bundle().path().join("config.json");
-        let spec = std::fs::read(&path).map_err(failure)?;
-        let mut spec: Value = serde_json::from_slice(&spec).map_err(failure)?;
-        resources.process_spec = Some(Rc::new(spec["process"].take()));
-    }
-    let mut process = resources.process_spec.as_deref().cloned().unwrap_or_default();
-    process["args"] = command.into();
-    process["terminal"] = false.into();
-    serde_json::to_vec(&process).map_err(failure)
 }

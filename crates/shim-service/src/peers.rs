@@ -1,4 +1,6 @@
 //! Who may connect to a pod's socket: root, or the user that the shim runs as (DESIGN §6). containerd is one of them.
+//!
+//! Owns this check, for both services of the socket.
 
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
@@ -12,11 +14,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::Sleep;
 use ttrpc::asynchronous::transport::Listener;
 
-/// After a connection that could not be taken: out of descriptors it stays the next one, and would be tried for ever.
+/// How long the listener rests after a failed accept: without free descriptors the same connection would fail at once again.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The connections of those who may; others are closed without a word.
-struct Trusted {
+/// The connections of trusted peers; others are closed and logged.
+struct TrustedPeers {
     listener: UnixListener,
     pause: Option<Pin<Box<Sleep>>>,
 }
@@ -27,10 +29,10 @@ struct Trusted {
 /// The system's answer.
 pub(crate) fn listener(listener: StdListener) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
-    Ok(Listener::new(Trusted { listener: UnixListener::from_std(listener)?, pause: None }))
+    Ok(Listener::new(TrustedPeers { listener: UnixListener::from_std(listener)?, pause: None }))
 }
 
-impl Stream for Trusted {
+impl Stream for TrustedPeers {
     type Item = io::Result<UnixStream>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -1,15 +1,15 @@
 //! The pod's events on their way to containerd.
 //!
-//! Owns one ordered queue and the connection it empties into (CONTRACT §6). An event never overtakes another:
-//! the head is retried until containerd has it, and what follows waits. Publishing never blocks and never
-//! fails the caller: Wait and State are the truth, events are news. Knows nothing of what the events mean.
+//! Owns one ordered queue and the connection that it empties into (CONTRACT §6). An event never overtakes another: the first
+//! one is retried until containerd has it, and the others wait. Publishing may never block or fail: callers that must know use
+//! Wait and State. Knows nothing of what the events mean.
 
 #[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use containerd_shim_protos::shim::event::Envelope;
 use containerd_shim_protos::shim::events::ForwardRequest;
@@ -23,17 +23,19 @@ use ttrpc::asynchronous::transport::Socket;
 use ttrpc::context;
 use ttrpc::proto::Code;
 
-/// Room for a long absence of containerd in a busy pod; about 200 kB when full.
+use crate::clock::system_time;
+
+/// Enough for a long absence of containerd in a busy pod; about 200 kB when full.
 const CAPACITY: usize = 1024;
 /// The protobuf package of every event a shim publishes.
 const EVENTS_PACKAGE: &str = "containerd.events";
-/// What containerd's own shim gives a call.
+/// The timeout that containerd's own shim gives a call.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
-/// containerd is back within seconds of an upgrade; the first attempts are dense, the later ones cheap.
+/// The pauses between attempts. After an upgrade containerd is back within seconds; while it stays away, attempts must be few.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Older events are dropped: no caller waits for them any more, and a containerd that was removed for good must
-/// not keep the shim waking up.
+/// Older events are dropped: no caller waits for them any more, and where containerd was removed for good the shim must
+/// not wake up for ever.
 const MAX_AGE: Duration = Duration::from_secs(300);
 
 /// Publishes the events of one pod, in order.
@@ -80,19 +82,18 @@ impl Publisher {
             Ok(value) => value,
             Err(error) => return self.drop_event(topic, &error),
         };
-        // containerd's typeurl wants the bare name, without a host before it. Not from the message's
-        // descriptor: that would link protobuf's reflection, a tenth of the binary.
+        // containerd's typeurl wants the bare name, without a host. `NAME`, not the message's descriptor: that would link
+        // protobuf's reflection, a tenth of the binary.
         let type_url = format!("{EVENTS_PACKAGE}.{}", E::NAME);
         let envelope = Envelope {
-            timestamp: Some(wall_clock().into()).into(),
+            timestamp: Some(system_time().into()).into(),
             namespace: self.namespace.clone(),
             topic: topic.to_owned(),
             event: Some(Any { type_url, value, ..Any::default() }).into(),
             ..Envelope::default()
         };
         let request = ForwardRequest { envelope: Some(envelope).into(), ..ForwardRequest::default() };
-        // The newest is dropped, not the oldest: a reader then sees a shorter history, never an exit without
-        // its start.
+        // Drop the newest, not the oldest: a reader may miss the last events, but never sees an exit without its start.
         match self.queue.try_send(Queued { request, since: Instant::now() }) {
             Ok(()) => {
                 self.accepted.fetch_add(1, Ordering::Relaxed);
@@ -108,23 +109,18 @@ impl Publisher {
         let accepted = self.accepted.load(Ordering::Relaxed);
         let mut settled = self.settled.clone();
         let everything = settled.wait_for(|settled| *settled >= accepted);
-        // Too late and "the delivering task is gone" are the same to the caller: the rest is lost.
+        // A timeout and a delivering task that is gone mean the same to the caller: the rest is lost.
         let _ = tokio::time::timeout(limit, everything).await;
         accepted.saturating_sub(*self.settled.borrow())
     }
 
     fn drop_event(&self, topic: &str, reason: &dyn std::fmt::Display) {
         let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
-        // A full queue drops a burst: one line for each power of two says it without flooding the log.
+        // A full queue drops many: a line for each power of two does not flood the log.
         if dropped.is_power_of_two() {
             tracing::warn!(topic, dropped, %reason, "event dropped");
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "an envelope carries the wall clock time of its event")]
-fn wall_clock() -> SystemTime {
-    SystemTime::now()
 }
 
 /// Empties the queue until the publisher is gone.
@@ -139,7 +135,7 @@ async fn deliver_all(
     }
 }
 
-/// The way to containerd, which comes and goes.
+/// The connection to containerd, which may go away and come back.
 struct Connection {
     path: PathBuf,
     client: Option<EventsClient>,
@@ -149,12 +145,12 @@ struct Connection {
 enum Failure {
     /// containerd is away or slow: the event may arrive later.
     Unreachable(String),
-    /// containerd has read the event and does not want it: it would not want it again.
+    /// containerd has read the event and refused it: it would refuse it again.
     Refused(String),
 }
 
 impl Connection {
-    /// Tries until the event has been delivered or is not worth it any more.
+    /// Tries until containerd has the event, has refused it, or it is too old.
     async fn deliver(&mut self, event: &Queued) {
         let topic = &event.request.envelope.topic;
         let mut pause = FIRST_PAUSE;
@@ -189,7 +185,7 @@ impl Connection {
                 Err(Failure::Refused(status.message))
             }
             Err(error) => {
-                // Whatever the connection is in now, a new one is not.
+                // The connection may be in any state; the next attempt gets a new one.
                 self.client = None;
                 Err(Failure::Unreachable(error.to_string()))
             }
@@ -197,7 +193,7 @@ impl Connection {
     }
 
     async fn connect(&self) -> Result<EventsClient, Failure> {
-        // Not `Client::connect`: it blocks the thread when a stopped containerd's backlog is full.
+        // Not `Client::connect`: it blocks the thread while the backlog of a stopped containerd is full.
         let stream = UnixStream::connect(&self.path)
             .await
             .map_err(|error| Failure::Unreachable(format!("{}: {error}", self.path.display())))?;
@@ -205,7 +201,7 @@ impl Connection {
     }
 }
 
-/// Whether a status is containerd's judgement of the event, not a sign of the way to it.
+/// Whether a status is containerd's answer to the event itself, not a failure on the way to it.
 fn is_final(code: Code) -> bool {
     !matches!(code, Code::UNAVAILABLE | Code::DEADLINE_EXCEEDED | Code::CANCELLED | Code::ABORTED)
 }

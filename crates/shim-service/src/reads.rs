@@ -1,178 +1,150 @@
-//! What the owner answers from its tables, at once, whatever else is going on: State, Pids, Stats, and the
-//! small changes that need no decision: limits, terminal size, end of input.
+//! The requests that the owner answers at once from its own state: State, Pids, Stats, and the changes that need no decision
+//! of the pod: limits, terminal size, end of input.
+//!
+//! Owns these answers. May never await nor feed the pod.
 
 use std::rc::Rc;
 
 use nix::unistd::Pid;
 use oci_runtime::console::TerminalSize;
-use pod_lifecycle::{ContainerId, Failure, Refusal, RefusalKind, Status, Target};
+use pod_lifecycle::{ContainerId, Refusal, RefusalKind, Status, Target};
 use protobuf::well_known_types::any::Any;
 
-use crate::command::{Answer, Member, State};
-use crate::error::ServiceError;
-use crate::incarnation::runtime_failure;
+use crate::command::{Answer, ContainerProcess, TaskState};
+use crate::error::{ServiceError, runtime_failure};
 use crate::metrics;
-use crate::owner::{Local, Owner};
+use crate::report::{FailedUpdate, Report};
+use crate::state::State;
 
-/// An Update that the OCI runtime could not apply.
-pub(crate) struct FailedUpdate {
-    container: ContainerId,
-    /// The process it was for.
-    pid: Option<Pid>,
-    limits: Rc<[u8]>,
-    /// Those that held before.
-    before: Option<Rc<[u8]>>,
-    failure: Failure,
-    answer: Answer<()>,
+pub(crate) fn task_state(state: &State, target: &Target) -> Result<TaskState, ServiceError> {
+    let view = state.pod.view(target)?;
+    let Some(resources) = state.containers.get(&target.container) else {
+        return Err(not_found(&target.container));
+    };
+    let streams = match &target.exec {
+        None => resources.details().streams.clone(),
+        Some(exec) => resources.exec(exec).map(|record| record.details().streams.clone()).unwrap_or_default(),
+    };
+    let bundle = resources.details().bundle.to_string_lossy().into_owned();
+    Ok(TaskState { view, bundle, streams })
 }
 
-impl Owner {
-    pub(crate) fn state(&self, target: &Target) -> Result<State, ServiceError> {
-        let view = self.pod.view(target)?;
-        let Some(resources) = self.containers.get(&target.container) else {
-            return Err(not_found(&target.container));
-        };
-        let streams = match &target.exec {
-            None => resources.details.streams.clone(),
-            Some(exec) => {
-                resources.execs.get(exec).map(|record| record.details.streams.clone()).unwrap_or_default()
-            }
-        };
-        let bundle = resources.details.bundle.to_string_lossy().into_owned();
-        Ok(State { view, bundle, streams })
+/// The processes of a container. There is always at least one until it is deleted (F13): when containerd 1.7 or 2.x
+/// restarts, it ends a task that has none, and an exit that no caller has seen yet would be lost (N1).
+pub(crate) fn pids(state: &State, id: ContainerId) -> Result<Vec<ContainerProcess>, ServiceError> {
+    let view = state.pod.view(&Target::init(id.clone()))?;
+    let resources = state.containers.get(&id).ok_or_else(|| not_found(&id))?;
+    let exec_of = |pid: Pid| resources.exec_of(pid).map(ToString::to_string);
+    let own = if view.has_process { resources.cgroup() } else { None };
+    let pids = own.map(|cgroup| cgroup.pids()).unwrap_or_default();
+    let mut processes: Vec<ContainerProcess> =
+        pids.into_iter().map(|pid| ContainerProcess { pid, exec: exec_of(pid) }).collect();
+    if processes.is_empty() && view.pid != 0 {
+        processes.push(ContainerProcess { pid: Pid::from_raw(view.pid.cast_signed()), exec: None });
     }
+    Ok(processes)
+}
 
-    /// The processes of a container. There is always at least one, until it is deleted (F13): a restart of
-    /// containerd 1.7 or 2.x ends a task that has none, and with it goes an exit that no caller has seen yet (N1).
-    pub(crate) fn pids(&self, id: ContainerId) -> Result<Vec<Member>, ServiceError> {
-        let view = self.pod.view(&Target::init(id.clone()))?;
-        let resources = self.containers.get(&id).ok_or_else(|| not_found(&id))?;
-        let exec_of = |pid: Pid| {
-            let mut execs = resources.execs.iter();
-            let found =
-                execs.find(|(_, exec)| exec.process.as_ref().is_some_and(|process| process.pid() == pid));
-            found.map(|(id, _)| id.to_string())
-        };
-        let own = if view.has_process { resources.cgroup() } else { None };
-        let pids = own.map(|cgroup| cgroup.pids()).unwrap_or_default();
-        let mut members: Vec<Member> =
-            pids.into_iter().map(|pid| Member { pid, exec: exec_of(pid) }).collect();
-        if members.is_empty() && view.pid != 0 {
-            members.push(Member { pid: Pid::from_raw(view.pid.cast_signed()), exec: None });
+/// Resource numbers. An exited container keeps its last ones: containerd 2.3 asks for them after an exit with 137.
+pub(crate) fn stats(state: &mut State, id: ContainerId) -> Result<Any, ServiceError> {
+    state.pod.view(&Target::init(id.clone()))?;
+    let resources = state.containers.get_mut(&id).ok_or_else(|| not_found(&id))?;
+    let Some(stats) = resources.read_stats() else {
+        let message = format!("container {id} has no cgroup at the moment");
+        return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
+    };
+    Ok(metrics::to_any(stats))
+}
+
+/// Applies new limits to the current process, and keeps them for every later incarnation (R6).
+pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer: Answer<()>) {
+    let view = match state.pod.view(&Target::init(id.clone())) {
+        Ok(view) => view,
+        Err(refusal) => return drop(answer.send(Err(refusal.into()))),
+    };
+    let Some(resources) = state.containers.get_mut(&id) else {
+        return drop(answer.send(Err(not_found(&id))));
+    };
+    if view.status == Status::Stopped {
+        let message = format!("cannot update container {id}: it has stopped");
+        return drop(answer.send(Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into())));
+    }
+    let limits: Rc<[u8]> = limits.into();
+    // Before the call: an incarnation that is created meanwhile gets them too.
+    let before = resources.set_limits(limits.clone());
+    if !view.has_process {
+        return drop(answer.send(Ok(())));
+    }
+    let (runtime, reports) = (resources.runtime().clone(), state.reports.clone());
+    let pid = resources.last_pid();
+    tokio::task::spawn_local(async move {
+        match runtime.update(&limits).await {
+            Ok(()) => drop(answer.send(Ok(()))),
+            // If the owner has ended, so have its containers.
+            Err(error) => drop(reports.send(Report::NotUpdated(Box::new(FailedUpdate {
+                container: id,
+                pid,
+                limits,
+                before,
+                failure: runtime_failure(error),
+                answer,
+            })))),
         }
-        Ok(members)
-    }
+    });
+}
 
-    /// Resource numbers; an exited container still has its last ones (containerd 2.3 asks for them after a 137).
-    pub(crate) fn stats(&mut self, id: ContainerId) -> Result<Any, ServiceError> {
-        self.pod.view(&Target::init(id.clone()))?;
-        let resources = self.containers.get_mut(&id).ok_or_else(|| not_found(&id))?;
-        let Some(stats) = resources.read_stats() else {
-            let message = format!("container {id} has no cgroup at the moment");
-            return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
-        };
-        Ok(metrics::to_any(stats))
-    }
-
-    /// Applies new limits now, and again to every later incarnation (R6).
-    pub(crate) fn update(&mut self, id: ContainerId, limits: Vec<u8>, answer: Answer<()>) {
-        let view = match self.pod.view(&Target::init(id.clone())) {
-            Ok(view) => view,
-            Err(refusal) => return drop(answer.send(Err(refusal.into()))),
-        };
-        let Some(resources) = self.containers.get_mut(&id) else {
-            return drop(answer.send(Err(not_found(&id))));
-        };
-        if view.status == Status::Stopped {
-            let message = format!("cannot update container {id}: it has stopped");
-            return drop(answer.send(Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into())));
-        }
-        let limits: Rc<[u8]> = limits.into();
-        // At once: an incarnation that is made meanwhile has them too.
-        let before = resources.update.replace(limits.clone());
-        if !view.has_process {
+/// Limits whose Update failed must not come into effect with the next restart. The Update has not failed if the process was
+/// replaced meanwhile (VPA after an OOM kill): the next one has the new limits (R6).
+pub(crate) fn update_failed(state: &mut State, failed: FailedUpdate) {
+    let FailedUpdate { container, pid, limits, before, failure, answer } = failed;
+    let view = state.pod.view(&Target::init(container.clone()));
+    if let Some(resources) = state.containers.get_mut(&container) {
+        let is_same = resources.last_pid() == pid;
+        if view.is_ok_and(|view| view.status != Status::Stopped && !(view.has_process && is_same)) {
             return drop(answer.send(Ok(())));
         }
-        let (runtime, local) = (resources.runtime.clone(), self.local.clone());
-        let pid = resources.last.as_ref().map(|last| last.pid);
-        tokio::task::spawn_local(async move {
-            match runtime.update(&limits).await {
-                Ok(()) => drop(answer.send(Ok(()))),
-                // The owner has ended: so have its containers.
-                Err(error) => drop(local.send(Local::NotUpdated(Box::new(FailedUpdate {
-                    container: id,
-                    pid,
-                    limits,
-                    before,
-                    failure: runtime_failure(error),
-                    answer,
-                })))),
-            }
-        });
+        resources.limits_failed(&limits, before);
     }
+    drop(answer.send(Err(Refusal { kind: failure.kind, message: failure.message }.into())));
+}
 
-    /// What its caller saw fail must not come about with the next restart. It has not failed if the process
-    /// was replaced meanwhile (VPA after an OOM kill): the next one has the new limits (R6).
-    pub(crate) fn update_failed(&mut self, failed: FailedUpdate) {
-        let FailedUpdate { container, pid, limits, before, failure, answer } = failed;
-        let view = self.pod.view(&Target::init(container.clone()));
-        if let Some(resources) = self.containers.get_mut(&container) {
-            let is_same = resources.last.as_ref().map(|last| last.pid) == pid;
-            if view.is_ok_and(|view| view.status != Status::Stopped && !(view.has_process && is_same)) {
-                return drop(answer.send(Ok(())));
-            }
-            // Another may have come meanwhile.
-            if resources.update.as_ref().is_some_and(|now| Rc::ptr_eq(now, &limits)) {
-                resources.update = before;
+/// Sets a terminal's size. Without a terminal there is nothing to do, which is no error (CONTRACT §7).
+pub(crate) fn resize(state: &mut State, target: &Target, size: TerminalSize) -> Result<(), ServiceError> {
+    let view = state.pod.view(target)?;
+    // An error for execs only, as in the runc shim.
+    if target.exec.is_some() && view.status == Status::Stopped {
+        let message = format!("cannot resize the terminal of {target}: it has stopped");
+        return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
+    }
+    let Some(resources) = state.containers.get_mut(&target.container) else {
+        return Err(not_found(&target.container));
+    };
+    let resized = match &target.exec {
+        None => resources.resize(size),
+        Some(exec) => resources.exec_mut(exec).map_or(Ok(()), |record| record.resize(size)),
+    };
+    resized.map_err(|source| ServiceError::System {
+        container: target.container.to_string(),
+        operation: "cannot resize its terminal",
+        source,
+    })
+}
+
+/// Closes stdin. Without one, or after the exit, there is nothing to do, which is no error (CONTRACT §7).
+pub(crate) fn close_stdin(state: &mut State, target: &Target) -> Result<(), ServiceError> {
+    state.pod.view(target)?;
+    let Some(resources) = state.containers.get_mut(&target.container) else {
+        return Err(not_found(&target.container));
+    };
+    match &target.exec {
+        None => resources.close_stdin(),
+        Some(exec) => {
+            if let Some(record) = resources.exec_mut(exec) {
+                record.close_stdin();
             }
         }
-        drop(answer.send(Err(Refusal { kind: failure.kind, message: failure.message }.into())));
     }
-
-    /// Without a console there is nothing to resize, which is no error (CONTRACT §7).
-    pub(crate) fn resize(&mut self, target: &Target, size: TerminalSize) -> Result<(), ServiceError> {
-        let view = self.pod.view(target)?;
-        // Only of an exec is that an error, as in the runc shim.
-        if target.exec.is_some() && view.status == Status::Stopped {
-            let message = format!("cannot resize the terminal of {target}: it has stopped");
-            return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
-        }
-        let Some(resources) = self.containers.get_mut(&target.container) else {
-            return Err(not_found(&target.container));
-        };
-        let console = match &target.exec {
-            None => {
-                resources.size = Some(size);
-                resources.incarnation.as_ref().and_then(|incarnation| incarnation.console.as_ref())
-            }
-            Some(exec) => resources.execs.get_mut(exec).and_then(|record| {
-                record.size = Some(size);
-                record.console.as_ref()
-            }),
-        };
-        let Some(console) = console else { return Ok(()) };
-        console.resize(size).map_err(|source| ServiceError::System {
-            container: target.container.to_string(),
-            operation: "cannot resize its terminal",
-            source,
-        })
-    }
-
-    /// No stdin, or an ended process: nothing to close, which is no error (CONTRACT §7).
-    pub(crate) fn close_stdin(&mut self, target: &Target) -> Result<(), ServiceError> {
-        self.pod.view(target)?;
-        let Some(resources) = self.containers.get_mut(&target.container) else {
-            return Err(not_found(&target.container));
-        };
-        let stdio = match &target.exec {
-            None => resources.stdio.as_mut(),
-            Some(exec) => resources.execs.get_mut(exec).and_then(|record| record.stdio.as_mut()),
-        };
-        if let Some(stdio) = stdio {
-            stdio.close_stdin();
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn not_found(id: &ContainerId) -> ServiceError {

@@ -1,6 +1,9 @@
-//! What the owner holds for a container and its execs: everything that is not a decision.
+//! What the owner holds for a container, from its Create to its Delete: streams, processes, limits, execs.
+//!
+//! Owns these and how they change together; each change is a method that names what has happened. Decides nothing about the pod.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,154 +13,84 @@ use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::{Cgroup, Stats};
 use oci_runtime::console::{Console, TerminalSize};
 use oci_runtime::probe::FileLooks;
-use oci_runtime::process::{ExecutableIdentity, Process};
+use oci_runtime::process::Process;
 use oci_runtime::runtime::{CgroupDriver, Container};
 use oci_runtime::spec::Spec;
-use oci_runtime::stdio::{LookPace, Stdio, StdioPaths, StreamMode};
-use pod_lifecycle::{ExecId, RequestId};
+use oci_runtime::stdio::{HeldBack, Stdio};
+use pod_lifecycle::{ExecId, Failure, RequestId, Target};
+use serde_json::Value;
 
+use crate::context::PodContext;
 use crate::details::{CreateDetails, ExecDetails};
-use crate::incarnation::Blueprint;
+use crate::error::failure;
+use crate::exec::ExecResources;
+use crate::incarnation::{Incarnation, IncarnationStreams};
+use crate::launch::Launcher;
 use crate::node_shutdown;
-use crate::pace::Pace;
-use crate::readiness::{Heard, Mailbox};
+use crate::readiness::NotifyListener;
 
-/// The kubelet's name for the file in which a container leaves its last words.
+/// The kubelet's annotation: the path of the termination message in the container.
 const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 
-/// containerd's stdio strings, kept as they came: State must return them (CRI reopens the fifos on reload).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StreamAddresses {
-    pub(crate) stdin: String,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-    pub(crate) mode: StreamMode,
-}
-
-impl StreamAddresses {
-    pub(crate) fn paths(&self) -> StdioPaths {
-        StdioPaths {
-            stdin: self.stdin.clone(),
-            stdout: self.stdout.clone(),
-            stderr: self.stderr.clone(),
-            mode: self.mode,
-        }
-    }
-
-    pub(crate) fn has_terminal(&self) -> bool {
-        self.mode == StreamMode::Terminal
-    }
-}
-
-/// What is the same for every container of the pod.
-#[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
-    /// containerd's namespace.
-    pub(crate) namespace: Rc<str>,
-    /// The node's configuration of podshim.
-    pub(crate) node_file: Rc<Path>,
-    /// While it is there, the node is being drained (N7).
-    pub(crate) draining_file: Rc<Path>,
-    /// Where console sockets are made.
-    pub(crate) console_directory: Rc<Path>,
-    /// How fast lines are looked at for `log:` gates.
-    pub(crate) looks: LookPace,
-    /// How much of a processor restarts and probes may take.
-    pub(crate) pace: Rc<Pace>,
-}
-
-/// One container, from its Create to its Delete.
+/// One container.
 #[derive(Debug)]
 pub(crate) struct Resources {
-    pub(crate) runtime: Container,
-    pub(crate) surroundings: Surroundings,
-    pub(crate) details: Rc<CreateDetails>,
-    /// The unit that systemd knows it by, under its cgroup driver (N5).
-    pub(crate) scope: Option<String>,
-    /// The host file behind the termination message, if there is one (J9).
-    pub(crate) termination_message: Option<PathBuf>,
+    runtime: Container,
+    context: PodContext,
+    details: Rc<CreateDetails>,
+    /// The name of its systemd scope, under the systemd cgroup driver (N5).
+    scope: Option<String>,
+    /// The file on the host behind the termination message, if there is one (J9).
+    termination_message: Option<PathBuf>,
     /// Open from the create to the delete, over all incarnations (R6).
-    pub(crate) stdio: Option<Stdio>,
-    /// The process of now; none while it is replaced.
-    pub(crate) incarnation: Option<Incarnation>,
-    /// What outlives an incarnation: the runtime has a container to delete, its cgroup has the last numbers.
-    pub(crate) last: Option<LastIncarnation>,
-    /// The last numbers that were read, for when the cgroup is gone.
-    pub(crate) stats: Option<Stats>,
-    pub(crate) rootfs_use: RootfsUse,
-    /// What the caller of the last Delete waits at most.
-    pub(crate) delete_limit: Option<Duration>,
-    /// The last limits a caller set, for the next incarnation (R6).
-    pub(crate) update: Option<Rc<[u8]>>,
-    pub(crate) size: Option<TerminalSize>,
-    pub(crate) execs: BTreeMap<ExecId, ExecResources>,
-    /// The Delete requests so far: whether one of their callers is still there decides what a delete's end
-    /// means (trap 12).
-    pub(crate) deletes: Vec<RequestId>,
-    /// The container's own process as JSON, for probes and hooks that run another command as the same user.
-    pub(crate) process_spec: Option<Rc<serde_json::Value>>,
-    pub(crate) file_looks: FileLooks,
+    stdio: Option<Stdio>,
+    /// The current process; none while it is replaced.
+    incarnation: Option<Incarnation>,
+    /// Outlives the incarnation: the runtime still has the container, and the cgroup its last numbers.
+    last: Option<LastIncarnation>,
+    /// The last numbers that were read; they are answered when the cgroup is gone.
+    stats: Option<Stats>,
+    rootfs_use: RootfsUse,
+    /// How long the caller of the last Delete waits.
+    delete_limit: Option<Duration>,
+    /// The last limits that a caller set, as JSON, for the next incarnation (R6).
+    limits: Option<Rc<[u8]>>,
+    size: Option<TerminalSize>,
+    execs: BTreeMap<ExecId, ExecResources>,
+    /// The Delete requests so far. A delete that ends when no caller waits any more does not count (trap 12).
+    deletes: Vec<RequestId>,
+    /// The container's own process as JSON, for `process_with`.
+    process_spec: Option<Rc<Value>>,
+    file_looks: FileLooks,
     /// For a `notify` gate.
-    pub(crate) mailbox: Option<Mailbox>,
+    notify: Option<NotifyListener>,
 }
 
 /// Until when a container's rootfs must stay mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RootfsUse {
-    /// No program needs it: it may be unmounted while the runtime deletes the container. The kernel takes as long for the one
-    /// (it writes out what is below) as the runtime for the other.
+    /// No program needs it: it is unmounted while the runtime deletes the container. An unmount writes back the file system and
+    /// takes as long as the runtime's delete.
     UntilEnd,
-    /// The runtime calls poststop hooks when it deletes the container, and they may look into it.
+    /// The runtime calls poststop hooks when it deletes the container, and they may read the rootfs.
     UntilDeleted,
 }
 
-/// One process of a container's init, with what came with it.
-#[derive(Debug)]
-pub(crate) struct Incarnation {
-    pub(crate) process: Rc<Process>,
-    /// What it executed before its own program (U1).
-    pub(crate) runtime_init: Option<ExecutableIdentity>,
-    pub(crate) console: Option<Console>,
-    /// What a gate that waits for its word has heard from it.
-    pub(crate) heard: Option<Rc<Heard>>,
-}
-
 /// The newest incarnation, as long as the runtime knows the container.
-#[derive(Clone, Debug)]
-pub(crate) struct LastIncarnation {
-    pub(crate) pid: Pid,
-    /// Absent if the process was gone before it could be looked up.
-    pub(crate) cgroup: Option<Rc<Cgroup>>,
-}
-
-/// One exec.
 #[derive(Debug)]
-pub(crate) struct ExecResources {
-    pub(crate) details: Rc<ExecDetails>,
-    pub(crate) stdio: Option<Stdio>,
-    pub(crate) process: Option<Rc<Process>>,
-    pub(crate) console: Option<Console>,
-    pub(crate) size: Option<TerminalSize>,
-}
-
-impl ExecResources {
-    pub(crate) fn new(details: ExecDetails) -> Self {
-        Self { details: Rc::new(details), stdio: None, process: None, console: None, size: None }
-    }
+struct LastIncarnation {
+    pid: Pid,
+    /// None if the process was gone before it could be looked up.
+    cgroup: Option<Rc<Cgroup>>,
 }
 
 impl Resources {
-    pub(crate) fn new(
-        runtime: Container,
-        surroundings: Surroundings,
-        details: CreateDetails,
-        spec: &Spec,
-    ) -> Self {
+    pub(crate) fn new(runtime: Container, context: PodContext, details: CreateDetails, spec: &Spec) -> Self {
         let has_poststop = spec.hooks.as_ref().is_some_and(|hooks| !hooks.poststop.is_empty());
         let message = spec.annotations.get(TERMINATION_MESSAGE_PATH).map(PathBuf::from);
         Self {
             runtime,
-            surroundings,
+            context,
             scope: match details.options.cgroup_driver_for(spec) {
                 CgroupDriver::Systemd => node_shutdown::scope_of(spec),
                 CgroupDriver::Cgroupfs => None,
@@ -170,33 +103,131 @@ impl Resources {
             stats: None,
             rootfs_use: if has_poststop { RootfsUse::UntilDeleted } else { RootfsUse::UntilEnd },
             delete_limit: None,
-            update: None,
+            limits: None,
             size: None,
             execs: BTreeMap::new(),
             deletes: Vec::new(),
             process_spec: None,
             file_looks: FileLooks::default(),
-            mailbox: None,
+            notify: None,
         }
     }
 
-    pub(crate) fn blueprint(&self) -> Blueprint {
-        Blueprint {
-            runtime: self.runtime.clone(),
-            details: self.details.clone(),
-            surroundings: self.surroundings.clone(),
-        }
+    pub(crate) fn runtime(&self) -> &Container {
+        &self.runtime
     }
 
     pub(crate) fn bundle(&self) -> &Bundle {
         self.runtime.bundle()
     }
 
-    pub(crate) fn process(&self) -> Option<&Rc<Process>> {
-        self.incarnation.as_ref().map(|incarnation| &incarnation.process)
+    pub(crate) fn context(&self) -> &PodContext {
+        &self.context
     }
 
-    /// The numbers of now, or the last ones if the cgroup is gone; none if it never had one.
+    pub(crate) fn details(&self) -> &Rc<CreateDetails> {
+        &self.details
+    }
+
+    pub(crate) fn scope(&self) -> Option<&str> {
+        self.scope.as_deref()
+    }
+
+    pub(crate) fn termination_message(&self) -> Option<&Path> {
+        self.termination_message.as_deref()
+    }
+
+    pub(crate) fn rootfs_use(&self) -> RootfsUse {
+        self.rootfs_use
+    }
+
+    pub(crate) fn file_looks(&self) -> &FileLooks {
+        &self.file_looks
+    }
+
+    pub(crate) fn launcher(&self) -> Launcher {
+        Launcher::new(self.runtime.clone(), self.details.clone(), self.context.clone())
+    }
+
+    pub(crate) fn stdio(&self) -> Option<&Stdio> {
+        self.stdio.as_ref()
+    }
+
+    /// The stdio for all its incarnations is open.
+    pub(crate) fn stdio_opened(&mut self, stdio: Stdio) {
+        self.stdio = Some(stdio);
+    }
+
+    /// The streams that its next process is created with.
+    pub(crate) fn streams(&self) -> Result<IncarnationStreams, Failure> {
+        match &self.stdio {
+            Some(stdio) => IncarnationStreams::of(stdio),
+            None => Err(failure("its stdio is closed")),
+        }
+    }
+
+    pub(crate) fn close_stdin(&mut self) {
+        if let Some(stdio) = &mut self.stdio {
+            stdio.close_stdin();
+        }
+    }
+
+    /// It has ended for its caller: no process of it writes any more.
+    pub(crate) fn finish_output(&mut self) {
+        if let Some(stdio) = &mut self.stdio {
+            stdio.finish_output();
+        }
+    }
+
+    /// Its streams, for the caller to end: it is being deleted.
+    pub(crate) fn take_streams(&mut self) -> (Option<Console>, Option<Stdio>) {
+        let console = self.incarnation.as_mut().and_then(Incarnation::take_console);
+        (console, self.stdio.take())
+    }
+
+    /// It has a new process.
+    ///
+    /// # Errors
+    /// The last terminal size, which may have been set while the process was created (R6), cannot be applied.
+    pub(crate) fn process_created(
+        &mut self,
+        incarnation: Incarnation,
+        held_back: HeldBack,
+        cgroup: Option<Rc<Cgroup>>,
+    ) -> io::Result<()> {
+        let pid = incarnation.process().pid();
+        self.incarnation = Some(incarnation);
+        if let Some(stdio) = &mut self.stdio {
+            stdio.accept(held_back);
+        }
+        self.last = Some(LastIncarnation { pid, cgroup });
+        self.read_stats_of_scope();
+        self.set_size()
+    }
+
+    pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
+        self.incarnation.as_ref()
+    }
+
+    /// The current process, which is to be replaced.
+    pub(crate) fn take_incarnation(&mut self) -> Option<Incarnation> {
+        self.incarnation.take()
+    }
+
+    pub(crate) fn process(&self) -> Option<&Rc<Process>> {
+        self.incarnation.as_ref().map(Incarnation::process)
+    }
+
+    /// The pid of the newest incarnation; none if there never was one.
+    pub(crate) fn last_pid(&self) -> Option<Pid> {
+        self.last.as_ref().map(|last| last.pid)
+    }
+
+    pub(crate) fn cgroup(&self) -> Option<&Rc<Cgroup>> {
+        self.last.as_ref()?.cgroup.as_ref()
+    }
+
+    /// The current numbers, or the last ones if the cgroup is gone; none if there never was one.
     pub(crate) fn read_stats(&mut self) -> Option<&Stats> {
         if let Some(cgroup) = self.cgroup().filter(|cgroup| cgroup.exists()) {
             self.stats = Some(cgroup.stats());
@@ -204,15 +235,111 @@ impl Resources {
         self.stats.as_ref()
     }
 
-    /// systemd removes a scope when its last process ends, on one processor before any other process hears of that. So there
-    /// are numbers of its beginning, and of its end if it is still there. Other groups stay until the runtime's delete.
+    /// Reads the numbers of a scope early. systemd removes a scope when its last process ends, often before the shim runs again;
+    /// so they are read when it begins, and at its end if it still exists. Other cgroups stay until the runtime's delete.
     pub(crate) fn read_stats_of_scope(&mut self) {
         if self.scope.is_some() {
             self.read_stats();
         }
     }
 
-    pub(crate) fn cgroup(&self) -> Option<&Rc<Cgroup>> {
-        self.last.as_ref()?.cgroup.as_ref()
+    /// A caller sets the size of its terminal.
+    pub(crate) fn resize(&mut self, size: TerminalSize) -> io::Result<()> {
+        self.size = Some(size);
+        self.set_size()
+    }
+
+    fn set_size(&self) -> io::Result<()> {
+        match (self.incarnation.as_ref().and_then(Incarnation::console), self.size) {
+            (Some(console), Some(size)) => console.resize(size),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn size(&self) -> Option<TerminalSize> {
+        self.size
+    }
+
+    /// The limits for its next process, beside those of its spec.
+    pub(crate) fn limits(&self) -> Option<&Rc<[u8]>> {
+        self.limits.as_ref()
+    }
+
+    /// A caller sets limits. Returns those that held before.
+    pub(crate) fn set_limits(&mut self, limits: Rc<[u8]>) -> Option<Rc<[u8]>> {
+        self.limits.replace(limits)
+    }
+
+    /// The runtime could not apply the limits: those before hold, unless a caller has set others meanwhile.
+    pub(crate) fn limits_failed(&mut self, failed: &Rc<[u8]>, before: Option<Rc<[u8]>>) {
+        if self.limits.as_ref().is_some_and(|now| Rc::ptr_eq(now, failed)) {
+            self.limits = before;
+        }
+    }
+
+    /// The socket for its `notify` gate is open.
+    pub(crate) fn notify_opened(&mut self, listener: NotifyListener) {
+        self.notify = Some(listener);
+    }
+
+    pub(crate) fn notify(&self) -> Option<&NotifyListener> {
+        self.notify.as_ref()
+    }
+
+    /// Adds an exec. `false`: there is one of that id already, which stays.
+    pub(crate) fn add_exec(&mut self, id: &ExecId, details: ExecDetails) -> bool {
+        let is_new = !self.execs.contains_key(id);
+        if is_new {
+            self.execs.insert(id.clone(), ExecResources::new(details));
+        }
+        is_new
+    }
+
+    pub(crate) fn remove_exec(&mut self, id: &ExecId) {
+        self.execs.remove(id);
+    }
+
+    pub(crate) fn exec(&self, id: &ExecId) -> Option<&ExecResources> {
+        self.execs.get(id)
+    }
+
+    pub(crate) fn exec_mut(&mut self, id: &ExecId) -> Option<&mut ExecResources> {
+        self.execs.get_mut(id)
+    }
+
+    /// The exec whose process has that pid.
+    pub(crate) fn exec_of(&self, pid: Pid) -> Option<&ExecId> {
+        let is_its = |exec: &ExecResources| exec.process().is_some_and(|process| process.pid() == pid);
+        self.execs.iter().find(|(_, exec)| is_its(exec)).map(|(id, _)| id)
+    }
+
+    /// A caller asks for the delete of the container, or of one of its execs, and waits for at most `limit`.
+    pub(crate) fn delete_requested(&mut self, target: &Target, request: RequestId, limit: Option<Duration>) {
+        self.delete_limit = limit;
+        if target.exec.is_none() {
+            self.deletes.push(request);
+        }
+    }
+
+    pub(crate) fn deletes(&self) -> &[RequestId] {
+        &self.deletes
+    }
+
+    pub(crate) fn delete_limit(&self) -> Option<Duration> {
+        self.delete_limit
+    }
+
+    /// The container's own process with another command line: same user, environment and restrictions (DESIGN §6).
+    pub(crate) fn process_with(&mut self, command: &[String]) -> Result<Vec<u8>, Failure> {
+        if self.process_spec.is_none() {
+            let path = self.bundle().path().join("config.json");
+            let spec = std::fs::read(&path).map_err(failure)?;
+            let mut spec: Value = serde_json::from_slice(&spec).map_err(failure)?;
+            self.process_spec = Some(Rc::new(spec["process"].take()));
+        }
+        let mut process = self.process_spec.as_deref().cloned().unwrap_or_default();
+        process["args"] = command.into();
+        process["terminal"] = false.into();
+        serde_json::to_vec(&process).map_err(failure)
     }
 }

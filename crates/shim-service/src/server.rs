@@ -1,4 +1,6 @@
-//! The serving process: reaper, publisher, owner and ttrpc server put together, and taken apart in order.
+//! Serves one pod: sets up reaper, publisher, owner and ttrpc server, and ends them in order.
+//!
+//! Owns that order. It alone knows all parts of the crate.
 
 use std::fs::File;
 use std::io;
@@ -18,22 +20,23 @@ use tokio::sync::mpsc;
 use ttrpc::asynchronous::Server;
 
 use crate::command::OwnerHandle;
-use crate::control::{ControlService, Identity};
-use crate::incarnation::console_directory;
-use crate::owner::Owner;
-use crate::pace::Pace;
+use crate::context::{PodContext, console_directory};
+use crate::control::ControlService;
+use crate::drive;
+use crate::identity::Identity;
 use crate::peers;
 use crate::publisher::Publisher;
-use crate::resources::Surroundings;
+use crate::state::State;
 use crate::task::TaskService;
+use crate::throttle::Throttle;
 
 /// The names under which containerd 1.x and 2.x call the same service (CONTRACT §1.3).
 const TASK_V2: &str = "containerd.task.v2.Task";
 const TASK_V3: &str = "containerd.task.v3.Task";
-/// What the last events may take to reach containerd.
+/// How long the last events may take to reach containerd.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-/// containerd gives Shutdown 3 s in all.
+/// How long the last answers may take. containerd waits 3 s for Shutdown in all.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// What a pod's server is started with.
@@ -41,15 +44,15 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 pub struct ServeConfig {
     /// containerd's namespace.
     pub namespace: String,
-    /// The pod: the grouping id.
+    /// The pod's grouping id.
     pub id: String,
-    /// containerd's socket for events; without one they are dropped.
+    /// containerd's socket for events; without one events are dropped.
     pub containerd_ttrpc_address: Option<String>,
-    /// The pod's socket, listening since before its address was printed.
+    /// The pod's socket; it listens already.
     pub listener: UnixListener,
-    /// What the node's administrator says of all pods (`/etc/podshim/config.toml`). It need not exist.
+    /// podshim's configuration file on this node (`/etc/podshim/config.toml`). It need not exist.
     pub node_file: PathBuf,
-    /// The file that says, by being there, that the node is being drained (N7).
+    /// The file that exists while the node is being drained (N7).
     pub draining_file: PathBuf,
     /// The lock on the pod's state, held for as long as the server lives (N3).
     pub lock: File,
@@ -58,7 +61,7 @@ pub struct ServeConfig {
 /// Why a server cannot serve.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The machine refused something every server needs.
+    /// A system call that every server needs failed.
     #[error("cannot {what}: {source}")]
     Setup {
         /// What was attempted.
@@ -71,7 +74,7 @@ pub enum ServeError {
     Ttrpc(#[from] ttrpc::Error),
 }
 
-/// Serves a pod until containerd shuts it down. Gives what is to be kept of it. Must run inside a `LocalSet` of a
+/// Serves a pod until the shim may end. Returns the record that is kept of it. Must run inside a `LocalSet` of a
 /// current-thread runtime.
 ///
 /// # Errors
@@ -86,16 +89,17 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     let stop = stop_signals().map_err(setup("receive signals"))?;
     let (handle, commands) = OwnerHandle::channel();
     let socket = listener.local_addr().ok().and_then(|address| address.as_pathname().map(Path::to_owned));
-    let surroundings = Surroundings {
+    let context = PodContext {
         namespace: namespace.as_str().into(),
         node_file: node_file.into(),
         draining_file: draining_file.into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
         looks: LookPace::default(),
-        pace: Rc::new(Pace::new(reaper.clone())),
+        throttle: Rc::new(Throttle::new(reaper.clone())),
     };
     let identity = Identity { id: id.clone(), namespace, ..Identity::default() };
-    let (owner, inbox) = Owner::new(identity, surroundings, reaper, publisher);
+    let (sender, reports) = mpsc::unbounded_channel();
+    let state = State::new(identity, context, reaper, publisher, sender);
 
     let listener = peers::listener(listener).map_err(setup("use the inherited socket"))?;
     let mut server = Server::new().add_listener(listener);
@@ -106,8 +110,8 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     server.start().await?;
     tracing::info!(id, "serving");
 
-    let (publisher, past) = owner.run_until_empty(commands, inbox, stop).await;
-    // First: no `start` gets the address of a shim that is about to go, and a `delete` sees that it is going.
+    let (publisher, past) = drive::run_until_empty(state, commands, reports, stop).await;
+    // First: no `start` may get the address of a shim that is about to end, and `delete` sees by it that the shim ends.
     if let Some(socket) = socket {
         let _ = std::fs::remove_file(socket);
     }
@@ -116,11 +120,11 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     if undelivered > 0 {
         tracing::warn!(undelivered, "events are lost: containerd did not take them");
     }
-    // Lets the answer to Shutdown out; a connection that stays open must not keep the shim.
+    // Sends the answer to Shutdown; a connection that stays open must not keep the shim.
     let _ = tokio::time::timeout(LAST_ANSWERS, server.shutdown()).await;
     drop(lock);
-    // Reading the request has woken a thread of containerd, on this processor most often. Ending takes half a millisecond;
-    // containerd goes on first, and removes the container meanwhile.
+    // The answer has woken a thread of containerd, most often on this processor. The shim's own end takes half a millisecond:
+    // let containerd run first, which removes the container meanwhile.
     let _ = nix::sched::sched_yield();
     Ok(past)
 }
@@ -136,7 +140,7 @@ fn task_services(
     vec![services(TASK_V2), services(TASK_V3)]
 }
 
-/// SIGTERM and SIGINT mean "stop the pod in order" (DESIGN §4).
+/// SIGTERM and SIGINT stop the pod in order (DESIGN §4).
 fn stop_signals() -> io::Result<mpsc::Receiver<()>> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (sender, receiver) = mpsc::channel(1);

@@ -1,8 +1,8 @@
-//! Namespace paths that name a process of this pod.
+//! Namespace paths in a spec that name a process of this pod.
 //!
-//! CRI fixes a target's pid when the target starts (`kubectl debug --target`), but a restart in place gives the
-//! target a new one (R6). Owns the memory of which pid was whose, and the correction of a spec that names a
-//! dead one: joining the process that has that pid by now would be a break-out.
+//! CRI fixes a target's pid when the target starts (`kubectl debug --target`), but a restart in place gives the target a new
+//! one (R6). Owns which pids the pod's containers have had, and the correction of a spec that names an old one: a container
+//! may never join another process that has the pid by now.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -11,16 +11,15 @@ use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::process::Process;
 use oci_runtime::spec::Spec;
-use pod_lifecycle::{Caller, ContainerId, Refusal, RefusalKind, Target};
+use pod_lifecycle::{Caller, ContainerId, Refusal, RefusalKind};
 use serde_json::Value;
 
-use crate::details;
+use crate::cri;
 use crate::error::ServiceError;
-use crate::owner::Owner;
 use crate::spec_file;
 
-/// Of a container that is restarted for ever, so many pids are remembered beside the first one, which CRI names: the
-/// last ones, which a caller may have seen just now.
+/// How many pids of a container are kept beside the first one, which CRI names: the last ones, which a caller may have seen
+/// just now.
 const LATER_PIDS_MOST: usize = 16;
 
 /// The pids that containers of this pod have had, oldest first.
@@ -31,7 +30,7 @@ pub(crate) struct PidHistory {
 
 impl PidHistory {
     pub(crate) fn remember(&mut self, pid: Pid, container: &ContainerId) {
-        // The kernel may have given it to another before.
+        // The kernel may have given the pid to another container's process before.
         self.pids.values_mut().for_each(|pids| pids.retain(|earlier| *earlier != pid));
         let pids = self.pids.entry(container.clone()).or_default();
         pids.push_back(pid);
@@ -40,7 +39,7 @@ impl PidHistory {
         }
     }
 
-    /// A deleted container's pids mean nothing any more; the kernel may give them to anybody.
+    /// A deleted container's pids mean nothing any more: the kernel may give them to any process.
     pub(crate) fn forget(&mut self, container: &ContainerId) {
         self.pids.remove(container);
     }
@@ -50,21 +49,21 @@ impl PidHistory {
     }
 }
 
-/// What becomes of a path that names a pid of this pod's.
+/// What a path means that names a pid of this pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Meaning {
-    /// It is right as it is.
+    /// The process that has the pid now; the path is right.
     Itself,
-    /// The process that its container has now.
+    /// The container whose pid it was; this is its process now.
     Live(Pid),
-    /// Its container has no process.
+    /// The container whose pid it was, which has no process.
     Gone,
-    /// Its container, and another process has the pid by now.
+    /// The container whose pid it was, and another process has the pid by now.
     AnotherProcess,
 }
 
-/// `pid` was a container's, whose process now is `live`. CRI names a container by the pid it had at its Start; other
-/// callers look it up when they create, and mean the process that has it now.
+/// What a caller means by `pid`, which was a container's whose process now is `live`. CRI names a container by the pid it had
+/// at its Start. Other callers look the pid up when they create, and mean the process that has it now.
 fn meaning(pid: Pid, live: Option<Pid>, is_alive: impl Fn(Pid) -> bool, caller: Caller) -> Meaning {
     match (live, caller) {
         (Some(live), _) if live == pid => Meaning::Itself,
@@ -79,48 +78,41 @@ fn is_alive(pid: Pid) -> bool {
     Process::open(pid).is_ok_and(|process| process.is_running())
 }
 
-impl Owner {
-    /// Rewrites the namespace paths of a new container's spec that name an earlier process of this pod.
-    pub(crate) fn join_live_namespaces(
-        &self,
-        id: &ContainerId,
-        bundle: &Bundle,
-        spec: &Spec,
-    ) -> Result<(), ServiceError> {
-        let namespaces = spec.linux.iter().flat_map(|linux| &linux.namespaces);
-        let mut corrections = BTreeMap::new();
-        for path in namespaces.map(|namespace| namespace.path.as_path()) {
-            let Some((pid, file)) = process_path(path) else { continue };
-            let Some(target) = self.history.owner(pid) else { continue };
-            let why = match meaning(pid, self.live_pid(target), is_alive, details::caller(spec)) {
-                Meaning::Itself => continue,
-                Meaning::Live(live) => {
-                    corrections.insert(path.to_owned(), format!("/proc/{live}/ns/{file}"));
-                    continue;
-                }
-                Meaning::Gone => format!("which has no process (pid {pid} is gone)"),
-                Meaning::AnotherProcess => format!("whose pid {pid} is another process's by now"),
-            };
-            let message =
-                format!("cannot create container {id}: it joins a namespace of container {target}, {why}");
-            return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
-        }
-        if corrections.is_empty() {
-            return Ok(());
-        }
-        rewrite(bundle, |path| corrections.get(Path::new(path)).cloned()).map_err(|source| {
-            ServiceError::System {
-                container: id.to_string(),
-                operation: "cannot correct the namespace paths in its config.json",
-                source,
+/// Corrects the namespace paths in a new container's spec that name an earlier process of this pod. `live_pid` gives a
+/// container's current pid.
+pub(crate) fn join_live(
+    pids: &PidHistory,
+    live_pid: impl Fn(&ContainerId) -> Option<Pid>,
+    id: &ContainerId,
+    bundle: &Bundle,
+    spec: &Spec,
+) -> Result<(), ServiceError> {
+    let namespaces = spec.linux.iter().flat_map(|linux| &linux.namespaces);
+    let mut corrections = BTreeMap::new();
+    for path in namespaces.map(|namespace| namespace.path.as_path()) {
+        let Some((pid, file)) = process_path(path) else { continue };
+        let Some(target) = pids.owner(pid) else { continue };
+        let why = match meaning(pid, live_pid(target), is_alive, cri::caller(spec)) {
+            Meaning::Itself => continue,
+            Meaning::Live(live) => {
+                corrections.insert(path.to_owned(), format!("/proc/{live}/ns/{file}"));
+                continue;
             }
-        })
+            Meaning::Gone => format!("which has no process (pid {pid} is gone)"),
+            Meaning::AnotherProcess => format!("whose pid {pid} is another process's by now"),
+        };
+        let message =
+            format!("cannot create container {id}: it joins a namespace of container {target}, {why}");
+        return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
     }
-
-    fn live_pid(&self, id: &ContainerId) -> Option<Pid> {
-        let view = self.pod.view(&Target::init(id.clone())).ok()?;
-        view.has_process.then(|| Pid::from_raw(view.pid.cast_signed()))
+    if corrections.is_empty() {
+        return Ok(());
     }
+    rewrite(bundle, |path| corrections.get(Path::new(path)).cloned()).map_err(|source| ServiceError::System {
+        container: id.to_string(),
+        operation: "cannot correct the namespace paths in its config.json",
+        source,
+    })
 }
 
 /// The pid and the namespace's file in `/proc/<pid>/ns/<file>`.
@@ -144,7 +136,7 @@ fn rewrite(bundle: &Bundle, correct: impl Fn(&str) -> Option<String>) -> std::io
 mod tests {
     use super::*;
 
-    /// R6: a debug container joins the process its target has now; everything else in the spec stays.
+    /// R6: a debug container joins the current process of its target; everything else in the spec stays.
     #[test]
     fn r6_namespace_paths_are_corrected_in_place() {
         let directory = tempfile::tempdir().unwrap();
@@ -168,7 +160,7 @@ mod tests {
         (1..=1000).for_each(|pid| history.remember(Pid::from_raw(pid), &proxy));
         let kept: Vec<i32> = history.pids[&proxy].iter().map(|pid| pid.as_raw()).collect();
         assert_eq!(kept, [&[1][..], &(985..=1000).collect::<Vec<_>>()].concat());
-        // A pid is one container's at a time.
+        // A pid belongs to one container at a time.
         history.remember(Pid::from_raw(1000), &logs);
         assert_eq!(history.owner(Pid::from_raw(1000)), Some(&logs));
         assert_eq!(history.owner(Pid::from_raw(999)), Some(&proxy));
@@ -176,8 +168,8 @@ mod tests {
         assert_eq!(history.owner(Pid::from_raw(1000)), None);
     }
 
-    /// R6: a pid that another process has by now is never replaced by ours. CRI meant ours, which is refused; who looked
-    /// the pid up just now meant that process.
+    /// R6: a pid that another process has by now is never corrected. CRI means the container's, which is refused; a caller
+    /// that has looked the pid up just now means that process.
     #[test]
     fn r6_a_pid_that_is_another_processs_by_now_is_not_corrected() {
         let [old, new] = [17, 99].map(Pid::from_raw);

@@ -1,7 +1,7 @@
-//! containerd's Task service (v2 and v3): translation only.
+//! containerd's Task service (v2 and v3).
 //!
-//! A handler turns a request into a command for the owner and the answer into a response. It holds nothing and
-//! does nothing else, because containerd may drop it at any await (DESIGN §3).
+//! Owns the translation: a handler turns a request into a command for the owner, and the answer into a response. It may hold
+//! nothing and do nothing else: containerd can drop it at any await (DESIGN §3).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,13 +28,13 @@ use protobuf::well_known_types::any::Any;
 use protobuf::{EnumOrUnknown, Message, MessageField};
 use ttrpc::asynchronous::TtrpcContext;
 
-use crate::command::{Command, Member, OwnerHandle, State};
+use crate::clock::timestamp;
+use crate::command::{Command, ContainerProcess, OwnerHandle, TaskState};
 use crate::details::{CheckpointDetails, CheckpointImage, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
-use crate::notice::timestamp;
-use crate::options::RuntimeOptions;
+use crate::options;
 use crate::options::checkpoint::checkpoint_options;
-use crate::resources::StreamAddresses;
+use crate::streams::StreamAddresses;
 
 /// The Task service of one pod.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl TaskService {
         Err(ServiceError::from(refusal).into())
     }
 
-    async fn state_of(&self, target: Target) -> Result<State, ServiceError> {
+    async fn state_of(&self, target: Target) -> Result<TaskState, ServiceError> {
         self.owner.ask(|answer| Command::State { target, answer }).await
     }
 }
@@ -126,7 +126,7 @@ impl Task for TaskService {
 
     async fn delete(&self, context: &TtrpcContext, request: DeleteRequest) -> ttrpc::Result<DeleteResponse> {
         let target = target(&request.id, &request.exec_id);
-        // 0 and less: the caller waits as long as it takes.
+        // Without a timeout (0 or less) the caller waits as long as it takes.
         let limit = u64::try_from(context.timeout_nano).ok().filter(|nanoseconds| *nanoseconds > 0);
         let limit = limit.map(Duration::from_nanos);
         let reply = self.owner.ask(|answer| Command::Delete { target, limit, answer }).await?;
@@ -140,9 +140,10 @@ impl Task for TaskService {
     }
 
     async fn state(&self, _: &TtrpcContext, request: StateRequest) -> ttrpc::Result<StateResponse> {
-        let State { view, bundle, streams } = self.state_of(target(&request.id, &request.exec_id)).await?;
+        let TaskState { view, bundle, streams } =
+            self.state_of(target(&request.id, &request.exec_id)).await?;
         let mut response = StateResponse {
-            // An exec is known by its own id here, and `exec_id` is never set: so the runc shim does.
+            // As the runc shim: `id` is the exec's id for an exec, and `exec_id` is never set.
             id: if request.exec_id.is_empty() { request.id } else { request.exec_id },
             bundle,
             pid: view.pid,
@@ -161,7 +162,7 @@ impl Task for TaskService {
         if let Some(exit) = view.exit {
             response.exit_status = exit.code;
         }
-        // Never unset: clients in Go would take that for 1970.
+        // Always set: clients in Go take an unset time for 1970.
         response.exited_at = MessageField::some(timestamp(view.exit.unwrap_or_default().at));
         Ok(response)
     }
@@ -207,7 +208,7 @@ impl Task for TaskService {
 
     async fn resize_pty(&self, _: &TtrpcContext, request: ResizePtyRequest) -> ttrpc::Result<Empty> {
         let target = target(&request.id, &request.exec_id);
-        // A terminal of more than 65,535 columns does not exist; the nearest one will do.
+        // The kernel's sizes have 16 bits; a larger one is cut to the largest.
         let clamp = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
         let size = TerminalSize { columns: clamp(request.width), rows: clamp(request.height) };
         self.owner.ask(|answer| Command::Resize { target, size, answer }).await?;
@@ -235,7 +236,7 @@ impl Task for TaskService {
     }
 }
 
-/// An empty exec id means the container's init.
+/// The target of a request: an empty exec id means the container's init.
 fn target(id: &str, exec_id: &str) -> Target {
     let exec = (!exec_id.is_empty()).then(|| ExecId::from(exec_id));
     Target { container: ContainerId::from(id), exec }
@@ -252,7 +253,7 @@ fn create_details(request: CreateTaskRequest) -> Result<CreateDetails, ServiceEr
     let path = |text: String| (!text.is_empty()).then(|| PathBuf::from(text));
     let parent = path(request.parent_checkpoint);
     let checkpoint = path(request.checkpoint).map(|path| CheckpointImage { path, parent });
-    let options = RuntimeOptions::from_any(request.options.as_ref())
+    let options = options::runtime_options(request.options.as_ref())
         .map_err(|source| ServiceError::Options { container: request.id, source })?;
     let rootfs = request.rootfs.into_iter().map(|mount| RootfsMount {
         kind: mount.type_,
@@ -283,8 +284,8 @@ fn checkpoint_details(request: CheckpointTaskRequest) -> Result<CheckpointDetail
     Ok(CheckpointDetails { path: PathBuf::from(request.path), options })
 }
 
-/// The process of an exec arrives as JSON in an Any (CONTRACT §1.7); whether it has a terminal is the request's
-/// word.
+/// The process of an exec arrives as JSON in an Any (CONTRACT §1.7). The request, not that JSON, says whether it has a
+/// terminal.
 fn exec_details(request: ExecProcessRequest) -> Result<ExecDetails, ServiceError> {
     let spec = request.spec.into_option().unwrap_or_default().value;
     let invalid = |error| ServiceError::Invalid {
@@ -313,12 +314,12 @@ fn stream_mode(terminal: bool) -> StreamMode {
     if terminal { StreamMode::Terminal } else { StreamMode::Streams }
 }
 
-fn process_info(member: Member) -> Result<ProcessInfo, ServiceError> {
-    let mut info = ProcessInfo { pid: member.pid.as_raw().cast_unsigned(), ..Default::default() };
-    if let Some(exec_id) = member.exec {
+fn process_info(process: ContainerProcess) -> Result<ProcessInfo, ServiceError> {
+    let mut info = ProcessInfo { pid: process.pid.as_raw().cast_unsigned(), ..Default::default() };
+    if let Some(exec_id) = process.exec {
         let details = ProcessDetails { exec_id, ..Default::default() };
         let value = details.write_to_bytes().unwrap_or_default();
-        // Spelt out, as in `metrics`: reflection is large.
+        // As text, as in `metrics`: reflection is large.
         let type_url = "containerd.runc.v1.ProcessDetails".to_owned();
         info.info = MessageField::some(Any { type_url, value, ..Any::default() });
     }

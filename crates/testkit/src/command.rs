@@ -6,12 +6,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use pod_lifecycle::{
-    AfterCheckpoint, ContainerId, ExecId, KubeletHook, KubeletType, Origin, PidNamespace, Reach, Target,
-};
+use pod_lifecycle::{AfterCheckpoint, ContainerId, ExecId, Reach, Target};
 use pod_spec::Signal;
 
 use crate::kubelet::{Fault, KubeletSetup};
+use crate::new_container::NewContainer;
 use crate::operation_kind::OperationKind;
 use crate::program::Program;
 use crate::text::{parse_duration, parse_signal, show_duration, show_signal};
@@ -108,43 +107,6 @@ pub enum Detail {
     Everything,
 }
 
-/// A container to create.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewContainer {
-    /// Its name in the plan.
-    pub name: String,
-    /// Its id; the name unless another is given.
-    pub id: ContainerId,
-    /// `io.kubernetes.container.type`.
-    pub kubelet_type: Option<KubeletType>,
-    /// Whether its init is PID 1.
-    pub pid_namespace: PidNamespace,
-    /// The kubelet's terminationGracePeriod annotation.
-    pub kubelet_grace: Option<Duration>,
-    /// Whether its kubelet runs a preStop hook, if a kubelet created it.
-    pub kubelet: Option<KubeletHook>,
-    /// The `oom_score_adj` of its spec.
-    pub oom_score_adj: Option<i32>,
-    /// Whether it starts from its program or is restored.
-    pub origin: Origin,
-}
-
-impl NewContainer {
-    /// An ordinary container whose id is its name.
-    pub fn named(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            id: name.into(),
-            kubelet_type: None,
-            pid_namespace: PidNamespace::Private,
-            kubelet_grace: None,
-            kubelet: None,
-            oom_score_adj: None,
-            origin: Origin::Program,
-        }
-    }
-}
-
 /// A line that is no command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a command: {line:?}: {problem}")]
@@ -214,7 +176,7 @@ fn parse_command(line: &str) -> Result<Command, String> {
             kind if kind.can_be_lost() => Command::Lose(word(0)?.to_owned(), kind),
             kind => return Err(format!("the driver never loses a {kind}")),
         },
-        "create" => Command::Create(parse_create(&rest)?),
+        "create" => Command::Create(NewContainer::parse(&rest)?),
         "up" => Command::Up(rest.iter().map(|name| (*name).to_owned()).collect()),
         "start" => Command::Start(parse_target(word(0)?)),
         "exec" => match parse_target(word(0)?) {
@@ -271,32 +233,6 @@ fn parse_pod(words: &[&str]) -> Result<Command, String> {
         }
     }
     Ok(Command::Pod { caller, detail, annotations: Vec::new() })
-}
-
-fn parse_create(words: &[&str]) -> Result<NewContainer, String> {
-    let mut words = words.iter();
-    let mut new = NewContainer::named(words.next().ok_or("a name is missing")?);
-    while let Some(word) = words.next() {
-        match *word {
-            "as" => new.id = (*words.next().ok_or("an id is missing")?).into(),
-            "type=init" => new.kubelet_type = Some(KubeletType::Init),
-            "type=regular" => new.kubelet_type = Some(KubeletType::Regular),
-            "type=ephemeral" => new.kubelet_type = Some(KubeletType::Ephemeral),
-            "kubelet" => new.kubelet = Some(KubeletHook::None),
-            "kubelet-hook" => new.kubelet = Some(KubeletHook::PreStop),
-            "from-checkpoint" => new.origin = Origin::Checkpoint,
-            "shared-pid" => new.pid_namespace = PidNamespace::Shared,
-            _ => {
-                if let Some(score) = word.strip_prefix("oom-score=") {
-                    new.oom_score_adj = Some(score.parse().map_err(|_| format!("{score:?} is no score"))?);
-                    continue;
-                }
-                let grace = word.strip_prefix("kubelet-grace=").and_then(parse_duration);
-                new.kubelet_grace = Some(grace.ok_or_else(|| format!("unknown word {word:?}"))?);
-            }
-        }
-    }
-    Ok(new)
 }
 
 fn parse_target(text: &str) -> Target {
@@ -363,39 +299,6 @@ impl fmt::Display for Command {
             Self::Fault(fault) => write!(f, "fault {fault}"),
             Self::Settle(time) => write!(f, "settle {}", show_duration(*time)),
             Self::View(target) => write!(f, "view {}", show_target(target)),
-        }
-    }
-}
-
-impl fmt::Display for NewContainer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)?;
-        if self.id.as_str() != self.name {
-            write!(f, " as {}", self.id)?;
-        }
-        match self.kubelet_type {
-            None => {}
-            Some(KubeletType::Init) => f.write_str(" type=init")?,
-            Some(KubeletType::Regular) => f.write_str(" type=regular")?,
-            Some(KubeletType::Ephemeral) => f.write_str(" type=ephemeral")?,
-        }
-        match self.kubelet {
-            None => {}
-            Some(KubeletHook::None) => f.write_str(" kubelet")?,
-            Some(KubeletHook::PreStop) => f.write_str(" kubelet-hook")?,
-        }
-        if self.pid_namespace == PidNamespace::Shared {
-            f.write_str(" shared-pid")?;
-        }
-        if self.origin == Origin::Checkpoint {
-            f.write_str(" from-checkpoint")?;
-        }
-        if let Some(score) = self.oom_score_adj {
-            write!(f, " oom-score={score}")?;
-        }
-        match self.kubelet_grace {
-            Some(grace) => write!(f, " kubelet-grace={}", show_duration(grace)),
-            None => Ok(()),
         }
     }
 }

@@ -10,9 +10,7 @@ mod back_off;
 mod cri;
 mod ending;
 mod expectation;
-mod fairness;
 mod fault;
-mod grid;
 mod setup;
 mod status;
 mod sync;
@@ -22,22 +20,20 @@ use std::time::Duration;
 
 use pod_lifecycle::{ContainerId, KubeletHook, PodTime};
 
-use crate::command::NewContainer;
-use crate::random::Random;
+use crate::new_container::NewContainer;
+use crate::text::millis;
 use back_off::BackOff;
 use cri::{CallId, Cri};
 use ending::Ending;
 use expectation::Ledger;
-use setup::millis;
+use fuzz_input::Rng;
 use status::{Listed, State};
-use sync::Actions;
+use sync::{Actions, SyncInput};
 
 pub use fault::Fault;
-pub use grid::scenarios as kubelet_grid;
 pub use setup::{KubeletSetup, KubeletVersion, PodContainer, SpecPart};
 
 pub(crate) use cri::ShimCall;
-pub(crate) use fairness::is_fair;
 pub use setup::parse_policy;
 
 /// How often the PLEG looks at what CRI lists.
@@ -53,7 +49,7 @@ const LATENCIES: [u64; 5] = [0, 0, 2, 30, 150];
 #[derive(Clone, Debug)]
 pub(crate) struct Kubelet {
     setup: KubeletSetup,
-    random: Random,
+    random: Rng,
     cri: Cri,
     /// Each container's current image; a container with another one does not match the pod's spec.
     images: Vec<u32>,
@@ -117,7 +113,7 @@ impl Kubelet {
     pub(crate) fn new<'a>(setup: KubeletSetup, now: PodTime, broken: impl Iterator<Item = &'a str>) -> Self {
         let position = |name: &str| setup.containers.iter().position(|container| container.name == name);
         let broken = broken.filter_map(position).collect();
-        let mut random = Random::new(setup.seed);
+        let mut random = Rng::new(setup.seed);
         let relist_phase = millis(random.below(1000) as u64);
         let count = setup.containers.len();
         Self {
@@ -259,13 +255,17 @@ impl Kubelet {
     /// One look at the pod, and its consequences.
     fn sync(&mut self, now: PodTime) {
         self.seen = self.cri.changes();
-        let actions = sync::decide(&sync::Sight {
+        let input = SyncInput {
             setup: &self.setup,
             images: &self.images,
             listed: self.cri.listed(),
             failed_probes: &self.failed_probes,
             ledger: &self.ledger,
-        });
+        };
+        let actions = match self.setup.version {
+            KubeletVersion::Unaware => sync::decide(&input),
+            KubeletVersion::Aware => aware::decide(&input),
+        };
         if self.ending.is_some() || actions.kill_pod {
             return self.end(now);
         }

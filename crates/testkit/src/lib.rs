@@ -4,17 +4,18 @@
 //! Owns the fake world (processes, operations, callers) and none of the core's decisions: the invariants look only at
 //! what goes into the core and what comes out, never at the core's own tables. Dev-only; no clock, no IO, and only
 //! seeded randomness. A caller is a script, or a kubelet that sees the results of its calls and restarts by its policy.
-//! The program `simulate` runs it by the million (`hack/simulate`). Beside it, `fuzz` makes bad input for everything
-//! that reads input (`hack/fuzz`); an environment variable sets how much.
+//! The program `simulate` runs it by the million (`hack/simulate`).
 
 #![forbid(unsafe_code)]
 
 mod canonical;
 mod command;
 mod explorer;
-pub mod fuzz;
+mod fairness;
 mod invariants;
 mod kubelet;
+mod kubelet_grid;
+mod new_container;
 mod operation_kind;
 mod program;
 mod random;
@@ -24,10 +25,12 @@ mod text;
 mod trace;
 mod world;
 
-pub use command::{Command, CommandError, Detail, NewContainer, PodCaller, Scenario};
+pub use command::{Command, CommandError, Detail, PodCaller, Scenario};
 pub use explorer::{Exploration, Explorer, Limits, Report};
 pub use invariants::Violation;
-pub use kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart, kubelet_grid, parse_policy};
+pub use kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart, parse_policy};
+pub use kubelet_grid::scenarios as kubelet_grid;
+pub use new_container::NewContainer;
 pub use operation_kind::OperationKind;
 pub use program::{OnStop, Program, Run, RunEnd};
 pub use random::scenario as random_scenario;

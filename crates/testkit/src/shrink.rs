@@ -6,8 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::command::{Command, PodCaller, Scenario};
-use crate::kubelet::{KubeletSetup, is_fair};
-use crate::program::Program;
+use crate::fairness::is_fair;
+use crate::kubelet::KubeletSetup;
+use crate::new_container::NewContainer;
+use crate::program::{Program, Run, RunEnd};
 use crate::simulator::Simulator;
 
 /// More tries than any scenario needs; each is a run.
@@ -209,7 +211,7 @@ fn simpler(command: &Command) -> Vec<Command> {
             .map(|program| Command::Program(name.clone(), program))
             .collect(),
         Command::Create(new) => {
-            let plain = crate::NewContainer { id: new.id.clone(), ..crate::NewContainer::named(&new.name) };
+            let plain = NewContainer { id: new.id.clone(), ..NewContainer::named(&new.name) };
             if plain == *new { Vec::new() } else { vec![Command::Create(plain)] }
         }
         Command::Kubelet(setup) => simpler_kubelets(setup).into_iter().map(Command::Kubelet).collect(),
@@ -282,9 +284,9 @@ fn simpler_programs(program: &Program) -> Vec<Program> {
     if runs.len() == 1 {
         programs.clear();
     }
-    let default = crate::Run::default();
+    let default = Run::default();
     for index in 0..runs.len() {
-        let mut with = |change: &dyn Fn(&mut crate::Run)| {
+        let mut with = |change: &dyn Fn(&mut Run)| {
             let mut changed = runs.to_vec();
             change(&mut changed[index]);
             if changed != runs {
@@ -295,8 +297,8 @@ fn simpler_programs(program: &Program) -> Vec<Program> {
         with(&|run| run.ready_after = default.ready_after);
         with(&|run| run.on_stop = default.on_stop);
         with(&|run| run.ends = default.ends);
-        with(&|run| run.ends = run.ends.map(|end| crate::RunEnd { code: end.code.min(1), ..end }));
-        with(&|run| run.ends = run.ends.map(|end| crate::RunEnd { after: end.after.min(SECONDS), ..end }));
+        with(&|run| run.ends = run.ends.map(|end| RunEnd { code: end.code.min(1), ..end }));
+        with(&|run| run.ends = run.ends.map(|end| RunEnd { after: end.after.min(SECONDS), ..end }));
     }
     programs
 }

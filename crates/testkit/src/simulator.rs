@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use pod_lifecycle::{
-    Action, Caller, ContainerId, ContainerSpec, Event, Notice, PidNamespace, Pod, PodTime, Reach, Request,
-    RequestId, Target, TaskKind,
+    Action, Caller, ContainerId, ContainerSpec, Event, Notice, Pod, PodTime, Reach, Request, RequestId,
+    Target, TaskKind,
 };
 use pod_spec::{Plan, Signal};
 
-use crate::command::{Command, Detail, NewContainer, PodCaller, Scenario, show_target};
+use crate::command::{Command, Detail, PodCaller, Scenario, show_target};
 use crate::invariants::{Invariants, Violation};
 use crate::kubelet::Kubelet;
+use crate::new_container::NewContainer;
 use crate::trace::{Trace, show_request};
 use crate::world::World;
 
@@ -320,13 +321,13 @@ impl Simulator {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Run { op, container, operation } => {
-                for sight in self.world.run(self.now, op, container, operation) {
-                    self.see(&sight);
+                for event in self.world.run(self.now, op, container, operation) {
+                    self.see(&event);
                 }
             }
             Action::Signal { target, signal, reach, .. } => {
-                for sight in self.world.signal(self.now, &target, signal, reach) {
-                    self.see(&sight);
+                for event in self.world.signal(self.now, &target, signal, reach) {
+                    self.see(&event);
                 }
             }
             Action::Reply { request, .. } => {
@@ -397,9 +398,9 @@ impl Simulator {
         self.now = self.now.max(at);
         if self.pod.next_deadline().is_some_and(|deadline| deadline <= self.now) {
             self.handle(Event::Tick)?;
-        } else if let Some((sights, events)) = self.world.happen(self.now) {
-            for sight in sights {
-                self.see(&sight);
+        } else if let Some((shown, events)) = self.world.happen(self.now) {
+            for event in shown {
+                self.see(&event);
             }
             for event in events {
                 self.handle(event)?;
@@ -470,13 +471,4 @@ impl Simulator {
 enum Progress {
     Some,
     Nothing,
-}
-
-impl NewContainer {
-    /// The same container in the PID namespace of the pod.
-    #[must_use]
-    pub fn sharing_pids(mut self) -> Self {
-        self.pid_namespace = PidNamespace::Shared;
-        self
-    }
 }

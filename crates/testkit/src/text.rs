@@ -52,3 +52,8 @@ pub(crate) fn show_signal(signal: Signal) -> String {
     let name = NAMES.iter().find(|(_, known)| *known == number).map(|(name, _)| (*name).to_owned());
     name.unwrap_or_else(|| number.to_string())
 }
+
+/// That many milliseconds.
+pub(crate) fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}

@@ -6,7 +6,7 @@ use pod_lifecycle::{Action, AfterCheckpoint, Notice, PodTime, RefusalKind, Reply
 
 use crate::command::{Detail, show_target};
 use crate::text::show_signal;
-use crate::world::Sight;
+use crate::world::ProcessEvent;
 
 /// The lines so far.
 #[derive(Clone, Debug, Default)]
@@ -24,11 +24,13 @@ impl Trace {
         std::mem::take(&mut self.lines)
     }
 
-    pub(crate) fn sight(&mut self, now: PodTime, sight: &Sight) {
-        let line = match sight {
-            Sight::Began(target) => format!("{}.start", show_target(target)),
-            Sight::Signalled(target, signal) => format!("{}.{}", show_target(target), show_signal(*signal)),
-            Sight::Ended(target, code) => format!("{}.exit({code})", show_target(target)),
+    pub(crate) fn process_event(&mut self, now: PodTime, event: &ProcessEvent) {
+        let line = match event {
+            ProcessEvent::Started(target) => format!("{}.start", show_target(target)),
+            ProcessEvent::Signalled(target, signal) => {
+                format!("{}.{}", show_target(target), show_signal(*signal))
+            }
+            ProcessEvent::Exited(target, code) => format!("{}.exit({code})", show_target(target)),
         };
         self.push(now, &line);
     }

@@ -33,7 +33,7 @@ pub(crate) struct World {
     losses: Vec<(String, OperationKind)>,
     /// Operations that always fail.
     broken: Vec<(String, OperationKind)>,
-    queue: BTreeMap<(PodTime, u64), Happening>,
+    queue: BTreeMap<(PodTime, u64), Scheduled>,
     queued: u64,
     pids: u32,
 }
@@ -43,10 +43,10 @@ pub(crate) struct World {
 struct Process {
     pid: u32,
     stage: Stage,
-    /// When its death is due; a later one does not count any more.
-    dies_at: Option<PodTime>,
+    /// When its exit is due; a later one does not count any more.
+    exits_at: Option<PodTime>,
     /// What a frozen process has not acted on yet (K17).
-    pending: Vec<Blow>,
+    pending: Vec<Termination>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,37 +59,47 @@ enum Stage {
     },
 }
 
-/// What can hit a process.
+/// What can end a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blow {
+enum Termination {
     Signal(Signal),
-    Death(u32),
+    Exit(u32),
 }
 
 /// Something that will happen.
 #[derive(Clone, Debug)]
-enum Happening {
-    Done { op: OpId, container: ContainerId, operation: Operation, fails: Option<String>, answer: Answer },
-    Death { target: Target, pid: u32, code: u32 },
+enum Scheduled {
+    Done {
+        op: OpId,
+        container: ContainerId,
+        operation: Operation,
+        fails: Option<String>,
+        answer: ReportedOutcome,
+    },
+    Exit {
+        target: Target,
+        pid: u32,
+        code: u32,
+    },
 }
 
 /// What the driver reports of an operation that has done its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    True,
+enum ReportedOutcome {
+    Actual,
     /// The runtime was killed after its work, so the driver reports a failure.
     Lost,
 }
 
 /// What the world shows of its programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum ProcessEvent {
     /// A program has begun.
-    Began(Target),
+    Started(Target),
     /// A program was sent a signal.
     Signalled(Target, Signal),
     /// A program is gone.
-    Ended(Target, u32),
+    Exited(Target, u32),
 }
 
 impl World {
@@ -134,7 +144,7 @@ impl World {
         self.queue.keys().next().map(|(at, _)| *at)
     }
 
-    fn push(&mut self, at: PodTime, happening: Happening) {
+    fn push(&mut self, at: PodTime, happening: Scheduled) {
         self.queued += 1;
         self.queue.insert((at, self.queued), happening);
     }
@@ -162,18 +172,19 @@ impl World {
         op: OpId,
         container: ContainerId,
         operation: Operation,
-    ) -> Vec<Sight> {
+    ) -> Vec<ProcessEvent> {
         let (name, kind) = (self.name_of(&container), OperationKind::of(&operation));
         let broken = self.broken.iter().any(|(who, what)| *who == name && *what == kind);
         let fails = take(&mut self.failures, &name, kind).is_some() || broken;
         let mut fails = fails.then(|| format!("{kind} failed"));
-        let answer = take(&mut self.losses, &name, kind).map_or(Answer::True, |_| Answer::Lost);
+        let answer =
+            take(&mut self.losses, &name, kind).map_or(ReportedOutcome::Actual, |_| ReportedOutcome::Lost);
         let mut ends = now + self.slow.get(&(name.clone(), kind)).copied().unwrap_or_default();
-        let mut sights = Vec::new();
+        let mut shown = Vec::new();
         let init = Target::init(container.clone());
         match &operation {
             Operation::Start if fails.is_none() => match self.processes.contains_key(&init) {
-                true => sights.push(self.begin(now, &init, &name)),
+                true => shown.push(self.begin(now, &init, &name)),
                 false => fails = Some("the runtime's init is gone".to_owned()),
             },
             Operation::Check(Check::Executed { timeout }) => {
@@ -200,28 +211,28 @@ impl World {
                 fails = Some("the container has no process".to_owned());
             }
             Operation::Remove if self.processes.contains_key(&init) => {
-                self.strike(now, &init, Blow::Death(137));
+                self.terminate(now, &init, Termination::Exit(137));
             }
             _ => {}
         }
-        self.push(ends, Happening::Done { op, container, operation, fails, answer });
-        sights
+        self.push(ends, Scheduled::Done { op, container, operation, fails, answer });
+        shown
     }
 
-    fn begin(&mut self, now: PodTime, target: &Target, script: &str) -> Sight {
+    fn begin(&mut self, now: PodTime, target: &Target, script: &str) -> ProcessEvent {
         let run = self.script(script);
         let ends = run.ends;
         if let Some(process) = self.processes.get_mut(target) {
             process.stage = Stage::Program { run, since: now };
         }
         if let Some(end) = ends {
-            self.die_at(now + end.after, target, end.code);
+            self.exit_at(now + end.after, target, end.code);
         }
-        Sight::Began(target.clone())
+        ProcessEvent::Started(target.clone())
     }
 
     /// A hook for which no scenario has a program succeeds at once.
-    fn begin_hook(&mut self, now: PodTime, op: OpId, container: ContainerId, hook: Hook) -> Sight {
+    fn begin_hook(&mut self, now: PodTime, op: OpId, container: ContainerId, hook: Hook) -> ProcessEvent {
         let script = format!("{}/{hook}", self.name_of(&container));
         let unnamed = !self.programs.contains_key(&script);
         let target = Target { container, exec: Some(hook.to_string().as_str().into()) };
@@ -229,7 +240,7 @@ impl World {
         self.hooks.insert(target.clone(), op);
         let began = self.begin(now, &target, &script);
         if unnamed {
-            self.die_at(now, &target, 0);
+            self.exit_at(now, &target, 0);
         }
         began
     }
@@ -265,14 +276,14 @@ impl World {
     }
 
     /// Makes a process die at that time, unless it dies earlier.
-    fn die_at(&mut self, at: PodTime, target: &Target, code: u32) {
+    fn exit_at(&mut self, at: PodTime, target: &Target, code: u32) {
         let Some(process) = self.processes.get_mut(target) else { return };
-        if process.dies_at.is_some_and(|due| due <= at) {
+        if process.exits_at.is_some_and(|due| due <= at) {
             return;
         }
-        process.dies_at = Some(at);
+        process.exits_at = Some(at);
         let pid = process.pid;
-        self.push(at, Happening::Death { target: target.clone(), pid, code });
+        self.push(at, Scheduled::Exit { target: target.clone(), pid, code });
     }
 
     /// Sends a signal. A process that has exited is no error.
@@ -282,45 +293,45 @@ impl World {
         target: &Target,
         signal: Signal,
         reach: Reach,
-    ) -> Vec<Sight> {
+    ) -> Vec<ProcessEvent> {
         let mut targets = vec![target.clone()];
         if reach == Reach::All && target.exec.is_none() {
             targets.extend(self.execs_of(&target.container));
         }
-        let mut sights = Vec::new();
+        let mut shown = Vec::new();
         for target in targets {
             if let Some(Process { stage: Stage::Program { .. }, .. }) = self.processes.get(&target) {
-                sights.push(Sight::Signalled(target.clone(), signal));
+                shown.push(ProcessEvent::Signalled(target.clone(), signal));
             }
-            self.strike(now, &target, Blow::Signal(signal));
+            self.terminate(now, &target, Termination::Signal(signal));
         }
-        sights
+        shown
     }
 
     /// A program exits by itself.
     pub(crate) fn exit(&mut self, now: PodTime, target: &Target, code: u32) {
-        self.strike(now, target, Blow::Death(code));
+        self.terminate(now, target, Termination::Exit(code));
     }
 
-    fn strike(&mut self, now: PodTime, target: &Target, blow: Blow) {
+    fn terminate(&mut self, now: PodTime, target: &Target, termination: Termination) {
         let frozen = self.frozen.contains(&target.container);
         let Some(process) = self.processes.get_mut(target) else { return };
         if frozen {
-            return process.pending.push(blow);
+            return process.pending.push(termination);
         }
-        let (at, code) = match (blow, &process.stage) {
+        let (at, code) = match (termination, &process.stage) {
             // U1: a runtime's init never exits with 0.
-            (Blow::Death(0), Stage::RuntimeInit) => (now, 137),
-            (Blow::Death(code), _) => (now, code),
-            (Blow::Signal(Signal::KILL), _) => (now, 137),
-            (Blow::Signal(signal), Stage::RuntimeInit) => (now, 128 + u32::from(signal.number())),
-            (Blow::Signal(Signal::HUP), Stage::Program { .. }) => return,
-            (Blow::Signal(_), Stage::Program { run, .. }) => match run.on_stop {
+            (Termination::Exit(0), Stage::RuntimeInit) => (now, 137),
+            (Termination::Exit(code), _) => (now, code),
+            (Termination::Signal(Signal::KILL), _) => (now, 137),
+            (Termination::Signal(signal), Stage::RuntimeInit) => (now, 128 + u32::from(signal.number())),
+            (Termination::Signal(Signal::HUP), Stage::Program { .. }) => return,
+            (Termination::Signal(_), Stage::Program { run, .. }) => match run.on_stop {
                 OnStop::Exits(end) => (now + end.after, end.code),
                 OnStop::Ignores => return,
             },
         };
-        self.die_at(at, target, code);
+        self.exit_at(at, target, code);
     }
 
     fn execs_of(&self, container: &ContainerId) -> Vec<Target> {
@@ -330,44 +341,44 @@ impl World {
     }
 
     /// Takes the next happening that is due, with the events that the pod gets for it.
-    pub(crate) fn happen(&mut self, now: PodTime) -> Option<(Vec<Sight>, Vec<Event>)> {
+    pub(crate) fn happen(&mut self, now: PodTime) -> Option<(Vec<ProcessEvent>, Vec<Event>)> {
         let key = self.queue.keys().next().copied().filter(|(at, _)| *at <= now)?;
         let happening = self.queue.remove(&key)?;
-        let mut sights = Vec::new();
+        let mut shown = Vec::new();
         let events = match happening {
-            Happening::Death { target, pid, code } => self.died(now, target, pid, code, &mut sights),
-            Happening::Done { op, container, operation, fails, answer } => {
+            Scheduled::Exit { target, pid, code } => self.exited(now, target, pid, code, &mut shown),
+            Scheduled::Done { op, container, operation, fails, answer } => {
                 let mut events = Vec::new();
                 let kind = OperationKind::of(&operation);
                 let outcome = match fails {
                     Some(message) => failed(message),
-                    None => self.completed(now, &container, &operation, &mut sights, &mut events),
+                    None => self.completed(now, &container, &operation, &mut shown, &mut events),
                 };
                 let outcome = match (outcome, answer) {
-                    (outcome, Answer::True) => outcome,
-                    (_, Answer::Lost) => failed(format!("{kind} took too long")),
+                    (outcome, ReportedOutcome::Actual) => outcome,
+                    (_, ReportedOutcome::Lost) => failed(format!("{kind} took too long")),
                 };
                 events.push(Event::Done { op, outcome, at: wall(now) });
                 events
             }
         };
-        Some((sights, events))
+        Some((shown, events))
     }
 
-    fn died(
+    fn exited(
         &mut self,
         now: PodTime,
         target: Target,
         pid: u32,
         code: u32,
-        sights: &mut Vec<Sight>,
+        shown: &mut Vec<ProcessEvent>,
     ) -> Vec<Event> {
         let frozen = self.frozen.contains(&target.container);
         match self.processes.get_mut(&target) {
-            Some(process) if process.pid == pid && process.dies_at == Some(now) => {
+            Some(process) if process.pid == pid && process.exits_at == Some(now) => {
                 if frozen {
-                    process.dies_at = None;
-                    process.pending.push(Blow::Death(code));
+                    process.exits_at = None;
+                    process.pending.push(Termination::Exit(code));
                     return Vec::new();
                 }
             }
@@ -375,12 +386,12 @@ impl World {
         }
         let Some(process) = self.processes.remove(&target) else { return Vec::new() };
         if matches!(process.stage, Stage::Program { .. }) {
-            sights.push(Sight::Ended(target.clone(), code));
+            shown.push(ProcessEvent::Exited(target.clone(), code));
         }
         if target.exec.is_none() && self.has_own_pids(&target.container) {
             // The kernel ends everything in a PID namespace with its init.
             for exec in self.execs_of(&target.container) {
-                self.die_at(now, &exec, 137);
+                self.exit_at(now, &exec, 137);
             }
         }
         vec![self.end_of(now, target, code)]
@@ -395,7 +406,7 @@ impl World {
         now: PodTime,
         container: &ContainerId,
         operation: &Operation,
-        sights: &mut Vec<Sight>,
+        shown: &mut Vec<ProcessEvent>,
         events: &mut Vec<Event>,
     ) -> Outcome {
         let init = Target::init(container.clone());
@@ -410,13 +421,13 @@ impl World {
                 let target = Target { container: container.clone(), exec: Some(exec.clone()) };
                 let outcome = self.new_process(target.clone());
                 let script = format!("{}/{exec}", self.name_of(container));
-                sights.push(self.begin(now, &target, &script));
+                shown.push(self.begin(now, &target, &script));
                 outcome
             }
             Operation::KillRemaining => {
                 for target in self.execs_of(container) {
                     self.processes.remove(&target);
-                    sights.push(Sight::Ended(target.clone(), 137));
+                    shown.push(ProcessEvent::Exited(target.clone(), 137));
                     events.push(self.end_of(now, target, 137));
                 }
                 Outcome::Ok
@@ -429,8 +440,8 @@ impl World {
                 self.frozen.remove(container);
                 for target in self.execs_of(container).into_iter().chain([init]) {
                     let pending = self.processes.get_mut(&target).map(|p| std::mem::take(&mut p.pending));
-                    for blow in pending.unwrap_or_default() {
-                        self.strike(now, &target, blow);
+                    for termination in pending.unwrap_or_default() {
+                        self.terminate(now, &target, termination);
                     }
                 }
                 Outcome::Ok
@@ -451,7 +462,7 @@ impl World {
             },
             Operation::Restore => {
                 let outcome = self.new_process(init.clone());
-                sights.push(self.begin(now, &init, &self.name_of(container)));
+                shown.push(self.begin(now, &init, &self.name_of(container)));
                 outcome
             }
             Operation::CreateSpent
@@ -466,7 +477,7 @@ impl World {
     fn new_process(&mut self, target: Target) -> Outcome {
         let pid = self.next_pid();
         self.frozen.remove(&target.container);
-        let process = Process { pid, stage: Stage::RuntimeInit, dies_at: None, pending: Vec::new() };
+        let process = Process { pid, stage: Stage::RuntimeInit, exits_at: None, pending: Vec::new() };
         self.processes.insert(target, process);
         Outcome::Process { pid }
     }

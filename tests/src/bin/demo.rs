@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use e2e::chart::{self, Row};
+use e2e::chart::{Row, chart};
 use e2e::durations::SOON;
 use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, Timeline, wait};
+use podshim::output::Paint;
+use podshim::timeline::text;
 
 /// The pod's members: name, role. In the order the plan gives them.
 const PLAN: [(&str, &str); 6] = [
@@ -26,6 +28,9 @@ const CREATION: [&str; 6] = ["web", "worker", "logs", "proxy", "migrate", "fetch
 /// How long after their start the proxy's port opens and the log collector's file appears.
 const PROXY_READY: Duration = Duration::from_millis(1200);
 const LOGS_READY: Duration = Duration::from_millis(800);
+
+/// How wide the charts are: as README.md shows them.
+const COLUMNS: usize = 100;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
@@ -82,7 +87,9 @@ async fn show(node: &Containerd, runtime: Runtime) -> Result<Verdict> {
     wait::quiet_time(Duration::from_secs(2)).await;
     pod.stop_all_at_once(Duration::from_secs(20)).await?;
     let timeline = pod.timeline()?;
-    print!("{}", chart::draw(&rows(&pod).await?, &timeline));
+    let chart = chart(&rows(&pod).await?, &timeline);
+    println!("{}", text::legend(&chart, Paint::Plain));
+    print!("{}", text::lanes(&chart, COLUMNS, Paint::Plain));
     pod.remove().await?;
 
     println!();
@@ -167,10 +174,9 @@ async fn rows(pod: &RunningPod<'_>) -> Result<Vec<Row>> {
         let status = pod.status(name).await?;
         rows.push(Row {
             container: name.to_owned(),
-            label: role.to_owned(),
+            role: role.to_owned(),
             accepted: Duration::from_nanos(u64::try_from(status.started_at)?),
             ended: Duration::from_nanos(u64::try_from(status.finished_at)?),
-            exit_code: status.exit_code,
         });
     }
     Ok(rows)

@@ -36,3 +36,70 @@ async fn a_pod_runs_on_what_install_wrote() -> Result<()> {
     timeline.before(("proxy", Starting), ("app", Starting))?;
     pod.remove().await
 }
+
+/// docs/node.md, "Taking podshim off a node with pods", from step 4 on, as on k3s where the kubelet's unit has containerd
+/// too: the drain comes while containerd is down. Nothing is removed before containerd has taken the exits; afterwards the
+/// configuration is byte for byte as it was, and the pods of another runtime still run.
+#[tokio::test]
+async fn podshim_leaves_a_node_step_by_step() -> Result<()> {
+    let node = Containerd::start_installed().await?;
+    // From here on the instance has an /etc of its own, whose units can go.
+    node.write_node_file("").await?;
+    let config = node.directory().join("config.toml");
+    let before = std::fs::read_to_string(node.directory().join("config.toml.before-podshim"))?;
+    let bin = node.directory().join("installed/bin");
+    let (config_word, bin_word) = (config.to_string_lossy(), bin.to_string_lossy());
+    let uninstall = async || {
+        let words =
+            ["--run", "podshim", "uninstall", "--yes", "--config", &config_word, "--bin-dir", &bin_word];
+        node.ctr().output(&words).await
+    };
+    let pod = |name: &str| Pod::new(name).container(Program::new("app").term_exit_code(4));
+    let mut other = pod("leave-runc").run(&node, Runtime::Runc).await?;
+    other.start("app").await?;
+    let mut ours = pod("leave-ours").annotate("plan", "app=main").run(&node, Runtime::Podshim).await?;
+    ours.start("app").await?;
+    ours.wait_for("app", Starting, 1, SOON).await?;
+    let other_pid = node.cri()?.container_pid(other.id("app")?).await?;
+
+    let refused = uninstall().await?;
+    let name = format!("e2e/{}", ours.name());
+    ensure!(refused.exit_code == Some(1), "{refused:?}");
+    ensure!(refused.stderr.contains(&format!("run on podshim: {name}: end them first")), "{refused:?}");
+
+    node.kill().await?;
+    let drained = node.ctr().output(&["--run", "podshim", "drain"]).await?;
+    ensure!(drained.exit_code == Some(0), "{drained:?}");
+    let refused = uninstall().await?;
+    ensure!(refused.exit_code == Some(1), "{refused:?}");
+    ensure!(
+        refused.stderr.contains(&format!("{name}: start containerd, which must take their exits")),
+        "{refused:?}"
+    );
+    ensure!(bin.join("containerd-shim-podshim-v2").exists());
+
+    node.start_again().await?;
+    let status = ours.wait_exited("app", SOON).await?;
+    ensure!(status.exit_code == 4, "the shim has kept the exit: {status:?}");
+    ours.remove().await?;
+    node.ctr().run(&["--run", "podshim", "drain", "--undo"]).await?;
+    let done = uninstall().await?;
+    ensure!(done.exit_code == Some(0), "{done:?}");
+    ensure!(done.stdout.contains("systemctl daemon-reload && systemctl restart containerd"), "{done:?}");
+    ensure!(std::fs::read_to_string(&config)? == before, "the configuration is as it was");
+    let left = std::fs::read_dir(&bin).map(|files| files.flatten().count()).unwrap_or_default();
+    ensure!(left == 0, "{left} programs are left");
+    let unit = node.root()?.join("etc/systemd/system/podshim-drain.service");
+    ensure!(!unit.exists(), "{}", unit.display());
+
+    node.kill().await?;
+    node.start_again().await?;
+    ensure!(
+        node.cri()?.container_pid(other.id("app")?).await? == other_pid,
+        "a pod of another runtime runs on"
+    );
+    let refused =
+        pod("leave-late").run(&node, Runtime::Podshim).await.err().context("podshim is still there")?;
+    ensure!(format!("{refused:#}").contains("is configured"), "{refused:#}");
+    other.remove().await
+}

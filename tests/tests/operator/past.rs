@@ -127,6 +127,40 @@ async fn a_pod_leaves_its_story() -> Result<()> {
     Ok(())
 }
 
+/// Hooks and restarts are calls of the OCI runtime too: their processor time is counted as what it was for.
+#[tokio::test]
+async fn hooks_and_restarts_are_counted_as_that() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("past-cost")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .annotate("pre-stop.app", "exec:true")
+        .container(Program::new("proxy").runs_for_each(&[seconds(1), seconds(600)]).exits_each(&[3, 0]))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["proxy", "app"]).await?;
+    let cost = |answer: &Value, of: &str| answer["cost"][of].as_u64();
+    let answer = inspect(&node, &pod).await?;
+    ensure!(cost(&answer, "restarts_ms") == Some(0) && cost(&answer, "hooks_ms") == Some(0), "{answer}");
+    pod.wait_for("proxy", Started, 2, SOON).await?;
+    wait::until("the restart to be counted", SOON, async || {
+        Ok((cost(&inspect(&node, &pod).await?, "restarts_ms") > Some(0)).then_some(()))
+    })
+    .await?;
+    let metrics = podshim(&node, &["metrics"], 0).await?;
+    let of_pod =
+        format!("podshim_pod_processor_seconds{{namespace=\"e2e\",pod=\"{}\",for=\"restarts\"}}", pod.name());
+    let line = metrics.lines().find(|line| line.starts_with(&of_pod)).context("no such metric")?;
+    ensure!(!line.ends_with(" 0.000"), "{line}");
+    let name = pod.name().to_owned();
+    pod.stop_all_at_once(SOON).await?;
+    pod.remove().await?;
+    let past = history(&node, &name).await?;
+    ensure!(cost(&past["pod"], "hooks_ms") > Some(0), "{past}");
+    ensure!(cost(&past["pod"], "probes_ms") == Some(0), "{past}");
+    Ok(())
+}
+
 /// N3: if the shim was killed, the `delete` action writes a record of what it knows about the pod.
 #[tokio::test]
 async fn n3_a_killed_shim_leaves_a_record() -> Result<()> {

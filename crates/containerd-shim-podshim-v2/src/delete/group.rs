@@ -20,8 +20,8 @@ use shim_service::options::{OptionsError, RuntimeOptions};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
+use super::exit::unseen_exit;
 use super::orphan::Orphan;
-use super::unseen_exit;
 use crate::paths::SocketAddress;
 
 /// How long mains may take to end on their own.
@@ -60,16 +60,10 @@ pub(super) struct Member {
     pub(super) turn: Turn,
     pub(super) bundle: Bundle,
     /// Whether its pod has a plan. Without one, nothing but its end is required, as with containerd's own shim.
-    pub(super) planned: Planned,
+    pub(super) is_planned: bool,
     options: RuntimeOptions,
     /// Why the container's own options could not be read. `options` then has the defaults.
     options_problem: Option<OptionsError>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Planned {
-    Yes,
-    No,
 }
 
 /// The containers next to the bundle of `own_id` whose bundles contain the shim's address, and that container itself,
@@ -110,14 +104,14 @@ impl Member {
             Some((Role::Sidecar, entry)) => Turn::Sidecar { entry },
             Some((Role::Init | Role::Main, _)) | None => Turn::First,
         };
-        let planned = if plan.is_some() { Planned::Yes } else { Planned::No };
+        let is_planned = plan.is_some();
         let (options, options_problem) = match RuntimeOptions::load(&bundle) {
             Ok(options) => (options, None),
             Err(error) => (RuntimeOptions::default(), Some(error)),
         };
         let by_star = plan.as_ref().is_some_and(|plan| plan.others == Others::Mains);
         let role = role.map(|member| member.role).or_else(|| by_star.then_some(Role::Main));
-        Self { id, name, role, turn, bundle, planned, options, options_problem }
+        Self { id, name, role, turn, bundle, is_planned, options, options_problem }
     }
 
     /// runc and crun keep a directory for each container that they know.
@@ -145,7 +139,7 @@ pub(super) async fn end(members: Vec<Member>, namespace: &str, deadline: Instant
     let mut problems = Vec::new();
     let mut targets = find_inits(members, namespace, &reaper, deadline).await;
     targets.sort_by_key(|target| target.member.turn);
-    if targets.iter().any(|target| target.member.planned == Planned::Yes) {
+    if targets.iter().any(|target| target.member.is_planned) {
         ask_in_order(&targets, deadline - CLEANUP_RESERVE).await;
     }
     // All at once, no matter how far the order got; the sandbox last, because it holds the namespaces of the others.

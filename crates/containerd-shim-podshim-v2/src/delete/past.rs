@@ -10,17 +10,17 @@ use control_api::{Container, InspectResponse, Past, VERSION};
 use oci_runtime::bundle::Bundle;
 use pod_spec::Role;
 
-use super::group::{Member, Planned, Turn};
-use super::{UNSEEN_EXIT, now};
+use super::exit::{UNSEEN_EXIT, now};
+use super::group::{Member, Turn};
 
 /// The containers that `delete` found.
 #[derive(Debug)]
-pub(super) struct Remains {
+pub(super) struct DeadPod {
     containers: Vec<(Container, PathBuf)>,
-    planned: Planned,
+    is_planned: bool,
 }
 
-impl Remains {
+impl DeadPod {
     /// Reads them before they are ended.
     pub(super) fn of(members: &[Member]) -> Self {
         let container = |member: &Member| Container {
@@ -38,17 +38,14 @@ impl Remains {
             ..Default::default()
         };
         let containers = members.iter().map(|member| (container(member), member.bundle.path().to_owned()));
-        let is_planned = members.iter().any(|member| member.planned == Planned::Yes);
-        Self {
-            containers: containers.collect(),
-            planned: if is_planned { Planned::Yes } else { Planned::No },
-        }
+        let is_planned = members.iter().any(|member| member.is_planned);
+        Self { containers: containers.collect(), is_planned }
     }
 
     /// Makes the record after they were ended, with the exits that the shim had recorded.
     pub(super) fn record(self, entry: Entry) -> Option<Past> {
         // As after an orderly end of a shim: a container of ctr without a pod leaves no record.
-        if entry.pod_name.is_empty() && self.planned == Planned::No {
+        if entry.pod_name.is_empty() && !self.is_planned {
             return None;
         }
         let milliseconds = |at: SystemTime| {

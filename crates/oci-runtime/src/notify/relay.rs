@@ -43,7 +43,7 @@ const HEAD: usize = PID + 1;
 /// Whether descriptors came with a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Rights {
+pub(super) enum PassedDescriptors {
     None,
     /// The helper waits for [`acknowledge`] before it closes them.
     Some,
@@ -54,7 +54,7 @@ pub(super) enum Rights {
 pub(super) struct Report<'text> {
     pub(super) sender: Process,
     pub(super) text: &'text [u8],
-    pub(super) rights: Rights,
+    pub(super) rights: PassedDescriptors,
 }
 
 /// A helper that receives the datagrams of a socket.
@@ -97,8 +97,8 @@ struct Received {
 }
 
 impl Received {
-    fn rights(&self) -> Rights {
-        if self.rights_count == 0 { Rights::None } else { Rights::Some }
+    fn rights(&self) -> PassedDescriptors {
+        if self.rights_count == 0 { PassedDescriptors::None } else { PassedDescriptors::Some }
     }
 
     /// This may hang without end.
@@ -123,7 +123,7 @@ fn relay(socket: RawFd, report: RawFd) -> u8 {
             let sent = send(report, &mut buffer[..HEAD + received.length], pidfd);
             close(pidfd);
             if sent.is_err()
-                || (received.rights() == Rights::Some && wait_for_acknowledgement(report).is_err())
+                || (received.rights() == PassedDescriptors::Some && wait_for_acknowledgement(report).is_err())
             {
                 return 0;
             }
@@ -297,7 +297,11 @@ pub(super) fn next_report(reports: RawFd, room: &mut Room) -> io::Result<Option<
     }
     let Some((head, text)) = room[..length].split_first_chunk::<HEAD>() else { return Ok(None) };
     let [pid @ .., rights] = *head;
-    let rights = if rights == Rights::Some as u8 { Rights::Some } else { Rights::None };
+    let rights = if rights == PassedDescriptors::Some as u8 {
+        PassedDescriptors::Some
+    } else {
+        PassedDescriptors::None
+    };
     let pid = Pid::from_raw(libc::pid_t::from_ne_bytes(pid));
     Ok(pidfd.map(|pidfd| Report { sender: Process::of_pidfd(pid, pidfd), text, rights }))
 }

@@ -23,27 +23,27 @@ use crate::{helper_process, process::Process, reaper::Reaper};
 /// The looks of one container. Only one runs at a time: a file system that never answers (FUSE, NFS) must not cost a
 /// process for each look.
 #[derive(Debug, Clone, Default)]
-pub struct FileLooks(Rc<Cell<UnderWay>>);
+pub struct FileLooks(Rc<Cell<Lookup>>);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum UnderWay {
+enum Lookup {
     #[default]
-    None,
-    One,
+    Idle,
+    Running,
 }
 
-/// A running look; dropping this ends it.
-struct Look(FileLooks);
+/// A running lookup; dropping this ends it.
+struct RunningLookup(FileLooks);
 
-impl Look {
+impl RunningLookup {
     fn begin(looks: &FileLooks) -> Option<Self> {
-        (looks.0.replace(UnderWay::One) == UnderWay::None).then(|| Self(looks.clone()))
+        (looks.0.replace(Lookup::Running) == Lookup::Idle).then(|| Self(looks.clone()))
     }
 }
 
-impl Drop for Look {
+impl Drop for RunningLookup {
     fn drop(&mut self) {
-        self.0.0.set(UnderWay::None);
+        self.0.0.set(Lookup::Idle);
     }
 }
 
@@ -72,7 +72,7 @@ async fn look(reaper: &Reaper, process: &Process, path: &str, looks: &FileLooks)
     let (Some(pidfd), Ok(path)) = (process.pidfd(), CString::new(path)) else {
         return Err(io::ErrorKind::NotFound.into());
     };
-    let Some(under_way) = Look::begin(looks) else {
+    let Some(running) = RunningLookup::begin(looks) else {
         return Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
             "its file system has not answered the last look",
@@ -89,7 +89,7 @@ async fn look(reaper: &Reaper, process: &Process, path: &str, looks: &FileLooks)
     // The look ends with the helper, which may be long after this future was dropped.
     let over = tokio::task::spawn_local(async move {
         let exit = exit.await;
-        drop(under_way);
+        drop(running);
         exit
     });
     let exit = over.await.map_err(io::Error::other);
@@ -136,13 +136,13 @@ mod tests {
             let own = reaper.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
             let looks = FileLooks::default();
             let limit = Duration::from_secs(5);
-            let under_way = Look::begin(&looks).unwrap();
+            let running = RunningLookup::begin(&looks).unwrap();
             let refused = within(file(&reaper, &own.process, "/", &looks, limit)).await.to_string();
             assert_eq!(
                 refused,
                 "file:/ cannot be looked for: its file system has not answered the last look"
             );
-            drop(under_way);
+            drop(running);
             assert_eq!(within(file(&reaper, &own.process, "/", &looks, limit)).await, ProbeResult::Success);
             own.process.signal(crate::process::SignalNumber::KILL).unwrap();
             within(own.exit).await;

@@ -83,9 +83,9 @@ fn parse_logger(address: &str) -> Result<Option<LoggerCommand>, StdioError> {
     }
 }
 
-/// An address after the first check.
+/// What a stream is read from or written to.
 #[derive(Debug)]
-pub(super) enum FarEnd {
+pub(super) enum StreamTarget {
     /// A fifo, which is opened later, when the process exists.
     Fifo(Fifo),
     /// An open file.
@@ -131,25 +131,27 @@ impl Address {
         Ok(Some(parsed))
     }
 
-    pub(super) fn open_input(self) -> Result<FarEnd, StdioError> {
+    pub(super) fn open_input(self) -> Result<StreamTarget, StdioError> {
         let (Self::Fifo { stream, path } | Self::File { stream, path }) = self;
         match is_fifo(stream, &path)? {
-            true => Ok(FarEnd::Fifo(Fifo { stream, path })),
+            true => Ok(StreamTarget::Fifo(Fifo { stream, path })),
             false => match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path) {
-                Ok(file) => Ok(FarEnd::File(file)),
+                Ok(file) => Ok(StreamTarget::File(file)),
                 Err(source) => Err(StdioError::Open { stream, path, source }),
             },
         }
     }
 
-    pub(super) fn open_output(self) -> Result<FarEnd, StdioError> {
+    pub(super) fn open_output(self) -> Result<StreamTarget, StdioError> {
         match self {
-            Self::File { stream, path } => open_file(stream, path).map(FarEnd::File),
-            Self::Fifo { stream, path } if is_fifo(stream, &path)? => Ok(FarEnd::Fifo(Fifo { stream, path })),
+            Self::File { stream, path } => open_file(stream, path).map(StreamTarget::File),
+            Self::Fifo { stream, path } if is_fifo(stream, &path)? => {
+                Ok(StreamTarget::Fifo(Fifo { stream, path }))
+            }
             // containerd's shim appends to a plain file if the address is a bare path.
             Self::Fifo { stream, path } => {
                 match OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK).open(&path) {
-                    Ok(file) => Ok(FarEnd::File(file)),
+                    Ok(file) => Ok(StreamTarget::File(file)),
                     Err(source) => Err(StdioError::Open { stream, path, source }),
                 }
             }

@@ -63,27 +63,27 @@ impl LookPace {
     }
 }
 
-type Look = dyn FnMut(Piece<'_>) -> Watching;
+type LineCallback = dyn FnMut(Piece<'_>) -> Watching;
 
 /// A reader of lines.
 #[derive(Clone)]
 pub struct LineWatch {
-    look: Rc<RefCell<Look>>,
+    callback: Rc<RefCell<LineCallback>>,
     /// Bytes between two pauses.
     turn: usize,
     pace: LookPace,
 }
 
 impl LineWatch {
-    /// `look` gets each line; one byte costs it at most `steps_per_letter` steps.
+    /// `callback` gets each line; one byte costs it at most `steps_per_letter` steps.
     pub fn new(
         steps_per_letter: usize,
         pace: LookPace,
-        look: impl FnMut(Piece<'_>) -> Watching + 'static,
+        callback: impl FnMut(Piece<'_>) -> Watching + 'static,
     ) -> Self {
         // A character is never cut in two.
         let turn = (TURN_STEPS / steps_per_letter.max(1)).max(char::MAX.len_utf8());
-        Self { look: Rc::new(RefCell::new(look)), turn, pace }
+        Self { callback: Rc::new(RefCell::new(callback)), turn, pace }
     }
 }
 
@@ -176,7 +176,7 @@ impl Lines {
     }
 
     async fn look(&mut self, piece: Piece<'_>, letters: usize) {
-        self.state = (self.watch.look.borrow_mut())(piece);
+        self.state = (self.watch.callback.borrow_mut())(piece);
         self.left = self.left.saturating_sub(letters);
         if self.left == 0 {
             self.left = self.watch.turn;

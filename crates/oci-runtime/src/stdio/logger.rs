@@ -175,9 +175,9 @@ impl Logger {
             return;
         };
         let ends_itself = (Instant::now() + END_OF_INPUT).min(deadline);
-        if running.ended_by(ends_itself).await == Ended::No {
+        if !running.ended_by(ends_itself).await {
             running.signal(SignalNumber::TERM);
-            if running.ended_by(deadline).await == Ended::No {
+            if !running.ended_by(deadline).await {
                 warn!(program = %self.command.program.display(), "the logging program did not end after SIGTERM: the shim kills it");
                 running.signal(SignalNumber::KILL);
                 running.ended_by(Instant::now() + KILL_LIMIT).await;
@@ -185,12 +185,6 @@ impl Logger {
         }
         self.state = State::Over;
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    Yes,
-    No,
 }
 
 /// A started program; dropping this kills it.
@@ -219,12 +213,8 @@ impl Running {
         }
     }
 
-    async fn ended_by(&mut self, deadline: Instant) -> Ended {
-        if self.exit.is_finished() || timeout_at(deadline, &mut self.exit).await.is_ok() {
-            Ended::Yes
-        } else {
-            Ended::No
-        }
+    async fn ended_by(&mut self, deadline: Instant) -> bool {
+        self.exit.is_finished() || timeout_at(deadline, &mut self.exit).await.is_ok()
     }
 
     async fn kill(mut self) {

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::OptionError;
+use super::option::OptionError;
 use crate::command::CommandError;
 use crate::nearest::Hint;
-use crate::pattern::PatternError;
+use log_pattern::PatternError;
 
 /// What can be wrong with the value of `ready.<c>`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

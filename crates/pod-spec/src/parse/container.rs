@@ -18,7 +18,7 @@ use super::findings::Findings;
 use super::gate;
 use super::list::{List, Names, is_name};
 use super::restart;
-use super::word;
+use super::word::word;
 
 /// The containers so far.
 #[derive(Debug)]

@@ -5,7 +5,15 @@ use crate::limits::{MAX_KEYS, MAX_LISTED_ERRORS};
 use crate::plan::Plan;
 use crate::warning::Warning;
 
-use super::Parsed;
+/// The content of a pod's annotations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// The plan; `None` if no annotation begins with [`PREFIX`](crate::PREFIX): podshim serves such a pod as containerd's own runc
+    /// shim does (S1).
+    pub plan: Option<Plan>,
+    /// What is legal but probably not meant.
+    pub warnings: Vec<Warning>,
+}
 
 /// Errors and warnings.
 #[derive(Debug, Default)]

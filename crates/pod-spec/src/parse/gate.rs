@@ -4,12 +4,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use log_pattern::Pattern;
+
 use crate::command;
 use crate::error::GateError;
 use crate::excerpt::excerpt;
 use crate::limits::{MIN_PROBE_PERIOD, MIN_PROBE_TIMEOUT};
 use crate::nearest::{Hint, nearest};
-use crate::pattern::Pattern;
 use crate::plan::{Gate, GateAction, ProbeTiming};
 
 use super::options;

@@ -9,6 +9,7 @@ mod list;
 mod options;
 mod restart;
 mod together;
+mod word;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,21 +24,12 @@ use crate::keys::{
 use crate::limits::{MAX_KEYS, MAX_VALUE_BYTES};
 use crate::nearest::{Hint, choose, hint_for_name, nearest};
 use crate::plan::Plan;
-use crate::warning::Warning;
 
 use container::Containers;
 use findings::Findings;
+pub use findings::Parsed;
 pub(crate) use gate::kind as gate_kind;
-
-/// The content of a pod's annotations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parsed {
-    /// The plan; `None` if no annotation begins with [`PREFIX`]: podshim serves such a pod as containerd's own runc
-    /// shim does (S1).
-    pub plan: Option<Plan>,
-    /// What is legal but probably not meant.
-    pub warnings: Vec<Warning>,
-}
+use word::word;
 
 /// Reads the annotations of a pod's sandbox (or of a `ctr` container); ignores keys that are not podshim's.
 ///
@@ -155,11 +147,6 @@ fn set(plan: &mut Plan, pod_key: PodKey, key: &str, value: &str, findings: &mut 
         PodKey::ExitCodes => findings.keep(key, word(value, &EXIT_CODES), &mut plan.exit_codes),
         PodKey::OomScore => findings.keep(key, word(value, &OOM_SCORES), &mut plan.oom_score),
     }
-}
-
-/// Reads one of a few words.
-fn word<T: Copy>(value: &str, words: &[(&'static str, T)]) -> Result<T, Problem> {
-    choose(value, words).map_err(|hint| Problem::UnknownValue { value: excerpt(value), hint })
 }
 
 /// `gate-timeout`: 0, with or without a unit, means no limit (U6).

@@ -36,7 +36,7 @@ fn limits_are_kept() {
     let deep = |depth: usize| format!("log:{}a{}", "(".repeat(depth), ")".repeat(depth));
     let too_deep = message(&[("plan", "proxy=sidecar, app=main"), ("ready.proxy", &deep(40))]);
     assert!(too_deep.ends_with("the pattern is too large"), "{too_deep}");
-    assert!(pod_spec::Pattern::parse(&deep(30)["log:".len()..]).is_ok());
+    assert!(log_pattern::Pattern::parse(&deep(30)["log:".len()..]).is_ok());
 
     assert_eq!(message(&many), "podshim.io/plan: the pod has 1025 keys of podshim, at most 1024 are allowed");
 }

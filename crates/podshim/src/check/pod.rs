@@ -4,14 +4,23 @@ use std::borrow::Cow;
 
 use pod_spec::{InvalidPlan, Node as NodeFile, PREFIX, Plan, PlanError, Warning};
 
-use super::{Outside, cost, fit, proposal};
-use crate::annotations::{Line, is_ours};
+use super::{cost, plan_against_manifest, proposal};
+use crate::annotations::{Line, annotation_line, is_ours};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Template};
 use crate::yaml::{Node, Value};
 
 /// Kubernetes' limit on the part of an annotation's key after the slash.
 const MAX_KEY_NAME: usize = 63;
+
+/// What the check must know and the checked files do not say.
+#[derive(Debug, Default)]
+pub struct Outside {
+    /// The node's file.
+    pub node: NodeFile,
+    /// The names of containers that something adds to each pod later.
+    pub injected: Vec<String>,
+}
 
 /// Adds all findings on a pod.
 pub fn check(file: &str, template: &Template<'_>, outside: &Outside, findings: &mut Vec<Finding>) {
@@ -30,7 +39,9 @@ pub fn check(file: &str, template: &Template<'_>, outside: &Outside, findings: &
     }
     let Some(annotations) = own else { return };
     match check_annotations(file, annotations, &outside.node, findings) {
-        Ok(Some(plan)) => fit::check(file, template, annotations, &plan, &outside.injected, findings),
+        Ok(Some(plan)) => {
+            plan_against_manifest::check(file, template, annotations, &plan, &outside.injected, findings)
+        }
         Ok(None) => {}
         Err(invalid) => {
             for (mut finding, error) in parser_findings(file, annotations, &invalid).zip(invalid.errors()) {
@@ -67,7 +78,7 @@ pub fn check_lines(file: &str, lines: &[Line<'_>], node: &NodeFile, findings: &m
             });
             findings.extend(warnings);
             let place = |key: &str| entry(key).map_or((1, None), |(line, _, value)| (*line, Some(*value)));
-            findings.extend(parsed.plan.and_then(|plan| cost::of_probes(file, &plan, place)));
+            findings.extend(parsed.plan.iter().flat_map(|plan| cost::of_plan(file, plan, place)));
         }
     }
 }
@@ -91,7 +102,7 @@ fn check_annotations(
     }
     if let Some(plan) = &parsed.plan {
         let place = |key: &str| (annotation_line(annotations, key), annotations.text_of(key));
-        findings.extend(cost::of_probes(file, plan, place));
+        findings.extend(cost::of_plan(file, plan, place));
     }
     Ok(parsed.plan)
 }
@@ -186,9 +197,4 @@ fn finding_of_warning(file: &str, annotations: &Node, warning: &Warning) -> Find
 /// The key that a warning is about: its text begins with it.
 fn key_of(warning: &Warning) -> String {
     warning.to_string().split(": ").next().unwrap_or_default().to_owned()
-}
-
-/// The line of an annotation; the first line of all annotations if it is not there.
-pub fn annotation_line(annotations: &Node, key: &str) -> usize {
-    annotations.entry(key).map_or(annotations.start.line, |(key, _)| key.start.line)
 }

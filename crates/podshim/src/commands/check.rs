@@ -1,37 +1,39 @@
 //! `podshim check`: finds what is wrong in manifests, in the node's file and in containerd's configuration.
 
-use std::ffi::OsString;
 use std::io::stdout;
 
-use pod_spec::Node as NodeFile;
+use clap::Args;
 use serde::Serialize;
 
-use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
-use crate::check::{Looked, Outside, check};
+use crate::arguments::{FileArguments, OutsideArguments, ResultArguments};
+use crate::check::{FileKind, check};
 use crate::finding::{Finding, Severity};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::source::Source;
 
-const NAME: &str = "check";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim check [--json] [--node-file FILE] [--injected NAME]... FILE...
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Finds what is wrong with FILE, with line, value, the nearest valid word, and what to write instead. FILE is
   *.yaml, *.json   Kubernetes manifests: the annotations of podshim on Pods and on the pod templates of Deployments,
                    StatefulSets, DaemonSets, ReplicaSets, Jobs and CronJobs, and whether they fit the pod; or annotations
                    alone, as `podshim plan` reads them
   *.toml           the node's file (/etc/podshim/config.toml), or containerd's configuration: recognised by its tables
-  -                standard input: either
-Nothing is changed, and nothing but FILE is read.
+Nothing is changed, and nothing but FILE is read.";
+const EXIT_CODES: &str = "\
+Exit codes: 0 no errors (warnings and notes do not count); 1 errors, or a file cannot be read; 2 wrong arguments.";
 
-  --node-file FILE   check the manifests as a node with this file takes them: what it forbids is an error
-  --injected NAME    a container that something adds to each pod later, such as istio-proxy: the plan may name it
-  --json             for programs: docs/podshim-json.md
-  -h                 this help
-
-Exit codes: 0 no errors (warnings and notes do not count); 1 errors, or a file cannot be read; 2 wrong arguments.
-";
+/// Arguments of `podshim check`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    outside: OutsideArguments,
+    #[command(flatten)]
+    files: FileArguments,
+}
 
 #[derive(Serialize)]
 struct Report {
@@ -43,40 +45,28 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, or a file that cannot be read.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match file_arguments(NAME, arguments, &["node-file", "injected"])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
-    let node = match arguments.option("node-file") {
-        Some(name) => {
-            let source = Source::read(name)?;
-            NodeFile::parse(&source.text).map_err(|error| CommandError::Input(format!("{name}: {error}")))?
-        }
-        None => NodeFile::default(),
-    };
-    let injected = arguments.options("injected").map(str::to_owned).collect();
-    let outside = Outside { node, injected };
+/// A file that cannot be read.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let outside = arguments.outside.read()?;
     let mut findings = Vec::new();
-    let mut looked_at = Vec::new();
-    for file in &arguments.files {
-        let (looked, found) = check(&Source::read(file)?, &outside);
+    let mut checked = Vec::new();
+    for file in &arguments.files.files {
+        let (kind, found) = check(&Source::read(file)?, &outside);
         findings.extend(found);
-        looked_at.push((file, looked));
+        checked.push((file, kind));
     }
     let count = |severity| findings.iter().filter(|finding: &&Finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    match arguments.format {
+    match arguments.result.format() {
         Format::Json => print_json(&Report { findings, errors, warnings })?,
         Format::Text => {
             let paint = Paint::of(&stdout());
             let mut text: String = findings.iter().map(|finding| finding.show(paint)).collect();
-            for (file, looked) in looked_at {
+            for (file, kind) in checked {
                 let is_reported =
                     |finding: &Finding| finding.file == *file && finding.severity != Severity::Note;
                 if !findings.iter().any(is_reported) {
-                    text += &format!("{file}: {} ({})\n", paint.text(Colour::Green, "ok"), what(looked));
+                    text += &format!("{file}: {} ({})\n", paint.text(Colour::Green, "ok"), what(kind));
                 }
             }
             if errors + warnings > 0 {
@@ -88,11 +78,11 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
     Ok(if errors == 0 { Outcome::Success } else { Outcome::Findings })
 }
 
-fn what(looked: Looked) -> String {
-    match looked {
-        Looked::Pods(count) => counted(count, "pod"),
-        Looked::NodeFile => "the node's file".to_owned(),
-        Looked::ContainerdConfig => "containerd's configuration".to_owned(),
+fn what(kind: FileKind) -> String {
+    match kind {
+        FileKind::Pods(count) => counted(count, "pod"),
+        FileKind::NodeFile => "the node's file".to_owned(),
+        FileKind::ContainerdConfig => "containerd's configuration".to_owned(),
     }
 }
 

@@ -1,34 +1,42 @@
 //! `podshim doctor`: reports whether this node is ready, and what to do if not.
 
-use std::ffi::OsString;
 use std::io::stdout;
 use std::path::PathBuf;
 
-use lexopt::Arg;
+use clap::Args;
 use serde::Serialize;
 
-use crate::arguments::{CommandError, Outcome, Parsed};
+use crate::arguments::ResultArguments;
 use crate::doctor::{Check, Node, Status, examine};
+use crate::install::CONFIG;
 use crate::node::Release;
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
 
-const NAME: &str = "doctor";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim doctor [options]
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Checks whether this node is ready for pods with a plan: containerd and its configuration (with its imports), the shim and
 the OCI runtime, kernel, cgroups, room, the node's file, the unit that drains it, the RuntimeClass. It reports each
-problem with what to do about it, and changes nothing.
+problem with what to do about it, and changes nothing.";
+const EXIT_CODES: &str = "\
+Exit codes: 0 ready (warnings do not count); 1 something blocks; 2 wrong arguments.";
 
-  --json                 for programs: docs/podshim-json.md
-  --config FILE          containerd's configuration (/etc/containerd/config.toml)
-  --containerd VERSION   assume this version, where no containerd answers
-  --root DIR             look at the file system there instead; no program of it is run
-  -h                     this help
-
-Exit codes: 0 ready (warnings do not count); 1 something blocks; 2 wrong arguments.
-";
+/// Arguments of `podshim doctor`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    #[command(flatten)]
+    result: ResultArguments,
+    /// containerd's configuration
+    #[arg(long, value_name = "FILE", default_value = CONFIG)]
+    config: PathBuf,
+    /// Assume this version, where no containerd answers
+    #[arg(long, value_name = "VERSION")]
+    containerd: Option<Release>,
+    /// Look at the file system there instead; no program of it is run
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
 
 #[derive(Serialize)]
 struct Report {
@@ -41,15 +49,16 @@ struct Report {
 ///
 /// # Errors
 /// A wrong call.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let (node, format) = match parse(arguments)? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(parsed) => parsed,
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let node = Node {
+        root: arguments.root.clone(),
+        config: arguments.config.clone(),
+        release: arguments.containerd,
     };
     let checks = examine(&node);
     let count = |status| checks.iter().filter(|check| check.status == status).count();
     let (errors, warnings) = (count(Status::Error), count(Status::Warning));
-    match format {
+    match arguments.result.format() {
         Format::Json => print_json(&Report { checks, errors, warnings })?,
         Format::Text => {
             let paint = Paint::of(&stdout());
@@ -76,28 +85,4 @@ fn show(check: &Check, paint: Paint) -> String {
         text += &format!("{:24}fix: {fix}\n", "");
     }
     text
-}
-
-fn parse(arguments: Vec<OsString>) -> Result<Parsed<(Node, Format)>, CommandError> {
-    let wrong = |error: lexopt::Error| CommandError::usage(NAME, error);
-    let mut parser = lexopt::Parser::from_args(arguments);
-    let mut format = Format::default();
-    let mut node = Node {
-        root: PathBuf::from("/"),
-        config: PathBuf::from("/etc/containerd/config.toml"),
-        release: None,
-    };
-    while let Some(argument) = parser.next().map_err(wrong)? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help),
-            Arg::Long("json") => format = Format::Json,
-            Arg::Long("config") => node.config = parser.value().map_err(wrong)?.into(),
-            Arg::Long("root") => node.root = parser.value().map_err(wrong)?.into(),
-            Arg::Long("containerd") => {
-                node.release = Some(Release::argument(NAME, &parser.value().map_err(wrong)?)?)
-            }
-            other => return Err(wrong(other.unexpected())),
-        }
-    }
-    Ok(Parsed::Run((node, format)))
 }

@@ -1,42 +1,41 @@
 //! `podshim drain`: ends every pod of the node, each in its own order, all at the same time (N7).
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
+use clap::Args;
 use control_api::entry::STATE_ROOT;
-use lexopt::Arg;
 use serde::Serialize;
 
-use crate::arguments::{CommandError, Outcome, Parsed};
+use crate::arguments::ResultArguments;
 use crate::drain::{End, Ended, drain};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
 
-const NAME: &str = "drain";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim drain [--timeout DURATION] [--json]
-       podshim drain --undo [--json]
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Ends every pod on this node that runs on podshim: each in its order, within its own grace, all pods at the same time. It
-prints each pod as it ends, and waits for the last. From its start on podshim refuses new pods and containers on this node:
+prints each pod as it ends (with --json all at the end), and waits for the last. From its start on podshim refuses new pods and containers on this node:
 a live kubelet would recreate them as fast as they end. That holds until --undo, or the next boot.
 
-podshim-drain.service calls it when the node goes down, after the kubelet was stopped and before containerd is.
+podshim-drain.service calls it when the node goes down, after the kubelet was stopped and before containerd is.";
+const EXIT_CODES: &str = "\
+Exit codes: 0 all pods ended in time; 1 some did not, or it could not be done; 2 wrong arguments.";
 
-  --timeout DURATION   as in 90s, 5m: what has not ended by then gets its stop signal if it had none yet, and 2s
-  --undo               take new pods again
-  --json               for programs, when all have ended: docs/podshim-json.md
-  -h                   this help
-
-Exit codes: 0 all pods ended in time; 1 some did not, or it could not be done; 2 wrong arguments.
-";
-
-enum Task {
-    Drain(Option<Duration>),
-    Undo,
+/// Arguments of `podshim drain`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    /// As in 90s, 5m: what has not ended by then gets its stop signal if it had none yet, and 2s
+    #[arg(long, value_name = "DURATION", value_parser = pod_spec::parse_duration, conflicts_with = "undo")]
+    timeout: Option<Duration>,
+    /// Take new pods again
+    #[arg(long)]
+    undo: bool,
+    #[command(flatten)]
+    result: ResultArguments,
 }
 
 #[derive(Serialize)]
@@ -57,35 +56,28 @@ struct PodReport {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, a `draining` file that cannot be written or removed (not root), or a directory of shims that cannot be
+/// A `draining` file that cannot be written or removed (not root), or a directory of shims that cannot be
 /// read.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let file = Path::new(STATE_ROOT).join("draining");
     let failed = |what: &str, path: &Path, error: &io::Error| {
         CommandError::Input(format!("{}: cannot be {what}: {error}", path.display()))
     };
-    let (task, format) = match parse(arguments)? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(parsed) => parsed,
-    };
-    match task {
-        Task::Undo => {
-            let said = match fs::remove_file(&file) {
-                Ok(()) => "This node takes new pods again.\n",
-                Err(error) if error.kind() == ErrorKind::NotFound => "This node was not draining.\n",
-                Err(error) => return Err(failed("removed", &file, &error)),
-            };
-            match format {
-                Format::Json => print_json(&Report { draining: false, pods: Vec::new() })?,
-                Format::Text => print(said)?,
-            }
-            Ok(Outcome::Success)
-        }
-        Task::Drain(timeout) => {
-            mark(&file).map_err(|error| failed("written", &file, &error))?;
-            drain_all(Path::new(STATE_ROOT), timeout, format)
-        }
+    let format = arguments.result.format();
+    if !arguments.undo {
+        mark(&file).map_err(|error| failed("written", &file, &error))?;
+        return drain_all(Path::new(STATE_ROOT), arguments.timeout, format);
     }
+    let done = match fs::remove_file(&file) {
+        Ok(()) => "This node takes new pods again.\n",
+        Err(error) if error.kind() == ErrorKind::NotFound => "This node was not draining.\n",
+        Err(error) => return Err(failed("removed", &file, &error)),
+    };
+    match format {
+        Format::Json => print_json(&Report { draining: false, pods: Vec::new() })?,
+        Format::Text => print(done)?,
+    }
+    Ok(Outcome::Success)
 }
 
 fn mark(file: &Path) -> io::Result<()> {
@@ -95,7 +87,7 @@ fn mark(file: &Path) -> io::Result<()> {
 
 fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Result<Outcome, CommandError> {
     let paint = Paint::of(&io::stdout());
-    let tell = |ended: &Ended| {
+    let report = |ended: &Ended| {
         let how = match &ended.end {
             End::InTime => paint.text(Colour::Green, "ended"),
             End::CutShort => paint.text(Colour::Yellow, "ended, its time cut short,"),
@@ -106,7 +98,7 @@ fn drain_all(state_root: &Path, timeout: Option<Duration>, format: Format) -> Re
             let _ = print(&format!("{}: {how} after {:.1}s\n", ended.pod, ended.after.as_secs_f64()));
         }
     };
-    let all = drain(state_root, timeout, tell)?;
+    let all = drain(state_root, timeout, report)?;
     let late = all.iter().filter(|ended| ended.end != End::InTime).count();
     let pods = format!("{} pod{}", all.len(), if all.len() == 1 { "" } else { "s" });
     match (format, late) {
@@ -134,29 +126,4 @@ impl PodReport {
         let after_ms = u64::try_from(ended.after.as_millis()).unwrap_or(u64::MAX);
         Self { pod: ended.pod, end, after_ms, reason }
     }
-}
-
-fn parse(arguments: Vec<OsString>) -> Result<Parsed<(Task, Format)>, CommandError> {
-    let wrong = |error: lexopt::Error| CommandError::usage(NAME, error);
-    let mut parser = lexopt::Parser::from_args(arguments);
-    let (mut timeout, mut undo, mut format) = (None, None, Format::Text);
-    while let Some(argument) = parser.next().map_err(wrong)? {
-        match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help),
-            Arg::Long("undo") => undo = Some(Task::Undo),
-            Arg::Long("json") => format = Format::Json,
-            Arg::Long("timeout") => {
-                let value = parser.value().map_err(wrong)?;
-                let value = value.to_string_lossy();
-                let read = pod_spec::parse_duration(&value);
-                timeout =
-                    Some(read.map_err(|error| CommandError::usage(NAME, format!("--timeout {error}")))?);
-            }
-            other => return Err(wrong(other.unexpected())),
-        }
-    }
-    if undo.is_some() && timeout.is_some() {
-        return Err(CommandError::usage(NAME, "--undo waits for nothing: it takes no --timeout"));
-    }
-    Ok(Parsed::Run((undo.unwrap_or(Task::Drain(timeout)), format)))
 }

@@ -1,54 +1,61 @@
 //! `podshim inspect`: shows all that is known of one pod.
 
-use std::ffi::OsString;
 use std::io::stdout;
 use std::time::Duration;
 
+use clap::Args;
 use control_api::client::{Client, ClientError};
+use control_api::container::State;
 use pod_spec::DurationText;
 
 use super::ps::{age, colour_of_container, now_ms};
-use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, Table, print, print_json};
-use crate::pods::{ContainerReport, PodReport, PodState, called};
+use crate::pods::{ContainerReport, PodReport, PodState, display_name};
 use crate::shims::{self, ANSWER_LIMIT, Shim};
 use crate::terminal::columns;
+use crate::words::Word;
 
-const NAME: &str = "inspect";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim inspect [--json] [--run-dir DIR] POD
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Shows a pod: each container's role, state, gate and what it waits for, restarts, exit codes as they really were beside those
-that callers see, signals that wait for their turn, and what is left of a stop's time.
+that callers see, signals that wait for their turn, and what is left of a stop's time; and the processor time that
+podshim spent for the pod outside of its containers' cgroups: the shim, exec probes, hooks, restarts, requests.";
+const EXIT_CODES: &str = "\
+Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2 wrong arguments.";
 
-POD is a pod's name, namespace/name or id, or a unique prefix of one.
-
-  --json         for programs: docs/podshim-json.md
-  --run-dir DIR  where the shims are found (/run/podshim)
-  -h             this help
-
-Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2 wrong arguments.
-";
+/// Arguments of `podshim inspect`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    node: NodeArguments,
+    #[command(flatten)]
+    pod: PodArgument,
+}
 
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, or no such pod.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[], &[])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
-    let entry = shims::find(&arguments.root, &arguments.words[0])?;
+/// No such pod.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let entry = shims::find(&arguments.node.run_dir, &arguments.pod.pod)?;
     let answer = Client::connect(&entry.socket, ANSWER_LIMIT).and_then(|client| client.inspect());
     let pod = PodReport::of(Shim { entry, answer });
-    match arguments.format {
+    match arguments.result.format() {
         Format::Json => print_json(&pod)?,
         Format::Text => print(&show(&pod, now_ms(), Paint::of(&stdout())))?,
     }
     let known = !matches!(pod.state, PodState::ShimDead | PodState::ShimSilent);
     Ok(if known { Outcome::Success } else { Outcome::Findings })
+}
+
+/// A hook takes some milliseconds: they are not rounded away.
+fn spent(milliseconds: u64) -> String {
+    if milliseconds < 1000 { format!("{milliseconds}ms") } else { duration(milliseconds) }
 }
 
 fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
@@ -68,7 +75,7 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
     }
     if let Some(cost) = &pod.cost {
         let parts = cost.parts().into_iter().filter(|(_, time)| *time > 0);
-        let parts: Vec<_> = parts.map(|(name, time)| format!("{name} {}", duration(time))).collect();
+        let parts: Vec<_> = parts.map(|(name, time)| format!("{name} {}", spent(time))).collect();
         line("processor", if parts.is_empty() { "-".to_owned() } else { parts.join(", ") });
     }
     line("state", pod.state.words().to_owned());
@@ -77,7 +84,8 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
     }
     if let Some(stop) = &pod.stop {
         let left = stop.left_ms.map(|left| format!(", {} left", duration(left))).unwrap_or_default();
-        line("stop", format!("{}; budget {}{left}", stop.reason, stop.budget));
+        let [reason, budget] = [stop.reason.word(), stop.budget.word()];
+        line("stop", format!("{reason}; budget {budget}{left}"));
     }
     if let Some(error) = &pod.error {
         line("error", paint.text(Colour::Red, error));
@@ -103,7 +111,7 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
 fn row(container: &ContainerReport, pod_id: &str, now_ms: i64) -> Vec<(String, Option<Colour>)> {
     let dash = || "-".to_owned();
     let gate = match (&container.gate, container.gate_state) {
-        (Some(gate), Some(state)) => format!("{gate} ({state})"),
+        (Some(gate), Some(state)) => format!("{gate} ({})", state.word()),
         _ => dash(),
     };
     let exit = match (container.real_exit_code, container.shown_exit_code) {
@@ -111,13 +119,13 @@ fn row(container: &ContainerReport, pod_id: &str, now_ms: i64) -> Vec<(String, O
         (Some(code), _) | (None, Some(code)) => code.to_string(),
         (None, None) => dash(),
     };
-    let state = match container.exited_at_ms.filter(|_| container.state == "exited") {
+    let state = match container.exited_at_ms.filter(|_| container.state == State::EXITED) {
         Some(at) => format!("exited {} ago", age(now_ms - at)),
-        None => container.state.to_owned(),
+        None => container.state.word(),
     };
     vec![
-        (called(&container.name, pod_id), None),
-        (container.role.to_owned(), None),
+        (display_name(&container.name, pod_id), None),
+        (container.role.word(), None),
         (state, colour_of_container(container.state)),
         (container.pid.map_or_else(dash, |pid| pid.to_string()), None),
         (gate, None),
@@ -127,7 +135,7 @@ fn row(container: &ContainerReport, pod_id: &str, now_ms: i64) -> Vec<(String, O
 }
 
 fn notes(container: &ContainerReport, pod_id: &str) -> Vec<String> {
-    let name = called(&container.name, pod_id);
+    let name = display_name(&container.name, pod_id);
     let held = container.held_for.as_ref().map(|reason| format!("{name}: held, waiting for {reason}\n"));
     let signal = container.pending_signal.as_ref();
     let signal = signal.map(|signal| format!("{name}: {signal} waits for its turn\n"));

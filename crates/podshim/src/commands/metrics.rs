@@ -1,31 +1,37 @@
 //! `podshim metrics`: prints metrics of the node's pods for Prometheus, or serves them over HTTP on a loopback address.
 
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::arguments::NodeArguments;
+use crate::outcome::{CommandError, Outcome};
+use clap::Args;
+
 use crate::metrics::exposition;
-use crate::output::{Format, print};
+use crate::output::print;
 use crate::pods::PodReport;
 use crate::shims::{self, FindError};
 
-const NAME: &str = "metrics";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim metrics [--listen ADDRESS:PORT] [--run-dir DIR]
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Writes metrics of all pods of this node in Prometheus' text format: pods by state, stops under way and what is left of their
-time, and for each container its role, state, restarts and last real exit code.
+time, the processor time that podshim spent for each pod outside of its containers' cgroups (the shim, exec probes, hooks,
+restarts, requests), and for each container its role, state, restarts and last real exit code.";
+const EXIT_CODES: &str = "\
+Exit codes: 0; 1 the directory cannot be read, or the address cannot be used; 2 wrong arguments.";
 
-  --listen ADDRESS:PORT  serve them at /metrics instead, on a loopback address only (127.0.0.1:9753), until you end it
-  --run-dir DIR          where the shims are found (/run/podshim)
-  -h                     this help
-
-Exit codes: 0; 1 the directory cannot be read, or the address cannot be used; 2 wrong arguments.
-";
+/// Arguments of `podshim metrics`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    /// Serve them at /metrics instead, on a loopback address only (such as 127.0.0.1:9753), until you end it
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = loopback_address)]
+    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    node: NodeArguments,
+}
 
 /// How long one read or write of a scraper's connection may take, and how large its request may be.
 const REQUEST_LIMIT: Duration = Duration::from_secs(2);
@@ -35,20 +41,19 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, a directory that cannot be read, an address that cannot be used.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &[], &[], &["listen"])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
-    if arguments.format == Format::Json {
-        return Err(CommandError::usage(NAME, "metrics have a format of their own: no --json"));
-    }
-    match arguments.own.last() {
-        None => print(&collect(&arguments.root)?)?,
-        Some((_, address)) => serve(address, &arguments.root)?,
+/// A directory that cannot be read, an address that cannot be used.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    match arguments.listen {
+        None => print(&collect(&arguments.node.run_dir)?)?,
+        Some(address) => serve(address, &arguments.node.run_dir)?,
     }
     Ok(Outcome::Success)
+}
+
+/// Names of pods and containers stay on the node: a scraper elsewhere needs a proxy that authenticates it.
+fn loopback_address(text: &str) -> Result<SocketAddr, &'static str> {
+    let address: SocketAddr = text.parse().map_err(|_| "not an ADDRESS:PORT")?;
+    if address.ip().is_loopback() { Ok(address) } else { Err("only a loopback address is served") }
 }
 
 fn collect(root: &Path) -> Result<String, FindError> {
@@ -57,19 +62,9 @@ fn collect(root: &Path) -> Result<String, FindError> {
 }
 
 /// Serves one scraper after another, until the process ends.
-fn serve(address: &str, root: &Path) -> Result<(), CommandError> {
-    let parsed: SocketAddr = address
-        .parse()
-        .map_err(|_| CommandError::usage(NAME, format!("--listen {address:?} is no ADDRESS:PORT")))?;
-    // Names of pods and containers stay on the node: a scraper elsewhere needs a proxy that authenticates it.
-    if !parsed.ip().is_loopback() {
-        return Err(CommandError::usage(
-            NAME,
-            format!("--listen {address}: only a loopback address is served"),
-        ));
-    }
+fn serve(address: SocketAddr, root: &Path) -> Result<(), CommandError> {
     let unusable = |error: io::Error| CommandError::Input(format!("cannot listen on {address}: {error}"));
-    let listener = TcpListener::bind(parsed).map_err(unusable)?;
+    let listener = TcpListener::bind(address).map_err(unusable)?;
     eprintln!("podshim: metrics on http://{}/metrics", listener.local_addr().map_err(unusable)?);
     for stream in listener.incoming() {
         match stream {

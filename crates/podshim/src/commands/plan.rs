@@ -1,39 +1,45 @@
 //! `podshim plan`: explains the plan of each pod in the files.
 
-use std::ffi::OsString;
 use std::io::stdout;
 
-use pod_spec::{BoundedDuration, Node as NodeFile, Parsed as ParsedPlan};
+use clap::Args;
+use pod_spec::{BoundedDuration, Parsed as ParsedPlan};
 use serde::Serialize;
 
-use crate::annotations;
-use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
-use crate::check::pod::{annotation_line, findings_of_parser};
+use crate::annotations::{self, annotation_line};
+use crate::arguments::{FileArguments, OutsideArguments, ResultArguments};
+use crate::check::pod::findings_of_parser;
 use crate::check::{Outside, check};
-use crate::explanation::{Explanation, Surroundings, explain, show::show};
+use crate::explanation::{Explanation, PodFacts, explain, show::show};
 use crate::finding::{Finding, Severity};
-use crate::manifest::{self, Template};
+use crate::manifest::{self, List, Template};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::source::Source;
 use crate::yaml::{self, Node};
 
-const NAME: &str = "plan";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim plan [--json] FILE...
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Explains the plan of each pod in FILE: what starts when and what it waits for, what stops when, and how long that
 takes at the worst. No shim and no cluster is needed.
 
 FILE is Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; many documents), or
 annotations alone: a YAML mapping of them, or lines of key=value as for `ctr run --annotation`. \"-\" is standard input.
-It skips objects without a pod, and pods without annotations of podshim.
+It skips objects without a pod, and pods without annotations of podshim.";
+const EXIT_CODES: &str = "\
+Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or there is none; 2 wrong arguments.";
 
-  --json   for programs: docs/podshim-json.md
-  -h       this help
-
-Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or there is none; 2 wrong arguments.
-";
+/// Arguments of `podshim plan`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    #[command(flatten)]
+    outside: OutsideArguments,
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    files: FileArguments,
+}
 
 /// A pod in a file, with its plan explained.
 #[derive(Serialize)]
@@ -54,27 +60,24 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, or a file that cannot be read.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match file_arguments(NAME, arguments, &[])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
+/// A file that cannot be read.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let outside = arguments.outside.read()?;
     let mut report = Report::default();
-    let mut doubts = String::new();
-    for file in &arguments.files {
+    let mut hints = String::new();
+    for file in &arguments.files.files {
         let source = Source::read(file)?;
         let before = (report.pods.len(), report.errors.len());
-        read(&source, &mut report)?;
+        read(&source, &outside, &mut report)?;
         if report.pods.len() > before.0 && report.errors.len() == before.1 {
-            doubts += &doubts_of(&source);
+            hints += &check_hint(&source, &arguments.outside, &outside);
         }
     }
     if report.pods.is_empty() && report.errors.is_empty() {
-        let files = arguments.files.join(", ");
+        let files = arguments.files.files.join(", ");
         return Err(CommandError::Input(format!("{files}: no pod with annotations of podshim")));
     }
-    match arguments.format {
+    match arguments.result.format() {
         Format::Json => print_json(&report)?,
         Format::Text => {
             let paint = Paint::of(&stdout());
@@ -85,7 +88,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
             print(&pods.collect::<Vec<_>>().join("\n"))?;
             let paint = Paint::of(&std::io::stderr());
             report.errors.iter().for_each(|error| eprint!("{}", error.show(paint)));
-            eprint!("{doubts}");
+            eprint!("{hints}");
         }
     }
     Ok(if report.errors.is_empty() { Outcome::Success } else { Outcome::Findings })
@@ -93,36 +96,37 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
 
 /// A hint if `podshim check` has findings: a plan that is valid by itself may not fit its pod, so the explanation may
 /// not be what its author meant.
-fn doubts_of(source: &Source) -> String {
-    let (_, findings) = check(source, &Outside::default());
-    match findings.iter().filter(|finding| finding.severity != Severity::Note).count() {
+fn check_hint(source: &Source, arguments: &OutsideArguments, outside: &Outside) -> String {
+    let (_, findings) = check(source, outside);
+    let count = findings.iter().filter(|finding| finding.severity != Severity::Note).count();
+    let call = format!("{}{}", arguments.words(), source.name);
+    match count {
         0 => String::new(),
-        1 => format!("podshim: 1 finding of `podshim check {}`: look at it first\n", source.name),
-        count => {
-            format!("podshim: {count} findings of `podshim check {}`: look at them first\n", source.name)
-        }
+        1 => format!("podshim: 1 finding of `podshim check {call}`: look at it first\n"),
+        count => format!("podshim: {count} findings of `podshim check {call}`: look at them first\n"),
     }
 }
 
-fn read(source: &Source, report: &mut Report) -> Result<(), CommandError> {
+fn read(source: &Source, outside: &Outside, report: &mut Report) -> Result<(), CommandError> {
     let wrong =
         |line: usize, problem: &str| CommandError::Input(format!("{}:{line}: {problem}", source.name));
     if let Some(pairs) = annotations::lines(&source.text) {
-        let parsed = pod_spec::parse(pairs.iter().map(|(_, key, value)| (*key, *value)));
+        let parsed = outside.node.parse_pod(pairs.iter().map(|(_, key, value)| (*key, *value)));
         let line_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map_or(1, |(line, ..)| *line);
         let value_of = |key: &str| pairs.iter().find(|(_, own, _)| *own == key).map(|(_, _, value)| *value);
         let parsed = parsed.map_err(|invalid| findings_of_parser(&source.name, &invalid, line_of, value_of));
-        return take(report, source, 1, "annotations".to_owned(), parsed, &Surroundings::default());
+        return take(report, source, 1, "annotations".to_owned(), parsed, &PodFacts::default());
     }
     for document in yaml::documents(&source.text).map_err(|error| wrong(error.line, &error.problem))? {
         let root = &document.root;
         if let Some(annotations) = annotations::alone(root) {
             let title = "annotations".to_owned();
-            explain_node(report, source, annotations, title, &Surroundings::default())?;
+            explain_node(report, source, annotations, title, outside, &PodFacts::default())?;
         }
         for template in manifest::templates(&document) {
             if let Some(annotations) = template.annotations() {
-                explain_node(report, source, annotations, template.title(), &surroundings(&template))?;
+                let pod = facts(&template, &outside.injected);
+                explain_node(report, source, annotations, template.title(), outside, &pod)?;
             }
         }
     }
@@ -134,13 +138,14 @@ fn explain_node(
     source: &Source,
     annotations: &Node,
     title: String,
-    surroundings: &Surroundings,
+    outside: &Outside,
+    facts: &PodFacts,
 ) -> Result<(), CommandError> {
-    let parsed = NodeFile::default().parse_pod(manifest::pairs(annotations)).map_err(|invalid| {
+    let parsed = outside.node.parse_pod(manifest::pairs(annotations)).map_err(|invalid| {
         let line_of = |key: &str| annotation_line(annotations, key);
         findings_of_parser(&source.name, &invalid, line_of, |key| annotations.text_of(key))
     });
-    take(report, source, annotations.start.line, title, parsed, surroundings)
+    take(report, source, annotations.start.line, title, parsed, facts)
 }
 
 fn take(
@@ -149,22 +154,25 @@ fn take(
     line: usize,
     pod: String,
     parsed: Result<ParsedPlan, Vec<Finding>>,
-    surroundings: &Surroundings,
+    facts: &PodFacts,
 ) -> Result<(), CommandError> {
     match parsed {
         Ok(parsed) => report.pods.extend(parsed.plan.map(|plan| Explained {
             file: source.name.clone(),
             line,
             pod,
-            explanation: explain(&plan, surroundings),
+            explanation: explain(&plan, facts),
         })),
         Err(findings) => report.errors.extend(findings),
     }
     Ok(())
 }
 
-fn surroundings(template: &Template<'_>) -> Surroundings {
-    Surroundings {
+fn facts(template: &Template<'_>, injected: &[String]) -> PodFacts {
+    // One that is in the file already is not added once more.
+    let is_new =
+        |name: &&String| template.containers().iter().all(|container| container.name != name.as_str());
+    PodFacts {
         kubelet_grace: template
             .spec
             .number_of("terminationGracePeriodSeconds")
@@ -173,6 +181,7 @@ fn surroundings(template: &Template<'_>) -> Surroundings {
             .containers()
             .iter()
             .map(|container| (container.name.to_owned(), container.list))
+            .chain(injected.iter().filter(is_new).map(|name| (name.clone(), List::Regular)))
             .collect(),
         kubelet_hooks: template
             .containers()

@@ -1,31 +1,36 @@
 //! `podshim ps`: lists the pods of the node, with each container's role and state.
 
-use std::ffi::OsString;
 use std::io::stdout;
 use std::time::{Duration, SystemTime};
 
+use clap::Args;
+use control_api::container::{Role, State};
 use serde::Serialize;
 
-use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::arguments::{NodeArguments, ResultArguments};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, Table, print, print_json};
-use crate::pods::{PodReport, PodState, SHORT_ID, called};
+use crate::pods::{PodReport, PodState, SHORT_ID, display_name};
 use crate::shims;
 use crate::terminal::columns;
+use crate::words::Word;
 
-const NAME: &str = "ps";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim ps [--json] [--run-dir DIR]
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Lists the pods of this node that podshim runs: their containers in the order of the plan, with role and state. It asks
-all shims at once and waits two seconds; a shim that is dead or does not answer is listed as such.
+all shims at once and waits two seconds; a shim that is dead or does not answer is listed as such.";
+const EXIT_CODES: &str = "\
+Exit codes: 0; 1 the directory cannot be read; 2 wrong arguments.";
 
-  --json         for programs: docs/podshim-json.md
-  --run-dir DIR  where the shims are found (/run/podshim)
-  -h             this help
-
-Exit codes: 0; 1 the directory cannot be read; 2 wrong arguments.
-";
+/// Arguments of `podshim ps`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    node: NodeArguments,
+}
 
 #[derive(Serialize)]
 struct Report {
@@ -35,14 +40,10 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, or the directory cannot be read.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &[], &[], &[])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
-    let pods: Vec<_> = shims::all(&arguments.root)?.into_iter().map(PodReport::of).collect();
-    match arguments.format {
+/// The directory cannot be read.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let pods: Vec<_> = shims::all(&arguments.node.run_dir)?.into_iter().map(PodReport::of).collect();
+    match arguments.result.format() {
         Format::Json => print_json(&Report { pods })?,
         Format::Text => print(&show(&pods, now_ms(), Paint::of(&stdout()), columns()))?,
     }
@@ -57,7 +58,8 @@ fn show(pods: &[PodReport], now_ms: i64, paint: Paint, columns: Option<usize>) -
         let age = pod.started_at_ms.map_or_else(|| "-".to_owned(), |at| age(now_ms - at));
         let mut first = vec![(id, None), (title, None), (age, None)];
         first.push((pod.state.words().to_owned(), colour_of(pod.state)));
-        let mut containers = pod.containers.iter().filter(|container| container.role != "sandbox").peekable();
+        let mut containers =
+            pod.containers.iter().filter(|container| container.role != Role::SANDBOX).peekable();
         if containers.peek().is_none() {
             first.extend(["-", "-", "-", "-"].map(|dash| (dash.to_owned(), None)));
             table.row(first);
@@ -66,11 +68,11 @@ fn show(pods: &[PodReport], now_ms: i64, paint: Paint, columns: Option<usize>) -
         for container in containers {
             let mut row =
                 if first.is_empty() { vec![(String::new(), None); 4] } else { std::mem::take(&mut first) };
-            row.push((called(&container.name, &pod.id), None));
-            row.push((container.role.to_owned(), None));
-            let state = match container.real_exit_code.filter(|_| container.state == "exited") {
+            row.push((display_name(&container.name, &pod.id), None));
+            row.push((container.role.word(), None));
+            let state = match container.real_exit_code.filter(|_| container.state == State::EXITED) {
                 Some(code) => format!("exited ({code})"),
-                None => container.state.to_owned(),
+                None => container.state.word(),
             };
             row.push((state, colour_of_container(container.state)));
             row.push((container.restarts.to_string(), None));
@@ -94,10 +96,10 @@ fn colour_of(state: PodState) -> Option<Colour> {
 }
 
 /// The colour of a container's state; `None` for the terminal's own.
-pub(crate) fn colour_of_container(state: &str) -> Option<Colour> {
+pub(crate) fn colour_of_container(state: State) -> Option<Colour> {
     match state {
-        "running" | "completed" => Some(Colour::Green),
-        "stopped" | "exited" => None,
+        State::RUNNING | State::COMPLETED => Some(Colour::Green),
+        State::STOPPED | State::EXITED => None,
         _ => Some(Colour::Yellow),
     }
 }

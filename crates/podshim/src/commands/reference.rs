@@ -1,36 +1,46 @@
 //! `podshim completion` and `podshim man`: completions for shells, and man pages. They are for packages, so no help
 //! lists them.
 
-use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 
-use crate::arguments::{CommandError, Outcome};
+use clap::{Args, ValueHint};
+use clap_complete::Shell;
+
+use crate::outcome::{CommandError, Outcome};
 use crate::output::print;
-use crate::reference::{Shell, completion as script, man_pages};
+use crate::reference::{completion as script, man_pages};
 
-/// Runs `podshim completion bash|zsh|fish`.
-///
-/// # Errors
-/// A wrong call.
-pub fn completion(arguments: &[OsString]) -> Result<Outcome, CommandError> {
-    let shell = match arguments {
-        [name] => name.to_str().and_then(Shell::named),
-        _ => None,
-    };
-    let shell = shell.ok_or_else(|| CommandError::usage("", "usage: podshim completion bash|zsh|fish"))?;
-    Ok(print(&script(shell)).map(|()| Outcome::Success)?)
+/// Arguments of `podshim completion`.
+#[derive(Args)]
+pub struct CompletionArguments {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
 }
 
-/// Runs `podshim man DIR`: writes the pages there.
+/// Arguments of `podshim man`.
+#[derive(Args)]
+pub struct ManArguments {
+    /// Where to write the pages
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    directory: PathBuf,
+}
+
+/// Runs `podshim completion`.
 ///
 /// # Errors
-/// A wrong call, or a page that cannot be written.
-pub fn man(arguments: &[OsString]) -> Result<Outcome, CommandError> {
-    let [directory] = arguments else {
-        return Err(CommandError::usage("", "usage: podshim man DIR"));
-    };
-    for (name, page) in man_pages() {
-        let path = Path::new(directory).join(name);
+/// The output cannot be written.
+pub fn completion(arguments: &CompletionArguments, table: &clap::Command) -> Result<Outcome, CommandError> {
+    Ok(print(&script(arguments.shell, table)).map(|()| Outcome::Success)?)
+}
+
+/// Runs `podshim man`.
+///
+/// # Errors
+/// A page that cannot be written.
+pub fn man(arguments: &ManArguments, table: &clap::Command) -> Result<Outcome, CommandError> {
+    for (name, page) in man_pages(table) {
+        let path = arguments.directory.join(name);
         let failed = |error| CommandError::Input(format!("{}: {error}", path.display()));
         std::fs::write(&path, page).map_err(failed)?;
     }

@@ -1,45 +1,52 @@
 //! `podshim stop`: stops one pod in order, and waits for its end.
 
-use std::ffi::OsString;
 use std::io::stdout;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use control_api::client::{Client, ClientError};
+use control_api::container::State;
 use control_api::entry::Entry;
 use pod_spec::BoundedDuration;
 use serde::Serialize;
 
 use super::inspect::failed;
-use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
+use crate::arguments::{NodeArguments, PodArgument, ResultArguments, duration_or_seconds};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::pods::PodReport;
 use crate::shims::{self, ANSWER_LIMIT};
+use crate::words::Word;
 
-const NAME: &str = "stop";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim stop [--grace TIME] [--json] [--run-dir DIR] POD
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Stops a pod in order (mains, then sidecars in reverse, then the sandbox) within one budget, and waits for the end. podshim
-restarts nothing of it and refuses new containers; the caller that created the pod still has to remove it.
+restarts nothing of it and refuses new containers; the caller that created the pod still has to remove it.";
+const EXIT_CODES: &str = "\
+Exit codes: 0 all of it has ended; 1 something has not, there is no such pod, or its shim does not answer; 2 wrong arguments.";
 
-POD is a pod's name, namespace/name or id, or a unique prefix of one.
-
-  --grace TIME   the budget; a bare number is seconds. It can shorten the pod's own (podshim.io/grace), not extend it
-  --json         for programs: docs/podshim-json.md
-  --run-dir DIR  where the shims are found (/run/podshim)
-  -h             this help
-
-Exit codes: 0 all of it has ended; 1 something has not, there is no such pod, or its shim does not answer; 2 wrong arguments.
-";
+/// Arguments of `podshim stop`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    /// The budget; a bare number is seconds. It can shorten the pod's own (podshim.io/grace), not extend it
+    #[arg(long, value_name = "TIME", value_parser = duration_or_seconds)]
+    grace: Option<Duration>,
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    node: NodeArguments,
+    #[command(flatten)]
+    pod: PodArgument,
+}
 
 /// Two seconds after the budget podshim has sent SIGKILL to all that is left of the pod (T6); five more are for the
 /// kernel to end it.
 const AFTER_BUDGET: Duration = Duration::from_secs(2 + 5);
 /// How long one call waits for an event before the pod's state is read again.
-const LOOK: Duration = Duration::from_secs(1);
+const EVENT_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
 struct Report {
@@ -51,27 +58,22 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, no such pod, a shim that does not answer.
+/// No such pod, a shim that does not answer.
 #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[], &["grace"])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
-    let grace = arguments.duration(NAME, "grace")?;
-    let pod = &arguments.words[0];
-    let entry = shims::find(&arguments.root, pod)?;
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let pod = &arguments.pod.pod;
+    let entry = shims::find(&arguments.node.run_dir, pod)?;
     let begun = Instant::now();
     let wrong = |source| failed(pod, source);
     let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(wrong)?;
-    client.stop(grace).map_err(wrong)?;
+    client.stop(arguments.grace).map_err(wrong)?;
     let left = wait(&client, begun).map_err(wrong)?;
     if left.is_none() {
-        removed(&arguments.root, &entry).map_err(wrong)?;
+        removed(&arguments.node.run_dir, &entry).map_err(wrong)?;
     }
     let took = begun.elapsed();
     let stopped = left.as_ref().is_none_or(PodReport::has_stopped);
-    match arguments.format {
+    match arguments.result.format() {
         Format::Json => {
             let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
             print_json(&Report { stopped, took_ms, pod: left })?;
@@ -94,7 +96,7 @@ fn wait(client: &Client, begun: Instant) -> Result<Option<PodReport>, ClientErro
         if report.has_stopped() || Instant::now() >= until {
             return Ok(Some(report));
         }
-        match unless_gone(client.events(seen, LOOK))? {
+        match unless_gone(client.events(seen, EVENT_WAIT))? {
             Some(answer) => seen = answer.events.last().map_or(seen, |event| event.sequence),
             None => return Ok(None),
         }
@@ -132,8 +134,8 @@ fn show(pod: &str, stopped: bool, took: Duration, left: Option<&PodReport>, pain
     }
     let containers = left.iter().flat_map(|pod| &pod.containers);
     let left: Vec<_> = containers
-        .filter(|container| !matches!(container.state, "stopped" | "not-created"))
-        .map(|container| format!("{} is {}", container.name, container.state))
+        .filter(|container| !matches!(container.state, State::STOPPED | State::NOT_CREATED))
+        .map(|container| format!("{} is {}", container.name, container.state.word()))
         .collect();
     format!("pod {pod}: {} after {seconds}: {}\n", paint.text(Colour::Red, "not stopped"), left.join(", "))
 }

@@ -1,18 +1,19 @@
 //! `podshim timeline`: draws a pod's life as bars, on the terminal or as a picture.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::stdout;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use control_api::client::Client;
 use serde::Serialize;
 
 use super::inspect::failed;
 use super::ps::now_ms;
-use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
-use crate::history::EventReport;
+use crate::arguments::{HistoryArguments, NodeArguments, PodArgument, ResultArguments};
+use crate::events::EventReport;
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Format, Paint, print, print_json};
 use crate::past;
 use crate::pods::PodReport;
@@ -20,28 +21,39 @@ use crate::shims::{self, ANSWER_LIMIT};
 use crate::terminal::columns_of_picture;
 use crate::timeline::{Timeline, html, svg, text};
 
-const NAME: &str = "timeline";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim timeline [--past] [--width COLUMNS] [--svg FILE] [--html FILE] [--json] [--run-dir DIR] [--history-dir DIR] POD
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Draws a pod's life: when each container was created, held, started, ready, restarted and stopped, its gates, signals and
 hooks, and the stop's budget; below it the last 256 events. With --past it draws the newest pod of that name that has ended:
-`podshim history` lists them.
+`podshim history` lists them. With --json it prints the events.";
+const EXIT_CODES: &str = "\
+Exit codes: 0; 1 there is no such pod, its shim does not answer, or the file cannot be written; 2 wrong arguments.";
 
-POD is a pod's name, namespace/name or id, or a unique prefix of one.
-
-  --width COLUMNS  how wide the picture is (as the terminal, 80 to 200; 100 where there is none)
-  --svg FILE       writes a picture instead
-  --html FILE      writes a page with the picture and a table of all that happened instead
-  --json           for programs: the events, docs/podshim-json.md
-  --past           draw a pod that has ended
-  --run-dir DIR    where the shims are found (/run/podshim)
-  --history-dir DIR  where the records of ended pods are (/var/lib/podshim/history)
-  -h               this help
-
-Exit codes: 0; 1 there is no such pod, its shim does not answer, or the file cannot be written; 2 wrong arguments.
-";
+/// Arguments of `podshim timeline`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    /// Draw a pod that has ended
+    #[arg(long)]
+    past: bool,
+    /// How wide the chart is; without it as the terminal, 80 to 200, or 100 where there is none
+    #[arg(long, value_name = "COLUMNS", value_parser = columns)]
+    width: Option<usize>,
+    /// Write a picture instead
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write a page with the picture and a table of all that happened instead
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    node: NodeArguments,
+    #[command(flatten)]
+    history: HistoryArguments,
+    #[command(flatten)]
+    pod: PodArgument,
+}
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -53,26 +65,11 @@ struct Report<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, no such pod, a file that cannot be written.
-pub fn run(mut arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let own = ["width", "svg", "html", "history-dir"];
-    let given = arguments.len();
-    arguments.retain(|argument| argument != "--past");
-    let is_past = arguments.len() < given;
-    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[], &own)? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
-    let width = match arguments.option("width") {
-        Some(value) => value
-            .parse()
-            .map_err(|_| CommandError::usage(NAME, format!("--width {value}: not a number of columns")))?,
-        None => columns_of_picture(),
-    };
-    let called = &arguments.words[0];
-    let (pod, events, lost, until_ms) = if is_past {
-        let root = arguments.option("history-dir").map_or_else(past::default_root, PathBuf::from);
-        let past = past::find(&root, called)?;
+/// No such pod, a file that cannot be written.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let called = &arguments.pod.pod;
+    let (pod, events, lost, until_ms) = if arguments.past {
+        let past = past::find(&arguments.history.history_dir, called)?;
         if past.shim_was_killed {
             eprintln!(
                 "podshim: its shim was killed: only the last exits are known, and nothing of what happened before"
@@ -80,26 +77,36 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         }
         (past.pod, past.events, past.lost, past.ended_at_ms)
     } else {
-        let (pod, events, lost) = present(&arguments.root, called)?;
+        let (pod, events, lost) = present(&arguments.node.run_dir, called)?;
         (pod, events, lost, now_ms())
     };
-    if arguments.format == Format::Json {
+    if arguments.result.format() == Format::Json {
         print_json(&Report { pod: &pod, lost, events: &events })?;
         return Ok(Outcome::Success);
     }
     let timeline = Timeline::of(&pod, events, lost, until_ms);
     let mut written = false;
-    for (name, draw) in [("svg", svg::draw as fn(&Timeline) -> String), ("html", html::page)] {
-        if let Some(path) = arguments.option(name) {
+    for (path, draw) in
+        [(&arguments.svg, svg::draw as fn(&Timeline) -> String), (&arguments.html, html::page)]
+    {
+        if let Some(path) = path {
             fs::write(path, draw(&timeline))
-                .map_err(|error| CommandError::Input(format!("cannot write {path}: {error}")))?;
+                .map_err(|error| CommandError::Input(format!("cannot write {}: {error}", path.display())))?;
             written = true;
         }
     }
     if !written {
-        print(&text::show(&timeline, width, Paint::of(&stdout())))?;
+        print(&text::show(
+            &timeline,
+            arguments.width.unwrap_or_else(columns_of_picture),
+            Paint::of(&stdout()),
+        ))?;
     }
     Ok(Outcome::Success)
+}
+
+fn columns(text: &str) -> Result<usize, &'static str> {
+    text.parse().map_err(|_| "not a number of columns")
 }
 
 /// A pod that a shim serves now, with its events and the number of those that the shim no longer keeps.

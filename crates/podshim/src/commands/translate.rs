@@ -1,23 +1,22 @@
 //! `podshim translate`: rewrites manifests with native sidecars for a kubelet that does not know them.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io::stderr;
 
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use crate::arguments::{CommandError, Outcome, Parsed, file_arguments};
+use crate::arguments::{FileArguments, ResultArguments};
 use crate::finding::{Finding, Severity};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Format, Paint, print, print_json};
 use crate::sidecarset;
 use crate::source::Source;
 use crate::translate::{Target, translate};
 
-const NAME: &str = "translate";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim translate [--json] [--runtime-class NAME] [--sidecarset FILE]... FILE...
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Reads Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, List; many documents) whose
 pods use native sidecars (KEP-753: initContainers with restartPolicy: Always), and writes what runs in the same order on a
 kubelet that does not know them, with podshim as the runtime:
@@ -30,16 +29,26 @@ over, or is not quite the same, is printed to standard error, field by field. FI
 
 With --sidecarset it first adds to the pods that an OpenKruise SidecarSet selects what Kruise's webhook would: containers,
 initContainers, volumes, variables, secrets, annotations. Its containers are sidecars of the plan; one that is upgraded hot
-is a standby pair, NAME-1|NAME-2. A pod without a namespace counts as in one that the SidecarSet is for.
-
-  --runtime-class NAME   of the RuntimeClass for podshim (podshim)
-  --sidecarset FILE      with one or more SidecarSets; may be given more than once
-  --json                 for programs: docs/podshim-json.md
-  -h                     this help
-
+is a standby pair, NAME-1|NAME-2. A pod without a namespace counts as in one that the SidecarSet is for.";
+const EXIT_CODES: &str = "\
 Exit codes: 0; 1 a pod could not be translated and was left as it is, or a file cannot be read, or is not what it should
-be; 2 wrong arguments.
-";
+be; 2 wrong arguments.";
+
+/// Arguments of `podshim translate`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    /// The name of the RuntimeClass for podshim
+    #[arg(long, value_name = "NAME", default_value = "podshim", value_parser = NonEmptyStringValueParser::new())]
+    runtime_class: String,
+    /// A file with one or more SidecarSets; may be given more than once
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    sidecarset: Vec<String>,
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    files: FileArguments,
+}
 
 #[derive(Default, Serialize)]
 struct Report {
@@ -51,26 +60,18 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, a file that cannot be read, or a file that is not YAML.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match file_arguments(NAME, arguments, &["runtime-class", "sidecarset"])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
-    let runtime_class = arguments.option("runtime-class").unwrap_or("podshim");
-    if runtime_class.is_empty() {
-        return Err(CommandError::usage(NAME, "--runtime-class needs a name"));
-    }
+/// A file that cannot be read, or a file that is not YAML.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut report = Report::default();
     let mut sidecar_sets = Vec::new();
-    for file in arguments.options("sidecarset") {
+    for file in &arguments.sidecarset {
         let read = sidecarset::read(&Source::read(file)?, &mut report.remarks);
         sidecar_sets
             .extend(read.map_err(|error| CommandError::Input(format!("{file}:{}: {error}", error.line)))?);
     }
-    let target = Target { runtime_class, sidecar_sets: &sidecar_sets };
+    let target = Target { runtime_class: &arguments.runtime_class, sidecar_sets: &sidecar_sets };
     let mut selecting = BTreeSet::new();
-    for file in &arguments.files {
+    for file in &arguments.files.files {
         let source = Source::read(file)?;
         let translated = translate(&source, target).map_err(|error| {
             CommandError::Input(format!("{file}:{}: no YAML: {}", error.line, error.problem))
@@ -92,7 +93,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
         report.remarks.push(Finding::new(Severity::Warning, &set.file, set.line, what).key("spec.selector"));
     }
     let failed = report.remarks.iter().any(|remark| remark.severity == Severity::Error);
-    match arguments.format {
+    match arguments.result.format() {
         Format::Json => print_json(&report)?,
         Format::Text => {
             print(&report.manifests)?;

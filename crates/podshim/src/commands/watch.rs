@@ -1,35 +1,39 @@
 //! `podshim watch`: prints what happens to a pod as it happens, one line for each event.
 
-use std::ffi::OsString;
 use std::io::{self, Write, stdout};
 use std::time::Duration;
 
+use clap::Args;
 use control_api::client::{Client, ClientError};
+use control_api::event::Kind;
 
 use super::inspect::failed;
-use crate::arguments::{CommandError, Outcome, Parsed, pod_arguments};
-use crate::history::{EventKind, EventReport, Story, time_of_day};
+use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
+use crate::events::{EventReport, Sentences, time_of_day};
+use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print};
-use crate::pods::called;
+use crate::pods::display_name;
 use crate::shims::{self, ANSWER_LIMIT};
 use crate::terminal::end_with_reader;
 
-const NAME: &str = "watch";
-/// The text of `-h`.
-pub const HELP: &str = "\
-usage: podshim watch [--json] [--run-dir DIR] POD
-
+/// What `-h` says before the arguments.
+const ABOUT: &str = "\
 Prints what has happened to a pod (the last 256 events) and then what happens, a line each, until the pod and its
-shim have ended, you interrupt it, or the reader of its output is gone.
+shim have ended, you interrupt it, or the reader of its output is gone. With --json each line is an object.";
+const EXIT_CODES: &str = "\
+Exit codes: 0 the pod has ended; 1 there is no such pod, or its shim does not answer; 2 wrong arguments.";
 
-POD is a pod's name, namespace/name or id, or a unique prefix of one.
-
-  --json         for programs: an object a line, docs/podshim-json.md
-  --run-dir DIR  where the shims are found (/run/podshim)
-  -h             this help
-
-Exit codes: 0 the pod has ended; 1 there is no such pod, or its shim does not answer; 2 wrong arguments.
-";
+/// Arguments of `podshim watch`.
+#[derive(Args)]
+#[command(before_help = ABOUT, after_help = EXIT_CODES)]
+pub struct Arguments {
+    #[command(flatten)]
+    result: ResultArguments,
+    #[command(flatten)]
+    node: NodeArguments,
+    #[command(flatten)]
+    pod: PodArgument,
+}
 
 /// How long a call waits for an event: a shim that hangs is noticed soon after.
 const WAIT: Duration = Duration::from_secs(10);
@@ -37,17 +41,13 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong call, no such pod, a shim that stops answering.
-pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
-    let arguments = match pod_arguments(NAME, arguments, &["POD"], &[], &[])? {
-        Parsed::Help => return Ok(print(HELP).map(|()| Outcome::Success)?),
-        Parsed::Run(arguments) => arguments,
-    };
-    let called = &arguments.words[0];
-    let entry = shims::find(&arguments.root, called)?;
+/// No such pod, a shim that stops answering.
+pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    let called = &arguments.pod.pod;
+    let entry = shims::find(&arguments.node.run_dir, called)?;
     let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(called, source))?;
     let paint = Paint::of(&stdout());
-    let (mut after, mut story) = (0, Story::default());
+    let (mut after, mut sentences) = (0, Sentences::default());
     end_with_reader();
     loop {
         let answer = match client.events(after, WAIT) {
@@ -60,14 +60,14 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
             }
             Err(source) => return Err(failed(called, source)),
         };
-        if answer.lost > 0 && arguments.format == Format::Text {
+        if answer.lost > 0 && arguments.result.format() == Format::Text {
             print(&format!("({} events are not kept any more)\n", answer.lost))?;
         }
         for event in answer.events {
             after = event.sequence;
             let event = EventReport::of(event);
-            let line = match arguments.format {
-                Format::Text => match story.tell(&event) {
+            let line = match arguments.result.format() {
+                Format::Text => match sentences.next(&event) {
                     Some(sentence) => line(&event, &entry.id, sentence, paint),
                     None => continue,
                 },
@@ -82,17 +82,16 @@ pub fn run(arguments: Vec<OsString>) -> Result<Outcome, CommandError> {
 
 fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> String {
     let colour = match event.kind {
-        EventKind::GateOpened | EventKind::Switched => Some(Colour::Green),
-        EventKind::GateFailed | EventKind::StartFailed | EventKind::OutOfMemory | EventKind::SwitchFailed => {
+        Kind::GATE_OPENED | Kind::SWITCHED => Some(Colour::Green),
+        Kind::GATE_FAILED | Kind::START_FAILED | Kind::OUT_OF_MEMORY | Kind::SWITCH_FAILED => {
             Some(Colour::Red)
         }
-        EventKind::Exited if event.code != Some(0) => Some(Colour::Red),
-        EventKind::Signalled | EventKind::StopBegan | EventKind::LastCall | EventKind::BudgetSpent => {
-            Some(Colour::Yellow)
-        }
+        Kind::EXITED if event.code != Some(0) => Some(Colour::Red),
+        Kind::SIGNALLED | Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT => Some(Colour::Yellow),
         _ => None,
     };
-    let name = event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| called(name, pod_id));
+    let name =
+        event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| display_name(name, pod_id));
     let sentence = colour.map_or_else(|| sentence.clone(), |colour| paint.text(colour, &sentence));
     format!("{}  {name:<16} {sentence}\n", paint.text(Colour::Dim, &time_of_day(event.wall_ms)))
 }

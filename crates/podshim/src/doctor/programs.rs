@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Report;
+use super::report::Report;
 use crate::node::{Release, output};
 
 /// The oldest release on which the e2e tests run.
@@ -39,10 +39,10 @@ pub(super) fn oci_runtime(report: &mut Report<'_>) {
 /// The path of a program with the line of its `--version` output that has the version: the one that begins with
 /// `Version:`, else the first.
 pub(super) fn version_of(report: &Report<'_>, path: &Path) -> String {
-    let said = if report.is_this_node() { output(path.as_os_str(), &["--version"]) } else { None };
-    let line = said.as_deref().and_then(|said| {
-        let named = said.lines().map(str::trim).find(|line| line.starts_with("Version:"));
-        named.or(said.lines().next()).map(|line| format!(" ({line})"))
+    let output = if report.is_this_node() { output(path.as_os_str(), &["--version"]) } else { None };
+    let line = output.as_deref().and_then(|output| {
+        let named = output.lines().map(str::trim).find(|line| line.starts_with("Version:"));
+        named.or(output.lines().next()).map(|line| format!(" ({line})"))
     });
     format!("{}{}", path.display(), line.unwrap_or_default())
 }

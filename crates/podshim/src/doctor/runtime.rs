@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{Document, Item, Table, TableLike, Value};
 
-use super::{Report, Status};
+use super::report::{Report, Status};
 use crate::check::containerd_config;
 use crate::install::containerd::{FileVersion, RuntimePlace, section};
 use crate::install::{self, Layout, containerd as config_text};

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::Report;
+use super::report::Report;
 use crate::check::node_file as node_file_check;
 use crate::node::{Release, output};
 use crate::source::Source;
@@ -66,8 +66,8 @@ pub(super) fn space(report: &mut Report<'_>) {
     }
     for (path, wanted) in ROOMS {
         let arguments = ["--output=avail,iavail", "--block-size=1", path];
-        let Some(said) = output(OsStr::new("df"), &arguments) else { continue };
-        let numbers = said.lines().nth(1).unwrap_or_default().split_whitespace().map(str::parse::<u64>);
+        let Some(table) = output(OsStr::new("df"), &arguments) else { continue };
+        let numbers = table.lines().nth(1).unwrap_or_default().split_whitespace().map(str::parse::<u64>);
         let numbers: Vec<_> = numbers.filter_map(Result::ok).collect();
         // df prints "-" for file systems without a number of inodes.
         match numbers[..] {

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use pod_spec::{Condition, Link, Member, Plan, Role, needs};
 
-use super::{ConditionWord, FLOOR, PlannedWord, Wait};
+use super::report::{ConditionWord, PlannedWord, Wait};
+
+/// The time that every container still gets when the budget is spent (T6).
+pub(super) const MIN_KILL_DELAY: Duration = Duration::from_secs(2);
 
 /// A container in the order.
 pub(super) struct Entry {
@@ -89,16 +92,17 @@ impl Order {
                 .any(|(other, _)| other != wait.0 && self.waits_of(other).any(|its| its == *wait))
         };
         // V2: other containers wait for the active member of a pair, not for its standby.
-        let said = self.waits_of(index).filter(|wait| !implied(wait) && self.standby_of(wait.0).is_none());
-        said.map(|(earlier, until)| Wait {
-            container: self.name(earlier),
-            until: match until {
-                Condition::Started => ConditionWord::Started,
-                Condition::Ready => ConditionWord::Ready,
-                Condition::Done => ConditionWord::Done,
-            },
-        })
-        .collect()
+        let shown = self.waits_of(index).filter(|wait| !implied(wait) && self.standby_of(wait.0).is_none());
+        shown
+            .map(|(earlier, until)| Wait {
+                container: self.name(earlier),
+                until: match until {
+                    Condition::Started => ConditionWord::Started,
+                    Condition::Ready => ConditionWord::Ready,
+                    Condition::Done => ConditionWord::Done,
+                },
+            })
+            .collect()
     }
 
     /// The step of a stop in which each container has its turn, counted from 1.
@@ -149,11 +153,11 @@ impl Order {
         let has_hooks = member.pre_stop.is_some() || member.on_terminate.is_some();
         // Hooks run before the signal, within the container's own grace. After the signal the container has the floor,
         // or its grace if that is shorter (H3, T6).
-        let end = budget + FLOOR;
+        let end = budget + MIN_KILL_DELAY;
         let (signal, gone) = match (member.grace, has_hooks) {
             // The kubelet's signal comes after its hook, which may use up the whole grace period (F9).
             _ if self.entries[index].has_kubelet_hook => (budget, end),
-            (Some(grace), true) => (turn + grace, turn + grace + grace.min(FLOOR)),
+            (Some(grace), true) => (turn + grace, turn + grace + grace.min(MIN_KILL_DELAY)),
             (Some(grace), false) => (turn, turn + grace),
             (None, true) => (budget, end),
             (None, false) => (turn, end),

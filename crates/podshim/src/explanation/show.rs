@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pod_spec::DurationText;
 
-use super::{
+use super::report::{
     BudgetSource, Completion, ConditionWord, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
     PlannedWord, RestartWord, RoleWord,
 };

@@ -1,6 +1,6 @@
 //! Label selectors. Owns what `matchLabels` and `matchExpressions` mean, as the Kubernetes API defines it.
 
-use super::SidecarSetError;
+use super::error::SidecarSetError;
 use crate::yaml::Node;
 
 /// Requirements on labels; all must hold.

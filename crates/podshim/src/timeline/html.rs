@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use super::Timeline;
 use super::svg::{draw, escaped};
-use crate::history::{duration, time_of_day};
+use crate::events::{duration, time_of_day};
 
 /// The HTML page.
 pub fn page(timeline: &Timeline) -> String {
     let title = escaped(&format!("Pod {}", timeline.title));
     let mut rows = String::new();
     for row in &timeline.rows {
-        let after = duration(row.at_ms.saturating_sub(timeline.begin_ms));
+        let after = duration(row.at_ms.saturating_sub(timeline.chart.begin_ms));
         // Writing to a string cannot fail.
         let _ = writeln!(
             rows,

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Lane, Mark, MarkKind, Phase, Timeline};
-use crate::history::{date, duration, time_of_day};
+use super::Timeline;
+use super::chart::{Chart, Lane, Mark, MarkKind, Phase};
+use crate::events::{date, duration, time_of_day};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 150.0;
@@ -14,26 +15,26 @@ const BAR: f64 = 16.0;
 
 /// The SVG.
 pub fn draw(timeline: &Timeline) -> String {
-    let lanes = f64::from(u32::try_from(timeline.lanes.len()).unwrap_or_default());
+    let chart = &timeline.chart;
+    let lanes = f64::from(u32::try_from(chart.lanes.len()).unwrap_or_default());
     let bottom = TOP + lanes * LANE + 8.0;
     let height = bottom + 74.0;
-    let begin = i64::try_from(timeline.begin_ms).unwrap_or_default() + timeline.wall_offset_ms;
+    let begin = i64::try_from(chart.begin_ms).unwrap_or_default() + timeline.wall_offset_ms;
     let mut body = String::new();
     text(&mut body, (16.0, 26.0), "title", &format!("Pod {}", timeline.title));
-    let since =
-        format!("{} from {} {} UTC on", duration(timeline.length_ms()), date(begin), time_of_day(begin));
+    let since = format!("{} from {} {} UTC on", duration(chart.length_ms()), date(begin), time_of_day(begin));
     text(&mut body, (16.0, 44.0), "small", &since);
-    budget(&mut body, timeline, bottom);
-    axis(&mut body, timeline, bottom);
-    for (number, lane) in timeline.lanes.iter().enumerate() {
+    budget(&mut body, chart, bottom);
+    axis(&mut body, chart, bottom);
+    for (number, lane) in chart.lanes.iter().enumerate() {
         let y = TOP + f64::from(u32::try_from(number).unwrap_or_default()) * LANE;
-        draw_lane(&mut body, timeline, lane, y);
+        draw_lane(&mut body, chart, lane, y);
     }
-    for mark in &timeline.marks {
-        let x = x_of(timeline, mark.at_ms);
+    for mark in &chart.marks {
+        let x = x_of(chart, mark.at_ms);
         line(&mut body, (x, TOP - 6.0), (x, bottom), "#8250df", &mark.text);
     }
-    legend(&mut body, bottom + 34.0);
+    legend(&mut body, chart, bottom + 34.0);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
          viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<style>text {{ font: 12px sans-serif; fill: #24292f }} \
@@ -42,25 +43,23 @@ pub fn draw(timeline: &Timeline) -> String {
     )
 }
 
-fn x_of(timeline: &Timeline, at_ms: u64) -> f64 {
+fn x_of(chart: &Chart, at_ms: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a picture has a thousand columns")]
-    let share = at_ms.saturating_sub(timeline.begin_ms) as f64 / timeline.length_ms() as f64;
+    let share = at_ms.saturating_sub(chart.begin_ms) as f64 / chart.length_ms() as f64;
     LEFT + share.min(1.0) * (WIDTH - LEFT - RIGHT)
 }
 
-fn draw_lane(body: &mut String, timeline: &Timeline, lane: &Lane, y: f64) {
+fn draw_lane(body: &mut String, chart: &Chart, lane: &Lane, y: f64) {
     text(body, (16.0, y + BAR - 3.0), "", &lane.name);
-    if let Some(role) = lane.role {
-        text(body, (16.0, y + BAR + 9.0), "small", role);
-    }
+    text(body, (16.0, y + BAR + 9.0), "small", &lane.role);
     for span in &lane.spans {
-        let (from, to) = (x_of(timeline, span.from_ms), x_of(timeline, span.to_ms));
+        let (from, to) = (x_of(chart, span.from_ms), x_of(chart, span.to_ms));
         let length = duration(span.to_ms.saturating_sub(span.from_ms));
         let title = format!("{}: {} for {length}", lane.name, span.phase.words());
         rectangle(body, (from, y), (to - from).max(1.0), span.phase, &title);
     }
     for mark in &lane.marks {
-        draw_mark(body, x_of(timeline, mark.at_ms), y, mark);
+        draw_mark(body, x_of(chart, mark.at_ms), y, mark);
     }
 }
 
@@ -85,9 +84,9 @@ fn draw_mark(body: &mut String, x: f64, y: f64, mark: &Mark) {
     );
 }
 
-fn budget(body: &mut String, timeline: &Timeline, bottom: f64) {
-    let Some((from, until)) = timeline.budget else { return };
-    let (x, end) = (x_of(timeline, from), x_of(timeline, until.min(timeline.end_ms)));
+fn budget(body: &mut String, chart: &Chart, bottom: f64) {
+    let Some((from, until)) = chart.budget else { return };
+    let (x, end) = (x_of(chart, from), x_of(chart, until.min(chart.end_ms)));
     let title = format!("the stop's budget: {}", duration(until - from));
     let _ = writeln!(
         body,
@@ -100,39 +99,32 @@ fn budget(body: &mut String, timeline: &Timeline, bottom: f64) {
     text(body, (x + 3.0, TOP - 10.0), "small", &title);
 }
 
-fn axis(body: &mut String, timeline: &Timeline, bottom: f64) {
-    for tick in timeline.ticks(10) {
-        let x = x_of(timeline, timeline.begin_ms + tick);
+fn axis(body: &mut String, chart: &Chart, bottom: f64) {
+    for tick in chart.ticks(10) {
+        let x = x_of(chart, chart.begin_ms + tick);
         line(body, (x, TOP - 4.0), (x, bottom), "#d0d7de", "");
         text(body, (x, bottom + 13.0), "small", &duration(tick));
     }
 }
 
-fn legend(body: &mut String, y: f64) {
+fn legend(body: &mut String, chart: &Chart, y: f64) {
     let mut x = 16.0;
-    for phase in Phase::ALL {
+    for phase in chart.phases() {
         rectangle(body, (x, y - 11.0), 14.0, phase, "");
         text(body, (x + 19.0, y + 1.0), "", phase.words());
         x += 112.0;
     }
     let mut x = 20.0;
-    for (kind, words) in [
-        (MarkKind::Gate, "gate open"),
-        (MarkKind::Signal, "signal"),
-        (MarkKind::Done, "ended with 0"),
-        (MarkKind::BySignal, "by its stop signal"),
-        (MarkKind::Failure, "failed or killed"),
-        (MarkKind::Hook, "hook"),
-    ] {
+    for kind in chart.mark_kinds() {
         // In a lane a signal is above the bar and a hook below it.
         let shift = match kind {
             MarkKind::Signal => 12.0,
             MarkKind::Hook => -11.0,
             _ => 0.0,
         };
-        draw_mark(body, x, y + 16.0 + shift, &Mark { at_ms: 0, kind, text: words.to_owned() });
-        text(body, (x + 15.0, y + 28.0), "", words);
-        x += 140.0;
+        draw_mark(body, x, y + 16.0 + shift, &Mark { at_ms: 0, kind, text: kind.words().to_owned() });
+        text(body, (x + 15.0, y + 28.0), "", kind.words());
+        x += 158.0;
     }
 }
 
@@ -141,8 +133,8 @@ fn rectangle(body: &mut String, (x, y): (f64, f64), width: f64, phase: Phase, ti
         Phase::Created => ("#d0d7de", 1.0),
         Phase::Held => ("#f2cc60", 0.55),
         Phase::Starting => ("#9be9a8", 1.0),
-        Phase::Running => ("#f2cc60", 1.0),
-        Phase::Ready => ("#2da44e", 1.0),
+        Phase::GateClosed => ("#f2cc60", 1.0),
+        Phase::Running => ("#2da44e", 1.0),
         Phase::Stopping => ("#e8892f", 1.0),
         Phase::BackingOff => ("#ff8182", 0.6),
         Phase::Paused => ("#8c959f", 1.0),
@@ -196,7 +188,7 @@ mod tests {
     #[test]
     fn what_pods_say_cannot_be_markup() {
         let mut life = life();
-        life.lanes[0].name = "<script>".to_owned();
+        life.chart.lanes[0].name = "<script>".to_owned();
         life.title = "\"&\"".to_owned();
         let picture = draw(&life);
         assert!(!picture.contains("<script>"), "{picture}");

@@ -3,6 +3,7 @@
 use control_api::event::{Cause, Kind};
 use control_api::{Budget, Container, Event, InspectResponse, StopReason, container};
 
+use super::chart::Span;
 use super::*;
 
 /// A short life; the shim started 1,000,000 ms after the beginning of 1970.
@@ -12,7 +13,7 @@ pub fn life() -> Timeline {
 
 fn events() -> Vec<EventReport> {
     let mut events = Vec::new();
-    let mut happens = |at: u64, name: &str, kind: Kind, change: &dyn Fn(&mut Event)| {
+    let mut record = |at: u64, name: &str, kind: Kind, change: &dyn Fn(&mut Event)| {
         let mut event = Event {
             sequence: events.len() as u64 + 1,
             wall_ms: 1_000_000 + i64::try_from(at).expect("small"),
@@ -24,30 +25,30 @@ fn events() -> Vec<EventReport> {
         change(&mut event);
         events.push(EventReport::of(event));
     };
-    happens(100, "app", Kind::CREATED, &|_| {});
-    happens(200, "app", Kind::HELD, &|event| event.text = "sidecar \"proxy\"".to_owned());
-    happens(300, "proxy", Kind::CREATED, &|_| {});
-    happens(400, "proxy", Kind::STARTING, &|_| {});
-    happens(500, "proxy", Kind::RUNNING, &|event| event.pid = 7);
-    happens(900, "proxy", Kind::EXITED, &|event| event.code = Some(3));
-    happens(900, "proxy", Kind::RESTART_DUE, &|event| event.duration_ms = Some(600));
-    happens(1500, "proxy", Kind::STARTING, &|_| {});
-    happens(1600, "proxy", Kind::RUNNING, &|event| event.pid = 8);
-    happens(2000, "proxy", Kind::GATE_OPENED, &|_| {});
-    happens(2000, "app", Kind::STARTING, &|_| {});
-    happens(2100, "app", Kind::RUNNING, &|event| event.pid = 9);
-    happens(5000, "", Kind::STOP_BEGAN, &|event| {
+    record(100, "app", Kind::CREATED, &|_| {});
+    record(200, "app", Kind::HELD, &|event| event.text = "sidecar \"proxy\"".to_owned());
+    record(300, "proxy", Kind::CREATED, &|_| {});
+    record(400, "proxy", Kind::STARTING, &|_| {});
+    record(500, "proxy", Kind::RUNNING, &|event| event.pid = 7);
+    record(900, "proxy", Kind::EXITED, &|event| event.code = Some(3));
+    record(900, "proxy", Kind::RESTART_DUE, &|event| event.duration_ms = Some(600));
+    record(1500, "proxy", Kind::STARTING, &|_| {});
+    record(1600, "proxy", Kind::RUNNING, &|event| event.pid = 8);
+    record(2000, "proxy", Kind::GATE_OPENED, &|_| {});
+    record(2000, "app", Kind::STARTING, &|_| {});
+    record(2100, "app", Kind::RUNNING, &|event| event.pid = 9);
+    record(5000, "", Kind::STOP_BEGAN, &|event| {
         event.stop_reason = StopReason::REQUESTED.into();
         event.budget = Budget::ENFORCED.into();
         event.duration_ms = Some(10_000);
     });
     for (at, name, code) in [(5000, "app", 0), (6000, "proxy", 143)] {
-        happens(at, name, Kind::SIGNALLED, &|event| {
+        record(at, name, Kind::SIGNALLED, &|event| {
             (event.signal, event.cause) = (15, Cause::TURN.into());
         });
-        happens(at + 1000, name, Kind::EXITED, &|event| event.code = Some(code));
+        record(at + 1000, name, Kind::EXITED, &|event| event.code = Some(code));
     }
-    happens(7000, "", Kind::STOP_ENDED, &|_| {});
+    record(7000, "", Kind::STOP_ENDED, &|_| {});
     events
 }
 
@@ -78,27 +79,27 @@ fn span(from_ms: u64, to_ms: u64, phase: Phase) -> Span {
 fn a_sidecar_is_drawn_with_its_restart_its_gate_and_its_stop() {
     let life = life();
     assert_eq!(
-        life.lanes[0].spans,
+        life.chart.lanes[0].spans,
         [
             span(300, 400, Phase::Created),
             span(400, 500, Phase::Starting),
-            span(500, 900, Phase::Running),
+            span(500, 900, Phase::GateClosed),
             span(900, 1500, Phase::BackingOff),
             span(1500, 1600, Phase::Starting),
-            span(1600, 2000, Phase::Running),
-            span(2000, 6000, Phase::Ready),
+            span(1600, 2000, Phase::GateClosed),
+            span(2000, 6000, Phase::Running),
             span(6000, 7000, Phase::Stopping),
         ]
     );
-    assert_eq!((life.begin_ms, life.end_ms, life.budget), (100, 7000, Some((5000, 15000))));
+    assert_eq!((life.chart.begin_ms, life.chart.end_ms, life.chart.budget), (100, 7000, Some((5000, 15000))));
 }
 
 /// A main has no gate: it is not drawn as if its gate were closed.
 #[test]
 fn a_main_runs_as_soon_as_it_runs() {
     let life = life();
-    let phases: Vec<_> = life.lanes[1].spans.iter().map(|span| span.phase).collect();
-    assert_eq!(phases, [Phase::Created, Phase::Held, Phase::Starting, Phase::Ready, Phase::Stopping]);
+    let phases: Vec<_> = life.chart.lanes[1].spans.iter().map(|span| span.phase).collect();
+    assert_eq!(phases, [Phase::Created, Phase::Held, Phase::Starting, Phase::Running, Phase::Stopping]);
 }
 
 /// A phase that has not ended is drawn up to now.
@@ -107,23 +108,23 @@ fn a_pod_that_lives_is_drawn_up_to_now() {
     let mut events = events();
     events.truncate(12);
     let lives = Timeline::of(&pod(), events, 4, 1_060_000);
-    assert_eq!((lives.end_ms, lives.lost), (60_000, 4));
-    assert_eq!(lives.lanes[1].spans.last(), Some(&span(2100, 60_000, Phase::Ready)));
+    assert_eq!((lives.chart.end_ms, lives.lost), (60_000, 4));
+    assert_eq!(lives.chart.lanes[1].spans.last(), Some(&span(2100, 60_000, Phase::Running)));
 }
 
 #[test]
 fn ticks_are_round_and_few() {
     let life = life();
-    assert_eq!(life.ticks(8), [0, 1000, 2000, 3000, 4000, 5000, 6000]);
-    assert_eq!(life.ticks(3), [0, 5000]);
+    assert_eq!(life.chart.ticks(8), [0, 1000, 2000, 3000, 4000, 5000, 6000]);
+    assert_eq!(life.chart.ticks(3), [0, 5000]);
 }
 
 /// A pod without events gives an empty picture, not an error.
 #[test]
 fn nothing_is_drawn_of_nothing() {
     let nothing = Timeline::of(&pod(), Vec::new(), 0, 5);
-    assert!(nothing.lanes.iter().all(|lane| lane.spans.is_empty()));
-    assert_eq!(nothing.length_ms(), 1);
+    assert!(nothing.chart.lanes.iter().all(|lane| lane.spans.is_empty()));
+    assert_eq!(nothing.chart.length_ms(), 1);
 }
 
 /// The mark for the end of a program that got its stop signal depends on the real code: a masked code that callers see
@@ -132,19 +133,19 @@ fn nothing_is_drawn_of_nothing() {
 fn an_end_is_drawn_as_what_it_was() {
     let kind_of = |signals: &[u32], code: u32| {
         let mut events = Vec::new();
-        let mut happens = |kind: Kind, change: &dyn Fn(&mut Event)| {
+        let mut record = |kind: Kind, change: &dyn Fn(&mut Event)| {
             let mut event = Event { kind: kind.into(), name: "proxy".to_owned(), ..Default::default() };
             change(&mut event);
             events.push(EventReport::of(event));
         };
-        happens(Kind::RUNNING, &|_| {});
+        record(Kind::RUNNING, &|_| {});
         for signal in signals {
-            happens(Kind::SIGNALLED, &|event| (event.signal, event.cause) = (*signal, Cause::TURN.into()));
+            record(Kind::SIGNALLED, &|event| (event.signal, event.cause) = (*signal, Cause::TURN.into()));
         }
-        happens(Kind::EXITED, &|event| event.code = Some(code));
-        happens(Kind::STOPPED, &|event| (event.code, event.shown_code) = (Some(code), Some(0)));
+        record(Kind::EXITED, &|event| event.code = Some(code));
+        record(Kind::STOPPED, &|event| (event.code, event.shown_code) = (Some(code), Some(0)));
         let timeline = Timeline::of(&pod(), events, 0, 1_000_000);
-        timeline.lanes[0].marks.last().expect("a mark").kind
+        timeline.chart.lanes[0].marks.last().expect("a mark").kind
     };
     assert_eq!(kind_of(&[15], 0), MarkKind::Done);
     assert_eq!(kind_of(&[15], 143), MarkKind::BySignal);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use pod_spec::{Gate, Member, Role};
 
-use super::native::{self, Remarks};
-use super::{probe, tree};
+use super::change::{Injection, Remarks, Sidecar};
+use super::{native, probe, tree};
 use crate::finding::Severity;
 use crate::manifest::{Container, List, Template};
 use crate::sidecarset::{
@@ -22,35 +22,6 @@ const INJECTED: &str = "IS_INJECTED";
 /// container for a failure.
 const FAILURES_OF_READINESS: u32 = 1_000_000;
 
-/// What is added to a pod.
-#[derive(Clone, Debug, Default)]
-pub struct Injection {
-    /// Containers to add in front of the pod's own.
-    pub front: Vec<Node>,
-    /// Containers to add behind the pod's own.
-    pub back: Vec<Node>,
-    /// Containers that replace one of the pod's own, by its index in `containers`.
-    pub replaced: Vec<(usize, Node)>,
-    /// Annotations that the pod gets, or that get another value.
-    pub annotations: Vec<(String, String)>,
-    /// The sidecars for the plan, in the order of the SidecarSets.
-    pub sidecars: Vec<Sidecar>,
-    /// The file that each added container is from, by the container's name.
-    pub files: BTreeMap<String, String>,
-    inits: Vec<Node>,
-    volumes: Vec<Node>,
-    secrets: Vec<Node>,
-}
-
-/// A sidecar: one container, or a standby pair (V1).
-#[derive(Clone, Debug)]
-pub struct Sidecar {
-    /// Whether it starts before the mains.
-    pub policy: InjectPolicy,
-    /// One, or the two of a pair.
-    pub members: Vec<Member>,
-}
-
 /// The namespaces in the same file, by their names.
 pub type Namespaces<'a> = BTreeMap<&'a str, &'a Node>;
 
@@ -61,13 +32,6 @@ pub fn namespaces(documents: &[Document]) -> Namespaces<'_> {
         .filter(|root| root.text_of("kind") == Some("Namespace"))
         .filter_map(|root| Some((root.at(&["metadata", "name"])?.text()?, root)))
         .collect()
-}
-
-impl Injection {
-    /// Lists of the pod's spec that grow at their end.
-    pub fn lists(&self) -> [(&'static str, &[Node]); 3] {
-        [("initContainers", &self.inits), ("volumes", &self.volumes), ("imagePullSecrets", &self.secrets)]
-    }
 }
 
 /// Whether a SidecarSet selects a pod. If the files leave its namespace open, it does, and a remark says so.

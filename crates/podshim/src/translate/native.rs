@@ -12,7 +12,7 @@ use pod_spec::{
     ZeroGrace,
 };
 
-use super::inject::Injection;
+use super::change::{Change, Injection, Remarks};
 use super::probe;
 use crate::finding::{Finding, Severity};
 use crate::manifest::{Container, List, Template};
@@ -21,39 +21,6 @@ use crate::yaml::Node;
 
 /// Kubernetes' limit on the part of an annotation's key after the slash.
 const MAX_KEY_NAME: usize = 63;
-
-/// The changes to a pod.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// How many of `initContainers` stay; all after these move to the front of `containers`.
-    pub stay: usize,
-    /// For each container that moves, the fields to remove; each is a path of keys.
-    pub removed: Vec<Vec<Vec<&'static str>>>,
-    /// Annotations that the pod gets.
-    pub annotations: Vec<(String, String)>,
-    /// The RuntimeClass that the pod gets, if it has none.
-    pub runtime_class: Option<String>,
-}
-
-/// Collects remarks about one file.
-pub struct Remarks<'a> {
-    /// The file.
-    pub file: &'a str,
-    /// The remarks of all files so far.
-    pub list: &'a mut Vec<Finding>,
-}
-
-impl Remarks<'_> {
-    /// Adds a remark on a field that stands at a node.
-    pub fn say(&mut self, severity: Severity, node: &Node, field: String, what: impl Into<String>) {
-        self.say_at(severity, node.start.line, field, what);
-    }
-
-    /// Adds a remark on a field that stands at a line.
-    pub fn say_at(&mut self, severity: Severity, line: usize, field: String, what: impl Into<String>) {
-        self.list.push(Finding::new(severity, self.file, line, what).key(&field));
-    }
-}
 
 /// Whether a pod may be changed: its RuntimeClass is podshim's or unset, and it has no plan. If not, a remark says why.
 pub fn may_change(template: &Template<'_>, runtime_class: &str, remarks: &mut Remarks<'_>) -> bool {

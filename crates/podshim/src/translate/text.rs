@@ -4,9 +4,8 @@
 //! Owns which texts can be edited: block style without anchors. It refuses any other document, and the caller writes
 //! that document's tree out.
 
+use super::change::{Change, Injection};
 use super::edit::{Edit, begin_of_comments, end_of_block, indent, is_comment, shifted};
-use super::inject::Injection;
-use super::native::Change;
 use crate::manifest::{self, Template};
 use crate::yaml::write::{self, string};
 use crate::yaml::{Document, Node, Sharing, Style, Value};

@@ -1,7 +1,6 @@
 //! Makes the changes in the tree of a document. The edited text must then read as that tree.
 
-use super::inject::Injection;
-use super::native::Change;
+use super::change::{Change, Injection};
 use crate::yaml::{Node, Value};
 
 /// Applies the changes to the pods of a document, in the order of `manifest::templates`.

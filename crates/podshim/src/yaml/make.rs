@@ -1,6 +1,6 @@
 //! Builds and changes trees, apart from any text. Owns how nodes are put together; the caller decides what they say.
 
-use super::{Node, Position, Quoting, Scalar, Style, Value};
+use super::node::{Node, Position, Quoting, Scalar, Style, Value};
 
 impl Node {
     /// A string, even if its text looks like a number or a boolean.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::{Document, Node, Position, Quoting, Scalar, Sharing, Style, Value};
+use super::node::{Document, Node, Position, Quoting, Scalar, Sharing, Style, Value};
 
 /// More nodes than the largest manifest has. An alias counts as all nodes that it stands for.
 const MAX_NODES: usize = 500_000;

@@ -1,7 +1,7 @@
 //! Writes trees as YAML in block style: new nodes, and documents that cannot stay as the author wrote them. Owns
 //! quoting and indentation.
 
-use super::{Node, Quoting, Scalar, Value, is_word_or_number};
+use super::node::{Node, Quoting, Scalar, Value, is_word_or_number};
 
 /// The lines of a node, indented by `indent` spaces.
 pub fn lines(node: &Node, indent: usize) -> Vec<String> {

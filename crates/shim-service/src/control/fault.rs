@@ -1,30 +1,29 @@
-//! A plan that is at fault against its pod: a container that no caller creates, most often for a typing error. The core knows
-//! what is missing; this owns from when on that is a fault, and that the logs have it once.
+//! A plan that names a container which no caller creates, most often because of a typing error.
+//!
+//! Owns from when on a missing container counts as a fault, the fault's text, and that it is reported once. Which containers
+//! are missing is `pod-lifecycle`'s to say.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pod_lifecycle::{
-    Action, InspectedContainer, InspectedPart, InspectedState, Inspection, KubeletType, Missing, MissingEnd,
-    Tell,
+    ContainerId, InspectedContainer, InspectedPart, InspectedState, Inspection, KubeletType, Missing,
+    MissingEnd, Pod,
 };
 use tokio::time::Instant;
-use tracing::warn;
 
-use crate::owner::Owner;
-
-/// A kubelet creates the regular containers of a pod one after another, with a pull between them.
+/// How long a caller may take from one container to the next: a kubelet pulls an image in between.
 const AFTER: Duration = Duration::from_secs(60);
-/// So many names are kept.
+/// The bound on the names.
 const KEPT: usize = 256;
 
-/// The containers that a caller has created: one that has created no other regular one for a while is done with that. A
-/// kubelet creates the first regular one when its own init containers are done.
+/// The names of the containers that a caller has created. A caller that has created no other regular one for a while will
+/// create no more. A kubelet creates the first regular one when its own init containers are done.
 #[derive(Debug, Default)]
 pub(crate) struct Creations {
     names: BTreeSet<Box<str>>,
     last: Option<Instant>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Creations {
@@ -45,15 +44,12 @@ impl Creations {
     fn are_over(&self) -> bool {
         self.are_over_at().is_some_and(|at| at <= Instant::now())
     }
-}
 
-impl Owner {
-    /// What is wrong with the plan, for people, once the caller had its time to create all of it.
+    /// What is wrong with the plan, once the caller has had time to create all of it.
     pub(crate) fn fault(&self, inspection: &Inspection) -> Option<String> {
-        let missing = inspection.missing.as_ref().filter(|_| self.creations.are_over())?;
+        let missing = inspection.missing.as_ref().filter(|_| self.are_over())?;
         let is_stranger = |container: &&InspectedContainer| {
-            container.part == InspectedPart::Passthrough
-                && self.creations.names.contains(container.name.as_str())
+            container.part == InspectedPart::Passthrough && self.names.contains(container.name.as_str())
         };
         let strangers = inspection.containers.iter().filter(is_stranger);
         let mut strangers: Vec<_> = strangers.map(|container| format!("{:?}", container.name)).collect();
@@ -66,32 +62,35 @@ impl Owner {
         Some(words(missing, &strangers, held))
     }
 
-    /// When there is something to say, if nothing comes in between.
-    pub(crate) fn fault_due(&self) -> Option<Instant> {
-        let due = self.creations.are_over_at().filter(|_| !self.creations.is_told)?;
-        self.pod.missing().map(|_| due)
+    /// When the fault is reported if no container is created until then.
+    pub(crate) fn report_due(&self, pod: &Pod) -> Option<Instant> {
+        let due = self.are_over_at().filter(|_| !self.is_reported)?;
+        pod.missing().map(|_| due)
     }
 
-    /// Tells the log, and the containers that wait in their own, what is wrong with the plan.
-    pub(crate) fn tell_fault(&mut self) {
-        if self.creations.is_told || !self.creations.are_over() {
-            return;
-        }
-        let inspection = self.inspect();
-        let Some(line) = self.fault(&inspection) else { return };
-        self.creations.is_told = true;
-        warn!("{line}");
-        for container in inspection.containers {
-            let waits = matches!(container.state, InspectedState::Held | InspectedState::Running)
-                && matches!(container.part, InspectedPart::Planned(_));
-            if let (true, Some(container)) = (waits, container.id) {
-                self.execute(Action::Tell { container, line: line.clone(), to: Tell::Log });
-            }
-        }
+    /// Whether a fault found now would be reported.
+    pub(crate) fn may_report(&self) -> bool {
+        !self.is_reported && self.are_over()
+    }
+
+    /// The fault, to be reported: it is not reported again.
+    pub(crate) fn report(&mut self, inspection: &Inspection) -> Option<String> {
+        let line = self.fault(inspection)?;
+        self.is_reported = true;
+        Some(line)
     }
 }
 
-/// What is wrong, where so many containers are held.
+/// The containers whose logs get the fault: those of the plan that run or are held.
+pub(crate) fn waiting_containers(inspection: Inspection) -> impl Iterator<Item = ContainerId> {
+    let waits = |container: &InspectedContainer| {
+        matches!(container.state, InspectedState::Held | InspectedState::Running)
+            && matches!(container.part, InspectedPart::Planned(_))
+    };
+    inspection.containers.into_iter().filter(waits).filter_map(|container| container.id)
+}
+
+/// The fault as a text. `held` is how many containers wait.
 fn words(missing: &Missing, strangers: &[String], held: usize) -> String {
     let members = all_of(&missing.members);
     let [were, are, images] = match missing.members[..] {
@@ -112,7 +111,7 @@ fn words(missing: &Missing, strangers: &[String], held: usize) -> String {
     format!("{effect}{members} {were} never created; the pod has {strangers}, which the plan does not name")
 }
 
-/// A list for a sentence.
+/// The names as a list in a sentence.
 fn all_of(names: &[String]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),

@@ -1,7 +1,7 @@
-//! The pod's history: the last things that happened, and who waits for the next.
+//! The pod's history: the newest events, and the callers that wait for the next one.
 //!
-//! Owns the bound on what is kept. What is worth keeping is what the core's actions say; times are stamped here, when an
-//! action is carried out.
+//! Owns the bound on the events, their numbers and the callers' answers. What becomes an event is decided here from the pod's
+//! actions; an event's time is that of the action's execution.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -14,25 +14,24 @@ use pod_lifecycle::{
 };
 use pod_spec::Signal;
 
-use super::Patience;
 use super::inspection::{milliseconds, stop};
-use crate::command::Answer;
+use crate::command::{Answer, LongPoll};
 
-/// So many events are kept, and so much of what is said in each: a pod that restarts for months costs no more than one
-/// of an hour. At most 100 kB; 30 kB as a rule, which the start and the stop of four containers do not fill.
+/// How many events are kept, and how many bytes of an event's text: a pod that restarts for months costs no more than one
+/// that restarts for an hour. At most 100 kB, as a rule 30 kB. The start and the stop of four containers do not fill it.
 const KEPT: usize = 256;
 const LONGEST_TEXT: usize = 200;
 
-/// The history.
+/// The newest events of the pod.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     records: VecDeque<Record>,
-    /// The number of the newest one.
+    /// The number of the newest event.
     last: u64,
     waiting: Vec<Waiting>,
 }
 
-/// One thing that happened.
+/// One event.
 #[derive(Debug)]
 struct Record {
     wall_ms: i64,
@@ -42,7 +41,7 @@ struct Record {
     fact: Fact,
 }
 
-/// What it was.
+/// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fact {
     Milestone(Milestone),
@@ -56,7 +55,7 @@ enum Fact {
     Resumed,
 }
 
-/// A caller that waits for what comes after an event.
+/// A caller that waits for the event after that one.
 #[derive(Debug)]
 struct Waiting {
     after: u64,
@@ -64,9 +63,8 @@ struct Waiting {
 }
 
 impl History {
-    /// Keeps what an action says of the pod's life, if it says something. `name` is that of its container, as long as
-    /// the pod knows one.
-    pub(crate) fn remember<'a>(
+    /// Records the event of an action, if it has one. `name` gives the name of its container while the pod knows it.
+    pub(crate) fn record<'a>(
         &mut self,
         action: &Action,
         (now, wall): (PodTime, WallTime),
@@ -95,25 +93,25 @@ impl History {
         });
     }
 
-    /// Answers the waiting callers with what has come.
-    pub(crate) fn tell(&mut self) {
+    /// Answers the waiting callers that have an event to get.
+    pub(crate) fn answer_waiting(&mut self) {
         let last = self.last;
         for waiting in self.waiting.extract_if(.., |waiting| waiting.after < last).collect::<Vec<_>>() {
             let _ = waiting.answer.send(Ok(self.after(waiting.after)));
         }
     }
 
-    /// Answers with what came after an event, now or when there is something.
-    pub(crate) fn ask(&mut self, after: u64, patience: Patience, answer: Answer<EventsResponse>) {
-        // Of those who have waited long enough.
+    /// Answers with what came after an event: at once, or for a long poll when there is something.
+    pub(crate) fn answer(&mut self, after: u64, long_poll: LongPoll, answer: Answer<EventsResponse>) {
+        // Callers whose wait has timed out.
         self.waiting.retain(|waiting| !waiting.answer.is_closed());
-        if after >= self.last && patience == Patience::Wait {
+        if after >= self.last && long_poll == LongPoll::Yes {
             return self.waiting.push(Waiting { after, answer });
         }
         let _ = answer.send(Ok(self.after(after)));
     }
 
-    /// All that is kept.
+    /// All events that are kept.
     pub(crate) fn all(&self) -> EventsResponse {
         self.after(0)
     }
@@ -142,7 +140,7 @@ fn fact_of(action: &Action) -> Option<(Option<ContainerId>, Fact)> {
         Action::Finish { container, shown, real } => {
             (container, Fact::Stopped { shown: shown.code, real: real.code })
         }
-        // A kubelet's exec probes would leave room for nothing else.
+        // Not the signals to execs: those of a kubelet's exec probes would fill the history.
         Action::Signal { target, signal, cause, .. } if target.exec.is_none() => {
             (&target.container, Fact::Signalled { signal: *signal, cause: *cause })
         }
@@ -157,7 +155,7 @@ fn fact_of(action: &Action) -> Option<(Option<ContainerId>, Fact)> {
     Some((Some(container.clone()), fact))
 }
 
-/// Keeps to the bound.
+/// Cuts an event's text to the bound.
 fn shorten(fact: &mut Fact) {
     let Fact::Milestone(milestone) = fact else { return };
     let text = match milestone {
@@ -258,8 +256,8 @@ fn with_duration(event: &mut Event, duration: Duration, kind: Kind) -> Kind {
     kind
 }
 
-/// Why a signal is sent, for the log.
-pub(crate) fn words_of(cause: SignalCause) -> &'static str {
+/// The cause of a signal as the log names it.
+pub(crate) fn cause_name(cause: SignalCause) -> &'static str {
     match cause {
         SignalCause::Caller => "caller",
         SignalCause::Turn => "turn",
@@ -287,24 +285,24 @@ mod tests {
 
     use super::*;
 
-    fn remember(history: &mut History, reason: &str) {
+    fn record(history: &mut History, reason: &str) {
         let container = Some(ContainerId::from("c"));
         let milestone = Milestone::Held { reason: reason.to_owned() };
         let at = (PodTime::ZERO, WallTime::default());
-        history.remember(&Action::Record { container, milestone }, at, |_| Some("app"));
+        history.record(&Action::Record { container, milestone }, at, |_| Some("app"));
     }
 
     fn numbers(answer: &EventsResponse) -> Vec<u64> {
         answer.events.iter().map(|event| event.sequence).collect()
     }
 
-    /// A pod that goes on for months costs no more than its bound, and who was away learns what is missing.
+    /// A pod that runs for months stays within the bound, and a caller learns how many events it has missed.
     #[test]
     fn the_history_is_bounded_and_counts_what_it_has_lost() {
         let mut history = History::default();
         assert_eq!((numbers(&history.after(0)), history.after(0).lost), (vec![], 0));
         for _ in 0..KEPT + 10 {
-            remember(&mut history, &"x\u{e4}".repeat(LONGEST_TEXT));
+            record(&mut history, &"x\u{e4}".repeat(LONGEST_TEXT));
         }
         let all = history.after(0);
         assert_eq!((all.events.len(), all.lost), (KEPT, 10));
@@ -313,33 +311,33 @@ mod tests {
         let newest = KEPT as u64 + 10;
         assert_eq!(numbers(&history.after(newest - 2)), [newest - 1, newest]);
         assert_eq!(history.after(newest - 2).lost, 0);
-        // Of another shim's counting.
+        // A number from another shim's history.
         for after in [newest, newest + 5, u64::MAX] {
             assert_eq!((numbers(&history.after(after)), history.after(after).lost), (vec![], 0));
         }
     }
 
-    /// A waiter is answered once, with what came after the last thing known; who has gone is forgotten.
+    /// A waiting caller is answered once, with what came after the event it knows; one that has gone is dropped.
     #[test]
-    fn whoever_waits_is_told() {
+    fn a_waiting_caller_is_answered_once() {
         let mut history = History::default();
-        remember(&mut history, "one");
+        record(&mut history, "one");
         let (answer, mut early) = oneshot::channel();
-        history.ask(0, Patience::Wait, answer);
+        history.answer(0, LongPoll::Yes, answer);
         assert_eq!(numbers(&early.try_recv().unwrap().unwrap()), [1]);
         let (answer, mut waits) = oneshot::channel();
-        history.ask(1, Patience::Wait, answer);
+        history.answer(1, LongPoll::Yes, answer);
         let (answer, gone) = oneshot::channel();
-        history.ask(1, Patience::Wait, answer);
+        history.answer(1, LongPoll::Yes, answer);
         drop(gone);
-        history.tell();
+        history.answer_waiting();
         assert!(waits.try_recv().is_err());
         let (answer, mut at_once) = oneshot::channel();
-        history.ask(1, Patience::None, answer);
+        history.answer(1, LongPoll::No, answer);
         assert!(numbers(&at_once.try_recv().unwrap().unwrap()).is_empty());
-        assert_eq!(history.waiting.len(), 1, "who has gone is forgotten");
-        remember(&mut history, "two");
-        history.tell();
+        assert_eq!(history.waiting.len(), 1, "a caller that has gone is dropped");
+        record(&mut history, "two");
+        history.answer_waiting();
         assert_eq!(numbers(&waits.try_recv().unwrap().unwrap()), [2]);
         assert!(history.waiting.is_empty());
     }

@@ -1,4 +1,4 @@
-//! An inspection in the control API's words. Translation only.
+//! Translates an inspection of the pod into the control API's messages. Owns nothing and decides nothing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use pod_lifecycle::{
 };
 use pod_spec::Role;
 
-use crate::control::Identity;
+use crate::identity::Identity;
 
 /// The answer to Inspect.
 pub(crate) fn response(
@@ -49,7 +49,7 @@ pub(crate) fn response(
     }
 }
 
-/// Why a stop began, who counts its time, and what is left of that.
+/// Why a stop began, who counts its time, and how much is left of it.
 pub(crate) fn stop(stop: InspectedStop) -> (WireReason, Budget, Duration) {
     let reason = match stop.reason {
         StopReason::Caller => WireReason::CALLER,
@@ -82,7 +82,7 @@ fn container(container: InspectedContainer) -> Container {
         name: container.name,
         role: role(container.part).into(),
         state: match container.real_exit {
-            // Its task is deleted.
+            // Its caller has deleted the task.
             Some(_) if container.state == InspectedState::NotCreated => WireState::EXITED,
             _ => state(container.state),
         }

@@ -1,13 +1,14 @@
-//! The log's lines on what happens to a pod's containers: each exit and restart once, beside what the core, the signals
-//! and the operations say themselves. Owns the words of these.
+//! The log's lines for events that no other file logs: exits, restarts, OOM kills, the phases of a stop.
+//!
+//! Owns the texts of these lines. Each event is logged once.
 
 use std::time::Duration;
 
 use pod_lifecycle::{Action, ContainerId, Milestone};
 use tracing::info;
 
-/// Says what the actions of one event mean to people, where nothing else does.
-pub(crate) fn say(actions: &[Action]) {
+/// Logs what the actions of one event mean, if no other file does.
+pub(crate) fn write(actions: &[Action]) {
     for (container, line) in lines(actions) {
         match container {
             Some(container) => info!(%container, "{line}"),

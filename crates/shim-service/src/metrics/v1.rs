@@ -1,7 +1,7 @@
 //! `io.containerd.cgroups.v1.Metrics`.
 //!
-//! Owns the names of the fields in that message. Decides only which parts are sent empty instead of unset:
-//! those that some containerd dereferences without looking.
+//! Owns the names of its fields, and which parts are sent empty instead of unset: those that some release of containerd
+//! dereferences without a check.
 
 #[cfg(test)]
 mod tests;
@@ -40,7 +40,7 @@ fn pids(stats: &cgroup::PidsStats) -> PidsStat {
     PidsStat { current: stats.current, limit: stats.limit, ..PidsStat::default() }
 }
 
-/// Both parts are always there: containerd's collector, in 2.x too, asks only whether `cpu` is set.
+/// Both parts are always set: containerd's collector, in 2.x too, checks only `cpu`.
 fn cpu(stats: &cgroup::CpuStats) -> CPUStat {
     let usage = CPUUsage {
         total: stats.total,
@@ -58,8 +58,8 @@ fn cpu(stats: &cgroup::CpuStats) -> CPUStat {
     CPUStat { usage: Some(usage).into(), throttling: Some(throttling).into(), ..CPUStat::default() }
 }
 
-/// All four entries are always there, zero where the kernel counts nothing: containerd's collector panics on
-/// a missing one before containerd#8535 (so does 1.6.20), and the runc shim sends zeros as well.
+/// All four entries are always set, to zero where the kernel counts nothing: before containerd#8535 (1.6.20 is older)
+/// containerd's collector panics on a missing one. The runc shim sends zeros as well.
 fn memory(stats: &cgroup::MemoryStats) -> MemoryStat {
     let optional_entry = |entry: &Option<cgroup::MemoryEntry>| Some(memory_entry(&entry.unwrap_or_default()));
     let detail = &stats.detail;

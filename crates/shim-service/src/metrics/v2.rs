@@ -1,6 +1,6 @@
 //! `io.containerd.cgroups.v2.Metrics`.
 //!
-//! Owns the names of the fields in that message, and decides nothing.
+//! Owns the names of its fields. Decides nothing.
 
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,17 @@
-//! What a Checkpoint request asks for beyond its path.
+//! The options of a Checkpoint request.
 //!
-//! Owns the decoding of `containerd.runc.v1.CheckpointOptions` and of the message 1.x has for runtimes with another
-//! name (CONTRACT §8). The cgroups mode is not read: containerd's own shim does not hand it on either.
+//! Owns the decoding of `containerd.runc.v1.CheckpointOptions` and of the message that containerd 1.x has for runtimes of
+//! another name (CONTRACT §8). The cgroups mode is not read: containerd's own shim does not pass it on either.
 
 use std::path::PathBuf;
 
 use oci_runtime::runtime::{AfterCheckpoint, CheckpointOptions};
 use protobuf::well_known_types::any::Any;
 
-use super::{Field, OptionsError, Value, fields, said};
+use super::error::OptionsError;
+use super::fields::{Field, Value, fields, non_empty};
 
-/// Decodes the options; none means all defaults, which leave the container running.
+/// Decodes the options. Without any all defaults hold, which leave the container running.
 ///
 /// # Errors
 /// [`OptionsError`] for a message that is neither of the two, or is broken.
@@ -19,13 +20,13 @@ pub(crate) fn checkpoint_options(any: Option<&Any>) -> Result<CheckpointOptions,
     match any.type_url.rsplit('/').next().unwrap_or_default() {
         "" if any.value.is_empty() => Ok(CheckpointOptions::default()),
         "containerd.runc.v1.CheckpointOptions" => Ok(decode(&fields(any)?, 9)),
-        // The same but for two fields that changed places, and it has no parent path.
+        // The same fields, except that the work path has number 8 instead of 9 and there is no parent path.
         "containerd.linux.runc.CheckpointOptions" => Ok(decode(&fields(any)?, 8)),
         _ => Err(OptionsError::UnknownCheckpointType { type_url: any.type_url.clone() }),
     }
 }
 
-/// Each flag's field, in the order in which the runtime gets them: protobuf's fields come in none.
+/// The field of each flag, in the order in which the OCI runtime gets them: the fields of a message have no order.
 const FLAGS: [(u32, &str); 4] =
     [(2, "--tcp-established"), (3, "--ext-unix-sk"), (4, "--shell-job"), (5, "--file-locks")];
 
@@ -41,9 +42,9 @@ fn decode(fields: &[Field], work_path: u32) -> CheckpointOptions {
     for field in fields {
         match (field.number, &field.value) {
             (6, Value::Text(namespace)) => options.empty_namespaces.push(namespace.clone()),
-            (10, Value::Text(path)) => options.parent_path = said(path).map(PathBuf::from),
+            (10, Value::Text(path)) => options.parent_path = non_empty(path).map(PathBuf::from),
             (number, Value::Text(path)) if number == work_path => {
-                options.work_path = said(path).map(PathBuf::from);
+                options.work_path = non_empty(path).map(PathBuf::from);
             }
             _ => {}
         }
@@ -90,7 +91,7 @@ mod tests {
         assert_eq!(checkpoint_options(Some(&message)).unwrap(), expected);
     }
 
-    /// 1.x' other message has the work path where this one has the image path.
+    /// The other message of 1.x has the work path where this one has the image path.
     #[test]
     fn the_legacy_message_has_its_own_numbers() {
         let message = any("containerd.linux.runc.CheckpointOptions", |stream| {

@@ -1,46 +1,17 @@
 //! The options table of containerd's configuration, as it arrives inside `runtimeoptions.v1.Options`.
 //!
-//! Owns its keys. The lines are `pod_spec::toml`'s: containerd writes nothing beyond that for runc's options.
+//! Owns its keys. The syntax is `pod_spec::toml`'s, a part of TOML: containerd writes nothing else for runc's options.
 
 use std::path::PathBuf;
 
-use pod_spec::toml::{Assignment, Switch, TomlError, Value, assignments};
-use thiserror::Error;
+use oci_runtime::runtime::CgroupDriver;
+use pod_spec::toml::{Assignment, Switch, Value, assignments};
 
-use super::{CgroupDriver, RuntimeOptions};
+use super::error::ConfigError;
+use super::runtime::RuntimeOptions;
 
-/// The keys runc's options have that containerd's own shim does not use either. A table that sets them is fine.
+/// Keys of runc's options that containerd's own shim ignores too. A table may set them.
 const WITHOUT_EFFECT: [&str; 3] = ["CriuImagePath", "TaskApiAddress", "TaskApiVersion"];
-
-/// The keys that have an effect, for the message about one that does not exist.
-const KEYS: &str = "BinaryName, Root, SystemdCgroup, NoPivotRoot, NoNewKeyring, ShimCgroup, IoUid, IoGid, \
-                    CriuPath, CriuWorkPath";
-
-/// What is wrong in an options table.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum ConfigError {
-    /// No line of such a table.
-    #[error(transparent)]
-    Toml(#[from] TomlError),
-    /// A value of the wrong type.
-    #[error("line {line}: {key} must be {expected}")]
-    WrongType {
-        /// Counted from 1.
-        line: usize,
-        /// The key.
-        key: String,
-        /// What it must be.
-        expected: &'static str,
-    },
-    /// A key that no runtime option has.
-    #[error("line {line}: unknown option {key}; known are {KEYS}")]
-    UnknownKey {
-        /// Counted from 1.
-        line: usize,
-        /// The key.
-        key: String,
-    },
-}
 
 /// Reads an options table.
 ///
@@ -56,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<RuntimeOptions, ConfigError> {
 }
 
 fn apply(assignment: &Assignment<'_>, options: &mut RuntimeOptions) -> Result<(), ConfigError> {
-    // Go's TOML libraries match keys without regard to case; a table that worked with runc's shim works.
+    // Go's TOML libraries ignore the case of keys, and a table that works with runc's shim must work here.
     let is = |name: &str| assignment.key.eq_ignore_ascii_case(name);
     if is("BinaryName") {
         options.binary_name = text_of(assignment)?;
@@ -87,7 +58,7 @@ fn apply(assignment: &Assignment<'_>, options: &mut RuntimeOptions) -> Result<()
     Ok(())
 }
 
-/// An empty string says nothing, as in runc's message.
+/// An empty string means "not set", as in runc's message.
 fn text_of(assignment: &Assignment<'_>) -> Result<Option<String>, ConfigError> {
     match &assignment.value {
         Value::Text(text) => Ok((!text.is_empty()).then(|| text.clone())),

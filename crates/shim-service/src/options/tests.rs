@@ -1,5 +1,13 @@
 //! The four messages as containerd sends them, byte for byte, and the merge rule.
 
+use std::path::Path;
+
+use oci_runtime::bundle::Bundle;
+use oci_runtime::spec::Spec;
+use protobuf::well_known_types::any::Any;
+
+use super::decode::CONFIG_FILE_LIMIT;
+use super::runtime::{OPTIONS_FILE, driver_of};
 use super::*;
 
 fn any(type_url: &str, value: &[u8]) -> Any {
@@ -15,20 +23,20 @@ fn text_field(number: u8, text: &str) -> Vec<u8> {
 }
 
 fn generic(body: &str) -> Result<RuntimeOptions, OptionsError> {
-    RuntimeOptions::from_any(Some(&any("runtimeoptions.v1.Options", &text_field(3, body))))
+    runtime_options(Some(&any("runtimeoptions.v1.Options", &text_field(3, body))))
 }
 
 #[test]
 fn no_message_is_no_options() {
-    assert_eq!(RuntimeOptions::from_any(None).unwrap(), RuntimeOptions::default());
-    assert_eq!(RuntimeOptions::from_any(Some(&Any::default())).unwrap(), RuntimeOptions::default());
+    assert_eq!(runtime_options(None).unwrap(), RuntimeOptions::default());
+    assert_eq!(runtime_options(Some(&Any::default())).unwrap(), RuntimeOptions::default());
 }
 
 /// The bytes of `ctr run --runc-binary crun --runc-root /run/x --runc-systemd-cgroup --no-pivot`.
 #[test]
 fn runc_options_as_recorded() {
     let recorded = b"\x08\x01\x32\x04crun\x3a\x06/run/x\x48\x01";
-    let options = RuntimeOptions::from_any(Some(&any("containerd.runc.v1.Options", recorded))).unwrap();
+    let options = runtime_options(Some(&any("containerd.runc.v1.Options", recorded))).unwrap();
     assert_eq!(
         options,
         RuntimeOptions {
@@ -44,7 +52,7 @@ fn runc_options_as_recorded() {
 #[test]
 fn runc_options_every_field() {
     let bytes = b"\x10\x01\x1a\x06/shims\x20\xe8\x07\x28\xe9\x07\x42\x04criu\x52\x02/i\x5a\x02/w";
-    let options = RuntimeOptions::from_any(Some(&any("containerd.runc.v1.Options", bytes))).unwrap();
+    let options = runtime_options(Some(&any("containerd.runc.v1.Options", bytes))).unwrap();
     assert_eq!(
         options,
         RuntimeOptions {
@@ -63,11 +71,11 @@ fn runc_options_every_field() {
 #[test]
 fn create_options_as_recorded() {
     let url = "containerd.linux.runc.CreateOptions";
-    let options = RuntimeOptions::from_any(Some(&any(url, b"\x08\x01"))).unwrap();
+    let options = runtime_options(Some(&any(url, b"\x08\x01"))).unwrap();
     assert_eq!(options, RuntimeOptions { no_pivot_root: true, ..RuntimeOptions::default() });
     // Fields 6 and 7 are other things here than in runc's message.
     let bytes = b"\x32\x03net\x3a\x04none\x40\x01\x4a\x02/s\x50\x05\x58\x06\x62\x02/w";
-    let options = RuntimeOptions::from_any(Some(&any(url, bytes))).unwrap();
+    let options = runtime_options(Some(&any(url, bytes))).unwrap();
     assert_eq!(
         options,
         RuntimeOptions {
@@ -132,7 +140,7 @@ fn config_path_is_read_and_the_body_is_laid_over_it() {
     let mut bytes = text_field(1, "ignored");
     bytes.extend(text_field(2, path.to_str().unwrap()));
     bytes.extend(text_field(3, "SystemdCgroup = false"));
-    let options = RuntimeOptions::from_any(Some(&any("runtimeoptions.v1.Options", &bytes))).unwrap();
+    let options = runtime_options(Some(&any("runtimeoptions.v1.Options", &bytes))).unwrap();
     assert_eq!(options.binary_name.as_deref(), Some("crun"));
     assert_eq!(options.cgroup_driver, Some(CgroupDriver::Cgroupfs));
 }
@@ -141,7 +149,7 @@ fn config_path_is_read_and_the_body_is_laid_over_it() {
 fn config_path_errors_name_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let at = |path: &str| {
-        RuntimeOptions::from_any(Some(&any("runtimeoptions.v1.Options", &text_field(2, path))))
+        runtime_options(Some(&any("runtimeoptions.v1.Options", &text_field(2, path))))
             .unwrap_err()
             .to_string()
     };
@@ -158,18 +166,18 @@ fn config_path_errors_name_the_file() {
 
 #[test]
 fn other_types_are_named() {
-    let error = RuntimeOptions::from_any(Some(&any("acme.io/acme.v1.Options", b""))).unwrap_err();
+    let error = runtime_options(Some(&any("acme.io/acme.v1.Options", b""))).unwrap_err();
     assert!(
         error.to_string().starts_with("runtime options of type \"acme.io/acme.v1.Options\" are not known")
     );
-    let error = RuntimeOptions::from_any(Some(&any("containerd.runc.v1.Options", b"\x32\x7f"))).unwrap_err();
+    let error = runtime_options(Some(&any("containerd.runc.v1.Options", b"\x32\x7f"))).unwrap_err();
     assert!(matches!(error, OptionsError::Malformed { .. }), "{error}");
 }
 
 #[test]
 fn a_host_before_the_type_does_not_matter() {
     let url = "type.googleapis.com/containerd.runc.v1.Options";
-    assert!(RuntimeOptions::from_any(Some(&any(url, b"\x08\x01"))).unwrap().no_pivot_root);
+    assert!(runtime_options(Some(&any(url, b"\x08\x01"))).unwrap().no_pivot_root);
 }
 
 /// DESIGN §5: runc's message cannot say "no", so it never unsets what a file sets.

@@ -49,7 +49,7 @@ fn a_checkpoint_leaves_it_running_or_ends_it_as_the_options_say() {
             (code, text.as_str()),
             (Code::FAILED_PRECONDITION, "cannot checkpoint container c: it has stopped")
         );
-        // As from the runc shim: no event of its own.
+        // A checkpoint has no event of its own, as in the runc shim.
         let events = pod.events(3).await;
         assert_eq!(events, ["/tasks/create c", "/tasks/start c", "/tasks/exit c"]);
     });
@@ -76,8 +76,8 @@ fn a_failed_checkpoint_is_told_in_the_runtimes_words_and_changes_nothing() {
     });
 }
 
-/// criu's directory goes after its work: what it says of a failure would go too, and runc's error name a file that is not
-/// there.
+/// criu's work directory is removed after the call, and with it the log that runc's error names. podshim keeps that log in the
+/// bundle and names it instead.
 #[test]
 fn criu_s_log_of_a_failure_stays_and_is_named() {
     with_pod(async |pod| {
@@ -88,7 +88,7 @@ fn criu_s_log_of_a_failure_stays_and_is_named() {
             [("c", "checkpoint", "criu-dump.log"), ("r", "restore", "criu-restore.log")]
         {
             let bundle = pod.directory.path().join(id);
-            // As JSON has it: two lines.
+            // In JSON: two lines.
             let error = r"criu failed: type NOTIFY errno 0\nlog file: gone.log";
             fs::write(bundle.join(format!("fail.{command}")), error).unwrap();
             fs::write(bundle.join(format!("criu.{command}")), "Error (criu/x.c:1)").unwrap();
@@ -105,7 +105,7 @@ fn criu_s_log_of_a_failure_stays_and_is_named() {
     });
 }
 
-/// State is CREATED with pid 0 and nothing runs until Start, which may fail and be asked again.
+/// State is CREATED with pid 0 and nothing runs until Start, which may fail and be called again.
 #[test]
 fn a_restored_container_runs_from_its_start_on() {
     with_pod(async |mut pod| {
@@ -114,7 +114,7 @@ fn a_restored_container_runs_from_its_start_on() {
         let state = pod.state("c").await.unwrap();
         assert_eq!((state.status.enum_value(), state.pid), (Ok(Status::CREATED), 0));
         assert_eq!(pod.calls("c"), [""; 0]);
-        // A forced delete takes it for "nothing to kill".
+        // containerd's WithProcessKill takes this code for "nothing to kill".
         assert_eq!(refusal(pod.kill("c", 9).await).0, Code::FAILED_PRECONDITION);
         assert_eq!(refusal(pod.start("c").await).0, Code::UNKNOWN);
         fs::create_dir(pod.directory.path().join("image")).unwrap();
@@ -122,7 +122,7 @@ fn a_restored_container_runs_from_its_start_on() {
         let pid = pod.start("c").await.unwrap().pid;
         let state = pod.state("c").await.unwrap();
         assert!(pid > 0 && state.pid == pid && state.status.enum_value() == Ok(Status::RUNNING));
-        // After a restore that failed, what may be left of it goes.
+        // Before a second restore the OCI runtime deletes what the failed one may have left.
         assert_eq!(pod.calls("c"), ["restore", "delete", "restore"]);
         pod.kill("c", 9).await.unwrap();
         assert_eq!(pod.wait("c").await.unwrap().exit_status, 137);
@@ -143,7 +143,7 @@ fn one_that_was_never_started_is_deleted() {
     });
 }
 
-/// S1: a restored program could not be held for its turn.
+/// S1: a restored program cannot be held until its turn.
 #[test]
 fn a_container_of_a_plan_is_not_restored() {
     with_pod(async |pod| {

@@ -1,4 +1,4 @@
-//! The control API: what operators see and may do, over the same socket as containerd.
+//! The control API over a real socket: what operators see and can do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ const POD: [(&str, &str); 3] = [
     ("io.kubernetes.cri.sandbox-uid", "1-2-3"),
 ];
 
-/// Asks as the command does: from a thread that waits.
+/// Calls as the command does: from a thread that waits.
 async fn ask<T: Send + 'static>(pod: &Pod, what: impl FnOnce(&Client) -> T + Send + 'static) -> T {
     let socket = pod.directory.path().join("shim");
     tokio::task::spawn_blocking(move || what(&Client::connect(&socket, LIMIT).unwrap())).await.unwrap()
@@ -35,7 +35,7 @@ fn find<'a>(answer: &'a InspectResponse, name: &str) -> &'a Container {
     answer.containers.iter().find(|container| container.name == name).unwrap()
 }
 
-/// The pod's events until one satisfies a condition, by way of the live stream.
+/// The pod's events until one satisfies a condition, by long polls.
 async fn events_until(pod: &Pod, last: impl Fn(&Event) -> bool + Send + 'static) -> Vec<Event> {
     ask(pod, move |client| {
         let mut events: Vec<Event> = Vec::new();
@@ -55,7 +55,7 @@ fn kinds(events: &[Event], name: &str) -> Vec<Kind> {
     events.iter().filter(|event| event.name == name).map(|event| event.kind.unwrap()).collect()
 }
 
-/// U7, U10: what is held says why, what is not there yet is shown too, and people find their names.
+/// U7, U10: a held container shows why, one that is not created yet is shown too, and both have their names.
 #[test]
 fn a_held_pod_says_what_it_waits_for() {
     with_pod(async |pod| {
@@ -106,15 +106,15 @@ fn annotations_named<'a>(annotations: &[(&'a str, &'a str)], name: &'a str) -> V
     [annotations, &[("io.kubernetes.cri.container-name", name)]].concat()
 }
 
-/// T12c, T1, J2: an operator's stop is in order and within its budget; the code that is masked for the caller stays
-/// visible, and each signal has its reason.
+/// T12c, T1, J2: an operator's stop keeps the order and its budget. An exit code that is masked for the caller stays visible,
+/// and each signal has its cause.
 #[test]
 fn an_operators_stop_keeps_the_order_and_shows_real_codes() {
     with_pod(async |pod| {
         pod.run("proxy", "trap 'exit 3' TERM; while :; do sleep 0.02; done", &[PLAN]).await;
         pod.run("app", "trap 'exit 4' TERM; while :; do sleep 0.02; done", &[PLAN]).await;
         events_until(&pod, |event| event.name == "app" && event.kind.unwrap() == Kind::RUNNING).await;
-        // The shell has its trap when it has run for a moment; until then TERM would end it all the same, with 143.
+        // The shell sets its trap a moment after its start; before that TERM would end it with 143.
         let grace = Some(Duration::from_secs(15));
         ask(&pod, move |client| client.stop(grace)).await.unwrap();
         let events =
@@ -144,13 +144,13 @@ fn an_operators_stop_keeps_the_order_and_shows_real_codes() {
         assert_eq!(proxy.state.unwrap(), State::STOPPED);
         assert_eq!((proxy.real_exit_code, proxy.shown_exit_code), (exit.code, Some(0)));
         assert_eq!(pod.wait("proxy").await.unwrap().exit_status, 0);
-        // The caller forgets it; its real code does not go with it.
+        // Its caller has deleted it; its real code is still shown.
         pod.delete("proxy").await.unwrap();
         assert_eq!(find(&inspect(&pod).await, "proxy").real_exit_code, exit.code);
     });
 }
 
-/// T3: a signal that waits for its turn is visible, and so is a restart that is due (R4).
+/// T3, R4: a signal that waits for its turn is shown, and so is a restart that is due.
 #[test]
 fn what_is_pending_is_shown() {
     with_pod(async |pod| {
@@ -184,7 +184,7 @@ fn what_is_pending_is_shown() {
     });
 }
 
-/// Bad requests have clear answers, and change nothing.
+/// Bad requests get clear answers and change nothing.
 #[test]
 fn a_switch_that_cannot_be_is_refused() {
     with_pod(async |pod| {
@@ -202,7 +202,7 @@ fn a_switch_that_cannot_be_is_refused() {
     });
 }
 
-/// A caller that waits for events in vain gets an answer in time.
+/// A caller that waits for events gets an empty answer when its time is over.
 #[test]
 fn a_wait_for_events_ends() {
     with_pod(async |pod| {
@@ -211,7 +211,7 @@ fn a_wait_for_events_ends() {
     });
 }
 
-/// DESIGN §6: only root gets an answer, not even one whom the files would let in.
+/// DESIGN §6: only root gets an answer, even where the socket's permissions let others connect.
 #[test]
 fn a_peer_that_is_not_root_gets_no_answer() {
     with_pod(async |pod| {
@@ -221,8 +221,8 @@ fn a_peer_that_is_not_root_gets_no_answer() {
         }
         let ask_as_nobody = move || {
             let unprivileged = 65_534;
-            // SAFETY: changes this thread's ids and touches no memory. Without the C library's wrapper it changes those
-            // of no other thread.
+            // SAFETY: changes this thread's ids and touches no memory. The bare system call, unlike the C library's
+            // wrapper, leaves the other threads' ids.
             let changed =
                 unsafe { libc::syscall(libc::SYS_setresuid, unprivileged, unprivileged, unprivileged) };
             assert_eq!(changed, 0, "the test must be run by root");

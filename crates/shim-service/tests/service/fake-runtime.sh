@@ -3,7 +3,8 @@
 #
 # Bundle files: program.sh (the container's program), exec.sh (an exec's), and to misbehave: slow.<command>
 # (seconds to sleep first), slow.program (seconds between the end of start and the program's exec), fail.<command>
-# (the error to fail with), criu.<command> (what criu then leaves as its log). Each call is a line in calls, its arguments are in arguments.<command>.
+# (the error to fail with), criu.<command> (the log that criu then leaves). Each call is a line in calls, its arguments are in
+# arguments.<command>.
 set -eu
 
 while [ $# -gt 0 ]; do
@@ -71,7 +72,7 @@ exec)
     echo $! >"$pid_file"
     ;;
 delete) rm -rf "$state" ;;
-# What it writes down of a container is that there is one.
+# Its checkpoint of a container is an empty file.
 checkpoint)
     mkdir -p "$image"
     touch "$image/state"

@@ -1,4 +1,4 @@
-//! Callers that go away with their connection: what they have asked for is not kept for them (DESIGN §3).
+//! Callers that go away with their connection: their requests are not kept (DESIGN §3).
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::support::{context, with_pod};
 
-/// Counts the events of the pod that say that a request was abandoned.
+/// Counts the abandoned requests that the pod was fed.
 #[derive(Clone, Default)]
 struct Abandoned(Arc<AtomicUsize>);
 
@@ -48,8 +48,8 @@ impl Subscriber for Abandoned {
     fn exit(&self, _: &Id) {}
 }
 
-/// Each restart of containerd leaves a Wait per container behind. It is dropped with its connection, not kept until the
-/// container ends; a caller that is there gets its answer.
+/// Each restart of containerd leaves a Wait for each container behind. It is dropped with its connection, not kept until the
+/// container ends. A caller that still waits gets its answer.
 #[test]
 fn a_wait_goes_with_its_callers_connection() {
     let abandoned = Abandoned::default();

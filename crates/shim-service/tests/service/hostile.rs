@@ -1,4 +1,4 @@
-//! Containers that flood what listens to them (DESIGN §6): the pod's one thread has time for everybody else.
+//! Containers that flood a gate with output or messages (DESIGN §6): the pod's one thread still serves all others.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{Pod, with_pod};
 
-/// What containerd gives a State.
+/// How long containerd waits for a State.
 const STATE_LIMIT: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(20);
 /// How many requests are made during a flood.
@@ -23,14 +23,14 @@ const REQUESTS: usize = 100;
 
 const NAME: &str = "io.kubernetes.cri.container-name";
 
-/// Something that goes on beside a test until it is dropped, and counts.
+/// Work that goes on beside a test until this is dropped, and is counted.
 struct Beside {
     stop: Arc<AtomicBool>,
     count: Arc<AtomicU64>,
 }
 
 impl Beside {
-    /// `work` says how much it did; an error of it is not the end.
+    /// `work` returns how much it did; it goes on after an error.
     fn begin(mut work: impl FnMut() -> std::io::Result<usize> + Send + 'static) -> Self {
         let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let beside = Self { stop: stop.clone(), count: count.clone() };
@@ -61,7 +61,7 @@ impl Drop for Beside {
     }
 }
 
-/// A fifo with a reader that takes whatever comes, as containerd's side has it.
+/// A fifo with a reader that reads all there is, as containerd's side does.
 fn read_fifo(path: &Path) -> Beside {
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let mut reader = fs::File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).unwrap();
@@ -90,8 +90,8 @@ async fn ensure_answered(pod: &Pod, ids: &[&str]) {
     }
 }
 
-/// One container writes lines without a break and, on its other stream, one line without an end, both looked at by its
-/// gate. Another's gate opens with its line, requests are answered, and the flood can be ended.
+/// One container writes lines without a break and, on its other stream, a line without an end; its gate searches both. The
+/// gate of another container opens with its line, requests are answered, and the flooding container can be ended.
 #[test]
 fn u2_a_flood_of_one_log_delays_no_other_gate_and_no_answer() {
     with_pod(async |pod| {
@@ -110,7 +110,7 @@ fn u2_a_flood_of_one_log_delays_no_other_gate_and_no_answer() {
         let calm = format!("until [ -e {} ]; do sleep 0.05; done; echo up; exec sleep 60", go.display());
         let _calm = run_with_streams(&pod, "calm", &calm, &annotations("calm")).await;
         pod.run("app", &format!("touch {}; exec sleep 60", ran.display()), &annotations("app")).await;
-        // More than every buffer on the way holds.
+        // More than all buffers on the way hold.
         lines.wait_for(8 << 20).await;
         one_line.wait_for(8 << 20).await;
         ensure_answered(&pod, &["flood", "calm", "app"]).await;
@@ -132,7 +132,7 @@ fn u2_a_flood_of_one_log_delays_no_other_gate_and_no_answer() {
     });
 }
 
-/// Messages without a break, on the socket of a gate that waits for one.
+/// Messages without a break on the socket of a `notify` gate.
 #[test]
 fn u2_a_flood_of_messages_delays_no_answer() {
     with_pod(async |pod| {
@@ -151,9 +151,9 @@ fn u2_a_flood_of_messages_delays_no_answer() {
         let flood = [(); 3].map(|()| {
             let socket = UnixDatagram::unbound().unwrap();
             socket.connect(bundle.join("notify.sock")).unwrap();
-            // Who waits in its own send must not keep the test from its end.
+            // A sender that blocks must not keep the test from its end.
             socket.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-            // One that means something costs a look at whose process it is.
+            // For a message with an effect, podshim looks up the sender's cgroup.
             Beside::begin(move || socket.send(b"STATUS=busy"))
         });
         for sender in &flood {

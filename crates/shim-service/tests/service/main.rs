@@ -1,5 +1,5 @@
-//! The Task service over a real socket, with a runtime that is a shell script: answers, codes, order of events,
-//! and what a caller that goes away may not undo.
+//! The Task service over a real socket, with a shell script as OCI runtime: answers, codes, the order of events, and
+//! effects that outlive their caller.
 
 #![expect(clippy::unwrap_used, reason = "a test's harness fails by panicking")]
 
@@ -28,7 +28,7 @@ use ttrpc::context::with_duration;
 
 const PLAN: (&str, &str) = ("podshim.io/plan", "proxy=sidecar, app=main");
 
-/// A created container waits for ever to be started: a test that leaves one would leave a process on the machine.
+/// A created container waits for ever for its start: a test that leaves one behind would leave a process on the machine.
 #[test]
 fn a_test_leaves_no_process() {
     let mut pids = Vec::new();
@@ -75,13 +75,13 @@ fn refusals_have_the_codes_that_containerd_acts_on() {
         let (code, text) = refusal(pod.kill("c", 9).await);
         assert_eq!(code, Code::NOT_FOUND);
         assert!(text.contains("process already finished"), "{text}");
-        // Connect never fails.
+        // Connect answers for unknown ids too.
         let connect = ConnectRequest { id: "ghost".to_owned(), ..Default::default() };
         assert_eq!(pod.client.connect(context(), &connect).await.unwrap().task_pid, 0);
     });
 }
 
-/// CONTRACT §0: ttrpc drops a handler at its caller's deadline; what it began goes on, and the answer is State's.
+/// CONTRACT §0: ttrpc drops a handler at its caller's deadline. What it has begun goes on, and State shows the result.
 #[test]
 fn a_create_goes_on_when_its_caller_has_gone() {
     with_pod(async |mut pod| {
@@ -96,8 +96,7 @@ fn a_create_goes_on_when_its_caller_has_gone() {
     });
 }
 
-/// CONTRACT §1.8: when the caller of a create is gone, containerd sends one Delete and then Shutdown, and never
-/// comes back.
+/// CONTRACT §1.8: when the caller of a Create is gone, containerd sends one Delete, then Shutdown, and does not come back.
 #[test]
 fn a_delete_during_the_create_takes_effect_when_it_ends() {
     with_pod(async |pod| {
@@ -135,7 +134,7 @@ fn f13_what_has_ended_shows_its_pid_until_it_is_deleted() {
     });
 }
 
-/// A failed create leaves nothing: its id is free, and the runtime's words reach the user.
+/// A failed create leaves nothing behind: its id is free, and the caller gets the OCI runtime's error.
 #[test]
 fn a_failed_create_tells_the_runtimes_words_and_frees_the_id() {
     with_pod(async |pod| {
@@ -198,8 +197,8 @@ fn u7_a_held_main_is_running_for_its_caller() {
     });
 }
 
-/// R1, R6: a sidecar that exits comes back under its id, without an event; its limits are applied again, and not those
-/// of an Update that failed.
+/// R1, R6: a sidecar that exits is restarted under its id, without an event. Its last limits are applied, except those of an
+/// Update that failed.
 #[test]
 fn r6_a_sidecar_comes_back_in_place() {
     with_pod(async |pod| {
@@ -247,8 +246,8 @@ fn r6_a_sidecar_comes_back_in_place() {
     });
 }
 
-/// R6: limits that come while the process is replaced are kept, and hold before the next program runs (VPA after an OOM
-/// kill); so are those that its end had overtaken.
+/// R6: limits that are set while the process is replaced are applied before the next program runs (VPA after an OOM kill), and
+/// so are those whose Update was overtaken by the exit.
 #[test]
 fn r6_an_update_during_a_restart_is_the_next_processs() {
     with_pod(async |pod| {
@@ -281,7 +280,7 @@ fn r6_an_update_during_a_restart_is_the_next_processs() {
         update("2").await.unwrap();
         called(&["create", "start", "delete", "create", "update", "start"]).await;
         assert_eq!(fs::read_to_string(bundle.join("resources.json")).unwrap(), "2");
-        // One that is under way as the process ends: the runtime refuses it, as the container does not run.
+        // An Update during the exit: the OCI runtime refuses it, as the container does not run.
         fs::write(bundle.join("slow.update"), "0.5").unwrap();
         fs::write(bundle.join("fail.update"), "container not running").unwrap();
         let (pid, before) = (pod.state("c").await.unwrap().pid, pod.calls("c").len());
@@ -304,8 +303,8 @@ fn r6_an_update_during_a_restart_is_the_next_processs() {
     });
 }
 
-/// K5: a caller that has the answer to Start has a program to signal. The runtime's init would have ended in its own way, or
-/// not at all: runc's hung on a SIGSEGV.
+/// K5: when a caller has the answer to Start, its signals reach the program. The OCI runtime's init would end in its own way,
+/// or not at all: runc's hung on a SIGSEGV.
 #[test]
 fn k5_a_signal_right_after_the_start_is_the_programs() {
     with_pod(async |pod| {
@@ -319,7 +318,7 @@ fn k5_a_signal_right_after_the_start_is_the_programs() {
     });
 }
 
-/// The same for one whose caller did not wait for that answer.
+/// The same if the caller did not wait for that answer.
 #[test]
 fn k5_a_signal_during_the_start_is_the_programs() {
     with_pod(async |pod| {
@@ -359,7 +358,7 @@ fn trap_07_an_execs_exit_comes_before_its_containers() {
         assert_eq!(refusal(pod.client.kill(context(), &unstarted).await).0, Code::FAILED_PRECONDITION);
         let start = StartRequest { id: "c".to_owned(), exec_id: "e".to_owned(), ..Default::default() };
         pod.client.start(context(), &start).await.unwrap();
-        // The init goes first; its exit is published last.
+        // The init ends first; its exit is published last.
         pod.kill("c", 9).await.unwrap();
         pod.client.kill(context(), &unstarted).await.unwrap();
         pod.wait("c").await.unwrap();
@@ -380,7 +379,7 @@ fn trap_07_an_execs_exit_comes_before_its_containers() {
     });
 }
 
-/// CONTRACT §1.8: Shutdown comes after every delete; only an empty shim obeys.
+/// CONTRACT §1.8: Shutdown comes after every Delete; only an empty shim ends.
 #[test]
 fn shutdown_ends_an_empty_shim_only() {
     with_pod(async |pod| {

@@ -1,4 +1,4 @@
-//! The node's configuration file, where it meets pods.
+//! What the node's files mean for pods: its configuration, the drain, systemd's scopes.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use ttrpc::Code;
 use crate::PLAN;
 use crate::support::{context, refusal, with_pod};
 
-/// DESIGN §5, S1: a mistake refuses pods with annotations, naming file, line and key, and nothing is run; other pods do
-/// not notice. The file is read again for each.
+/// DESIGN §5, S1: with a mistake in the file, pods with annotations are refused, with file, line and key, before anything is
+/// run. Other pods do not depend on it. The file is read for each container.
 #[test]
 fn s5_a_mistake_in_the_nodes_file_refuses_planned_pods_only() {
     with_pod(async |pod| {
@@ -39,7 +39,8 @@ fn s5_a_mistake_in_the_nodes_file_refuses_planned_pods_only() {
     });
 }
 
-/// N7: a kubelet would create again what a drain stops. What is there goes on, and after the drain so does the node.
+/// N7: a kubelet would recreate what a drain stops, so creates are refused. Existing containers go on, and after the drain
+/// creates work.
 #[test]
 fn n7_a_node_that_is_draining_takes_nothing_new() {
     with_pod(async |pod| {
@@ -61,14 +62,14 @@ fn n7_a_node_that_is_draining_takes_nothing_new() {
     });
 }
 
-/// N5, R6: every scope waits for the drain; the runtime reads it from the spec.
+/// N5, R6: every scope is stopped after the drain; the OCI runtime reads that from the spec.
 #[test]
 fn n5_systemd_is_told_to_wait_for_the_drain() {
     with_pod(async |pod| {
         for (id, annotations) in [("app", vec![PLAN]), ("proxy", vec![PLAN]), ("plain", vec![])] {
             in_scope(&pod.bundle(id, "exec sleep 60", &annotations), id);
             let mut request = pod.create_request(id);
-            // Named, as this node's own init may be another (DESIGN §5).
+            // Set, as this node's own init may not be systemd (DESIGN §5).
             request.options.as_mut().unwrap().value.extend(SYSTEMD_CGROUP);
             pod.client.create(context(), &request).await.unwrap();
         }
@@ -76,7 +77,7 @@ fn n5_systemd_is_told_to_wait_for_the_drain() {
             let spec = spec_of(&pod.directory.path().join(id));
             spec["annotations"][format!("org.systemd.property.{name}")].as_str().map(str::to_owned)
         };
-        // R6: none names another that can be recreated. Not in the plan (S8): the drain comes before it all the same.
+        // R6: no scope names another that can be recreated. S8: a container outside the plan is after the drain too.
         for id in ["app", "proxy", "plain"] {
             assert_eq!(property(id, "Before").unwrap(), "['podshim-drain.service', 'shutdown.target']");
             assert_eq!(property(id, "After"), None);
@@ -90,7 +91,7 @@ fn n5_systemd_is_told_to_wait_for_the_drain() {
     });
 }
 
-/// S1: what containerd wrote is what the runtime gets.
+/// S1: the OCI runtime gets the spec as containerd has written it.
 #[test]
 fn s1_n5_without_a_plan_the_spec_is_not_touched() {
     with_pod(async |pod| {
@@ -112,7 +113,7 @@ fn spec_of(bundle: &Path) -> Value {
     serde_json::from_slice(&fs::read(bundle.join("config.json")).unwrap()).unwrap()
 }
 
-/// As CRI writes it for the systemd driver.
+/// `cgroupsPath` as CRI writes it for the systemd driver.
 fn in_scope(bundle: &Path, id: &str) {
     let mut spec = spec_of(bundle);
     spec["linux"]["cgroupsPath"] = format!("pods.slice:test:{id}").into();

@@ -1,4 +1,4 @@
-//! Which OCI runtime a container gets when its own options do not say.
+//! Which OCI runtime a container gets if its own options name none.
 
 use containerd_shim_protos::shim::shim::CreateTaskRequest;
 use protobuf::MessageField;
@@ -10,7 +10,7 @@ const TYPE: &str = "io.kubernetes.cri.container-type";
 const SANDBOX: &str = "io.kubernetes.cri.sandbox-id";
 
 /// Trap 6 (containerd issue 11480): a pod with user namespaces, whose containers' options are the task's. They name
-/// the owner of the streams and no longer the OCI runtime that the sandbox was made with.
+/// the owner of the streams and no longer the OCI runtime that the sandbox was created with.
 #[test]
 fn trap_06_a_container_is_run_by_the_runtime_of_its_sandbox() {
     with_pod(async |pod| {

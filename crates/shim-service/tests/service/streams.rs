@@ -1,4 +1,4 @@
-//! containerd's fifos over the socket (CONTRACT §7): what their readers see of creates that fail.
+//! containerd's fifos (CONTRACT §7): what their readers see of creates that fail.
 
 use std::fs;
 use std::io::Read;
@@ -19,14 +19,14 @@ fn reader(path: &Path) -> oneshot::Receiver<String> {
     std::thread::spawn(move || {
         let mut text = String::new();
         fs::File::open(path).unwrap().read_to_string(&mut text).unwrap();
-        // The test has failed meanwhile.
+        // If it fails, the test has failed already.
         let _ = sender.send(text);
     });
     receiver
 }
 
-/// containerd's shim opens them when the process exists. Opened before it and closed with the failure, they would have
-/// lost their readers, and a second try would wait 30 s for others.
+/// podshim opens the fifos before there is a process. If a failed create closed them, their readers would go, and a second
+/// create would wait 30 s for new ones.
 #[test]
 fn a_create_that_failed_leaves_its_fifos_to_the_next() {
     with_pod(async |pod| {
@@ -57,7 +57,7 @@ fn a_create_that_failed_leaves_its_fifos_to_the_next() {
     });
 }
 
-/// CONTRACT §1.8: containerd deletes what it could not create. Its readers must not be kept waiting then.
+/// CONTRACT §1.8: containerd deletes what it could not create, and then its readers must see the end.
 #[test]
 fn a_delete_ends_the_fifos_of_a_create_that_failed() {
     with_pod(async |pod| {

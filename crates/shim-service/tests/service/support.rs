@@ -1,5 +1,5 @@
-//! A served pod without containerd: the real server on a socket of its own, a runtime that is a shell script, and
-//! a collector of events.
+//! A pod's server for tests, without containerd: the real server on its own socket, a shell script as OCI runtime, and a
+//! collector of events.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ use tokio::task::{JoinHandle, LocalSet};
 use ttrpc::asynchronous::{Server, TtrpcContext};
 use ttrpc::context::{Context, with_duration};
 
-/// Longer than anything here takes; a call that hits it has hung.
+/// Longer than any call takes; one that times out has hung.
 pub const CALL_LIMIT: Duration = Duration::from_secs(20);
 
 /// A pod's server and a client of it.
@@ -38,7 +38,7 @@ pub struct Pod {
     _collector: Server,
 }
 
-/// Runs a test against a served pod, and ends whatever the test has left running.
+/// Runs a test against a pod's server, and ends the processes that the test has left.
 pub fn with_pod(test: impl AsyncFnOnce(Pod)) {
     // Dropped last, and also when the test fails.
     let _children = Children;
@@ -64,14 +64,14 @@ fn numbers(text: &str) -> Vec<i32> {
 
 impl Drop for Children {
     fn drop(&mut self) {
-        // More than once: the children of one that ends become ours.
+        // More than once: the children of a process that ends become this one's.
         loop {
             let pids = Self::pids();
             if pids.is_empty() {
                 return;
             }
             for pid in pids {
-                // What has ended already is reaped all the same.
+                // If it has ended already, it is reaped below all the same.
                 let _ = kill(pid, Signal::SIGKILL);
                 let _ = waitpid(pid, None);
             }
@@ -107,7 +107,7 @@ impl Pod {
         Self { client: TaskClient::new(client), directory, served, events, _collector: collector }
     }
 
-    /// A bundle whose program is that shell script.
+    /// A bundle with a shell script as program.
     pub fn bundle(&self, id: &str, program: &str, annotations: &[(&str, &str)]) -> PathBuf {
         let bundle = self.directory.path().join(id);
         fs::create_dir(&bundle).unwrap();
@@ -203,7 +203,7 @@ struct Collector(mpsc::UnboundedSender<String>);
 impl Events for Collector {
     async fn forward(&self, _: &TtrpcContext, request: ForwardRequest) -> ttrpc::Result<Empty> {
         let envelope = request.envelope.unwrap();
-        // Every task event but TaskExit has the container's id as field 1; so has TaskExit.
+        // Every task event has the container's id as field 1.
         let event = containerd_shim_protos::events::task::TaskStart::parse_from_bytes(&envelope.event.value);
         let container = event.map(|event| event.container_id).unwrap_or_default();
         let _ = self.0.send(format!("{} {container}", envelope.topic));

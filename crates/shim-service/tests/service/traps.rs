@@ -1,4 +1,4 @@
-//! Traps that need a runtime or a caller that misbehaves on cue (CONTRACT, "Traps"): named after them. Those that a real
+//! Traps (CONTRACT, "Traps") that need an OCI runtime or a caller that misbehaves at the right moment. Those that a real
 //! containerd can show are in the e2e package.
 
 use std::fs;
@@ -16,9 +16,9 @@ use ttrpc::context::with_duration;
 
 use crate::support::{Pod, context, refusal, with_pod};
 
-/// What containerd gives State (CONTRACT §0).
+/// How long containerd waits for State (CONTRACT §0).
 const STATE_LIMIT: Duration = Duration::from_secs(2);
-/// Ample for what takes no time of its own.
+/// Ample for a call that does not wait for anything.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A message with these string fields.
@@ -33,7 +33,7 @@ fn message(fields: &[(u32, &str)]) -> Vec<u8> {
     bytes
 }
 
-/// A runtime that notes its arguments in `arguments` before it works.
+/// An OCI runtime that writes its arguments to `arguments` first.
 fn noting_runtime(pod: &Pod) -> String {
     let directory = pod.directory.path();
     let path = directory.join("noting-runtime");
@@ -57,8 +57,8 @@ async fn create_with(
     pod.client.create(context(), &request).await
 }
 
-/// Trap 5: CRI gives a custom runtime type its options as TOML. They reach the runtime; read as runc's message they
-/// would be nonsense without an error, so a key that is not known is one.
+/// Trap 5: CRI sends the options of a custom runtime type as TOML. They reach the OCI runtime. As runc's message they would
+/// be misread without an error; so an unknown key is an error.
 #[test]
 fn trap_05_options_of_a_custom_type_are_toml() {
     with_pod(async |pod| {
@@ -83,8 +83,8 @@ fn trap_05_options_of_a_custom_type_are_toml() {
     });
 }
 
-/// Trap 6: with a user namespace the client's own options come instead of the configured ones, as runc's message or as
-/// that of 1.x clients; what they say is obeyed, whatever the runtime's type is.
+/// Trap 6: with a user namespace the client's own options come instead of the configured ones, as runc's message or as that of
+/// 1.x clients. They hold for every runtime type.
 #[test]
 fn trap_06_options_of_a_task_replace_those_of_its_runtime() {
     with_pod(async |pod| {
@@ -98,7 +98,7 @@ fn trap_06_options_of_a_task_replace_those_of_its_runtime() {
         assert!(fs::read_to_string(pod.directory.path().join("arguments")).unwrap().contains(" create "));
         pod.delete("runc").await.unwrap();
 
-        // Of an unknown type nothing can be obeyed: an error, and no container without its settings.
+        // Options of an unknown type are an error: no container may be created without its settings.
         pod.bundle("other", "exec sleep 60", &[]);
         let (code, text) = refusal(create_with(&pod, "other", "acme.Options", Vec::new()).await);
         assert_eq!(code, Code::INVALID_ARGUMENT);
@@ -106,7 +106,7 @@ fn trap_06_options_of_a_task_replace_those_of_its_runtime() {
     });
 }
 
-/// Trap 10: whichever call of the runtime hangs, State of its own container and of others is answered in time.
+/// Trap 10: whichever call of the OCI runtime hangs, State is answered in time for its container and for others.
 #[test]
 fn trap_10_state_is_answered_while_any_call_of_the_runtime_hangs() {
     with_pod(async |pod| {
@@ -129,7 +129,7 @@ fn trap_10_state_is_answered_while_any_call_of_the_runtime_hangs() {
             }
         };
         let slow = pod.bundle("slow", "exec sleep 60", &[]);
-        // Outlives the fake runtime: a shell may reap its own child, which no real runtime does.
+        // It outlives the fake runtime: a shell may reap its own child, which no real runtime does.
         fs::write(slow.join("exec.sh"), "exec sleep 1").unwrap();
         for command in ["create", "start", "exec", "pause", "resume", "update", "delete"] {
             fs::write(slow.join(format!("slow.{command}")), "2.5").unwrap();
@@ -182,7 +182,7 @@ fn trap_10_state_is_answered_while_any_call_of_the_runtime_hangs() {
     });
 }
 
-/// Trap 12: a delete that outlasts its caller is not forgotten; the next one gets the answer, and then the shim ends.
+/// Trap 12: a delete that outlasts its caller keeps the container; the next Delete gets the answer, and then the shim ends.
 #[test]
 fn trap_12_a_slow_delete_is_answered_when_asked_again() {
     with_pod(async |pod| {
@@ -209,7 +209,7 @@ fn trap_12_a_slow_delete_is_answered_when_asked_again() {
     });
 }
 
-/// Trap 12, while the slow one still works: a second Delete, of a caller that is back, shares its end.
+/// Trap 12, while the slow delete goes on: a second Delete is answered with its end.
 #[test]
 fn trap_12_a_delete_during_a_slow_one_shares_its_end() {
     with_pod(async |pod| {
@@ -230,7 +230,7 @@ fn trap_12_a_delete_during_a_slow_one_shares_its_end() {
 #[test]
 fn trap_13_a_shim_ends_with_its_last_container_however_it_is_told() {
     const ALL: [&str; 3] = ["pause", "app", "proxy"];
-    // Who is deleted in which order, and who gets a Shutdown after it.
+    // The order of deletes, and after which of them a Shutdown comes.
     for (order, published) in [
         (["app", "proxy", "pause"], &["pause"][..]),
         (["pause", "app", "proxy"], &ALL[..]),
@@ -255,7 +255,7 @@ fn trap_13_a_shim_ends_with_its_last_container_however_it_is_told() {
     }
 }
 
-/// Trap 20: a stdin that is open at both ends, or that no process ever opened, keeps neither a Delete nor the server's end.
+/// Trap 20: a stdin that is open at both ends, or that no process ever opened, delays neither a Delete nor the server's end.
 #[test]
 fn trap_20_a_stdin_that_is_never_written_keeps_no_server() {
     with_pod(async |pod| {
@@ -278,7 +278,7 @@ fn trap_20_a_stdin_that_is_never_written_keeps_no_server() {
     });
 }
 
-/// Trap 21: a created container takes a kill, tells its exit, and can be deleted.
+/// Trap 21: a created container can be killed, its exit is published, and it can be deleted.
 #[test]
 fn trap_21_a_created_container_takes_a_kill() {
     with_pod(async |mut pod| {
@@ -302,13 +302,13 @@ fn trap_21_a_created_container_takes_a_kill() {
     });
 }
 
-/// Trap 28: kills that the runtime has to deliver, and that hang there, delay no other request.
+/// Trap 28: kills that the OCI runtime delivers, and that hang there, delay no other request.
 #[test]
 fn trap_28_hanging_kills_are_in_nobodys_way() {
     with_pod(async |pod| {
         pod.run("quick", "exec sleep 60", &[]).await;
         pod.run("deaf", "trap '' TERM; touch \"$0.deaf\"; sleep 60 & wait; wait", &[]).await;
-        // Before that a signal is its end.
+        // Before that, a signal would end it.
         timeout(SOON, async {
             while !pod.directory.path().join("deaf/program.sh.deaf").exists() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -323,13 +323,13 @@ fn trap_28_hanging_kills_are_in_nobodys_way() {
             tokio::task::spawn_local(async move { client.kill(context(), &request).await })
         };
         let kills: Vec<_> = (0..100).map(|number| kill(number % 2 == 0)).collect();
-        // Not containerd's own limit: a hundred shells at once are this machine's business. A kill in the way takes 8 s.
+        // More than containerd's limit: a hundred shells at once take their time. A kill in the way would take 8 s.
         let not_behind = Duration::from_secs(6);
         for id in ["quick", "deaf"] {
             let state = timeout(not_behind, pod.state(id)).await.expect("State waited").unwrap();
             assert_eq!(state.status.enum_value(), Ok(Status::RUNNING));
         }
-        // Nor of an exit and its event.
+        // Nor do they delay an exit and its event.
         pod.kill("quick", 9).await.unwrap();
         let waited = timeout(not_behind, pod.wait("quick")).await.expect("Wait waited").unwrap();
         assert_eq!(waited.exit_status, 137);
@@ -341,11 +341,11 @@ fn trap_28_hanging_kills_are_in_nobodys_way() {
     });
 }
 
-/// Trap 15: a containerd that was killed, or failed, between its `start` and its Create never comes back to that shim.
+/// Trap 15: a containerd that was killed between its `start` and its Create never comes back to that shim.
 #[test]
 fn trap_15_a_shim_that_nobody_uses_ends() {
     with_pod(async |pod| {
-        // It serves, so its time runs.
+        // From here on it serves, and its wait has begun.
         pod.state("c").await.unwrap_err();
         ends_when_forgotten(pod).await;
     });
@@ -356,20 +356,20 @@ fn trap_15_a_shim_that_nobody_uses_ends() {
     });
 }
 
-/// Trap 12: the answer to a Delete that comes as containerd's time for it is over. It has no time for a Shutdown then, and
-/// forgets the shim; so it does when it is killed there, or just after a Create that failed.
+/// Trap 12: the answer to a Delete comes just as containerd's timeout is over. It then sends no Shutdown and forgets the shim;
+/// so it does if it is killed there, or just after a Create that failed.
 #[test]
 fn trap_12_a_shim_that_is_forgotten_after_its_last_container_ends() {
     with_pod(async |pod| {
         pod.run("c", "exit 3", &[]).await;
         pod.wait("c").await.unwrap();
-        // A container is no reason to wait for the end of the first wait.
+        // A container ends the first wait; the next one begins with its Delete.
         pass(Duration::from_secs(600)).await;
         pod.delete("c").await.unwrap();
         ends_when_forgotten(pod).await;
     });
     with_pod(async |pod| {
-        // It has no bundle.
+        // Its bundle does not exist.
         pod.create("c").await.unwrap_err();
         ends_when_forgotten(pod).await;
     });

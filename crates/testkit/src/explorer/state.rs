@@ -74,7 +74,7 @@ struct Step {
 pub(super) enum Choice {
     Caller(usize),
     Done(usize, Success),
-    Death(Target, Cause),
+    Exit(Target, Cause),
     Tick,
 }
 
@@ -182,11 +182,11 @@ impl State {
         }
         for (target, process) in &self.world.processes {
             if process.doom.is_some() {
-                choices.push(Choice::Death(target.clone(), Cause::Signalled));
+                choices.push(Choice::Exit(target.clone(), Cause::Signalled));
             }
             if process.stage == Stage::Program {
                 let own = self.world.endings.get(&show_target(target)).into_iter().flatten();
-                choices.extend(own.map(|code| Choice::Death(target.clone(), Cause::Own(*code))));
+                choices.extend(own.map(|code| Choice::Exit(target.clone(), Cause::Own(*code))));
             }
         }
         choices.extend(self.pod.next_deadline().map(|_| Choice::Tick));
@@ -210,7 +210,7 @@ impl State {
                 self.note(format!("{} of {container} {success:?}", OperationKind::of(&operation)));
                 self.complete(op, &container, &operation, *success, exploration)
             }
-            Choice::Death(target, cause) => self.die(target, *cause, exploration),
+            Choice::Exit(target, cause) => self.die(target, *cause, exploration),
             Choice::Tick => {
                 self.now = self.now.max(self.pod.next_deadline().unwrap_or(self.now));
                 self.note(format!("time is {}", self.now));

@@ -6,20 +6,20 @@ use pod_spec::RestartPolicy;
 
 use super::setup::SpecPart;
 use super::status::{Listed, State};
-use super::sync::{Actions, Reason, Sight, is_started_again, regulars};
+use super::sync::{Actions, Reason, SyncInput, is_started_again, regulars};
 
-pub(super) fn decide(sight: &Sight<'_>) -> Actions {
+pub(super) fn decide(input: &SyncInput<'_>) -> Actions {
     let mut actions = Actions::default();
-    if is_terminal(sight) {
+    if is_terminal(input) {
         actions.kill_pod = true;
         return actions;
     }
-    let is_initialized = inits(sight, &mut actions);
+    let is_initialized = inits(input, &mut actions);
     if actions.kill_pod || !is_initialized {
         return actions;
     }
     let mut mains = Actions::default();
-    regulars(sight, &mut mains);
+    regulars(input, &mut mains);
     if mains.kill_pod {
         // Sidecars do not keep the pod alive.
         return Actions { kill_pod: true, ..Actions::default() };
@@ -31,37 +31,37 @@ pub(super) fn decide(sight: &Sight<'_>) -> Actions {
 
 /// A kubelet ends a pod whose phase is final before it looks at its containers (`SyncPod`, `getPhase`): a sidecar that
 /// ended with the last main is not restarted.
-fn is_terminal(sight: &Sight<'_>) -> bool {
-    let mut regular = sight
+fn is_terminal(input: &SyncInput<'_>) -> bool {
+    let mut regular = input
         .setup
         .containers
         .iter()
         .enumerate()
         .filter(|(_, container)| container.part == SpecPart::Regular);
     regular.all(|(container, _)| {
-        sight.listed.newest(container).is_some_and(|newest| {
-            matches!(newest.state, State::Exited { .. }) && !is_started_again(newest, sight.setup.policy)
+        input.listed.newest(container).is_some_and(|newest| {
+            matches!(newest.state, State::Exited { .. }) && !is_started_again(newest, input.setup.policy)
         })
     })
 }
 
 /// Looks at the init containers, the last one first; returns whether all are done or started.
-fn inits(sight: &Sight<'_>, actions: &mut Actions) -> bool {
+fn inits(input: &SyncInput<'_>, actions: &mut Actions) -> bool {
     let of = |wanted: fn(SpecPart) -> bool| {
-        let parts = sight.setup.containers.iter().enumerate();
+        let parts = input.setup.containers.iter().enumerate();
         parts.filter(|(_, container)| wanted(container.part)).map(|(index, _)| index).collect::<Vec<_>>()
     };
     let inits = of(|part| part != SpecPart::Regular);
     let Some(last) = inits.last().copied() else { return true };
     // Completed ones may have been removed: a live main shows that they are done.
     let lives = |container: &usize| {
-        sight.listed.newest(*container).is_some_and(|newest| !matches!(newest.state, State::Exited { .. }))
+        input.listed.newest(*container).is_some_and(|newest| !matches!(newest.state, State::Exited { .. }))
     };
     let mut is_initialized = of(|part| part == SpecPart::Regular).iter().any(lives);
     let mut is_previously_initialized = is_initialized;
     for (place, init) in inits.iter().copied().enumerate().rev() {
-        let is_sidecar = sight.setup.containers[init].part == SpecPart::Sidecar;
-        let Some(newest) = sight.listed.newest(init) else {
+        let is_sidecar = input.setup.containers[init].part == SpecPart::Sidecar;
+        let Some(newest) = input.listed.newest(init) else {
             if is_previously_initialized && is_sidecar {
                 actions.start.push(init);
             }
@@ -83,20 +83,20 @@ fn inits(sight: &Sight<'_>, actions: &mut Actions) -> bool {
             (State::Created, _) => actions.start.push(init),
             (State::Running, false) => {}
             (State::Running, true) => {
-                if has_started(sight, newest) {
+                if has_started(input, newest) {
                     go_on(actions);
-                } else if !sight.failed_probes.contains(&newest.id) {
+                } else if !input.failed_probes.contains(&newest.id) {
                     is_previously_initialized = true;
                     continue;
                 }
-                if let Some(Reason::Changed | Reason::Probe) = sight.reason_to_kill(newest) {
+                if let Some(Reason::Changed | Reason::Probe) = input.reason_to_kill(newest) {
                     actions.kill.push(newest.id.clone());
                     actions.start.push(init);
                 }
             }
             (State::Exited { .. }, true) => actions.start.push(init),
             (State::Exited { code: 0, .. }, false) => go_on(actions),
-            (State::Exited { .. }, false) if sight.setup.policy == RestartPolicy::Never => {
+            (State::Exited { .. }, false) if input.setup.policy == RestartPolicy::Never => {
                 *actions = Actions { kill_pod: true, ..Actions::default() };
                 return false;
             }
@@ -113,6 +113,6 @@ fn inits(sight: &Sight<'_>, actions: &mut Actions) -> bool {
 }
 
 /// Whether the next init container may follow a sidecar.
-fn has_started(sight: &Sight<'_>, newest: &Listed) -> bool {
-    !sight.setup.containers[newest.container].has_startup_probe || sight.ledger.runs(&newest.id)
+fn has_started(input: &SyncInput<'_>, newest: &Listed) -> bool {
+    !input.setup.containers[newest.container].has_startup_probe || input.ledger.runs(&newest.id)
 }

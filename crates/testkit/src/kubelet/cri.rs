@@ -10,7 +10,7 @@ use pod_lifecycle::{ContainerId, PodTime, Reach, RefusalKind, RequestId};
 use pod_spec::Signal;
 
 use super::status::{List, Listed, State};
-use crate::command::NewContainer;
+use crate::new_container::NewContainer;
 
 /// What CRI reports for a container that could not be started.
 pub(super) const START_ERROR: u32 = 128;

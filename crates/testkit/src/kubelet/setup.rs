@@ -172,8 +172,3 @@ impl fmt::Display for PodContainer {
         }
     }
 }
-
-/// That many milliseconds.
-pub(super) fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}

@@ -8,13 +8,12 @@ use std::collections::BTreeSet;
 use pod_lifecycle::ContainerId;
 use pod_spec::RestartPolicy;
 
-use super::aware;
 use super::expectation::Ledger;
-use super::setup::{KubeletSetup, KubeletVersion, SpecPart};
+use super::setup::{KubeletSetup, SpecPart};
 use super::status::{List, Listed, State};
 
 /// What a kubelet sees at the start of a sync.
-pub(super) struct Sight<'a> {
+pub(super) struct SyncInput<'a> {
     pub(super) setup: &'a KubeletSetup,
     pub(super) images: &'a [u32],
     pub(super) listed: &'a List,
@@ -33,35 +32,33 @@ pub(super) struct Actions {
     pub(super) start: Vec<usize>,
 }
 
-pub(super) fn decide(sight: &Sight<'_>) -> Actions {
-    if sight.setup.version == KubeletVersion::Aware {
-        return aware::decide(sight);
-    }
+/// What a kubelet without native sidecars does.
+pub(super) fn decide(input: &SyncInput<'_>) -> Actions {
     let mut actions = Actions::default();
-    regulars(sight, &mut actions);
+    regulars(input, &mut actions);
     actions
 }
 
 /// Looks at the regular containers.
-pub(super) fn regulars(sight: &Sight<'_>, actions: &mut Actions) {
+pub(super) fn regulars(input: &SyncInput<'_>, actions: &mut Actions) {
     let mut kept = 0;
-    for (container, spec) in sight.setup.containers.iter().enumerate() {
+    for (container, spec) in input.setup.containers.iter().enumerate() {
         if spec.part != SpecPart::Regular {
             continue;
         }
-        match sight.listed.newest(container) {
+        match input.listed.newest(container) {
             Some(running) if running.state == State::Running => {
-                let Some(reason) = sight.reason_to_kill(running) else {
+                let Some(reason) = input.reason_to_kill(running) else {
                     kept += 1;
                     continue;
                 };
-                if reason == Reason::Changed || sight.setup.policy != RestartPolicy::Never {
+                if reason == Reason::Changed || input.setup.policy != RestartPolicy::Never {
                     actions.start.push(container);
                 }
                 actions.kill.push(running.id.clone());
             }
             other => {
-                if other.is_none_or(|dead| is_started_again(dead, sight.setup.policy)) {
+                if other.is_none_or(|dead| is_started_again(dead, input.setup.policy)) {
                     actions.start.push(container);
                 }
             }
@@ -79,7 +76,7 @@ pub(super) enum Reason {
     Probe,
 }
 
-impl Sight<'_> {
+impl SyncInput<'_> {
     pub(super) fn reason_to_kill(&self, running: &Listed) -> Option<Reason> {
         if running.image != self.images[running.container] {
             return Some(Reason::Changed);
@@ -102,7 +99,7 @@ pub(super) fn is_started_again(listed: &Listed, policy: RestartPolicy) -> bool {
 mod tests {
     use pod_lifecycle::PodTime;
 
-    use super::super::setup::PodContainer;
+    use super::super::setup::{KubeletVersion, PodContainer};
     use super::*;
 
     const RUNNING: State = State::Running;
@@ -129,14 +126,14 @@ mod tests {
             let since = PodTime::ZERO;
             listed.add(Listed { id, container, image: 0, state, since, was_signalled: false });
         }
-        let sight = Sight {
+        let input = SyncInput {
             setup: &setup,
             images: &(0..states.len()).map(|index| u32::from(index == 1)).collect::<Vec<_>>(),
             listed: &listed,
             failed_probes: &["c0".into()].into(),
             ledger: &Ledger::default(),
         };
-        let Actions { kill_pod, kill, start } = decide(&sight);
+        let Actions { kill_pod, kill, start } = decide(&input);
         (kill.iter().map(ToString::to_string).collect(), start, kill_pod)
     }
 

@@ -8,15 +8,16 @@ use pod_lifecycle::{
 };
 use pod_spec::Signal;
 
-use super::Random;
-use crate::command::{Command, NewContainer};
+use crate::command::Command;
+use crate::new_container::NewContainer;
 use crate::operation_kind::OperationKind;
+use fuzz_input::Rng;
 
 const PAUSE: &str = "pause";
 /// Most requests of any kind in a part of a run.
 const MOST_AT_RANDOM: usize = 24;
 
-pub(super) fn commands(random: &mut Random, names: &[String]) -> Vec<Command> {
+pub(super) fn commands(random: &mut Rng, names: &[String]) -> Vec<Command> {
     let mut commands = Vec::new();
     for _ in 0..random.below(3) {
         commands.push(fault(random, names));
@@ -58,7 +59,7 @@ fn again(name: &str) -> NewContainer {
 }
 
 /// Starts some containers in some order: each at once as a kubelet does, or with creates before starts.
-fn start_all(random: &mut Random, names: &[String], commands: &mut Vec<Command>) {
+fn start_all(random: &mut Rng, names: &[String], commands: &mut Vec<Command>) {
     let mut order = names.to_vec();
     if random.percent(60) {
         random.shuffle(&mut order);
@@ -86,7 +87,7 @@ fn start_all(random: &mut Random, names: &[String], commands: &mut Vec<Command>)
 }
 
 /// A stop of the pod as callers ask for it.
-fn stop_all(random: &mut Random, names: &[String], commands: &mut Vec<Command>) {
+fn stop_all(random: &mut Rng, names: &[String], commands: &mut Vec<Command>) {
     let mut order = names.to_vec();
     random.shuffle(&mut order);
     match random.below(6) {
@@ -112,7 +113,7 @@ fn stop_all(random: &mut Random, names: &[String], commands: &mut Vec<Command>) 
     }
 }
 
-fn new(random: &mut Random, name: &str) -> NewContainer {
+fn new(random: &mut Rng, name: &str) -> NewContainer {
     let mut new = NewContainer::named(name);
     if random.percent(25) {
         new.id = id(name, "-2");
@@ -137,7 +138,7 @@ fn new(random: &mut Random, name: &str) -> NewContainer {
     new
 }
 
-fn some_id(random: &mut Random, names: &[String]) -> ContainerId {
+fn some_id(random: &mut Rng, names: &[String]) -> ContainerId {
     match random.below(20) {
         0 => "extra".into(),
         1 => PAUSE.into(),
@@ -146,12 +147,12 @@ fn some_id(random: &mut Random, names: &[String]) -> ContainerId {
     }
 }
 
-fn target(random: &mut Random, names: &[String]) -> Target {
+fn target(random: &mut Rng, names: &[String]) -> Target {
     let exec = *random.pick(&[None, None, None, Some("e1"), Some("e2")]);
     Target { container: some_id(random, names), exec: exec.map(Into::into) }
 }
 
-fn signal(random: &mut Random) -> Signal {
+fn signal(random: &mut Rng) -> Signal {
     let usual =
         [Signal::TERM, Signal::TERM, Signal::TERM, Signal::KILL, Signal::KILL, Signal::HUP, Signal::QUIT];
     let any = u32::try_from(1 + random.below(64)).ok().and_then(Signal::new);
@@ -159,7 +160,7 @@ fn signal(random: &mut Random) -> Signal {
 }
 
 /// An operation that fails, is slow, or is reported as failed.
-fn fault(random: &mut Random, names: &[String]) -> Command {
+fn fault(random: &mut Rng, names: &[String]) -> Command {
     let kinds: Vec<_> = OperationKind::all().collect();
     let (name, kind) = (random.pick(names).clone(), *random.pick(&kinds));
     match random.below(3) {
@@ -172,7 +173,7 @@ fn fault(random: &mut Random, names: &[String]) -> Command {
 }
 
 /// Any request, at any time, for any container.
-fn any(random: &mut Random, names: &[String]) -> Command {
+fn any(random: &mut Rng, names: &[String]) -> Command {
     match random.below(66) {
         0..=3 => {
             let name = random.pick(names).clone();

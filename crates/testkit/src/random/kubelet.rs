@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use pod_spec::{RestartPolicy, Role};
 
-use super::{Random, plan};
+use super::plan;
 use crate::command::{Command, Detail, PodCaller, Scenario};
 use crate::kubelet::{Fault, KubeletSetup, KubeletVersion, PodContainer, SpecPart};
 use crate::operation_kind::OperationKind;
 use crate::program::{OnStop, Program, Run, RunEnd};
+use crate::text::millis;
+use fuzz_input::Rng;
 
 /// Longer than a pod needs that waits for replaced containers (5 min) after back-offs of 5 min each.
 const SETTLE: Duration = Duration::from_secs(3600);
@@ -115,7 +117,7 @@ impl KubeletRun {
         // Each trouble and policy has pods of its own.
         let place = TROUBLES.iter().position(|(_, trouble)| *trouble == self.trouble).unwrap_or_default();
         let stream = (place as u64) << 48 | (self.policy as u64) << 56 | (self.version as u64) << 60;
-        let random = &mut Random::new(self.seed ^ stream);
+        let random = &mut Rng::new(self.seed ^ stream);
         let extra = match self.trouble {
             Trouble::Fatal => plan::Extra::Fatal,
             // A kubelet that knows native sidecars creates mains last: a container that waits for one would never
@@ -162,7 +164,7 @@ impl KubeletRun {
     }
 }
 
-fn setup(random: &mut Random, run: KubeletRun, members: &[(String, Role)]) -> KubeletSetup {
+fn setup(random: &mut Rng, run: KubeletRun, members: &[(String, Role)]) -> KubeletSetup {
     let part = |role| match role {
         _ if run.version == KubeletVersion::Unaware => SpecPart::Regular,
         Role::Init => SpecPart::Init,
@@ -202,15 +204,15 @@ struct Befallen {
     more: bool,
 }
 
-fn befallen(random: &mut Random, trouble: Trouble, names: &[String], mains: &[String]) -> Befallen {
+fn befallen(random: &mut Rng, trouble: Trouble, names: &[String], mains: &[String]) -> Befallen {
     let mut befallen = Befallen { more: random.percent(50), ..Befallen::default() };
     let fault = |fault| Command::Fault(fault);
-    let name = |random: &mut Random| random.pick(names).clone();
-    let probe = |random: &mut Random| {
+    let name = |random: &mut Rng| random.pick(names).clone();
+    let probe = |random: &mut Rng| {
         let name = random.pick(names).clone();
         fault(if random.percent(70) { Fault::Liveness(name) } else { Fault::Startup(name) })
     };
-    let failure = |random: &mut Random| {
+    let failure = |random: &mut Rng| {
         let kind = *random.pick(&[OperationKind::Create, OperationKind::Start]);
         Command::Fail(random.pick(names).clone(), kind)
     };
@@ -296,13 +298,13 @@ fn befallen(random: &mut Random, trouble: Trouble, names: &[String], mains: &[St
 }
 
 /// Between two faults.
-fn pause(random: &mut Random) -> Duration {
+fn pause(random: &mut Rng) -> Duration {
     const PAUSES: [u64; 12] = [0, 50, 400, 1000, 1000, 2000, 3000, 5000, 7000, 11_000, 20_000, 31_000];
     millis(*random.pick(&PAUSES))
 }
 
 /// A program that may fail at first, and behaves in the end.
-fn program(random: &mut Random, role: Role, run: KubeletRun) -> Program {
+fn program(random: &mut Rng, role: Role, run: KubeletRun) -> Program {
     let mut runs = Vec::new();
     let fails_often =
         matches!(run.trouble, Trouble::Fatal | Trouble::Crash | Trouble::Unready | Trouble::Keys);
@@ -323,7 +325,7 @@ fn program(random: &mut Random, role: Role, run: KubeletRun) -> Program {
     Program::new(runs)
 }
 
-fn bad_run(random: &mut Random, role: Role, trouble: Trouble) -> Run {
+fn bad_run(random: &mut Rng, role: Role, trouble: Trouble) -> Run {
     let mut run = good_run(random, role, RestartPolicy::Always);
     if role == Role::Sidecar && (trouble == Trouble::Unready || random.percent(30)) {
         run.ready_after = random.percent(30).then(|| Duration::from_secs(45));
@@ -336,7 +338,7 @@ fn bad_run(random: &mut Random, role: Role, trouble: Trouble) -> Run {
     run
 }
 
-fn good_run(random: &mut Random, role: Role, policy: RestartPolicy) -> Run {
+fn good_run(random: &mut Rng, role: Role, policy: RestartPolicy) -> Run {
     let ends = role == Role::Init || (role == Role::Main && policy != RestartPolicy::Always);
     let stop = RunEnd {
         code: *random.pick(&[0, 0, 143, 143, 1]),
@@ -351,19 +353,15 @@ fn good_run(random: &mut Random, role: Role, policy: RestartPolicy) -> Run {
 }
 
 /// How long a program that ends runs.
-fn length(random: &mut Random) -> Duration {
+fn length(random: &mut Rng) -> Duration {
     const LENGTHS: [u64; 10] = [0, 20, 400, 1000, 3000, 7000, 20_000, 20_000, 45_000, 90_000];
     millis(*random.pick(&LENGTHS))
-}
-
-fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::is_fair;
+    use crate::fairness::is_fair;
 
     fn runs() -> impl Iterator<Item = KubeletRun> {
         let policies = [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never];
@@ -389,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_can_befall_a_pod_does() {
+    fn every_trouble_is_tried() {
         let text: String = runs().map(|run| run.scenario().to_string()).collect();
         for word in [
             "liveness", "startup", "image", "pull", "forget", "broken", "crash", "oom", "restart", "delete",

@@ -4,8 +4,8 @@
 
 use pod_spec::{RestartPolicy, Role};
 
-use super::Random;
 use crate::command::{Command, Detail, PodCaller};
+use fuzz_input::Rng;
 
 /// The largest pod.
 const MOST_MEMBERS: usize = 12;
@@ -59,7 +59,7 @@ const RESTARTS: [&str; 8] = [
 ];
 const SIGNALS: [&str; 5] = ["USR1", "HUP", "WINCH", "QUIT", "RTMIN+3"];
 
-pub(super) fn pod(random: &mut Random) -> RandomPod {
+pub(super) fn pod(random: &mut Rng) -> RandomPod {
     let caller = *random.pick(&[PodCaller::Cri, PodCaller::Cri, PodCaller::CriWithCleanup, PodCaller::Ctr]);
     let head = |annotations| Command::Pod { caller, detail: Detail::Usual, annotations };
     // S1: a pod without a plan.
@@ -107,7 +107,7 @@ const KUBELET_KEYS: [&str; 11] = [
     "restart-policy",
 ];
 
-pub(super) fn kubelet_pod(random: &mut Random, policy: RestartPolicy, extra: Extra) -> KubeletPod {
+pub(super) fn kubelet_pod(random: &mut Rng, policy: RestartPolicy, extra: Extra) -> KubeletPod {
     let (list, planned, names) = loop {
         let (list, planned, names) = plan(random);
         if !list.contains(['|', '*']) && names.len() <= MOST_UNDER_A_KUBELET {
@@ -180,7 +180,7 @@ fn is_valid(annotations: &[(String, String)]) -> bool {
 }
 
 /// The list, its containers, and all names that may be created.
-fn plan(random: &mut Random) -> (String, Vec<Planned>, Vec<String>) {
+fn plan(random: &mut Rng) -> (String, Vec<Planned>, Vec<String>) {
     // Small pods find most; large ones find what needs many containers.
     let size = if random.percent(70) { 2 + random.below(4) } else { 2 + random.below(MOST_MEMBERS - 1) };
     let (mut words, mut planned, mut names) = (Vec::new(), Vec::new(), Vec::new());
@@ -238,9 +238,9 @@ fn continue_with_single(
 }
 
 /// Random keys; an earlier key keeps out later ones that do not fit.
-fn keys(random: &mut Random, planned: &[Planned]) -> Vec<(String, String)> {
+fn keys(random: &mut Rng, planned: &[Planned]) -> Vec<(String, String)> {
     let mut keys = Vec::new();
-    let mut pod_key = |random: &mut Random, chance, key: &str, values: &[&str]| {
+    let mut pod_key = |random: &mut Rng, chance, key: &str, values: &[&str]| {
         if random.percent(chance) {
             keys.push((key.to_owned(), (*random.pick(values)).to_owned()));
         }
@@ -255,7 +255,7 @@ fn keys(random: &mut Random, planned: &[Planned]) -> Vec<(String, String)> {
     let density = *random.pick(&[0, 10, 25, 60]);
     let mut container_keys = Vec::new();
     for (index, container) in planned.iter().enumerate() {
-        let mut key = |random: &mut Random, key: &str, value: String| {
+        let mut key = |random: &mut Rng, key: &str, value: String| {
             if random.percent(density) {
                 container_keys.push((format!("{key}.{}", container.key), value));
             }
@@ -287,7 +287,7 @@ fn keys(random: &mut Random, planned: &[Planned]) -> Vec<(String, String)> {
 }
 
 /// One or two dependencies; circles are refused like everything that does not fit.
-fn after(random: &mut Random, own: usize, planned: &[Planned]) -> Option<String> {
+fn after(random: &mut Rng, own: usize, planned: &[Planned]) -> Option<String> {
     let mut entries: Vec<String> = Vec::new();
     for _ in 0..1 + random.below(2) {
         let other = random.below(planned.len());

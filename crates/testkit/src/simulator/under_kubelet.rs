@@ -9,7 +9,7 @@ use pod_lifecycle::{Action, ContainerId, RequestId, Target};
 use super::{RunError, Simulator};
 use crate::command::Command;
 use crate::kubelet::{Fault, Kubelet, ShimCall};
-use crate::world::Sight;
+use crate::world::ProcessEvent;
 
 /// Between two checks of the promise.
 const LOOK: Duration = Duration::from_secs(20);
@@ -18,12 +18,14 @@ const LOOK: Duration = Duration::from_secs(20);
 const STEADY: Duration = Duration::from_secs(360);
 
 impl Simulator {
-    pub(super) fn see(&mut self, sight: &Sight) {
-        self.trace.sight(self.now, sight);
+    pub(super) fn see(&mut self, event: &ProcessEvent) {
+        self.trace.process_event(self.now, event);
         let Some(kubelet) = &mut self.kubelet else { return };
-        match sight {
-            Sight::Began(Target { container, exec: None }) => kubelet.began(self.now, container),
-            Sight::Ended(Target { container, exec: None }, code) => kubelet.ledger().ended(container, *code),
+        match event {
+            ProcessEvent::Started(Target { container, exec: None }) => kubelet.began(self.now, container),
+            ProcessEvent::Exited(Target { container, exec: None }, code) => {
+                kubelet.ledger().ended(container, *code)
+            }
             _ => {}
         }
     }

@@ -37,28 +37,28 @@ impl Sequence {
 
 /// The result of one read of a stream.
 #[derive(Debug, PartialEq, Eq)]
-enum Look {
+enum ReadOutcome {
     Read,
     NothingYet,
     Eof,
 }
 
-fn read_once(mut reader: &File, sequence: &mut Sequence) -> Look {
+fn read_once(mut reader: &File, sequence: &mut Sequence) -> ReadOutcome {
     let mut buffer = [0; 64 * 1024];
     match reader.read(&mut buffer) {
-        Ok(0) => Look::Eof,
+        Ok(0) => ReadOutcome::Eof,
         Ok(length) => {
             sequence.take(&buffer[..length]);
-            Look::Read
+            ReadOutcome::Read
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::NothingYet,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReadOutcome::NothingYet,
         Err(error) => panic!("{error}"),
     }
 }
 
 /// A reader that takes at most one buffer per turn of the timer.
 async fn read_slowly(reader: &File, sequence: &mut Sequence) {
-    until(|| read_once(reader, sequence) == Look::Eof).await;
+    until(|| read_once(reader, sequence) == ReadOutcome::Eof).await;
 }
 
 /// Fails if this thread does noticeable work for a while, by spinning or by waking up.
@@ -106,15 +106,15 @@ fn a_reader_that_comes_and_goes_loses_nothing() {
         let mut sequence = Sequence::new();
         let mut reads = 0;
         until(|| {
-            let look = read_once(&reader, &mut sequence);
-            if look == Look::Read {
+            let outcome = read_once(&reader, &mut sequence);
+            if outcome == ReadOutcome::Read {
                 reads += 1;
                 if reads % 5 == 0 {
                     // No reader until the next turn; meanwhile the fifo fills up.
                     reader = open_reader(&path);
                 }
             }
-            look == Look::Eof
+            outcome == ReadOutcome::Eof
         })
         .await;
         sequence.assert_ended_with(last);
@@ -293,7 +293,7 @@ fn stdin_arrives_complete_and_ends_with_close_io() {
         let client = reaper.spawn(&mut client).unwrap();
         let mut sequence = Sequence::new();
         until(|| {
-            if read_once(&reader, &mut sequence) == Look::Read {
+            if read_once(&reader, &mut sequence) == ReadOutcome::Read {
                 // While the client is in the middle of its data.
                 stdio.close_stdin();
             }

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 /// What a thread reports.
-enum News {
+enum WorkerReport {
     Progress(u64, Table),
     Failed(u64, Failure),
 }
@@ -75,13 +75,13 @@ fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
         drop(sender);
         for news in news {
             match news {
-                News::Progress(runs, part) => {
+                WorkerReport::Progress(runs, part) => {
                     done += runs;
                     table.add(&part);
                 }
                 // With several threads this is not always the lowest seed; but each seed reproduces its failure by
                 // itself.
-                News::Failed(index, failure) => {
+                WorkerReport::Failed(index, failure) => {
                     let kind = failure.kind();
                     if !found.contains_key(&kind) {
                         eprintln!("{}: {}", plays.play(index).name, failure.error);
@@ -109,7 +109,7 @@ fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run(plays: &Plays, next: &AtomicU64, sender: &mpsc::Sender<News>) {
+fn run(plays: &Plays, next: &AtomicU64, sender: &mpsc::Sender<WorkerReport>) {
     const BATCH: u64 = 200;
     loop {
         let first = next.fetch_add(BATCH, Ordering::Relaxed);
@@ -126,10 +126,10 @@ fn run(plays: &Plays, next: &AtomicU64, sender: &mpsc::Sender<News>) {
             }
             if let Some(failure) = failure {
                 // The receiver lives as long as the threads do.
-                let _ = sender.send(News::Failed(index, failure));
+                let _ = sender.send(WorkerReport::Failed(index, failure));
             }
         }
-        let _ = sender.send(News::Progress(last - first, table));
+        let _ = sender.send(WorkerReport::Progress(last - first, table));
     }
 }
 

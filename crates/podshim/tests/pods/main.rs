@@ -1,0 +1,470 @@
+//! The commands about running pods, with shims that answer as the test says: what the commands show, and that a shim
+//! that is dead or hangs delays no other.
+
+#![expect(clippy::unwrap_used, reason = "a test's harness fails by panicking")]
+
+mod terminal;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use control_api::container::{GateState, Role, State};
+use control_api::entry::Entry;
+use control_api::{
+    Budget, Container, Cost, EventsRequest, EventsResponse, InspectRequest, InspectResponse, Outcome,
+    StopReason, StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION, create_pod,
+};
+use tempfile::TempDir;
+use ttrpc::asynchronous::{Server, TtrpcContext};
+use ttrpc::{Code, get_status};
+
+/// A shim of a pod `web`. Its containers are stopped at the third inspect after a call of stop.
+struct Fake {
+    answer: InspectResponse,
+    /// 0 before a call of stop; after it, one more than the number of inspects.
+    stopping: AtomicU32,
+}
+
+#[async_trait]
+impl control_api::Pod for Fake {
+    async fn inspect(&self, _: &TtrpcContext, _: InspectRequest) -> ttrpc::Result<InspectResponse> {
+        let mut answer = self.answer.clone();
+        let looks = match self.stopping.load(Ordering::SeqCst) {
+            0 => return Ok(answer),
+            looks => {
+                self.stopping.store(looks + 1, Ordering::SeqCst);
+                looks
+            }
+        };
+        (answer.stop_reason, answer.budget) = (StopReason::REQUESTED.into(), Budget::ENFORCED.into());
+        answer.budget_left_ms = 7_000;
+        if looks > 2 {
+            answer.containers.iter_mut().for_each(|container| container.state = State::STOPPED.into());
+        }
+        Ok(answer)
+    }
+
+    async fn stop(&self, _: &TtrpcContext, request: StopRequest) -> ttrpc::Result<StopResponse> {
+        assert_eq!(request.grace_ms, Some(1_500));
+        self.stopping.store(1, Ordering::SeqCst);
+        Ok(StopResponse { version: VERSION, ..Default::default() })
+    }
+
+    async fn switch(&self, _: &TtrpcContext, request: SwitchRequest) -> ttrpc::Result<SwitchResponse> {
+        match request.container.as_str() {
+            "proxy" => Ok(SwitchResponse { version: VERSION, ..Default::default() }),
+            other => {
+                let text = format!("no container {other:?} in the plan");
+                Err(ttrpc::Error::RpcStatus(get_status(Code::NOT_FOUND, text)))
+            }
+        }
+    }
+
+    /// Nothing happens to this pod: each caller waits as long as it asked for.
+    async fn events(&self, _: &TtrpcContext, request: EventsRequest) -> ttrpc::Result<EventsResponse> {
+        tokio::time::sleep(Duration::from_millis(request.wait_ms)).await;
+        Ok(EventsResponse { version: VERSION, ..Default::default() })
+    }
+}
+
+fn milliseconds_ago(milliseconds: i64) -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "an age counts from the real now")]
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(now.as_millis()).unwrap() - milliseconds
+}
+
+fn web() -> InspectResponse {
+    let container = |name: &str, role: Role, state: State| Container {
+        id: format!("id-of-{name}"),
+        name: name.to_owned(),
+        role: role.into(),
+        state: state.into(),
+        pid: 42,
+        ..Default::default()
+    };
+    let proxy = Container {
+        gate: "tcp::15021".to_owned(),
+        gate_state: GateState::STARTED.into(),
+        restarts: 2,
+        real_exit_code: Some(7),
+        pending_signal: 15,
+        ..container("proxy", Role::SIDECAR, State::RUNNING)
+    };
+    let logs = Container {
+        pid: 0,
+        real_exit_code: Some(3),
+        restart_in_ms: Some(61_250),
+        ..container("logs", Role::SIDECAR, State::BACKING_OFF)
+    };
+    let app = Container {
+        held_for: "sidecar \"proxy\": tcp:15021 refused".to_owned(),
+        ..container("app", Role::MAIN, State::HELD)
+    };
+    let old = Container {
+        real_exit_code: Some(143),
+        shown_exit_code: Some(0),
+        ..container("old", Role::STANDBY, State::STOPPED)
+    };
+    InspectResponse {
+        version: VERSION,
+        id: "0123456789abcdef".to_owned(),
+        namespace: "k8s.io".to_owned(),
+        pod_name: "web".to_owned(),
+        pod_namespace: "prod".to_owned(),
+        pod_uid: "u-1".to_owned(),
+        started_at_ms: milliseconds_ago(301_000),
+        release: "0.1.0".to_owned(),
+        cost: Some(Cost {
+            shim_ms: 40,
+            probes_ms: 1500,
+            hooks_ms: 16,
+            restarts_ms: 61,
+            requests_ms: 5,
+            ..Default::default()
+        })
+        .into(),
+        containers: vec![container("pause", Role::SANDBOX, State::RUNNING), proxy, logs, app, old],
+        ..Default::default()
+    }
+}
+
+/// Some pods of a node.
+struct Node {
+    root: TempDir,
+}
+
+impl Node {
+    fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap() }
+    }
+
+    /// Writes a pod's entry, and returns the path of its socket.
+    fn entry(&self, id: &str, name: &str) -> PathBuf {
+        let directory = self.root.path().join("k8s.io").join(id);
+        fs::create_dir_all(&directory).unwrap();
+        let socket = directory.join("socket");
+        let entry = Entry {
+            version: VERSION,
+            id: id.to_owned(),
+            namespace: "k8s.io".to_owned(),
+            socket: socket.clone(),
+            pod_name: name.to_owned(),
+            pod_namespace: "prod".to_owned(),
+        };
+        entry.write_to(&directory).unwrap();
+        socket
+    }
+
+    /// Adds a pod whose shim answers.
+    fn pod(&self, answer: InspectResponse) {
+        let socket = self.entry(&answer.id, &answer.pod_name);
+        let (ready, is_ready) = mpsc::channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let service = create_pod(Arc::new(Fake { answer, stopping: AtomicU32::new(0) }));
+                let address = format!("unix://{}", socket.display());
+                let mut server = Server::new().bind(&address).unwrap().register_service(service);
+                server.start().await.unwrap();
+                ready.send(()).unwrap();
+                std::future::pending::<()>().await;
+            });
+        });
+        is_ready.recv().unwrap();
+    }
+
+    /// Runs `podshim`: its exit code, output and errors.
+    #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    fn podshim(&self, arguments: &[&str]) -> (i32, String, String) {
+        let output = command(arguments, self.root.path()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    }
+}
+
+fn command(arguments: &[&str], root: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_podshim"));
+    command.args(arguments).arg("--run-dir").arg(root).stdin(Stdio::null());
+    command
+}
+
+/// Dead shims, shims that hang and shims that answer are all listed with their state, in the time of one.
+#[test]
+fn a_listing_survives_dead_and_hanging_shims() {
+    let node = Node::new();
+    node.pod(web());
+    drop(UnixListener::bind(node.entry("dead", "batch")).unwrap());
+    let listeners: Vec<_> = (0..5)
+        .map(|number| UnixListener::bind(node.entry(&format!("hang-{number}"), "zz")).unwrap())
+        .collect();
+    #[expect(clippy::disallowed_methods, reason = "a test measures")]
+    let begun = std::time::Instant::now();
+    let (code, shown, errors) = node.podshim(&["ps"]);
+    // Five shims that hang take as long as one: 2 s, not 10 s.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    drop(listeners);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert_eq!(
+        shown,
+        "\
+POD ID         POD         AGE  STATUS       CONTAINER  ROLE     STATE        RESTARTS
+dead           prod/batch  -    shim dead    -          -        -            -
+0123456789abc  prod/web    5m   running      proxy      sidecar  running      2
+                                             logs       sidecar  backing-off  0
+                                             app        main     held         0
+                                             old        standby  stopped      0
+hang-0         prod/zz     -    shim silent  -          -        -            -
+hang-1         prod/zz     -    shim silent  -          -        -            -
+hang-2         prod/zz     -    shim silent  -          -        -            -
+hang-3         prod/zz     -    shim silent  -          -        -            -
+hang-4         prod/zz     -    shim silent  -          -        -            -
+"
+    );
+}
+
+/// J2, U7, T3, R4: real and shown exit codes, reasons of holds, pending signals and restarts that are due.
+#[test]
+fn a_pod_is_shown_whole() {
+    let node = Node::new();
+    node.pod(web());
+    let (code, shown, errors) = node.podshim(&["inspect", "prod/web"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert_eq!(
+        shown,
+        "\
+Pod prod/web
+  id           0123456789abcdef
+  uid          u-1
+  containerd   namespace k8s.io
+  shim         podshim 0.1.0, started 5m ago
+  processor    shim 40ms, probes 1.5s, hooks 16ms, restarts 61ms, requests 5ms
+  state        running
+
+CONTAINER  ROLE     STATE        PID  GATE                  RESTARTS  EXIT
+pause      sandbox  running      42   -                     0         -
+proxy      sidecar  running      42   tcp::15021 (started)  2         7
+logs       sidecar  backing-off  -    -                     0         3
+app        main     held         42   -                     0         -
+old        standby  stopped      42   -                     0         143, shown as 0
+
+proxy: SIGTERM waits for its turn
+logs: started again in 1m1.2s
+app: held, waiting for sidecar \"proxy\": tcp:15021 refused
+"
+    );
+    let (_, json, _) = node.podshim(&["inspect", "--json", "0123"]);
+    let pod: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&pod["state"], &pod["stop"], &pod["error"]), (&"running".into(), &().into(), &().into()));
+    let old = &pod["containers"][4];
+    assert_eq!((&old["real_exit_code"], &old["shown_exit_code"]), (&143.into(), &0.into()));
+    assert_eq!(pod["containers"][1]["pending_signal"], "SIGTERM");
+    let (_, json, _) = node.podshim(&["ps", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(listed["pods"][0], pod);
+}
+
+/// A pod whose shim is dead is still found by its name, and the command explains what a dead shim means.
+#[test]
+fn the_pod_of_a_dead_shim_is_told() {
+    let node = Node::new();
+    drop(UnixListener::bind(node.entry("dead", "batch")).unwrap());
+    let (code, shown, _) = node.podshim(&["inspect", "batch"]);
+    assert_eq!(code, 1);
+    assert!(
+        shown.contains("state        shim dead\n  error        its shim is dead: no process listens at"),
+        "{shown}"
+    );
+    assert!(shown.contains("runs podshim's `delete`: that ends the pod's containers"), "{shown}");
+    for call in [&["stop", "batch"][..], &["switch", "batch", "proxy"]] {
+        let (code, shown, errors) = node.podshim(call);
+        assert_eq!((code, shown.as_str()), (1, ""));
+        assert!(
+            errors.starts_with("podshim: pod batch: its shim is dead: no process listens at /"),
+            "{errors}"
+        );
+    }
+}
+
+/// `podshim watch POD | head -1` ends, though nothing more happens for a long time.
+#[test]
+fn a_watch_ends_with_its_reader() {
+    let node = Node::new();
+    node.pod(web());
+    #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    let mut watch = command(&["watch", "web"], node.root.path()).stdout(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    assert!(watch.try_wait().unwrap().is_none(), "it waits");
+    drop(watch.stdout.take());
+    // One call to the shim waits for 10 s.
+    for _ in 0..50 {
+        if let Some(status) = watch.try_wait().unwrap() {
+            return assert!(status.success(), "{status}");
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    watch.kill().unwrap();
+    panic!("it still waits");
+}
+
+#[test]
+fn a_pod_is_stopped_to_its_end() {
+    let node = Node::new();
+    node.pod(web());
+    let (code, shown, errors) = node.podshim(&["stop", "--grace", "1.5s", "web"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert!(shown.starts_with("pod web: stopped in "), "{shown}");
+}
+
+/// A job's shim that nothing has deleted yet, as under ctr, answers with the job's outcome: it has stopped too.
+#[test]
+fn a_job_that_is_complete_has_stopped() {
+    let node = Node::new();
+    node.pod(InspectResponse { outcome: Outcome::SUCCEEDED.into(), ..web() });
+    let (code, shown, errors) = node.podshim(&["stop", "--grace", "1.5s", "web"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert!(shown.starts_with("pod web: stopped in "), "{shown}");
+}
+
+#[test]
+fn a_switch_tells_how_it_ended() {
+    let node = Node::new();
+    node.pod(web());
+    let (code, shown, _) = node.podshim(&["switch", "web", "proxy"]);
+    assert_eq!((code, shown.as_str()), (0, "pod web: the standby of proxy has taken over\n"));
+    let (code, _, errors) = node.podshim(&["switch", "web", "ghost"]);
+    assert_eq!((code, errors.as_str()), (1, "podshim: pod web: no container \"ghost\" in the plan\n"));
+}
+
+/// Prometheus gets the same text from the command and over HTTP. The server refuses other requests, and a client that
+/// sends nothing does not block it for long.
+#[test]
+fn metrics_are_written_and_served() {
+    let node = Node::new();
+    node.pod(InspectResponse { pod_name: "we\"b".to_owned(), ..web() });
+    node.pod(InspectResponse {
+        id: "fedcba9876543210".to_owned(),
+        pod_name: "job".to_owned(),
+        outcome: Outcome::SUCCEEDED.into(),
+        containers: vec![Container {
+            name: "import".to_owned(),
+            role: Role::MAIN.into(),
+            state: State::EXITED.into(),
+            real_exit_code: Some(0),
+            ..Default::default()
+        }],
+        cost: None.into(),
+        ..web()
+    });
+    drop(UnixListener::bind(node.entry("dead", "batch")).unwrap());
+    let (code, text, _) = node.podshim(&["metrics"]);
+    assert_eq!(code, 0);
+    let of_pod = r#"namespace="prod",pod="we\"b""#;
+    for line in [
+        r#"podshim_pods{state="running"} 1"#.to_owned(),
+        r#"podshim_pods{state="dead"} 1"#.to_owned(),
+        r#"podshim_pods{state="completed"} 1"#.to_owned(),
+        r#"podshim_pods{state="failed"} 0"#.to_owned(),
+        r#"podshim_container_state{namespace="prod",pod="job",container="import",role="main",state="exited"} 1"#
+            .to_owned(),
+        format!(r#"podshim_pod_processor_seconds{{{of_pod},for="shim"}} 0.040"#),
+        format!(r#"podshim_pod_processor_seconds{{{of_pod},for="probes"}} 1.500"#),
+        format!(r#"podshim_pod_processor_seconds{{{of_pod},for="hooks"}} 0.016"#),
+        format!(r#"podshim_pod_processor_seconds{{{of_pod},for="restarts"}} 0.061"#),
+        format!(r#"podshim_pod_processor_seconds{{{of_pod},for="requests"}} 0.005"#),
+        format!(r#"podshim_pod_info{{{of_pod},id="0123456789abcdef",release="0.1.0"}} 1"#),
+        format!(r#"podshim_container_state{{{of_pod},container="app",role="main",state="held"}} 1"#),
+        format!(r#"podshim_container_restarts{{{of_pod},container="proxy",role="sidecar"}} 2"#),
+        format!(r#"podshim_container_last_exit_code{{{of_pod},container="old",role="standby"}} 143"#),
+        format!(r#"podshim_container_restart_in_seconds{{{of_pod},container="logs",role="sidecar"}} 61.250"#),
+    ] {
+        assert!(text.lines().any(|own| own == line), "no {line} in\n{text}");
+    }
+    // Each sample belongs to a family with a TYPE line.
+    for sample in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = sample.split('{').next().unwrap();
+        assert!(text.contains(&format!("# TYPE {name} gauge\n")), "{sample}");
+    }
+
+    let mut served = command(&["metrics", "--listen", "127.0.0.1:0"], node.root.path());
+    #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    let mut served = served.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(served.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let address =
+        said.trim().strip_prefix("podshim: metrics on http://").unwrap().strip_suffix("/metrics").unwrap();
+    let ask = |request: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let silent = TcpStream::connect(address).unwrap();
+    let scraped = ask("GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n");
+    assert!(scraped.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{scraped}");
+    assert!(scraped.ends_with(&text), "{scraped}");
+    drop(silent);
+    // The server reads at most so many bytes: it does not wait for the end of an endless head.
+    let endless = format!("GET /metrics HTTP/1.1\r\nX: {:8166}", "");
+    assert_eq!(endless.len(), 8192);
+    assert!(ask(&endless).starts_with("HTTP/1.1 200 OK"));
+    assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+    served.kill().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    served.wait().unwrap();
+}
+
+/// N3: without the shim's program containerd could not clean up after a pod, so `uninstall` names each pod, also one whose
+/// shim is dead, says what to do, and changes nothing. --force removes the program anyway.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+fn n3_uninstall_refuses_while_pods_run() {
+    let node = Node::new();
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(root.path().join("usr/local/bin")).unwrap();
+    fs::create_dir_all(root.path().join("run")).unwrap();
+    let shim = root.path().join("usr/local/bin/containerd-shim-podshim-v2");
+    fs::write(&shim, "a program").unwrap();
+    std::os::unix::fs::symlink(node.root.path(), root.path().join("run/podshim")).unwrap();
+    let uninstall = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_podshim"));
+        command.args(["uninstall", "--yes", "--root"]).arg(root.path()).args(more).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    drop(UnixListener::bind(node.entry("dead", "batch")).unwrap());
+    node.pod(web());
+    let (code, errors) = uninstall(&[]);
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.contains("prod/web: end them first, with `podshim drain`"), "{errors}");
+    assert!(errors.contains("shim is dead: prod/batch"), "{errors}");
+    assert!(shim.exists());
+    fs::remove_dir_all(node.root.path().join("k8s.io/0123456789abcdef")).unwrap();
+    let (code, errors) = uninstall(&[]);
+    assert_eq!(code, Some(1), "containerd runs the program of the shim to clean up");
+    assert!(!errors.contains("prod/web") && errors.contains("shim is dead: prod/batch"), "{errors}");
+    let ended = |container: Container| Container { state: State::EXITED.into(), ..container };
+    let containers = web().containers.into_iter().map(ended).collect();
+    node.pod(InspectResponse { outcome: Outcome::SUCCEEDED.into(), containers, ..web() });
+    let (code, errors) = uninstall(&[]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("prod/web: start containerd, which must take their exits"), "{errors}");
+    assert!(shim.exists());
+    assert_eq!(uninstall(&["--force"]), (Some(0), String::new()));
+    assert!(!shim.exists());
+    for pod in ["0123456789abcdef", "dead"] {
+        fs::remove_dir_all(node.root.path().join("k8s.io").join(pod)).unwrap();
+    }
+    fs::write(&shim, "a program").unwrap();
+    assert_eq!(uninstall(&[]), (Some(0), String::new()), "no pod needs it any more");
+}

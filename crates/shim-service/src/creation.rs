@@ -1,0 +1,103 @@
+//! A Create request, from containerd's call to the request that the pod gets.
+//!
+//! Owns the checks before that: whether the node is being drained, whether the container belongs to this pod, its annotations,
+//! its namespaces and its runtime options. Whether and when a process is created is `pod-lifecycle`'s decision.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use oci_runtime::bundle::Bundle;
+use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind};
+use pod_spec::{Node, Parsed};
+use tracing::warn;
+
+use crate::cri::{self, SANDBOX_ID};
+use crate::details::CreateDetails;
+use crate::error::ServiceError;
+use crate::names::names;
+use crate::node;
+use crate::node_shutdown;
+use crate::resources::Resources;
+use crate::shared_namespaces;
+use crate::state::State;
+
+/// Checks a new container and keeps its resources. Returns what the pod needs to know of it.
+pub(crate) fn admit(
+    state: &mut State,
+    id: &ContainerId,
+    details: CreateDetails,
+) -> Result<ContainerSpec, ServiceError> {
+    if state.containers.contains_key(id) {
+        let message = format!("container {id} already exists");
+        return Err(Refusal { kind: RefusalKind::AlreadyExists, message }.into());
+    }
+    let file = &state.context.draining_file;
+    if node_shutdown::is_draining(file) {
+        return Err(ServiceError::Draining { container: id.to_string(), file: file.display().to_string() });
+    }
+    state.lifetime.create_requested();
+    let (resources, spec) = prepare(state, id, details)?;
+    names().add_container(id.as_str(), &spec.name);
+    state.creations.add(&spec.name, spec.kubelet_type);
+    state.containers.insert(id.clone(), resources);
+    Ok(spec)
+}
+
+/// Drops a container's resources if the pod has refused it.
+pub(crate) fn drop_if_refused(state: &mut State, id: &ContainerId) {
+    if !state.pod.containers().any(|known| known == id) {
+        state.containers.remove(id);
+        names().remove_container(id.as_str());
+    }
+}
+
+fn prepare(
+    state: &mut State,
+    id: &ContainerId,
+    mut details: CreateDetails,
+) -> Result<(Resources, ContainerSpec), ServiceError> {
+    let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
+    let bundle = Bundle::new(&details.bundle);
+    let spec = bundle.read_spec().map_err(|error| invalid(error.to_string()))?;
+    cri::membership(id, &spec.annotations, &state.identity.id)
+        .map_err(|message| ServiceError::Invalid { container: id.to_string(), message })?;
+    state.identity.learn(&spec.annotations);
+    names().set_pod(&state.identity.pod_namespace, &state.identity.pod_name);
+    let plan = match read_annotations(state, &spec.annotations) {
+        Ok(parsed) => {
+            for warning in &parsed.warnings {
+                warn!(container = %id, %warning, "annotations");
+            }
+            parsed.plan
+        }
+        // 11.4: the sandbox's annotations count; a later container's differ only by mistake.
+        Err(error) if state.pod.plan_is_settled() => {
+            warn!(container = %id, %error, "annotations are ignored: the pod has its plan already");
+            None
+        }
+        Err(error) => return Err(invalid(error)),
+    };
+    shared_namespaces::join_live(&state.pids, |id| state.live_pid(id), id, &bundle, &spec)?;
+    if let Some(sandbox) =
+        spec.annotations.get(SANDBOX_ID).and_then(|id| state.containers.get(&ContainerId::from(id.as_str())))
+    {
+        details.options = details.options.with_runtime_of(&sandbox.details().options);
+    }
+    // `delete` must call the same runtime, even when no shim is left that knows which.
+    details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
+    let runtime = Rc::new(details.options.runtime(state.reaper.clone(), &state.context.namespace, &spec));
+    let mut core = cri::container_spec(id, &spec, details.origin(), plan);
+    core.kubelet_grace = core.kubelet_grace.map(|grace| state.at_most(grace));
+    let resources =
+        Resources::new(runtime.container(id.as_str(), bundle), state.context.clone(), details, &spec);
+    Ok((resources, core))
+}
+
+/// Parses podshim's annotations within what the node's file allows. That file is read only if there are any: a pod
+/// without them must not depend on it (S1).
+fn read_annotations(state: &mut State, annotations: &BTreeMap<String, String>) -> Result<Parsed, String> {
+    let ours = annotations.keys().any(|key| key.starts_with(pod_spec::PREFIX));
+    let node = if ours { node::read(&state.context.node_file)? } else { Node::default() };
+    state.set_node_limits(&node);
+    node.parse_pod(cri::annotations(annotations)).map_err(|error| error.to_string())
+}

@@ -1,0 +1,198 @@
+//! The loop of a pod's owner: feeds the state machine and executes the actions it returns (DESIGN §3).
+//!
+//! Owns the order of inputs: one at a time, and all of the pod's actions before the next. It alone feeds the pod, and may
+//! never await while it handles an input: what takes time runs in tasks that report back.
+
+use control_api::Past;
+use oci_runtime::attention;
+use pod_lifecycle::{Action, Event, Reply, Request, Target, Tell};
+use tokio::sync::mpsc;
+use tracing::{debug, info, warn};
+
+use crate::actions;
+use crate::checkpoint;
+use crate::clock::wall_now;
+use crate::command::{Answer, Command, ControlCommand};
+use crate::completions;
+use crate::control::{fault, log};
+use crate::creation;
+use crate::inspect;
+use crate::publisher::Publisher;
+use crate::reads;
+use crate::report::Report;
+use crate::state::State;
+use crate::throttle::Stop;
+
+/// Serves until the shim may end. `stop` yields when a signal has asked the process to end. Returns the publisher, for its
+/// last events, and the record that is kept of the pod.
+pub(crate) async fn run_until_empty(
+    mut state: State,
+    mut commands: mpsc::Receiver<Command>,
+    mut reports: mpsc::UnboundedReceiver<Report>,
+    mut stop: mpsc::Receiver<()>,
+) -> (Publisher, Option<Past>) {
+    let clock = state.clock();
+    while !state.lifetime.is_over(&state.pod) {
+        let next = state.pod.next_deadline().and_then(|at| clock.instant(at));
+        let leave_by = state.lifetime.deadline(&state.pod);
+        let fault_due = state.creations.report_due(&state.pod);
+        let deadline = next.into_iter().chain(leave_by).chain(fault_due).min();
+        tokio::select! {
+            // What has happened comes before what a caller asks next.
+            biased;
+            Some(report) = reports.recv() => {
+                attention::during(report.name(), || on_report(&mut state, report));
+            }
+            Some(()) = stop.recv() => {
+                info!("asked to end by a signal: the pod is stopped in order");
+                feed(&mut state, Event::StopPod { grace: None });
+                state.lifetime.stop_signalled();
+            }
+            id = state.requests.next_abandoned() => feed(&mut state, Event::Abandoned { id }),
+            Some(command) = commands.recv() => {
+                attention::during("a request", || on_command(&mut state, command));
+            }
+            () = clock.sleep_until(deadline), if deadline.is_some() => {
+                attention::during("what was due", || {
+                    feed(&mut state, Event::Tick);
+                    report_fault(&mut state);
+                });
+            }
+            else => break,
+        }
+    }
+    let past = inspect::past(&state);
+    (state.publisher, past)
+}
+
+fn on_report(state: &mut State, report: Report) {
+    match report {
+        Report::Completed(completion) => {
+            let Some((event, watch)) = completions::complete(state, completion) else { return };
+            feed(state, event);
+            if let Some(watch) = watch {
+                watch.begin(state.reports.clone());
+            }
+        }
+        Report::Exited { target, exit } => {
+            let event = completions::exited(state, target, exit);
+            feed(state, event);
+        }
+        Report::OutOfMemory { container } => feed(state, Event::OutOfMemory { container }),
+        Report::NotUpdated(failed) => reads::update_failed(state, *failed),
+    }
+}
+
+fn on_command(state: &mut State, command: Command) {
+    match command {
+        Command::Create { container, details, answer } => {
+            match creation::admit(state, &container, *details) {
+                Ok(spec) => {
+                    let request = Request::Create { container: container.clone(), spec: Box::new(spec) };
+                    submit(state, request, answer);
+                    creation::drop_if_refused(state, &container);
+                }
+                Err(error) => drop(answer.send(Err(error))),
+            }
+        }
+        Command::Exec { container, exec, details, answer } => {
+            let resources = state.containers.get_mut(&container);
+            let is_new = resources.is_some_and(|resources| resources.add_exec(&exec, *details));
+            submit(state, Request::Exec { container: container.clone(), exec: exec.clone() }, answer);
+            let target = Target { container, exec: Some(exec.clone()) };
+            // The pod has refused it.
+            if is_new
+                && state.pod.view(&target).is_err()
+                && let Some(resources) = state.containers.get_mut(&target.container)
+            {
+                resources.remove_exec(&exec);
+            }
+        }
+        Command::Checkpoint { container, mut details, answer } => {
+            let resources = state.containers.get(&container);
+            let request = checkpoint::request(resources, container, &mut details);
+            let id = state.requests.open_checkpoint(*details, answer);
+            feed(state, Event::Request { id, request });
+        }
+        Command::Delete { target, limit, answer } => {
+            state.context.throttle.skip_waits();
+            if target.exec.is_none() {
+                state.close_unused_fifos(&target.container);
+            }
+            let id = state.requests.open(answer);
+            if let Some(resources) = state.containers.get_mut(&target.container) {
+                resources.delete_requested(&target, id, limit);
+            }
+            feed(state, Event::Request { id, request: Request::Delete(target) });
+        }
+        Command::Pod { request, answer } => {
+            if let Request::Kill { .. } = request {
+                state.context.throttle.skip_waits();
+            }
+            submit(state, request, answer);
+        }
+        Command::State { target, answer } => drop(answer.send(reads::task_state(state, &target))),
+        Command::Pids { container, answer } => drop(answer.send(reads::pids(state, container))),
+        Command::Stats { container, answer } => drop(answer.send(reads::stats(state, container))),
+        Command::Update { container, resources, answer } => {
+            reads::update(state, container, resources, answer)
+        }
+        Command::Resize { target, size, answer } => drop(answer.send(reads::resize(state, &target, size))),
+        Command::CloseStdin { target, answer } => drop(answer.send(reads::close_stdin(state, &target))),
+        Command::Control(command) => on_control(state, command),
+        Command::Shutdown { answer } => {
+            state.lifetime.shutdown_requested(&state.pod);
+            drop(answer.send(Ok(())));
+        }
+    }
+}
+
+/// Answers an operator.
+fn on_control(state: &mut State, command: ControlCommand) {
+    match command {
+        ControlCommand::Inspect { answer } => drop(answer.send(Ok(inspect::response(state)))),
+        ControlCommand::Stop { grace, answer } => {
+            info!(?grace, "asked to stop by an operator: the pod is stopped in order");
+            let grace = grace.map(|grace| state.at_most(grace));
+            feed(state, Event::StopPod { grace });
+            drop(answer.send(Ok(())));
+        }
+        ControlCommand::Events { after, long_poll, answer } => state.history.answer(after, long_poll, answer),
+    }
+}
+
+/// Hands a caller's request to the pod.
+fn submit(state: &mut State, request: Request, answer: Answer<Reply>) {
+    let id = state.requests.open(answer);
+    feed(state, Event::Request { id, request });
+}
+
+/// Hands an event to the pod and executes every action that it returns.
+fn feed(state: &mut State, event: Event) {
+    debug!(?event, "event");
+    state.pod.handle(state.now(), event);
+    let actions: Vec<_> = std::iter::from_fn(|| state.pod.next_action()).collect();
+    log::write(&actions);
+    for action in actions {
+        debug!(?action, "action");
+        let at = (state.now(), wall_now());
+        state.history.record(&action, at, |id| state.pod.name_of(id));
+        state.last_exits.record(&action, &state.pod);
+        actions::execute(state, action);
+    }
+    state.history.answer_waiting();
+    state.context.throttle.stop_is(if state.pod.is_stopping() { Stop::UnderWay } else { Stop::None });
+}
+
+/// Logs a fault of the plan once, in the shim's log and in those of the containers that run or wait.
+fn report_fault(state: &mut State) {
+    if !state.creations.may_report() {
+        return;
+    }
+    let inspection = inspect::inspect(state);
+    let Some(line) = state.creations.report(&inspection) else { return };
+    warn!("{line}");
+    for container in fault::waiting_containers(inspection) {
+        actions::execute(state, Action::Tell { container, line: line.clone(), to: Tell::Log });
+    }
+}

@@ -1,0 +1,264 @@
+//! Creates processes: the first of a container, the next one in place, the restored one, that of an exec.
+//!
+//! Owns the order of these steps, and that a step that fails leaves nothing behind. Runs in tasks: it may never hold or change
+//! what is the owner's.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use oci_runtime::cgroup::{Cgroup, OomWatch};
+use oci_runtime::console::{Console, ConsoleSocket, TerminalSize};
+use oci_runtime::mount::{self, MountError};
+use oci_runtime::reaper::Charge;
+use oci_runtime::runtime::{Container, CreateOptions, DeleteMode, Launched, RestoreOptions};
+use oci_runtime::stdio::{Attempt, ConsoleStreams, LoggerIdentity, Stdio, StreamMode};
+use pod_lifecycle::Failure;
+use tracing::warn;
+
+use crate::context::PodContext;
+use crate::details::{CheckpointImage, CreateDetails, ExecDetails};
+use crate::error::{failure, runtime_failure};
+use crate::incarnation::{
+    FailedCreate, Incarnation, IncarnationStreams, NewExec, NewIncarnation, console_streams,
+};
+
+/// How long the terminal is waited for. The OCI runtime sends it before it exits.
+const CONSOLE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a terminal's last output is read before its incarnation is replaced.
+const CONSOLE_DRAIN: Duration = Duration::from_secs(1);
+
+/// Creates the processes of one container and of its execs.
+#[derive(Clone, Debug)]
+pub(crate) struct Launcher {
+    runtime: Container,
+    details: Rc<CreateDetails>,
+    context: PodContext,
+}
+
+/// What a container's process is created from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Program,
+    Checkpoint(&'a CheckpointImage),
+}
+
+impl Launcher {
+    pub(crate) fn new(runtime: Container, details: Rc<CreateDetails>, context: PodContext) -> Self {
+        Self { runtime, details, context }
+    }
+
+    /// Counts the OCI runtime's processor time as `charge`.
+    pub(crate) fn charged_to(mut self, charge: Charge) -> Self {
+        self.runtime = self.runtime.charged_to(charge);
+        self
+    }
+
+    /// The first create (CONTRACT §8): stdio, rootfs, `runtime create`.
+    pub(crate) async fn create(&self) -> Result<(Stdio, NewIncarnation), FailedCreate> {
+        let stdio = self.prepare().await?;
+        let created = match IncarnationStreams::of(&stdio) {
+            Ok(streams) => self.launch(Source::Program, streams, None).await,
+            Err(failure) => Err(failure),
+        };
+        match created {
+            Ok(incarnation) => Ok((stdio, incarnation)),
+            Err(failure) => {
+                // If it fails, that is in the log; the caller gets the create's error.
+                let _ = unmount(&self.details, &self.runtime.bundle().rootfs()).await;
+                Err(FailedCreate { failure, fifos: stdio.into_unused_fifos() })
+            }
+        }
+    }
+
+    /// The first create without its process: stdio and rootfs.
+    pub(crate) async fn prepare(&self) -> Result<Stdio, FailedCreate> {
+        let mut stdio = self.connected_stdio().await?;
+        let prepared = async {
+            self.start_logger(&mut stdio, self.runtime.id()).await?;
+            if self.details.rootfs.is_empty() {
+                return Ok(());
+            }
+            let rootfs = self.runtime.bundle().rootfs();
+            mount::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)
+        };
+        match prepared.await {
+            Ok(()) => Ok(stdio),
+            Err(failure) => Err(FailedCreate { failure, fifos: stdio.into_unused_fifos() }),
+        }
+    }
+
+    /// Opens the stdio of a container that has no process yet, and waits for containerd to open its side.
+    ///
+    /// containerd's shim waits when the process exists. If containerd is killed during the create, its readers are gone by then,
+    /// and the process would wait for new ones (N1, trap 15).
+    pub(crate) async fn connected_stdio(&self) -> Result<Stdio, Failure> {
+        let mut stdio =
+            Stdio::open(&self.details.streams.paths(), self.details.stream_owner()).map_err(failure)?;
+        stdio.connect().await.map_err(failure)?;
+        Ok(stdio)
+    }
+
+    /// `id` is the name that the logging program gets: for an exec the exec's, as in containerd's shim (CONTRACT §7).
+    async fn start_logger(&self, stdio: &mut Stdio, id: &str) -> Result<(), Failure> {
+        let identity = LoggerIdentity { id, namespace: &self.context.namespace };
+        stdio.start_logger(self.runtime.reaper(), identity).await.map_err(failure)
+    }
+
+    /// R6: a new process with the same bundle, rootfs and stdio, and with the last limits.
+    pub(crate) async fn recreate(
+        &self,
+        streams: IncarnationStreams,
+        before: Option<Incarnation>,
+        limits: Option<Rc<[u8]>>,
+    ) -> Result<NewIncarnation, Failure> {
+        if let Some(mut before) = before
+            && let Some(console) = before.take_console()
+        {
+            console.shutdown(CONSOLE_DRAIN).await;
+        }
+        self.runtime.delete(DeleteMode::Ended).await.map_err(runtime_failure)?;
+        let mut new = self.launch(Source::Program, streams, None).await?;
+        self.apply_limits(&mut new, limits).await;
+        Ok(new)
+    }
+
+    /// The Start of a container that is restored from a checkpoint: `runtime restore`.
+    pub(crate) async fn restore(
+        &self,
+        streams: IncarnationStreams,
+        limits: Option<Rc<[u8]>>,
+        size: Option<TerminalSize>,
+    ) -> Result<NewIncarnation, Failure> {
+        let Some(image) = &self.details.checkpoint else {
+            return Err(failure("it has no checkpoint to be restored from"));
+        };
+        let mut new = self.launch(Source::Checkpoint(image), streams, size).await?;
+        self.apply_limits(&mut new, limits).await;
+        Ok(new)
+    }
+
+    /// Applies the limits of the last Update to a newer process.
+    pub(crate) async fn apply_limits(&self, new: &mut NewIncarnation, limits: Option<Rc<[u8]>>) {
+        new.limits.clone_from(&limits);
+        let Some(limits) = limits else { return };
+        if let Err(error) = self.runtime.update(&limits).await {
+            // It runs with the limits of its spec, which is better than not at all.
+            warn!(container = self.runtime.id(), %error, "cannot apply the updated limits again");
+        }
+    }
+
+    /// Creates a process of the container, with its terminal, its cgroup and the watch for OOM kills.
+    async fn launch(
+        &self,
+        source: Source<'_>,
+        streams: IncarnationStreams,
+        size: Option<TerminalSize>,
+    ) -> Result<NewIncarnation, Failure> {
+        let (runtime, details) = (&self.runtime, &self.details);
+        let socket = self.console_socket(details.streams.mode)?;
+        let create = CreateOptions {
+            console_socket: socket.as_ref().map(ConsoleSocket::path),
+            root_switch: details.root_switch(),
+            session_keyring: details.session_keyring(),
+        };
+        let launched = match source {
+            Source::Program => runtime.create(streams.child, create).await,
+            Source::Checkpoint(image) => {
+                let options = RestoreOptions {
+                    image_path: &image.path,
+                    parent_path: image.parent.as_deref(),
+                    work_path: details.options.criu_work_path.as_deref(),
+                    criu_path: details.options.criu_path.as_deref(),
+                    create,
+                };
+                runtime.restore(streams.child, options).await
+            }
+        };
+        let Launched { process, exit, runtime_init } = launched.map_err(runtime_failure)?;
+        let console = match attach(socket, streams.console, size).await {
+            Ok(console) => console,
+            Err(failure) => {
+                if let Err(error) = runtime.delete(DeleteMode::Force).await {
+                    warn!(container = runtime.id(), %error, "cannot remove a container without its streams");
+                }
+                return Err(failure);
+            }
+        };
+        // A process that has exited already has no cgroup to read; its exit is reported soon. Ask last whether it runs: the
+        // kernel may have given its pid to another process, whose cgroup must never be taken for this one's.
+        let cgroup = Cgroup::of_pid(process.pid()).ok().filter(|_| process.is_running()).map(Rc::new);
+        let oom = cgroup.as_deref().and_then(|cgroup| {
+            let watch = OomWatch::new(cgroup);
+            watch
+                .inspect_err(
+                    |error| warn!(container = runtime.id(), %error, "OOM kills will not be reported"),
+                )
+                .ok()
+        });
+        let incarnation = Incarnation::new(process, runtime_init, console);
+        Ok(NewIncarnation { incarnation, held_back: streams.held_back, cgroup, exit, oom, limits: None })
+    }
+
+    /// `runtime exec` with the streams of the request.
+    pub(crate) async fn start_exec(
+        &self,
+        exec_id: String,
+        details: Rc<ExecDetails>,
+    ) -> Result<NewExec, Failure> {
+        let runtime = &self.runtime;
+        let paths = details.streams.paths();
+        let mut stdio = Stdio::open(&paths, self.details.stream_owner()).map_err(failure)?;
+        self.start_logger(&mut stdio, &exec_id).await?;
+        let Attempt { child, held_back } = stdio.attempt().map_err(failure)?;
+        let socket = self.console_socket(paths.mode)?;
+        let path = socket.as_ref().map(ConsoleSocket::path);
+        let launched =
+            runtime.exec(&exec_id, &details.process, child, path).await.map_err(runtime_failure)?;
+        // Only now: an exec that fails must leave the fifos to the next one.
+        let attached = async {
+            stdio.connect().await.map_err(failure)?;
+            attach(socket, console_streams(&stdio)?, None).await
+        };
+        let console = match attached.await {
+            Ok(console) => console,
+            Err(failure) => {
+                if let Err(error) = launched.process.signal(oci_runtime::process::SignalNumber::KILL) {
+                    warn!(container = runtime.id(), exec = exec_id, %error, "cannot end an exec without its streams");
+                }
+                return Err(failure);
+            }
+        };
+        stdio.accept(held_back);
+        Ok(NewExec { stdio, console, process: Rc::new(launched.process), exit: launched.exit })
+    }
+
+    fn console_socket(&self, mode: StreamMode) -> Result<Option<ConsoleSocket>, Failure> {
+        let base = &self.context.console_directory;
+        (mode == StreamMode::Terminal).then(|| ConsoleSocket::bind(base)).transpose().map_err(failure)
+    }
+}
+
+/// Connects the terminal of a new process with containerd's side; `None` if it has no terminal.
+async fn attach(
+    socket: Option<ConsoleSocket>,
+    streams: Option<ConsoleStreams>,
+    size: Option<TerminalSize>,
+) -> Result<Option<Console>, Failure> {
+    let (Some(socket), Some(streams)) = (socket, streams) else { return Ok(None) };
+    let master = socket.receive(CONSOLE_LIMIT).await.map_err(failure)?;
+    let console = Console::start(master, streams).map_err(failure)?;
+    if let Some(size) = size {
+        console.resize(size).map_err(failure)?;
+    }
+    Ok(Some(console))
+}
+
+/// Unmounts the rootfs. A failure is logged; `delete` tries again.
+pub(crate) async fn unmount(details: &CreateDetails, rootfs: &Path) -> Result<(), MountError> {
+    if details.rootfs.is_empty() {
+        return Ok(());
+    }
+    let warn = |error: &MountError| warn!(rootfs = %rootfs.display(), %error, "cannot unmount the rootfs");
+    mount::unmount_rootfs(rootfs).await.inspect_err(warn)
+}

@@ -1,0 +1,201 @@
+//! Ties a container to the gates that its program opens: a line of its output (`log:`), a message (`notify`).
+//!
+//! Owns how the notify socket gets into the container, and what of its output is searched. What readiness means for the pod is
+//! `pod-lifecycle`'s.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use log_pattern::Pattern;
+use oci_runtime::bundle::Bundle;
+use oci_runtime::cgroup::Cgroup;
+use oci_runtime::stdio::{LineWatch, Piece, Watching};
+use pod_lifecycle::{Failure, RefusalKind};
+use pod_spec::GateAction;
+use serde_json::{Value, json};
+use tracing::warn;
+
+use crate::error::failure;
+use crate::incarnation::Incarnation;
+use crate::readiness::{NotifyListener, Readiness};
+use crate::resources::Resources;
+use crate::spec_file;
+
+/// The socket's name in the container. It lies in a directory that is the container's own: nothing is left in its image's file
+/// system, nor in a volume of the node's.
+const SOCKET_NAME: &str = "podshim-notify";
+/// Where the socket can be: in the first of these that is a tmpfs of the container. CRI and ctr give each container a /dev.
+const SOCKET_DIRECTORIES: [&str; 2] = ["/dev", "/run"];
+const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET=";
+
+/// Prepares the first create of a container for its gate.
+///
+/// # Errors
+/// Why the gate could never open.
+pub(crate) fn prepare(resources: &mut Resources, gate: &GateAction) -> Result<(), Failure> {
+    match gate {
+        GateAction::Log(_) if !resources.details().streams.paths().pass_output() => Err(Failure {
+            message: format!(
+                "container {}: its gate log: waits for a line, but its output does not pass through podshim: it needs \
+                 fifos (as CRI has them) or a terminal, not a file, a logging program or nothing",
+                resources.runtime().id()
+            ),
+            kind: RefusalKind::InvalidArgument,
+        }),
+        GateAction::Notify => {
+            add_socket(resources.bundle())?;
+            let listener = NotifyListener::open(resources.runtime().reaper(), resources.bundle())
+                .map_err(|error| failure(format!("cannot make the socket of its notify gate: {error}")))?;
+            resources.notify_opened(listener);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Begins to watch a new incarnation for its gate, before its program runs. An earlier incarnation no longer counts.
+pub(crate) fn begin(
+    resources: &Resources,
+    incarnation: &mut Incarnation,
+    gate: Option<&GateAction>,
+    cgroup: Option<&Rc<Cgroup>>,
+) {
+    let readiness = match gate {
+        Some(GateAction::Log(pattern)) => {
+            let readiness = Readiness::not_yet(format!("log:{}: no such line yet", pattern.as_str()));
+            watch_lines(resources, incarnation, pattern, readiness.clone());
+            readiness
+        }
+        Some(GateAction::Notify) => {
+            let readiness = Readiness::not_yet("notify: no READY=1 yet".to_owned());
+            if let Some(listener) = resources.notify() {
+                listener.expect(cgroup.cloned(), readiness.clone());
+            }
+            readiness
+        }
+        _ => return,
+    };
+    incarnation.listen(readiness);
+}
+
+fn watch_lines(
+    resources: &Resources,
+    incarnation: &Incarnation,
+    pattern: &Pattern,
+    readiness: Rc<Readiness>,
+) {
+    // Lines come piece by piece, on two streams: each has its own matcher.
+    let watch = |readiness: Rc<Readiness>| {
+        let mut matcher = pattern.matcher();
+        matcher.begin();
+        LineWatch::new(pattern.size(), resources.context().looks.clone(), move |piece| {
+            let is_found = match piece {
+                Piece::Part(text) => matcher.advance(text),
+                Piece::End => matcher.end(),
+            };
+            // The line may have come on the other stream.
+            if !readiness.is_ready() && !is_found {
+                return Watching::GoesOn;
+            }
+            readiness.set_ready();
+            Watching::Ends
+        })
+    };
+    if let Some(console) = incarnation.console() {
+        console.watch_lines(&watch(readiness.clone()));
+    }
+    if let Some(stdio) = resources.stdio()
+        && let Err(error) = stdio.watch_lines(|| watch(readiness.clone()))
+    {
+        warn!(container = resources.runtime().id(), %error, "cannot look at its output: its gate stays closed");
+    }
+}
+
+/// Adds the socket and its name to the spec. An earlier NOTIFY_SOCKET is replaced: no other socket is there in the container.
+fn add_socket(bundle: &Bundle) -> Result<(), Failure> {
+    let mut mounted = None;
+    let edited = spec_file::edit(bundle, |spec| mounted = mount_socket(spec, &bundle.notify_socket_path()));
+    edited.map_err(|error| {
+        failure(format!("cannot add the socket of its notify gate to config.json: {error}"))
+    })?;
+    mounted.ok_or_else(|| {
+        failure("its notify gate has no place for a socket: neither /dev nor /run is a tmpfs of the container's own")
+    })
+}
+
+fn mount_socket(spec: &mut Value, socket: &Path) -> Option<()> {
+    let mounts = spec.get_mut("mounts")?.as_array_mut()?;
+    let is_own = |directory: &&&str| {
+        let at = |mount: &&Value| {
+            mount["destination"].as_str().is_some_and(|path| path.trim_end_matches('/') == **directory)
+        };
+        // A later mount hides an earlier one.
+        mounts.iter().rfind(at).is_some_and(|mount| mount["type"] == "tmpfs")
+    };
+    let destination = format!("{}/{SOCKET_NAME}", SOCKET_DIRECTORIES.iter().find(is_own)?);
+    // Only "bind": any other option needs a remount, which a user namespace may forbid.
+    mounts.push(json!({
+        "destination": destination, "type": "bind", "source": socket.to_string_lossy(), "options": ["bind"]
+    }));
+    let environment = spec.pointer_mut("/process/env");
+    let variable = Value::from(format!("{NOTIFY_SOCKET}{destination}"));
+    match environment.and_then(Value::as_array_mut) {
+        Some(environment) => {
+            environment.retain(|entry| !entry.as_str().is_some_and(|entry| entry.starts_with(NOTIFY_SOCKET)));
+            environment.push(variable);
+        }
+        None => spec["process"]["env"] = Value::Array(vec![variable]),
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mounted(mut spec: Value) -> Option<Value> {
+        mount_socket(&mut spec, Path::new("/bundle/notify.sock")).map(|()| spec)
+    }
+
+    /// U2: the container gets the socket and its name, and keeps all it had.
+    #[test]
+    fn u2_the_notify_socket_is_added_to_the_spec() {
+        let dev = json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs"});
+        let spec = mounted(json!({
+            "ociVersion": "1.0.2", "x": 1, "mounts": [dev],
+            "process": {"args": ["a"], "env": ["PATH=/bin", "NOTIFY_SOCKET=/of/the/node", "NOTIFY_SOCKETS=x"]},
+        }));
+        let socket = json!({
+            "destination": "/dev/podshim-notify", "type": "bind", "source": "/bundle/notify.sock", "options": ["bind"],
+        });
+        let expected = json!({
+            "ociVersion": "1.0.2", "x": 1, "mounts": [dev, socket],
+            "process": {
+                "args": ["a"], "env": ["PATH=/bin", "NOTIFY_SOCKETS=x", "NOTIFY_SOCKET=/dev/podshim-notify"],
+            },
+        });
+        assert_eq!(spec, Some(expected));
+        let without_environment =
+            mounted(json!({"mounts": [dev], "process": {"args": ["a"]}})).expect("mounted");
+        assert_eq!(without_environment["process"]["env"], json!(["NOTIFY_SOCKET=/dev/podshim-notify"]));
+    }
+
+    /// DESIGN §6: where a volume of the node lies over the directory, no file is created in it.
+    #[test]
+    fn u2_the_notify_socket_is_never_put_into_a_volume() {
+        let tmpfs = |path: &str| json!({"destination": path, "type": "tmpfs"});
+        let volume = |path: &str| json!({"destination": path, "type": "bind", "source": "/x"});
+        for (mounts, place) in [
+            (json!([tmpfs("/dev"), volume("/dev/shm")]), Some("/dev/podshim-notify")),
+            (json!([tmpfs("/dev"), volume("/dev"), tmpfs("/run/")]), Some("/run/podshim-notify")),
+            (json!([volume("/dev")]), None),
+            (json!([tmpfs("/dev"), volume("/dev/")]), None),
+            (json!([]), None),
+        ] {
+            let spec = mounted(json!({"mounts": mounts, "process": {}}));
+            let found = spec.as_ref().map(|spec| spec["mounts"].as_array().expect("mounts"));
+            let found = found.and_then(|mounts| mounts.last()?["destination"].as_str());
+            assert_eq!(found, place, "{mounts}");
+        }
+    }
+}

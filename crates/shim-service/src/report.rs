@@ -1,0 +1,119 @@
+//! What the owner's tasks report to it: the ends of operations, exits, OOM kills, failed updates.
+//!
+//! Owns these types alone. A task may never change the owner's state: it reports, and the loop (`drive`) does the rest.
+
+use std::rc::Rc;
+
+use nix::unistd::Pid;
+use oci_runtime::stdio::{Stdio, UnusedFifos};
+use pod_lifecycle::{ContainerId, ExecId, Failure, OpId, Outcome, Target};
+use tokio::sync::mpsc;
+
+use crate::command::Answer;
+use crate::incarnation::{FailedCreate, NewExec, NewIncarnation};
+
+/// Where tasks send their reports. Unbounded: each report ends something that the owner itself began.
+pub(crate) type ReportSender = mpsc::UnboundedSender<Report>;
+
+/// What a task of the owner reports.
+pub(crate) enum Report {
+    Completed(Completion),
+    Exited { target: Target, exit: oci_runtime::reaper::Exit },
+    OutOfMemory { container: ContainerId },
+    NotUpdated(Box<FailedUpdate>),
+}
+
+impl Report {
+    /// What `attention` calls the handling of it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Completed(_) => "the end of an operation",
+            Self::Exited { .. } => "an exit",
+            Self::OutOfMemory { .. } | Self::NotUpdated { .. } => "a container's limits",
+        }
+    }
+}
+
+/// What an operation leaves to the owner beside its outcome.
+pub(crate) enum Product {
+    Nothing,
+    /// The container's open stdio. A completed init that is created once more has it too, without a process.
+    Stdio(Box<Stdio>),
+    /// A container's first process.
+    Created(Box<(Stdio, NewIncarnation)>),
+    /// A container's next process.
+    Recreated(Box<NewIncarnation>),
+    /// An exec's process.
+    Exec(ExecId, Box<NewExec>),
+    /// The create failed and was undone. Its fifos stay open for the next create.
+    CreateFailed(UnusedFifos),
+    /// The container is deleted.
+    Removed,
+    /// The exec is deleted.
+    RemovedExec(ExecId),
+}
+
+/// The end of an operation.
+pub(crate) struct Completion {
+    pub(crate) op: OpId,
+    pub(crate) container: ContainerId,
+    pub(crate) outcome: Outcome,
+    pub(crate) product: Product,
+}
+
+/// An Update that the OCI runtime could not apply.
+pub(crate) struct FailedUpdate {
+    pub(crate) container: ContainerId,
+    /// The process that it was for.
+    pub(crate) pid: Option<Pid>,
+    pub(crate) limits: Rc<[u8]>,
+    /// The limits that held before.
+    pub(crate) before: Option<Rc<[u8]>>,
+    pub(crate) failure: Failure,
+    pub(crate) answer: Answer<()>,
+}
+
+/// How an operation reports its end.
+pub(crate) struct Finisher {
+    op: OpId,
+    container: ContainerId,
+    reports: ReportSender,
+}
+
+impl Finisher {
+    pub(crate) fn new(op: OpId, container: ContainerId, reports: ReportSender) -> Self {
+        Self { op, container, reports }
+    }
+
+    pub(crate) fn op(&self) -> OpId {
+        self.op
+    }
+
+    pub(crate) fn container(&self) -> &ContainerId {
+        &self.container
+    }
+
+    pub(crate) fn finish(self, outcome: Outcome, product: Product) {
+        let Self { op, container, reports } = self;
+        // It fails if the owner has ended: no report is read any more.
+        let _ = reports.send(Report::Completed(Completion { op, container, outcome, product }));
+    }
+
+    pub(crate) fn fail(self, failure: Failure) {
+        self.finish(Outcome::Failed(failure), Product::Nothing);
+    }
+
+    pub(crate) fn fail_create(self, failed: FailedCreate) {
+        self.finish(Outcome::Failed(failed.failure), Product::CreateFailed(failed.fifos));
+    }
+
+    /// Runs an operation that leaves nothing to the owner.
+    pub(crate) fn spawn(self, work: impl Future<Output = Result<(), Failure>> + 'static) {
+        tokio::task::spawn_local(async move {
+            match work.await {
+                Ok(()) => self.finish(Outcome::Ok, Product::Nothing),
+                Err(failure) => self.fail(failure),
+            }
+        });
+    }
+}

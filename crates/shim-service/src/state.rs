@@ -1,0 +1,113 @@
+//! Everything there is of a pod: its state machine, what its containers need, the open requests, the clock.
+//!
+//! Owns no behaviour: `drive` alone feeds the state machine, and each part changes by its own methods. May never import a file
+//! that executes, answers or decides: those are functions over the state.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use oci_runtime::reaper::Reaper;
+use oci_runtime::stdio::UnusedFifos;
+use pod_lifecycle::{ContainerId, Pod, PodTime, Target};
+use pod_spec::{BoundedDuration, Node};
+
+use crate::clock::{Clock, wall_ms};
+use crate::context::PodContext;
+use crate::control::fault::Creations;
+use crate::control::history::History;
+use crate::control::last_exits::LastExits;
+use crate::identity::Identity;
+use crate::lifetime::Lifetime;
+use crate::publisher::Publisher;
+use crate::report::ReportSender;
+use crate::requests::OpenRequests;
+use crate::resources::Resources;
+use crate::shared_namespaces::PidHistory;
+
+/// Everything there is of a pod.
+pub(crate) struct State {
+    pub(crate) pod: Pod,
+    pub(crate) containers: BTreeMap<ContainerId, Resources>,
+    pub(crate) requests: OpenRequests,
+    pub(crate) reports: ReportSender,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) pids: PidHistory,
+    pub(crate) identity: Identity,
+    pub(crate) history: History,
+    pub(crate) last_exits: LastExits,
+    pub(crate) creations: Creations,
+    pub(crate) context: PodContext,
+    pub(crate) reaper: Reaper,
+    pub(crate) publisher: Publisher,
+    clock: Clock,
+    /// The fifos of the last create that failed, until its container is created or deleted: containerd deletes it at once
+    /// (CONTRACT §1.8).
+    unused_fifos: Option<(ContainerId, UnusedFifos)>,
+    /// The node's bound. Its file is read only for containers with podshim's annotations.
+    longest_grace: Duration,
+}
+
+impl State {
+    pub(crate) fn new(
+        mut identity: Identity,
+        context: PodContext,
+        reaper: Reaper,
+        publisher: Publisher,
+        reports: ReportSender,
+    ) -> Self {
+        identity.started_at_ms = wall_ms();
+        Self {
+            pod: Pod::new(),
+            containers: BTreeMap::new(),
+            requests: OpenRequests::default(),
+            reports,
+            lifetime: Lifetime::new(),
+            pids: PidHistory::default(),
+            identity,
+            history: History::default(),
+            last_exits: LastExits::default(),
+            creations: Creations::default(),
+            context,
+            reaper,
+            publisher,
+            clock: Clock::start(),
+            unused_fifos: None,
+            longest_grace: BoundedDuration::MAX.get(),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub(crate) fn now(&self) -> PodTime {
+        self.clock.now()
+    }
+
+    /// The current pid of a container, while it has a process.
+    pub(crate) fn live_pid(&self, id: &ContainerId) -> Option<Pid> {
+        let view = self.pod.view(&Target::init(id.clone())).ok()?;
+        view.has_process.then(|| Pid::from_raw(view.pid.cast_signed()))
+    }
+
+    /// Takes the bounds of the node's file, which was just read.
+    pub(crate) fn set_node_limits(&mut self, node: &Node) {
+        self.longest_grace = node.longest_grace();
+    }
+
+    /// A grace that does not come from the plan, cut to the node's bound.
+    pub(crate) fn at_most(&self, grace: Duration) -> Duration {
+        BoundedDuration::new(grace).get().min(self.longest_grace)
+    }
+
+    /// Keeps the fifos of a create that failed open: their readers must not see an end before the next create.
+    pub(crate) fn keep_unused_fifos(&mut self, id: ContainerId, fifos: UnusedFifos) {
+        self.unused_fifos = Some((id, fifos));
+    }
+
+    /// Closes a container's unused fifos, if there are any: their readers see the end.
+    pub(crate) fn close_unused_fifos(&mut self, id: &ContainerId) {
+        self.unused_fifos.take_if(|(container, _)| container == id);
+    }
+}

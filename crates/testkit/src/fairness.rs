@@ -1,0 +1,64 @@
+//! Whether a scenario under a kubelet asks for something that can come true: after shrinking, a failing run must still
+//! be a pod whose programs behave in the end.
+//!
+//! Owns that judgement only. A scenario without a kubelet is fair.
+
+use std::collections::BTreeMap;
+
+use pod_spec::{Plan, RestartPolicy, Role};
+
+use crate::command::Command;
+use crate::kubelet::KubeletSetup;
+use crate::program::{Program, Run};
+
+/// Whether the scenario is fair.
+pub(crate) fn is_fair(commands: &[Command]) -> bool {
+    let Some(setup) = commands.iter().find_map(|command| match command {
+        Command::Kubelet(setup) => Some(setup),
+        _ => None,
+    }) else {
+        return true;
+    };
+    let Some(Command::Pod { annotations, .. }) = commands.first() else { return false };
+    let full: Vec<_> =
+        annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
+    let parsed = pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    let Some(plan) = parsed.ok().and_then(|parsed| parsed.plan) else { return false };
+    // Two limits that work against each other: a hold that ends in failure, which ends the container that it waits for.
+    let strangled = plan.gate_timeout.is_some() && plan.members.iter().any(|member| member.fatal.is_some());
+    plan.restart_policy == setup.policy
+        && !strangled
+        && names_agree(&plan, setup)
+        && programs_behave(&plan, commands)
+}
+
+fn names_agree(plan: &Plan, setup: &KubeletSetup) -> bool {
+    plan.members.len() == setup.containers.len()
+        && plan.members.iter().all(|member| setup.containers.iter().any(|other| other.name == member.name))
+}
+
+fn programs_behave(plan: &Plan, commands: &[Command]) -> bool {
+    let programs: BTreeMap<&str, &Program> = commands
+        .iter()
+        .filter_map(|command| match command {
+            Command::Program(name, program) => Some((name.as_str(), program)),
+            _ => None,
+        })
+        .collect();
+    plan.members.iter().all(|member| {
+        let last = programs
+            .get(member.name.as_str())
+            .map_or_else(Run::default, |program| program.runs().last().cloned().unwrap_or_default());
+        let ends = last.ends.map(|end| end.code);
+        let earlier = programs.get(member.name.as_str()).map_or(&[][..], |program| program.runs());
+        if member.role != Role::Sidecar && earlier.iter().rev().skip(1).any(|run| run.ends.is_none()) {
+            return false;
+        }
+        match (member.role, plan.restart_policy) {
+            (Role::Sidecar, _) => ends.is_none() && last.ready_after.is_some_and(|after| after.is_zero()),
+            (Role::Main, RestartPolicy::Always) => ends.is_none(),
+            (Role::Main | Role::Init, RestartPolicy::Never) => ends.is_some(),
+            (Role::Main, RestartPolicy::OnFailure) | (Role::Init, _) => ends == Some(0),
+        }
+    })
+}
