@@ -66,8 +66,13 @@ async fn s7_u2_i5_pods_come_back_in_order() -> Result<()> {
         Ok(on_the_node(&cluster, &names).await?.is_empty().then_some(()))
     })
     .await?;
+    // With either shim containerd has a working directory for each task, removes those of the boot before at its start,
+    // and looks for them only where it finds tasks (1.6, loadExistingTasks): not at the first start after the power cut.
+    let node = cluster.node(NODE)?;
+    node.kill().await?;
+    node.start_again().await?;
     let ids: Vec<_> = new.iter().map(String::as_str).collect();
-    Footprint::of_containers(&ids).wait_gone(&cluster.node(NODE)?, seconds(10)).await
+    Footprint::of_containers(&ids).wait_gone(&node, seconds(10)).await
 }
 
 /// How long the kubelet may take to remove what has ended.
