@@ -14,10 +14,12 @@ use crate::rules::failure::{fail_pod, stop_if_fatal};
 use crate::rules::gate::open_gate;
 use crate::state::State;
 
-/// R4: under Never no caller restarts a sidecar, and the pod goes on without it.
+/// R4: under Never no caller restarts a sidecar, and the pod goes on without it. A native sidecar comes back (I8): its
+/// gate opens when it is ready.
 pub(crate) fn go_on_without(pod: &mut State, index: usize) {
     let state = pod.member(index);
-    if !pod.is_stopping() && state.role() == Role::Sidecar && pod.recreates_nothing() {
+    let comes_back = state.is_native() || !pod.recreates_nothing();
+    if !pod.is_stopping() && state.role() == Role::Sidecar && !comes_back {
         let line = format!("{state} is not restarted: the pod goes on without it");
         pod.note(line);
         open_gate(pod, index);

@@ -27,6 +27,8 @@ pub(crate) fn take_turns(pod: &mut State) {
         state.role() == Role::Sidecar
             // A sidecar that is being started has its turn once it runs: a main may start before that (T1).
             && container.runs()
+            // K13, K11: after SIGKILL a stop signal has nothing to end.
+            && !container.ending.is_killed()
             && (stopping || container.ending.held_signal().is_some())
             && (!container.ending.is_signalled() || container.ending.next_exit() == NextExit::Restart)
             && turn_has_come(pod, container)
