@@ -161,7 +161,7 @@ oci_runtime_option() {
     esac
 }
 
-# cni_config DIR: pods get addresses on a bridge inside the instance's own network namespace.
+# cni_config DIR SUBNET: pods get addresses of SUBNET on a bridge inside the instance's own network namespace.
 cni_config() {
     cat <<CONFIG
 {
@@ -175,7 +175,7 @@ cni_config() {
       "ipam": {
         "type": "host-local",
         "dataDir": "$1/addresses",
-        "ranges": [[{"subnet": "$(cat "$1/pod-subnet")"}]],
+        "ranges": [[{"subnet": "$2"}]],
         "routes": [{"dst": "0.0.0.0/0"}]
       }
     }
