@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use oci_runtime::bundle::Bundle;
 use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind};
-use pod_spec::{Node, Parsed};
+use pod_spec::Parsed;
 use tracing::warn;
 
 use crate::cri::{self, SANDBOX_ID};
@@ -64,11 +64,11 @@ fn prepare(
     state.identity.learn(&spec.annotations);
     names().set_pod(&state.identity.pod_namespace, &state.identity.pod_name);
     let plan = match read_annotations(state, &spec.annotations) {
-        Ok(parsed) => {
-            for warning in &parsed.warnings {
+        Ok(Parsed { plan, warnings }) => {
+            for warning in &warnings {
                 warn!(container = %id, %warning, "annotations");
             }
-            parsed.plan
+            plan
         }
         // 11.4: the sandbox's annotations count; a later container's differ only by mistake.
         Err(error) if state.pod.plan_is_settled() => {
@@ -94,10 +94,16 @@ fn prepare(
 }
 
 /// Parses podshim's annotations within what the node's file allows. That file is read only if there are any: a pod
-/// without them must not depend on it (S1).
+/// without them must not depend on it (S1). Of a settled plan they are read once: CRI gives each container those of its
+/// pod.
 fn read_annotations(state: &mut State, annotations: &BTreeMap<String, String>) -> Result<Parsed, String> {
-    let ours = annotations.keys().any(|key| key.starts_with(pod_spec::PREFIX));
-    let node = if ours { node::read(&state.context.node_file)? } else { Node::default() };
-    state.set_node_limits(&node);
-    node.parse_pod(cri::annotations(annotations)).map_err(|error| error.to_string())
+    let ours: Vec<(&str, &str)> =
+        cri::annotations(annotations).filter(|(key, _)| key.starts_with(pod_spec::PREFIX)).collect();
+    if ours.is_empty() || state.has_settled_by(&ours) {
+        return Ok(Parsed::default());
+    }
+    let node = node::read(&state.context.node_file)?;
+    let parsed = node.parse_pod(ours.iter().copied()).map_err(|error| error.to_string())?;
+    state.have_read(&node, &ours);
+    Ok(parsed)
 }

@@ -1,4 +1,4 @@
-//! Reads the node's configuration file, for each container that has podshim's annotations and for the history.
+//! Reads the node's configuration file, for each pod that has podshim's annotations and for the history.
 //!
 //! Owns the file's bound. Its keys and values are `pod-spec`'s.
 

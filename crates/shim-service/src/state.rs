@@ -4,6 +4,7 @@
 //! that executes, answers or decides: those are functions over the state.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use nix::unistd::Pid;
@@ -46,6 +47,8 @@ pub(crate) struct State {
     unused_fifos: Option<(ContainerId, UnusedFifos)>,
     /// The node's bound. Its file is read only for containers with podshim's annotations.
     longest_grace: Duration,
+    /// A hash of podshim's annotations that were read last.
+    annotations: Option<u64>,
 }
 
 impl State {
@@ -74,6 +77,7 @@ impl State {
             clock: Clock::start(),
             unused_fifos: None,
             longest_grace: BoundedDuration::MAX.get(),
+            annotations: None,
         }
     }
 
@@ -91,9 +95,15 @@ impl State {
         view.has_process.then(|| Pid::from_raw(view.pid.cast_signed()))
     }
 
-    /// Takes the bounds of the node's file, which was just read.
-    pub(crate) fn set_node_limits(&mut self, node: &Node) {
+    /// Takes the bounds of the node's file, which was just read, and remembers for which of podshim's annotations.
+    pub(crate) fn have_read(&mut self, node: &Node, annotations: &[(&str, &str)]) {
         self.longest_grace = node.longest_grace();
+        self.annotations = Some(hash(annotations));
+    }
+
+    /// Whether the pod has its plan, and these of podshim's annotations were read last.
+    pub(crate) fn has_settled_by(&self, annotations: &[(&str, &str)]) -> bool {
+        self.pod.plan_is_settled() && self.annotations == Some(hash(annotations))
     }
 
     /// A grace that does not come from the plan, cut to the node's bound.
@@ -110,4 +120,10 @@ impl State {
     pub(crate) fn close_unused_fifos(&mut self, id: &ContainerId) {
         self.unused_fifos.take_if(|(container, _)| container == id);
     }
+}
+
+fn hash(annotations: &[(&str, &str)]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    annotations.hash(&mut hasher);
+    hasher.finish()
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use nix::sys::stat::Mode;
 use serde_json::Value;
 use ttrpc::Code;
 
@@ -10,7 +11,7 @@ use crate::PLAN;
 use crate::support::{context, refusal, with_pod};
 
 /// DESIGN §5, S1: with a mistake in the file, pods with annotations are refused, with file, line and key, before anything is
-/// run. Other pods do not depend on it. The file is read for each container.
+/// run. Other pods do not depend on it.
 #[test]
 fn s5_a_mistake_in_the_nodes_file_refuses_planned_pods_only() {
     with_pod(async |pod| {
@@ -31,6 +32,22 @@ fn s5_a_mistake_in_the_nodes_file_refuses_planned_pods_only() {
         let (_, text) = refusal(pod.create("proxy").await);
         assert!(text.contains("podshim.io/pre-stop.proxy: \"pre-stop\" is forbidden on this node"), "{text}");
         pod.create("app").await.unwrap();
+        for id in ["other", "app"] {
+            pod.kill(id, 9).await.unwrap();
+            pod.wait(id).await.unwrap();
+            pod.delete(id).await.unwrap();
+        }
+    });
+}
+
+/// 11.4: CRI gives each container the annotations of its pod. They are read once, and the node's file with them: to open a
+/// fifo in its place would hang.
+#[test]
+fn s5_the_plan_and_the_nodes_file_are_read_once_for_a_pod() {
+    with_pod(async |pod| {
+        pod.run("app", "exec sleep 60", &[PLAN]).await;
+        nix::unistd::mkfifo(&pod.directory.path().join("config.toml"), Mode::S_IRWXU).unwrap();
+        pod.run("other", "exec sleep 60", &[PLAN]).await;
         for id in ["other", "app"] {
             pod.kill(id, 9).await.unwrap();
             pod.wait(id).await.unwrap();
