@@ -24,10 +24,6 @@ const CORE: [&str; 12] = [
     "handlers",
 ];
 
-/// Where a file may still name its own children, which name it: six circles that are known (`cgroup`, `stdio`, `runtime`,
-/// `mount`, `notify`, `probe`).
-const CHILDREN_NAMED: &str = "oci-runtime/src";
-
 /// For each file the files that it imports, and where.
 type Imports = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -135,7 +131,7 @@ fn imports(root: &Path) -> Imports {
         // In a test module inside the file, `super` is the file itself.
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let below = modules.keys().filter_map(|path| path.strip_prefix(own.as_str())?.strip_prefix("::"));
-        let counts = |path: &&str| *own != "crate" && !path.contains("::") && !root.ends_with(CHILDREN_NAMED);
+        let counts = |path: &&str| *own != "crate" && !path.contains("::");
         let children: Vec<_> = below.filter(counts).collect();
         for (line, path) in paths(text, &children) {
             let path = resolved(own, &path);

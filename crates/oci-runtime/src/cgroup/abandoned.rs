@@ -12,8 +12,9 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Cgroup, KillOutcome,
     files::{self, CgroupMount},
+    group::Cgroup,
+    kill::KillOutcome,
 };
 
 /// How often the removal of a busy group is retried.

@@ -16,8 +16,8 @@ use nix::{
     unistd::read,
 };
 
-use super::MOUNT_POINT;
-
+/// Where every distribution mounts cgroups.
+pub(super) const MOUNT_POINT: &str = "/sys/fs/cgroup";
 /// The usual length limit of these files; only lists of processes and devices are longer.
 const USUAL_LENGTH: usize = 4096;
 

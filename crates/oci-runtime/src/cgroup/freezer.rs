@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fs, io, path::PathBuf, time::Duration};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{Cgroup, FreezeState, collect_pids};
+use super::group::{Cgroup, FreezeState, collect_pids};
 
 /// How long members may take to stop; one in uninterruptible sleep does not stop.
 const FREEZE_LIMIT: Duration = Duration::from_millis(200);

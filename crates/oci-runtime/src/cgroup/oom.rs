@@ -16,7 +16,7 @@ use nix::sys::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::{Cgroup, files::Directory};
+use super::{files::Directory, group::Cgroup};
 use crate::async_file;
 
 /// First pause before a v1 counter is read again after a notification.

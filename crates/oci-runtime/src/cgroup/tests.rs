@@ -1,6 +1,8 @@
 //! Real v1 groups of a runc container, and v2 groups as files.
 
-use std::time::Duration;
+use std::{fs, path::Path, time::Duration};
+
+use tokio::time::Instant;
 
 use super::*;
 use crate::{

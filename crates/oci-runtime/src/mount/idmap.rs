@@ -25,9 +25,9 @@ use nix::{
     },
 };
 
-use super::RootfsMount;
 use super::mapping::IdMapping;
 use super::options::MountOptions;
+use super::request::RootfsMount;
 
 /// Where the mapped layers are assembled, inside a directory of their own.
 const ASSEMBLED: &str = "overlay";

@@ -19,13 +19,15 @@ use nix::{
     unistd::Pid,
 };
 
-use super::{MESSAGE_LONGEST, SCM_PIDFD};
+use super::message::MESSAGE_LONGEST;
 use crate::{
     helper_process::{self, HelperProcess},
     process::Process,
     reaper::Reaper,
 };
 
+/// `SCM_PIDFD` of linux/socket.h.
+const SCM_PIDFD: libc::c_int = 4;
 /// After so many datagrams in a row the helper pauses; a program that floods the socket then waits in its own send,
 /// because the queue is short. Every datagram counts: even a dropped one costs processor time outside of the
 /// container's limits.

@@ -17,7 +17,7 @@ use nix::{
     fcntl::{OFlag, OpenHow, ResolveFlag, openat2},
 };
 
-use super::{ProbeResult, timed_out};
+use super::result::{ProbeResult, timed_out};
 use crate::{helper_process, process::Process, reaper::Reaper};
 
 /// The looks of one container. Only one runs at a time: a file system that never answers (FUSE, NFS) must not cost a

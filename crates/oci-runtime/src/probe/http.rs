@@ -11,7 +11,8 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Endpoint, ProbeResult, connect::connect, timed_out};
+use super::connect::{Endpoint, connect};
+use super::result::{ProbeResult, timed_out};
 use crate::process::Process;
 
 /// The most that is read of an answer. A usual answer fits: unread bytes would turn the close into a reset, which

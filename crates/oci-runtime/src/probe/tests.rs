@@ -4,15 +4,20 @@ use std::{
     io::{self, Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::Path,
+    time::Duration,
 };
 
 use nix::sched::{CloneFlags, setns, unshare};
+use tokio::time::Instant;
 
-use super::{connect::tcp_socket, *};
+use super::connect::tcp_socket;
+use super::*;
 use crate::{
     helper_thread,
+    process::{Process, SignalNumber},
     reaper::Reaper,
     runtime::{CreateOptions, Launched},
+    stdio::ChildStdio,
     test_support::{DEADLINE, TestContainer, process, run, within},
 };
 

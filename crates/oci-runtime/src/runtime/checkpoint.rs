@@ -10,7 +10,11 @@ use std::{
 
 use tracing::warn;
 
-use super::{Arguments, Container, CreateOptions, Launched, Operation, RootSwitch, RuntimeError, Streams};
+use super::command::{Arguments, Streams};
+use super::container::Container;
+use super::error::{Operation, RuntimeError};
+use super::launch::Launched;
+use super::settings::{CreateOptions, RootSwitch};
 use crate::{cgroup::Cgroup, stdio::ChildStdio};
 
 /// criu's working directory in a bundle, during a call.

@@ -4,7 +4,8 @@
 mod tests;
 
 use super::command::Arguments;
-use super::{Container, Operation, RuntimeError};
+use super::container::Container;
+use super::error::{Operation, RuntimeError};
 
 /// What the caller knows of a container that is to be deleted. Deleting one that does not exist succeeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,16 @@
 //! The driver against the real runc, with a busybox in a bundle.
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 use tokio::time::Instant;
 
+use super::call::SERVICE_MANAGER_VARIABLES;
 use super::*;
 use crate::{
     cgroup::{Cgroup, FreezeState},
     process::{ExecOutcome, SignalDelivery, SignalNumber},
     reaper::Exit,
-    stdio::{Attempt, Stdio, StdioPaths, StreamOwner},
+    stdio::{Attempt, ChildStdio, Stdio, StdioPaths, StreamOwner},
     test_support::{
         DEADLINE, TestContainer, make_fifo, open_reader, process, read_available, read_to_end, run, within,
     },

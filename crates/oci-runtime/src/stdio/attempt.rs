@@ -7,11 +7,13 @@ use std::{fs::File, io, process::Stdio as ProcessStdio};
 
 use tokio::time::Instant;
 
-use super::{
-    Input, Movement, Output, Stdio, StreamMode, StreamName,
-    endpoint::{open_both_ends, reopen},
-    give_to, nonblocking_pipe,
-};
+use super::endpoint::{open_both_ends, reopen};
+use super::error::StreamName;
+use super::mover::Movement;
+use super::paths::StreamMode;
+use super::pipe::{give_to, nonblocking_pipe};
+use super::stream::{Input, Output};
+use super::streams::Stdio;
 
 /// The three descriptors with which one incarnation of the process is started.
 #[derive(Debug)]

@@ -16,11 +16,10 @@ use std::{
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::time::Instant;
 
-use super::{
-    StdioError, StdioPaths, StreamMode, StreamName,
-    logger::{LoggerCommand, Readiness},
-    uri::Uri,
-};
+use super::error::{StdioError, StreamName};
+use super::logger::{LoggerCommand, Readiness};
+use super::paths::{StdioPaths, StreamMode};
+use super::uri::Uri;
 
 const READER_POLL_FIRST: Duration = Duration::from_millis(1);
 const READER_POLL_LONGEST: Duration = Duration::from_millis(50);

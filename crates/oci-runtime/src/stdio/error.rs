@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, time::Duration};
 
 use thiserror::Error;
 
-use super::LoggerError;
+use super::logger::LoggerError;
 
 /// Why the standard streams cannot be opened.
 #[derive(Debug, Error)]

@@ -15,11 +15,7 @@ use std::{
 use nix::fcntl::{SpliceFFlags, tee};
 use tokio::sync::Mutex;
 
-use super::{
-    Stdio, StdioPaths, StreamMode,
-    endpoint::{Address, Addresses, OutputAddresses},
-    nonblocking_pipe,
-};
+use super::pipe::nonblocking_pipe;
 
 /// Longest part of a line that is read, in bytes; the rest of the line is skipped.
 pub const LINE_LONGEST: usize = 16 * 1024;
@@ -90,38 +86,6 @@ impl LineWatch {
 impl std::fmt::Debug for LineWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LineWatch").field("turn", &self.turn).finish_non_exhaustive()
-    }
-}
-
-impl StdioPaths {
-    /// Whether output will pass through the shim, where its lines can be read. A terminal's output does, through its
-    /// console. A file belongs to the process, a logging program reads the process's pipe, and without a stream there
-    /// is no output.
-    pub fn pass_output(&self) -> bool {
-        match Addresses::parse(self).map(|addresses| addresses.output) {
-            _ if self.mode == StreamMode::Terminal => true,
-            Ok(OutputAddresses::Apart { stdout, stderr }) => {
-                [stdout, stderr].iter().flatten().any(|address| matches!(address, Address::Fifo { .. }))
-            }
-            Ok(OutputAddresses::Logger(_)) => false,
-            // Opening them reports what is wrong.
-            Err(_) => true,
-        }
-    }
-}
-
-impl Stdio {
-    /// Shows the lines of stdout and stderr that are written from now on to a watch of each, until it wants no more.
-    /// They replace earlier watches. The [`Console`](crate::console::Console) shows the lines of a terminal.
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn watch_lines(&self, watch: impl Fn() -> LineWatch) -> io::Result<()> {
-        [&self.stdout, &self.stderr]
-            .into_iter()
-            .flatten()
-            .filter_map(|output| output.pipe.as_ref())
-            .try_for_each(|pipe| pipe.movement.watch(&watch()))
     }
 }
 

@@ -22,10 +22,8 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{
-    StreamName,
-    lines::{LineWatch, Tap, Watching},
-};
+use super::error::StreamName;
+use super::lines::{LineWatch, Tap, Watching};
 use crate::{async_file, async_file::poll_now, attention};
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer keeps a write of up

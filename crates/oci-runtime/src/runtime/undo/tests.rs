@@ -4,6 +4,8 @@ use std::{os::unix::fs::PermissionsExt, rc::Rc};
 
 use super::*;
 use crate::{
+    cgroup::{Cgroup, FreezeState},
+    process::SignalNumber,
     runtime::{
         AfterCheckpoint, CgroupDriver, CheckpointOptions, CreateOptions, Launched, RestoreOptions, Runtime,
     },

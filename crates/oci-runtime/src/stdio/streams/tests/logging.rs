@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::super::super::logger::LoggerError;
 use super::*;
 
 const IDENTITY: LoggerIdentity<'_> = LoggerIdentity { id: "c1", namespace: "ns" };

@@ -2,9 +2,11 @@
 
 use std::{fs::OpenOptions, io::Read, process::Command};
 
-use nix::fcntl::{FcntlArg, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use super::{endpoint::reopen, *};
+use super::super::attempt::{Attempt, ChildStdio};
+use super::super::endpoint::reopen;
+use super::*;
 use crate::{
     process::SignalNumber,
     reaper::{Child, Reaper},

@@ -5,6 +5,7 @@ use nix::{
     sys::resource::{UsageWho, getrusage},
 };
 
+use super::super::super::mover;
 use super::*;
 
 /// Lines `1` to `last`, as `seq` writes them.

@@ -18,6 +18,7 @@ use nix::{
 };
 use tokio::time::Instant;
 
+use super::super::message::{MESSAGE_LONGEST, Readiness, STATUS_LONGEST};
 use super::*;
 use crate::{
     runtime::CreateOptions,

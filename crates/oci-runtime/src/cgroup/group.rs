@@ -1,0 +1,170 @@
+//! Where a container's groups are, and what the kernel's files in them say: members, statistics, whether they are frozen.
+//!
+//! Only reads.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use nix::unistd::Pid;
+
+use super::files::{self, CgroupMount, Directory, MOUNT_POINT};
+use super::{v1, v2};
+
+/// The groups of one container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cgroup {
+    /// One directory for everything.
+    V2(PathBuf),
+    /// A directory per controller.
+    V1(Box<v1::Hierarchies>),
+}
+
+/// Statistics in the form of containerd's message for the same cgroup version.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Stats {
+    /// `io.containerd.cgroups.v1.Metrics`.
+    V1(Box<v1::Stats>),
+    /// `io.containerd.cgroups.v2.Metrics`.
+    V2(Box<v2::Stats>),
+}
+
+/// Whether the processes of the group run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreezeState {
+    /// They run.
+    Thawed,
+    /// The kernel is still freezing them.
+    Freezing,
+    /// None of them runs.
+    Frozen,
+}
+
+impl Cgroup {
+    /// The groups that a running process is in.
+    ///
+    /// Call it for a container's init after `create`: before, the init may still be in the shim's groups. Fails with
+    /// `NotFound` if the process is gone.
+    pub fn of_pid(pid: Pid) -> io::Result<Self> {
+        let membership = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+        // Avoid the mount table: it grows with the node's pods, and with 160 of them it took an eighth of a shim's
+        // processor time.
+        if let Some(cgroup) = Self::at_customary_place(pid, &membership) {
+            return Ok(cgroup);
+        }
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
+        Self::locate(&membership, &files::cgroup_mounts(&mountinfo)).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("no cgroup file system is mounted for process {pid}"),
+            )
+        })
+    }
+
+    /// The groups below the mount point that every distribution uses, if the process is really in them.
+    pub(super) fn at_customary_place(pid: Pid, membership: &str) -> Option<Self> {
+        let cgroup = Self::locate(membership, &files::customary_mounts(membership))?;
+        let complete = match &cgroup {
+            Self::V2(_) => true,
+            Self::V1(hierarchies) => hierarchies.directories().all(Path::is_dir),
+        };
+        let is_member = members_of(cgroup.process_directory()?).contains(&pid);
+        (complete && is_member).then_some(cgroup)
+    }
+
+    pub(super) fn locate(membership: &str, mounts: &[CgroupMount]) -> Option<Self> {
+        // v2 is mounted alone at the customary place; on a hybrid host the controllers are in v1.
+        let unified_alone = mounts.iter().any(|mount| mount.is_v2 && mount.point == Path::new(MOUNT_POINT))
+            || mounts.iter().all(|mount| mount.is_v2);
+        if unified_alone {
+            let path = membership.lines().find_map(|line| line.strip_prefix("0::"))?;
+            let mount = mounts.iter().find(|mount| mount.is_v2)?;
+            return Some(Self::V2(mount.directory_of(path)));
+        }
+        Some(Self::V1(Box::new(v1::Hierarchies::locate(membership, mounts))))
+    }
+
+    /// Whether the group exists: systemd removes a scope with its last process, runc only in its delete.
+    pub fn exists(&self) -> bool {
+        self.process_directory().is_some_and(Path::exists)
+    }
+
+    /// Whether a process is in the group or in one below it. False if the shim is in it too: then the group is not the
+    /// container's own, and does not show which process is the container's.
+    pub fn holds(&self, pid: Pid) -> bool {
+        let Some(own) = self.process_directory() else { return false };
+        let is_below = |pid| {
+            Self::of_pid(pid)
+                .is_ok_and(|cgroup| cgroup.process_directory().is_some_and(|path| path.starts_with(own)))
+        };
+        is_below(pid) && !is_below(nix::unistd::getpid())
+    }
+
+    /// The current statistics. Absent files and controllers count as nothing.
+    pub fn stats(&self) -> Stats {
+        match self {
+            Self::V1(hierarchies) => Stats::V1(Box::new(v1::Stats::read(hierarchies))),
+            Self::V2(directory) => Stats::V2(Box::new(v2::Stats::read(directory))),
+        }
+    }
+
+    /// All processes in the group and the groups below it; empty when the group is gone.
+    pub fn pids(&self) -> BTreeSet<Pid> {
+        let mut pids = BTreeSet::new();
+        if let Some(directory) = self.process_directory() {
+            collect_pids(directory, &mut pids);
+        }
+        pids
+    }
+
+    /// Whether the group is frozen; `Thawed` when there is no freezer.
+    pub fn freeze_state(&self) -> FreezeState {
+        match self {
+            Self::V1(hierarchies) => {
+                let group = hierarchies.freezer.as_deref().and_then(Directory::open);
+                match group.and_then(|group| group.text("freezer.state")).as_deref().map(str::trim) {
+                    Some("FROZEN") => FreezeState::Frozen,
+                    Some("FREEZING") => FreezeState::Freezing,
+                    _ => FreezeState::Thawed,
+                }
+            }
+            Self::V2(directory) => {
+                let Some(directory) = Directory::open(directory) else { return FreezeState::Thawed };
+                let wanted = directory.number("cgroup.freeze") == Some(1);
+                let events = directory.keyed("cgroup.events");
+                match (events.get("frozen"), wanted) {
+                    (1, _) => FreezeState::Frozen,
+                    (_, true) => FreezeState::Freezing,
+                    (_, false) => FreezeState::Thawed,
+                }
+            }
+        }
+    }
+
+    pub(super) fn process_directory(&self) -> Option<&Path> {
+        match self {
+            Self::V2(directory) => Some(directory),
+            Self::V1(hierarchies) => hierarchies.process_directory(),
+        }
+    }
+}
+
+/// The processes directly in a group, not in those below it.
+pub(super) fn members_of(directory: &Path) -> Vec<Pid> {
+    // A group may vanish between listing and reading: then it has no members.
+    let text = Directory::open(directory).and_then(|group| group.text("cgroup.procs")).unwrap_or_default();
+    // 0 means a process that is not visible in the shim's pid namespace; it cannot be signalled.
+    let numbers = text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|number| *number > 0);
+    numbers.map(Pid::from_raw).collect()
+}
+
+pub(super) fn collect_pids(directory: &Path, pids: &mut BTreeSet<Pid>) {
+    pids.extend(members_of(directory));
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect_pids(&entry.path(), pids);
+        }
+    }
+}

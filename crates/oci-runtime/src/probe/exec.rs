@@ -1,0 +1,32 @@
+//! `exec:`: a program in the container that ends with 0.
+
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::result::{ProbeResult, timed_out};
+use crate::{process::SignalNumber, runtime::Container, stdio::ChildStdio};
+
+/// Runs a process in the container and succeeds if it ends with 0 within `timeout`.
+///
+/// `process` is an OCI process as JSON; its streams are `/dev/null`. At the timeout it is killed. Not cancel-safe: run
+/// it with `spawn_local`, or a process may be left in the container.
+pub async fn exec(container: &Container, exec_id: &str, process: &[u8], timeout: Duration) -> ProbeResult {
+    let launched = match container.exec(exec_id, process, ChildStdio::null(), None).await {
+        Ok(launched) => launched,
+        Err(error) => return ProbeResult::Failure(error.to_string()),
+    };
+    match tokio::time::timeout(timeout, launched.exit).await {
+        Ok(exit) if exit.code == 0 => ProbeResult::Success,
+        Ok(exit) => ProbeResult::Failure(match exit.signal {
+            Some(signal) => format!("killed by signal {signal}"),
+            None => format!("exit status {}", exit.code),
+        }),
+        Err(_) => {
+            if let Err(error) = launched.process.signal(SignalNumber::KILL) {
+                warn!(container = container.id(), %error, "cannot kill an exec probe that exceeded its timeout");
+            }
+            ProbeResult::Failure(timed_out(timeout))
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! One call of the runtime, from its spawn to its end or its time limit.
+
+use std::{os::unix::process::CommandExt, process::Command, time::Duration};
+
+use nix::sys::signal::{Signal, killpg};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::command::{Arguments, Captured, LogPosition, Streams};
+use super::container::Container;
+use super::error::{Operation, RuntimeError};
+use super::settings::CgroupDriver;
+use crate::{
+    process::Process,
+    reaper::{Child, Exit},
+};
+
+/// How long podshim waits for the end of a process that got SIGKILL.
+pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(5);
+
+/// How often podshim checks during an exec whether the container has ended. The container's exit is reported after
+/// those of all its execs and hooks, so an exec whose runtime hangs must not delay it for the exec's whole time limit
+/// (H3, T6, trap 7).
+const INIT_POLL: Duration = Duration::from_millis(500);
+
+/// Variables that containerd's systemd unit (`Type=notify`) sets and that every shim inherits.
+///
+/// With NOTIFY_SOCKET, runc waits in `start` until the container sends READY=1; with LISTEN_FDS, it passes on
+/// descriptors that do not exist.
+pub(super) const SERVICE_MANAGER_VARIABLES: [&str; 4] =
+    ["NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
+
+impl Container {
+    /// Runs a command whose output podshim reads, and returns its stdout.
+    pub(super) async fn run(
+        &self,
+        operation: Operation,
+        arguments: Arguments,
+        stdin: Option<&[u8]>,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        let captured = Captured::new(stdin).map_err(|source| RuntimeError::Spawn {
+            operation,
+            id: self.id.to_string(),
+            binary: self.runtime.binary.clone(),
+            source,
+        })?;
+        self.call(operation, arguments, Streams::Captured(captured)).await
+    }
+
+    pub(super) async fn call(
+        &self,
+        operation: Operation,
+        arguments: Arguments,
+        streams: Streams,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        let id = || self.id.to_string();
+        let binary = &self.runtime.binary;
+        let spawn_error =
+            |source| RuntimeError::Spawn { operation, id: id(), binary: binary.clone(), source };
+        let log = self.has_bundle().then(|| LogPosition::remember(self.bundle.log_path()));
+        let (child, mut captured) = {
+            let mut command = Command::new(binary);
+            for variable in SERVICE_MANAGER_VARIABLES {
+                command.env_remove(variable);
+            }
+            command.arg("--root").arg(&self.runtime.root);
+            if let Some(log) = &log {
+                command.arg("--log").arg(&log.path).args(["--log-format", "json"]);
+            }
+            if self.runtime.cgroup_driver == CgroupDriver::Systemd {
+                command.arg("--systemd-cgroup");
+            }
+            if let Some(criu) = &self.runtime.criu {
+                command.arg("--criu").arg(criu);
+            }
+            command.args(&arguments.0);
+            // If a hook hangs, the hook must be killed too. The process that becomes the container leaves the group.
+            command.process_group(0);
+            let captured = streams.attach(&mut command).map_err(spawn_error)?;
+            // This block drops the command: its copies of the container's streams must not outlive the spawn, or
+            // containerd would never see EOF.
+            (self.runtime.reaper.spawn(&mut command).map_err(spawn_error)?, captured)
+        };
+        let exit = self.wait(operation, child).await?;
+        if exit.code == 0 {
+            return Ok(captured.as_mut().map(Captured::stdout).unwrap_or_default());
+        }
+        let message = log
+            .and_then(|log| log.last_error())
+            .or_else(|| captured.as_mut().and_then(Captured::last_error_line))
+            .unwrap_or_else(|| match exit.signal {
+                Some(signal) => format!("{} was killed by signal {signal}", binary.display()),
+                None => format!("{} ended with exit status {}", binary.display(), exit.code),
+            });
+        Err(match exit.signal {
+            Some(_) => RuntimeError::Killed { operation, id: id(), message },
+            None => RuntimeError::Failed { operation, id: id(), message },
+        })
+    }
+
+    async fn wait(&self, operation: Operation, child: Child) -> Result<Exit, RuntimeError> {
+        let Child { process, mut exit } = child;
+        let limit = operation.time_limit();
+        let deadline = Instant::now() + limit;
+        // A new incarnation (R6) has another pid; this exec is not in it.
+        let init = self.bundle.read_init_pid().ok().filter(|_| operation == Operation::Exec);
+        let error = loop {
+            let look = init.map_or(deadline, |_| deadline.min(Instant::now() + INIT_POLL));
+            if let Ok(exit) = tokio::time::timeout_at(look, &mut exit).await {
+                return Ok(exit);
+            }
+            let id = self.id.to_string();
+            if Instant::now() >= deadline {
+                break RuntimeError::TimedOut { operation, id, limit };
+            }
+            if init.is_some_and(|init| !self.runtime.reaper.is_watched(init)) {
+                break RuntimeError::Outlived { operation, id };
+            }
+        };
+        self.kill_group(operation, &process);
+        // So that the runtime is no longer at work when its work is undone. A runtime in uninterruptible sleep is not
+        // waited for.
+        let _ = tokio::time::timeout(DEATH_LIMIT, &mut exit).await;
+        Err(error)
+    }
+
+    /// Kills a runtime that takes too long, together with a hook that it may be waiting for.
+    ///
+    /// A signal by process group number is safe until the runtime has been reaped: its group keeps the number until
+    /// then.
+    fn kill_group(&self, operation: Operation, runtime: &Process) {
+        if let Err(error) = killpg(runtime.pid(), Signal::SIGKILL) {
+            warn!(container = %self.id, %operation, %error, "cannot kill an OCI runtime that exceeded its time limit");
+        }
+    }
+}

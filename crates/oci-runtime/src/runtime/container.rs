@@ -1,0 +1,92 @@
+//! An OCI runtime, and the handle of one of its containers, of which every call is a file of its own beside this.
+
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use super::settings::CgroupDriver;
+use crate::{
+    bundle::Bundle,
+    reaper::{Charge, Reaper},
+};
+
+/// An OCI runtime binary with its settings.
+#[derive(Debug, Clone)]
+pub struct Runtime {
+    pub(super) reaper: Reaper,
+    pub(super) binary: PathBuf,
+    pub(super) root: PathBuf,
+    pub(super) cgroup_driver: CgroupDriver,
+    pub(super) criu: Option<PathBuf>,
+}
+
+impl Runtime {
+    /// Makes a runtime that is called as `binary`, which is looked up in PATH unless it contains a slash. Its state is
+    /// in `root`.
+    ///
+    /// `root` includes containerd's namespace: `/run/containerd/runc/<namespace>` (CONTRACT §8).
+    pub fn new(
+        reaper: Reaper,
+        binary: impl Into<PathBuf>,
+        root: impl Into<PathBuf>,
+        cgroup_driver: CgroupDriver,
+    ) -> Self {
+        Self { reaper, binary: binary.into(), root: root.into(), cgroup_driver, criu: None }
+    }
+
+    /// The same runtime with the path of `criu`. Only runc before 1.2 needs it, for a criu outside of PATH.
+    pub fn with_criu(self, criu: Option<PathBuf>) -> Self {
+        Self { criu, ..self }
+    }
+
+    /// The binary.
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    /// A handle for one container of this runtime. The container need not exist yet.
+    pub fn container(self: &Rc<Self>, id: impl Into<String>, bundle: Bundle) -> Container {
+        Container { runtime: self.clone(), id: id.into().into(), bundle: Rc::new(bundle) }
+    }
+}
+
+/// One container of a [`Runtime`]. Clones are cheap and name the same container.
+///
+/// No call is undone by dropping its future: the runtime goes on working, ends by itself, and its time limit no longer
+/// applies. Run the calls with `spawn_local`.
+#[derive(Debug, Clone)]
+pub struct Container {
+    pub(super) runtime: Rc<Runtime>,
+    pub(super) id: Rc<str>,
+    pub(super) bundle: Rc<Bundle>,
+}
+
+impl Container {
+    /// The container id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The bundle.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// A handle whose calls are all charged to `charge`.
+    #[must_use]
+    pub fn charged_to(&self, charge: Charge) -> Self {
+        let reaper = self.runtime.reaper.charged_to(charge);
+        let runtime = Runtime { reaper, ..Runtime::clone(&self.runtime) };
+        Self { runtime: Rc::new(runtime), ..self.clone() }
+    }
+
+    /// The reaper that knows this container's processes.
+    pub fn reaper(&self) -> &Reaper {
+        &self.runtime.reaper
+    }
+
+    pub(super) fn has_bundle(&self) -> bool {
+        self.bundle.path().is_dir()
+    }
+}

@@ -1,0 +1,44 @@
+//! What a caller can choose for a runtime and for a create.
+
+use std::path::Path;
+
+/// Which program manages the container's cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CgroupDriver {
+    /// The runtime writes the cgroup files itself.
+    #[default]
+    Cgroupfs,
+    /// The runtime asks systemd.
+    Systemd,
+}
+
+/// How the container's root becomes `/` (option NoPivotRoot).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RootSwitch {
+    /// `pivot_root(2)`.
+    #[default]
+    PivotRoot,
+    /// `MS_MOVE` and chroot, for a root on a ramdisk.
+    NoPivotRoot,
+}
+
+/// Whether the container gets a session keyring of its own (option NoNewKeyring).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SessionKeyring {
+    /// A new one.
+    #[default]
+    New,
+    /// The shim's own.
+    Inherited,
+}
+
+/// Settings of a `create`, apart from the bundle.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CreateOptions<'a> {
+    /// The socket that receives the pty master, for a process with a terminal.
+    pub console_socket: Option<&'a Path>,
+    /// How the root is switched.
+    pub root_switch: RootSwitch,
+    /// Which session keyring is used.
+    pub session_keyring: SessionKeyring,
+}

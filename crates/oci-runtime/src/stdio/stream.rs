@@ -1,0 +1,156 @@
+//! One stream: the fifo or file that containerd named, the process's end, and what moves between them.
+
+use std::{fs::File, io};
+
+use super::endpoint::{Address, Fifo, ReaderWait, StreamTarget};
+use super::error::{StdioError, StreamName};
+use super::mover::Movement;
+use super::paths::{StreamMode, StreamOwner};
+use super::pipe::{give_to, nonblocking_pipe};
+
+#[derive(Debug)]
+pub(super) struct Input {
+    // Until it is connected.
+    pub(super) fifo: Option<Fifo>,
+    // None for files, which the process gets itself, and for terminals.
+    pub(super) pipe: Option<Pipe>,
+    // A file for the process, or a connected fifo for the console.
+    pub(super) reader: Option<File>,
+    // The write end of a connected fifo, until CloseIO.
+    pub(super) writer: Option<File>,
+}
+
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) stream: StreamName,
+    // Until it is connected.
+    pub(super) fifo: Option<Fifo>,
+    // None before it is connected, and after the final exit.
+    pub(super) writer: Option<File>,
+    // Only kept open: the fifo then always has a reader.
+    pub(super) keep_alive: Option<File>,
+    // None for files and a logger's pipe, which the process gets itself, and for terminals.
+    pub(super) pipe: Option<Pipe>,
+    // The stderr of incarnations that were made when the pipe was already in use.
+    pub(super) held_back: Vec<Movement>,
+}
+
+/// The pipe between the process and a fifo.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    // None after the final exit.
+    pub(super) process_end: Option<File>,
+    pub(super) movement: Movement,
+}
+
+impl Pipe {
+    /// From a fifo to the process.
+    fn to_process(owner: StreamOwner) -> io::Result<Self> {
+        let (reader, writer) = nonblocking_pipe()?;
+        give_to(&reader, owner)?;
+        Ok(Self { process_end: Some(reader), movement: Movement::Unconnected(writer) })
+    }
+
+    /// From the process to a fifo.
+    fn from_process(owner: StreamOwner) -> io::Result<Self> {
+        let (reader, writer) = nonblocking_pipe()?;
+        give_to(&writer, owner)?;
+        Ok(Self { process_end: Some(writer), movement: Movement::Unconnected(reader) })
+    }
+}
+
+impl Input {
+    pub(super) fn open(address: Address, mode: StreamMode, owner: StreamOwner) -> Result<Self, StdioError> {
+        let (fifo, reader) = match address.open_input()? {
+            StreamTarget::Fifo(fifo) => (Some(fifo), None),
+            StreamTarget::File(file) => (None, Some(file)),
+        };
+        let pipe = match mode {
+            StreamMode::Streams if fifo.is_some() => Pipe::to_process(owner).map(Some),
+            StreamMode::Streams | StreamMode::Terminal => Ok(None),
+        };
+        let pipe = pipe.map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdin, source })?;
+        Ok(Self { fifo, pipe, reader, writer: None })
+    }
+
+    pub(super) fn connect(&mut self) -> Result<(), StdioError> {
+        let Some(fifo) = self.fifo.take() else { return Ok(()) };
+        let (reader, writer) = fifo.open_to_read()?;
+        match &mut self.pipe {
+            Some(pipe) => pipe
+                .movement
+                .connect(|pipe| (reader, pipe))
+                .map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdin, source })?,
+            None => self.reader = Some(reader),
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// What the process reads.
+    pub(super) fn process_end(&self) -> Option<&File> {
+        match &self.pipe {
+            Some(pipe) => pipe.process_end.as_ref(),
+            None => self.reader.as_ref(),
+        }
+    }
+}
+
+impl Output {
+    pub(super) fn open(
+        stream: StreamName,
+        address: Option<Address>,
+        mode: StreamMode,
+        owner: StreamOwner,
+    ) -> Result<Option<Self>, StdioError> {
+        let Some(address) = address else { return Ok(None) };
+        let process_end = |source| StdioError::ProcessEnd { stream, source };
+        let mut output =
+            Self { stream, fifo: None, writer: None, keep_alive: None, pipe: None, held_back: Vec::new() };
+        match (address.open_output()?, mode) {
+            (StreamTarget::Fifo(fifo), StreamMode::Streams) => {
+                output.fifo = Some(fifo);
+                output.pipe = Some(Pipe::from_process(owner).map_err(process_end)?);
+            }
+            (StreamTarget::Fifo(fifo), StreamMode::Terminal) => output.fifo = Some(fifo),
+            (StreamTarget::File(file), mode) => {
+                if mode == StreamMode::Streams {
+                    give_to(&file, owner).map_err(process_end)?;
+                }
+                output.writer = Some(file);
+            }
+        }
+        Ok(Some(output))
+    }
+
+    pub(super) async fn connect(&mut self, wait: ReaderWait) -> Result<(), StdioError> {
+        let Some(fifo) = self.fifo.take() else { return Ok(()) };
+        let (writer, keep_alive) = fifo.open_to_write(wait).await?;
+        if let Some(pipe) = &mut self.pipe {
+            let sink = writer.try_clone();
+            sink.and_then(|sink| pipe.movement.connect(|pipe| (pipe, sink)))
+                .map_err(|source| StdioError::ProcessEnd { stream: self.stream, source })?;
+        }
+        (self.writer, self.keep_alive) = (Some(writer), Some(keep_alive));
+        Ok(())
+    }
+
+    /// A pipe that a logging program reads.
+    pub(super) fn to_logger(
+        stream: StreamName,
+        writer: File,
+        owner: StreamOwner,
+    ) -> Result<Self, StdioError> {
+        give_to(&writer, owner).map_err(|source| StdioError::ProcessEnd { stream, source })?;
+        let writer = Some(writer);
+        Ok(Self { stream, fifo: None, writer, keep_alive: None, pipe: None, held_back: Vec::new() })
+    }
+
+    /// What the process writes to; `None` after the final exit.
+    pub(super) fn process_end(&self) -> Option<&File> {
+        match &self.pipe {
+            Some(pipe) => pipe.process_end.as_ref(),
+            None => self.writer.as_ref(),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The three streams of a container or exec, from Create to Delete.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::endpoint::{Addresses, OutputAddresses, ReaderWait};
+use super::error::{StdioError, StreamName};
+use super::logger::{Logger, LoggerIdentity};
+use super::paths::{StdioPaths, StreamMode, StreamOwner};
+use super::stream::{Input, Output};
+use crate::reaper::Reaper;
+
+#[cfg(test)]
+mod tests;
+
+/// How long containerd gets to open its side of a fifo (containerd's runc shim: process/init.go, 30 s).
+pub const READER_LIMIT: Duration = Duration::from_secs(30);
+
+/// The non-blocking ends between which a console copies; a new pair for each incarnation.
+#[derive(Debug)]
+pub struct ConsoleStreams {
+    /// Read end of the stdin fifo.
+    pub stdin: Option<File>,
+    /// Write end of stdout.
+    pub stdout: Option<File>,
+}
+
+/// The open streams of one container or exec, kept from Create to Delete.
+///
+/// Dropping it cuts everything that still moves.
+#[derive(Debug, Default)]
+pub struct Stdio {
+    pub(super) mode: StreamMode,
+    pub(super) owner: StreamOwner,
+    pub(super) stdin: Option<Input>,
+    pub(super) stdout: Option<Output>,
+    pub(super) stderr: Option<Output>,
+    pub(super) logger: Option<Logger>,
+}
+
+impl Stdio {
+    /// Opens the files that `paths` names and makes the process's ends, which it gives to `owner`. Fifos are only
+    /// checked here; [`Self::connect`] opens them.
+    pub fn open(paths: &StdioPaths, owner: StreamOwner) -> Result<Self, StdioError> {
+        let mode = paths.mode;
+        // Refuse unsupported addresses before anything is opened.
+        let Addresses { stdin, output } = Addresses::parse(paths)?;
+        let stdin = stdin.map(|address| Input::open(address, mode, owner)).transpose()?;
+        let (stdout, stderr, logger) = match output {
+            OutputAddresses::Apart { stdout, stderr } => {
+                let stdout = Output::open(StreamName::Stdout, stdout, mode, owner)?;
+                (stdout, Output::open(StreamName::Stderr, stderr, mode, owner)?, None)
+            }
+            OutputAddresses::Logger(command) => {
+                let (logger, [stdout, stderr]) = Logger::prepare(command)
+                    .map_err(|source| StdioError::ProcessEnd { stream: StreamName::Stdout, source })?;
+                let stdout = Output::to_logger(StreamName::Stdout, stdout, owner)?;
+                // With a terminal no process writes to it; it ends together with stdout.
+                let stderr = Output::to_logger(StreamName::Stderr, stderr, owner)?;
+                (Some(stdout), Some(stderr), Some(logger))
+            }
+        };
+        Ok(Self { mode, owner, stdin, stdout, stderr, logger })
+    }
+
+    /// Opens containerd's fifos. Call it before [`Self::accept`]; later calls do nothing.
+    ///
+    /// Waits up to [`READER_LIMIT`] for containerd's side of the output fifos. Cancel-safe: the set can be dropped.
+    pub async fn connect(&mut self) -> Result<(), StdioError> {
+        self.connect_within(READER_LIMIT).await
+    }
+
+    pub(crate) async fn connect_within(&mut self, limit: Duration) -> Result<(), StdioError> {
+        // One limit for both streams, as in containerd's shim.
+        let wait = ReaderWait::starting_now(limit);
+        if let Some(stdin) = &mut self.stdin {
+            stdin.connect()?;
+        }
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            output.connect(wait).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts the logging program, if there is one, and waits until it is ready, at most 30 s. Call it before the first
+    /// create or exec. The started program serves every incarnation.
+    ///
+    /// Cancel-safe: dropping the future kills the program.
+    pub async fn start_logger(
+        &mut self,
+        reaper: &Reaper,
+        identity: LoggerIdentity<'_>,
+    ) -> Result<(), StdioError> {
+        match &mut self.logger {
+            Some(logger) => Ok(logger.start(reaper, identity).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Terminal or streams.
+    pub fn mode(&self) -> StreamMode {
+        self.mode
+    }
+
+    /// Non-blocking ends for the console of the next incarnation, once connected; none for plain streams.
+    pub fn console_streams(&self) -> io::Result<ConsoleStreams> {
+        if self.mode == StreamMode::Streams {
+            return Ok(ConsoleStreams { stdin: None, stdout: None });
+        }
+        let stdin = self.stdin.as_ref().and_then(|input| input.reader.as_ref());
+        let stdin = stdin.map(File::try_clone).transpose()?;
+        let stdout = self.stdout.as_ref().and_then(|output| output.writer.as_ref());
+        Ok(ConsoleStreams { stdin, stdout: stdout.map(File::try_clone).transpose()? })
+    }
+
+    /// CloseIO: the process sees EOF on stdin once containerd has closed its side too. Idempotent.
+    pub fn close_stdin(&mut self) {
+        if let Some(input) = &mut self.stdin {
+            input.writer = None;
+        }
+    }
+
+    /// The final exit: drops the shim's write ends and stdin, so that containerd sees EOF when the last process that
+    /// holds the stream is gone, or at once if nothing was ever moved. Unread output stays readable until the set is
+    /// dropped. Idempotent.
+    pub fn finish_output(&mut self) {
+        self.stdin = None;
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            output.writer = None;
+            if let Some(pipe) = &mut output.pipe {
+                pipe.process_end = None;
+                pipe.movement.give_up_unstarted();
+            }
+        }
+    }
+
+    /// Finishes the output and waits until containerd has got all of it, for at most `limit`; then cuts it. Afterwards
+    /// containerd sees EOF even if a background process still holds a stream (CONTRACT §7).
+    ///
+    /// Ends a logging program that does not end with its input: SIGTERM after a second, SIGKILL at the limit.
+    ///
+    /// Only bytes that containerd did not read in time and that do not fit into its fifo are lost. A file and the
+    /// output of a console are not waited for. Cancel-safe: dropping the future cuts nothing.
+    pub async fn drain(&mut self, limit: Duration) {
+        self.finish_output();
+        let deadline = Instant::now() + limit;
+        for output in [&mut self.stdout, &mut self.stderr].into_iter().flatten() {
+            // First what goes into the pipe, then the pipe itself.
+            for held_back in &mut output.held_back {
+                held_back.end_by(deadline).await;
+            }
+            output.held_back.clear();
+            if let Some(pipe) = &mut output.pipe {
+                pipe.movement.end_by(deadline).await;
+            }
+        }
+        if let Some(logger) = &mut self.logger {
+            logger.end_by(deadline).await;
+        }
+    }
+
+    /// Writes one `podshim: ` line to the container's own stderr, or to stdout if that is its only stream (rules U7,
+    /// J9).
+    ///
+    /// Never blocks and never fails: the line is dropped if the stream is full, finished or absent. It is cut to
+    /// PIPE_BUF bytes; up to that length a fifo write is atomic and cannot tear the container's output.
+    pub fn write_line(&self, text: &str) {
+        let Some(mut writer) = [&self.stderr, &self.stdout]
+            .into_iter()
+            .find_map(|output| output.as_ref().and_then(|output| output.writer.as_ref()))
+        else {
+            return;
+        };
+        let ending = match self.mode {
+            StreamMode::Streams => "\n",
+            // A terminal in raw mode does not turn a line feed into a new line.
+            StreamMode::Terminal => "\r\n",
+        };
+        let one_line: String =
+            text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+        let mut line = format!("podshim: {one_line}");
+        line.truncate(line.floor_char_boundary(libc::PIPE_BUF - ending.len()));
+        line.push_str(ending);
+        // Non-blocking: this open file description is the shim's alone.
+        if let Err(error) = writer.write_all(line.as_bytes()) {
+            debug!(%error, line, "dropped a line for the container's log");
+        }
+    }
+}
