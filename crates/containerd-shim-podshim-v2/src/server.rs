@@ -13,7 +13,7 @@ use std::time::Duration;
 use containerd_shim::Flags;
 use control_api::Past;
 use control_api::entry::Entry;
-use oci_runtime::attention;
+use oci_runtime::busy;
 use shim_service::ServeConfig;
 use thiserror::Error;
 use tokio::runtime;
@@ -125,7 +125,7 @@ fn serve(flags: &Flags, inherited: Inheritance) -> Result<Option<Past>, ServerEr
         shim_service::serve(config).await
     };
     let all = LocalSet::new();
-    let result = runtime.block_on(attention::measured(all.run_until(service)));
+    let result = runtime.block_on(busy::measured(all.run_until(service)));
     let result = result.map_err(|error| ServerError::Service(error.to_string()));
     drop(all);
     // What still runs has no receiver for its result.

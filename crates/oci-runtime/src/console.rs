@@ -7,6 +7,7 @@ use std::{
     cell::{Cell, RefCell},
     fs::File,
     io::{self, IoSliceMut, Read, Write},
+    ops::ControlFlow,
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::fs::PermissionsExt,
@@ -31,7 +32,7 @@ use tracing::debug;
 
 use crate::{
     async_file,
-    stdio::{ConsoleStreams, LineWatch, Lines, Watching},
+    stdio::{ConsoleStreams, LineWatch, Lines},
 };
 
 #[cfg(test)]
@@ -277,7 +278,7 @@ async fn copy_output(
     let look = async |data: &[u8]| {
         // Take it out of its place: a new watch may be put there meanwhile.
         let Some(mut watched) = lines.take() else { return };
-        if watched.feed(data).await == Watching::GoesOn {
+        if watched.feed(data).await == ControlFlow::Continue(()) {
             lines.borrow_mut().get_or_insert(watched);
         }
     };

@@ -5,10 +5,10 @@
 //! (`pod-lifecycle`), never speaks to containerd (`shim-service`), and is made for one thread: a tokio current-thread
 //! runtime with a `LocalSet`. Its handles are based on `Rc` and not `Send`.
 
-pub mod attention;
 #[cfg(any(test, fuzzing))]
 pub mod bad_input;
 pub mod bundle;
+pub mod busy;
 pub mod cgroup;
 pub mod console;
 pub mod hook;

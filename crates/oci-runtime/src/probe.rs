@@ -13,7 +13,7 @@ mod tests;
 
 pub use connect::Endpoint;
 pub use exec::exec;
-pub use file::{FileLooks, file};
+pub use file::{FileChecks, file};
 pub use http::http;
 #[cfg(any(test, fuzzing))]
 pub(crate) use http::status_of;

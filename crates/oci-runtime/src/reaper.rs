@@ -28,7 +28,7 @@ use tokio::{
 use tracing::{debug, error};
 
 use crate::{
-    attention,
+    busy,
     process::{self, Process},
 };
 
@@ -150,7 +150,7 @@ impl Reaper {
         // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
         unsafe { command.pre_exec(move || prepare_child(shim)) };
         #[expect(clippy::disallowed_methods, reason = "the reaper is the owner of every child")]
-        let child = attention::during("the start of a process", || command.spawn())?;
+        let child = busy::during("the start of a process", || command.spawn())?;
         let pid = Pid::from_raw(child.id() as libc::pid_t);
         // invariant for the pid: nothing was awaited since the fork, so the pid has not been reaped.
         let process = match Process::open(pid) {
@@ -262,7 +262,7 @@ impl Reaper {
 
     async fn run(self, mut signals: SignalStream) {
         loop {
-            attention::during("exits", || self.reap_all());
+            busy::during("exits", || self.reap_all());
             // SIGCHLDs coalesce: one wake-up may stand for many exits, so reap_all takes them all.
             if signals.recv().await.is_none() {
                 return;

@@ -38,7 +38,7 @@ mod watch;
 pub use attempt::{Attempt, ChildStdio, HeldBack, UnusedFifos};
 pub use error::{StdioError, StreamName};
 pub(crate) use lines::Lines;
-pub use lines::{LINE_LONGEST, LineWatch, LookPace, Piece, Watching};
+pub use lines::{LINE_LONGEST, LinePace, LineWatch, Piece};
 pub use logger::{LoggerError, LoggerIdentity};
 pub use paths::{StdioPaths, StreamMode, StreamOwner};
 pub use streams::{ConsoleStreams, READER_LIMIT, Stdio};

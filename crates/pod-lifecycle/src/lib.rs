@@ -43,7 +43,7 @@ mod state;
 mod steps;
 mod stop;
 
-pub use interface::action::{Action, Deleted, Notice, Reply, Tell};
+pub use interface::action::{Action, Deleted, LineTarget, Notice, Reply};
 pub use interface::event::{AfterCheckpoint, Event, Request};
 pub use interface::exit::Exit;
 pub use interface::id::{ContainerId, ExecId, OpId, RequestId, Target};

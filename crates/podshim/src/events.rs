@@ -10,7 +10,7 @@ use pod_spec::DurationText;
 use serde::Serialize;
 
 use crate::pods::{non_empty, signal};
-use crate::words::{self, Word};
+use crate::words::{self, DisplayWord};
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

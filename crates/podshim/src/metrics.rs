@@ -5,7 +5,7 @@ use std::fmt::Write;
 use control_api::container::Role;
 
 use crate::pods::{ContainerReport, PodReport, PodState};
-use crate::words::Word;
+use crate::words::DisplayWord;
 
 /// All metrics of these pods.
 pub fn exposition(pods: &[PodReport]) -> String {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::events::EventReport;
 use crate::outcome::CommandError;
 use crate::pods::{ContainerReport, PodReport, PodState};
-use crate::words::{self, Word};
+use crate::words::{self, DisplayWord};
 
 /// A pod that has ended.
 #[derive(Debug, Serialize)]

@@ -17,7 +17,7 @@ use pod_spec::Signal;
 use self::chart::{Chart, Lane, LaneBuilder, Mark, MarkKind, Phase};
 use crate::events::{EventReport, Sentences};
 use crate::pods::{PodReport, display_name};
-use crate::words::Word;
+use crate::words::DisplayWord;
 
 /// A pod's life.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use control_api::{Budget, StopReason};
 use serde::Serializer;
 
 /// An enum of `proto/podshim/v1/pod.proto`.
-pub trait Word: Copy + Debug {
+pub trait DisplayWord: Copy + Debug {
     /// The word for a value: its name there, so `not-created` for `NOT_CREATED`.
     fn word(self) -> String {
         word_of_name(self)
@@ -21,12 +21,12 @@ fn word_of_name(value: impl Debug) -> String {
     format!("{value:?}").to_lowercase().replace('_', "-")
 }
 
-impl Word for Role {}
-impl Word for State {}
-impl Word for GateState {}
-impl Word for Kind {}
+impl DisplayWord for Role {}
+impl DisplayWord for State {}
+impl DisplayWord for GateState {}
+impl DisplayWord for Kind {}
 
-impl Word for Cause {
+impl DisplayWord for Cause {
     fn word(self) -> String {
         match self {
             Self::BY_CALLER => "caller".to_owned(),
@@ -35,7 +35,7 @@ impl Word for Cause {
     }
 }
 
-impl Word for StopReason {
+impl DisplayWord for StopReason {
     fn word(self) -> String {
         match self {
             Self::SANDBOX_ENDED => "sandbox".to_owned(),
@@ -45,7 +45,7 @@ impl Word for StopReason {
     }
 }
 
-impl Word for Budget {
+impl DisplayWord for Budget {
     fn word(self) -> String {
         match self {
             Self::NONE | Self::CALLERS => "caller".to_owned(),
@@ -55,13 +55,13 @@ impl Word for Budget {
 }
 
 /// Serializes a value as its word.
-pub(crate) fn serialize<S: Serializer>(value: &impl Word, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(value: &impl DisplayWord, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&value.word())
 }
 
 /// Serializes a value as its word, if there is one.
 pub(crate) fn serialize_some<S: Serializer>(
-    value: &Option<impl Word>,
+    value: &Option<impl DisplayWord>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     match value {
@@ -79,7 +79,7 @@ mod tests {
     /// A name that changes in pod.proto must not change what scripts read.
     #[test]
     fn every_word_is_in_the_documentation() {
-        fn missing<T: Enum + Word>(nothing: T) -> Vec<String> {
+        fn missing<T: Enum + DisplayWord>(nothing: T) -> Vec<String> {
             let documented = include_str!("../../../docs/podshim-json.md");
             let words = T::VALUES.iter().filter(|value| **value != nothing).map(|value| value.word());
             words.filter(|word| !documented.contains(&format!("`{word}`"))).collect()

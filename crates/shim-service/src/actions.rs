@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use oci_runtime::bundle::ExitRecord;
 use oci_runtime::process::SignalNumber;
 use oci_runtime::termination_message;
-use pod_lifecycle::{Action, ContainerId, Exit, Notice, Reach, SignalCause, Target, Tell};
+use pod_lifecycle::{Action, ContainerId, Exit, LineTarget, Notice, Reach, SignalCause, Target};
 use pod_spec::Signal;
 use tracing::{error, info, warn};
 
@@ -33,7 +33,7 @@ pub(crate) fn execute(state: &mut State, action: Action) {
             notice::publish(&state.publisher, notice, resources);
         }
         Action::LimitOomScore { container, highest } => limit_oom_score(state, &container, highest),
-        Action::Tell { container, line, to } => tell(state, &container, &line, to),
+        Action::WriteLine { container, line, to } => tell(state, &container, &line, to),
         Action::Finish { container, shown, real } => finish(state, &container, shown, real),
         // For the history, which has recorded it already.
         Action::Record { .. } => {}
@@ -80,13 +80,13 @@ fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
     }
 }
 
-fn tell(state: &State, id: &ContainerId, line: &str, to: Tell) {
+fn tell(state: &State, id: &ContainerId, line: &str, to: LineTarget) {
     info!(container = %id, "{line}");
     let Some(resources) = state.containers.get(id) else { return };
     if let Some(stdio) = resources.stdio() {
         stdio.write_line(line);
     }
-    if let (Tell::LogAndTerminationMessage, Some(path)) = (to, resources.termination_message())
+    if let (LineTarget::LogAndTerminationMessage, Some(path)) = (to, resources.termination_message())
         && let Err(error) = termination_message::write(resources.runtime().reaper(), path, line)
     {
         warn!(container = %id, path = %path.display(), %error, "cannot write the termination message");

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use oci_runtime::stdio::LookPace;
+use oci_runtime::stdio::LinePace;
 
 use crate::throttle::Throttle;
 
@@ -21,7 +21,7 @@ pub(crate) struct PodContext {
     /// Where console sockets are made.
     pub(crate) console_directory: Rc<Path>,
     /// How fast the lines of all containers are searched for `log:` gates.
-    pub(crate) looks: LookPace,
+    pub(crate) looks: LinePace,
     /// How much of a processor the pod's restarts and probes may take.
     pub(crate) throttle: Rc<Throttle>,
 }

@@ -4,8 +4,8 @@
 //! never await while it handles an input: what takes time runs in tasks that report back.
 
 use control_api::Past;
-use oci_runtime::attention;
-use pod_lifecycle::{Action, Event, Reply, Request, Target, Tell};
+use oci_runtime::busy;
+use pod_lifecycle::{Action, Event, LineTarget, Reply, Request, Target};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
@@ -41,7 +41,7 @@ pub(crate) async fn run_until_empty(
             // What has happened comes before what a caller asks next.
             biased;
             Some(report) = reports.recv() => {
-                attention::during(report.name(), || on_report(&mut state, report));
+                busy::during(report.name(), || on_report(&mut state, report));
             }
             Some(()) = stop.recv() => {
                 info!("asked to end by a signal: the pod is stopped in order");
@@ -50,10 +50,10 @@ pub(crate) async fn run_until_empty(
             }
             id = state.requests.next_abandoned() => feed(&mut state, Event::Abandoned { id }),
             Some(command) = commands.recv() => {
-                attention::during("a request", || on_command(&mut state, command));
+                busy::during("a request", || on_command(&mut state, command));
             }
             () = clock.sleep_until(deadline), if deadline.is_some() => {
-                attention::during("what was due", || {
+                busy::during("what was due", || {
                     feed(&mut state, Event::Tick);
                     report_fault(&mut state);
                 });
@@ -193,6 +193,6 @@ fn report_fault(state: &mut State) {
     let Some(line) = state.creations.report(&inspection) else { return };
     warn!("{line}");
     for container in fault::waiting_containers(inspection) {
-        actions::execute(state, Action::Tell { container, line: line.clone(), to: Tell::Log });
+        actions::execute(state, Action::WriteLine { container, line: line.clone(), to: LineTarget::Log });
     }
 }

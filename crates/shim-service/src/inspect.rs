@@ -3,7 +3,7 @@
 //! Owns which parts of the state these come from. May only read. The translation is `control::inspection`'s.
 
 use control_api::{Cost, InspectResponse, Past, VERSION};
-use oci_runtime::attention;
+use oci_runtime::busy;
 use oci_runtime::reaper::Charge;
 use pod_lifecycle::Inspection;
 
@@ -21,7 +21,7 @@ pub(crate) fn inspect(state: &State) -> Inspection {
 pub(crate) fn response(state: &State) -> InspectResponse {
     let inspection = inspect(state);
     let fault = state.creations.fault(&inspection);
-    inspection::response(state.identity.clone(), inspection, fault, attention::longest(), cost(state))
+    inspection::response(state.identity.clone(), inspection, fault, busy::longest(), cost(state))
 }
 
 /// The processor time that was spent for the pod outside its containers' cgroups.

@@ -3,13 +3,14 @@
 //! Owns how the notify socket gets into the container, and what of its output is searched. What readiness means for the pod is
 //! `pod-lifecycle`'s.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
 
 use log_pattern::Pattern;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::Cgroup;
-use oci_runtime::stdio::{LineWatch, Piece, Watching};
+use oci_runtime::stdio::{LineWatch, Piece};
 use pod_lifecycle::{Failure, RefusalKind};
 use pod_spec::GateAction;
 use serde_json::{Value, json};
@@ -95,10 +96,10 @@ fn watch_lines(
             };
             // The line may have come on the other stream.
             if !readiness.is_ready() && !is_found {
-                return Watching::GoesOn;
+                return ControlFlow::Continue(());
             }
             readiness.set_ready();
-            Watching::Ends
+            ControlFlow::Break(())
         })
     };
     if let Some(console) = incarnation.console() {

@@ -64,7 +64,7 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
                 Err(failure) => done.fail_create(failure.into()),
             }
         }
-        Operation::CreateSpent => create_spent(resources, done),
+        Operation::CreateCompleted => create_completed(resources, done),
         Operation::Recreate => recreate(resources, done),
         Operation::Checkpoint(_) => checkpoint::write(resources, checkpoint, done),
         Operation::PrepareRestore => checkpoint::prepare_restore(resources, done),
@@ -108,7 +108,7 @@ fn create(resources: &Resources, done: Finisher) {
     });
 }
 
-fn create_spent(resources: &Resources, done: Finisher) {
+fn create_completed(resources: &Resources, done: Finisher) {
     let launcher = resources.launcher();
     tokio::task::spawn_local(async move {
         match launcher.connected_stdio().await {

@@ -24,7 +24,7 @@ pub(crate) enum Report {
 }
 
 impl Report {
-    /// What `attention` calls the handling of it.
+    /// What `busy` calls the handling of it.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Completed(_) => "the end of an operation",

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::{Cgroup, Stats};
 use oci_runtime::console::{Console, TerminalSize};
-use oci_runtime::probe::FileLooks;
+use oci_runtime::probe::FileChecks;
 use oci_runtime::process::Process;
 use oci_runtime::runtime::{CgroupDriver, Container};
 use oci_runtime::spec::Spec;
@@ -61,7 +61,7 @@ pub(crate) struct Resources {
     deletes: Vec<RequestId>,
     /// The container's own process as JSON, for `process_with`.
     process_spec: Option<Rc<Value>>,
-    file_looks: FileLooks,
+    file_looks: FileChecks,
     /// For a `notify` gate.
     notify: Option<NotifyListener>,
 }
@@ -108,7 +108,7 @@ impl Resources {
             execs: BTreeMap::new(),
             deletes: Vec::new(),
             process_spec: None,
-            file_looks: FileLooks::default(),
+            file_looks: FileChecks::default(),
             notify: None,
         }
     }
@@ -141,7 +141,7 @@ impl Resources {
         self.rootfs_use
     }
 
-    pub(crate) fn file_looks(&self) -> &FileLooks {
+    pub(crate) fn file_looks(&self) -> &FileChecks {
         &self.file_looks
     }
 

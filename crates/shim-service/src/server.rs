@@ -13,7 +13,7 @@ use std::time::Duration;
 use containerd_shim_protos::shim_async::create_task;
 use control_api::{Past, create_pod};
 use oci_runtime::reaper::Reaper;
-use oci_runtime::stdio::LookPace;
+use oci_runtime::stdio::LinePace;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -94,7 +94,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         node_file: node_file.into(),
         draining_file: draining_file.into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
-        looks: LookPace::default(),
+        looks: LinePace::default(),
         throttle: Rc::new(Throttle::new(reaper.clone())),
     };
     let identity = Identity { id: id.clone(), namespace, ..Identity::default() };

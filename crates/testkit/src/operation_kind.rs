@@ -7,7 +7,7 @@ use pod_lifecycle::Operation;
 /// The kind of an operation, for scripts that slow it down or make it fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OperationKind {
-    /// Create, also of a spent init.
+    /// Create, also of a completed init.
     Create,
     /// Start.
     Start,
@@ -55,7 +55,7 @@ impl OperationKind {
     /// The kind of an operation.
     pub fn of(operation: &Operation) -> Self {
         match operation {
-            Operation::Create | Operation::CreateSpent | Operation::PrepareRestore => Self::Create,
+            Operation::Create | Operation::CreateCompleted | Operation::PrepareRestore => Self::Create,
             Operation::Checkpoint(_) => Self::Checkpoint,
             Operation::Restore => Self::Restore,
             Operation::Start => Self::Start,

@@ -465,7 +465,7 @@ impl World {
                 shown.push(self.begin(now, &init, &self.name_of(container)));
                 outcome
             }
-            Operation::CreateSpent
+            Operation::CreateCompleted
             | Operation::PrepareRestore
             | Operation::Checkpoint(_)
             | Operation::Start

@@ -20,7 +20,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(20);
 
 /// The output of an action of the binary.
 #[derive(Debug)]
-pub struct Said {
+pub struct ActionOutput {
     /// `None` if a signal ended it.
     pub exit_code: Option<i32>,
     /// For containerd.
@@ -91,7 +91,13 @@ impl Binary {
     ///
     /// # Errors
     /// If it cannot be run or does not end. An exit code other than 0 is a result, not an error.
-    pub async fn act(&self, action: &str, id: &str, bundle: &Path, options: Option<&Any>) -> Result<Said> {
+    pub async fn act(
+        &self,
+        action: &str,
+        id: &str,
+        bundle: &Path,
+        options: Option<&Any>,
+    ) -> Result<ActionOutput> {
         let mut command = tokio::process::Command::new(&self.path);
         command.args(["-namespace", &self.namespace, "-id", id, "-publish-binary", "/bin/false", "-address"]);
         command.arg(&self.daemon);
@@ -118,7 +124,7 @@ impl Binary {
         let output = tokio::time::timeout(CALL_LIMIT * pace(), child.wait_with_output())
             .await
             .with_context(|| format!("{action} of {} does not end", self.path.display()))??;
-        Ok(Said {
+        Ok(ActionOutput {
             exit_code: output.status.code(),
             stdout: output.stdout,
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

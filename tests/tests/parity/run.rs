@@ -22,7 +22,7 @@ use crate::events::Received;
 use crate::machine::{Traces, entries};
 use crate::record::{Names, Record};
 use e2e::direct::bundle::{Bundle, root_file_system};
-use e2e::direct::shim::{Binary, Connection, Said};
+use e2e::direct::shim::{ActionOutput, Binary, Connection};
 use e2e::direct::streams::Ends;
 
 /// Limit of a wait (times the machine's pace): what has not come by then never comes.
@@ -166,7 +166,7 @@ impl Run {
     }
 
     /// Runs an action of the binary for a bundle.
-    async fn act(&self, action: &str, id: &str, options: Option<&Any>) -> Result<Said> {
+    async fn act(&self, action: &str, id: &str, options: Option<&Any>) -> Result<ActionOutput> {
         self.operations.update(|operations| operations + 1);
         self.binary.act(action, id, &self.bundle_path(id), options).await
     }

@@ -18,7 +18,7 @@ use tokio::{io::Interest, task::JoinHandle};
 use tracing::warn;
 
 use crate::{
-    async_file, attention, bundle::Bundle, cgroup::Cgroup, helper_process::HelperProcess, process::Process,
+    async_file, bundle::Bundle, busy, cgroup::Cgroup, helper_process::HelperProcess, process::Process,
     reaper::Reaper,
 };
 
@@ -81,7 +81,7 @@ impl NotifySocket {
             while let Ok(mut readable) = reports.readable().await {
                 match relay::next_report(reports.get_ref().as_raw_fd(), &mut room) {
                     Ok(Some(report)) => {
-                        attention::during("a container's message", || {
+                        busy::during("a container's message", || {
                             hear(Sender(report.sender), Message::parse(report.text));
                         });
                         if report.rights == PassedDescriptors::Some {

@@ -23,7 +23,7 @@ use crate::{helper_process, process::Process, reaper::Reaper};
 /// The looks of one container. Only one runs at a time: a file system that never answers (FUSE, NFS) must not cost a
 /// process for each look.
 #[derive(Debug, Clone, Default)]
-pub struct FileLooks(Rc<Cell<Lookup>>);
+pub struct FileChecks(Rc<Cell<Lookup>>);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Lookup {
@@ -33,10 +33,10 @@ enum Lookup {
 }
 
 /// A running lookup; dropping this ends it.
-struct RunningLookup(FileLooks);
+struct RunningLookup(FileChecks);
 
 impl RunningLookup {
-    fn begin(looks: &FileLooks) -> Option<Self> {
+    fn begin(looks: &FileChecks) -> Option<Self> {
         (looks.0.replace(Lookup::Running) == Lookup::Idle).then(|| Self(looks.clone()))
     }
 }
@@ -55,7 +55,7 @@ pub async fn file(
     reaper: &Reaper,
     process: &Process,
     path: &str,
-    looks: &FileLooks,
+    looks: &FileChecks,
     timeout: Duration,
 ) -> ProbeResult {
     let failure = match tokio::time::timeout(timeout, look(reaper, process, path, looks)).await {
@@ -68,7 +68,7 @@ pub async fn file(
 }
 
 /// Looks in a helper process: even the root may be a file system that has to ask its server (NFS).
-async fn look(reaper: &Reaper, process: &Process, path: &str, looks: &FileLooks) -> io::Result<()> {
+async fn look(reaper: &Reaper, process: &Process, path: &str, looks: &FileChecks) -> io::Result<()> {
     let (Some(pidfd), Ok(path)) = (process.pidfd(), CString::new(path)) else {
         return Err(io::ErrorKind::NotFound.into());
     };
@@ -134,7 +134,7 @@ mod tests {
         run(async {
             let reaper = Reaper::start().unwrap();
             let own = reaper.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
-            let looks = FileLooks::default();
+            let looks = FileChecks::default();
             let limit = Duration::from_secs(5);
             let running = RunningLookup::begin(&looks).unwrap();
             let refused = within(file(&reaper, &own.process, "/", &looks, limit)).await.to_string();

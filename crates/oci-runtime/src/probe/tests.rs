@@ -244,7 +244,7 @@ fn u2_file_probe_stays_inside_the_containers_root() {
         link("inside", "/tmp/ready");
         link("itself", "itself");
         let (test, created) = with_volume(&links).await;
-        let looks = FileLooks::default();
+        let looks = FileChecks::default();
         let look = async |path: &str| {
             within(file(&test.reaper, &created.process, path, &looks.clone(), TIMEOUT)).await
         };

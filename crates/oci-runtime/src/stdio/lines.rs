@@ -7,6 +7,7 @@ use std::{
     cell::RefCell,
     fs::File,
     io::{self, Read},
+    ops::ControlFlow,
     os::fd::AsRawFd,
     rc::Rc,
     time::Duration,
@@ -21,15 +22,6 @@ use super::pipe::nonblocking_pipe;
 pub const LINE_LONGEST: usize = 16 * 1024;
 /// Bytes that are read from the second view at a time.
 const CHUNK: usize = 4096;
-
-/// Whether a watch wants more lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watching {
-    /// More.
-    GoesOn,
-    /// No more: from now on no line is read.
-    Ends,
-}
 
 /// A line without its end, piece by piece, with U+FFFD for invalid UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +41,9 @@ const PAUSE: Duration = Duration::from_millis(4);
 
 /// How fast the lines of a pod are read; one for all its streams.
 #[derive(Debug, Clone, Default)]
-pub struct LookPace(Rc<Mutex<()>>);
+pub struct LinePace(Rc<Mutex<()>>);
 
-impl LookPace {
+impl LinePace {
     /// Pauses after a turn. A stream that comes during the pause waits for its end before it starts its own.
     async fn rest(&self) {
         let _others = self.0.lock().await;
@@ -59,7 +51,7 @@ impl LookPace {
     }
 }
 
-type LineCallback = dyn FnMut(Piece<'_>) -> Watching;
+type LineCallback = dyn FnMut(Piece<'_>) -> ControlFlow<()>;
 
 /// A reader of lines.
 #[derive(Clone)]
@@ -67,15 +59,15 @@ pub struct LineWatch {
     callback: Rc<RefCell<LineCallback>>,
     /// Bytes between two pauses.
     turn: usize,
-    pace: LookPace,
+    pace: LinePace,
 }
 
 impl LineWatch {
-    /// `callback` gets each line; one byte costs it at most `steps_per_letter` steps.
+    /// `callback` gets each line, until it breaks; one byte costs it at most `steps_per_letter` steps.
     pub fn new(
         steps_per_letter: usize,
-        pace: LookPace,
-        callback: impl FnMut(Piece<'_>) -> Watching + 'static,
+        pace: LinePace,
+        callback: impl FnMut(Piece<'_>) -> ControlFlow<()> + 'static,
     ) -> Self {
         // A character is never cut in two.
         let turn = (TURN_STEPS / steps_per_letter.max(1)).max(char::MAX.len_utf8());
@@ -95,7 +87,7 @@ pub(crate) struct Lines {
     watch: LineWatch,
     /// The start of a line whose end has not come yet.
     begun: Vec<u8>,
-    state: Watching,
+    state: ControlFlow<()>,
     /// Bytes until the next pause.
     left: usize,
 }
@@ -103,13 +95,13 @@ pub(crate) struct Lines {
 impl Lines {
     pub(crate) fn new(watch: LineWatch) -> Self {
         let left = watch.turn;
-        Self { watch, begun: Vec::new(), state: Watching::GoesOn, left }
+        Self { watch, begun: Vec::new(), state: ControlFlow::Continue(()), left }
     }
 
     /// Reads the next bytes of the stream. Yields the thread meanwhile, even in the middle of a line.
-    pub(crate) async fn feed(&mut self, data: &[u8]) -> Watching {
+    pub(crate) async fn feed(&mut self, data: &[u8]) -> ControlFlow<()> {
         for piece in data.split_inclusive(|byte| *byte == b'\n') {
-            if self.state == Watching::Ends {
+            if self.state == ControlFlow::Break(()) {
                 break;
             }
             let room = LINE_LONGEST - self.begun.len();
@@ -128,12 +120,12 @@ impl Lines {
 
     async fn look_at(&mut self, line: &str) {
         let mut rest = line;
-        while !rest.is_empty() && self.state == Watching::GoesOn {
+        while !rest.is_empty() && self.state == ControlFlow::Continue(()) {
             let (now, later) = rest.split_at(rest.floor_char_boundary(self.left.max(char::MAX.len_utf8())));
             self.look(Piece::Part(now), now.len()).await;
             rest = later;
         }
-        if self.state == Watching::GoesOn {
+        if self.state == ControlFlow::Continue(()) {
             // An empty line costs as much as one byte.
             self.look(Piece::End, 1).await;
         }
@@ -176,7 +168,7 @@ impl Tap {
 
     /// Reads what `source` holds, unless that was read already. Returns how many bytes were read: so many may be moved;
     /// 0 is the end of the stream. If the future is dropped half way, the tap can no longer be used.
-    pub(super) async fn look(&mut self, source: &File, most: usize) -> nix::Result<(usize, Watching)> {
+    pub(super) async fn look(&mut self, source: &File, most: usize) -> nix::Result<(usize, ControlFlow<()>)> {
         if self.ahead > 0 {
             return Ok((self.ahead, self.lines.state));
         }
@@ -188,12 +180,12 @@ impl Tap {
             // tee just put these bytes there. If the read fails all the same, end the watch: it must not block the
             // stream.
             let Ok(length @ 1..) = self.reader.read(&mut chunk[..wanted]) else {
-                self.lines.state = Watching::Ends;
+                self.lines.state = ControlFlow::Break(());
                 break;
             };
             let old = self.stale.min(length);
             self.stale -= old;
-            self.lines.feed(&chunk[old..length]).await;
+            let _ = self.lines.feed(&chunk[old..length]).await;
             rest -= length;
         }
         Ok((self.ahead, self.lines.state))
@@ -214,13 +206,13 @@ mod tests {
     fn watch(steps_per_letter: usize) -> (Rc<RefCell<Vec<String>>>, LineWatch) {
         let seen = Rc::new(RefCell::new(Vec::new()));
         let (writes, mut line) = (seen.clone(), String::new());
-        let watch = LineWatch::new(steps_per_letter, LookPace::default(), move |piece| match piece {
+        let watch = LineWatch::new(steps_per_letter, LinePace::default(), move |piece| match piece {
             Piece::Part(text) => {
                 line += text;
-                Watching::GoesOn
+                ControlFlow::Continue(())
             }
             Piece::End => {
-                let ends = if line == "end" { Watching::Ends } else { Watching::GoesOn };
+                let ends = if line == "end" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
                 writes.borrow_mut().push(std::mem::take(&mut line));
                 ends
             }
@@ -236,11 +228,11 @@ mod tests {
                 let (seen, watch) = watch(steps);
                 let mut lines = Lines::new(watch);
                 for piece in [&b"one\ntw"[..], b"o\n\nth", b"re", b"e\r", b"\n\xff!\nno end"] {
-                    assert_eq!(lines.feed(piece).await, Watching::GoesOn);
+                    assert_eq!(lines.feed(piece).await, ControlFlow::Continue(()));
                 }
                 assert_eq!(*seen.borrow(), ["one", "two", "", "three", "\u{fffd}!"]);
-                assert_eq!(lines.feed(b"\nend\nafter\n").await, Watching::Ends);
-                assert_eq!(lines.feed(b"after\n").await, Watching::Ends);
+                assert_eq!(lines.feed(b"\nend\nafter\n").await, ControlFlow::Break(()));
+                assert_eq!(lines.feed(b"after\n").await, ControlFlow::Break(()));
                 assert_eq!(seen.borrow()[5..], ["no end", "end"]);
             }
         });
@@ -253,10 +245,10 @@ mod tests {
             let (seen, watch) = watch(1);
             let mut lines = Lines::new(watch);
             for _ in 0..100 {
-                lines.feed(&[b'x'; 1000]).await;
+                let _ = lines.feed(&[b'x'; 1000]).await;
             }
             assert!(lines.begun.capacity() <= 2 * LINE_LONGEST);
-            lines.feed(b"\nshort\n").await;
+            let _ = lines.feed(b"\nshort\n").await;
             let lengths: Vec<_> = seen.borrow().iter().map(String::len).collect();
             assert_eq!(lengths, [LINE_LONGEST, 5]);
         });
@@ -267,14 +259,14 @@ mod tests {
     #[test]
     fn looks_take_a_part_of_the_time() {
         run(async {
-            let pace = LookPace::default();
-            let look = |_: Piece<'_>| Watching::GoesOn;
+            let pace = LinePace::default();
+            let look = |_: Piece<'_>| ControlFlow::Continue(());
             let began = tokio::time::Instant::now();
             let mut others = 0;
             let line = [&[b'x'; LINE_LONGEST][..], b"\n"].concat();
             let two = async || {
                 let watch = LineWatch::new(50, pace.clone(), look);
-                Lines::new(watch).feed(&line).await;
+                let _ = Lines::new(watch).feed(&line).await;
             };
             let mut both = std::pin::pin!(async { tokio::join!(two(), two()) });
             loop {

@@ -7,6 +7,7 @@ use std::{
     cell::RefCell,
     fs::File,
     io,
+    ops::ControlFlow,
     os::fd::AsFd,
     rc::{Rc, Weak},
 };
@@ -23,8 +24,8 @@ use tokio::{
 use tracing::warn;
 
 use super::error::StreamName;
-use super::lines::{LineWatch, Tap, Watching};
-use crate::{async_file, async_file::poll_now, attention};
+use super::lines::{LineWatch, Tap};
+use crate::{async_file, async_file::poll_now, busy};
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer keeps a write of up
 /// to PIPE_BUF bytes in one piece.
@@ -130,7 +131,7 @@ impl Task {
         let mover = Rc::new(mover);
         let weak = Rc::downgrade(&mover);
         let handle = tokio::task::spawn_local(async move {
-            if let Err(error) = attention::named("a container's output", mover.run()).await {
+            if let Err(error) = busy::named("a container's output", mover.run()).await {
                 warn!(%stream, %error, "cannot move the stream any further: it is cut here, and later data is lost");
             }
         });
@@ -210,7 +211,7 @@ impl Mover {
                 // The new tap of a later incarnation starts behind the data that is there now, and counts that for
                 // itself.
                 _ if place.is_some() => continue,
-                Ok((_, Watching::Ends)) => return Ok(EVERYTHING),
+                Ok((_, ControlFlow::Break(()))) => return Ok(EVERYTHING),
                 looked_at => {
                     *place = Some(tap);
                     return looked_at.map(|(bytes, _)| bytes);

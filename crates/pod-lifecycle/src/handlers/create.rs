@@ -53,7 +53,7 @@ pub(crate) fn create_container(
         }
     }
     let operation = match (completed, spec.origin) {
-        (Some(_), _) => Operation::CreateSpent,
+        (Some(_), _) => Operation::CreateCompleted,
         (None, Origin::Program) => Operation::Create,
         (None, Origin::Checkpoint) => Operation::PrepareRestore,
     };

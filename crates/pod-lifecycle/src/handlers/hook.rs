@@ -4,7 +4,7 @@
 
 use crate::container::hooks::HookEnd;
 use crate::container::phase::Phase;
-use crate::interface::action::{Action, Tell};
+use crate::interface::action::{Action, LineTarget};
 use crate::interface::id::{ContainerId, OpId};
 use crate::interface::milestone::Milestone;
 use crate::interface::operation::Hook;
@@ -37,7 +37,7 @@ pub(crate) fn hook_ended(pod: &mut State, id: &ContainerId, op: OpId, outcome: O
         }
         Outcome::Failed(Failure { message, .. }) => {
             let line = format!("{hook} hook: {message}");
-            pod.emit_change(Action::Tell { container: id.clone(), line, to: Tell::Log });
+            pod.emit_change(Action::WriteLine { container: id.clone(), line, to: LineTarget::Log });
         }
         _ => pod.note(format!("container {id}: {hook} hook succeeded")),
     }

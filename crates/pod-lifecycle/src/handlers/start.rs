@@ -8,7 +8,7 @@ use crate::container::EndedStart;
 use crate::container::phase::{Parked, Part, Phase};
 use crate::handlers::checkpoint::restore_container;
 use crate::handlers::exit::init_exited;
-use crate::interface::action::{Action, Tell};
+use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::{Exit, START_FAILED};
 use crate::interface::id::{ContainerId, RequestId, Target};
 use crate::interface::milestone::{Milestone, SignalCause};
@@ -159,7 +159,11 @@ fn catch_up(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, signals
 /// others report 128, as docker does.
 fn release_failed(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, failure: &Failure) {
     let line = format!("could not be started: {}", failure.message);
-    pod.emit_change(Action::Tell { container: id.clone(), line, to: Tell::LogAndTerminationMessage });
+    pod.emit_change(Action::WriteLine {
+        container: id.clone(),
+        line,
+        to: LineTarget::LogAndTerminationMessage,
+    });
     takeover_failed(pod, id, &format!("it could not be started: {}", failure.message));
     let now = pod.now();
     let Some(container) = pod.container(id) else { return };

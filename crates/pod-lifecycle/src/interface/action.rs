@@ -49,13 +49,13 @@ pub enum Action {
         highest: i32,
     },
     /// Write a line to the container's own log.
-    Tell {
+    WriteLine {
         /// The container.
         container: ContainerId,
         /// Without prefix and line end.
         line: String,
         /// Where the line goes besides.
-        to: Tell,
+        to: LineTarget,
     },
     /// The container's exit is final: close podshim's ends of its output, so that readers see its end. `real` is how
     /// the process exited, `shown` what callers see (J2); keep both.
@@ -82,7 +82,7 @@ pub enum Action {
 
 /// Where a line goes besides the container's stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tell {
+pub enum LineTarget {
     /// Nowhere else.
     Log,
     /// Into the termination message too, so that `kubectl describe` shows it (J9).

@@ -13,7 +13,7 @@ pub enum Operation {
     /// First create of a container: stdio, rootfs mounts, `runtime create`. On failure all of it is undone.
     Create,
     /// Create of an init that has completed already (I4): its stdio is opened, nothing is mounted or run.
-    CreateSpent,
+    CreateCompleted,
     /// `runtime start`.
     Start,
     /// In-place restart (R6): `runtime delete`, then `runtime create` in the same bundle with stdio and rootfs

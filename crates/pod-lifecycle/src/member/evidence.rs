@@ -34,7 +34,7 @@ pub(crate) struct Ended {
     evident_until: PodTime,
     /// Until then its caller may recreate it (T15).
     replace_by: PodTime,
-    standing: Standing,
+    counting: Counting,
     ran: Program,
     /// The round in which it ended (J11).
     round: u32,
@@ -42,9 +42,9 @@ pub(crate) struct Ended {
 
 /// Whether an end counts (T15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Counting {
     /// Its caller stopped it alone, and may recreate it.
-    Open,
+    Undecided,
     Counts,
 }
 
@@ -52,7 +52,7 @@ enum Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndedBy {
     /// Its caller, who may recreate it.
-    CallerAlone,
+    LoneStop,
     /// Itself, podshim, or a stop of the pod.
     Other,
 }
@@ -88,12 +88,12 @@ impl Ended {
     /// The end of a task in that round. `code` is the one that counts for the pod: of a main the one that callers see
     /// (J3, J10).
     pub(crate) fn new(real: Exit, code: u32, by: EndedBy, ran: Program, round: u32, times: EndTimes) -> Self {
-        let standing = match by {
-            EndedBy::CallerAlone => Standing::Open,
-            EndedBy::Other => Standing::Counts,
+        let counting = match by {
+            EndedBy::LoneStop => Counting::Undecided,
+            EndedBy::Other => Counting::Counts,
         };
         let EndTimes { evident_until, replace_by } = times;
-        Self { real, code, evident_until, replace_by, standing, ran, round }
+        Self { real, code, evident_until, replace_by, counting, ran, round }
     }
 
     /// T12: whether it is evidence of a stop of the pod, whatever else lives.
@@ -108,12 +108,12 @@ impl Ended {
 
     /// Its code, once it counts (T15).
     pub(crate) fn counted_code(&self) -> Option<u32> {
-        (self.standing == Standing::Counts).then_some(self.code)
+        (self.counting == Counting::Counts).then_some(self.code)
     }
 
     /// When it will count, if it does not yet.
     pub(crate) fn open_until(&self) -> Option<PodTime> {
-        (self.standing == Standing::Open).then_some(self.replace_by)
+        (self.counting == Counting::Undecided).then_some(self.replace_by)
     }
 
     /// Until when its caller may recreate it.
@@ -132,6 +132,6 @@ impl Ended {
 
     /// Its caller's time to recreate it is over (T15).
     pub(crate) fn counts_now(&mut self) {
-        self.standing = Standing::Counts;
+        self.counting = Counting::Counts;
     }
 }

@@ -11,7 +11,7 @@ use crate::container::Container;
 use crate::container::ending::NextExit;
 use crate::container::hooks::SUSPECT_EXITS;
 use crate::container::phase::{ExitedFrom, Phase};
-use crate::interface::action::{Action, Tell};
+use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::{Exit, NEVER_RAN, START_FAILED};
 use crate::interface::id::ContainerId;
 use crate::interface::spec::KubeletType;
@@ -174,6 +174,6 @@ fn suspect_hook_of(pod: &mut State, id: &ContainerId) {
             "exited {SUSPECT_EXITS} times while the pod stops and before its turn: \
              is it the on-terminate hook that ends it?"
         );
-        pod.emit_change(Action::Tell { container: id.clone(), line, to: Tell::Log });
+        pod.emit_change(Action::WriteLine { container: id.clone(), line, to: LineTarget::Log });
     }
 }

@@ -6,7 +6,7 @@
 use pod_spec::Gate;
 
 use crate::container::Container;
-use crate::interface::action::{Action, Tell};
+use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::KILLED;
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::Milestone;
@@ -91,7 +91,7 @@ pub(crate) fn gate_failed(pod: &mut State, id: &ContainerId) {
     let Some(container) = pod.container(id) else { return };
     let then = if restarts_after(pod, container, KILLED) { "restarting" } else { "stopping" };
     let line = format!("did not get ready: {reason}; {then}");
-    pod.emit_change(Action::Tell { container: id.clone(), line, to: Tell::Log });
+    pod.emit_change(Action::WriteLine { container: id.clone(), line, to: LineTarget::Log });
     let grace = grace_of(pod, id);
     stop_after_hooks(pod, id, None, Some(grace));
 }

@@ -6,7 +6,7 @@
 use crate::container::Container;
 use crate::container::phase::Phase;
 use crate::container::takeover::TakeoverStage;
-use crate::interface::action::{Action, Reply, Tell};
+use crate::interface::action::{Action, LineTarget, Reply};
 use crate::interface::id::{ContainerId, RequestId};
 use crate::interface::milestone::Milestone;
 use crate::interface::operation::Hook;
@@ -123,7 +123,7 @@ pub(crate) fn takeover_failed(pod: &mut State, id: &ContainerId, reason: &str) {
     let Some(index) = container.member() else { return };
     let line = format!("{} did not take over: {reason}", pod.member(index));
     pod.record(id, Milestone::SwitchFailed { reason: reason.to_owned() });
-    pod.emit_change(Action::Tell { container: id.clone(), line: line.clone(), to: Tell::Log });
+    pod.emit_change(Action::WriteLine { container: id.clone(), line: line.clone(), to: LineTarget::Log });
     if let Some(request) = request {
         pod.reply(request, Err(Refusal::precondition(line)));
     }

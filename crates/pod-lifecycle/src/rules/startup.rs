@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::container::Container;
 use crate::container::gate_probe::GateProbe;
 use crate::container::phase::Phase;
-use crate::interface::action::{Action, Tell};
+use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::{Exit, NEVER_RAN};
 use crate::interface::id::ContainerId;
 use crate::interface::time::show_duration;
@@ -62,8 +62,8 @@ fn end_those_without_a_process(pod: &mut State, line: &str) {
         })
         .collect();
     for (id, at) in waiting {
-        let (line, to) = (line.to_owned(), Tell::LogAndTerminationMessage);
-        pod.emit_change(Action::Tell { container: id.clone(), line, to });
+        let (line, to) = (line.to_owned(), LineTarget::LogAndTerminationMessage);
+        pod.emit_change(Action::WriteLine { container: id.clone(), line, to });
         finish(pod, &id, Exit { code: NEVER_RAN, at });
     }
 }
@@ -112,5 +112,5 @@ fn hold_timer(pod: &mut State, id: &ContainerId) {
     hold.written(now);
     let Some(container) = pod.container(id) else { return };
     let line = format!("held: waiting for {}", blocker(pod, container).unwrap_or_default());
-    pod.emit_change(Action::Tell { container: id.clone(), line, to: Tell::Log });
+    pod.emit_change(Action::WriteLine { container: id.clone(), line, to: LineTarget::Log });
 }

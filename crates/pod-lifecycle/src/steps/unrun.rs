@@ -5,7 +5,7 @@
 use pod_spec::Signal;
 
 use crate::container::phase::{Part, Phase};
-use crate::interface::action::{Action, Tell};
+use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::Exit;
 use crate::interface::id::{ContainerId, Target};
 use crate::interface::milestone::SignalCause;
@@ -17,7 +17,11 @@ use crate::steps::finish::finish;
 /// With SIGKILL, because each runtime decides what its init does on other signals.
 pub(crate) fn end_without_running(pod: &mut State, id: &ContainerId, code: u32, line: Option<String>) {
     if let Some(line) = line {
-        pod.emit_change(Action::Tell { container: id.clone(), line, to: Tell::LogAndTerminationMessage });
+        pod.emit_change(Action::WriteLine {
+            container: id.clone(),
+            line,
+            to: LineTarget::LogAndTerminationMessage,
+        });
     }
     let Some(container) = pod.container_mut(id) else { return };
     container.end_unrun(code);

@@ -15,7 +15,7 @@ use crate::output::{Colour, Format, Paint, Table, print, print_json};
 use crate::pods::{ContainerReport, PodReport, PodState, display_name};
 use crate::shims::{self, ANSWER_LIMIT, Shim};
 use crate::terminal::columns;
-use crate::words::Word;
+use crate::words::DisplayWord;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\

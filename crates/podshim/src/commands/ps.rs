@@ -13,7 +13,7 @@ use crate::output::{Colour, Format, Paint, Table, print, print_json};
 use crate::pods::{PodReport, PodState, SHORT_ID, display_name};
 use crate::shims;
 use crate::terminal::columns;
-use crate::words::Word;
+use crate::words::DisplayWord;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\

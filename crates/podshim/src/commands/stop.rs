@@ -18,7 +18,7 @@ use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::pods::PodReport;
 use crate::shims::{self, ANSWER_LIMIT};
-use crate::words::Word;
+use crate::words::DisplayWord;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\

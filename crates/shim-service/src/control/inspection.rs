@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use control_api::container::{GateState, Role as WireRole, State as WireState};
 use control_api::{Budget, Container, Cost, InspectResponse, Outcome, StopReason as WireReason, VERSION};
-use oci_runtime::attention::Away;
+use oci_runtime::busy::LongestRound;
 use pod_lifecycle::{
     BudgetLeft, Exit, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop,
     Inspection, PodOutcome, StopReason,
@@ -18,7 +18,7 @@ pub(crate) fn response(
     identity: Identity,
     inspection: Inspection,
     fault: Option<String>,
-    away: Away,
+    away: LongestRound,
     cost: Cost,
 ) -> InspectResponse {
     let (stop_reason, budget, left) = inspection.stop.map_or_else(Default::default, stop);

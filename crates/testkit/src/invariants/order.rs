@@ -83,7 +83,7 @@ impl Invariants {
             return self.violated(format!("{operation:?} of {id}, which is not there"));
         };
         let (name, process) = (container.name.clone(), container.process);
-        if matches!(operation, Operation::Create | Operation::CreateSpent) {
+        if matches!(operation, Operation::Create | Operation::CreateCompleted) {
             // T12: what its predecessor was asked does not count for the new container.
             self.stop_asked.remove(&name);
             self.asked.remove(&name);

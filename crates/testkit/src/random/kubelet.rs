@@ -146,13 +146,13 @@ impl KubeletRun {
             .filter(|(_, role)| *role == Role::Main)
             .map(|(name, _)| name.clone())
             .collect();
-        let befallen = befallen(random, self.trouble, &names, &mains);
-        commands.extend(befallen.before);
+        let faults = faults(random, self.trouble, &names, &mains);
+        commands.extend(faults.before);
         commands.push(Command::Kubelet(setup(random, self, &pod.members)));
-        for command in befallen.after {
+        for command in faults.after {
             commands.extend([Command::Advance(pause(random)), command]);
         }
-        if befallen.more {
+        if faults.more {
             commands.push(Command::Advance(pause(random)));
         }
         commands.push(Command::Settle(SETTLE));
@@ -198,15 +198,15 @@ fn setup(random: &mut Rng, run: KubeletRun, members: &[(String, Role)]) -> Kubel
 
 /// Faults before and after the kubelet begins, each after a pause.
 #[derive(Default)]
-struct Befallen {
+struct Faults {
     before: Vec<Command>,
     after: Vec<Command>,
     /// Whether time passes before the faults are over.
     more: bool,
 }
 
-fn befallen(random: &mut Rng, trouble: Trouble, names: &[String], mains: &[String]) -> Befallen {
-    let mut befallen = Befallen { more: random.percent(50), ..Befallen::default() };
+fn faults(random: &mut Rng, trouble: Trouble, names: &[String], mains: &[String]) -> Faults {
+    let mut faults = Faults { more: random.percent(50), ..Faults::default() };
     let fault = |fault| Command::Fault(fault);
     let name = |random: &mut Rng| random.pick(names).clone();
     let probe = |random: &mut Rng| {
@@ -217,7 +217,7 @@ fn befallen(random: &mut Rng, trouble: Trouble, names: &[String], mains: &[Strin
         let kind = *random.pick(&[OperationKind::Create, OperationKind::Start]);
         Command::Fail(random.pick(names).clone(), kind)
     };
-    let Befallen { before, after, .. } = &mut befallen;
+    let Faults { before, after, .. } = &mut faults;
     match trouble {
         Trouble::None | Trouble::Unready | Trouble::Keys => {}
         Trouble::Fatal | Trouble::Crash => {
@@ -290,12 +290,12 @@ fn befallen(random: &mut Rng, trouble: Trouble, names: &[String], mains: &[Strin
                     Trouble::OutOfMemory,
                 ];
                 let kind = *random.pick(&kinds);
-                let one = self::befallen(random, kind, names, mains);
+                let one = self::faults(random, kind, names, mains);
                 after.extend(one.before.into_iter().chain(one.after));
             }
         }
     }
-    befallen
+    faults
 }
 
 /// Between two faults.

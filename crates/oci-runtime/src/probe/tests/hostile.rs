@@ -196,7 +196,7 @@ fn u2_a_file_probe_is_not_outrun_by_a_swapped_link() {
         std::fs::create_dir(&volume).unwrap();
         let (test, created) = with_volume(&volume).await;
         let race = Race::begin(volume.clone(), of_the_node.to_str().unwrap());
-        let looks = FileLooks::default();
+        let looks = FileChecks::default();
         let look =
             async |path: &str| within(file(&test.reaper, &created.process, path, &looks, TIMEOUT)).await;
         let mut rounds = 0;

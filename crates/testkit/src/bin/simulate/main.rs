@@ -1,6 +1,6 @@
 //! `hack/simulate`: random scenarios by the million, each checked at every step; failing ones are shrunk.
 //!
-//! Owns the threads and what is printed. `plays` owns which runs there are; the library owns the runs themselves.
+//! Owns the threads and what is printed. `runs` owns which runs there are; the library owns the runs themselves.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,11 +13,11 @@ use std::time::Duration;
 use testkit::{Failure, Scenario, Simulator};
 
 mod options;
-mod plays;
+mod runs;
 mod table;
 
 use options::{Options, Task};
-use plays::{Play, Plays};
+use runs::{Run, Runs};
 use table::Table;
 
 /// Between two lines of progress.
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     };
     let result = match &options.task {
         Task::Replay(path) => replay(path),
-        Task::Play(plays) => simulate(&options, plays),
+        Task::Run(runs) => simulate(&options, runs),
     };
     match result {
         Ok(code) => code,
@@ -59,7 +59,7 @@ struct Finding {
     times: u64,
 }
 
-fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
+fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
     // A panic is a finding, reported like the others.
     std::panic::set_hook(Box::new(|_| {}));
     let next = &AtomicU64::new(0);
@@ -70,7 +70,7 @@ fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
     std::thread::scope(|scope| {
         for _ in 0..options.jobs {
             let sender = sender.clone();
-            scope.spawn(move || run(plays, next, &sender));
+            scope.spawn(move || run(runs, next, &sender));
         }
         drop(sender);
         for news in news {
@@ -84,7 +84,7 @@ fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
                 WorkerReport::Failed(index, failure) => {
                     let kind = failure.kind();
                     if !found.contains_key(&kind) {
-                        eprintln!("{}: {}", plays.play(index).name, failure.error);
+                        eprintln!("{}: {}", runs.play(index).name, failure.error);
                     }
                     found.entry(kind).or_insert(Finding { index, failure, times: 0 }).times += 1;
                 }
@@ -92,15 +92,15 @@ fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
             let passed = clock.passed();
             if passed >= printed + PROGRESS {
                 printed = passed;
-                progress(done, plays.count(), passed, found.len());
+                progress(done, runs.count(), passed, found.len());
             }
         }
     });
-    progress(done, plays.count(), clock.passed(), found.len());
+    progress(done, runs.count(), clock.passed(), found.len());
     let mut findings: Vec<_> = found.values().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.times));
     for finding in findings.iter().take(MOST_KINDS) {
-        report(options, plays.play(finding.index), finding)?;
+        report(options, runs.play(finding.index), finding)?;
     }
     if findings.len() > MOST_KINDS {
         eprintln!("{} more kinds of failures are not shown", findings.len() - MOST_KINDS);
@@ -109,17 +109,17 @@ fn simulate(options: &Options, plays: &Plays) -> Result<ExitCode, String> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run(plays: &Plays, next: &AtomicU64, sender: &mpsc::Sender<WorkerReport>) {
+fn run(runs: &Runs, next: &AtomicU64, sender: &mpsc::Sender<WorkerReport>) {
     const BATCH: u64 = 200;
     loop {
         let first = next.fetch_add(BATCH, Ordering::Relaxed);
-        if first >= plays.count() {
+        if first >= runs.count() {
             return;
         }
-        let last = (first + BATCH).min(plays.count());
+        let last = (first + BATCH).min(runs.count());
         let mut table = Table::default();
         for index in first..last {
-            let play = plays.play(index);
+            let play = runs.play(index);
             let failure = testkit::check(&play.scenario);
             if let Some(cell) = play.cell {
                 table.count(cell, failure.as_ref());
@@ -142,8 +142,8 @@ fn progress(done: u64, all: u64, passed: Duration, kinds: usize) {
 }
 
 /// Writes the smallest scenario that fails like this one, in the form of a scenario file.
-fn report(options: &Options, play: Play, finding: &Finding) -> Result<(), String> {
-    let Play { name, scenario, .. } = play;
+fn report(options: &Options, play: Run, finding: &Finding) -> Result<(), String> {
+    let Run { name, scenario, .. } = play;
     eprintln!("{name}, one of {} such runs: {}", finding.times, finding.failure.error);
     let (scenario, failure) = testkit::shrink(scenario, finding.failure.clone());
     let path = options.out.join(format!("{name}.txt"));
@@ -163,7 +163,7 @@ fn as_file(scenario: &Scenario, trace: &[String], error: Option<&str>) -> String
     format!("{scenario}----\n{trace}{broken}")
 }
 
-/// Plays a file's scenario and shows its trace.
+/// Runs a file's scenario and shows its trace.
 fn replay(path: &Path) -> Result<ExitCode, String> {
     let text =
         fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use testkit::{KubeletVersion, Trouble};
 
-use crate::plays::{Choice, Plays};
+use crate::runs::{Choice, Runs};
 
 /// What to do.
 pub struct Options {
@@ -17,7 +17,7 @@ pub struct Options {
 /// What to run.
 pub enum Task {
     Replay(PathBuf),
-    Play(Plays),
+    Run(Runs),
 }
 
 /// Reads the arguments.
@@ -62,9 +62,9 @@ pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, Strin
     }
     let task = match (replay, under_kubelet) {
         (Some(path), _) => Task::Replay(path),
-        (None, false) => Task::Play(Plays::Scripted { runs, seed }),
-        (None, true) if grid => Task::Play(Plays::grid(choice)),
-        (None, true) => Task::Play(Plays::Kubelet { runs, seed, choice }),
+        (None, false) => Task::Run(Runs::Scripted { runs, seed }),
+        (None, true) if grid => Task::Run(Runs::grid(choice)),
+        (None, true) => Task::Run(Runs::Kubelet { runs, seed, choice }),
     };
     Ok(Options { jobs, out, task })
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use pod_spec::RestartPolicy;
 use testkit::{Failure, Trouble};
 
-use crate::plays::POLICIES;
+use crate::runs::POLICIES;
 
 /// The counts so far.
 #[derive(Default)]

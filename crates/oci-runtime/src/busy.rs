@@ -21,25 +21,25 @@ const TOO_LONG: Duration = Duration::from_secs(1);
 
 /// Time in which the shim served nothing, and what took most of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Away {
+pub struct LongestRound {
     /// How long.
     pub time: Duration,
     /// With what.
     pub on: &'static str,
 }
 
-const NEVER: Away = Away { time: Duration::ZERO, on: "" };
+const NEVER: LongestRound = LongestRound { time: Duration::ZERO, on: "" };
 /// When no named piece took half of the round.
 const NOTHING_LONG: &str = "many things at once";
 
 thread_local! {
-    static LONGEST: Cell<Away> = const { Cell::new(NEVER) };
+    static LONGEST: Cell<LongestRound> = const { Cell::new(NEVER) };
     /// The longest piece of this round.
-    static LONGEST_PIECE: Cell<Away> = const { Cell::new(NEVER) };
+    static LONGEST_PIECE: Cell<LongestRound> = const { Cell::new(NEVER) };
 }
 
 /// The longest round of this thread so far.
-pub fn longest() -> Away {
+pub fn longest() -> LongestRound {
     LONGEST.get()
 }
 
@@ -49,7 +49,7 @@ pub fn during<T>(on: &'static str, piece: impl FnOnce() -> T) -> T {
     let result = piece();
     let time = began.elapsed();
     if time > LONGEST_PIECE.get().time {
-        LONGEST_PIECE.set(Away { time, on });
+        LONGEST_PIECE.set(LongestRound { time, on });
     }
     result
 }
@@ -80,7 +80,7 @@ fn end_of_round(whole: Duration, queued: Duration) {
         return;
     }
     let on = if piece.time * 2 >= whole { piece.on } else { NOTHING_LONG };
-    LONGEST.set(Away { time, on });
+    LONGEST.set(LongestRound { time, on });
     if time >= TOO_LONG {
         warn!(?time, ?queued, on, "the shim was busy: it served nothing of its pod for this time");
     }
@@ -143,7 +143,7 @@ mod tests {
             tokio::task::yield_now().await;
             // This round is not over yet.
             during("what is under way", || sleep(100));
-            let Away { time, on } = longest();
+            let LongestRound { time, on } = longest();
             assert_eq!(on, "something");
             assert!(time.as_millis() >= 30, "{time:?}");
         }));

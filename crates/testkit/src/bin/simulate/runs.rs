@@ -9,7 +9,7 @@ pub const POLICIES: [RestartPolicy; 3] =
     [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never];
 
 /// The runs, by numbers from 0.
-pub enum Plays {
+pub enum Runs {
     /// Scripted callers.
     Scripted { runs: u64, seed: u64 },
     /// A kubelet.
@@ -27,7 +27,7 @@ pub struct Choice {
 }
 
 /// One run.
-pub struct Play {
+pub struct Run {
     /// The name of its file, and in messages.
     pub name: String,
     /// Its cell in the table: the policy, and a word for the pod's trouble.
@@ -48,7 +48,7 @@ impl Choice {
     }
 }
 
-impl Plays {
+impl Runs {
     /// All small pods.
     pub fn grid(choice: Choice) -> Self {
         let of = |policy| {
@@ -66,12 +66,12 @@ impl Plays {
         }
     }
 
-    pub fn play(&self, index: u64) -> Play {
+    pub fn play(&self, index: u64) -> Run {
         match self {
             Self::Scripted { seed, .. } => {
                 let seed = seed.wrapping_add(index);
                 let scenario = testkit::random_scenario(seed);
-                Play { name: format!("seed-{seed}"), cell: None, scenario }
+                Run { name: format!("seed-{seed}"), cell: None, scenario }
             }
             Self::Kubelet { runs, seed, choice } => {
                 let seed = seed.wrapping_add(index % runs);
@@ -79,12 +79,12 @@ impl Plays {
                 let run = choice.run(seed, policy);
                 let trouble = run.trouble.to_string();
                 let name = format!("{}-{trouble}-seed-{seed}", word(policy));
-                Play { name, cell: Some((policy, trouble)), scenario: run.scenario() }
+                Run { name, cell: Some((policy, trouble)), scenario: run.scenario() }
             }
             Self::Grid(scenarios) => {
                 let (policy, scenario) = &scenarios[index as usize];
                 let name = format!("{}-grid-{index}", word(*policy));
-                Play { name, cell: Some((*policy, "one fault".to_owned())), scenario: scenario.clone() }
+                Run { name, cell: Some((*policy, "one fault".to_owned())), scenario: scenario.clone() }
             }
         }
     }
