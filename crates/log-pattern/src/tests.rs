@@ -63,6 +63,92 @@ fn a_class_is_as_large_as_what_it_means() {
     assert!(!finds(&format!("{class}{{500}}#"), &line));
 }
 
+/// Each bound of `limits` at its last good value, and one beyond it.
+#[test]
+fn a_pattern_at_a_bound_is_good_and_one_beyond_it_is_too_large() {
+    // Instructions, the last of which says that the pattern is found.
+    let letters = |count: usize| "a".repeat(count);
+    let groups = |count: usize| format!("{}a{}", "(".repeat(count), ")".repeat(count));
+    // Letters that the repetition by 0 keeps out of the program.
+    let unused = |count: usize| format!("(?:{}){{0}}", letters(count));
+    // 8163 visits of nodes that produce no instruction.
+    let visits = |count: usize| format!("(?:(?:a{{0}}){{135}}){{20}}{}", letters(count - 8163));
+    for (good, too_large) in [
+        (letters(511), letters(512)),
+        (groups(32), groups(33)),
+        (unused(8191), unused(8192)),
+        (visits(8192), visits(8193)),
+    ] {
+        assert_eq!(Pattern::parse(&good).map(drop), Ok(()), "{good:.40}");
+        assert_eq!(Pattern::parse(&too_large), Err(PatternError::TooLarge), "{too_large:.40}");
+    }
+    assert_eq!(Pattern::parse(&letters(511)).map(|pattern| pattern.size()), Ok(MAX_SIZE));
+}
+
+#[test]
+fn a_repetition_counts_upwards() {
+    for good in ["a{2}", "a{2,}", "a{2,2}", "a{2,3}", "a{500}"] {
+        assert_eq!(Pattern::parse(good).map(|pattern| pattern.as_str().to_owned()), Ok(good.to_owned()));
+    }
+    for bad in ["a{3,2}", "a{501}", "a{0,501}", "a{,2}"] {
+        assert_eq!(Pattern::parse(bad), Err(PatternError::Repetition), "{bad}");
+    }
+}
+
+#[test]
+fn an_escape_is_a_set_a_tab_or_a_sign() {
+    for (pattern, good, bad) in [
+        (r"^\s$", [" ", "\t"], ["a", "s"]),
+        (r"^\S$", ["a", "s"], [" ", "\t"]),
+        (r"^a\tb$", ["a\tb"; 2], ["atb", "a b"]),
+        (r"^\-\ \.$", ["- ."; 2], ["- a", "-  "]),
+    ] {
+        assert!(good.iter().all(|line| finds(pattern, line)), "{pattern}");
+        assert!(!bad.iter().any(|line| finds(pattern, line)), "{pattern}");
+    }
+    for bad in [r"\T", r"\a", r"\1", "\\é", "\\"] {
+        assert_eq!(Pattern::parse(bad), Err(PatternError::Escape), "{bad}");
+    }
+}
+
+#[test]
+fn a_class_is_of_letters_ranges_and_sets() {
+    for (pattern, good, bad) in [
+        ("^[]a]$", "]a", "b["),
+        ("^[a-a]$", "a", "b-"),
+        (r"^[+-\.]$", "+,-.", "/*"),
+        (r"^[\--/]$", "-./", ",0"),
+        (r"^[\w-]$", "a0_-", ".,"),
+        (r"^[\t-]$", "\t-", "t,"),
+        (r"^[\d]$", "059", "a/"),
+        ("^[^]]$", "ab[", "]"),
+    ] {
+        assert!(good.chars().all(|letter| finds(pattern, &letter.to_string())), "{pattern}");
+        assert!(!bad.chars().any(|letter| finds(pattern, &letter.to_string())), "{pattern}");
+    }
+    for (pattern, error) in [
+        ("[]", PatternError::OpenClass),
+        ("[a", PatternError::OpenClass),
+        ("[a-", PatternError::OpenClass),
+        ("[b-a]", PatternError::Range),
+        (r"[a-\w]", PatternError::Range),
+        (r"[a-\.]", PatternError::Range),
+        (r"[!-\d]", PatternError::Range),
+        (r"[\W]", PatternError::Escape),
+        ("[a[b]", PatternError::NestedClass),
+        ("[a-[b]", PatternError::NestedClass),
+    ] {
+        assert_eq!(Pattern::parse(pattern), Err(error), "{pattern}");
+    }
+}
+
+/// An end that comes first still knows where the line began.
+#[test]
+fn a_line_without_a_letter_begins_and_ends_at_once() {
+    assert!(finds("$^", ""));
+    assert!(!finds("$^", "a"));
+}
+
 /// A syntax tree as text that both engines read the same way.
 fn pattern() -> impl Strategy<Value = String> {
     let set = prop::sample::select(vec![
