@@ -1,6 +1,7 @@
 //! A shim under load: nothing fails, nothing grows, and podshim answers State as fast as containerd's own shim. Prints
 //! its figures. `hack/test` runs a twentieth of the load, `hack/stress --load` all of it.
 
+mod flood;
 mod requests;
 
 use std::future::Future;
@@ -10,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Started, Starting};
-use e2e::durations::{AMPLE, SOON, pace};
+use e2e::durations::{AMPLE, SOON};
 use e2e::instance::status_number;
-use e2e::task::{Task, shell, unique};
+use e2e::task::Task;
 use e2e::{Containerd, Pod, Program, Runtime};
 
 /// Environment variable with the percentage of the whole load.
@@ -153,20 +154,4 @@ async fn restarts_leave_nothing_behind() -> Result<()> {
     println!("{count} restarts");
     before.wait_regained(shim).await?;
     pod.remove().await
-}
-
-/// Every byte of the output arrives, through the fifo to `ctr`.
-#[tokio::test]
-async fn a_flood_of_output_arrives_whole() -> Result<()> {
-    let node = Containerd::connect().await?;
-    let (id, count) = (unique("flood"), share_of(1024));
-    let script = format!(
-        "ctr run --rm --runtime {} podshim.test/busybox:1 {id} dd if=/dev/zero bs=1M count={count} | wc -c",
-        Runtime::Podshim.runtime_type()
-    );
-    let arrived: usize =
-        e2e::wait::at_most(AMPLE * pace(), "a flood", shell(&node, &script)).await?.trim().parse()?;
-    ensure!(arrived == count << 20, "{arrived} of {} bytes", count << 20);
-    println!("{count} MiB of output");
-    Ok(())
 }
