@@ -201,7 +201,7 @@ pub enum Problem {
         name: String,
     },
     /// An entry of `after.<c>` that is not `container=condition`.
-    #[error("{entry:?} is no dependency: write container=ready, container=done or container=started")]
+    #[error("{entry:?} is not a dependency: write container=ready, container=done or container=started")]
     DependencyMalformed {
         /// The entry.
         entry: String,

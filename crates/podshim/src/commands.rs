@@ -43,11 +43,11 @@ pub struct Arguments {
 pub enum Command {
     /// find what is wrong in manifests and configuration
     Check(check::Arguments),
-    /// find out whether this node is ready
+    /// check whether this node is ready for pods with a plan
     Doctor(doctor::Arguments),
     /// end all pods of this node, each in its order
     Drain(drain::Arguments),
-    /// list the pods that were on this node
+    /// list the pods that have ended on this node
     History(history::Arguments),
     /// show all there is to know of a pod
     Inspect(inspect::Arguments),
@@ -55,7 +55,7 @@ pub enum Command {
     Install(install::InstallArguments),
     /// the node's pods as Prometheus reads them
     Metrics(metrics::Arguments),
-    /// explain what a pod's plan makes of it
+    /// explain what a pod's plan does: order, waits, longest stop
     Plan(plan::Arguments),
     /// list the pods of this node with roles and states
     Ps(ps::Arguments),
@@ -65,11 +65,11 @@ pub enum Command {
     Switch(switch::Arguments),
     /// draw a pod's life
     Timeline(timeline::Arguments),
-    /// native sidecars for a kubelet that knows none
+    /// rewrite native sidecars for a kubelet that does not know them
     Translate(translate::Arguments),
     /// undo what install did
     Uninstall(install::UninstallArguments),
-    /// tell what happens to a pod, as it happens
+    /// print what happens to a pod, as it happens
     Watch(watch::Arguments),
     /// write the completions of a shell
     #[command(hide = true)]
@@ -161,4 +161,4 @@ Two annotations hold an app until its proxy takes connections, and stop the prox
 A job needs a third, podshim.io/restart-policy, with what its restartPolicy says.
 
 Exit codes: 0 all is well, 1 something was found or failed, 2 wrong arguments.
-COLUMNS: how wide what is shown may be; without it the terminal's width, 80 to 200.";
+COLUMNS sets how wide the output may be; without it the terminal's width counts, 80 to 200.";

@@ -38,19 +38,50 @@ fn has_word(line: &str, word: &str) -> bool {
     line.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|part| part == word)
 }
 
-#[test]
-fn words_that_hide_the_actor_stay_away() {
+/// Every page and source: its name in the repository, and its text.
+fn pages() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository");
     let mut all = Vec::new();
     files(&root, &mut all);
     assert!(all.len() > 300, "{} files", all.len());
+    let name = |path: &Path| path.strip_prefix(&root).expect("a path of it").display().to_string();
+    let pages = all.iter().filter_map(|path| Some((name(path), fs::read_to_string(path).ok()?)));
+    pages.filter(|(name, _)| !EXEMPT.contains(&name.as_str())).collect()
+}
+
+/// A text as one line of lower-case words, also where comment marks, quotes and line ends come between them.
+fn words_only(text: &str) -> String {
+    let words = text
+        .split(|letter: char| !letter.is_alphanumeric() && letter != '\'')
+        .filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[test]
+fn mended_sentences_stay_mended() {
+    let pages = pages();
+    let (_, style) = pages.iter().find(|(name, _)| name == "CONTRIBUTING.md").expect("the style page");
+    let table = style.split("| before | after |").nth(1).expect("the table");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let before: Vec<_> = rows.filter_map(|row| row.split('|').nth(1)).map(words_only).collect();
+    assert!(before.len() >= 30, "{} sentences", before.len());
+    let pages = pages.iter().filter(|(name, _)| name != "CONTRIBUTING.md");
+    let found: Vec<_> = pages
+        .flat_map(|(name, text)| {
+            let text = words_only(text);
+            before
+                .iter()
+                .filter(move |before| text.contains(*before))
+                .map(move |before| format!("{name}: {before}"))
+        })
+        .collect();
+    assert!(found.is_empty(), "sentences that were mended are back:\n{}", found.join("\n"));
+}
+
+#[test]
+fn words_that_hide_the_actor_stay_away() {
     let mut found = Vec::new();
-    for path in all {
-        let name = path.strip_prefix(&root).expect("a path of it").display().to_string();
-        let Ok(text) = fs::read_to_string(&path) else { continue };
-        if EXEMPT.contains(&name.as_str()) {
-            continue;
-        }
+    for (name, text) in pages() {
         for (number, line) in text.lines().enumerate() {
             // The tables of the style section show what not to write.
             if name == "CONTRIBUTING.md" && (line.starts_with('|') || line.contains("no \"")) {

@@ -62,12 +62,12 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
             if let Err(error) = cgroup.signal_members(number).await {
                 warn!(%target, %error, "cannot signal every process: only the first gets the signal");
                 if let Err(error) = process.signal(number) {
-                    warn!(%target, %error, "cannot send a signal");
+                    warn!(%target, %error, "cannot send the signal");
                 }
             }
         });
     } else if let Err(error) = process.signal(number) {
-        warn!(%target, %error, "cannot send a signal");
+        warn!(%target, %error, "cannot send the signal");
     }
 }
 
@@ -75,8 +75,10 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
 fn limit_oom_score(state: &State, id: &ContainerId, highest: i32) {
     let Some(cgroup) = state.containers.get(id).and_then(Resources::cgroup) else { return };
     match cgroup.limit_oom_score(highest) {
-        Ok(()) => info!(container = %id, highest, "oom_score_adj is at most that of its mains"),
-        Err(error) => warn!(container = %id, highest, %error, "cannot lower its oom_score_adj"),
+        Ok(()) => info!(container = %id, highest, "oom_score_adj lowered to that of the mains"),
+        Err(error) => {
+            warn!(container = %id, highest, %error, "cannot lower oom_score_adj to that of the mains")
+        }
     }
 }
 
@@ -95,7 +97,7 @@ fn tell(state: &State, id: &ContainerId, line: &str, to: LineTarget) {
 
 fn finish(state: &mut State, id: &ContainerId, shown: Exit, real: Exit) {
     if shown.code != real.code {
-        info!(container = %id, shown = shown.code, real = real.code, "callers see another exit code");
+        info!(container = %id, shown = shown.code, real = real.code, "callers see another exit code than the real one");
     }
     let Some(resources) = state.containers.get_mut(id) else { return };
     resources.finish_output();
@@ -108,6 +110,6 @@ fn finish(state: &mut State, id: &ContainerId, shown: Exit, real: Exit) {
     };
     if let Err(error) = resources.bundle().write_exit(&record) {
         // Without the record, `delete` answers 137, as containerd's own shim always does.
-        error!(container = %id, %error, "cannot record the exit");
+        error!(container = %id, %error, "cannot record the exit: if the shim dies, `delete` answers 137");
     }
 }

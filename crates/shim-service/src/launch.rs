@@ -144,7 +144,7 @@ impl Launcher {
         let Some(limits) = limits else { return };
         if let Err(error) = self.runtime.update(&limits).await {
             // It runs with the limits of its spec, which is better than not at all.
-            warn!(container = self.runtime.id(), %error, "cannot apply the updated limits again");
+            warn!(container = self.runtime.id(), %error, "cannot apply the updated limits: the restarted container has those of its spec");
         }
     }
 
@@ -180,7 +180,7 @@ impl Launcher {
             Ok(console) => console,
             Err(failure) => {
                 if let Err(error) = runtime.delete(DeleteMode::Force).await {
-                    warn!(container = runtime.id(), %error, "cannot remove a container without its streams");
+                    warn!(container = runtime.id(), %error, "the streams of a container failed, and the container cannot be removed");
                 }
                 return Err(failure);
             }
@@ -224,7 +224,7 @@ impl Launcher {
             Ok(console) => console,
             Err(failure) => {
                 if let Err(error) = launched.process.signal(oci_runtime::process::SignalNumber::KILL) {
-                    warn!(container = runtime.id(), exec = exec_id, %error, "cannot end an exec without its streams");
+                    warn!(container = runtime.id(), exec = exec_id, %error, "the streams of an exec failed, and its process cannot be killed");
                 }
                 return Err(failure);
             }

@@ -108,7 +108,7 @@ fn watch_lines(
     if let Some(stdio) = resources.stdio()
         && let Err(error) = stdio.watch_lines(|| watch(readiness.clone()))
     {
-        warn!(container = resources.runtime().id(), %error, "cannot look at its output: its gate stays closed");
+        warn!(container = resources.runtime().id(), %error, "cannot watch the container's output: its log gate stays closed");
     }
 }
 

@@ -195,7 +195,7 @@ fn remove(resources: &mut Resources, done: Finisher) {
         if unmounted.is_ok()
             && let Err(error) = runtime.bundle().mark_removed()
         {
-            warn!(container = runtime.id(), %error, "cannot note that it is removed");
+            warn!(container = runtime.id(), %error, "cannot mark the bundle as removed: a later `delete` removes the container once more");
         }
         done.finish(Outcome::Ok, Product::Removed);
     });

@@ -50,7 +50,7 @@ impl Stream for TrustedPeers {
                     Err(error) => tracing::warn!(%error, "a connection is refused: its peer is unknown"),
                 },
                 Err(error) => {
-                    tracing::warn!(%error, "a connection cannot be taken yet");
+                    tracing::warn!(%error, "cannot accept a connection: the shim tries again in a moment");
                     self.pause = Some(Box::pin(tokio::time::sleep(PAUSE)));
                 }
             }

@@ -69,7 +69,7 @@ impl Throttle {
             let slot = self.slots.acquire().await.ok();
             let until = self.due();
             if until > Instant::now() {
-                debug!(wait = ?(until - Instant::now()), "the pod has used its share of a processor");
+                debug!(wait = ?(until - Instant::now()), "the pod's restarts and probes have used their share of a processor: this one waits");
                 tokio::time::sleep_until(until).await;
             }
             slot

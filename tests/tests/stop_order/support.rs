@@ -86,7 +86,9 @@ pub(crate) async fn wait_dead(pid: libc::pid_t, within: Duration) -> Result<()> 
 /// The real exit code that the shim logged for a container whose shown code it masked (J2), if it did.
 pub(crate) fn logged_real_code(node: &Containerd, id: &str) -> Result<Option<i32>> {
     let log = std::fs::read_to_string(node.directory().join("containerd.log"))?;
-    let line = log.lines().find(|line| line.contains("callers see another exit code") && line.contains(id));
+    let line = log
+        .lines()
+        .find(|line| line.contains("callers see another exit code than the real one") && line.contains(id));
     let code = line.and_then(|line| line.split_once("real=")?.1.split_whitespace().next()?.parse().ok());
     Ok(code)
 }

@@ -39,7 +39,7 @@ pub enum GateError {
     #[error(transparent)]
     Option(#[from] OptionError),
     /// An address without `:port`, or with more colons than it can have.
-    #[error("{address:?} is no address: write {form:?}, with an IPv6 host in brackets")]
+    #[error("{address:?} is not an address: write {form:?}, with an IPv6 host in brackets")]
     Address {
         /// What was written.
         address: String,

@@ -20,11 +20,14 @@ fn every_wrong_gate_says_why() {
         ("exec:[\"a\"] b", "the JSON array is followed by more text (options begin with \";\")"),
         ("exec:a; b", "unknown option \"b\" (one of: delay, period, timeout, fail, ok)"),
         ("tcp", "\"tcp\" needs more: write \"tcp:[host]:port\""),
-        ("tcp:80", "\"80\" is no address: write \"tcp:[host]:port\", with an IPv6 host in brackets"),
-        ("tcp:::1:80", "\"::1:80\" is no address: write \"tcp:[host]:port\", with an IPv6 host in brackets"),
+        ("tcp:80", "\"80\" is not an address: write \"tcp:[host]:port\", with an IPv6 host in brackets"),
+        (
+            "tcp:::1:80",
+            "\"::1:80\" is not an address: write \"tcp:[host]:port\", with an IPv6 host in brackets",
+        ),
         (
             "tcp:[::1]80",
-            "\"[::1]80\" is no address: write \"tcp:[host]:port\", with an IPv6 host in brackets",
+            "\"[::1]80\" is not an address: write \"tcp:[host]:port\", with an IPv6 host in brackets",
         ),
         (
             "tcp:localhost:80",
@@ -76,11 +79,11 @@ fn every_wrong_gate_says_why() {
         ("tcp::80;fail=4294967296", "fail: \"4294967296\" is not a number of at least 1"),
         (
             "http:15021",
-            "\"15021\" is no address: write \"http:[host]:port/path\", with an IPv6 host in brackets",
+            "\"15021\" is not an address: write \"http:[host]:port/path\", with an IPv6 host in brackets",
         ),
         (
             "http://localhost:80/",
-            "\"\" is no address: write \"http:[host]:port/path\", with an IPv6 host in brackets",
+            "\"\" is not an address: write \"http:[host]:port/path\", with an IPv6 host in brackets",
         ),
         (
             "http:pod:80/",

@@ -416,12 +416,12 @@ fn dependencies() {
         (
             "no condition",
             &[plan, ("after.app", "s1")],
-            r#"after.app: "s1" is no dependency: write container=ready, container=done or container=started"#,
+            r#"after.app: "s1" is not a dependency: write container=ready, container=done or container=started"#,
         ),
         (
             "no dependency at all",
             &[plan, ("after.app", "")],
-            r#"after.app: "" is no dependency: write container=ready, container=done or container=started"#,
+            r#"after.app: "" is not a dependency: write container=ready, container=done or container=started"#,
         ),
         ("named twice", &[plan, ("after.app", "s1=ready, s1=started")], r#"after.app: "s1" is named twice"#),
         (

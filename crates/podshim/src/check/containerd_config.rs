@@ -63,7 +63,7 @@ pub fn check(source: &Source) -> Vec<Finding> {
         Ok(document) => config.check(document.as_table()),
         Err(error) => {
             let line = config.line_at(error.span().map_or(0, |span| span.start));
-            let message = format!("no TOML: {}", error.message().lines().next().unwrap_or_default());
+            let message = format!("not valid TOML: {}", error.message().lines().next().unwrap_or_default());
             config.note(Severity::Error, line, message);
         }
     }

@@ -17,8 +17,9 @@ use crate::output::{Colour, Format, Paint, print, print_json};
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
 Ends every pod on this node that runs on podshim: each in its order, within its own grace, all pods at the same time. It
-prints each pod as it ends (with --json all at the end), and waits for the last. From its start on podshim refuses new pods and containers on this node:
-a live kubelet would recreate them as fast as they end. That holds until --undo, or the next boot.
+prints each pod as it ends (with --json all at the end), and waits for the last. Meanwhile and afterwards podshim refuses
+new pods and containers on this node, because a live kubelet would recreate them as fast as they end: until --undo, or the
+next boot.
 
 podshim-drain.service calls it when the node goes down, after the kubelet was stopped and before containerd is.";
 const EXIT_CODES: &str = "\
@@ -28,7 +29,7 @@ Exit codes: 0 all pods ended in time; 1 some did not, or it could not be done; 2
 #[derive(Args)]
 #[command(before_help = ABOUT, after_help = EXIT_CODES)]
 pub struct Arguments {
-    /// As in 90s, 5m: what has not ended by then gets its stop signal if it had none yet, and 2s
+    /// Such as 90s or 5m. What still runs then gets its stop signal, if it had none yet, and SIGKILL 2s later
     #[arg(long, value_name = "DURATION", value_parser = pod_spec::parse_duration, conflicts_with = "undo")]
     timeout: Option<Duration>,
     /// Take new pods again

@@ -21,9 +21,10 @@ use crate::terminal::columns;
 const ABOUT: &str = "\
 Lists the pods that have ended on this node, the newest last, one line each. `podshim timeline --past POD` draws one.
 
-RESULT is `completed` or `failed` if the pod's restart policy says that it has ended, else `stopped`. WHY is what began its stop:
-caller (a kubelet, crictl, ctr), requested (podshim stop, a drain), completed, init-failed, sidecar-failed, fatal, zero-grace,
-sandbox (its end came first), or shim-killed; `-` if it ended without a stop. EXIT CODES are the real ones, with what the caller was shown if that differs.
+RESULT is `completed` or `failed` if the pod's restart policy says that it has ended, else `stopped`. WHY is what began its
+stop: caller (a kubelet, crictl, ctr), requested (podshim stop, a drain), completed, init-failed, sidecar-failed, fatal,
+zero-grace, sandbox (it ended first), or shim-killed; `-` if the pod ended without a stop. EXIT CODES are the real ones, and
+beside each the one that the caller saw, if that differs.
 
 podshim writes a record when a pod ends, even if the pod's shim was killed. It keeps 7 days, 64 MiB in all and 8 MiB of each
 namespace; history-age, history-size and history-namespace-size in /etc/podshim/config.toml change that. A record has no
@@ -42,7 +43,7 @@ pub struct Arguments {
     history: HistoryArguments,
     #[command(flatten)]
     result: ResultArguments,
-    /// A pod's name, namespace/name, an id, or the beginning of one
+    /// A pod's name, namespace/name or id, or a prefix of one
     #[arg(value_name = "NAME")]
     name: Option<String>,
 }

@@ -19,9 +19,9 @@ use crate::words::DisplayWord;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
-Shows a pod: each container's role, state, gate and what it waits for, restarts, exit codes as they really were beside those
-that callers see, signals that wait for their turn, and what is left of a stop's time; and the processor time that
-podshim spent for the pod outside of its containers' cgroups: the shim, exec probes, hooks, restarts, requests.";
+Shows a pod: each container's role, state, gate and what it waits for, restarts, real exit codes beside those that callers
+see, signals that wait for their turn, and what is left of a stop's time; and the processor time that podshim spent for
+the pod outside of its containers' cgroups: the shim, exec probes, hooks, restarts, requests.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 there is no such pod, or its shim is dead or does not answer; 2 wrong arguments.";
 

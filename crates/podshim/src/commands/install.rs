@@ -22,8 +22,8 @@ const UNINSTALL: &str = "uninstall";
 const INSTALL_ABOUT: &str = "\
 Makes this node run pods with podshim: puts the shim and this command where containerd finds them, adds the runtime
 \"podshim\" to containerd's configuration, and enables the unit that drains the node when it goes down. Shows each change,
-asks, and makes all of them or none. It leaves alone what is right already, so a second install
-changes nothing. It restarts nothing, and says at the end what to do next.
+asks, and makes all of them or none. A second install changes nothing: what is right already stays. It restarts nothing,
+and says at the end what to do next.
 
 In a configuration of version 2 (containerd 1.6, 1.7) the runtime is written at the file's end: there an imported file
 would replace the whole section of the CRI, with its mirrors and its cgroup driver. One of version 3 (2.x) gets an import
@@ -31,10 +31,10 @@ of conf.d/podshim.toml beside it. Every other byte stays; the file as it was is 
 A file that k3s or rke2 rewrite at each start is refused: use --no-config, and append containerd-version-2.toml or
 containerd-version-3.toml of /usr/local/share/podshim to their template.";
 const UNINSTALL_ABOUT: &str = "\
-Takes out what podshim install put in: the programs, their files, and podshim's lines in containerd's configuration, which
-is then byte for byte what it was, except what others have changed since. Shows each change and asks. What a package
-brought stays: remove the package. While pods run on podshim it refuses, and names them: containerd needs the shim's program
-to clean up after them. Remove the pods first: cordon the node and run `kubectl drain` (docs/node.md).";
+Removes what podshim install has written: the programs, their files, and podshim's lines in containerd's configuration,
+which is then byte for byte what it was, except for what others have changed since. Shows each change and asks. It leaves
+the files of a package: remove the package. While pods run on podshim it refuses, and names them: containerd needs the
+shim's program to clean up after them. Remove the pods first: cordon the node and run `kubectl drain` (docs/node.md).";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 wrong arguments.";
 /// Arguments of both commands.
@@ -49,7 +49,7 @@ struct CommonArguments {
     /// containerd's configuration
     #[arg(long, value_name = "FILE", default_value = CONFIG, value_parser = absolute_path)]
     config: PathBuf,
-    /// Where the programs are; without it where this one is, if that is /usr/bin, else /usr/local/bin
+    /// Where the programs belong; without it /usr/bin if this program is there, else /usr/local/bin
     #[arg(long, value_name = "DIR", value_parser = absolute_path, value_hint = ValueHint::DirPath)]
     bin_dir: Option<PathBuf>,
     /// A file system mounted there instead; paths in files are without it
@@ -69,7 +69,7 @@ pub struct InstallArguments {
     /// The shim's program; without it containerd-shim-podshim-v2 beside this one
     #[arg(long, value_name = "FILE")]
     shim: Option<PathBuf>,
-    /// For a configuration that does not say its version; without it that of the containerd in the PATH
+    /// containerd's version, for a configuration without one; without it that of the containerd in PATH
     #[arg(long, value_name = "VERSION")]
     containerd: Option<Release>,
 }
@@ -80,7 +80,7 @@ pub struct InstallArguments {
 pub struct UninstallArguments {
     #[command(flatten)]
     common: CommonArguments,
-    /// Even while pods run on podshim: what is left of them then is yours to clean up
+    /// Uninstall even while pods run on podshim; you must then clean up what is left of them
     #[arg(long)]
     force: bool,
 }

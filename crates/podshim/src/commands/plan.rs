@@ -27,7 +27,7 @@ FILE is Kubernetes YAML (Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Jo
 annotations alone: a YAML mapping of them, or lines of key=value as for `ctr run --annotation`. \"-\" is standard input.
 It skips objects without a pod, and pods without annotations of podshim.";
 const EXIT_CODES: &str = "\
-Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or there is none; 2 wrong arguments.";
+Exit codes: 0; 1 a file cannot be read, a plan is wrong (`podshim check` says more), or no pod has one; 2 wrong arguments.";
 
 /// Arguments of `podshim plan`.
 #[derive(Args)]

@@ -23,16 +23,16 @@ kubelet that does not know them, with podshim as the runtime:
   * the first sidecar and all initContainers after it move to the front of containers, in their order;
   * annotations: the plan, ready from startup probes, pre-stop from preStop hooks, grace and restart-policy from the pod;
   * runtimeClassName.
-What needs no translation is written as it is. Comments and the order of keys stay, but for those beside a key that goes,
-and in a document with anchors or in braces, which is rewritten. The result goes to standard output and passes `podshim check`; what could not be carried
-over, or is not quite the same, is printed to standard error, field by field. FILE is not changed; \"-\" is standard input.
+It writes everything else as it is. Comments and the order of keys stay, except beside a key that is removed; a document
+with anchors or in braces is rewritten. The result goes to standard output and passes `podshim check`. Standard error has
+each field that could not be carried over, or is not quite the same. FILE is not changed; \"-\" is standard input.
 
 With --sidecarset it first adds to the pods that an OpenKruise SidecarSet selects what Kruise's webhook would: containers,
 initContainers, volumes, variables, secrets, annotations. Its containers are sidecars of the plan; one that is upgraded hot
-is a standby pair, NAME-1|NAME-2. A pod without a namespace counts as in one that the SidecarSet is for.";
+is a standby pair, NAME-1|NAME-2. A pod without a namespace is taken for one in a namespace of the SidecarSet.";
 const EXIT_CODES: &str = "\
-Exit codes: 0; 1 a pod could not be translated and was left as it is, or a file cannot be read, or is not what it should
-be; 2 wrong arguments.";
+Exit codes: 0; 1 a pod could not be translated and was left as it is, or a file cannot be read or is not
+such a file; 2 wrong arguments.";
 
 /// Arguments of `podshim translate`.
 #[derive(Args)]

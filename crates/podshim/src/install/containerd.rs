@@ -62,7 +62,7 @@ impl FileVersion {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It is not TOML.
-    #[error("line {line}: no TOML: {problem}")]
+    #[error("line {line}: not valid TOML: {problem}")]
     Syntax {
         /// Counted from 1.
         line: usize,
