@@ -68,6 +68,13 @@ const IPC_SYSCTLS: [&str; 8] = [
 #[error("{0}")]
 pub struct NotUnderstood(String);
 
+impl NotUnderstood {
+    /// For a reason outside of the spec.
+    pub fn because(reason: &str) -> Self {
+        Self(reason.to_owned())
+    }
+}
+
 /// A sandbox that podshim can make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SandboxRequest {
