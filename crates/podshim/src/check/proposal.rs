@@ -105,7 +105,7 @@ fn name_mains(template: &Template<'_>, annotations: &Node) -> String {
             own.list == List::Regular && annotations.get(&format!("{PREFIX}role.{}", own.name)).is_none()
         });
         let roles: Vec<String> = unnamed.map(|own| format!("{PREFIX}role.{}: main", own.name)).collect();
-        return if roles.is_empty() { format!("{PREFIX}role.<main>: main") } else { roles.join(" and ") };
+        return if roles.is_empty() { format!("{PREFIX}role.<main>: main") } else { roles.join(", and ") };
     }
     let list = list(annotations);
     let mut entries: Vec<String> =
