@@ -5,6 +5,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
+#[expect(clippy::disallowed_methods, reason = "a build script has no reaper")]
 fn main() {
     println!("cargo::rerun-if-changed=pause/pause.rs");
     println!("cargo::rerun-if-changed=build.rs");

@@ -34,12 +34,12 @@ pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
         }
         let refused = |field: &str| format!("linux.resources.{part}{field} is not done by podshim itself");
         let Some(fields) = fields.as_object() else {
-            if super::request::is_empty(fields) {
+            if is_empty(fields) {
                 continue;
             }
             return Err(refused(""));
         };
-        for (field, value) in fields.iter().filter(|(_, value)| !super::request::is_empty(value)) {
+        for (field, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
             match (part.as_str(), field.as_str()) {
                 ("cpu", "shares") => limits.shares = value.as_u64(),
                 ("cpu", "quota") => limits.quota = value.as_i64(),
@@ -51,6 +51,18 @@ pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
         }
     }
     Ok(limits)
+}
+
+/// Whether a field says nothing.
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.iter().all(is_empty),
+        Value::Object(map) => map.values().all(is_empty),
+    }
 }
 
 impl Limits {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::limits::{self, Limits};
+use super::limits::{self, Limits, is_empty};
 use crate::bundle::Bundle;
 
 /// A kind of namespace, and what the spec calls it.
@@ -210,18 +210,6 @@ fn at<'spec>(value: &'spec Value, key: &str) -> &'spec Value {
 
 fn text<'spec>(value: &'spec Value, key: &str) -> &'spec str {
     at(value, key).as_str().unwrap_or_default()
-}
-
-/// Whether a field says nothing.
-pub(super) fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Bool(true) => false,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(values) => values.iter().all(is_empty),
-        Value::Object(map) => map.values().all(is_empty),
-    }
 }
 
 /// An object, or none, if all of its fields that say something are known.
