@@ -144,7 +144,7 @@ pub(crate) fn make(
     match child.failed {
         None => Ok(pid),
         Some((step, number)) => {
-            let step = child.steps.get(step).map(Step::to_string).unwrap_or_default();
+            let step = child.steps.get(step).map(Step::words).unwrap_or_default();
             Err(MakeError::new(step, io::Error::from_raw_os_error(number)))
         }
     }
@@ -163,7 +163,7 @@ fn flag(kind: NamespaceKind) -> c_int {
 
 impl Step {
     /// For the error: what could not be done.
-    fn to_string(&self) -> String {
+    fn words(&self) -> String {
         match self {
             Self::EnterGroup(_) => "enter a control group".to_owned(),
             Self::Join(..) => "join a namespace".to_owned(),

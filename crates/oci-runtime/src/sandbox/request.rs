@@ -168,7 +168,8 @@ impl SandboxRequest {
         let (new, joined) = namespaces(at(linux, "namespaces"))?;
         let has = |kind| new.contains(&kind) || joined.iter().any(|(other, _)| *other == kind);
         let (hostname, domainname) = (text(spec, "hostname").to_owned(), text(spec, "domainname").to_owned());
-        if !(hostname.is_empty() && domainname.is_empty()) && !has(NamespaceKind::Uts) {
+        let is_named = !hostname.is_empty() || !domainname.is_empty();
+        if is_named && !has(NamespaceKind::Uts) {
             return Err(not_done("hostname without a uts namespace"));
         }
         let id = |key| u32::try_from(at(user, key).as_u64().unwrap_or_default()).map_err(|_| not_done(key));
