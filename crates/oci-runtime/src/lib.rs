@@ -18,6 +18,7 @@ pub mod probe;
 pub mod process;
 pub mod reaper;
 pub mod runtime;
+pub mod sandbox;
 pub mod spec;
 pub mod stdio;
 pub mod termination_message;

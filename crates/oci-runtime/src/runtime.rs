@@ -12,8 +12,9 @@ mod delete;
 mod error;
 mod features;
 mod launch;
+mod own_sandbox;
 mod pause;
-mod settings;
+pub(crate) mod settings;
 mod start;
 mod state;
 #[cfg(test)]

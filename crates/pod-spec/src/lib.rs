@@ -30,7 +30,7 @@ pub use duration::{BoundedDuration, DurationError, DurationText, parse as parse_
 pub use error::{GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
 pub use keys::PREFIX;
 pub use nearest::Hint;
-pub use node::{History, Node, NodeError, ValueProblem};
+pub use node::{History, Node, NodeError, SandboxMaker, ValueProblem};
 pub use order::{Link, Order, needs};
 pub use parse::{Parsed, parse};
 pub use plan::{

@@ -34,7 +34,21 @@ pub struct Node {
     min_backoff: Option<Duration>,
     max_pattern: Option<usize>,
     history: History,
+    sandbox: SandboxMaker,
 }
+
+/// Who makes the process of a pod's sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SandboxMaker {
+    /// The OCI runtime, from the pause image.
+    #[default]
+    Runtime,
+    /// podshim, with a program of its own; the OCI runtime where the spec asks for more than podshim does.
+    Own,
+}
+
+const SANDBOX_MAKERS: [(&str, SandboxMaker); 2] =
+    [("own", SandboxMaker::Own), ("runtime", SandboxMaker::Runtime)];
 
 /// How much podshim keeps of pods that are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,9 +148,10 @@ enum Key {
     HistorySize,
     HistoryNamespaceSize,
     HistoryAge,
+    Sandbox,
 }
 
-const KEYS: [(&str, Key); 18] = [
+const KEYS: [(&str, Key); 19] = [
     ("grace", Key::Grace),
     ("gate-timeout", Key::GateTimeout),
     ("zero-grace", Key::ZeroGrace),
@@ -155,6 +170,7 @@ const KEYS: [(&str, Key); 18] = [
     ("history-size", Key::HistorySize),
     ("history-namespace-size", Key::HistoryNamespaceSize),
     ("history-age", Key::HistoryAge),
+    ("sandbox", Key::Sandbox),
 ];
 
 /// The keys whose value is a gate or a hook.
@@ -241,6 +257,7 @@ impl Node {
             Key::HistorySize => self.history.size = size_of(value)?,
             Key::HistoryNamespaceSize => self.history.namespace_size = size_of(value)?,
             Key::HistoryAge => self.history.age = duration_of(value)?,
+            Key::Sandbox => self.sandbox = word_of(&text_of(value)?, &SANDBOX_MAKERS)?,
             Key::VisibleAfter => {
                 let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
                 let count = u32::try_from(count)
@@ -280,6 +297,11 @@ impl Node {
     /// How much podshim keeps of pods that are gone.
     pub fn history(&self) -> History {
         self.history
+    }
+
+    /// Who makes the process of a pod's sandbox.
+    pub fn sandbox_maker(&self) -> SandboxMaker {
+        self.sandbox
     }
 
     /// The longest grace from any source: podshim cuts what a kubelet, an operator or this node sets to it.

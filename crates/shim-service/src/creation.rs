@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use oci_runtime::bundle::Bundle;
-use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind};
-use pod_spec::Parsed;
-use tracing::warn;
+use oci_runtime::runtime::Container;
+use oci_runtime::sandbox::{NotUnderstood, SandboxRequest};
+use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind, TaskKind};
+use pod_spec::{Parsed, SandboxMaker};
+use tracing::{info, warn};
 
 use crate::cri::{self, SANDBOX_ID};
 use crate::details::CreateDetails;
@@ -87,10 +89,43 @@ fn prepare(
     details.options.save(&bundle).map_err(|error| invalid(error.to_string()))?;
     let runtime = Rc::new(details.options.runtime(state.reaper.clone(), &state.context.namespace, &spec));
     let mut core = cri::container_spec(id, &spec, details.origin(), plan);
+    let mut container = runtime.container(id.as_str(), bundle);
+    if core.kind == TaskKind::Sandbox {
+        container = sandbox(state, container, &details);
+    }
     core.kubelet_grace = core.kubelet_grace.map(|grace| state.at_most(grace));
-    let resources =
-        Resources::new(runtime.container(id.as_str(), bundle), state.context.clone(), details, &spec);
+    let resources = Resources::new(container, state.context.clone(), details, &spec);
     Ok((resources, core))
+}
+
+/// Makes the sandbox podshim's own, where the node's file says so and podshim does all that the spec asks for. A mistake in
+/// the file is no reason against a pod without annotations (S1): the OCI runtime makes its sandbox.
+fn sandbox(state: &State, container: Container, details: &CreateDetails) -> Container {
+    let reason = match node::read(&state.context.node_file) {
+        Ok(node) if node.sandbox_maker() == SandboxMaker::Runtime => return container,
+        Ok(_) => match own_sandbox(&container, details) {
+            Ok(request) => return container.as_sandbox(request),
+            Err(reason) => reason.to_string(),
+        },
+        Err(mistake) => mistake,
+    };
+    info!(container = container.id(), reason, "the OCI runtime makes the sandbox");
+    container
+}
+
+fn own_sandbox(container: &Container, details: &CreateDetails) -> Result<SandboxRequest, NotUnderstood> {
+    // Another one may be more than a maker of processes: a virtual machine, for one.
+    let binary = details.options.binary().file_name().unwrap_or_default();
+    let reason = match () {
+        () if binary != "runc" && binary != "crun" => Some("the OCI runtime is another than runc and crun"),
+        () if details.checkpoint.is_some() => Some("it is restored from a checkpoint"),
+        () if details.options.no_pivot_root => Some("NoPivotRoot is set"),
+        () => None,
+    };
+    match reason {
+        Some(reason) => Err(NotUnderstood::because(reason)),
+        None => SandboxRequest::of_bundle(container.bundle()),
+    }
 }
 
 /// Parses podshim's annotations within what the node's file allows. That file is read only if there are any: a pod

@@ -76,7 +76,7 @@ impl Launcher {
         let mut stdio = self.connected_stdio().await?;
         let prepared = async {
             self.start_logger(&mut stdio, self.runtime.id()).await?;
-            if self.details.rootfs.is_empty() {
+            if self.details.rootfs.is_empty() || self.runtime.is_own_sandbox() {
                 return Ok(());
             }
             let rootfs = self.runtime.bundle().rootfs();

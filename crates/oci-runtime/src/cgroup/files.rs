@@ -23,17 +23,17 @@ const USUAL_LENGTH: usize = 4096;
 
 /// A mounted cgroup hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CgroupMount {
-    pub(super) point: PathBuf,
+pub(crate) struct CgroupMount {
+    pub(crate) point: PathBuf,
     /// The group that is visible at the mount point; not `/` inside containers.
     pub(super) root: PathBuf,
-    pub(super) is_v2: bool,
-    pub(super) controllers: Vec<String>,
+    pub(crate) is_v2: bool,
+    pub(crate) controllers: Vec<String>,
 }
 
 impl CgroupMount {
     /// The directory of the group that `/proc/<pid>/cgroup` calls `path`.
-    pub(super) fn directory_of(&self, path: &str) -> PathBuf {
+    pub(crate) fn directory_of(&self, path: &str) -> PathBuf {
         let path = Path::new(path.trim_end());
         let below = path.strip_prefix(&self.root).unwrap_or_else(|_| path.strip_prefix("/").unwrap_or(path));
         self.point.join(below)
@@ -41,7 +41,7 @@ impl CgroupMount {
 }
 
 /// The cgroup mounts of a `/proc/<pid>/mountinfo`.
-pub(super) fn cgroup_mounts(mountinfo: &str) -> Vec<CgroupMount> {
+pub(crate) fn cgroup_mounts(mountinfo: &str) -> Vec<CgroupMount> {
     let parse = |line: &str| {
         let (mount, file_system) = line.split_once(" - ")?;
         let mut mount = mount.split(' ').skip(3);

@@ -32,6 +32,13 @@ impl Cgroup {
         }
     }
 
+    /// Stops every member until [`Self::thaw`]. Does not wait for the last.
+    pub(crate) fn freeze_for_good(&self) -> io::Result<()> {
+        let missing = || io::Error::new(io::ErrorKind::Unsupported, "it has no freezer");
+        let (state, frozen, _) = self.freezer().ok_or_else(missing)?;
+        fs::write(state, frozen)
+    }
+
     /// Lets every member run, no matter what froze them. A missing freezer is no error.
     pub(crate) fn thaw(&self) -> io::Result<()> {
         self.freezer().map_or(Ok(()), |(state, _, thawed)| fs::write(state, thawed))

@@ -9,6 +9,7 @@ use super::settings::CgroupDriver;
 use crate::{
     bundle::Bundle,
     reaper::{Charge, Reaper},
+    sandbox::SandboxRequest,
 };
 
 /// An OCI runtime binary with its settings.
@@ -47,7 +48,7 @@ impl Runtime {
 
     /// A handle for one container of this runtime. The container need not exist yet.
     pub fn container(self: &Rc<Self>, id: impl Into<String>, bundle: Bundle) -> Container {
-        Container { runtime: self.clone(), id: id.into().into(), bundle: Rc::new(bundle) }
+        Container { runtime: self.clone(), id: id.into().into(), bundle: Rc::new(bundle), sandbox: None }
     }
 }
 
@@ -60,6 +61,8 @@ pub struct Container {
     pub(super) runtime: Rc<Runtime>,
     pub(super) id: Rc<str>,
     pub(super) bundle: Rc<Bundle>,
+    /// What podshim makes itself, without the runtime.
+    pub(super) sandbox: Option<Rc<SandboxRequest>>,
 }
 
 impl Container {

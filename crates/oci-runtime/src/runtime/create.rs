@@ -16,6 +16,9 @@ impl Container {
         stdio: ChildStdio,
         options: CreateOptions<'_>,
     ) -> Result<Launched, RuntimeError> {
+        if let Some(request) = &self.sandbox {
+            return self.create_sandbox(request, options.session_keyring).await;
+        }
         let pid_file = self.bundle.init_pid_path();
         self.remove_stale(Operation::Create, &pid_file)?;
         let mut arguments = Arguments::new("create");

@@ -23,6 +23,9 @@ impl Container {
     /// By force it also works without a bundle: containerd 1.7 may remove the bundle of a dead shim's container at the
     /// same time, and the runtime's log with it, even during the first try (N3).
     pub async fn delete(&self, mode: DeleteMode) -> Result<(), RuntimeError> {
+        if let Some(cgroups_path) = self.recorded_sandbox()? {
+            return self.delete_sandbox(&cgroups_path).await;
+        }
         match (mode, self.try_delete(mode).await) {
             (DeleteMode::Force, Err(_)) if !self.has_bundle() => self.try_delete(mode).await,
             // The runtime refused and returned. A runtime that hangs is called only once.

@@ -10,6 +10,9 @@ use crate::cgroup::{Cgroup, FreezeState};
 impl Container {
     /// `pause`: freezes every process of the container. After a failure they run, as far as `cgroup` shows.
     pub async fn pause(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
+        if self.sandbox.is_some() {
+            return self.freeze_sandbox(cgroup, Operation::Pause);
+        }
         let before = cgroup.map(Cgroup::freeze_state);
         let mut arguments = Arguments::new("pause");
         arguments.push(&*self.id);
@@ -22,6 +25,9 @@ impl Container {
 
     /// `resume`: thaws a paused container. If the runtime fails to, podshim thaws `cgroup` itself (K17).
     pub async fn resume(&self, cgroup: Option<&Cgroup>) -> Result<(), RuntimeError> {
+        if self.sandbox.is_some() {
+            return self.freeze_sandbox(cgroup, Operation::Resume);
+        }
         let before = cgroup.map(Cgroup::freeze_state);
         let mut arguments = Arguments::new("resume");
         arguments.push(&*self.id);

@@ -11,6 +11,9 @@ use crate::{bundle::BundleError, stdio::ChildStdio};
 impl Container {
     /// `start`: makes a created container run its program.
     pub async fn start(&self) -> Result<(), RuntimeError> {
+        if self.sandbox.is_some() {
+            return Ok(());
+        }
         let mut arguments = Arguments::new("start");
         arguments.push(&*self.id);
         self.run(Operation::Start, arguments, None).await.map(drop)
@@ -26,6 +29,9 @@ impl Container {
         stdio: ChildStdio,
         console_socket: Option<&Path>,
     ) -> Result<Launched, RuntimeError> {
+        if self.sandbox.is_some() {
+            return Err(self.refuse_exec(process));
+        }
         let bundle_error =
             |source| RuntimeError::Bundle { operation: Operation::Exec, id: self.id.to_string(), source };
         let pid_file = self.bundle.exec_pid_path(exec_id).map_err(bundle_error)?;
@@ -49,6 +55,9 @@ impl Container {
 
     /// `update`: applies an OCI `LinuxResources` document given as JSON.
     pub async fn update(&self, resources: &[u8]) -> Result<(), RuntimeError> {
+        if let Some(request) = &self.sandbox {
+            return self.update_sandbox(request, resources);
+        }
         let mut arguments = Arguments::new("update");
         arguments.option("--resources", Path::new("-"));
         arguments.push(&*self.id);

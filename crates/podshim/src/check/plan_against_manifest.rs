@@ -108,7 +108,8 @@ impl PlanAgainstManifest<'_> {
                     "container {:?} is not in the plan: never held, and no container waits for it",
                     container.name
                 );
-                let fix = proposal::add_main(container.name, self.template.restart_policy());
+                let fix =
+                    proposal::add_main(self.annotations, container.name, self.template.restart_policy());
                 let line = container.node.start.line;
                 findings.push(self.finding(Severity::Warning, line, message).fix(fix));
             }

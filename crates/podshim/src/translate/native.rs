@@ -24,9 +24,12 @@ const MAX_KEY_NAME: usize = 63;
 
 /// Whether a pod may be changed: its RuntimeClass is podshim's or unset, and it has no plan. If not, a remark says why.
 pub fn may_change(template: &Template<'_>, runtime_class: &str, remarks: &mut Remarks<'_>) -> bool {
-    if let Some((key, _)) = template.annotations().and_then(|own| own.entry("podshim.io/plan")) {
+    // S10: a plan beside roles would be an error.
+    let says_plan = |key: &str| key == "podshim.io/plan" || key.starts_with("podshim.io/role.");
+    let mut keys = template.annotations().into_iter().flat_map(|own| own.entries()).map(|(key, _)| key);
+    if let Some((key, word)) = keys.find_map(|key| Some((key, key.text().filter(|word| says_plan(word))?))) {
         let what = "the pod has a plan already: left as it is";
-        remarks.say(Severity::Error, key, "podshim.io/plan".to_owned(), what);
+        remarks.say(Severity::Error, key, word.to_owned(), what);
         return false;
     }
     let own_class = template.spec.entry("runtimeClassName");

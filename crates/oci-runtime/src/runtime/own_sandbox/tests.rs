@@ -1,0 +1,219 @@
+//! Sandboxes that podshim makes, on the machine's own kernel and control groups.
+
+use std::{
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    process::SignalNumber,
+    reaper::ExitWatch,
+    runtime::{CreateOptions, DeleteMode},
+    stdio::ChildStdio,
+    test_support::{TestContainer, process, run, until, within},
+};
+
+/// A bundle whose spec asks for a sandbox; `adjust` may change it.
+fn sandbox(adjust: impl FnOnce(&mut Value)) -> (TestContainer, Container) {
+    let test = TestContainer::new(&["/pause"], |spec| {
+        let id = spec["linux"]["cgroupsPath"].as_str().unwrap().to_owned();
+        spec["process"]["user"] = json!({"uid": 65535, "gid": 65534});
+        spec["process"]["oomScoreAdj"] = json!(500);
+        spec["process"]["rlimits"] = json!([{"type": "RLIMIT_NOFILE", "soft": 64, "hard": 128}]);
+        spec["hostname"] = json!("shop");
+        spec["linux"] = json!({
+            "cgroupsPath": id,
+            "resources": {"cpu": {"shares": 2}, "pids": {"limit": 7}},
+            "sysctl": {"kernel.shmmni": "77", "net.ipv4.ip_unprivileged_port_start": "0"},
+            "namespaces": [
+                {"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "network"},
+            ],
+        });
+        adjust(spec);
+    });
+    let request = SandboxRequest::of_bundle(test.container.bundle()).unwrap();
+    let container = test.container.clone().as_sandbox(request);
+    (test, container)
+}
+
+async fn create(container: &Container) -> Launched {
+    container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap()
+}
+
+fn status(launched: &Launched, field: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{}/status", launched.process.pid())).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {field}")).trim().to_owned()
+}
+
+fn of_process(launched: &Launched, file: &str) -> PathBuf {
+    Path::new("/proc").join(launched.process.pid().to_string()).join(file)
+}
+
+async fn end(container: &Container, exit: ExitWatch) {
+    container.delete(DeleteMode::Force).await.unwrap();
+    within(exit).await;
+}
+
+/// The program runs as the spec's user, with nothing to do harm with.
+#[test]
+fn it_has_nothing_and_can_do_nothing() {
+    run(async {
+        let (_test, container) = sandbox(|_| {});
+        let launched = create(&container).await;
+        // Its last preparations are its own.
+        until(|| status(&launched, "Seccomp") == "2").await;
+        assert_eq!(status(&launched, "Name"), "pause");
+        assert_eq!(status(&launched, "Uid"), "65535\t65535\t65535\t65535");
+        assert_eq!(status(&launched, "Gid"), "65534\t65534\t65534\t65534");
+        assert_eq!(status(&launched, "Groups"), "");
+        assert_eq!(status(&launched, "NoNewPrivs"), "1");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(status(&launched, set), "0000000000000000", "{set}");
+        }
+        assert_eq!(status(&launched, "NSpid").split_whitespace().last(), Some("1"));
+        assert_eq!(fs::read(of_process(&launched, "environ")).unwrap(), b"");
+        assert_eq!(fs::read(of_process(&launched, "cmdline")).unwrap(), b"/pause\0");
+        assert_eq!(fs::read_dir(of_process(&launched, "root")).unwrap().count(), 0, "its root is empty");
+        let mounts = fs::read_to_string(of_process(&launched, "mounts")).unwrap();
+        assert_eq!(mounts.lines().count(), 1, "{mounts}");
+        assert!(mounts.starts_with("tmpfs / tmpfs ro,nosuid,nodev,noexec"), "{mounts}");
+        let files: Vec<_> =
+            fs::read_dir(of_process(&launched, "fd")).unwrap().map(|file| file.unwrap().path()).collect();
+        assert_eq!(files.len(), 3);
+        assert!(files.iter().all(|file| fs::read_link(file).unwrap() == Path::new("/dev/null")), "{files:?}");
+        // Not dumpable: its files are root's, so no process of its user can look into it.
+        assert_eq!(fs::metadata(of_process(&launched, "mem")).unwrap().uid(), 0);
+        let resident: u64 = status(&launched, "VmRSS").trim_end_matches(" kB").parse().unwrap();
+        assert!(resident <= 64, "{resident} kB");
+        end(&container, launched.exit).await;
+    });
+}
+
+/// It is where the spec says, with the spec's limits.
+#[test]
+fn its_namespaces_groups_and_limits_are_those_of_the_spec() {
+    run(async {
+        let (_test, container) = sandbox(|_| {});
+        let launched = create(&container).await;
+        for namespace in ["pid_for_children", "mnt", "ipc", "uts", "net"] {
+            let link = |process: &str| fs::read_link(format!("/proc/{process}/ns/{namespace}")).unwrap();
+            assert_ne!(link(&launched.process.pid().to_string()), link("self"), "{namespace}");
+        }
+        let oom_score_adj = fs::read_to_string(of_process(&launched, "oom_score_adj")).unwrap();
+        assert_eq!(oom_score_adj.trim(), "500");
+        assert_eq!(
+            fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim(),
+            "0",
+            "the shim keeps its own"
+        );
+        let limits = fs::read_to_string(of_process(&launched, "limits")).unwrap();
+        let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        assert_eq!(files.split_whitespace().skip(3).take(2).collect::<Vec<_>>(), ["64", "128"]);
+        let inside = |command: &[&str]| {
+            let pid = launched.process.pid().to_string();
+            let mut enter = std::process::Command::new("nsenter");
+            enter.args(["--target", &pid, "--uts", "--ipc", "--net"]).args(command);
+            #[expect(clippy::disallowed_methods, reason = "nsenter is no child of the reaper's")]
+            let output = enter.output().unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        assert_eq!(inside(&["hostname"]), "shop");
+        assert_eq!(inside(&["cat", "/proc/sys/kernel/shmmni"]), "77");
+        assert_eq!(inside(&["cat", "/proc/sys/net/ipv4/ip_unprivileged_port_start"]), "0");
+        let cgroup = Cgroup::of_pid(launched.process.pid()).unwrap();
+        assert_eq!(cgroup.pids().into_iter().collect::<Vec<_>>(), [launched.process.pid()]);
+        let path = container.sandbox.as_ref().unwrap().cgroups_path().to_owned();
+        let membership = fs::read_to_string(of_process(&launched, "cgroup")).unwrap();
+        let groups = Groups::at(&path).unwrap();
+        let in_it = membership.lines().filter(|line| line.ends_with(&path)).count();
+        assert_eq!(in_it, groups.entrances().unwrap().len(), "{membership}");
+        let limits = groups.read("pids.max");
+        assert_eq!(limits.as_deref(), Some("7"));
+        container.update(br#"{"pids": {"limit": 9}}"#).await.unwrap();
+        assert_eq!(groups.read("pids.max").as_deref(), Some("9"));
+        end(&container, launched.exit).await;
+        assert!(groups.entrances().is_err(), "its groups are gone");
+        assert_eq!(container.recorded_sandbox().unwrap(), None);
+    });
+}
+
+/// What callers do with any container.
+#[test]
+fn it_starts_ends_at_sigterm_and_is_deleted() {
+    run(async {
+        let (_test, container) = sandbox(|_| {});
+        let launched = create(&container).await;
+        container.start().await.unwrap();
+        assert_eq!(container.bundle().read_init_pid().unwrap(), launched.process.pid());
+        let refusal = container.exec("probe", &process(&["sh"]), ChildStdio::null(), None).await.unwrap_err();
+        let expected = "OCI runtime exec failed: exec failed: unable to start container process: exec: \"sh\": executable \
+                        file not found in $PATH";
+        assert_eq!(refusal.to_string(), expected);
+        // Ignored, as by any process 1 without a handler.
+        for signal in [1, 10, 12, 17, 18, 21] {
+            launched.process.signal(SignalNumber::new(signal).unwrap()).unwrap();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(launched.process.is_running());
+        launched.process.signal(SignalNumber::TERM).unwrap();
+        let exit = within(launched.exit).await;
+        assert_eq!((exit.code, exit.signal), (0, None));
+        container.delete(DeleteMode::Ended).await.unwrap();
+        container.delete(DeleteMode::Ended).await.unwrap();
+    });
+}
+
+/// Without a pid namespace of its own it is a process of the node's; everything else stays.
+#[test]
+fn it_can_be_in_the_nodes_namespaces() {
+    run(async {
+        let (_test, container) = sandbox(|spec| {
+            spec["hostname"] = json!("");
+            spec["linux"]["sysctl"] = json!({});
+            spec["linux"]["namespaces"] = json!([{"type": "mount"}]);
+        });
+        let launched = create(&container).await;
+        for namespace in ["pid", "ipc", "uts", "net"] {
+            let link = |process: &str| fs::read_link(format!("/proc/{process}/ns/{namespace}")).unwrap();
+            assert_eq!(link(&launched.process.pid().to_string()), link("self"), "{namespace}");
+        }
+        launched.process.signal(SignalNumber::new(2).unwrap()).unwrap();
+        assert_eq!(within(launched.exit).await.code, 0, "SIGINT");
+        container.delete(DeleteMode::Ended).await.unwrap();
+    });
+}
+
+/// Another shim's `delete` knows only the container's id and the runtime's root: no bundle is needed (N3).
+#[test]
+fn n3_it_is_deleted_by_one_who_did_not_make_it() {
+    run(async {
+        let (test, container) = sandbox(|_| {});
+        let launched = create(&container).await;
+        fs::remove_dir_all(container.bundle().path()).unwrap();
+        test.container.delete(DeleteMode::Force).await.unwrap();
+        assert_eq!(within(launched.exit).await.signal, Some(9));
+        assert!(Groups::at(container.sandbox.as_ref().unwrap().cgroups_path()).unwrap().entrances().is_err());
+    });
+}
+
+/// A failure names its step, and leaves nothing.
+#[test]
+fn what_cannot_be_made_leaves_nothing() {
+    run(async {
+        let (test, container) = sandbox(|spec| {
+            spec["linux"]["namespaces"] =
+                json!([{"type": "mount"}, {"type": "network", "path": "/dev/null"}]);
+            spec["hostname"] = json!("");
+            spec["linux"]["sysctl"] = json!({});
+        });
+        let error = container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
+        assert!(error.to_string().contains("cannot join a namespace: Invalid argument"), "{error}");
+        let groups = Groups::at(container.sandbox.as_ref().unwrap().cgroups_path()).unwrap();
+        assert!(groups.entrances().is_err());
+        assert!(!test.path("root.podshim").exists());
+    });
+}

@@ -1,0 +1,19 @@
+//! The sandbox of a pod, made by the shim itself instead of the OCI runtime.
+//!
+//! A sandbox is a process that does nothing: it keeps namespaces, and reaps. The OCI runtime takes a hundred milliseconds
+//! of a processor for it, and its program comes from an image. This takes a few, and its program is a part of the shim.
+//! What a sandbox's spec asks for is done completely, or the OCI runtime does it (`request`). Callers see what they see of
+//! any container: a pid, namespaces, a cgroup, an exit.
+
+mod groups;
+mod limits;
+mod maker;
+mod program;
+mod record;
+mod request;
+
+pub(crate) use groups::Groups;
+pub(crate) use limits::understood;
+pub(crate) use maker::make;
+pub(crate) use record::Record;
+pub use request::{NotUnderstood, SandboxRequest};

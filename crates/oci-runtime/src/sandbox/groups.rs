@@ -1,0 +1,172 @@
+//! The control groups of a sandbox: made and limited before its process exists, which puts itself into them.
+//!
+//! Owns the making. What removes them is `cgroup::abandoned`, for no OCI runtime knows of them.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::limits::{Limits, Setting};
+use crate::cgroup::{CgroupMount, cgroup_mounts};
+
+/// The hierarchies of v1 that an OCI runtime puts a container into.
+const CONTROLLERS: [&str; 15] = [
+    "blkio",
+    "cpu",
+    "cpuacct",
+    "cpuset",
+    "devices",
+    "freezer",
+    "hugetlb",
+    "memory",
+    "misc",
+    "name=systemd",
+    "net_cls",
+    "net_prio",
+    "perf_event",
+    "pids",
+    "rdma",
+];
+
+/// The groups of one sandbox.
+#[derive(Debug)]
+pub(crate) struct Groups(Vec<Group>);
+
+#[derive(Debug)]
+struct Group {
+    directory: PathBuf,
+    mount: CgroupMount,
+}
+
+impl Groups {
+    /// The groups of that path in every hierarchy, also where they do not exist.
+    ///
+    /// # Errors
+    /// The table of mounts cannot be read, or has no control groups.
+    pub(crate) fn at(path: &str) -> io::Result<Self> {
+        let mut mounts = cgroup_mounts(&fs::read_to_string("/proc/self/mountinfo")?);
+        // On a hybrid node all controllers are in v1.
+        if mounts.iter().any(|mount| !mount.is_v2) {
+            mounts.retain(|mount| mount.controllers.iter().any(|one| CONTROLLERS.contains(&one.as_str())));
+            mounts.retain(|mount| !mount.is_v2);
+        }
+        // A hierarchy may be mounted at several places.
+        let mut seen = BTreeSet::new();
+        mounts.retain(|mount| seen.insert(mount.controllers.clone()));
+        if mounts.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no control groups are mounted"));
+        }
+        let group = |mount: CgroupMount| Group { directory: mount.directory_of(path), mount };
+        Ok(Self(mounts.into_iter().map(group).collect()))
+    }
+
+    /// Makes the groups that are missing, and limits them.
+    ///
+    /// # Errors
+    /// The first that cannot be made or limited. Those that were made stay: the caller removes them.
+    pub(crate) fn make(&self, limits: &Limits) -> io::Result<()> {
+        for group in &self.0 {
+            group.make().map_err(|error| with_path(&group.directory, &error))?;
+        }
+        self.limit(limits)
+    }
+
+    /// Writes the limits.
+    ///
+    /// # Errors
+    /// The first that the kernel does not take, with its file. A controller that is not mounted is an error, as it is of
+    /// the OCI runtimes.
+    pub(crate) fn limit(&self, limits: &Limits) -> io::Result<()> {
+        let is_v2 = self.0.first().is_some_and(|group| group.mount.is_v2);
+        for Setting { controller, file, text } in if is_v2 { limits.v2() } else { limits.v1() } {
+            let group = self.0.iter().find(|group| is_v2 || group.has(controller));
+            let missing =
+                || io::Error::new(io::ErrorKind::NotFound, format!("no {controller} controller is mounted"));
+            let path = group.ok_or_else(missing)?.directory.join(file);
+            fs::write(&path, text).map_err(|error| with_path(&path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The files into which a process writes `0` to enter the groups.
+    ///
+    /// # Errors
+    /// The first that cannot be opened.
+    pub(crate) fn entrances(&self) -> io::Result<Vec<File>> {
+        let open = |group: &Group| {
+            let path = group.directory.join("cgroup.procs");
+            OpenOptions::new().write(true).open(&path).map_err(|error| with_path(&path, &error))
+        };
+        self.0.iter().map(open).collect()
+    }
+}
+
+#[cfg(test)]
+impl Groups {
+    /// What a file of one of the groups says.
+    pub(crate) fn read(&self, file: &str) -> Option<String> {
+        let text = self.0.iter().find_map(|group| fs::read_to_string(group.directory.join(file)).ok())?;
+        Some(text.trim().to_owned())
+    }
+}
+
+impl Group {
+    fn has(&self, controller: &str) -> bool {
+        self.mount.controllers.iter().any(|one| one == controller)
+    }
+
+    /// The groups from the mount down to this one, which included.
+    fn lineage(&self) -> Vec<&Path> {
+        let mut above: Vec<_> =
+            self.directory.ancestors().take_while(|path| *path != self.mount.point).collect();
+        above.reverse();
+        above
+    }
+
+    fn make(&self) -> io::Result<()> {
+        let mut parent: &Path = &self.mount.point;
+        for directory in self.lineage() {
+            if self.mount.is_v2 {
+                delegate(parent);
+            }
+            match fs::create_dir(directory) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            if self.has("cpuset") && !self.mount.is_v2 {
+                inherit(parent, directory)?;
+            }
+            parent = directory;
+        }
+        Ok(())
+    }
+}
+
+/// v2: gives the children of a group every controller that it has. One that cannot be given is missed by a limit that needs
+/// it: then that fails.
+fn delegate(group: &Path) {
+    let controllers = fs::read_to_string(group.join("cgroup.controllers")).unwrap_or_default();
+    let given = fs::read_to_string(group.join("cgroup.subtree_control")).unwrap_or_default();
+    for controller in
+        controllers.split_whitespace().filter(|one| !given.split_whitespace().any(|other| other == *one))
+    {
+        let _ = fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"));
+    }
+}
+
+/// v1: a new group of cpuset takes no process before it has processors and memory nodes.
+fn inherit(parent: &Path, group: &Path) -> io::Result<()> {
+    for file in ["cpuset.cpus", "cpuset.mems"] {
+        if fs::read_to_string(group.join(file))?.trim().is_empty() {
+            fs::write(group.join(file), fs::read_to_string(parent.join(file))?)?;
+        }
+    }
+    Ok(())
+}
+
+fn with_path(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,158 @@
+//! The limits of a sandbox's control groups, as files and what is written to them.
+//!
+//! Owns the few that CRI sets for a sandbox, and how each is said in cgroup v1 and v2. Writes nothing.
+
+use serde_json::Value;
+
+/// The limits that podshim writes itself. Those of devices are not among them: a sandbox has no device and can make none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    shares: Option<u64>,
+    quota: Option<i64>,
+    period: Option<u64>,
+    memory: Option<i64>,
+    pids: Option<i64>,
+}
+
+/// A limit: its file in the group, in v1 below the directory of `controller`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(super) controller: &'static str,
+    pub(super) file: &'static str,
+    pub(super) text: String,
+}
+
+/// Reads `linux.resources`, or the document of an Update.
+///
+/// # Errors
+/// The field that podshim does not write itself.
+pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
+    let mut limits = Limits::default();
+    for (part, fields) in resources.as_object().into_iter().flatten() {
+        if part == "devices" {
+            continue;
+        }
+        let refused = |field: &str| format!("linux.resources.{part}{field} is not done by podshim itself");
+        let Some(fields) = fields.as_object() else {
+            if is_empty(fields) {
+                continue;
+            }
+            return Err(refused(""));
+        };
+        for (field, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
+            match (part.as_str(), field.as_str()) {
+                ("cpu", "shares") => limits.shares = value.as_u64(),
+                ("cpu", "quota") => limits.quota = value.as_i64(),
+                ("cpu", "period") => limits.period = value.as_u64(),
+                ("memory", "limit") => limits.memory = value.as_i64(),
+                ("pids", "limit") => limits.pids = value.as_i64(),
+                _ => return Err(refused(&format!(".{field}"))),
+            }
+        }
+    }
+    Ok(limits)
+}
+
+/// Whether a field says nothing.
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.iter().all(is_empty),
+        Value::Object(map) => map.values().all(is_empty),
+    }
+}
+
+impl Limits {
+    /// In the order in which the kernel takes them: a quota is bounded by its period.
+    pub(super) fn v1(&self) -> Vec<Setting> {
+        let setting = |controller, file, text| Setting { controller, file, text };
+        [
+            self.shares.map(|shares| setting("cpu", "cpu.shares", shares.to_string())),
+            self.period.map(|period| setting("cpu", "cpu.cfs_period_us", period.to_string())),
+            self.quota.map(|quota| setting("cpu", "cpu.cfs_quota_us", quota.to_string())),
+            self.memory.map(|bytes| setting("memory", "memory.limit_in_bytes", bytes.to_string())),
+            self.pids.map(|count| setting("pids", "pids.max", or_max(count))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    pub(super) fn v2(&self) -> Vec<Setting> {
+        let setting = |controller, file, text| Setting { controller, file, text };
+        let time = (self.quota.is_some() || self.period.is_some()).then(|| {
+            let quota = self.quota.map_or_else(|| "max".to_owned(), or_max);
+            format!("{quota} {}", self.period.unwrap_or(100_000))
+        });
+        [
+            self.shares.map(|shares| setting("cpu", "cpu.weight", weight(shares).to_string())),
+            time.map(|text| setting("cpu", "cpu.max", text)),
+            self.memory.map(|bytes| setting("memory", "memory.max", or_max(bytes))),
+            self.pids.map(|count| setting("pids", "pids.max", or_max(count))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// A limit that is not positive is none.
+fn or_max(limit: i64) -> String {
+    if limit > 0 { limit.to_string() } else { "max".to_owned() }
+}
+
+/// From the shares of v1, 2 to 262,144, to the weight of v2, 1 to 10,000, as the OCI runtimes convert them.
+fn weight(shares: u64) -> u64 {
+    1 + (shares.clamp(2, 262_144) - 2) * 9_999 / 262_142
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn texts(settings: &[Setting]) -> Vec<String> {
+        settings.iter().map(|setting| format!("{}={}", setting.file, setting.text)).collect()
+    }
+
+    #[test]
+    fn the_limits_of_cri_are_said_in_both_versions() {
+        let sandbox =
+            understood(&json!({"devices": [{"allow": false, "access": "rwm"}], "cpu": {"shares": 2}}))
+                .unwrap();
+        assert_eq!(texts(&sandbox.v1()), ["cpu.shares=2"]);
+        assert_eq!(texts(&sandbox.v2()), ["cpu.weight=1"]);
+        let all = json!({
+            "cpu": {"shares": 1024, "quota": 50000, "period": 200_000},
+            "memory": {"limit": 1 << 20}, "pids": {"limit": -1},
+        });
+        let all = understood(&all).unwrap();
+        let v1 = "cpu.shares=1024 cpu.cfs_period_us=200000 cpu.cfs_quota_us=50000 memory.limit_in_bytes=1048576 pids.max=max";
+        assert_eq!(texts(&all.v1()).join(" "), v1);
+        assert_eq!(
+            texts(&all.v2()),
+            ["cpu.weight=39", "cpu.max=50000 200000", "memory.max=1048576", "pids.max=max"]
+        );
+        assert_eq!(weight(262_144), 10_000);
+        assert_eq!(weight(0), 1);
+    }
+
+    #[test]
+    fn a_limit_that_podshim_does_not_write_is_named() {
+        for (resources, field) in [
+            (json!({"cpu": {"cpus": "0-1"}}), "cpu.cpus"),
+            (json!({"memory": {"limit": 5, "swap": 7}}), "memory.swap"),
+            (json!({"hugepageLimits": [{"pageSize": "2MB", "limit": 5}]}), "hugepageLimits"),
+            (json!({"unified": {"memory.high": "5"}}), "unified.memory.high"),
+        ] {
+            let error = understood(&resources).unwrap_err();
+            assert_eq!(error, format!("linux.resources.{field} is not done by podshim itself"));
+        }
+        // What says nothing needs nothing.
+        assert_eq!(understood(&json!({"cpu": {"cpus": ""}, "hugepageLimits": []})), Ok(Limits::default()));
+    }
+}

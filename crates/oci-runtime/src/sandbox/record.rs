@@ -1,0 +1,57 @@
+//! What is kept of a sandbox for those who come after the shim: the path of its groups, from which its processes are found.
+//!
+//! Not in the bundle: containerd 1.7 removes the bundles of a dead shim while `delete` ends what is in them (N3).
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// The place of one sandbox's record, beside the OCI runtime's own state.
+#[derive(Debug)]
+pub(crate) struct Record(PathBuf);
+
+impl Record {
+    /// `root` is that of the OCI runtime.
+    pub(crate) fn of(root: &Path, id: &str) -> Self {
+        Self(root.with_extension("podshim").join(id))
+    }
+
+    /// Before anything of the sandbox exists.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn write(&self, cgroups_path: &str) -> io::Result<()> {
+        if let Some(folder) = self.0.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&self.0, cgroups_path)
+    }
+
+    /// The path of its groups; `None` if podshim has made no such sandbox.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn read(&self) -> io::Result<Option<String>> {
+        match fs::read_to_string(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    /// When nothing of the sandbox is left. The folder goes with its last record.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match fs::remove_file(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if let Some(folder) = self.0.parent() {
+            // It has others in it.
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+}
