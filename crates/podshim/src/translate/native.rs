@@ -251,7 +251,9 @@ fn main(container: &Container<'_>, remarks: &mut Remarks<'_>) {
             "the kubelet asks while it is held, and kills it if that takes too long: give it a startupProbe";
         remarks.say(Severity::Warning, key, format!("containers[{name}].livenessProbe"), what);
     }
-    if node.get("readinessProbe").is_none() && node.get("ports").is_some() {
+    // Before its startup probe has succeeded a kubelet counts no container as ready.
+    let answers_late = node.get("startupProbe").is_some_and(|probe| probe.get("exec").is_none());
+    if node.get("readinessProbe").is_none() && node.get("ports").is_some() && !answers_late {
         let what =
             "none: the kubelet takes it for ready while it is held, so give it one if it is in a Service";
         remarks.say(Severity::Warning, node, format!("containers[{name}].readinessProbe"), what);
