@@ -12,6 +12,7 @@ use crate::interface::milestone::Milestone;
 use crate::interface::operation::Operation;
 use crate::interface::outcome::{Outcome, Refusal};
 use crate::interface::spec::PidNamespace;
+use crate::questions::exit_codes::is_shown;
 use crate::questions::restarts::restarts_after;
 use crate::rules::exit::finish_if_drained;
 use crate::rules::gate::exited_zero_before_exec_was_seen;
@@ -77,12 +78,12 @@ pub(crate) fn leftovers_killed(pod: &mut State, id: ContainerId, outcome: Outcom
     finish_if_drained(pod, &id);
 }
 
-/// R10: publishes an OOM kill only for containers whose exit is shown; otherwise CRI reports a live one as
-/// OOMKilled.
+/// R10: publishes an OOM kill only for containers whose exit is shown, and with its own code; otherwise CRI reports a live
+/// one, or one that has ended with 0, as OOMKilled.
 pub(crate) fn out_of_memory(pod: &mut State, id: ContainerId) {
     pod.record(&id, Milestone::OutOfMemory);
     let Some(container) = pod.container(&id) else { return };
-    if restarts_after(pod, container, KILLED) {
+    if restarts_after(pod, container, KILLED) || !is_shown(pod, container, KILLED) {
         return;
     }
     pod.emit_change(Action::Publish(Notice::OutOfMemory { container: id }));

@@ -15,6 +15,11 @@ pub(crate) fn shown_exit(pod: &State, container: &Container, real: Exit) -> Exit
     Exit { code, ..real }
 }
 
+/// Whether callers would see an exit with this code as it is.
+pub(crate) fn is_shown(pod: &State, container: &Container, code: u32) -> bool {
+    container.member().is_none_or(|index| shown_code(pod, container, index, code) == code)
+}
+
 fn shown_code(pod: &State, container: &Container, index: usize, real: u32) -> u32 {
     let role = pod.member(index).role();
     let by_code = pod.policy() == RestartPolicy::OnFailure;
