@@ -30,6 +30,7 @@ fn main() {
     if let Ok(linker) = env::var("RUSTC_LINKER") {
         rustc.args(["-C", &format!("linker={linker}")]);
     }
+    #[expect(clippy::disallowed_methods, reason = "a build has no reaper")]
     let status = rustc.arg("-o").arg(&output).arg("pause/pause.rs").status().expect("rustc runs");
     assert!(status.success(), "rustc cannot build pause/pause.rs");
 }
