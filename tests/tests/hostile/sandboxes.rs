@@ -10,7 +10,7 @@ use e2e::{Containerd, Pod, Program, Runtime};
 /// What the container tries, each with a word if it succeeds. It is root there, as the sandbox's program is.
 const ATTEMPTS: &str = "
     [ -z \"$(ls -A /proc/1/root 2>/dev/null)\" ] || echo root
-    [ -z \"$(ls -A /proc/1/fd 2>/dev/null)\" ] || echo fd
+    ! readlink /proc/1/fd/0 2>/dev/null || echo fd
     [ -z \"$(ls -A /proc/1/cwd 2>/dev/null)\" ] || echo cwd
     ! head -c 1 /proc/1/mem 2>/dev/null || echo mem
     ! head -c 1 /proc/1/environ 2>/dev/null || echo environ

@@ -36,7 +36,14 @@ impl Container {
         request: &SandboxRequest,
         keyring: SessionKeyring,
     ) -> Result<Launched, RuntimeError> {
-        let launched = busy::during("the start of a sandbox", || self.launch_sandbox(request, keyring));
+        // Before anything is made or recorded: what is in its groups is killed when it is deleted.
+        let failed = |message: String| self.sandbox_error(Operation::Create, message);
+        let groups = Groups::at(request.cgroups_path()).map_err(|error| failed(error.to_string()))?;
+        if let Some(group) = groups.occupied() {
+            return Err(failed(format!("its control group {} has processes in it", group.display())));
+        }
+        let launched =
+            busy::during("the start of a sandbox", || self.launch_sandbox(request, &groups, keyring));
         if launched.is_err()
             && let Err(error) = self.delete_sandbox(request.cgroups_path()).await
         {
@@ -49,6 +56,7 @@ impl Container {
     fn launch_sandbox(
         &self,
         request: &SandboxRequest,
+        groups: &Groups,
         keyring: SessionKeyring,
     ) -> Result<Launched, RuntimeError> {
         let failed = |step: &str, source: io::Error| {
@@ -60,7 +68,6 @@ impl Container {
             .map_err(|error| failed("cannot record the sandbox", error))?;
         let prepare = || {
             fs::create_dir_all(&root)?;
-            let groups = Groups::at(request.cgroups_path())?;
             groups.make(request.limits())?;
             groups.entrances()
         };

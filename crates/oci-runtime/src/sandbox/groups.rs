@@ -63,6 +63,15 @@ impl Groups {
         Ok(Self(mounts.into_iter().map(group).collect()))
     }
 
+    /// One of them that has processes in it: then they are another container's.
+    pub(crate) fn occupied(&self) -> Option<&Path> {
+        let is_occupied = |group: &&Group| {
+            let members = fs::read_to_string(group.directory.join("cgroup.procs"));
+            members.is_ok_and(|members| !members.trim().is_empty())
+        };
+        self.0.iter().find(is_occupied).map(|group| &*group.directory)
+    }
+
     /// Makes the groups that are missing, and limits them.
     ///
     /// # Errors

@@ -28,7 +28,11 @@ pub(crate) struct Setting {
 /// The field that podshim does not write itself.
 pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
     let mut limits = Limits::default();
-    for (part, fields) in resources.as_object().into_iter().flatten() {
+    let parts = match resources {
+        Value::Null => None,
+        parts => Some(parts.as_object().ok_or("linux.resources is not done by podshim itself")?),
+    };
+    for (part, fields) in parts.into_iter().flatten() {
         if part == "devices" {
             continue;
         }
@@ -39,13 +43,18 @@ pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
             }
             return Err(refused(""));
         };
-        for (field, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
-            match (part.as_str(), field.as_str()) {
-                ("cpu", "shares") => limits.shares = value.as_u64(),
-                ("cpu", "quota") => limits.quota = value.as_i64(),
-                ("cpu", "period") => limits.period = value.as_u64(),
-                ("memory", "limit") => limits.memory = value.as_i64(),
-                ("pids", "limit") => limits.pids = value.as_i64(),
+        // Of the others, zero says as much as nothing.
+        let says_something =
+            |field: &str, value: &Value| field == "swappiness" && value.is_number() || !is_empty(value);
+        for (field, value) in fields.iter().filter(|(field, value)| says_something(field, value)) {
+            let field = field.as_str();
+            let no_number = || refused(&format!(".{field}"));
+            match (part.as_str(), field) {
+                ("cpu", "shares") => limits.shares = Some(value.as_u64().ok_or_else(no_number)?),
+                ("cpu", "quota") => limits.quota = Some(value.as_i64().ok_or_else(no_number)?),
+                ("cpu", "period") => limits.period = Some(value.as_u64().ok_or_else(no_number)?),
+                ("memory", "limit") => limits.memory = Some(value.as_i64().ok_or_else(no_number)?),
+                ("pids", "limit") => limits.pids = Some(value.as_i64().ok_or_else(no_number)?),
                 _ => return Err(refused(&format!(".{field}"))),
             }
         }

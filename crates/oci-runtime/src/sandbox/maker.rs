@@ -12,7 +12,7 @@ use std::{
     io,
     os::{
         fd::{AsRawFd, RawFd},
-        unix::ffi::OsStrExt,
+        unix::{ffi::OsStrExt, fs::MetadataExt},
     },
     path::Path,
     ptr::{null, null_mut},
@@ -62,7 +62,6 @@ enum Step {
     PrivateMounts,
     EmptyRoot(CString),
     OwnSession,
-    NoStreams(RawFd),
     Rlimit(u32, u64, u64),
     CloseFiles(RawFd),
     NoCapabilities,
@@ -94,12 +93,16 @@ pub(crate) fn make(
 ) -> Result<Pid, MakeError> {
     let program =
         program::open().map_err(|error| MakeError::new("keep the sandbox's program in memory", error))?;
-    let no_streams = File::options().read(true).write(true).open("/dev/null");
-    let no_streams = no_streams.map_err(|error| MakeError::new("open /dev/null", error))?;
     let mut joined = Vec::new();
     for (kind, path) in &request.joined {
         let file =
             File::open(path).map_err(|error| MakeError::new(format!("open {}", path.display()), error))?;
+        let changes_it = *kind == NamespaceKind::Network
+            && request.sysctls.iter().any(|(name, _)| name.starts_with("net/"));
+        if changes_it && is_the_nodes_network(&file).map_err(|error| MakeError::new("stat it", error))? {
+            let refused = io::Error::from_raw_os_error(libc::EPERM);
+            return Err(MakeError::new("change sysctls of the node's network namespace", refused));
+        }
         joined.push((file, flag(*kind)));
     }
     let text = |text: &OsStr| {
@@ -131,7 +134,6 @@ pub(crate) fn make(
         steps.push(Step::SessionKeyring(text(OsStr::new(&format!("_ses.{id}")))?));
     }
     steps.extend([Step::PrivateMounts, Step::EmptyRoot(text(root.as_os_str())?), Step::OwnSession]);
-    steps.push(Step::NoStreams(no_streams.as_raw_fd()));
     steps.extend(request.rlimits.iter().map(|(number, soft, hard)| Step::Rlimit(*number, *soft, *hard)));
     steps.push(Step::CloseFiles(program.as_raw_fd()));
     steps.extend([Step::NoCapabilities, Step::User(request.uid, request.gid), Step::NoNewPrivileges]);
@@ -148,6 +150,12 @@ pub(crate) fn make(
             Err(MakeError::new(step, io::Error::from_raw_os_error(number)))
         }
     }
+}
+
+/// The shim is in the node's.
+fn is_the_nodes_network(file: &File) -> io::Result<bool> {
+    let (one, own) = (file.metadata()?, std::fs::metadata("/proc/self/ns/net")?);
+    Ok((one.dev(), one.ino()) == (own.dev(), own.ino()))
 }
 
 fn flag(kind: NamespaceKind) -> c_int {
@@ -175,7 +183,6 @@ impl Step {
             Self::PrivateMounts => "make the mounts private".to_owned(),
             Self::EmptyRoot(path) => format!("make an empty root at {}", path.to_string_lossy()),
             Self::OwnSession => "make a session".to_owned(),
-            Self::NoStreams(_) => "take /dev/null for its streams".to_owned(),
             Self::Rlimit(number, ..) => format!("set the limit of resource {number}"),
             Self::CloseFiles(_) => "close files".to_owned(),
             Self::NoCapabilities => "drop the capabilities".to_owned(),
@@ -194,10 +201,15 @@ fn clone(child: &mut Child, namespaces: c_int) -> io::Result<Pid> {
     // A handler of the shim must not run in the child. The program wants all signals blocked, and waits for them.
     let mut before = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
+    // SAFETY: asks a number of this process.
+    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
     // SAFETY: the child has a stack of its own, makes only system calls, and is gone from this memory, by execve or exit, when
     // clone returns: until then this thread, the only one that could touch `child`, waits.
     let pid = unsafe { libc::clone(run, top, flags, (&raw mut *child).cast()) };
     let result = if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) };
+    // The kernel has made this memory not dumpable when the child in it became another user.
+    // SAFETY: sets a flag of this process to what it was.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable) };
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
     drop(stack);
     result
@@ -271,27 +283,22 @@ unsafe fn act(
                 checked(syscall(libc::SYS_mount, none, c"/".as_ptr(), none, flags, none))
             }
             Step::EmptyRoot(path) => {
-                let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+                let flags = libc::MS_NOSUID | libc::MS_NOEXEC;
+                // A second inode for `no_streams`.
                 let options = c"size=4k,nr_inodes=2,mode=555".as_ptr();
                 let tmpfs = c"tmpfs".as_ptr();
                 checked(syscall(libc::SYS_mount, tmpfs, path.as_ptr(), tmpfs, flags, options))?;
                 checked(syscall(libc::SYS_chdir, path.as_ptr()))?;
+                no_streams()?;
+                // Of the mount alone: the file system cannot become read-only while it has an open file without a name.
+                let flags = flags | libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY | libc::MS_NODEV;
+                checked(syscall(libc::SYS_mount, none, c".".as_ptr(), none, flags, none))?;
                 // The old root is then on top of the new one, and goes with everything below it.
                 checked(syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()))?;
                 checked(syscall(libc::SYS_umount2, c".".as_ptr(), libc::MNT_DETACH))?;
                 checked(syscall(libc::SYS_chdir, c"/".as_ptr()))
             }
             Step::OwnSession => checked(syscall(libc::SYS_setsid)),
-            Step::NoStreams(null) => {
-                for stream in 0..=2 {
-                    if *null == stream {
-                        checked(syscall(libc::SYS_fcntl, *null, libc::F_SETFD, 0))?;
-                    } else {
-                        checked(syscall(libc::SYS_dup3, *null, stream, 0))?;
-                    }
-                }
-                Ok(())
-            }
             Step::Rlimit(number, soft, hard) => {
                 let limit = libc::rlimit64 { rlim_cur: *soft, rlim_max: *hard };
                 checked(syscall(libc::SYS_prlimit64, 0, *number, &raw const limit, null_mut::<c_void>()))
@@ -334,5 +341,31 @@ unsafe fn act(
                 ))
             }
         }
+    }
+}
+
+/// A null device of its own for its streams, made in the current directory, and without a name afterwards. A container with
+/// CAP_SYS_PTRACE in a shared pid namespace has what process 1 has open, and could change the mode of the node's device.
+///
+/// # Safety
+/// As `act`.
+unsafe fn no_streams() -> Result<(), c_int> {
+    use libc::syscall;
+    let name = c"null".as_ptr();
+    let mode = libc::S_IFCHR | 0o666;
+    // SAFETY: the name is a constant.
+    unsafe {
+        checked(syscall(libc::SYS_mknodat, libc::AT_FDCWD, name, mode, libc::makedev(1, 3)))?;
+        let flags = libc::O_RDWR | libc::O_CLOEXEC;
+        let null = syscall(libc::SYS_openat, libc::AT_FDCWD, name, flags, 0);
+        checked(null)?;
+        for stream in 0..=2 {
+            if null == stream {
+                checked(syscall(libc::SYS_fcntl, null, libc::F_SETFD, 0))?;
+            } else {
+                checked(syscall(libc::SYS_dup3, null, stream, 0))?;
+            }
+        }
+        checked(syscall(libc::SYS_unlinkat, libc::AT_FDCWD, name, 0))
     }
 }

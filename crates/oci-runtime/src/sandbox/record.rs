@@ -12,9 +12,11 @@ use std::{
 pub(crate) struct Record(PathBuf);
 
 impl Record {
-    /// `root` is that of the OCI runtime.
+    /// `root` is that of the OCI runtime, whose last part is containerd's namespace. No namespace begins with a dot, so this
+    /// folder is the root of none.
     pub(crate) fn of(root: &Path, id: &str) -> Self {
-        Self(root.with_extension("podshim").join(id))
+        let namespace = root.file_name().unwrap_or_default().to_string_lossy();
+        Self(root.with_file_name(format!(".{namespace}.podshim")).join(id))
     }
 
     /// Before anything of the sandbox exists.
@@ -53,5 +55,19 @@ impl Record {
             let _ = fs::remove_dir(folder);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two namespaces of containerd may have containers of the same id.
+    #[test]
+    fn each_root_has_records_of_its_own() {
+        let place = |root: &str| Record::of(Path::new(root), "shop").0;
+        assert_ne!(place("/run/runc/k8s.io"), place("/run/runc/k8s.local"));
+        // No namespace of containerd begins with a dot, so this is the root of none.
+        assert_eq!(place("/run/runc/k8s.io"), Path::new("/run/runc/.k8s.io.podshim/shop"));
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::limits::{self, Limits, is_empty};
+use super::program;
 use crate::bundle::Bundle;
 
 /// A kind of namespace, and what the spec calls it.
@@ -101,6 +102,9 @@ impl SandboxRequest {
     /// # Errors
     /// What podshim does not do itself, for people; also that the spec cannot be read, which the OCI runtime reports.
     pub fn of_bundle(bundle: &Bundle) -> Result<Self, NotUnderstood> {
+        if !program::may_be_executed() {
+            return Err(NotUnderstood("vm.memfd_noexec is 2".to_owned()));
+        }
         let path = bundle.path().join("config.json");
         let text =
             std::fs::read(&path).map_err(|error| NotUnderstood(format!("{}: {error}", path.display())))?;
@@ -136,7 +140,7 @@ impl SandboxRequest {
                 "user",
             ],
         )?;
-        if at(process, "terminal") == &Value::Bool(true) {
+        if !is_empty(at(process, "terminal")) {
             return Err(not_done("process.terminal"));
         }
         let user = only(at(process, "user"), "process.user.", &["additionalGids", "gid", "uid", "umask"])?;
@@ -159,24 +163,33 @@ impl SandboxRequest {
         if !is_empty(at(at(linux, "seccomp"), "listenerPath")) {
             return Err(not_done("linux.seccomp.listenerPath"));
         }
-        let cgroups_path = text(linux, "cgroupsPath");
-        if !cgroups_path.starts_with('/') || cgroups_path.split('/').any(|part| part == "..") {
+        let cgroups_path = text(linux, "cgroupsPath")?;
+        let names_a_group = cgroups_path.starts_with('/') && Path::new(cgroups_path).file_name().is_some();
+        if !names_a_group || cgroups_path.split('/').any(|part| part == "..") {
             return Err(NotUnderstood(format!(
                 "linux.cgroupsPath {cgroups_path:?}: only a path is made by podshim itself"
             )));
         }
         let (new, joined) = namespaces(at(linux, "namespaces"))?;
         let has = |kind| new.contains(&kind) || joined.iter().any(|(other, _)| *other == kind);
-        let (hostname, domainname) = (text(spec, "hostname").to_owned(), text(spec, "domainname").to_owned());
-        let is_named = !hostname.is_empty() || !domainname.is_empty();
-        if is_named && !has(NamespaceKind::Uts) {
+        let (hostname, domainname) =
+            (text(spec, "hostname")?.to_owned(), text(spec, "domainname")?.to_owned());
+        let has_name = !hostname.is_empty() || !domainname.is_empty();
+        if has_name && !has(NamespaceKind::Uts) {
             return Err(not_done("hostname without a uts namespace"));
         }
-        let id = |key| u32::try_from(at(user, key).as_u64().unwrap_or_default()).map_err(|_| not_done(key));
+        let id = |key| match at(user, key) {
+            Value::Null => Ok(0),
+            id => id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| not_done(key)),
+        };
+        let oom_score_adj = match at(process, "oomScoreAdj") {
+            Value::Null => None,
+            score => Some(score.as_i64().ok_or_else(|| not_done("process.oomScoreAdj"))?),
+        };
         Ok(Self {
             uid: id("uid")?,
             gid: id("gid")?,
-            oom_score_adj: at(process, "oomScoreAdj").as_i64(),
+            oom_score_adj,
             hostname,
             domainname,
             sysctls: sysctls(at(linux, "sysctl"), has)?,
@@ -209,8 +222,18 @@ fn at<'spec>(value: &'spec Value, key: &str) -> &'spec Value {
     value.get(key).unwrap_or(&NULL)
 }
 
-fn text<'spec>(value: &'spec Value, key: &str) -> &'spec str {
-    at(value, key).as_str().unwrap_or_default()
+fn text<'spec>(value: &'spec Value, key: &str) -> Result<&'spec str, NotUnderstood> {
+    match at(value, key) {
+        Value::Null => Ok(""),
+        value => value.as_str().ok_or_else(|| not_done(key)),
+    }
+}
+
+fn list<'spec>(value: &'spec Value, field: &str) -> Result<&'spec [Value], NotUnderstood> {
+    match value {
+        Value::Null => Ok(&[]),
+        value => Ok(value.as_array().ok_or_else(|| not_done(field))?),
+    }
 }
 
 /// An object, or none, if all of its fields that say something are known.
@@ -228,9 +251,9 @@ type Namespaces = (Vec<NamespaceKind>, Vec<(NamespaceKind, PathBuf)>);
 
 fn namespaces(value: &Value) -> Result<Namespaces, NotUnderstood> {
     let (mut new, mut joined) = (Vec::new(), Vec::new());
-    for entry in value.as_array().into_iter().flatten() {
-        let (kind, path) =
-            (at(entry, "type").as_str().unwrap_or_default(), at(entry, "path").as_str().unwrap_or_default());
+    for entry in list(value, "linux.namespaces")? {
+        let entry = only(entry, "linux.namespaces.", &["path", "type"])?;
+        let (kind, path) = (text(entry, "type")?, text(entry, "path")?);
         let known = NAMESPACES.iter().find(|(word, _)| *word == kind);
         let Some((_, kind)) = known else { return Err(not_done(&format!("a {kind:?} namespace"))) };
         match (path, kind) {
@@ -253,7 +276,11 @@ fn sysctls(
     value: &Value,
     has: impl Fn(NamespaceKind) -> bool,
 ) -> Result<Vec<(String, String)>, NotUnderstood> {
-    let entries = value.as_object().into_iter().flatten().map(|(name, value)| {
+    let entries = match value {
+        Value::Null => None,
+        value => Some(value.as_object().ok_or_else(|| not_done("linux.sysctl"))?),
+    };
+    let entries = entries.into_iter().flatten().map(|(name, value)| {
         let is_ipc = IPC_SYSCTLS.contains(&name.as_str()) || name.starts_with("fs.mqueue.");
         let is_its_own =
             (is_ipc && has(NamespaceKind::Ipc)) || (name.starts_with("net.") && has(NamespaceKind::Network));
@@ -269,8 +296,8 @@ fn sysctls(
 }
 
 fn rlimits(value: &Value) -> Result<Vec<(u32, u64, u64)>, NotUnderstood> {
-    let entries = value.as_array().into_iter().flatten().map(|entry| {
-        let name = at(entry, "type").as_str().unwrap_or_default();
+    let entries = list(value, "process.rlimits")?.iter().map(|entry| {
+        let name = text(entry, "type")?;
         let known = RLIMITS.iter().find(|(word, _)| *word == name);
         match (known, at(entry, "soft").as_u64(), at(entry, "hard").as_u64()) {
             (Some((_, number)), Some(soft), Some(hard)) => Ok((*number, soft, hard)),
@@ -361,13 +388,42 @@ mod tests {
             let error = SandboxRequest::of_spec(&spec).unwrap_err();
             assert_eq!(error.to_string(), format!("{reason} is not done by podshim itself"), "{place}");
         }
-        for path in ["kubepods-pod1.slice:cri-containerd:x", "relative", "/a/../b", ""] {
+        for path in ["kubepods-pod1.slice:cri-containerd:x", "relative", "/a/../b", "", "/"] {
             let mut spec = cri();
             spec["linux"]["cgroupsPath"] = json!(path);
             assert!(
                 SandboxRequest::of_spec(&spec).unwrap_err().to_string().contains("cgroupsPath"),
                 "{path}"
             );
+        }
+    }
+
+    /// A value of another kind is not the same as none: a user that is no number is not root.
+    #[test]
+    fn what_is_no_value_of_its_field_is_the_oci_runtimes() {
+        for (place, value) in [
+            ("/process/user/uid", json!("app")),
+            ("/process/user/uid", json!(-1)),
+            ("/process/user/gid", json!(5_000_000_000_u64)),
+            ("/process/oomScoreAdj", json!("low")),
+            ("/process/rlimits", json!({"RLIMIT_NOFILE": 5})),
+            ("/process/terminal", json!("yes")),
+            ("/hostname", json!(["shop"])),
+            ("/linux/sysctl", json!(["net.a=1"])),
+            ("/linux/namespaces", json!({"type": "mount"})),
+            ("/linux/cgroupsPath", json!(7)),
+            ("/linux/resources", json!(["cpu"])),
+            ("/linux/resources/cpu", json!({"shares": -5})),
+            ("/linux/resources/cpu", json!({"quota": "half"})),
+            ("/linux/resources/memory", json!({"limit": 1.5})),
+            // Here zero says something.
+            ("/linux/resources/memory", json!({"swappiness": 0})),
+        ] {
+            let mut spec = cri();
+            let (above, key) = place.rsplit_once('/').unwrap();
+            let above = spec.pointer_mut(above).unwrap();
+            above[key] = value.clone();
+            assert!(SandboxRequest::of_spec(&spec).is_err(), "{place}: {value}");
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A bundle whose spec asks for a sandbox; `adjust` may change it.
-fn sandbox(adjust: impl FnOnce(&mut Value)) -> (TestContainer, Container) {
+fn sandbox(adjust: impl FnOnce(&mut Value)) -> (Guarded, Container) {
     let test = TestContainer::new(&["/pause"], |spec| {
         let id = spec["linux"]["cgroupsPath"].as_str().unwrap().to_owned();
         spec["process"]["user"] = json!({"uid": 65535, "gid": 65534});
@@ -36,7 +36,35 @@ fn sandbox(adjust: impl FnOnce(&mut Value)) -> (TestContainer, Container) {
     });
     let request = SandboxRequest::of_bundle(test.container.bundle()).unwrap();
     let container = test.container.clone().as_sandbox(request);
-    (test, container)
+    (Guarded(test, container.clone()), container)
+}
+
+/// Ends the sandbox if the test fails: no OCI runtime knows of it.
+struct Guarded(TestContainer, Container);
+
+impl std::ops::Deref for Guarded {
+    type Target = TestContainer;
+
+    fn deref(&self) -> &TestContainer {
+        &self.0
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let Some(request) = self.1.sandbox.as_ref().filter(|_| std::thread::panicking()) else { return };
+        let path = request.cgroups_path().to_owned();
+        // On a thread of its own: this one may be inside of an executor, which does not nest.
+        let removal = std::thread::spawn(move || {
+            let executor = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let removed = executor
+                .map(|executor| executor.block_on(remove_abandoned(&path, Instant::now() + DEATH_LIMIT)));
+            if !matches!(removed, Ok(Ok(()))) {
+                eprintln!("{path} is left: {removed:?}");
+            }
+        });
+        let _ = removal.join();
+    }
 }
 
 async fn create(container: &Container) -> Launched {
@@ -84,9 +112,17 @@ fn it_has_nothing_and_can_do_nothing() {
         let files: Vec<_> =
             fs::read_dir(of_process(&launched, "fd")).unwrap().map(|file| file.unwrap().path()).collect();
         assert_eq!(files.len(), 3);
-        assert!(files.iter().all(|file| fs::read_link(file).unwrap() == Path::new("/dev/null")), "{files:?}");
+        let node = fs::metadata("/dev/null").unwrap();
+        for file in files {
+            let stream = fs::metadata(&file).unwrap();
+            assert_eq!(stream.rdev(), node.rdev(), "{}", file.display());
+            // Who may ptrace it can change the mode and the owner of what it has open.
+            assert_ne!(stream.dev(), node.dev(), "the node's own /dev/null");
+        }
         // Not dumpable: its files are root's, so no process of its user can look into it.
         assert_eq!(fs::metadata(of_process(&launched, "mem")).unwrap().uid(), 0);
+        // Whom the kernel does not let read its program it makes not dumpable itself, from the exec on.
+        assert_eq!(fs::metadata(of_process(&launched, "exe")).unwrap().mode() & 0o777, 0o111);
         let resident: u64 = status(&launched, "VmRSS").trim_end_matches(" kB").parse().unwrap();
         assert!(resident <= 64, "{resident} kB");
         end(&container, launched.exit).await;
@@ -214,6 +250,48 @@ fn what_cannot_be_made_leaves_nothing() {
         assert!(error.to_string().contains("cannot join a namespace: Invalid argument"), "{error}");
         let groups = Groups::at(container.sandbox.as_ref().unwrap().cgroups_path()).unwrap();
         assert!(groups.entrances().is_err());
-        assert!(!test.path("root.podshim").exists());
+        assert!(!test.path(".root.podshim").exists());
+    });
+}
+
+/// The child becomes another user in the shim's memory, for which the kernel takes the dumps of that memory away.
+#[test]
+fn the_shim_stays_dumpable() {
+    run(async {
+        let (_test, container) = sandbox(|_| {});
+        // SAFETY: asks a number of this process.
+        let dumpable = || unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
+        assert_eq!(dumpable(), 1);
+        let launched = create(&container).await;
+        assert_eq!(dumpable(), 1);
+        end(&container, launched.exit).await;
+    });
+}
+
+/// What is in its groups at its end is killed, so they must be its own from the beginning.
+#[test]
+fn a_group_with_processes_in_it_is_left_alone() {
+    run(async {
+        let (_test, container) = sandbox(|_| {});
+        let first = create(&container).await;
+        let error = container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
+        assert!(error.to_string().contains("has processes in it"), "{error}");
+        assert!(first.process.is_running());
+        end(&container, first.exit).await;
+    });
+}
+
+/// The OCI runtime refuses it too: it would change the node's own network.
+#[test]
+fn no_sysctl_changes_the_nodes_network() {
+    run(async {
+        let name = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+        let before = fs::read_to_string(name).unwrap();
+        let (_test, container) = sandbox(|spec| {
+            spec["linux"]["sysctl"] = json!({"net.ipv4.ip_unprivileged_port_start": before.trim()});
+            spec["linux"]["namespaces"][4]["path"] = json!("/proc/self/ns/net");
+        });
+        let error = container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
+        assert!(error.to_string().contains("the node's network namespace"), "{error}");
     });
 }
