@@ -5,6 +5,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
+#[expect(clippy::disallowed_methods, reason = "a build script has no reaper")]
 fn main() {
     println!("cargo::rerun-if-changed=pause/pause.rs");
     println!("cargo::rerun-if-changed=build.rs");
@@ -30,7 +31,6 @@ fn main() {
     if let Ok(linker) = env::var("RUSTC_LINKER") {
         rustc.args(["-C", &format!("linker={linker}")]);
     }
-    #[expect(clippy::disallowed_methods, reason = "a build has no reaper")]
     let status = rustc.arg("-o").arg(&output).arg("pause/pause.rs").status().expect("rustc runs");
     assert!(status.success(), "rustc cannot build pause/pause.rs");
 }

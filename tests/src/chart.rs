@@ -45,7 +45,7 @@ fn lane(row: &Row, timeline: &Timeline) -> Lane {
             }
             Event::Exiting => {
                 let code = u32::try_from(entry.code).unwrap_or(u32::MAX);
-                let kind = MarkKind::of_exit(code, stop_code.take());
+                let kind = MarkKind::of_exit(Some(code), stop_code.take());
                 lane.mark(Mark { at_ms, kind, text: format!("exited with {code}") });
                 // Until the next start, if there is one.
                 lane.enter(at_ms, Some(Phase::BackingOff));

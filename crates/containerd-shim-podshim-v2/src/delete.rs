@@ -20,7 +20,7 @@ use tokio::runtime;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use self::exit::unseen_exit;
+use self::exit::{now, unseen_exit};
 use self::past::DeadPod;
 use crate::history;
 use crate::lock::FileLock;
@@ -190,7 +190,8 @@ fn response(bundle: &Bundle, problems: &mut Vec<String>) -> DeleteResponse {
         problems.push(error.to_string());
         None
     });
-    let Some(exit) = recorded.or_else(|| bundle.read_init_pid().ok().map(unseen_exit)) else {
+    let Some(exit) = recorded.or_else(|| bundle.read_init_pid().ok().map(|pid| unseen_exit(pid, now())))
+    else {
         return DeleteResponse::default();
     };
     DeleteResponse {

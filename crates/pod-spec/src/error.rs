@@ -129,6 +129,24 @@ pub enum Problem {
         /// One of the other keys.
         key: String,
     },
+    /// Both forms of a plan in one pod (S10).
+    #[error(
+        "{PREFIX}plan is set too: add {name:?} to the plan and remove the key, or replace the plan by a \
+         {PREFIX}role.<container> for each init and sidecar"
+    )]
+    RoleBesidePlan {
+        /// The container of the role.
+        name: String,
+    },
+    /// A job whose `role.<c>` name no main (S11): its first container could complete it before the second exists.
+    #[error(
+        "with {PREFIX}restart-policy={policy} podshim has to know the mains: add {PREFIX}role.<container>: \"main\" \
+         for each"
+    )]
+    MainsOfJobUnknown {
+        /// The restart policy.
+        policy: &'static str,
+    },
     /// Something wrong in the plan's list.
     #[error(transparent)]
     List(#[from] ListError),

@@ -235,3 +235,27 @@ fn read_code_point(chars: &mut std::str::CharIndices<'_>, digits: usize) -> Opti
     }
     char::from_u32(code)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_is_read_with_its_escapes() {
+        let text = r#"key = "\" \\ \n \t \r \b \f \u00e9 \U0001F600""#;
+        let read: Vec<_> = assignments(text).map(|assignment| assignment.map(|found| found.value)).collect();
+        let expected = "\" \\ \n \t \r \u{8} \u{c} é 😀".to_owned();
+        assert_eq!(read, [Ok(Value::Text(expected))]);
+        for bad in [r#""\x41""#, r#""\u12""#, r#""\ud800""#, r#""a"#] {
+            assert!(assignments(&format!("key = {bad}\n")).any(|found| found.is_err()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_error_knows_its_line() {
+        for text in ["a = 1\n\nb = x\n", "a = 1\n\nb\n"] {
+            let error = assignments(text).find_map(Result::err);
+            assert_eq!(error.map(|error| error.line()), Some(3), "{text:?}");
+        }
+    }
+}

@@ -334,3 +334,31 @@ fn a_main_has_no_gate_even_if_one_is_written() {
     let plan = plan(&[("plan", "app=main"), ("ready.app", "tcp::80")]);
     assert_eq!(plan.members[0].gate, Gate::Running);
 }
+
+/// S10: the same plan as the list in the documented order, whatever the order of the keys.
+#[test]
+fn s10_roles_are_a_plan_that_is_said_container_by_container() {
+    let by_role = [
+        ("role.b-log", "sidecar"),
+        ("role.a-mesh", " sidecar "),
+        ("role.z-setup", "init"),
+        ("after.a-mesh", "b-log=ready"),
+        ("ready.b-log", "tcp::1"),
+    ];
+    let mut by_list = vec![("plan", "z-setup=init, a-mesh=sidecar, b-log=sidecar, *=main")];
+    by_list.extend_from_slice(&by_role[3..]);
+    let expected = plan(&by_list);
+    assert_eq!(plan(&by_role), expected);
+    let mut reversed = by_role;
+    reversed.reverse();
+    assert_eq!(plan(&reversed), expected);
+    assert_eq!(warnings(&by_role), Vec::<String>::new());
+}
+
+/// S11: without a named main all others are mains; with one, or in a job, the mains are those that are named.
+#[test]
+fn s11_a_named_main_names_all_mains() {
+    assert_eq!(plan(&[("role.a", "sidecar")]).others, Others::Mains);
+    let job = plan(&[("role.a", "sidecar"), ("role.work", "main"), ("restart-policy", "Never")]);
+    assert_eq!(job, plan(&[("plan", "a=sidecar, work=main"), ("restart-policy", "Never")]));
+}

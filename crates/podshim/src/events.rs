@@ -105,7 +105,10 @@ impl EventReport {
             Kind::START_FAILED => with("cannot be started", &self.text),
             Kind::GATE_OPENED => "gate open".to_owned(),
             Kind::GATE_FAILED => with("gate failed", &self.text),
-            Kind::EXITED => format!("exited with {}", self.code.unwrap_or_default()),
+            Kind::EXITED => match self.code {
+                Some(code) => format!("exited with {code}"),
+                None => "ended, with a code that is not known".to_owned(),
+            },
             Kind::RESTART_DUE => after("to be started again in"),
             Kind::STOPPED => match (self.code, self.shown_code) {
                 (Some(code), Some(shown)) if code != shown => format!("ended with {code}, shown as {shown}"),

@@ -70,9 +70,9 @@ pub fn find(root: &Path, called: &str) -> Result<PastReport, CommandError> {
     }
 }
 
-/// All that is known of a pod whose shim was killed: when its containers ended, and with which code.
+/// All that is known of a pod whose shim was killed: when its containers ended, and the codes that the shim had recorded.
 fn exits(pod: &PodReport) -> Vec<EventReport> {
-    let ended = |container: &ContainerReport| Some((container.exited_at_ms?, container.real_exit_code?));
+    let ended = |container: &ContainerReport| Some((container.exited_at_ms?, container.real_exit_code));
     let mut ends: Vec<_> = pod
         .containers
         .iter()
@@ -81,14 +81,14 @@ fn exits(pod: &PodReport) -> Vec<EventReport> {
     ends.sort();
     // The shim's clock has gone with it.
     let first = ends.first().map_or(0, |((at, _), _)| *at);
-    let event = |(sequence, ((at, code), name)): (u64, ((i64, u32), String))| {
+    let event = |(sequence, ((at, code), name)): (u64, ((i64, Option<u32>), String))| {
         EventReport::of(Event {
             sequence,
             wall_ms: at,
             monotonic_ms: u64::try_from(at - first).unwrap_or_default(),
             kind: Kind::EXITED.into(),
             name,
-            code: Some(code),
+            code,
             ..Default::default()
         })
     };

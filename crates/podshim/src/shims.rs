@@ -39,7 +39,7 @@ pub enum FindError {
         source: io::Error,
     },
     /// No pod has that name.
-    #[error("no pod {pod:?}: `podshim ps` lists them")]
+    #[error("no pod {pod:?}: `podshim ps` lists them, `podshim history` those that have ended")]
     Unknown {
         /// What was asked for.
         pod: String,
@@ -174,7 +174,9 @@ mod tests {
         assert_eq!(find("shop"), Err(several.to_owned()));
         assert_eq!(find("ab").unwrap_err(), several.replace("\"shop\"", "\"ab\""));
         for nothing in ["", "/", "bc1", "prod/shops"] {
-            let error = format!("no pod {nothing:?}: `podshim ps` lists them");
+            let error = format!(
+                "no pod {nothing:?}: `podshim ps` lists them, `podshim history` those that have ended"
+            );
             assert_eq!(find(nothing), Err(error));
         }
     }

@@ -157,7 +157,7 @@ impl ContainerLane {
         }
         if let Some(mut mark) = mark(event) {
             if event.kind == Kind::EXITED {
-                mark.kind = MarkKind::of_exit(event.code.unwrap_or_default(), self.stop_code);
+                mark.kind = MarkKind::of_exit(event.code, self.stop_code);
             }
             self.builder.mark(mark);
         }

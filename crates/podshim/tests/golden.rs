@@ -75,6 +75,12 @@ fn keep_records(root: &Path) {
         exited_at_ms: Some(NIGHT_MS),
         ..Default::default()
     };
+    // Such as one that outlived its shim.
+    let unseen = |name: &str, role: Role| Container {
+        real_exit_code: None,
+        shown_exit_code: None,
+        ..container(name, role, 0, 0)
+    };
     let event = |at: u64, name: &str, kind: Kind| Event {
         sequence: at,
         wall_ms: NIGHT_MS - 60_000 + i64::try_from(at).expect("a time"),
@@ -136,8 +142,8 @@ fn keep_records(root: &Path) {
             "till",
             Outcome::NOT_ENDED,
             vec![
-                container("till-0123456789abcdef", Role::SANDBOX, 137, 137),
-                container("proxy", Role::SIDECAR, 137, 137),
+                unseen("till-0123456789abcdef", Role::SANDBOX),
+                unseen("proxy", Role::SIDECAR),
                 Container { exited_at_ms: Some(NIGHT_MS - 1500), ..container("app", Role::MAIN, 4, 4) },
             ],
         ))

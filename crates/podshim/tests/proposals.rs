@@ -330,9 +330,10 @@ impl Editor {
         (self.at..self.lines.len()).find(begins).expect("a line below")
     }
 
-    /// The line of the pod's plan: above, or a little below among the annotations.
+    /// The line of the pod's plan, or of one of its roles: above, or a little below among the annotations.
     fn plan(&self) -> usize {
-        let is_plan = |line: &usize| self.lines[*line].trim_start().starts_with("podshim.io/plan:");
+        let begins = |line: usize, word: &str| self.lines[line].trim_start().starts_with(word);
+        let is_plan = |line: &usize| begins(*line, "podshim.io/plan:") || begins(*line, "podshim.io/role.");
         let up = (0..=self.at).rev().find(is_plan);
         up.or_else(|| (self.at..self.lines.len()).find(is_plan)).expect("a plan")
     }

@@ -6,6 +6,7 @@ mod files;
 mod messages;
 mod neighbours;
 mod process_1;
+mod sandboxes;
 mod support;
 mod times;
 mod work;

@@ -186,6 +186,55 @@ async fn u9_h7_a_startup_probe_during_a_hold() -> Result<()> {
     timeline.has_not_restarted("app")
 }
 
+/// U8, U9: which mains a kubelet counts as ready while they are held: those without a probe, and those whose probes are
+/// commands that succeed without the program. `podshim check` reports the same.
+#[tokio::test]
+async fn u8_u9_what_is_ready_while_it_is_held() -> Result<()> {
+    let port = json!({ "tcpSocket": { "port": 7777 }, "periodSeconds": 1, "failureThreshold": 600 });
+    let (succeeds, fails) = (probe(&["true"], 600), probe(&["test", "-e", "/tmp/ready"], 600));
+    let mains = [
+        ("none", true, json!({})),
+        ("command", true, json!({ "readinessProbe": succeeds })),
+        ("own-file", false, json!({ "readinessProbe": fails })),
+        ("port", false, json!({ "readinessProbe": port })),
+        ("start-command", true, json!({ "startupProbe": succeeds })),
+        ("start-port", false, json!({ "startupProbe": port })),
+        ("start-port-command", false, json!({ "startupProbe": port, "readinessProbe": succeeds })),
+    ];
+    let kubelet = Kubelet::connect(Runtime::Podshim).await?;
+    let manifest = Manifest::new("u9-ready")
+        .annotate("plan", "proxy=sidecar, *=main")
+        .annotate("ready.proxy", "exec:test -e /pod/open;period=100ms;fail=10000")
+        .container(Program::new("proxy"));
+    let add = |manifest: Manifest, (name, _, probes): &(&str, bool, Value)| {
+        manifest.container_with(Program::new(*name).ready_file("/tmp/ready", seconds(0)), probes.clone())
+    };
+    let pod = mains.iter().fold(manifest, add).run(&kubelet)?;
+    let expected = |status: &PodStatus| {
+        let is = |(name, ready, _): &(&str, bool, Value)| {
+            status.of(name).is_ok_and(|main| main.state.is_running() && main.ready == *ready)
+        };
+        mains.iter().all(is)
+    };
+    pod.wait_status("what is ready", SOON, expected).await?;
+    // Several periods of each probe later.
+    wait::quiet_time(seconds(3)).await;
+    let status = pod.status().await?;
+    ensure!(expected(&status), "{status:#?}");
+    let timeline = pod.timeline()?;
+    for (name, ..) in &mains {
+        timeline.doesnt_start(name)?;
+    }
+    open(&pod)?;
+    pod.wait_for("own-file", Started, 1, SOON).await?;
+    pod.wait_status("own-file to be ready", SOON, |status| {
+        status.of("own-file").is_ok_and(|main| main.ready)
+    })
+    .await?;
+    pod.delete()?;
+    pod.wait_ended(SOON).await.map(drop)
+}
+
 /// A main whose postStart hook waits for its own program.
 fn with_hook(name: &str) -> Manifest {
     Manifest::new(name).annotate("plan", "proxy=sidecar, app=main")

@@ -8,8 +8,8 @@ use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, Timeline, wait};
 use k8s_cri::v1::ContainerState;
 
 use crate::support::{
-    SOON, TOLERANCE, are_running, at_most, exit_with, lines_of_podshim, message, milliseconds, ready_in_run,
-    seconds, wait_started,
+    AMPLE, SOON, TOLERANCE, are_running, at_most, exit_with, lines_of_podshim, message, milliseconds,
+    ready_in_run, seconds, wait_started,
 };
 
 /// S2, S7: runs the choreography of ks-E1 to ks-E8 in a sandbox of its own.
@@ -178,6 +178,35 @@ async fn s8_all_others_are_mains_but_not_an_ephemeral_one() -> Result<()> {
     pod.timeline()?.doesnt_start("app")?;
     pod.start("proxy").await?;
     wait_started(&pod, &["app"]).await?.before(("proxy", Starting), ("app", Starting))?;
+    pod.remove().await
+}
+
+/// S10, S11: two injectors and an init, each with its own role, created in the wrong order. The init runs first, then the
+/// sidecars by name, then what has no role; the stop is the reverse.
+#[tokio::test]
+async fn s10_s11_roles_said_one_by_one_are_a_plan() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("s10")
+        .annotate("role.b-log", "sidecar")
+        .annotate("role.a-mesh", "sidecar")
+        .annotate("role.z-setup", "init")
+        .annotate("ready.a-mesh", &ready_in_run("a-mesh", 1, "period=100ms"))
+        .container(Program::new("z-setup").exits(0))
+        .container(Program::new("a-mesh"))
+        .container(Program::new("b-log"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "b-log", "a-mesh", "z-setup"]).await?;
+    let timeline = wait_started(&pod, &["app"]).await?;
+    timeline.in_order(&[
+        ("z-setup", Exiting),
+        ("a-mesh", Starting),
+        ("b-log", Starting),
+        ("app", Starting),
+    ])?;
+    pod.stop_all_at_once(AMPLE).await?;
+    pod.timeline()?.in_order(&[("app", Exiting), ("b-log", Exiting), ("a-mesh", Term)])?;
     pod.remove().await
 }
 

@@ -2,12 +2,13 @@
 //!
 //! Owns what happens to its containers. It is correct if no process is left; order comes second (N10).
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use oci_runtime::bundle::Bundle;
 use oci_runtime::cgroup::abandoned::remove_abandoned;
@@ -20,7 +21,7 @@ use shim_service::options::{OptionsError, RuntimeOptions};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::exit::unseen_exit;
+use super::exit::{now, unseen_exit};
 use super::orphan::Orphan;
 use crate::paths::SocketAddress;
 
@@ -127,6 +128,8 @@ struct Target {
     cgroups_path: Option<String>,
     /// Its init, if it lives and the runtime could name it.
     init: Option<Orphan>,
+    /// When init ended, once it has.
+    ended_at: Rc<OnceCell<SystemTime>>,
 }
 
 /// Ends every member by `deadline`. Returns what failed.
@@ -180,7 +183,8 @@ async fn find_inits(
                         .flatten(),
                     false => None,
                 };
-                Target { member, container, cgroups_path, init }
+                let ended_at = init.as_ref().map(Orphan::watch).unwrap_or_default();
+                Target { member, container, cgroups_path, init, ended_at }
             })
         })
         .collect();
@@ -262,7 +266,7 @@ impl Target {
             Err(_) => note("unmount", "took too long".to_owned()),
         }
         if let (Ok(None), Ok(pid)) = (self.member.bundle.read_exit(), self.member.bundle.read_init_pid()) {
-            let exit = unseen_exit(pid);
+            let exit = unseen_exit(pid, self.ended_at.get().copied().unwrap_or_else(now));
             if let Err(error) = self.member.bundle.write_exit(&exit) {
                 note("exit record", error.to_string());
             }

@@ -2,12 +2,18 @@
 //!
 //! Owns its pidfd, the only handle that can be signalled and waited for without hitting another process.
 
+use std::cell::OnceCell;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::rc::Rc;
+use std::time::SystemTime;
 
 use oci_runtime::Pid;
 use oci_runtime::process::SignalNumber;
 use tokio::io::unix::AsyncFd;
+use tokio::task::spawn_local;
+
+use super::exit::now;
 
 /// A container's init.
 #[derive(Debug)]
@@ -35,6 +41,19 @@ impl Orphan {
         unsafe {
             libc::syscall(libc::SYS_pidfd_send_signal, self.pidfd.as_raw_fd(), signal.as_raw(), no_info, 0)
         };
+    }
+
+    /// The time at which it ends, once it has.
+    pub(super) fn watch(&self) -> Rc<OnceCell<SystemTime>> {
+        let ended_at = Rc::new(OnceCell::new());
+        if let Ok(pidfd) = self.pidfd.try_clone() {
+            let cell = ended_at.clone();
+            spawn_local(async move {
+                Self { pidfd }.exited().await;
+                let _ = cell.set(now());
+            });
+        }
+        ended_at
     }
 
     /// Resolves when it has ended: then its pidfd is readable.

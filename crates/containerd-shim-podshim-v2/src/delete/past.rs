@@ -1,5 +1,5 @@
-//! The record of a pod whose shim was killed: its name, the containers that were left, and their exit codes. The pod's
-//! earlier events, and containers that were deleted before, are lost with the shim.
+//! The record of a pod whose shim was killed: its name, the containers that were left, when they ended, and the exit codes
+//! that the shim had recorded. The pod's earlier events, and containers that were deleted before, are lost with the shim.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use control_api::{Container, InspectResponse, Past, VERSION};
 use oci_runtime::bundle::Bundle;
 use pod_spec::Role;
 
-use super::exit::{UNSEEN_EXIT, now};
+use super::exit::now;
 use super::group::{Member, Turn};
 
 /// The containers that `delete` found.
@@ -35,14 +35,15 @@ impl DeadPod {
             }
             .into(),
             state: State::EXITED.into(),
-            ..Default::default()
+            // Read before `delete` ends the container and records 137 for containerd: that is no code of the program.
+            ..exit_codes(&member.bundle)
         };
         let containers = members.iter().map(|member| (container(member), member.bundle.path().to_owned()));
         let is_planned = members.iter().any(|member| member.is_planned);
         Self { containers: containers.collect(), is_planned }
     }
 
-    /// Makes the record after they were ended, with the exits that the shim had recorded.
+    /// Makes the record after they were ended, with the times of that.
     pub(super) fn record(self, entry: Entry) -> Option<Past> {
         // As after an orderly end of a shim: a container of ctr without a pod leaves no record.
         if entry.pod_name.is_empty() && !self.is_planned {
@@ -54,12 +55,8 @@ impl DeadPod {
         };
         let ended = |(container, path): (Container, PathBuf)| {
             let exit = Bundle::new(path).read_exit().ok().flatten();
-            Container {
-                real_exit_code: Some(exit.as_ref().map_or(UNSEEN_EXIT, |exit| exit.real_exit_status)),
-                shown_exit_code: Some(exit.as_ref().map_or(UNSEEN_EXIT, |exit| exit.exit_status)),
-                exited_at_ms: Some(milliseconds(exit.map_or_else(now, |exit| exit.exited_at))),
-                ..container
-            }
+            let exited_at = exit.map_or_else(now, |exit| exit.exited_at);
+            Container { exited_at_ms: Some(milliseconds(exited_at)), ..container }
         };
         let pod = InspectResponse {
             version: VERSION,
@@ -78,5 +75,15 @@ impl DeadPod {
             shim_was_killed: true,
             ..Default::default()
         })
+    }
+}
+
+/// The exit codes that the shim had recorded; none for a container that outlived its shim.
+fn exit_codes(bundle: &Bundle) -> Container {
+    let exit = bundle.read_exit().ok().flatten();
+    Container {
+        real_exit_code: exit.as_ref().map(|exit| exit.real_exit_status),
+        shown_exit_code: exit.map(|exit| exit.exit_status),
+        ..Default::default()
     }
 }

@@ -38,15 +38,14 @@ pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
         }
         let refused = |field: &str| format!("linux.resources.{part}{field} is not done by podshim itself");
         let Some(fields) = fields.as_object() else {
-            if super::request::is_empty(fields) {
+            if is_empty(fields) {
                 continue;
             }
             return Err(refused(""));
         };
         // Of the others, zero says as much as nothing.
-        let says_something = |field: &str, value: &Value| {
-            field == "swappiness" && value.is_number() || !super::request::is_empty(value)
-        };
+        let says_something =
+            |field: &str, value: &Value| field == "swappiness" && value.is_number() || !is_empty(value);
         for (field, value) in fields.iter().filter(|(field, value)| says_something(field, value)) {
             let field = field.as_str();
             let no_number = || refused(&format!(".{field}"));
@@ -61,6 +60,18 @@ pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
         }
     }
     Ok(limits)
+}
+
+/// Whether a field says nothing.
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.iter().all(is_empty),
+        Value::Object(map) => map.values().all(is_empty),
+    }
 }
 
 impl Limits {

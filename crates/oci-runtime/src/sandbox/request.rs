@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::limits::{self, Limits};
+use super::limits::{self, Limits, is_empty};
 use super::program;
 use crate::bundle::Bundle;
 
@@ -233,18 +233,6 @@ fn list<'spec>(value: &'spec Value, field: &str) -> Result<&'spec [Value], NotUn
     match value {
         Value::Null => Ok(&[]),
         value => Ok(value.as_array().ok_or_else(|| not_done(field))?),
-    }
-}
-
-/// Whether a field says nothing.
-pub(super) fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Bool(true) => false,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(values) => values.iter().all(is_empty),
-        Value::Object(map) => map.values().all(is_empty),
     }
 }
 

@@ -77,6 +77,8 @@ impl Draft {
             return;
         }
         match container_key {
+            // Read before all other keys.
+            ContainerKey::Role => {}
             ContainerKey::Ready => match gate::parse(value) {
                 Ok(gate) => self.gate = Some(gate),
                 Err(error) => findings.error(key, error),
@@ -125,7 +127,8 @@ impl Draft {
             ContainerKey::PreStop => Some(Problem::NotForInit { name, word: "pre-stop" }),
             ContainerKey::Grace => Some(Problem::NotForInit { name, word: "grace" }),
             ContainerKey::Fatal => Some(Problem::InitIsFatal { name }),
-            ContainerKey::After
+            ContainerKey::Role
+            | ContainerKey::After
             | ContainerKey::Restart
             | ContainerKey::OnTerminate
             | ContainerKey::Migrate
@@ -179,6 +182,10 @@ impl Containers {
     ) {
         if let Some(draft) = self.drafts.iter_mut().find(|draft| draft.is(name)) {
             draft.set(container_key, key, value, findings);
+            return;
+        }
+        // A role beside a plan is one error already (S10).
+        if container_key == ContainerKey::Role {
             return;
         }
         let entry = self.drafts.last().map_or(0, |draft| draft.member.entry + 1);

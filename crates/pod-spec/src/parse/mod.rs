@@ -8,6 +8,7 @@ mod gate;
 mod list;
 mod options;
 mod restart;
+mod roles;
 mod together;
 mod word;
 
@@ -73,12 +74,17 @@ pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> R
     findings.finish(Some(plan))
 }
 
-/// The containers of `podshim.io/plan`. Without a readable list every name counts as known, so that one mistake does
+/// The containers of `podshim.io/plan`, or of the `role.<c>` (S10). Without a readable list every name counts as known, so that one mistake does
 /// not make an error for every key.
 fn plan_list(ours: &BTreeMap<&str, &str>, findings: &mut Findings) -> Containers {
+    let roles = roles::of(ours);
+    if let (Some(_), Some((key, name, _))) = (ours.get("plan"), roles.first()) {
+        findings.error(key, Problem::RoleBesidePlan { name: excerpt(name) });
+    }
     match ours.get("plan") {
         Some(value) if value.len() <= MAX_VALUE_BYTES => Containers::from_list(list::parse(value, findings)),
         Some(_) => Containers::unknown(),
+        None if !roles.is_empty() => Containers::from_list(roles::list(&roles, findings)),
         None => {
             // Not for a misspelt `plan`, whose error has its own hint.
             if let Some(key) = ours.keys().find(|key| classify(key).is_ok()) {

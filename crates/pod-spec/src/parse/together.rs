@@ -51,7 +51,11 @@ pub(super) fn check(settings: &Plan, containers: &Containers, findings: &mut Fin
 fn check_others(settings: &Plan, containers: &Containers, findings: &mut Findings) {
     if settings.restart_policy != RestartPolicy::Always {
         let policy = word_of(&RESTART_POLICIES, &settings.restart_policy);
-        findings.error("plan", ListError::OthersInJob { policy });
+        let by_role = containers.drafts.iter().find_map(|draft| draft.keys.get(&ContainerKey::Role));
+        match by_role {
+            Some(key) => findings.error(key, Problem::MainsOfJobUnknown { policy }),
+            None => findings.error("plan", ListError::OthersInJob { policy }),
+        }
     }
     let named = |draft: &&Draft| draft.role == Some(Role::Main) && draft.origin == Origin::List;
     if let Some(main) = containers.drafts.iter().find(named) {

@@ -431,3 +431,29 @@ fn dependencies() {
         ),
     ]);
 }
+
+#[test]
+fn roles() {
+    check(&[
+        (
+            "plan and role",
+            &[PLAN, ("role.mesh", "sidecar")],
+            r#"role.mesh: podshim.io/plan is set too: add "mesh" to the plan and remove the key, or replace the plan by a podshim.io/role.<container> for each init and sidecar"#,
+        ),
+        (
+            "a job without a main",
+            &[("role.mesh", "sidecar"), ("restart-policy", "Never")],
+            r#"role.mesh: with podshim.io/restart-policy=Never podshim has to know the mains: add podshim.io/role.<container>: "main" for each"#,
+        ),
+        (
+            "unknown role (with nearest)",
+            &[("role.mesh", "sidcar")],
+            r#"role.mesh: unknown value "sidcar" (did you mean "sidecar"?)"#,
+        ),
+        (
+            "a role without the container",
+            &[PLAN, ("role", "sidecar")],
+            "role: a container is missing: write podshim.io/role.<container>",
+        ),
+    ]);
+}

@@ -108,7 +108,8 @@ impl PlanAgainstManifest<'_> {
                     "container {:?} is not in the plan: never held, and no container waits for it",
                     container.name
                 );
-                let fix = proposal::add_main(container.name, self.template.restart_policy());
+                let fix =
+                    proposal::add_main(self.annotations, container.name, self.template.restart_policy());
                 let line = container.node.start.line;
                 findings.push(self.finding(Severity::Warning, line, message).fix(fix));
             }
@@ -239,6 +240,9 @@ impl PlanAgainstManifest<'_> {
             return;
         }
         let role = self.plan.member(name).map_or(Role::Main, |(_, member)| member.role);
+        if role == Role::Main && self.is_rolled_out() {
+            findings.extend(self.ready_while_held(container));
+        }
         let mut note = |line, message: String, fix: &str| {
             findings.push(self.finding(Severity::Warning, line, message).fix(fix));
         };
@@ -263,13 +267,6 @@ impl PlanAgainstManifest<'_> {
                 "give it a startupProbe that allows for the time it is held",
             );
         }
-        if role == Role::Main && self.is_rolled_out() && container.node.get("readinessProbe").is_none() {
-            let message = format!(
-                "{name:?} counts as ready while it is held: a roll-out goes on, and replaces every pod that serves, \
-                 even if what it waits for never gets ready"
-            );
-            note(container.node.start.line, message, "give it a readinessProbe");
-        }
         let Some((key, probe)) = container.node.entry("startupProbe") else { return };
         let number = |key, usual| probe.number_of(key).unwrap_or(usual);
         // The defaults of the Kubernetes API.
@@ -291,6 +288,28 @@ impl PlanAgainstManifest<'_> {
                 &format!("write failureThreshold: {threshold} in its startupProbe"),
             );
         }
+    }
+
+    /// Says if a kubelet takes a container for ready while it is held. A port is open only when the program runs, but a
+    /// command runs in a held container too (U8). A kubelet counts no container as ready before its startup probe has
+    /// succeeded (seen with 1.20).
+    fn ready_while_held(&self, container: &Container<'_>) -> Option<Finding> {
+        let name = container.name;
+        let probes = ["startupProbe", "readinessProbe"].map(|key| container.node.entry(key));
+        if probes.iter().flatten().any(|(_, probe)| probe.get("exec").is_none()) {
+            return None;
+        }
+        let unready = "a roll-out goes on, and replaces every pod that serves, even if what it waits for never gets ready";
+        let Some((key, _)) = probes.into_iter().flatten().next_back() else {
+            let message = format!("{name:?} counts as ready while it is held: {unready}");
+            let finding = self.finding(Severity::Warning, container.node.start.line, message);
+            return Some(finding.fix("give it a readinessProbe"));
+        };
+        let message = format!(
+            "the kubelet runs this command while {name:?} is held, too: if it succeeds without the program, {name:?} \
+             counts as ready and {unready}"
+        );
+        Some(self.finding(Severity::Note, key.start.line, message))
     }
 
     /// Whether a controller replaces the old pods as new ones get ready.

@@ -1,7 +1,7 @@
 //! Proposes the fixes that take more than one word. Never proposes what `check` would refuse next: a test applies every
 //! proposal of the examples until no finding is left.
 
-use pod_spec::{GateAction, ListError, Member, Others, PREFIX, PlanError, Problem};
+use pod_spec::{GateAction, ListError, Member, Others, PREFIX, PlanError, Problem, Role};
 
 use crate::manifest::{List, Template};
 use crate::yaml::Node;
@@ -17,7 +17,10 @@ pub fn lists(annotations: &Node, name: &str) -> bool {
 }
 
 /// The fix that makes a container a main.
-pub fn add_main(name: &str, restart_policy: &str) -> String {
+pub fn add_main(annotations: &Node, name: &str, restart_policy: &str) -> String {
+    if is_by_role(annotations) {
+        return add_role(name, Role::Main);
+    }
     let add = format!("add {name}=main to {PREFIX}plan");
     if restart_policy == ALWAYS { format!("{add}, or {OTHERS} at its end") } else { add }
 }
@@ -35,15 +38,19 @@ pub fn restart_policy(template: &Template<'_>, annotations: &Node, others: Other
 /// The fix for a parser's error that can be found only with the pod at hand.
 pub fn of_parser(template: &Template<'_>, annotations: &Node, error: &PlanError) -> Option<String> {
     match &error.problem {
-        Problem::List(ListError::OthersInJob { .. }) if template.restart_policy() == ALWAYS => {
+        Problem::List(ListError::OthersInJob { .. }) | Problem::MainsOfJobUnknown { .. }
+            if template.restart_policy() == ALWAYS =>
+        {
             Some(format!("write {PREFIX}restart-policy: {ALWAYS}"))
         }
-        Problem::List(ListError::OthersInJob { .. }) => {
+        Problem::List(ListError::OthersInJob { .. }) | Problem::MainsOfJobUnknown { .. } => {
             Some(format!("write {}", name_mains(template, annotations)))
         }
         Problem::NoSuchContainer { name, .. } if error.key.ends_with(&format!(".{name}")) => {
             let list = template.containers().into_iter().find(|own| own.name == name).map(|own| own.list);
             Some(match list {
+                Some(List::Regular) if is_by_role(annotations) => add_role(name, Role::Main),
+                Some(List::NativeSidecar) if is_by_role(annotations) => add_role(name, Role::Sidecar),
                 Some(List::Regular) => format!("add {name}=main to {PREFIX}plan"),
                 Some(List::NativeSidecar) => format!("add {name}=sidecar at the beginning of {PREFIX}plan"),
                 Some(List::Init) => "remove it: the kubelet runs that container before the plan".to_owned(),
@@ -92,6 +99,14 @@ pub fn pre_stop(member: &Member, container: &Node) -> String {
 
 /// The fix that writes the plan with the names of the pod's containers in place of `*=main`.
 fn name_mains(template: &Template<'_>, annotations: &Node) -> String {
+    if is_by_role(annotations) {
+        let containers = template.containers();
+        let unnamed = containers.iter().filter(|own| {
+            own.list == List::Regular && annotations.get(&format!("{PREFIX}role.{}", own.name)).is_none()
+        });
+        let roles: Vec<String> = unnamed.map(|own| format!("{PREFIX}role.{}: main", own.name)).collect();
+        return if roles.is_empty() { format!("{PREFIX}role.<main>: main") } else { roles.join(", and ") };
+    }
     let list = list(annotations);
     let mut entries: Vec<String> =
         list.split(',').map(str::trim).filter(|entry| *entry != OTHERS).map(str::to_owned).collect();
@@ -104,6 +119,17 @@ fn name_mains(template: &Template<'_>, annotations: &Node) -> String {
     } else {
         format!("{PREFIX}plan with the name of each main in place of {OTHERS}")
     }
+}
+
+/// The fix that says a container's role beside those of the others (S10).
+fn add_role(name: &str, role: Role) -> String {
+    format!("add {PREFIX}role.{name}: {role}")
+}
+
+/// Whether the plan is said container by container (S10).
+fn is_by_role(annotations: &Node) -> bool {
+    let mut keys = annotations.entries().iter().filter_map(|(key, _)| key.text()?.strip_prefix(PREFIX));
+    keys.any(|key| key.starts_with("role."))
 }
 
 fn list(annotations: &Node) -> &str {

@@ -23,8 +23,9 @@ Lists the pods that have ended on this node, the newest last, one line each. `po
 
 RESULT is `completed` or `failed` if the pod's restart policy says that it has ended, else `stopped`. WHY is what began its
 stop: caller (a kubelet, crictl, ctr), requested (podshim stop, a drain), completed, init-failed, sidecar-failed, fatal,
-zero-grace, sandbox (it ended first), or shim-killed; `-` if the pod ended without a stop. EXIT CODES are the real ones, and
-beside each the one that the caller saw, if that differs.
+zero-grace, sandbox (its caller stopped it, or it ended, before any other stop began), or shim-killed; `-` if the pod ended
+without a stop. EXIT CODES are the real ones, and beside each the one that the caller saw, if that differs; `?` where the shim
+was killed before the container ended, so that no process saw its code.
 
 podshim writes a record when a pod ends, even if the pod's shim was killed. It keeps 7 days, 64 MiB in all and 8 MiB of each
 namespace; history-age, history-size and history-namespace-size in /etc/podshim/config.toml change that. A record has no
@@ -101,12 +102,16 @@ fn show(pods: &[PastReport], unreadable: &[PathBuf], paint: Paint, columns: Opti
     text
 }
 
-/// A container's real exit code, and the code that its caller saw if that differs.
+/// A container's real exit code, and the code that its caller saw if that differs. `None` if it has not run.
 fn exit(container: &ContainerReport, pod_id: &str) -> Option<String> {
-    let (name, real) = (display_name(&container.name, pod_id), container.real_exit_code?);
-    Some(match container.shown_exit_code {
-        Some(shown) if shown != real => format!("{name} {real} (shown as {shown})"),
-        _ => format!("{name} {real}"),
+    let name = display_name(&container.name, pod_id);
+    Some(match (container.real_exit_code, container.shown_exit_code) {
+        (Some(real), Some(shown)) if shown != real => format!("{name} {real} (shown as {shown})"),
+        (Some(real), _) => format!("{name} {real}"),
+        (None, _) => {
+            container.exited_at_ms?;
+            format!("{name} ?")
+        }
     })
 }
 

@@ -84,6 +84,8 @@ pub enum MarkKind {
     Done,
     /// A program has ended with the code of the stop signal that it got.
     BySignal,
+    /// A program has ended, and no process saw with which code.
+    Unseen,
     /// Something has failed, or was killed.
     Failure,
     /// A hook was begun or has ended.
@@ -122,15 +124,16 @@ impl Phase {
 
 impl MarkKind {
     /// All that occur in lanes, in the order of the legend.
-    pub const ALL: [Self; 6] =
-        [Self::Gate, Self::Signal, Self::Done, Self::BySignal, Self::Failure, Self::Hook];
+    pub const ALL: [Self; 7] =
+        [Self::Gate, Self::Signal, Self::Done, Self::BySignal, Self::Unseen, Self::Failure, Self::Hook];
 
     /// How the end of a program is drawn. `stop_code` is the code of a program that its last stop signal ends.
-    pub fn of_exit(code: u32, stop_code: Option<u32>) -> Self {
+    pub fn of_exit(code: Option<u32>, stop_code: Option<u32>) -> Self {
         match code {
-            0 => Self::Done,
-            code if Some(code) == stop_code => Self::BySignal,
-            _ => Self::Failure,
+            Some(0) => Self::Done,
+            Some(_) if code == stop_code => Self::BySignal,
+            Some(_) => Self::Failure,
+            None => Self::Unseen,
         }
     }
 
@@ -141,6 +144,7 @@ impl MarkKind {
             Self::Signal => "signal",
             Self::Done => "ended with 0",
             Self::BySignal => "ended by its stop signal",
+            Self::Unseen => "ended, code not known",
             Self::Failure => "failed or killed",
             Self::Hook => "hook",
             Self::Budget => "the stop",

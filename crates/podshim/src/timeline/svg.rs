@@ -70,6 +70,7 @@ fn draw_mark(body: &mut String, x: f64, y: f64, mark: &Mark) {
         MarkKind::Signal => (format!("M{x:.1} {y:.1}l-5 -7h10z"), "#bc4c00"),
         MarkKind::Done => (format!("M{:.1} {middle:.1}l3 4l6 -8", x - 5.0), "#1a7f37"),
         MarkKind::BySignal => (format!("M{:.1} {:.1}h6v6h-6z", x - 3.0, middle - 3.0), "#1a7f37"),
+        MarkKind::Unseen => (format!("M{:.1} {:.1}h6v6h-6z", x - 3.0, middle - 3.0), "#57606a"),
         MarkKind::Failure => (format!("M{:.1} {:.1}l8 8m0 -8l-8 8", x - 4.0, middle - 4.0), "#cf222e"),
         MarkKind::Hook => (format!("M{x:.1} {:.1}l4 4l-4 4l-4 -4z", y + BAR), "#8250df"),
         MarkKind::Budget => return,

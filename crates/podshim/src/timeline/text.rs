@@ -108,6 +108,7 @@ fn sign_of_mark(kind: MarkKind, paint: Paint) -> String {
         MarkKind::Signal => ("!", Colour::Yellow),
         MarkKind::Done => ("✓", Colour::Green),
         MarkKind::BySignal => ("▪", Colour::Green),
+        MarkKind::Unseen => ("?", Colour::Bold),
         MarkKind::Failure => ("✗", Colour::Red),
         MarkKind::Hook => ("◆", Colour::Bold),
         MarkKind::Budget => ("╎", Colour::Dim),

@@ -24,9 +24,12 @@ const MAX_KEY_NAME: usize = 63;
 
 /// Whether a pod may be changed: its RuntimeClass is podshim's or unset, and it has no plan. If not, a remark says why.
 pub fn may_change(template: &Template<'_>, runtime_class: &str, remarks: &mut Remarks<'_>) -> bool {
-    if let Some((key, _)) = template.annotations().and_then(|own| own.entry("podshim.io/plan")) {
+    // S10: a plan beside roles would be an error.
+    let says_plan = |key: &str| key == "podshim.io/plan" || key.starts_with("podshim.io/role.");
+    let mut keys = template.annotations().into_iter().flat_map(|own| own.entries()).map(|(key, _)| key);
+    if let Some((key, word)) = keys.find_map(|key| Some((key, key.text().filter(|word| says_plan(word))?))) {
         let what = "the pod has a plan already: left as it is";
-        remarks.say(Severity::Error, key, "podshim.io/plan".to_owned(), what);
+        remarks.say(Severity::Error, key, word.to_owned(), what);
         return false;
     }
     let own_class = template.spec.entry("runtimeClassName");
@@ -248,7 +251,9 @@ fn main(container: &Container<'_>, remarks: &mut Remarks<'_>) {
             "the kubelet asks while it is held, and kills it if that takes too long: give it a startupProbe";
         remarks.say(Severity::Warning, key, format!("containers[{name}].livenessProbe"), what);
     }
-    if node.get("readinessProbe").is_none() && node.get("ports").is_some() {
+    // Before its startup probe has succeeded a kubelet counts no container as ready.
+    let answers_late = node.get("startupProbe").is_some_and(|probe| probe.get("exec").is_none());
+    if node.get("readinessProbe").is_none() && node.get("ports").is_some() && !answers_late {
         let what =
             "none: the kubelet takes it for ready while it is held, so give it one if it is in a Service";
         remarks.say(Severity::Warning, node, format!("containers[{name}].readinessProbe"), what);

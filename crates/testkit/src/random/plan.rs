@@ -67,7 +67,9 @@ pub(super) fn pod(random: &mut Rng) -> RandomPod {
         return RandomPod { head: head(Vec::new()), names: vec!["c0".to_owned(), "c1".to_owned()] };
     }
     let (plan, planned, names) = plan(random);
-    let mut annotations = vec![("plan".to_owned(), plan)];
+    // Chosen by the plan itself: a number more or less would make other pods of every seed.
+    let roles = if plan.len().is_multiple_of(7) { by_role(&plan) } else { None };
+    let mut annotations = roles.unwrap_or_else(|| vec![("plan".to_owned(), plan)]);
     for key in keys(random, &planned) {
         annotations.push(key);
         if !is_valid(&annotations) {
@@ -75,6 +77,17 @@ pub(super) fn pod(random: &mut Rng) -> RandomPod {
         }
     }
     RandomPod { head: head(annotations), names }
+}
+
+/// S10: the same containers with a role each, in the order that roles have; `None` for what roles cannot say.
+fn by_role(plan: &str) -> Option<Vec<(String, String)>> {
+    if plan.contains(['@', '+', '|']) {
+        return None;
+    }
+    let entries = plan.split(',').filter_map(|entry| entry.trim().split_once('='));
+    let named = entries.filter(|(name, _)| *name != "*");
+    let roles: Vec<_> = named.map(|(name, role)| (format!("role.{name}"), role.to_owned())).collect();
+    (!roles.is_empty()).then_some(roles)
 }
 
 /// A pod whose every container is named, without standbys, for a kubelet of that policy.

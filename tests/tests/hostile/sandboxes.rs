@@ -1,0 +1,49 @@
+//! What a container that shares the pid namespace can do to a sandbox that podshim makes (`sandbox = "own"`). The test uses a
+//! containerd of its own, whose node's file says so.
+
+use anyhow::{Result, ensure};
+use e2e::Event::Started;
+use e2e::durations::SOON;
+use e2e::pod::PidNamespace;
+use e2e::{Containerd, Pod, Program, Runtime};
+
+/// What the container tries, each with a word if it succeeds. It is root there, as the sandbox's program is.
+const ATTEMPTS: &str = "
+    [ -z \"$(ls -A /proc/1/root 2>/dev/null)\" ] || echo root
+    ! readlink /proc/1/fd/0 2>/dev/null || echo fd
+    [ -z \"$(ls -A /proc/1/cwd 2>/dev/null)\" ] || echo cwd
+    ! head -c 1 /proc/1/mem 2>/dev/null || echo mem
+    ! head -c 1 /proc/1/environ 2>/dev/null || echo environ
+    ! readlink /proc/1/exe 2>/dev/null || echo exe
+    ! cat /proc/1/maps 2>/dev/null | grep . || echo maps
+    kill -9 1; kill -STOP 1; kill -HUP 1; kill -SEGV 1
+    sleep 0.2
+    kill -0 1 || echo gone
+    grep -E '^(Name|State|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/1/status";
+
+#[tokio::test]
+async fn a_container_reaches_nothing_through_the_sandbox_of_its_pod() -> Result<()> {
+    let node = Containerd::start().await?;
+    node.write_node_file("sandbox = \"own\"").await?;
+    let mut pod = Pod::new("own-sandbox")
+        .pid_namespace(PidNamespace::Pod)
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start("app").await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    let output = pod.exec("app", &["sh", "-c", ATTEMPTS]).await?;
+    let words: Vec<_> = output.stdout.split_whitespace().collect();
+    let expected = "Name: pause State: S (sleeping) CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1 Seccomp: 2";
+    ensure!(words.join(" ") == expected, "{output:?}");
+    ensure!(
+        node.ctr()
+            .output(&["--run", "sh", "-c", "ls /run/containerd/runc/k8s.io | wc -l"])
+            .await?
+            .stdout
+            .trim()
+            == "1"
+    );
+    pod.stop_sandbox().await?;
+    pod.remove().await
+}
