@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use k8s_cri::v1::{
-    ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, IdMapping, ImageSpec,
+    Capability, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, IdMapping, ImageSpec,
     LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
     LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
     UserNamespace,
@@ -255,6 +255,10 @@ impl Pod {
                 }),
                 security_context: Some(LinuxContainerSecurityContext {
                     namespace_options: Some(self.namespaces()),
+                    capabilities: Some(Capability {
+                        add_capabilities: program.added_capabilities().to_vec(),
+                        ..Capability::default()
+                    }),
                     ..LinuxContainerSecurityContext::default()
                 }),
             }),

@@ -32,6 +32,7 @@ pub struct Program {
     annotations: Vec<(String, String)>,
     memory_limit: Option<i64>,
     oom_score: i64,
+    capabilities: Vec<String>,
     mounts: Vec<(PathBuf, String)>,
     pid_namespace_of: Option<String>,
     stdin: Stdin,
@@ -58,6 +59,7 @@ impl Program {
             annotations: Vec::new(),
             memory_limit: None,
             oom_score: 0,
+            capabilities: Vec::new(),
             mounts: Vec::new(),
             pid_namespace_of: None,
             stdin: Stdin::default(),
@@ -213,6 +215,13 @@ impl Program {
         self
     }
 
+    /// Adds a capability to the default ones, such as `SYS_PTRACE`.
+    #[must_use]
+    pub fn capability(mut self, name: &str) -> Self {
+        self.capabilities.push(name.to_owned());
+        self
+    }
+
     /// Mounts a file or directory of the node at `path` in the container.
     #[must_use]
     pub fn mount(mut self, node_path: &Path, path: &str) -> Self {
@@ -293,6 +302,10 @@ impl Program {
 
     pub(crate) fn own_oom_score(&self) -> i64 {
         self.oom_score
+    }
+
+    pub(crate) fn added_capabilities(&self) -> &[String] {
+        &self.capabilities
     }
 
     fn flag(mut self, name: &str, value: impl Display) -> Self {

@@ -5,6 +5,7 @@ mod all_at_once;
 mod files;
 mod messages;
 mod neighbours;
+mod process_1;
 mod sandboxes;
 mod support;
 mod times;

@@ -1,0 +1,61 @@
+//! What a container with CAP_SYS_PTRACE, which gets into process 1 of a shared pid namespace, finds there, where that is
+//! podshim's own program.
+
+use std::os::unix::fs::MetadataExt;
+
+use anyhow::{Context, Result, ensure};
+use e2e::durations::SOON;
+use e2e::pod::PidNamespace;
+use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime};
+
+async fn own_sandbox<'node>(node: &'node Containerd, program: Program) -> Result<RunningPod<'node>> {
+    node.write_node_file("sandbox = \"own\"").await?;
+    let pod = Pod::new("process1").pid_namespace(PidNamespace::Pod).container(program);
+    let mut pod = pod.run(node, Runtime::Podshim).await?;
+    pod.start("app").await?;
+    pod.wait_for("app", Event::Started, 1, SOON).await?;
+    let pid = sandbox_pid(node, &pod).await?;
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
+    ensure!(program.to_string_lossy().contains("memfd:pause"), "{} made it", program.display());
+    Ok(pod)
+}
+
+async fn sandbox_pid(node: &Containerd, pod: &RunningPod<'_>) -> Result<libc::pid_t> {
+    let tasks = node.ctr().run(&["-n", "k8s.io", "tasks", "list"]).await?;
+    let line = tasks.lines().find(|line| line.starts_with(pod.sandbox())).context("no such task")?;
+    Ok(line.split_whitespace().nth(1).context("no pid")?.parse()?)
+}
+
+/// With CAP_SYS_PTRACE (a debugger's container) it sees all of it, and there is nothing of the node's.
+#[tokio::test]
+async fn what_process_1_has_is_not_the_nodes() -> Result<()> {
+    let node = Containerd::start().await?;
+    let pod = own_sandbox(&node, Program::new("app").capability("SYS_PTRACE")).await?;
+    let sh = async |script: &str| pod.exec("app", &["sh", "-c", script]).await;
+    let output = sh("ls -A /proc/1/root/ /proc/1/cwd/; tr '\\0' ' ' </proc/1/environ; ls /proc/1/fd").await?;
+    let shown: Vec<_> = output.stdout.split_whitespace().collect();
+    ensure!(shown == ["/proc/1/cwd/:", "/proc/1/root/:", "0", "1", "2"], "{output:?}");
+    for act in ["touch /proc/1/root/a", "mkdir /proc/1/root/a", "mknod /proc/1/root/a b 7 0"] {
+        let output = sh(act).await?;
+        ensure!(output.exit_code != 0 && output.stderr.contains("Read-only"), "{act}: {output:?}");
+    }
+    // What is open there is its own: the mode of the node's device stays.
+    let before = std::fs::metadata("/dev/null")?;
+    let pid = sandbox_pid(&node, &pod).await?;
+    for stream in 0..=2 {
+        let open = std::fs::metadata(format!("/proc/{pid}/fd/{stream}"))?;
+        ensure!(
+            (open.dev(), open.ino()) != (before.dev(), before.ino()),
+            "the node's device is its stream {stream}"
+        );
+    }
+    // The mode that it has, so that nothing comes of it where this fails.
+    let output = sh("chmod 666 /proc/1/fd/0").await?;
+    ensure!(output.exit_code != 0 && output.stderr.contains("Read-only"), "{output:?}");
+    // Its program cannot be changed by any way.
+    let output = sh("printf x >>/proc/1/exe").await?;
+    ensure!(output.exit_code != 0, "{output:?}");
+    let output = sh("cat /proc/1/comm").await?;
+    ensure!(output.stdout == "pause\n", "{output:?}");
+    pod.remove().await
+}
