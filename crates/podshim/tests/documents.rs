@@ -169,3 +169,61 @@ fn anchor(heading: &str) -> String {
     let kept = words.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
     kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
+
+/// An operator's question: what the README says on the line that one finds, and the page or command that this line names
+/// with what stands there. Without a second step the README itself is the answer.
+struct Question {
+    asked: &'static str,
+    readme: &'static str,
+    second: Option<(&'static str, &'static str)>,
+}
+
+#[rustfmt::skip]
+const QUESTIONS: [Question; 12] = [
+    Question { asked: "How do I hold my app until its proxy is ready?",
+        readme: "This holds an app until its proxy takes connections", second: None },
+    Question { asked: "Why is it Running and prints nothing?",
+        readme: "find out why a pod prints nothing", second: Some(("docs/troubleshooting.md", "but the pod prints nothing")) },
+    Question { asked: "What happens at a power-off?",
+        readme: "or powered off", second: Some(("docs/node.md", "When a node is rebooted or powered off")) },
+    Question { asked: "Istio in its native mode, and a kubelet of 1.27?",
+        readme: "Istio's or Linkerd's proxy in its native mode", second: Some(("docs/injected.md", "| the same | 1.27 and older |")) },
+    Question { asked: "Why does my job never end?",
+        readme: "does not end, or is gone", second: Some(("docs/troubleshooting.md", "## A job does not end")) },
+    Question { asked: "How long can a stop take at the worst?",
+        readme: "how long a stop takes at most", second: Some(("podshim plan", "gone within 32s")) },
+    Question { asked: "What happened to it last night?",
+        readme: "does not end, or is gone", second: Some(("docs/troubleshooting.md", "`podshim history --since 12h`")) },
+    Question { asked: "Which versions does it work with?",
+        readme: "* Tested: containerd 1.6, 1.7 and 2.1", second: Some(("docs/compatibility.md", "| containerd | OCI runtime |")) },
+    Question { asked: "How do I take it off a node?",
+        readme: "how podshim leaves a node that has pods", second: Some(("docs/node.md", "1. `kubectl cordon NODE`")) },
+    Question { asked: "What does it cost?",
+        readme: "Against containerd 1.6's own shim", second: Some(("docs/performance.md", "What a pod of yours costs")) },
+    Question { asked: "Can an annotation hurt my node?",
+        readme: "what a node can forbid", second: Some(("docs/annotations.md", "To lock a node down")) },
+    Question { asked: "What happens if the shim crashes?",
+        readme: "If the shim is killed or crashes", second: None },
+];
+
+/// Each question is answered in two steps: the README names the page or the command, and the answer stands there.
+#[test]
+fn the_twelve_questions_are_answered_in_two_steps() {
+    let read = |name: &str| fs::read_to_string(root().join(name)).expect("a page");
+    let readme = read("README.md");
+    let plan = podshim(&["plan"], &examples(&readme)[0].1);
+    for Question { asked, readme: line, second } in QUESTIONS {
+        let paragraphs = || readme.split("\n\n");
+        // A line break may be in the middle of what is looked for.
+        let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found = paragraphs().map(one_line).find(|paragraph| paragraph.contains(line));
+        let Some(found) = found else { panic!("{asked} The README does not say: {line}") };
+        let Some((name, answer)) = second else { continue };
+        // A list of the README names its page behind the list.
+        let named = found.contains(name)
+            || paragraphs().map(one_line).any(|paragraph| paragraph.starts_with(&format!("[{name}]")));
+        assert!(named, "{asked} The README does not name {name} there");
+        let text = if name == "podshim plan" { plan.clone() } else { read(name) };
+        assert!(text.contains(answer), "{asked} {name} does not say: {answer}");
+    }
+}

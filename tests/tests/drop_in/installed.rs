@@ -15,7 +15,12 @@ async fn dump(node: &Containerd, config: &str) -> Result<String> {
 
 #[tokio::test]
 async fn a_pod_runs_on_what_install_wrote() -> Result<()> {
+    let unit_of_the_machine = || {
+        std::fs::metadata("/etc/systemd/system/podshim-drain.service").and_then(|file| file.modified()).ok()
+    };
+    let unit = unit_of_the_machine();
     let node = Containerd::start_installed().await?;
+    ensure!(unit_of_the_machine() == unit, "an instance's install has written into the machine's units");
     let (before, after) =
         (dump(&node, "config.toml.before-podshim").await?, dump(&node, "config.toml").await?);
     // `imports` differs: it lists the files that were read.
@@ -43,17 +48,20 @@ async fn a_pod_runs_on_what_install_wrote() -> Result<()> {
 #[tokio::test]
 async fn podshim_leaves_a_node_step_by_step() -> Result<()> {
     let node = Containerd::start_installed().await?;
-    // From here on the instance has an /etc of its own, whose units can go.
+    // From here on the instance has an /etc of its own. A second install adds what is missing there: the unit.
     node.write_node_file("").await?;
     let config = node.directory().join("config.toml");
     let before = std::fs::read_to_string(node.directory().join("config.toml.before-podshim"))?;
     let bin = node.directory().join("installed/bin");
     let (config_word, bin_word) = (config.to_string_lossy(), bin.to_string_lossy());
-    let uninstall = async || {
-        let words =
-            ["--run", "podshim", "uninstall", "--yes", "--config", &config_word, "--bin-dir", &bin_word];
+    let podshim = async |command| {
+        let words = ["--run", "podshim", command, "--yes", "--config", &config_word, "--bin-dir", &bin_word];
         node.ctr().output(&words).await
     };
+    let uninstall = async || podshim("uninstall").await;
+    let installed = podshim("install").await?;
+    let unit = node.root()?.join("etc/systemd/system/podshim-drain.service");
+    ensure!(installed.exit_code == Some(0) && unit.exists(), "{installed:?}");
     let pod = |name: &str| Pod::new(name).container(Program::new("app").term_exit_code(4));
     let mut other = pod("leave-runc").run(&node, Runtime::Runc).await?;
     other.start("app").await?;
@@ -89,7 +97,6 @@ async fn podshim_leaves_a_node_step_by_step() -> Result<()> {
     ensure!(std::fs::read_to_string(&config)? == before, "the configuration is as it was");
     let left = std::fs::read_dir(&bin).map(|files| files.flatten().count()).unwrap_or_default();
     ensure!(left == 0, "{left} programs are left");
-    let unit = node.root()?.join("etc/systemd/system/podshim-drain.service");
     ensure!(!unit.exists(), "{}", unit.display());
 
     node.kill().await?;

@@ -207,7 +207,7 @@ async fn u8_u9_what_is_ready_while_it_is_held() -> Result<()> {
         .annotate("ready.proxy", "exec:test -e /pod/open;period=100ms;fail=10000")
         .container(Program::new("proxy"));
     let add = |manifest: Manifest, (name, _, probes): &(&str, bool, Value)| {
-        manifest.container_with(Program::new(*name).ready_file("/tmp/ready", seconds(0)), probes.clone())
+        manifest.container_with(Program::new(name).ready_file("/tmp/ready", seconds(0)), probes.clone())
     };
     let pod = mains.iter().fold(manifest, add).run(&kubelet)?;
     let expected = |status: &PodStatus| {

@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         let past = past::find(&arguments.history.history_dir, called)?;
         if past.shim_was_killed {
             eprintln!(
-                "podshim: its shim was killed: only the last exits are known, and nothing of what happened before"
+                "podshim: its shim was killed: known is only when its containers ended, and the exit codes that the shim had recorded"
             );
         }
         (past.pod, past.events, past.lost, past.ended_at_ms)
