@@ -236,6 +236,12 @@ impl Containerd {
         command::run(&program, arguments).await?.success(arguments)
     }
 
+    /// Whether its node's file has `sandbox = "own"` from the beginning (`hack/containerd-up --sandbox own`).
+    #[must_use]
+    pub fn makes_own_sandboxes(&self) -> bool {
+        std::fs::read_to_string(self.directory.join("sandbox")).is_ok_and(|maker| maker.trim() == "own")
+    }
+
     /// Writes the node's settings, `/etc/podshim/config.toml`, which podshim reads for each pod. Only for an instance
     /// of the test's own.
     ///
