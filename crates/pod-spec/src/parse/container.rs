@@ -16,7 +16,7 @@ use crate::warning::Warning;
 use super::after;
 use super::findings::Findings;
 use super::gate;
-use super::list::{List, Names, is_name};
+use super::list::{KEY as PLAN, List, Names, is_name};
 use super::restart;
 use super::word::word;
 
@@ -169,6 +169,12 @@ impl Containers {
     /// Whether every container's role is known.
     pub(super) fn are_known(&self) -> bool {
         self.names == Names::Complete && self.drafts.iter().all(|draft| draft.role.is_some())
+    }
+
+    /// The key that says the plan, for what is wrong with all of it: `plan`, or the first of the roles (S10).
+    pub(super) fn key(&self) -> &str {
+        let roles = self.drafts.iter().filter_map(|draft| draft.keys.get(&ContainerKey::Role));
+        roles.min().map_or(PLAN, String::as_str)
     }
 
     /// Reads `key.<name>`; `key` is without the prefix.

@@ -10,7 +10,7 @@ use crate::plan::{Others, Role};
 
 use super::findings::Findings;
 
-const KEY: &str = "plan";
+pub(super) const KEY: &str = "plan";
 
 /// The list as far as it could be read.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ pub(super) fn of<'a>(ours: &BTreeMap<&'a str, &'a str>) -> Vec<(&'a str, &'a str
 pub(super) fn list(roles: &[(&str, &str, &str)], findings: &mut Findings) -> List {
     let mut list = List { listed: Vec::new(), others: Others::Mains, names: Names::Complete };
     if roles.len() > MAX_CONTAINERS {
-        findings.error("plan", ListError::TooManyContainers);
+        findings.error(roles[0].0, ListError::TooManyContainers);
         list.names = Names::Unread;
         return list;
     }

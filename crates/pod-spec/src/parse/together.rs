@@ -9,6 +9,7 @@ use crate::warning::Warning;
 
 use super::container::{Containers, Draft, Origin};
 use super::findings::Findings;
+use super::list::KEY as PLAN;
 
 /// The checks of 11.4 that need more than one key.
 pub(super) fn check(settings: &Plan, containers: &Containers, findings: &mut Findings) {
@@ -17,7 +18,7 @@ pub(super) fn check(settings: &Plan, containers: &Containers, findings: &mut Fin
     }
     // Keys of mains by `*=main` may have added containers to those of the list.
     if containers.are_known() && containers.drafts.len() > MAX_CONTAINERS {
-        findings.error("plan", ListError::TooManyContainers);
+        findings.error(containers.key(), ListError::TooManyContainers);
     }
     for draft in &containers.drafts {
         check_grace(settings, draft, findings);
@@ -51,10 +52,9 @@ pub(super) fn check(settings: &Plan, containers: &Containers, findings: &mut Fin
 fn check_others(settings: &Plan, containers: &Containers, findings: &mut Findings) {
     if settings.restart_policy != RestartPolicy::Always {
         let policy = word_of(&RESTART_POLICIES, &settings.restart_policy);
-        let by_role = containers.drafts.iter().find_map(|draft| draft.keys.get(&ContainerKey::Role));
-        match by_role {
-            Some(key) => findings.error(key, Problem::MainsOfJobUnknown { policy }),
-            None => findings.error("plan", ListError::OthersInJob { policy }),
+        match containers.key() {
+            PLAN => findings.error(PLAN, ListError::OthersInJob { policy }),
+            role => findings.error(role, Problem::MainsOfJobUnknown { policy }),
         }
     }
     let named = |draft: &&Draft| draft.role == Some(Role::Main) && draft.origin == Origin::List;

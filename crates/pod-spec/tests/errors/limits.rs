@@ -20,6 +20,12 @@ fn limits_are_kept() {
     let mut others: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "1s")).collect();
     others.push(("plan", "*=main"));
     assert_eq!(message(&others), "podshim.io/plan: more than 64 containers");
+    // S10: of a pod without `plan` the message names a key that the pod has.
+    *others.last_mut().unwrap() = ("role.mesh", "sidecar");
+    assert_eq!(message(&others), "podshim.io/role.mesh: more than 64 containers");
+    let roles: Vec<String> = (0..65).map(|n| format!("role.c{n}")).collect();
+    let roles: Vec<(&str, &str)> = roles.iter().map(|key| (key.as_str(), "sidecar")).collect();
+    assert_eq!(message(&roles), "podshim.io/role.c0: more than 64 containers");
 
     let plan = |name: usize| format!("{}=main", "x".repeat(name));
     assert!(pod_spec::parse([("podshim.io/plan", plan(limits::MAX_NAME_BYTES).as_str())]).is_ok());

@@ -117,8 +117,9 @@ impl PlanAgainstManifest<'_> {
                 let message = format!(
                     "container {name:?}, which is injected, is not in the plan: nothing waits for it"
                 );
-                let fix = format!("add {name}=sidecar at the beginning of {PREFIX}plan");
-                findings.push(self.at_key(Severity::Warning, "plan", message).fix(fix));
+                let fix = proposal::add_sidecar(self.annotations, name);
+                let finding = self.at_key(Severity::Warning, &proposal::plan_key(self.annotations), message);
+                findings.push(finding.fix(fix));
             }
         }
     }

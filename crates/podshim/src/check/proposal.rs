@@ -25,6 +25,19 @@ pub fn add_main(annotations: &Node, name: &str, restart_policy: &str) -> String 
     if restart_policy == ALWAYS { format!("{add}, or {OTHERS} at its end") } else { add }
 }
 
+/// The fix for a sidecar that the plan does not name.
+pub fn add_sidecar(annotations: &Node, name: &str) -> String {
+    if is_by_role(annotations) {
+        return add_role(name, Role::Sidecar);
+    }
+    format!("add {name}=sidecar at the beginning of {PREFIX}plan")
+}
+
+/// The key that says the plan, without the prefix: `plan`, or the first of the roles (S10).
+pub fn plan_key(annotations: &Node) -> String {
+    roles(annotations).min().map_or_else(|| "plan".to_owned(), |name| format!("role.{name}"))
+}
+
 /// The fix that repeats the pod's restart policy in the annotations (J1). A job's plan must name each main (11.4).
 pub fn restart_policy(template: &Template<'_>, annotations: &Node, others: Others) -> String {
     let policy = template.restart_policy();
@@ -50,9 +63,8 @@ pub fn of_parser(template: &Template<'_>, annotations: &Node, error: &PlanError)
             let list = template.containers().into_iter().find(|own| own.name == name).map(|own| own.list);
             Some(match list {
                 Some(List::Regular) if is_by_role(annotations) => add_role(name, Role::Main),
-                Some(List::NativeSidecar) if is_by_role(annotations) => add_role(name, Role::Sidecar),
                 Some(List::Regular) => format!("add {name}=main to {PREFIX}plan"),
-                Some(List::NativeSidecar) => format!("add {name}=sidecar at the beginning of {PREFIX}plan"),
+                Some(List::NativeSidecar) => add_sidecar(annotations, name),
                 Some(List::Init) => "remove it: the kubelet runs that container before the plan".to_owned(),
                 None => "remove it: neither the plan nor the pod has that container".to_owned(),
             })
@@ -128,8 +140,15 @@ fn add_role(name: &str, role: Role) -> String {
 
 /// Whether the plan is said container by container (S10).
 fn is_by_role(annotations: &Node) -> bool {
-    let mut keys = annotations.entries().iter().filter_map(|(key, _)| key.text()?.strip_prefix(PREFIX));
-    keys.any(|key| key.starts_with("role."))
+    roles(annotations).next().is_some()
+}
+
+/// The containers that have a role of their own.
+fn roles(annotations: &Node) -> impl Iterator<Item = &str> {
+    annotations
+        .entries()
+        .iter()
+        .filter_map(|(key, _)| key.text()?.strip_prefix(PREFIX)?.strip_prefix("role."))
 }
 
 fn list(annotations: &Node) -> &str {

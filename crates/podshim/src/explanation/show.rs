@@ -113,7 +113,7 @@ fn start_lines(part: &Part) -> Vec<String> {
     let other = match part.planned {
         PlannedWord::Named => None,
         PlannedWord::Other if part.name == EVERY_OTHER => Some("every container that the plan does not name"),
-        PlannedWord::Other => Some("a main by *=main"),
+        PlannedWord::Other => Some("a main: the plan does not name it"),
     };
     let fatal = part.fatal.map(|fatal| match fatal {
         FatalWord::Failure => "its failure stops the whole pod",
