@@ -90,6 +90,16 @@ fn by_role(plan: &str) -> Option<Vec<(String, String)>> {
     (!roles.is_empty()).then_some(roles)
 }
 
+/// S10: inits first, then sidecars, then mains. Within a role the names are in order already.
+fn is_in_order_of_roles(planned: &[Planned]) -> bool {
+    let place = |container: &Planned| match container.role {
+        PlannedRole::Init => 0,
+        PlannedRole::Sidecar | PlannedRole::Standby => 1,
+        PlannedRole::Main => 2,
+    };
+    planned.is_sorted_by_key(place)
+}
+
 /// A pod whose every container is named, without standbys, for a kubelet of that policy.
 pub(super) struct KubeletPod {
     pub(super) annotations: Vec<(String, String)>,
@@ -127,7 +137,10 @@ pub(super) fn kubelet_pod(random: &mut Rng, policy: RestartPolicy, extra: Extra)
             break (list, planned, names);
         }
     };
-    let mut annotations = vec![("plan".to_owned(), list)];
+    // Only where roles have the same order: the kubelet creates the containers in the order of the list.
+    let roles =
+        if list.len().is_multiple_of(3) && is_in_order_of_roles(&planned) { by_role(&list) } else { None };
+    let mut annotations = roles.unwrap_or_else(|| vec![("plan".to_owned(), list)]);
     match policy {
         // Without the key the policy is the same.
         RestartPolicy::Always if random.percent(50) => {}
