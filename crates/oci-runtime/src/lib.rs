@@ -26,6 +26,7 @@ pub mod termination_message;
 mod async_file;
 mod helper_process;
 mod helper_thread;
+mod systemd;
 #[cfg(test)]
 mod test_support;
 

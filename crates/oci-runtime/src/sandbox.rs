@@ -5,15 +5,25 @@
 //! What a sandbox's spec asks for is done completely, or the OCI runtime does it (`request`). Callers see what they see of
 //! any container: a pid, namespaces, a cgroup, an exit.
 
+mod barrier;
+mod field;
 mod groups;
+mod id_map;
 mod limits;
 mod maker;
+mod place;
 mod program;
 mod record;
 mod request;
+mod scope;
+mod steps;
 
+pub(crate) use barrier::barrier;
+pub use field::NotUnderstood;
 pub(crate) use groups::Groups;
 pub(crate) use limits::understood;
-pub(crate) use maker::make;
+pub(crate) use maker::{Entry, Recipe};
+pub(crate) use place::{Place, scope_at};
 pub(crate) use record::Record;
-pub use request::{NotUnderstood, SandboxRequest};
+pub use request::SandboxRequest;
+pub(crate) use scope::end as end_scope;

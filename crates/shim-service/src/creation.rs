@@ -124,7 +124,7 @@ fn own_sandbox(container: &Container, details: &CreateDetails) -> Result<Sandbox
     };
     match reason {
         Some(reason) => Err(NotUnderstood::because(reason)),
-        None => SandboxRequest::of_bundle(container.bundle()),
+        None => container.sandbox_request(),
     }
 }
 

@@ -1,7 +1,15 @@
 //! The calls of a sandbox that podshim makes itself (`sandbox`), in place of the OCI runtime's.
 
-use std::{fs, io, rc::Rc};
+use std::{
+    fs, io,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+};
 
+use nix::unistd::Pid;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -13,13 +21,30 @@ use super::settings::SessionKeyring;
 use crate::{
     busy,
     cgroup::{Cgroup, abandoned::remove_abandoned},
-    sandbox::{Groups, Record, SandboxRequest, make, understood},
+    helper_thread,
+    process::Process,
+    reaper::{ExitWatch, Ticket},
+    sandbox::{
+        Entry, Groups, NotUnderstood, Place, Recipe, Record, SandboxRequest, barrier, end_scope, scope_at,
+        understood,
+    },
 };
+
+/// What an error says of them.
+const CONTROL_GROUPS: &str = "cannot make its control groups";
 
 #[cfg(test)]
 mod tests;
 
 impl Container {
+    /// What the spec in its bundle asks of a sandbox.
+    ///
+    /// # Errors
+    /// What podshim does not do itself, for people; also that the spec cannot be read, which the OCI runtime reports.
+    pub fn sandbox_request(&self) -> Result<SandboxRequest, NotUnderstood> {
+        SandboxRequest::of_bundle(&self.bundle, self.runtime.cgroup_driver)
+    }
+
     /// The same container, made by podshim itself.
     #[must_use]
     pub fn as_sandbox(self, request: SandboxRequest) -> Self {
@@ -38,14 +63,18 @@ impl Container {
     ) -> Result<Launched, RuntimeError> {
         // Before anything is made or recorded: what is in its groups is killed when it is deleted.
         let failed = |message: String| self.sandbox_error(Operation::Create, message);
-        let groups = Groups::at(request.cgroups_path()).map_err(|error| failed(error.to_string()))?;
+        let groups = Groups::at(request.place().path()).map_err(|error| failed(error.to_string()))?;
         if let Some(group) = groups.occupied() {
             return Err(failed(format!("its control group {} has processes in it", group.display())));
         }
-        let launched =
-            busy::during("the start of a sandbox", || self.launch_sandbox(request, &groups, keyring));
+        let launched = match request.needs_help() {
+            false => {
+                busy::during("the start of a sandbox", || self.launch_sandbox(request, &groups, keyring))
+            }
+            true => self.launch_with_help(request, &groups, keyring).await,
+        };
         if launched.is_err()
-            && let Err(error) = self.delete_sandbox(request.cgroups_path()).await
+            && let Err(error) = self.delete_sandbox(request.place().path()).await
         {
             warn!(container = %self.id, %error, "the sandbox could not be made, and what was made of it cannot be removed");
         }
@@ -62,28 +91,92 @@ impl Container {
         let failed = |step: &str, source: io::Error| {
             self.sandbox_error(Operation::Create, format!("{step}: {source}"))
         };
-        let root = self.bundle.rootfs();
-        self.record()
-            .write(request.cgroups_path())
-            .map_err(|error| failed("cannot record the sandbox", error))?;
-        let prepare = || {
-            fs::create_dir_all(&root)?;
-            groups.make(request.limits())?;
-            groups.entrances()
-        };
-        let entrances = prepare().map_err(|error| failed("cannot make its control groups", error))?;
+        self.record_sandbox(request)?;
+        groups.make(request.limits()).map_err(|error| failed(CONTROL_GROUPS, error))?;
+        let entrances = groups.entrances().map_err(|error| failed(CONTROL_GROUPS, error))?;
+        let recipe =
+            Recipe::new(request, &self.id, &self.bundle.rootfs(), &Entry::Groups(&entrances), keyring);
         let ticket = self.runtime.reaper.ticket();
-        let pid = make(request, &self.id, &root, &entrances, keyring)
-            .map_err(|error| self.sandbox_error(Operation::Create, error.to_string()))?;
-        let adopted = self.runtime.reaper.adopt(&ticket, pid);
-        let (process, exit) = adopted.map_err(|source| RuntimeError::Adopt {
+        let made = recipe.and_then(|recipe| recipe.make(&AtomicI32::new(0)));
+        let pid = made.map_err(|error| self.sandbox_error(Operation::Create, error.to_string()))?;
+        let (process, exit) = self.adopt_sandbox(&ticket, pid)?;
+        self.launched_sandbox(process, exit)
+    }
+
+    /// For a child that waits at a barrier, on a thread that waits for it.
+    async fn launch_with_help(
+        &self,
+        request: &SandboxRequest,
+        groups: &Groups,
+        keyring: SessionKeyring,
+    ) -> Result<Launched, RuntimeError> {
+        let failed = |message: String| self.sandbox_error(Operation::Create, message);
+        let kernel = |error: io::Error| failed(error.to_string());
+        // N5's came into the spec after the request was read.
+        let mut request = request.clone();
+        request.reread_properties(&self.bundle).map_err(|error| failed(error.to_string()))?;
+        self.record_sandbox(&request)?;
+        let (mut barrier, ends) = barrier().map_err(kernel)?;
+        let recipe = Recipe::new(&request, &self.id, &self.bundle.rootfs(), &Entry::Barrier(&ends), keyring)
+            .map_err(|error| failed(error.to_string()))?;
+        let ticket = self.runtime.reaper.ticket();
+        let pid = Arc::new(AtomicI32::new(0));
+        let made = helper_thread::run("sandbox", {
+            let pid = pid.clone();
+            move || {
+                let made = recipe.make(&pid);
+                drop(ends);
+                Ok(made)
+            }
+        });
+        let helped = async {
+            if !barrier.has_arrived().await.map_err(kernel)? {
+                // Then `made` says why.
+                return Ok(None);
+            }
+            let pid = Pid::from_raw(pid.load(Ordering::Acquire));
+            let adopted = self.adopt_sandbox(&ticket, pid)?;
+            if let Place::Scope(scope) = request.place() {
+                let (limits, properties) = (request.limits(), request.properties());
+                scope.start(pid, &self.id, limits, properties, groups.are_v2()).await.map_err(failed)?;
+            }
+            groups.make(request.limits()).map_err(kernel)?;
+            groups.put(pid).map_err(kernel)?;
+            request.prepare(pid).map_err(|error| failed(error.to_string()))?;
+            barrier.open().map_err(kernel)?;
+            Ok(Some(adopted))
+        };
+        // The child ends when `helped` has failed, for its barrier is gone then.
+        let (made, helped) = tokio::join!(made, helped);
+        let adopted = helped?;
+        made.map_err(kernel)?.map_err(|error| failed(error.to_string()))?;
+        let (process, exit) = adopted.ok_or_else(|| failed("it ended before it began".to_owned()))?;
+        self.launched_sandbox(process, exit)
+    }
+
+    /// Before anything of it exists. Its root will be mounted on the bundle's.
+    fn record_sandbox(&self, request: &SandboxRequest) -> Result<(), RuntimeError> {
+        let failed =
+            |step: &str, error: io::Error| self.sandbox_error(Operation::Create, format!("{step}: {error}"));
+        self.record()
+            .write(request.place().path())
+            .map_err(|error| failed("cannot record the sandbox", error))?;
+        fs::create_dir_all(self.bundle.rootfs()).map_err(|error| failed("cannot make its root", error))
+    }
+
+    fn adopt_sandbox(&self, ticket: &Ticket, pid: Pid) -> Result<(Process, ExitWatch), RuntimeError> {
+        self.runtime.reaper.adopt(ticket, pid).map_err(|source| RuntimeError::Adopt {
             operation: Operation::Create,
             id: self.id.to_string(),
             pid,
             source,
+        })
+    }
+
+    fn launched_sandbox(&self, process: Process, exit: ExitWatch) -> Result<Launched, RuntimeError> {
+        fs::write(self.bundle.init_pid_path(), process.pid().to_string()).map_err(|error| {
+            self.sandbox_error(Operation::Create, format!("cannot write its pid into the bundle: {error}"))
         })?;
-        fs::write(self.bundle.init_pid_path(), pid.to_string())
-            .map_err(|error| failed("cannot write its pid into the bundle", error))?;
         // It runs its program already.
         Ok(Launched { process, exit, runtime_init: None })
     }
@@ -92,6 +185,9 @@ impl Container {
     pub(super) async fn delete_sandbox(&self, cgroups_path: &str) -> Result<(), RuntimeError> {
         let failed = |error: io::Error| self.sandbox_error(Operation::Delete, error.to_string());
         remove_abandoned(cgroups_path, Instant::now() + DEATH_LIMIT).await.map_err(failed)?;
+        if let Some(unit) = scope_at(cgroups_path) {
+            end_scope(unit).await;
+        }
         self.record().remove().map_err(failed)
     }
 
@@ -100,7 +196,7 @@ impl Container {
         self.record().read().map_err(|error| self.sandbox_error(Operation::Delete, error.to_string()))
     }
 
-    pub(super) fn update_sandbox(
+    pub(super) async fn update_sandbox(
         &self,
         request: &SandboxRequest,
         resources: &[u8],
@@ -108,8 +204,11 @@ impl Container {
         let failed = |reason: String| self.sandbox_error(Operation::Update, reason);
         let document = serde_json::from_slice(resources).map_err(|error| failed(error.to_string()))?;
         let limits = understood(&document).map_err(failed)?;
-        let write = || Groups::at(request.cgroups_path())?.limit(&limits);
-        write().map_err(|error| failed(error.to_string()))
+        let groups = Groups::at(request.place().path()).map_err(|error| failed(error.to_string()))?;
+        if let Place::Scope(scope) = request.place() {
+            scope.limit(&limits, groups.are_v2()).await.map_err(|error| failed(error.to_string()))?;
+        }
+        groups.limit(&limits).map_err(|error| failed(error.to_string()))
     }
 
     /// As the OCI runtime answers for a program that the root file system has not.

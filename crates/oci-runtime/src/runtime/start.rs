@@ -56,7 +56,7 @@ impl Container {
     /// `update`: applies an OCI `LinuxResources` document given as JSON.
     pub async fn update(&self, resources: &[u8]) -> Result<(), RuntimeError> {
         if let Some(request) = &self.sandbox {
-            return self.update_sandbox(request, resources);
+            return self.update_sandbox(request, resources).await;
         }
         let mut arguments = Arguments::new("update");
         arguments.option("--resources", Path::new("-"));

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::unistd::{Pid, write};
+
 use super::limits::{Limits, Setting};
 use crate::cgroup::{CgroupMount, cgroup_mounts};
 
@@ -89,13 +91,29 @@ impl Groups {
     /// The first that the kernel does not take, with its file. A controller that is not mounted is an error, as it is of
     /// the OCI runtimes.
     pub(crate) fn limit(&self, limits: &Limits) -> io::Result<()> {
-        let is_v2 = self.0.first().is_some_and(|group| group.mount.is_v2);
+        let is_v2 = self.are_v2();
         for Setting { controller, file, text } in if is_v2 { limits.v2() } else { limits.v1() } {
             let group = self.0.iter().find(|group| is_v2 || group.has(controller));
             let missing =
                 || io::Error::new(io::ErrorKind::NotFound, format!("no {controller} controller is mounted"));
             let path = group.ok_or_else(missing)?.directory.join(file);
             fs::write(&path, text).map_err(|error| with_path(&path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Whether they are of cgroup v2.
+    pub(crate) fn are_v2(&self) -> bool {
+        self.0.first().is_some_and(|group| group.mount.is_v2)
+    }
+
+    /// Puts a process into the groups.
+    ///
+    /// # Errors
+    /// The first that does not take it.
+    pub(crate) fn put(&self, pid: Pid) -> io::Result<()> {
+        for file in self.entrances()? {
+            write(file, pid.to_string().as_bytes())?;
         }
         Ok(())
     }

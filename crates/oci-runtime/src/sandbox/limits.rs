@@ -4,6 +4,9 @@
 
 use serde_json::Value;
 
+use super::field::is_empty;
+use crate::systemd::{Property, PropertyValue};
+
 /// The limits that podshim writes itself. Those of devices are not among them: a sandbox has no device and can make none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -62,18 +65,6 @@ pub(crate) fn understood(resources: &Value) -> Result<Limits, String> {
     Ok(limits)
 }
 
-/// Whether a field says nothing.
-pub(super) fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Bool(true) => false,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(values) => values.iter().all(is_empty),
-        Value::Object(map) => map.values().all(is_empty),
-    }
-}
-
 impl Limits {
     /// In the order in which the kernel takes them: a quota is bounded by its period.
     pub(super) fn v1(&self) -> Vec<Setting> {
@@ -105,6 +96,37 @@ impl Limits {
         .into_iter()
         .flatten()
         .collect()
+    }
+}
+
+impl Limits {
+    /// The same limits as properties of a scope.
+    pub(super) fn properties(&self, is_v2: bool) -> Vec<Property> {
+        let number = |name: &str, value| Property::new(name, PropertyValue::U64(value));
+        let or_infinity =
+            |limit: i64| u64::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(u64::MAX);
+        [
+            self.shares.map(|shares| match is_v2 {
+                true => number("CPUWeight", weight(shares)),
+                false => number("CPUShares", shares),
+            }),
+            self.quota.map(|quota| number("CPUQuotaPerSecUSec", self.quota_a_second(quota))),
+            self.memory
+                .map(|bytes| number(if is_v2 { "MemoryMax" } else { "MemoryLimit" }, or_infinity(bytes))),
+            self.pids.map(|count| number("TasksMax", or_infinity(count))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// In microseconds; systemd takes whole hundredths.
+    fn quota_a_second(&self, quota: i64) -> u64 {
+        let period = self.period.filter(|period| *period > 0).unwrap_or(100_000);
+        match u64::try_from(quota) {
+            Ok(quota) if quota > 0 => (quota.saturating_mul(1_000_000) / period).next_multiple_of(10_000),
+            _ => u64::MAX,
+        }
     }
 }
 

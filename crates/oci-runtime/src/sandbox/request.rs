@@ -3,14 +3,24 @@
 //! Owns the list of what podshim does itself. Everything that is not on it, in whatever release of the OCI spec it comes,
 //! is the OCI runtime's: never half of a spec. Makes nothing.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::c_void,
+    fs, io,
+    path::{Path, PathBuf},
+    ptr::null_mut,
+};
 
+use nix::{errno::Errno, unistd::Pid};
 use serde_json::Value;
-use thiserror::Error;
 
-use super::limits::{self, Limits, is_empty};
+use super::field::{NotUnderstood, at, is_empty, list, not_done, only, text};
+use super::id_map::{IdMaps, id_maps};
+use super::limits::{self, Limits};
+use super::place::Place;
 use super::program;
 use crate::bundle::Bundle;
+use crate::runtime::settings::CgroupDriver;
+use crate::systemd::{Manager, Property};
 
 /// A kind of namespace, and what the spec calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,15 +30,17 @@ pub(super) enum NamespaceKind {
     Mount,
     Network,
     Pid,
+    User,
     Uts,
 }
 
-const NAMESPACES: [(&str, NamespaceKind); 6] = [
+const NAMESPACES: [(&str, NamespaceKind); 7] = [
     ("cgroup", NamespaceKind::Cgroup),
     ("ipc", NamespaceKind::Ipc),
     ("mount", NamespaceKind::Mount),
     ("network", NamespaceKind::Network),
     ("pid", NamespaceKind::Pid),
+    ("user", NamespaceKind::User),
     ("uts", NamespaceKind::Uts),
 ];
 
@@ -64,18 +76,6 @@ const IPC_SYSCTLS: [&str; 8] = [
     "kernel.shmmni",
 ];
 
-/// What podshim does not do itself.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct NotUnderstood(String);
-
-impl NotUnderstood {
-    /// For a reason outside of the spec.
-    pub fn because(reason: &str) -> Self {
-        Self(reason.to_owned())
-    }
-}
-
 /// A sandbox that podshim can make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SandboxRequest {
@@ -92,7 +92,13 @@ pub struct SandboxRequest {
     pub(super) sysctls: Vec<(String, String)>,
     /// The kernel's number, the soft and the hard limit.
     pub(super) rlimits: Vec<(u32, u64, u64)>,
-    pub(super) cgroups_path: String,
+    /// Of a user namespace of its own.
+    pub(super) id_maps: Option<IdMaps>,
+    /// Of AppArmor, which the kernel has then.
+    pub(super) profile: String,
+    pub(super) place: Place,
+    /// Of its scope, as the spec's annotations say.
+    pub(super) properties: Vec<Property>,
     pub(super) limits: Limits,
 }
 
@@ -101,23 +107,18 @@ impl SandboxRequest {
     ///
     /// # Errors
     /// What podshim does not do itself, for people; also that the spec cannot be read, which the OCI runtime reports.
-    pub fn of_bundle(bundle: &Bundle) -> Result<Self, NotUnderstood> {
+    pub(crate) fn of_bundle(bundle: &Bundle, driver: CgroupDriver) -> Result<Self, NotUnderstood> {
         if !program::may_be_executed() {
-            return Err(NotUnderstood("vm.memfd_noexec is 2".to_owned()));
+            return Err(NotUnderstood::because("vm.memfd_noexec is 2"));
         }
-        let path = bundle.path().join("config.json");
-        let text =
-            std::fs::read(&path).map_err(|error| NotUnderstood(format!("{}: {error}", path.display())))?;
-        let spec = serde_json::from_slice(&text)
-            .map_err(|error| NotUnderstood(format!("{}: {error}", path.display())))?;
-        Self::of_spec(&spec)
+        Self::of_spec(&read(bundle)?, &Node { driver, ..Node::of_machine() })
     }
 
     /// Reads a spec. See [`Self::of_bundle`].
     ///
     /// # Errors
     /// What podshim does not do itself.
-    pub fn of_spec(spec: &Value) -> Result<Self, NotUnderstood> {
+    fn of_spec(spec: &Value, node: &Node) -> Result<Self, NotUnderstood> {
         // Mounts, masked paths and the root are of a file system that this sandbox has not: its root is empty.
         let spec = only(
             spec,
@@ -129,6 +130,7 @@ impl SandboxRequest {
             at(spec, "process"),
             "process.",
             &[
+                "apparmorProfile",
                 "args",
                 "capabilities",
                 "cwd",
@@ -151,6 +153,7 @@ impl SandboxRequest {
             &[
                 "cgroupsPath",
                 "devices",
+                "gidMappings",
                 "maskedPaths",
                 "namespaces",
                 "readonlyPaths",
@@ -158,19 +161,30 @@ impl SandboxRequest {
                 "rootfsPropagation",
                 "seccomp",
                 "sysctl",
+                "uidMappings",
             ],
         )?;
         if !is_empty(at(at(linux, "seccomp"), "listenerPath")) {
             return Err(not_done("linux.seccomp.listenerPath"));
         }
-        let cgroups_path = text(linux, "cgroupsPath")?;
-        let names_a_group = cgroups_path.starts_with('/') && Path::new(cgroups_path).file_name().is_some();
-        if !names_a_group || cgroups_path.split('/').any(|part| part == "..") {
-            return Err(NotUnderstood(format!(
-                "linux.cgroupsPath {cgroups_path:?}: only a path is made by podshim itself"
-            )));
+        let place = Place::of(text(linux, "cgroupsPath")?, node.driver)?;
+        if matches!(place, Place::Scope(_)) && !node.has_systemd {
+            return Err(NotUnderstood::because("a scope without systemd"));
+        }
+        let profile = text(process, "apparmorProfile")?;
+        // It says better what is missing.
+        if !profile.is_empty() && !node.has_apparmor {
+            return Err(NotUnderstood::because("process.apparmorProfile on a node without AppArmor"));
         }
         let (new, joined) = namespaces(at(linux, "namespaces"))?;
+        let id_maps = id_maps(at(linux, "uidMappings"), at(linux, "gidMappings"))?;
+        if id_maps.is_some() != new.contains(&NamespaceKind::User) {
+            return Err(not_done("a user namespace without both of its mappings"));
+        }
+        // Who is root only in a new user namespace may not enter one that the node's root made.
+        if id_maps.is_some() && !joined.is_empty() {
+            return Err(not_done("a user namespace beside an existing namespace"));
+        }
         let has = |kind| new.contains(&kind) || joined.iter().any(|(other, _)| *other == kind);
         let (hostname, domainname) =
             (text(spec, "hostname")?.to_owned(), text(spec, "domainname")?.to_owned());
@@ -194,8 +208,12 @@ impl SandboxRequest {
             domainname,
             sysctls: sysctls(at(linux, "sysctl"), has)?,
             rlimits: rlimits(at(process, "rlimits"))?,
-            cgroups_path: cgroups_path.to_owned(),
-            limits: limits::understood(at(linux, "resources")).map_err(NotUnderstood)?,
+            id_maps,
+            profile: profile.to_owned(),
+            place,
+            properties: properties(at(spec, "annotations"))?,
+            limits: limits::understood(at(linux, "resources"))
+                .map_err(|reason| NotUnderstood::because(&reason))?,
             new,
             joined,
         })
@@ -206,45 +224,98 @@ impl SandboxRequest {
         &self.limits
     }
 
-    /// The path of its control groups.
-    pub(crate) fn cgroups_path(&self) -> &str {
-        &self.cgroups_path
+    /// Where its processes are kept.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What its scope is to have beside its limits.
+    pub(crate) fn properties(&self) -> &[Property] {
+        &self.properties
+    }
+
+    /// Takes the annotations of the spec as it is now: podshim's own (N5) came later than the request.
+    ///
+    /// # Errors
+    /// What podshim does not do itself.
+    pub(crate) fn reread_properties(&mut self, bundle: &Bundle) -> Result<(), NotUnderstood> {
+        self.properties = properties(at(&read(bundle)?, "annotations"))?;
+        Ok(())
+    }
+
+    /// What only the node's root may do for a process: the maps of its user namespace, its score, its limits.
+    ///
+    /// # Errors
+    /// The kernel's, with its file.
+    pub(crate) fn prepare(&self, pid: Pid) -> io::Result<()> {
+        let write = |file: &str, text: &str| {
+            let path = format!("/proc/{pid}/{file}");
+            fs::write(&path, text).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
+        };
+        if let Some(IdMaps { uids, gids }) = &self.id_maps {
+            write("uid_map", uids)?;
+            write("gid_map", gids)?;
+        }
+        if let Some(score) = self.oom_score_adj {
+            write("oom_score_adj", &score.to_string())?;
+        }
+        for (number, soft, hard) in &self.rlimits {
+            let limit = libc::rlimit64 { rlim_cur: *soft, rlim_max: *hard };
+            // SAFETY: the kernel reads the limit, and writes nothing.
+            let result = unsafe {
+                libc::syscall(
+                    libc::SYS_prlimit64,
+                    pid.as_raw(),
+                    *number,
+                    &raw const limit,
+                    null_mut::<c_void>(),
+                )
+            };
+            Errno::result(result)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the node's root has to do something for the process before it does anything itself.
+    pub(crate) fn needs_help(&self) -> bool {
+        self.id_maps.is_some() || matches!(self.place, Place::Scope(_))
     }
 }
 
-fn not_done(field: &str) -> NotUnderstood {
-    NotUnderstood(format!("{field} is not done by podshim itself"))
+/// What a sandbox can need of the node.
+struct Node {
+    driver: CgroupDriver,
+    has_systemd: bool,
+    has_apparmor: bool,
 }
 
-static NULL: Value = Value::Null;
-
-fn at<'spec>(value: &'spec Value, key: &str) -> &'spec Value {
-    value.get(key).unwrap_or(&NULL)
-}
-
-fn text<'spec>(value: &'spec Value, key: &str) -> Result<&'spec str, NotUnderstood> {
-    match at(value, key) {
-        Value::Null => Ok(""),
-        value => value.as_str().ok_or_else(|| not_done(key)),
+impl Node {
+    fn of_machine() -> Self {
+        let apparmor = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
+        Self {
+            driver: CgroupDriver::default(),
+            has_systemd: Manager::is_there(),
+            has_apparmor: apparmor.is_ok_and(|enabled| enabled.trim() == "Y"),
+        }
     }
 }
 
-fn list<'spec>(value: &'spec Value, field: &str) -> Result<&'spec [Value], NotUnderstood> {
-    match value {
-        Value::Null => Ok(&[]),
-        value => Ok(value.as_array().ok_or_else(|| not_done(field))?),
-    }
+fn read(bundle: &Bundle) -> Result<Value, NotUnderstood> {
+    let path = bundle.path().join("config.json");
+    let wrong =
+        |error: &dyn std::fmt::Display| NotUnderstood::because(&format!("{}: {error}", path.display()));
+    let text = fs::read(&path).map_err(|error| wrong(&error))?;
+    serde_json::from_slice(&text).map_err(|error| wrong(&error))
 }
 
-/// An object, or none, if all of its fields that say something are known.
-fn only<'spec>(value: &'spec Value, above: &str, known: &[&str]) -> Result<&'spec Value, NotUnderstood> {
-    let Some(map) = value.as_object() else {
-        return if value.is_null() { Ok(value) } else { Err(not_done(above.trim_end_matches('.'))) };
+/// The annotations that are properties of the scope.
+fn properties(annotations: &Value) -> Result<Vec<Property>, NotUnderstood> {
+    let annotations = annotations.as_object().into_iter().flatten();
+    let property = |(key, value): (&String, &Value)| {
+        let property = Property::of_annotation(key, value.as_str().unwrap_or_default())?;
+        Some(property.map_err(|()| not_done(&format!("annotation {key}"))))
     };
-    match map.iter().find(|(key, value)| !known.contains(&key.as_str()) && !is_empty(value)) {
-        Some((key, _)) => Err(not_done(&format!("{above}{key}"))),
-        None => Ok(value),
-    }
+    annotations.filter_map(property).collect()
 }
 
 type Namespaces = (Vec<NamespaceKind>, Vec<(NamespaceKind, PathBuf)>);
@@ -259,7 +330,7 @@ fn namespaces(value: &Value) -> Result<Namespaces, NotUnderstood> {
         match (path, kind) {
             ("", kind) => new.push(*kind),
             // Joined by path they are another pod's or the node's.
-            (_, NamespaceKind::Mount | NamespaceKind::Pid | NamespaceKind::Cgroup) => {
+            (_, NamespaceKind::Mount | NamespaceKind::Pid | NamespaceKind::Cgroup | NamespaceKind::User) => {
                 return Err(not_done(&format!("the {kind:?} namespace {path:?}")));
             }
             (path, kind) => joined.push((*kind, Path::new(path).to_owned())),
@@ -308,133 +379,4 @@ fn rlimits(value: &Value) -> Result<Vec<(u32, u64, u64)>, NotUnderstood> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    /// As CRI of containerd 1.6 writes it, but for the long lists.
-    fn cri() -> Value {
-        json!({
-            "ociVersion": "1.0.2",
-            "process": {
-                "user": {"uid": 65535, "gid": 65535, "additionalGids": [65535]}, "args": ["/pause"],
-                "env": ["PATH=/bin"], "cwd": "/", "noNewPrivileges": true, "oomScoreAdj": -998,
-                "capabilities": {"bounding": ["CAP_CHOWN"]}, "rlimits": [{"type": "RLIMIT_NOFILE", "soft": 5, "hard": 6}],
-            },
-            "root": {"path": "rootfs", "readonly": true},
-            "hostname": "shop",
-            "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
-            "annotations": {"io.kubernetes.cri.container-type": "sandbox"},
-            "linux": {
-                "sysctl": {"net.ipv4.ip_unprivileged_port_start": "0", "kernel.shmmax": "5"},
-                "resources": {"devices": [{"allow": false, "access": "rwm"}], "cpu": {"shares": 2}},
-                "cgroupsPath": "/kubepods/pod1/x",
-                "namespaces": [
-                    {"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"},
-                    {"type": "network", "path": "/run/netns/a"},
-                ],
-                "seccomp": {"defaultAction": "SCMP_ACT_ERRNO"},
-                "maskedPaths": ["/proc/acpi"], "readonlyPaths": ["/proc/bus"],
-            },
-        })
-    }
-
-    #[test]
-    fn the_sandbox_of_cri_is_understood() {
-        let request = SandboxRequest::of_spec(&cri()).unwrap();
-        assert_eq!((request.uid, request.gid, request.oom_score_adj), (65535, 65535, Some(-998)));
-        assert_eq!((&*request.hostname, &*request.cgroups_path), ("shop", "/kubepods/pod1/x"));
-        let new = [NamespaceKind::Pid, NamespaceKind::Ipc, NamespaceKind::Uts, NamespaceKind::Mount];
-        assert_eq!(request.new, new);
-        assert_eq!(request.joined, [(NamespaceKind::Network, PathBuf::from("/run/netns/a"))]);
-        assert_eq!(request.rlimits, [(7, 5, 6)]);
-        let sysctls = [("kernel/shmmax", "5"), ("net/ipv4/ip_unprivileged_port_start", "0")];
-        assert_eq!(request.sysctls, sysctls.map(|(file, text)| (file.to_owned(), text.to_owned())));
-    }
-
-    /// Never half of a spec: whatever is not known is the OCI runtime's.
-    #[test]
-    fn what_is_not_known_is_named() {
-        for (place, value, reason) in [
-            ("/hooks", json!({"prestart": [{"path": "/bin/true"}]}), "hooks"),
-            ("/vm", json!({"kernel": {"path": "k"}}), "vm"),
-            ("/process/terminal", json!(true), "process.terminal"),
-            ("/process/apparmorProfile", json!("cri-containerd.apparmor.d"), "process.apparmorProfile"),
-            ("/process/selinuxLabel", json!("a:b:c:d"), "process.selinuxLabel"),
-            ("/process/scheduler", json!({"policy": "SCHED_FIFO"}), "process.scheduler"),
-            ("/process/rlimits/0/type", json!("RLIMIT_NEW"), "process.rlimits RLIMIT_NEW"),
-            ("/linux/uidMappings", json!([{"containerID": 0, "hostID": 1, "size": 5}]), "linux.uidMappings"),
-            ("/linux/timeOffsets", json!({"boottime": {"secs": 1}}), "linux.timeOffsets"),
-            ("/linux/mountLabel", json!("a:b"), "linux.mountLabel"),
-            ("/linux/seccomp/listenerPath", json!("/run/agent"), "linux.seccomp.listenerPath"),
-            ("/linux/namespaces/0/type", json!("user"), "a \"user\" namespace"),
-            ("/linux/namespaces/0/path", json!("/proc/1/ns/pid"), "the Pid namespace \"/proc/1/ns/pid\""),
-            ("/linux/namespaces/2/type", json!("ipc"), "hostname without a uts namespace"),
-            ("/linux/namespaces/3/type", json!("ipc"), "a sandbox in the node's mount namespace"),
-            ("/linux/sysctl/kernel.pid_max", json!("5"), "linux.sysctl.kernel.pid_max"),
-            ("/linux/sysctl/net.a~1b", json!("5"), "linux.sysctl.net.a/b"),
-            ("/linux/sysctl/net.ipv4.x", json!(5), "linux.sysctl.net.ipv4.x"),
-            ("/linux/resources/cpu/cpus", json!("0"), "linux.resources.cpu.cpus"),
-        ] {
-            let mut spec = cri();
-            let (above, key) = place.rsplit_once('/').unwrap();
-            spec.pointer_mut(above).unwrap()[key.replace("~1", "/")] = value.clone();
-            if let (Some(list), Ok(index)) =
-                (spec.pointer_mut(above).and_then(Value::as_array_mut), key.parse::<usize>())
-            {
-                list[index] = value;
-            }
-            let error = SandboxRequest::of_spec(&spec).unwrap_err();
-            assert_eq!(error.to_string(), format!("{reason} is not done by podshim itself"), "{place}");
-        }
-        for path in ["kubepods-pod1.slice:cri-containerd:x", "relative", "/a/../b", "", "/"] {
-            let mut spec = cri();
-            spec["linux"]["cgroupsPath"] = json!(path);
-            assert!(
-                SandboxRequest::of_spec(&spec).unwrap_err().to_string().contains("cgroupsPath"),
-                "{path}"
-            );
-        }
-    }
-
-    /// A value of another kind is not the same as none: a user that is no number is not root.
-    #[test]
-    fn what_is_no_value_of_its_field_is_the_oci_runtimes() {
-        for (place, value) in [
-            ("/process/user/uid", json!("app")),
-            ("/process/user/uid", json!(-1)),
-            ("/process/user/gid", json!(5_000_000_000_u64)),
-            ("/process/oomScoreAdj", json!("low")),
-            ("/process/rlimits", json!({"RLIMIT_NOFILE": 5})),
-            ("/process/terminal", json!("yes")),
-            ("/hostname", json!(["shop"])),
-            ("/linux/sysctl", json!(["net.a=1"])),
-            ("/linux/namespaces", json!({"type": "mount"})),
-            ("/linux/cgroupsPath", json!(7)),
-            ("/linux/resources", json!(["cpu"])),
-            ("/linux/resources/cpu", json!({"shares": -5})),
-            ("/linux/resources/cpu", json!({"quota": "half"})),
-            ("/linux/resources/memory", json!({"limit": 1.5})),
-            // Here zero says something.
-            ("/linux/resources/memory", json!({"swappiness": 0})),
-        ] {
-            let mut spec = cri();
-            let (above, key) = place.rsplit_once('/').unwrap();
-            let above = spec.pointer_mut(above).unwrap();
-            above[key] = value.clone();
-            assert!(SandboxRequest::of_spec(&spec).is_err(), "{place}: {value}");
-        }
-    }
-
-    /// A field that says nothing needs nothing, whatever it is called.
-    #[test]
-    fn what_says_nothing_is_no_reason() {
-        let mut spec = cri();
-        spec["hooks"] = json!({"prestart": []});
-        spec["process"]["apparmorProfile"] = json!("");
-        spec["linux"]["intelRdt"] = Value::Null;
-        spec["linux"]["resources"]["memory"] = json!({"swap": 0});
-        assert!(SandboxRequest::of_spec(&spec).is_ok());
-    }
-}
+mod tests;

@@ -34,7 +34,7 @@ fn sandbox(adjust: impl FnOnce(&mut Value)) -> (Guarded, Container) {
         });
         adjust(spec);
     });
-    let request = SandboxRequest::of_bundle(test.container.bundle()).unwrap();
+    let request = test.container.sandbox_request().unwrap();
     let container = test.container.clone().as_sandbox(request);
     (Guarded(test, container.clone()), container)
 }
@@ -53,7 +53,7 @@ impl std::ops::Deref for Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         let Some(request) = self.1.sandbox.as_ref().filter(|_| std::thread::panicking()) else { return };
-        let path = request.cgroups_path().to_owned();
+        let path = request.place().path().to_owned();
         // On a thread of its own: this one may be inside of an executor, which does not nest.
         let removal = std::thread::spawn(move || {
             let executor = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -162,7 +162,7 @@ fn its_namespaces_groups_and_limits_are_those_of_the_spec() {
         assert_eq!(inside(&["cat", "/proc/sys/net/ipv4/ip_unprivileged_port_start"]), "0");
         let cgroup = Cgroup::of_pid(launched.process.pid()).unwrap();
         assert_eq!(cgroup.pids().into_iter().collect::<Vec<_>>(), [launched.process.pid()]);
-        let path = container.sandbox.as_ref().unwrap().cgroups_path().to_owned();
+        let path = container.sandbox.as_ref().unwrap().place().path().to_owned();
         let membership = fs::read_to_string(of_process(&launched, "cgroup")).unwrap();
         let groups = Groups::at(&path).unwrap();
         let in_it = membership.lines().filter(|line| line.ends_with(&path)).count();
@@ -174,6 +174,79 @@ fn its_namespaces_groups_and_limits_are_those_of_the_spec() {
         end(&container, launched.exit).await;
         assert!(groups.entrances().is_err(), "its groups are gone");
         assert_eq!(container.recorded_sandbox().unwrap(), None);
+    });
+}
+
+fn in_a_user_namespace(spec: &mut Value) {
+    spec["process"]["user"] = json!({"uid": 65535, "gid": 65534});
+    let map = json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
+    spec["linux"]["uidMappings"] = map.clone();
+    spec["linux"]["gidMappings"] = map;
+    spec["linux"]["sysctl"] = json!({"net.ipv4.ip_unprivileged_port_start": "0"});
+    spec["linux"]["namespaces"].as_array_mut().unwrap().push(json!({"type": "user"}));
+}
+
+/// The namespaces are of its user namespace, as those of an OCI runtime are, and the node's root did what only it may do.
+#[test]
+fn in_a_user_namespace_it_is_nobody_on_the_node() {
+    run(async {
+        let (_test, container) = sandbox(in_a_user_namespace);
+        let launched = create(&container).await;
+        until(|| status(&launched, "Seccomp") == "2").await;
+        assert_eq!(status(&launched, "Uid"), "165535\t165535\t165535\t165535");
+        assert_eq!(status(&launched, "Gid"), "165534\t165534\t165534\t165534");
+        for set in ["CapPrm", "CapEff", "CapBnd"] {
+            assert_eq!(status(&launched, set), "0000000000000000", "{set}");
+        }
+        let map = fs::read_to_string(of_process(&launched, "uid_map")).unwrap();
+        assert_eq!(map.split_whitespace().collect::<Vec<_>>(), ["0", "100000", "65536"]);
+        assert_eq!(fs::read_to_string(of_process(&launched, "oom_score_adj")).unwrap().trim(), "500");
+        assert_eq!(fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim(), "0");
+        let limits = fs::read_to_string(of_process(&launched, "limits")).unwrap();
+        let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        assert_eq!(files.split_whitespace().skip(3).take(2).collect::<Vec<_>>(), ["64", "128"]);
+        assert_eq!(fs::read_dir(of_process(&launched, "root")).unwrap().count(), 0, "its root is empty");
+        let mounts = fs::read_to_string(of_process(&launched, "mounts")).unwrap();
+        assert_eq!(mounts.lines().count(), 1, "{mounts}");
+        assert!(mounts.starts_with("tmpfs / tmpfs ro,nosuid,nodev,noexec"), "{mounts}");
+        // A container that enters them is root there: the kernel asks which user namespace owns each.
+        let pid = launched.process.pid().to_string();
+        let mut enter = std::process::Command::new("nsenter");
+        enter.args(["--target", &pid, "--user", "--net", "--uts", "--setuid", "0", "sh", "-c"]);
+        enter.arg("ip link add dummy7 type dummy; hostname other; hostname; cat /proc/sys/net/ipv4/ip_unprivileged_port_start");
+        #[expect(clippy::disallowed_methods, reason = "nsenter is no child of the reaper's")]
+        let output = enter.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "other\n0\n", "{output:?}");
+        let membership = fs::read_to_string(of_process(&launched, "cgroup")).unwrap();
+        let path = container.sandbox.as_ref().unwrap().place().path().to_owned();
+        let groups = Groups::at(&path).unwrap();
+        let in_it = membership.lines().filter(|line| line.ends_with(&path)).count();
+        assert_eq!(in_it, groups.entrances().unwrap().len(), "{membership}");
+        assert_eq!(groups.read("pids.max").as_deref(), Some("7"));
+        container.start().await.unwrap();
+        end(&container, launched.exit).await;
+        assert!(groups.entrances().is_err(), "its groups are gone");
+    });
+}
+
+/// What waits at the barrier ends with the preparations, and leaves nothing.
+#[test]
+fn a_map_that_the_kernel_refuses_leaves_no_process() {
+    run(async {
+        let (_test, container) = sandbox(|spec| {
+            in_a_user_namespace(spec);
+            // Two of its users would be one of the node's.
+            let twice = json!([
+                {"containerID": 0, "hostID": 100_000, "size": 10}, {"containerID": 10, "hostID": 100_000, "size": 10},
+            ]);
+            spec["linux"]["uidMappings"] = twice;
+        });
+        let created = container.create(ChildStdio::null(), CreateOptions::default()).await;
+        let error = created.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("uid_map: Invalid argument"), "{error}");
+        assert_eq!(container.recorded_sandbox().unwrap(), None);
+        let path = container.sandbox.as_ref().unwrap().place().path().to_owned();
+        assert!(Groups::at(&path).unwrap().entrances().is_err(), "its groups are gone");
     });
 }
 
@@ -232,7 +305,7 @@ fn n3_it_is_deleted_by_one_who_did_not_make_it() {
         fs::remove_dir_all(container.bundle().path()).unwrap();
         test.container.delete(DeleteMode::Force).await.unwrap();
         assert_eq!(within(launched.exit).await.signal, Some(9));
-        assert!(Groups::at(container.sandbox.as_ref().unwrap().cgroups_path()).unwrap().entrances().is_err());
+        assert!(Groups::at(container.sandbox.as_ref().unwrap().place().path()).unwrap().entrances().is_err());
     });
 }
 
@@ -248,7 +321,7 @@ fn what_cannot_be_made_leaves_nothing() {
         });
         let error = container.create(ChildStdio::null(), CreateOptions::default()).await.unwrap_err();
         assert!(error.to_string().contains("cannot join a namespace: Invalid argument"), "{error}");
-        let groups = Groups::at(container.sandbox.as_ref().unwrap().cgroups_path()).unwrap();
+        let groups = Groups::at(container.sandbox.as_ref().unwrap().place().path()).unwrap();
         assert!(groups.entrances().is_err());
         assert!(!test.path(".root.podshim").exists());
     });

@@ -1,0 +1,108 @@
+//! The scope that systemd keeps a sandbox in.
+
+use std::{io, time::Duration};
+
+use nix::unistd::Pid;
+use tokio::time::{Instant, sleep};
+use tracing::warn;
+
+use super::limits::Limits;
+use super::place::Scope;
+use crate::systemd::{Manager, Property, PropertyValue, SystemdError};
+
+/// For systemd to run the scope's job; runc waits as long.
+const START_LIMIT: Duration = Duration::from_secs(30);
+const START_POLL: Duration = Duration::from_millis(1);
+
+impl Scope {
+    /// Makes the scope of a process that waits, and returns when it is in it.
+    ///
+    /// # Errors
+    /// systemd refuses it, or has not made it in time.
+    pub(crate) async fn start(
+        &self,
+        pid: Pid,
+        id: &str,
+        limits: &Limits,
+        properties: &[Property],
+        is_v2: bool,
+    ) -> Result<(), String> {
+        let said = |error: SystemdError| error.to_string();
+        let properties = self.properties(pid, id, limits, properties, is_v2);
+        let mut manager = Manager::connect().await.map_err(said)?;
+        manager.start_scope(&self.unit, &properties).await.map_err(said)?;
+        let deadline = Instant::now() + START_LIMIT;
+        while !self.has(pid).map_err(|error| error.to_string())? {
+            if Instant::now() >= deadline {
+                return Err(format!("systemd has not made {} in {START_LIMIT:?}", self.unit));
+            }
+            sleep(START_POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Tells systemd the limits too: it writes its own when it reloads.
+    ///
+    /// # Errors
+    /// systemd refuses them or cannot be reached.
+    pub(crate) async fn limit(&self, limits: &Limits, is_v2: bool) -> Result<(), SystemdError> {
+        let properties = limits.properties(is_v2);
+        if properties.is_empty() {
+            return Ok(());
+        }
+        Manager::connect().await?.set_properties(&self.unit, &properties).await
+    }
+
+    /// As runc makes the scopes of containers, so that the kubelet and the node's tools see no difference.
+    fn properties(
+        &self,
+        pid: Pid,
+        id: &str,
+        limits: &Limits,
+        of_spec: &[Property],
+        is_v2: bool,
+    ) -> Vec<Property> {
+        let flag = |name: &str, value| Property::new(name, PropertyValue::Bool(value));
+        let text = |name: &str, value: &str| Property::new(name, PropertyValue::Text(value.to_owned()));
+        let mut properties = vec![
+            text("Description", &format!("podshim sandbox {id}")),
+            text("Slice", &self.slice),
+            Property::new("PIDs", PropertyValue::Pids(vec![pid.as_raw().cast_unsigned()])),
+            flag("Delegate", true),
+            flag("MemoryAccounting", true),
+            flag("CPUAccounting", true),
+            flag(if is_v2 { "IOAccounting" } else { "BlockIOAccounting" }, true),
+            flag("TasksAccounting", true),
+            flag("DefaultDependencies", false),
+            // A scope that failed has no use: its exit is the task's.
+            text("CollectMode", "inactive-or-failed"),
+        ];
+        properties.extend(limits.properties(is_v2));
+        properties.retain(|own| of_spec.iter().all(|other| other.name != own.name));
+        properties.extend(of_spec.iter().cloned());
+        properties
+    }
+
+    fn has(&self, pid: Pid) -> io::Result<bool> {
+        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+        let systemds = groups.lines().filter_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            rest.strip_prefix("name=systemd:").or_else(|| rest.strip_prefix(':'))
+        });
+        Ok(systemds.into_iter().any(|path| path.rsplit('/').next() == Some(&self.unit)))
+    }
+}
+
+/// Ends the scope of a sandbox whose processes and control groups are gone, if systemd has not noticed yet.
+pub(crate) async fn end(unit: &str) {
+    if !Manager::is_there() {
+        return;
+    }
+    let ended = async { Manager::connect().await?.stop_unit(unit).await };
+    match ended.await {
+        Err(error) if !error.is_no_such_unit() => {
+            warn!(unit, %error, "systemd may keep the scope of a sandbox that is gone");
+        }
+        _ => {}
+    }
+}

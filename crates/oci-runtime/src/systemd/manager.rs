@@ -1,0 +1,255 @@
+//! A connection to systemd's manager.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::unistd::geteuid;
+use thiserror::Error;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
+    time::timeout,
+};
+
+use super::message::{self, Body, Message, START};
+use super::property::Property;
+
+/// Where systemd hears root without a bus; systemctl uses it too.
+const SOCKET: &str = "/run/systemd/private";
+/// For one call. systemd does not answer while it reloads all units, which takes seconds on a large node.
+const CALL_LIMIT: Duration = Duration::from_secs(25);
+/// A unit's job takes the place of one that waits (runc, crun).
+const REPLACE: &str = "replace";
+
+/// Why systemd did not do what it was asked for.
+#[derive(Debug, Error)]
+pub(crate) enum SystemdError {
+    /// It cannot be reached, or answers nothing.
+    #[error("{}: {source}", path.display())]
+    Unreachable {
+        /// The socket.
+        path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// It refuses.
+    #[error("systemd refuses {call}: {reason} ({name})")]
+    Refused {
+        /// The call.
+        call: &'static str,
+        /// D-Bus' name of the error.
+        name: String,
+        /// In systemd's words.
+        reason: String,
+    },
+}
+
+impl SystemdError {
+    /// Whether it says that there is no such unit.
+    pub(crate) fn is_no_such_unit(&self) -> bool {
+        matches!(self, Self::Refused { name, .. } if name == "org.freedesktop.systemd1.NoSuchUnit")
+    }
+}
+
+/// systemd, connected.
+#[derive(Debug)]
+pub(crate) struct Manager {
+    stream: BufReader<UnixStream>,
+    socket: PathBuf,
+    serial: u32,
+}
+
+impl Manager {
+    /// Whether systemd runs on this node and hears root.
+    pub(crate) fn is_there() -> bool {
+        Path::new(SOCKET).exists()
+    }
+
+    /// Connects to systemd.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub(crate) async fn connect() -> Result<Self, SystemdError> {
+        Self::connect_to(Path::new(SOCKET)).await
+    }
+
+    async fn connect_to(socket: &Path) -> Result<Self, SystemdError> {
+        let unreachable = |source| SystemdError::Unreachable { path: socket.to_owned(), source };
+        let connect = async {
+            let mut stream = BufReader::new(UnixStream::connect(socket).await?);
+            // The first byte carries the credentials, and is not part of the protocol. The user's number is in
+            // hexadecimal digits of its decimal ones.
+            let user: String = geteuid().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
+            stream.write_all(format!("\0AUTH EXTERNAL {user}\r\n").as_bytes()).await?;
+            let mut answer = String::new();
+            (&mut stream).take(1024).read_line(&mut answer).await?;
+            if !answer.starts_with("OK ") {
+                let reason = format!("it does not take this user: {:?}", answer.trim_end());
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+            }
+            stream.write_all(b"BEGIN\r\n").await?;
+            Ok(stream)
+        };
+        let stream = in_time(connect).await.map_err(unreachable)?;
+        Ok(Self { stream, socket: socket.to_owned(), serial: 0 })
+    }
+
+    /// Asks for a scope. It exists a little after this returns: systemd queues the job.
+    ///
+    /// # Errors
+    /// systemd refuses it or cannot be reached.
+    pub(crate) async fn start_scope(
+        &mut self,
+        unit: &str,
+        properties: &[Property],
+    ) -> Result<(), SystemdError> {
+        let body = Body::default().text(unit).text(REPLACE).properties(properties).no_units();
+        self.call("StartTransientUnit", &body).await
+    }
+
+    /// Changes properties of a unit that runs, until the node restarts.
+    ///
+    /// # Errors
+    /// systemd refuses it or cannot be reached.
+    pub(crate) async fn set_properties(
+        &mut self,
+        unit: &str,
+        properties: &[Property],
+    ) -> Result<(), SystemdError> {
+        let body = Body::default().text(unit).bool(true).properties(properties);
+        self.call("SetUnitProperties", &body).await
+    }
+
+    /// Ends a unit.
+    ///
+    /// # Errors
+    /// systemd refuses it or cannot be reached.
+    pub(crate) async fn stop_unit(&mut self, unit: &str) -> Result<(), SystemdError> {
+        self.call("StopUnit", &Body::default().text(unit).text(REPLACE)).await
+    }
+
+    async fn call(&mut self, member: &'static str, body: &Body) -> Result<(), SystemdError> {
+        self.serial += 1;
+        let serial = self.serial;
+        let stream = &mut self.stream;
+        let answered = async {
+            stream.write_all(&message::call(serial, member, body)).await?;
+            loop {
+                match next(stream).await? {
+                    Message::Done { call } if call == serial => return Ok(None),
+                    Message::Refused { call, name, reason } if call == serial => {
+                        return Ok(Some((name, reason)));
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let answer = in_time(answered).await;
+        match answer.map_err(|source| SystemdError::Unreachable { path: self.socket.clone(), source })? {
+            None => Ok(()),
+            Some((name, reason)) => Err(SystemdError::Refused { call: member, name, reason }),
+        }
+    }
+}
+
+async fn next(stream: &mut BufReader<UnixStream>) -> io::Result<Message> {
+    let not_understood = || io::Error::new(io::ErrorKind::InvalidData, "its answer is no D-Bus message");
+    let mut start = [0; START];
+    stream.read_exact(&mut start).await?;
+    let (fields, length) = message::lengths(&start).ok_or_else(not_understood)?;
+    let mut rest = vec![0; length];
+    stream.read_exact(&mut rest).await?;
+    message::read(&start, fields, &rest).ok_or_else(not_understood)
+}
+
+async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {CALL_LIMIT:?}"));
+    timeout(CALL_LIMIT, work).await.unwrap_or_else(|_| Err(late()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixListener;
+
+    use super::*;
+    use crate::systemd::PropertyValue;
+    use crate::test_support::run;
+
+    /// Speaks as systemd does on its own socket, and answers the first call with `answer`.
+    async fn fake(listener: UnixListener, answer: Vec<u8>) -> Vec<u8> {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut heard = vec![0; 200];
+        let length = stream.read(&mut heard).await.unwrap();
+        let user: String = geteuid().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
+        assert_eq!(String::from_utf8_lossy(&heard[..length]), format!("\0AUTH EXTERNAL {user}\r\n"));
+        stream.write_all(b"OK 0123456789abcdef\r\n").await.unwrap();
+        let mut begin = [0; 7];
+        stream.read_exact(&mut begin).await.unwrap();
+        assert_eq!(&begin, b"BEGIN\r\n");
+        let mut start = [0; START];
+        stream.read_exact(&mut start).await.unwrap();
+        let mut call = vec![0; message::lengths(&start).unwrap().1];
+        stream.read_exact(&mut call).await.unwrap();
+        stream.write_all(&answer).await.unwrap();
+        call
+    }
+
+    /// A signal, then the answer to call 1, as systemd 252 sent them.
+    fn answer(kind: u8, fields: &[u8], body: &[u8]) -> Vec<u8> {
+        let signal = [108, 4, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 8, 1, b'g', 0, 1, b's', 0, 0];
+        let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap().to_le_bytes();
+        let mut bytes = signal.to_vec();
+        bytes.extend([108, kind, 1, 1]);
+        bytes.extend([length(body), 9_u32.to_le_bytes(), length(fields)].concat());
+        bytes.extend(fields);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes.extend(body);
+        bytes
+    }
+
+    fn with_fake<T>(answer: Vec<u8>, work: impl AsyncFnOnce(&mut Manager) -> T) -> (T, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("private");
+        run(async {
+            let listener = UnixListener::bind(&socket).unwrap();
+            let work = async { work(&mut Manager::connect_to(&socket).await.unwrap()).await };
+            tokio::join!(work, fake(listener, answer))
+        })
+    }
+
+    #[test]
+    fn a_scope_is_asked_for_and_the_answer_is_awaited() {
+        // The number of the call that it answers: 1.
+        let done = answer(2, &[5, 1, b'u', 0, 1, 0, 0, 0], &[]);
+        let properties = [Property::new("Slice", PropertyValue::Text("a.slice".into()))];
+        let (started, call) =
+            with_fake(done, async |manager| manager.start_scope("x.scope", &properties).await);
+        started.unwrap();
+        let text = String::from_utf8_lossy(&call);
+        for word in ["StartTransientUnit", "ssa(sv)a(sa(sv))", "x.scope", "replace", "Slice", "a.slice"] {
+            assert!(text.contains(word), "{word}: {text:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_systemds_words() {
+        let mut fields = vec![5, 1, b'u', 0, 1, 0, 0, 0, 4, 1, b's', 0, 38, 0, 0, 0];
+        fields.extend(b"org.freedesktop.systemd1.NoSuchUnitXYZ\0\0");
+        fields.extend([8, 1, b'g', 0, 1, b's', 0]);
+        let refused = answer(3, &fields, b"\x03\0\0\0no!\0");
+        let (stopped, _) = with_fake(refused, async |manager| manager.stop_unit("x.scope").await);
+        let error = stopped.unwrap_err();
+        assert!(!error.is_no_such_unit());
+        let words = "systemd refuses StopUnit: no! (org.freedesktop.systemd1.NoSuchUnitXYZ)";
+        assert_eq!(error.to_string(), words);
+    }
+
+    #[test]
+    fn systemd_that_is_not_there_is_named_by_its_socket() {
+        let error = run(async { Manager::connect_to(Path::new("/no/private")).await.unwrap_err() });
+        assert!(error.to_string().starts_with("/no/private: "), "{error}");
+    }
+}
