@@ -106,6 +106,8 @@ pub enum Detail {
     Usual,
     /// Events and all answers too.
     Everything,
+    /// What the pod records of itself too, for the timeline.
+    Timeline,
 }
 
 /// A line that is no command.
@@ -230,6 +232,7 @@ fn parse_pod(words: &[&str]) -> Result<Command, String> {
             "ctr" => caller = PodCaller::Ctr,
             "cleanup" => caller = PodCaller::CriWithCleanup,
             "verbose" => detail = Detail::Everything,
+            "timeline" => detail = Detail::Timeline,
             _ => return Err(format!("unknown kind of pod {word:?}")),
         }
     }
@@ -260,7 +263,11 @@ impl fmt::Display for Command {
                     PodCaller::CriWithCleanup => " cleanup",
                     PodCaller::Ctr => " ctr",
                 };
-                let detail = if *detail == Detail::Everything { " verbose" } else { "" };
+                let detail = match detail {
+                    Detail::Usual => "",
+                    Detail::Everything => " verbose",
+                    Detail::Timeline => " timeline",
+                };
                 write!(f, "pod{caller}{detail}")?;
                 annotations.iter().try_for_each(|(key, value)| write!(f, "\n  {key}: {value}"))
             }

@@ -2,7 +2,10 @@
 //!
 //! Owns the wording. Program lines read like the log trick's: `app.start`, `app.TERM`, `app.exit(0)`.
 
-use pod_lifecycle::{Action, AfterCheckpoint, Notice, PodTime, RefusalKind, Reply, Request, Status, View};
+use pod_lifecycle::{
+    Action, AfterCheckpoint, ContainerId, Milestone, Notice, PodTime, RefusalKind, Reply, Request, Status,
+    View,
+};
 
 use crate::command::{Detail, show_target};
 use crate::text::show_signal;
@@ -39,7 +42,7 @@ impl Trace {
     pub(crate) fn reply(&mut self, now: PodTime, request: &Request, reply: &Action) {
         let Action::Reply { result, .. } = reply else { return };
         let routine = matches!(request, Request::Create { .. } | Request::Start(_) | Request::Exec { .. });
-        if routine && result.is_ok() && self.detail == Detail::Usual {
+        if routine && result.is_ok() && self.detail != Detail::Everything {
             return;
         }
         let answer = match result {
@@ -66,7 +69,7 @@ impl Trace {
                 (Notice::OutOfMemory { container }, _) => format!("TaskOOM {container}"),
                 (Notice::Paused { container }, _) => format!("TaskPaused {container}"),
                 (Notice::Resumed { container }, _) => format!("TaskResumed {container}"),
-                (_, Detail::Usual) => return,
+                (_, Detail::Usual | Detail::Timeline) => return,
                 (Notice::Created { container, .. }, _) => format!("TaskCreate {container}"),
                 (Notice::Started { container, .. }, _) => format!("TaskStart {container}"),
                 (Notice::ExecAdded { container, exec }, _) => format!("TaskExecAdded {container}/{exec}"),
@@ -77,6 +80,10 @@ impl Trace {
                     format!("TaskDelete {container} {}", deleted.exit.code)
                 }
             },
+            Action::Record { container, milestone } if self.detail == Detail::Timeline => {
+                let what = container.as_ref().map_or("pod", ContainerId::as_str);
+                format!("{what} * {}", show_milestone(milestone))
+            }
             Action::LimitOomScore { container, highest } => {
                 format!("{container} oom-score at most {highest}")
             }
@@ -121,6 +128,30 @@ pub(crate) fn show_request(request: &Request) -> String {
         Request::Checkpoint { container, after: AfterCheckpoint::End } => {
             format!("checkpoint {container} exit")
         }
+    }
+}
+
+/// Without the clock of the wall, which a simulation has not.
+fn show_milestone(milestone: &Milestone) -> String {
+    match milestone {
+        Milestone::Held { reason } => format!("held: {reason}"),
+        Milestone::Running { .. } => "running".to_owned(),
+        Milestone::StartFailed { reason } => format!("start failed: {reason}"),
+        Milestone::GateOpened => "gate opened".to_owned(),
+        Milestone::GateFailed { reason } => format!("gate failed: {reason}"),
+        Milestone::Exited { exit } => format!("exited {}", exit.code),
+        Milestone::RestartDue { delay } => format!("restart due in {delay:?}"),
+        Milestone::OutOfMemory => "out of memory".to_owned(),
+        Milestone::SignalHeld { signal } => format!("held {}", show_signal(*signal)),
+        Milestone::HookEnded { hook, failure: None } => format!("{hook:?} hook ended"),
+        Milestone::HookEnded { hook, failure: Some(failure) } => format!("{hook:?} hook failed: {failure}"),
+        Milestone::SwitchBegan => "switch began".to_owned(),
+        Milestone::Switched => "switched".to_owned(),
+        Milestone::SwitchFailed { reason } => format!("switch failed: {reason}"),
+        Milestone::StopBegan(stop) => format!("stop began: {:?}, budget {:?}", stop.reason, stop.budget),
+        Milestone::LastCall => "last call".to_owned(),
+        Milestone::BudgetSpent => "budget spent".to_owned(),
+        Milestone::StopEnded => "stop ended".to_owned(),
     }
 }
 
