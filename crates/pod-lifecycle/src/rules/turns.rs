@@ -67,8 +67,7 @@ fn last_call(pod: &mut State, kill_at: PodTime) {
         stop.last_call(kill_at);
     }
     pod.mark_changed();
-    pod.record_of_pod(Milestone::LastCall);
-    for id in still_to_end(pod) {
+    for id in left_at(pod, Milestone::LastCall) {
         if pod.container(&id).is_some_and(|container| !container.ending.is_signalled()) {
             deliver_stop(pod, &id, None);
         }
@@ -83,10 +82,18 @@ fn kill_everything(pod: &mut State) {
         stop.spend();
     }
     pod.mark_changed();
-    pod.record_of_pod(Milestone::BudgetSpent);
-    for id in still_to_end(pod) {
+    for id in left_at(pod, Milestone::BudgetSpent) {
         kill_now(pod, &id, Reach::All, SignalCause::Budget);
     }
+}
+
+/// What is still to end at the end of the budget. A pod that has ended in time has nothing to record.
+fn left_at(pod: &mut State, milestone: Milestone) -> Vec<ContainerId> {
+    let left = still_to_end(pod);
+    if !left.is_empty() {
+        pod.record_of_pod(milestone);
+    }
+    left
 }
 
 /// The containers that podshim itself ends in a stop: planned ones whose program was started. In a stop for good
