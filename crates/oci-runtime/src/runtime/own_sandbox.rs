@@ -116,8 +116,8 @@ impl Container {
         let mut request = request.clone();
         request.reread_properties(&self.bundle).map_err(|error| failed(error.to_string()))?;
         self.record_sandbox(&request)?;
-        let (mut barrier, ends) = barrier().map_err(kernel)?;
-        let recipe = Recipe::new(&request, &self.id, &self.bundle.rootfs(), &Entry::Barrier(&ends), keyring)
+        let (mut barrier, end) = barrier().map_err(kernel)?;
+        let recipe = Recipe::new(&request, &self.id, &self.bundle.rootfs(), &Entry::Barrier(&end), keyring)
             .map_err(|error| failed(error.to_string()))?;
         let ticket = self.runtime.reaper.ticket();
         let pid = Arc::new(AtomicI32::new(0));
@@ -125,7 +125,7 @@ impl Container {
             let pid = pid.clone();
             move || {
                 let made = recipe.make(&pid);
-                drop(ends);
+                drop(end);
                 Ok(made)
             }
         });

@@ -4,29 +4,25 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, OwnedFd, RawFd},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::net::UnixStream as Socket,
+    },
 };
 
-use nix::{
-    fcntl::OFlag,
-    unistd::{pipe2, write},
-};
-use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver};
+use nix::unistd::write;
+use tokio::{io::AsyncReadExt, net::UnixStream};
 
 use super::steps::Step;
 
 /// The shim's side.
 #[derive(Debug)]
-pub(crate) struct Barrier {
-    arrival: Receiver,
-    gate: OwnedFd,
-}
+pub(crate) struct Barrier(UnixStream);
 
-/// The child's side, of which it has copies.
+/// The child's side, of which it has a copy; it has one of the shim's too, which it must close.
 #[derive(Debug)]
-pub(crate) struct ChildEnds {
-    arrival: OwnedFd,
-    gate: OwnedFd,
+pub(crate) struct ChildEnd {
+    own: Socket,
     shims: RawFd,
 }
 
@@ -34,12 +30,11 @@ pub(crate) struct ChildEnds {
 ///
 /// # Errors
 /// The kernel's.
-pub(crate) fn barrier() -> io::Result<(Barrier, ChildEnds)> {
-    let (arrival, tell) = pipe2(OFlag::O_CLOEXEC)?;
-    let (wait, gate) = pipe2(OFlag::O_CLOEXEC)?;
-    let shims = gate.as_raw_fd();
-    let barrier = Barrier { arrival: Receiver::from_owned_fd(arrival)?, gate };
-    Ok((barrier, ChildEnds { arrival: tell, gate: wait, shims }))
+pub(crate) fn barrier() -> io::Result<(Barrier, ChildEnd)> {
+    let (shims, own) = Socket::pair()?;
+    shims.set_nonblocking(true)?;
+    let end = ChildEnd { own, shims: shims.as_raw_fd() };
+    Ok((Barrier(UnixStream::from_std(shims)?), end))
 }
 
 impl Barrier {
@@ -48,7 +43,7 @@ impl Barrier {
     /// # Errors
     /// The kernel's.
     pub(crate) async fn has_arrived(&mut self) -> io::Result<bool> {
-        Ok(self.arrival.read(&mut [0]).await? > 0)
+        Ok(self.0.read(&mut [0]).await? > 0)
     }
 
     /// Lets the child go on.
@@ -56,13 +51,13 @@ impl Barrier {
     /// # Errors
     /// It is gone.
     pub(crate) fn open(self) -> io::Result<()> {
-        write(&self.gate, b"1")?;
+        write(&self.0, b"1")?;
         Ok(())
     }
 }
 
-impl ChildEnds {
+impl ChildEnd {
     pub(super) fn step(&self) -> Step {
-        Step::Barrier(self.shims, self.arrival.as_raw_fd(), self.gate.as_raw_fd())
+        Step::Barrier { own: self.own.as_raw_fd(), shims: self.shims }
     }
 }

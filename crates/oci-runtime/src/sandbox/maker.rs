@@ -24,7 +24,7 @@ use nix::{
 };
 use thiserror::Error;
 
-use super::barrier::ChildEnds;
+use super::barrier::ChildEnd;
 use super::program;
 use super::request::{NamespaceKind, SandboxRequest};
 use super::steps::{Step, Streams, act};
@@ -52,7 +52,7 @@ pub(crate) enum Entry<'a> {
     /// Through these files, by itself.
     Groups(&'a [File]),
     /// The shim puts it there, and does what else only the node's root may do, while it waits.
-    Barrier(&'a ChildEnds),
+    Barrier(&'a ChildEnd),
 }
 
 /// All that the child needs: it allocates nothing.
@@ -155,8 +155,8 @@ impl Recipe {
 fn entry_steps(entry: &Entry<'_>, request: &SandboxRequest) -> Vec<Step> {
     match entry {
         Entry::Groups(entrances) => entrances.iter().map(|file| Step::EnterGroup(file.as_raw_fd())).collect(),
-        Entry::Barrier(ends) => {
-            let mut steps = vec![ends.step()];
+        Entry::Barrier(end) => {
+            let mut steps = vec![end.step()];
             // The kernel lets no user make files there who is not one of the namespace's.
             steps.extend(request.id_maps.is_some().then_some(Step::RootOfNamespace));
             steps

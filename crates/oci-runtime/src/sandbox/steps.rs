@@ -18,9 +18,11 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
 /// What the child is to do, each with words for the error.
 pub(super) enum Step {
-    /// Closes its copy of the first file, whose end of life in the shim it is to see; writes a byte to the second; waits
-    /// for one from the third.
-    Barrier(RawFd, RawFd, RawFd),
+    /// Closes its copy of the shim's end, whose end of life in the shim it is to see; says that it is there; waits.
+    Barrier {
+        own: RawFd,
+        shims: RawFd,
+    },
     RootOfNamespace,
     EnterGroup(RawFd),
     Join(RawFd, c_int),
@@ -52,7 +54,7 @@ impl Step {
     /// For the error: what could not be done.
     pub(super) fn words(&self) -> String {
         match self {
-            Self::Barrier(..) => "wait until the shim has prepared it".to_owned(),
+            Self::Barrier { .. } => "wait until the shim has prepared it".to_owned(),
             Self::RootOfNamespace => "become root of its user namespace".to_owned(),
             Self::EnterGroup(_) => "enter a control group".to_owned(),
             Self::Join(..) => "join a namespace".to_owned(),
@@ -101,11 +103,11 @@ pub(super) unsafe fn act(
     // SAFETY: every pointer is to memory that was prepared before the clone and outlives it; the kernel only reads.
     unsafe {
         match step {
-            Step::Barrier(shims, tell, wait) => {
+            Step::Barrier { own, shims } => {
                 checked(syscall(libc::SYS_close, *shims))?;
-                checked(syscall(libc::SYS_write, *tell, c"1".as_ptr(), 1_usize))?;
+                checked(syscall(libc::SYS_write, *own, c"1".as_ptr(), 1_usize))?;
                 let mut byte = 0_u8;
-                match syscall(libc::SYS_read, *wait, &raw mut byte, 1_usize) {
+                match syscall(libc::SYS_read, *own, &raw mut byte, 1_usize) {
                     // The shim gave it up, or is gone.
                     0 => Err(libc::ECANCELED),
                     result => checked(result),

@@ -9,7 +9,7 @@ use std::{
 use nix::unistd::geteuid;
 use thiserror::Error;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
     time::timeout,
 };
@@ -21,6 +21,8 @@ use super::property::Property;
 const SOCKET: &str = "/run/systemd/private";
 /// For one call. systemd does not answer while it reloads all units, which takes seconds on a large node.
 const CALL_LIMIT: Duration = Duration::from_secs(25);
+/// Bytes of a line before the first message.
+const MOST_OF_LINE: usize = 1024;
 /// A unit's job takes the place of one that waits (runc, crun).
 const REPLACE: &str = "replace";
 
@@ -57,7 +59,7 @@ impl SystemdError {
 /// systemd, connected.
 #[derive(Debug)]
 pub(crate) struct Manager {
-    stream: BufReader<UnixStream>,
+    stream: UnixStream,
     socket: PathBuf,
     serial: u32,
 }
@@ -79,15 +81,18 @@ impl Manager {
     async fn connect_to(socket: &Path) -> Result<Self, SystemdError> {
         let unreachable = |source| SystemdError::Unreachable { path: socket.to_owned(), source };
         let connect = async {
-            let mut stream = BufReader::new(UnixStream::connect(socket).await?);
+            let mut stream = UnixStream::connect(socket).await?;
             // The first byte carries the credentials, and is not part of the protocol. The user's number is in
             // hexadecimal digits of its decimal ones.
             let user: String = geteuid().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
             stream.write_all(format!("\0AUTH EXTERNAL {user}\r\n").as_bytes()).await?;
-            let mut answer = String::new();
-            (&mut stream).take(1024).read_line(&mut answer).await?;
-            if !answer.starts_with("OK ") {
-                let reason = format!("it does not take this user: {:?}", answer.trim_end());
+            // It says nothing more before the next word of ours.
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"\n") && answer.len() < MOST_OF_LINE {
+                answer.push(stream.read_u8().await?);
+            }
+            if !answer.starts_with(b"OK ") {
+                let reason = format!("it does not take this user: {}", answer.escape_ascii());
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
             }
             stream.write_all(b"BEGIN\r\n").await?;
@@ -155,7 +160,7 @@ impl Manager {
     }
 }
 
-async fn next(stream: &mut BufReader<UnixStream>) -> io::Result<Message> {
+async fn next(stream: &mut UnixStream) -> io::Result<Message> {
     let not_understood = || io::Error::new(io::ErrorKind::InvalidData, "its answer is no D-Bus message");
     let mut start = [0; START];
     stream.read_exact(&mut start).await?;
