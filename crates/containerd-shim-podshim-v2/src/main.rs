@@ -5,6 +5,8 @@
 
 mod allocator;
 mod args;
+#[cfg(panic = "abort")]
+mod backtrace;
 mod delete;
 mod history;
 mod info;
