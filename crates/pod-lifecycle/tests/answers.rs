@@ -1,0 +1,123 @@
+//! What a pod answers between two events: the shim's questions of `Pod`, over the life of a container.
+
+mod driver;
+
+use pod_lifecycle::{
+    ContainerId, Event, Exit, InspectedPart, Operation, PodTime, Request, Status, Target, TaskKind,
+};
+use pod_spec::Role;
+
+use driver::Driver;
+
+fn exits(driver: &mut Driver, name: &str, code: u32) {
+    driver.feed(Event::Exited { target: Target::init(name.into()), exit: Exit { code, ..Exit::default() } });
+}
+
+fn delete(driver: &mut Driver, name: &str) {
+    driver.ask(Request::Delete(Target::init(name.into())));
+}
+
+fn status(driver: &Driver, name: &str) -> Option<Status> {
+    driver.pod.view(&Target::init(name.into())).ok().map(|view| view.status)
+}
+
+fn names(driver: &Driver) -> Vec<&str> {
+    driver.pod.containers().map(ContainerId::as_str).collect()
+}
+
+#[test]
+fn a_pod_without_containers_has_nothing_to_do() {
+    let driver = Driver::new("app=main");
+    assert!(driver.pod.is_empty() && driver.pod.is_leaving() && driver.pod.is_final());
+    assert!(!driver.pod.plan_is_settled() && !driver.pod.is_stopping());
+    assert_eq!(driver.pod.name_of(&"app".into()), None);
+    assert!(driver.pod.stop_order(&"app".into()).is_none());
+    assert!(driver.pod.part_and_restarts(&"app".into()).is_none());
+}
+
+#[test]
+fn a_container_is_there_until_it_is_deleted() {
+    let mut driver = Driver::new("app=main");
+    driver.run("app", |_| {});
+    assert_eq!(names(&driver), ["app"]);
+    assert_eq!(driver.pod.name_of(&"app".into()), Some("app"));
+    assert!(!driver.pod.is_empty() && !driver.pod.is_leaving() && !driver.pod.is_final());
+    assert!(driver.pod.plan_is_settled());
+    assert_eq!(status(&driver, "app"), Some(Status::Running));
+    exits(&mut driver, "app", 3);
+    assert_eq!(status(&driver, "app"), Some(Status::Stopped));
+    assert!(driver.pod.is_final() && !driver.pod.is_leaving());
+    driver.endless = |operation| matches!(operation, Operation::Remove);
+    delete(&mut driver, "app");
+    assert!(driver.pod.is_leaving() && !driver.pod.is_final() && !driver.pod.is_empty());
+
+    let mut driver = Driver::new("app=main");
+    driver.run("app", |_| {});
+    exits(&mut driver, "app", 3);
+    delete(&mut driver, "app");
+    assert!(driver.pod.is_empty());
+    assert_eq!(status(&driver, "app"), None);
+}
+
+/// U1: the shim listens for a gate's word from the first moment of its process, and says why a container waits.
+#[test]
+fn u1_a_closed_gate_and_what_it_holds_are_named() {
+    let mut driver = Driver::with_keys("s1=sidecar, app=main", &[("podshim.io/ready.s1", "log:ready")]);
+    driver.endless = |operation| matches!(operation, Operation::Check(_));
+    driver.run("s1", |_| {});
+    driver.run("app", |_| {});
+    let gate = driver.pod.closed_gate(&"s1".into()).map(ToString::to_string);
+    assert_eq!(gate.as_deref(), Some("log:ready"));
+    assert_eq!(driver.pod.closed_gate(&"app".into()), None);
+    assert_eq!(driver.pod.hold_reason(&"s1".into()), None);
+    let reason = driver.pod.hold_reason(&"app".into()).unwrap();
+    assert!(reason.starts_with("sidecar \"s1\""), "{reason}");
+
+    let mut open = Driver::with_keys("s1=sidecar, app=main", &[("podshim.io/ready.s1", "log:ready")]);
+    open.run("s1", |_| {});
+    open.run("app", |_| {});
+    assert_eq!(open.pod.closed_gate(&"s1".into()), None);
+    assert_eq!(open.pod.hold_reason(&"app".into()), None);
+}
+
+/// R4: of a container that is gone the shim keeps what it was, and how often podshim restarted it.
+#[test]
+fn r4_part_and_restarts_are_known_to_the_last() {
+    let mut driver = Driver::new("s1=sidecar, app=main");
+    driver.run("s1", |_| {});
+    driver.run("app", |_| {});
+    let sidecar = InspectedPart::Planned(Role::Sidecar);
+    assert_eq!(driver.pod.part_and_restarts(&"s1".into()), Some((sidecar, 0)));
+    exits(&mut driver, "s1", 1);
+    assert_eq!(driver.pod.part_and_restarts(&"s1".into()), Some((sidecar, 1)));
+    let main = InspectedPart::Planned(Role::Main);
+    assert_eq!(driver.pod.part_and_restarts(&"app".into()), Some((main, 0)));
+}
+
+/// N5: what systemd has to know of a container's end.
+#[test]
+fn n5_the_sandbox_outlives_all_others() {
+    let mut driver = Driver::with_keys("app=main", &[("podshim.io/grace", "7s")]);
+    driver.run("pause", |spec| spec.kind = TaskKind::Sandbox);
+    driver.run("app", |_| {});
+    let order = driver.pod.stop_order(&"app".into()).unwrap();
+    assert_eq!(order.outlived_by, Some("pause".into()));
+    assert!(order.grace.as_secs() >= 7, "{:?}", order.grace);
+    assert_eq!(driver.pod.stop_order(&"pause".into()).unwrap().outlived_by, None);
+    delete(&mut driver, "pause");
+    assert_eq!(driver.pod.inspect(PodTime::ZERO).containers.len(), 2, "a running sandbox is not deleted");
+}
+
+/// K16: a sandbox that could not be created has not ended, and one that is deleted is none any more.
+#[test]
+fn k16_only_a_sandbox_that_was_there_ends() {
+    let mut driver = Driver::new("app=main");
+    driver.run("pause", |spec| spec.kind = TaskKind::Sandbox);
+    driver.run("app", |_| {});
+    exits(&mut driver, "pause", 137);
+    assert!(driver.pod.is_stopping());
+    exits(&mut driver, "app", 137);
+    delete(&mut driver, "pause");
+    assert_eq!(names(&driver), ["app"]);
+    assert_eq!(driver.pod.stop_order(&"app".into()).unwrap().outlived_by, None);
+}
