@@ -40,11 +40,11 @@ pub struct Node {
 /// Who makes the process of a pod's sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SandboxMaker {
-    /// The OCI runtime, from the pause image.
-    #[default]
-    Runtime,
     /// podshim, with a program of its own; the OCI runtime where the spec asks for more than podshim does.
+    #[default]
     Own,
+    /// The OCI runtime, from the pause image.
+    Runtime,
 }
 
 const SANDBOX_MAKERS: [(&str, SandboxMaker); 2] =
