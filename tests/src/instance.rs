@@ -236,10 +236,11 @@ impl Containerd {
         command::run(&program, arguments).await?.success(arguments)
     }
 
-    /// Whether its node's file has `sandbox = "own"` from the beginning (`hack/containerd-up --sandbox own`).
+    /// Whether its node's file leaves sandboxes to podshim from the beginning (`hack/containerd-up --sandbox`).
     #[must_use]
     pub fn makes_own_sandboxes(&self) -> bool {
-        std::fs::read_to_string(self.directory.join("sandbox")).is_ok_and(|maker| maker.trim() == "own")
+        let maker = std::fs::read_to_string(self.directory.join("sandbox"));
+        !maker.is_ok_and(|maker| maker.trim() == "runtime")
     }
 
     /// Writes the node's settings, `/etc/podshim/config.toml`, which podshim reads for each pod. Only for an instance
