@@ -190,11 +190,15 @@ async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
     // later.
     let sandbox = pod.sandbox().to_owned();
     wait::until("the create to be over", SOON, async || {
-        let known = std::fs::read_dir(node.root()?.join("run/containerd/runc/k8s.io"))?.flatten();
+        // Where podshim makes the sandboxes, the container is the runtime's first.
+        let known = std::fs::read_dir(node.root()?.join("run/containerd/runc/k8s.io"));
         // The state file of runc, and of crun.
         let is_made =
             |path: std::path::PathBuf| ["state.json", "status"].iter().any(|file| path.join(file).exists());
         Ok(known
+            .into_iter()
+            .flatten()
+            .flatten()
             .filter(|entry| *entry.file_name() != *sandbox)
             .any(|entry| is_made(entry.path()))
             .then_some(()))
