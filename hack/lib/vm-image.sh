@@ -3,7 +3,7 @@
 # shell=bash
 
 # Packages on the disk. No compiler: test images are built on the host and passed in.
-VM_PACKAGES=(systemd systemd-sysv dbus containerd runc crun containernetworking-plugins busybox-static iproute2
+VM_PACKAGES=(apparmor systemd systemd-sysv dbus containerd runc crun containernetworking-plugins busybox-static iproute2
     util-linux bsdutils mount procps kmod)
 
 # name of the package on the host, and a file that shows it is installed

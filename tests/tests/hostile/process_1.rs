@@ -59,3 +59,22 @@ async fn what_process_1_has_is_not_the_nodes() -> Result<()> {
     ensure!(output.stdout == "pause\n", "{output:?}");
     pod.remove().await
 }
+
+/// The profile of AppArmor that CRI gives a sandbox confines podshim's own program as it confines an image's. On a node without
+/// AppArmor there is none for both.
+#[tokio::test]
+async fn its_profile_is_the_one_that_runcs_has() -> Result<()> {
+    let node = Containerd::start().await?;
+    let mut profiles = Vec::new();
+    for runtime in [Runtime::Podshim, Runtime::Runc] {
+        let pod = Pod::new("profile").container(Program::new("app")).run(&node, runtime).await?;
+        let pid = sandbox_pid(&node, &pod).await?;
+        let profile = std::fs::read_to_string(format!("/proc/{pid}/attr/apparmor/current"));
+        profiles.push(profile.unwrap_or_default());
+        pod.remove().await?;
+    }
+    ensure!(profiles[0] == profiles[1], "{profiles:?}");
+    let enabled = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled").unwrap_or_default();
+    ensure!(enabled.trim() != "Y" || profiles[0].starts_with("cri-containerd"), "{profiles:?}");
+    Ok(())
+}
