@@ -165,38 +165,6 @@ impl Invariants {
         }
     }
 
-    /// R1, R4, R7, I2, I3: which containers that have run are started again.
-    fn may_restart(&self, id: &ContainerId) -> Verdict {
-        let container = &self.containers[id];
-        let member = self.member(&container.name);
-        // V4: one of a pair is recreated in order to be held.
-        if member.is_some_and(|member| member.pair.is_some()) {
-            return Ok(());
-        }
-        let never = self.policy() == Some(RestartPolicy::Never);
-        let usual = match container.role {
-            Some(Role::Sidecar) => RestartMode::Always,
-            Some(Role::Init) if !never => RestartMode::OnFailure,
-            _ => RestartMode::Never,
-        };
-        let restart = member.and_then(|member| member.restart);
-        // I7, U4: podshim restarts one of a group with the others, and one that did not get ready because of that.
-        let ended_by_us = container.stop_signals > 0 || container.gate_failed;
-        let allowed = match restart.map_or(usual, |restart| restart.mode) {
-            RestartMode::Always => true,
-            RestartMode::OnFailure => ended_by_us || container.last_exit.is_none_or(|exit| exit.code != 0),
-            RestartMode::Never | RestartMode::Visible => ended_by_us && container.role == Some(Role::Init),
-        };
-        if !allowed {
-            return self.violated(format!("{id} is restarted, which is its caller's to do (R4, R7)"));
-        }
-        let limit = restart.and_then(|restart| restart.limit);
-        if limit.is_some_and(|limit| container.restarts >= limit) && !ended_by_us {
-            return self.violated(format!("{id} is restarted once more than its limit (R4)"));
-        }
-        Ok(())
-    }
-
     /// S2, S6, I1, I4: the start order.
     fn may_begin(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
@@ -395,6 +363,7 @@ impl Invariants {
     pub(super) fn noted(&mut self, line: &str) {
         if line.starts_with("pod stop begins") && !self.stopping {
             self.stopping = true;
+            self.was_stopped = true;
             self.stop_begins();
         } else if line == "pod stop is over" {
             self.stopping = false;
