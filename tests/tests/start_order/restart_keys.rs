@@ -7,7 +7,7 @@ use e2e::instance::signal;
 use e2e::{Containerd, Pod, Program, Runtime};
 
 use crate::support::{
-    SOON, are_running, exit_with, milliseconds, ready_in_run, seconds, starts, wait_started,
+    SOON, are_running, exit_with, milliseconds, ready_in_run, seconds, starts, task, wait_started,
 };
 
 /// R4, S6: after two restarts with its own delays the third exit of a sidecar is shown with its real code. Its caller
@@ -177,24 +177,24 @@ async fn r13_j1_codes_decide_what_is_restarted() -> Result<()> {
     pod.remove().await
 }
 
-/// R13: a sidecar that a signal ends has exited with 128 + its number: with 137 it comes back, with 139 its exit is
-/// shown. Its caller may recreate it (S6).
+/// R13: a sidecar that a signal ends has exited with 128 + its number, and comes back with 137. With another code its
+/// exit is shown, and its caller may recreate it (S6).
 #[tokio::test]
 async fn r13_s6_signals_are_codes_too() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("codes-of-signals")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("restart.s1", "on-failure;codes=137")
-        .container(Program::new("s1"))
+        .container(
+            Program::new("s1").runs_for_each(&[seconds(600), milliseconds(500), seconds(600)]).exits(139),
+        )
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app"]).await?;
     wait_started(&pod, &["s1", "app"]).await?;
-    let pid = async || node.cri()?.container_pid(pod.id("s1")?).await;
-    signal(pid().await?, libc::SIGKILL)?;
+    signal(task(&node, pod.id("s1")?).await?.pid, libc::SIGKILL)?;
     pod.wait_for("s1", Started, 2, SOON).await?;
-    signal(pid().await?, libc::SIGSEGV)?;
     exit_with(&pod, &[("s1", 139)]).await?;
     pod.start("s1").await?;
     let timeline = pod.wait_for("s1", Starting, 3, SOON).await?;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use pod_lifecycle::{
     ContainerId, ContainerSpec, FLOOR, Hook, KubeletHook, KubeletType, Operation, Request, TaskKind,
 };
-use pod_spec::{Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, ZeroGrace};
+use pod_spec::{
+    CodeSet, Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,
+};
 
 use super::picture::{Container, MemberPicture, Process};
 use super::{Invariants, Verdict};
@@ -376,8 +378,13 @@ impl Invariants {
         let ends_itself = |plan: &&Plan| {
             plan.restart_policy != RestartPolicy::Always
                 || plan.members.iter().any(|member| {
-                    let never = member.restart.is_some_and(|it| it.mode == RestartMode::Never);
-                    member.fatal.is_some() || (member.role == Role::Init && never)
+                    // R13: an init that fails with a code that is not listed fails the pod under any policy.
+                    let fails = member.restart.is_some_and(|it| match it.mode {
+                        RestartMode::Never => true,
+                        RestartMode::OnFailure => it.codes != CodeSet::FAILURES,
+                        RestartMode::Always | RestartMode::Visible => false,
+                    });
+                    member.fatal.is_some() || (member.role == Role::Init && fails)
                 })
         };
         let own = self.plan.as_ref().filter(ends_itself);
