@@ -94,6 +94,13 @@ impl Program {
         self.stop_signal(libc::SIGHUP)
     }
 
+    /// Uses an image whose STOPSIGNAL is USR1. Which signal it takes is [`stop_signal`](Self::stop_signal)'s to say.
+    #[must_use]
+    pub fn with_stop_signal_usr1(mut self) -> Self {
+        self.image = "podshim.test/stops-by-usr1:1";
+        self
+    }
+
     /// Time from Starting to Started.
     #[must_use]
     pub fn start_delay(self, delay: Duration) -> Self {

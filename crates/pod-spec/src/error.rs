@@ -11,10 +11,12 @@ use crate::limits::{MAX_CONTAINERS, MAX_KEYS, MAX_LISTED_ERRORS, MAX_VALUE_BYTES
 use crate::nearest::Hint;
 use crate::signal::SignalError;
 
+mod codes;
 mod gate;
 mod list;
 mod option;
 
+pub use codes::CodesError;
 pub use gate::GateError;
 pub use list::ListError;
 pub use option::OptionError;
@@ -189,6 +191,25 @@ pub enum Problem {
         /// The base, from which the delays double.
         base: String,
     },
+    /// `codes` or `not` beside a word other than `on-failure`, which restarts by no code (R13).
+    #[error("{option:?} is an option of \"on-failure\", and {mode:?} does not go by codes")]
+    CodesOfOtherMode {
+        /// The option.
+        option: &'static str,
+        /// The word.
+        mode: &'static str,
+    },
+    /// `codes` and `not` in one value.
+    #[error("\"codes\" and \"not\" are both given: keep one of the two")]
+    CodesAndNot,
+    /// A list of exit codes in which something is wrong.
+    #[error("{option}: {source}")]
+    Codes {
+        /// The option.
+        option: &'static str,
+        /// What is wrong.
+        source: CodesError,
+    },
     /// A hook that is not `exec:`.
     #[error("{value:?} is no hook: write \"exec:<command>\"")]
     HookNotExec {
@@ -215,6 +236,12 @@ pub enum Problem {
          (did you mean \"on-failure\"?)"
     )]
     InitAlwaysRestarted {
+        /// The container.
+        name: String,
+    },
+    /// `codes` with 0 on an init container, which would never be done.
+    #[error("{name:?} is an init container: with 0 in \"codes\" it would never be done, remove the 0")]
+    InitSuccessRestarted {
         /// The container.
         name: String,
     },
@@ -274,6 +301,12 @@ pub enum Problem {
     /// `x=done` where podshim restarts x whatever its exit code.
     #[error("{name:?} is restarted \"always\" and so never \"done\" (did you mean \"on-failure\"?)")]
     AlwaysRestarted {
+        /// The container.
+        name: String,
+    },
+    /// `x=done` where podshim restarts x after 0 too.
+    #[error("{name:?} is restarted after 0 too and so never \"done\": remove the 0 from its codes")]
+    SuccessRestarted {
         /// The container.
         name: String,
     },

@@ -8,6 +8,7 @@
 
 #[cfg(any(test, fuzzing))]
 pub mod bad_input;
+mod code_set;
 mod command;
 mod duration;
 mod error;
@@ -25,9 +26,10 @@ pub mod toml;
 mod warning;
 mod write;
 
+pub use code_set::CodeSet;
 pub use command::CommandError;
 pub use duration::{BoundedDuration, DurationError, DurationText, parse as parse_duration};
-pub use error::{GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
+pub use error::{CodesError, GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
 pub use keys::PREFIX;
 pub use nearest::Hint;
 pub use node::{History, Node, NodeError, SandboxMaker, ValueProblem};

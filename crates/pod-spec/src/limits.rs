@@ -24,6 +24,9 @@ pub const MIN_PROBE_PERIOD: Duration = Duration::from_millis(100);
 /// Shortest base of the delays before restarts (R4): a program that cannot run must not keep a core busy.
 pub const MIN_BACKOFF: Duration = Duration::from_millis(100);
 
+/// Most codes and ranges of codes in `codes` or `not` of `restart.<c>` (R13): as many as Kubernetes takes rules.
+pub const MAX_CODE_RANGES: usize = 20;
+
 /// Largest compiled pattern of a `log:` gate: instructions, and ranges of its sets. Each letter of a line costs at most
 /// this many steps.
 pub const MAX_PATTERN: usize = log_pattern::MAX_SIZE;

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use log_pattern::Pattern;
 
+use crate::code_set::CodeSet;
+
 /// The plan of one pod (S1 to S4, 11.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -98,11 +100,13 @@ pub enum Condition {
     Done,
 }
 
-/// `restart.<c>` (R4, R6, R7).
+/// `restart.<c>` (R4, R6, R7, R13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
     /// After which exits podshim starts it again.
     pub mode: RestartMode,
+    /// With [`RestartMode::OnFailure`]: after which exit codes (R13). Not all, and at least one.
+    pub codes: CodeSet,
     /// How long it waits before each restart.
     pub backoff: Backoff,
     /// After this many restarts the next exit is shown, and the caller owns the restart; `None` = no limit.
@@ -110,14 +114,18 @@ pub struct Restart {
 }
 
 impl Restart {
-    /// Whether no caller ever sees it exit with 0.
-    pub(crate) fn never_shows_success(&self) -> bool {
-        self.mode == RestartMode::Always && self.limit.is_none()
+    /// After which exit codes podshim restarts the container, as long as `limit` lets it.
+    pub fn codes(&self) -> CodeSet {
+        match self.mode {
+            RestartMode::Never | RestartMode::Visible => CodeSet::EMPTY,
+            RestartMode::OnFailure => self.codes,
+            RestartMode::Always => CodeSet::ALL,
+        }
     }
 
-    /// Whether no caller ever sees it fail.
-    pub(crate) fn never_shows_failure(&self) -> bool {
-        matches!(self.mode, RestartMode::Always | RestartMode::OnFailure) && self.limit.is_none()
+    /// Whether no caller ever sees it exit with one of these codes.
+    pub(crate) fn hides(&self, codes: CodeSet) -> bool {
+        self.limit.is_none() && codes.without(self.codes()) == CodeSet::EMPTY
     }
 }
 
@@ -126,7 +134,7 @@ impl Restart {
 pub enum RestartMode {
     /// Not podshim: every exit is shown, and the first failure of an init fails the pod (R6, I2).
     Never,
-    /// podshim, after an exit other than 0.
+    /// podshim, after an exit other than 0, or after those that `codes` names (R13).
     OnFailure,
     /// podshim, after every exit.
     Always,

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::code_set::CodeSet;
 use crate::duration::DurationText;
 use crate::keys::{
     CONDITIONS, EXIT_CODES, FATALS, OOM_SCORES, PREFIX, RESTART_MODES, RESTART_POLICIES, ZERO_GRACES, word_of,
 };
 use crate::plan::{
     Backoff, Dependency, ExitCodes, Gate, GateAction, Member, OomScore, Others, Plan, ProbeTiming, Restart,
-    RestartPolicy, ZeroGrace,
+    RestartMode, RestartPolicy, ZeroGrace,
 };
 
 impl Plan {
@@ -155,6 +156,10 @@ impl fmt::Display for Restart {
     /// The value of `restart.<c>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(word_of(&RESTART_MODES, &self.mode))?;
+        if self.mode == RestartMode::OnFailure && self.codes != CodeSet::FAILURES {
+            let (option, codes) = self.codes.shortest();
+            write!(f, ";{option}={codes}")?;
+        }
         let (own, default) = (self.backoff, Backoff::default());
         for (option, value, usual) in [
             ("first", own.first, default.first),

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use log_pattern::Pattern;
 use pod_spec::{
-    Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member, OomScore,
-    Others, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning, ZeroGrace, limits,
-    parse,
+    Backoff, CodeSet, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member,
+    OomScore, Others, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning,
+    ZeroGrace, limits, parse,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -97,6 +97,15 @@ fn stop_signal() -> impl Strategy<Value = Signal> {
     })
 }
 
+/// What few ranges can say, by `codes` or by `not`.
+fn codes() -> impl Strategy<Value = CodeSet> {
+    let range =
+        (any::<u8>(), 0..9_u8).prop_map(|(first, more)| CodeSet::range(first, first.saturating_add(more)));
+    let ranges = vec(range, 1..20).prop_map(|ranges| ranges.into_iter().fold(CodeSet::EMPTY, CodeSet::or));
+    let missing = ranges.clone().prop_map(|ranges| CodeSet::FAILURES.without(ranges));
+    prop_oneof![Just(CodeSet::FAILURES), ranges, missing]
+}
+
 fn restart() -> impl Strategy<Value = Restart> {
     let mode = prop_oneof![
         Just(RestartMode::Never),
@@ -108,8 +117,11 @@ fn restart() -> impl Strategy<Value = Restart> {
     let backoff =
         (duration(Duration::ZERO, most), duration(limits::MIN_BACKOFF, most), duration(Duration::ZERO, most))
             .prop_map(|(first, base, max)| Backoff { first, base, max: max.max(base) });
+    let mode = (mode, codes()).prop_map(|(mode, codes)| {
+        (mode, if mode == RestartMode::OnFailure { codes } else { CodeSet::FAILURES })
+    });
     (mode, prop_oneof![Just(Backoff::default()), backoff], option::of(any::<u32>()))
-        .prop_map(|(mode, backoff, limit)| Restart { mode, backoff, limit })
+        .prop_map(|((mode, codes), backoff, limit)| Restart { mode, codes, backoff, limit })
 }
 
 /// A container before it has its place in the list.
@@ -127,7 +139,7 @@ fn member() -> impl Strategy<Value = Member> {
             after: None,
             pair: None,
             gate: if role == Role::Sidecar { gate } else { Gate::Running },
-            restart: restart.filter(|it| role != Role::Init || it.mode != RestartMode::Always),
+            restart: restart.filter(|it| role != Role::Init || !it.codes().contains(0)),
             // Only an exit that is shown can be fatal.
             fatal: fatal
                 .filter(|_| role != Role::Init && restart.is_none_or(|restart| restart.limit.is_some())),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use log_pattern::Pattern;
 use pod_spec::{
-    Backoff, ExitCodes, Fatal, Gate, GateAction, Others, Parsed, Plan, ProbeTiming, Restart, RestartMode,
-    RestartPolicy, Role, Signal, ZeroGrace, parse,
+    Backoff, CodeSet, ExitCodes, Fatal, Gate, GateAction, Others, Parsed, Plan, ProbeTiming, Restart,
+    RestartMode, RestartPolicy, Role, Signal, ZeroGrace, parse,
 };
 
 fn parsed(annotations: &[(&str, &str)]) -> Parsed {
@@ -254,10 +254,12 @@ fn r4_restarts_and_their_delays() {
         ("always", RestartMode::Always),
         ("visible", RestartMode::Visible),
     ] {
-        assert_eq!(restart(value), Restart { mode, backoff: Backoff::default(), limit: None }, "{value}");
+        let expected = Restart { mode, codes: CodeSet::FAILURES, backoff: Backoff::default(), limit: None };
+        assert_eq!(restart(value), expected, "{value}");
     }
     let expected = Restart {
         mode: RestartMode::OnFailure,
+        codes: CodeSet::FAILURES,
         backoff: Backoff {
             first: Duration::from_secs(2),
             base: Duration::from_millis(100),
@@ -267,6 +269,55 @@ fn r4_restarts_and_their_delays() {
     };
     assert_eq!(restart("on-failure;first=2s;base=100ms;max=5s;limit=3"), expected);
     assert_eq!(restart("on-failure ; limit = 3; max=5s;base=100ms;first=2s"), expected);
+}
+
+#[test]
+fn r13_restarts_by_exit_code() {
+    let restart = |value: &str| {
+        let plan = plan(&[("plan", "proxy=sidecar, app=main"), ("restart.app", value)]);
+        plan.members[1].restart.expect("a restart")
+    };
+    for (value, codes) in [
+        ("on-failure;codes=42", "42"),
+        ("on-failure;codes=1,42,100-110", "1,42,100-110"),
+        ("on-failure ; codes = 100 - 110 , 42 , 1", "1,42,100-110"),
+        // What is named twice counts once.
+        ("on-failure;codes=1,1-5,3-9,42", "1-9,42"),
+        ("on-failure;codes=0,255", "0,255"),
+        ("on-failure;codes=0-254", "0-254"),
+        ("on-failure;not=42", "1-41,43-255"),
+        ("on-failure;not=0,1-254", "255"),
+        ("on-failure;not=0", "1-255"),
+    ] {
+        let restart = restart(&value.replace(" - ", "-"));
+        assert_eq!(
+            (restart.mode, restart.codes.to_string()),
+            (RestartMode::OnFailure, codes.to_owned()),
+            "{value}"
+        );
+    }
+    let all = restart("on-failure;limit=3;codes=7;base=5s");
+    assert_eq!(
+        (all.limit, all.backoff.base, all.codes.to_string()),
+        (Some(3), Duration::from_secs(5), "7".to_owned())
+    );
+    // As many as are allowed.
+    let twenty: Vec<_> = (0..20).map(|code| (code * 3).to_string()).collect();
+    assert_eq!(restart(&format!("on-failure;codes={}", twenty.join(","))).codes.ranges().count(), 20);
+}
+
+#[test]
+fn r13_r9_another_code_may_be_fatal_or_done() {
+    let plan = plan(&[
+        ("plan", "proxy=sidecar, app=main, next=main"),
+        ("fatal.proxy", "failure"),
+        ("restart.proxy", "on-failure;codes=42"),
+        ("fatal.next", "exit"),
+        ("restart.next", "on-failure;codes=0,42"),
+        ("after.next", "app=done"),
+        ("restart.app", "on-failure;not=42"),
+    ]);
+    assert_eq!(plan.members[0].fatal, Some(Fatal::Failure));
 }
 
 #[test]

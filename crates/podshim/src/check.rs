@@ -10,6 +10,7 @@ pub mod node_file;
 mod plan_against_manifest;
 pub mod pod;
 mod proposal;
+mod stop_signal;
 
 pub use pod::Outside;
 

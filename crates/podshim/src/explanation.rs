@@ -7,7 +7,7 @@ pub mod show;
 
 use std::time::Duration;
 
-use pod_spec::{Gate, Member, Others, Plan, ProbeTiming, RestartMode, RestartPolicy, Role};
+use pod_spec::{CodeSet, Gate, Member, Others, Plan, ProbeTiming, RestartMode, RestartPolicy, Role};
 
 use self::order::{Entry, MIN_KILL_DELAY, Order};
 pub use self::report::{
@@ -58,6 +58,7 @@ pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
             gate: gate.map(ToString::to_string),
             gate_within_ms: bound.map(milliseconds),
             restart: restart_word(member, plan.restart_policy),
+            restart_codes: restart_codes(member),
             fatal: member.fatal.map(|fatal| match fatal {
                 pod_spec::Fatal::Failure => FatalWord::Failure,
                 pod_spec::Fatal::Exit => FatalWord::Exit,
@@ -128,6 +129,12 @@ fn restart_word(member: &Member, policy: RestartPolicy) -> RestartWord {
         (Some(RestartMode::Never), _, _) | (None, Role::Init, RestartPolicy::Never) => RestartWord::Never,
         (None, Role::Init, _) => RestartWord::OnFailure,
     }
+}
+
+/// R13: the codes after which podshim restarts a container, where they are listed.
+fn restart_codes(member: &Member) -> Option<String> {
+    let restart = member.restart.filter(|restart| restart.mode == RestartMode::OnFailure)?;
+    (restart.codes != CodeSet::FAILURES).then(|| restart.codes.to_string())
 }
 
 fn role_word(role: Role) -> RoleWord {

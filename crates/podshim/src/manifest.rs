@@ -1,6 +1,8 @@
 //! Finds the pods in Kubernetes manifests: the kinds that have a pod template, and the fields of a template that matter
 //! to podshim. Owns the paths; judges nothing.
 
+use pod_spec::Signal;
+
 use crate::yaml::{Document, Node};
 
 /// The kinds with a pod template, and the path to it.
@@ -49,6 +51,17 @@ pub struct Container<'a> {
     pub node: &'a Node,
     /// The list it stands in.
     pub list: List,
+}
+
+impl<'a> Container<'a> {
+    /// `lifecycle.stopSignal` (KEP-4960): its key, and the signal. `None` also if that cannot stop a program.
+    pub fn stop_signal(&self) -> Option<(&'a Node, Signal)> {
+        let (key, value) = self.node.get("lifecycle")?.entry("stopSignal")?;
+        // Kubernetes writes SIGRTMINPLUS3 for SIGRTMIN+3.
+        let name = value.text()?.replace("PLUS", "+").replace("MINUS", "-");
+        let signal = Signal::parse(&name).ok()?;
+        (![Signal::KILL, Signal::STOP].contains(&signal)).then_some((key, signal))
+    }
 }
 
 /// The pods of a document; a `List` may have many.

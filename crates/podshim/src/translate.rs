@@ -10,6 +10,7 @@ mod edit;
 mod inject;
 mod native;
 mod probe;
+mod restart;
 mod text;
 mod tree;
 

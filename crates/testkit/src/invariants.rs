@@ -6,6 +6,7 @@
 mod oom_score;
 mod order;
 mod picture;
+mod restarts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub(crate) struct Invariants {
     sandbox_gone: bool,
     /// Whether a stop is under way. It may begin and be over within one event.
     stopping: bool,
+    /// Whether a stop has begun in this sandbox.
+    was_stopped: bool,
     /// T5: when every planned program must have been killed.
     kill_by: Option<PodTime>,
     /// T5: the earliest end of the budget of a stop that the pod begins itself (J1, I2).
@@ -103,6 +106,7 @@ impl Invariants {
             asked: BTreeSet::new(),
             sandbox_gone: false,
             stopping: false,
+            was_stopped: false,
             kill_by: None,
             own_budget: None,
             now: PodTime::ZERO,
@@ -440,6 +444,7 @@ impl Invariants {
         if let Some(picture) = given_up.and_then(|name| self.members.get_mut(&name)) {
             picture.opens();
         }
+        self.may_show(id, real)?;
         let masked = (sidecar && shown.code == 0) || self.may_show_for_policy(id, shown, real);
         if shown != real && !masked {
             return self.violated(format!("{id} is shown with {}, but it was {}", shown.code, real.code));

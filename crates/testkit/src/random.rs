@@ -48,6 +48,8 @@ mod tests {
             "ready.",
             "after.",
             "restart.",
+            ";codes=",
+            ";not=",
             "grace.",
             "on-terminate.",
             "pre-stop.",

@@ -163,3 +163,17 @@ async fn t5_j1_the_kubelets_grace_bounds_the_end_of_a_job() -> Result<()> {
     ensure!(took < seconds(30), "it took {took:?}\n{timeline}");
     Ok(())
 }
+
+/// R13, J1: the kubelet sees the one exit that no code covers. What was restarted in place it neither sees nor counts.
+#[tokio::test]
+async fn r13_j1_a_job_is_tried_again_by_its_codes() -> Result<()> {
+    let kubelet = Kubelet::connect(Runtime::Podshim).await?;
+    let main = Program::new("job").runs_for(seconds(1)).exits_each(&[42, 42, 3]);
+    let manifest = job(RestartPolicy::Never, main).annotate("restart.job", "on-failure;codes=42");
+    let (status, timeline) = outcome(&kubelet, manifest, 3).await?;
+    timeline.in_order(&[("job", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
+    ensure!(status.phase == Phase::Failed && status.of("job")?.restarts == 0, "{status:#?}");
+    ensure!((status.code("job"), status.code("proxy")) == (Some(3), Some(0)), "{status:#?}");
+    ensure!(timeline.count("job", Starting) == 3, "{timeline}");
+    timeline.has_not_restarted("proxy")
+}

@@ -1,12 +1,13 @@
-//! `restart.<c>` (R4, R6, R7): whether podshim or the caller restarts a container, how soon and how often; and what the
+//! `restart.<c>` (R4, R6, R7, R13): whether podshim or the caller restarts a container, how soon and how often; and what the
 //! caller sees.
 
 use anyhow::{Result, ensure};
-use e2e::Event::{Exiting, Starting, Term};
+use e2e::Event::{Exiting, Started, Starting, Term};
+use e2e::instance::signal;
 use e2e::{Containerd, Pod, Program, Runtime};
 
 use crate::support::{
-    SOON, are_running, exit_with, milliseconds, ready_in_run, seconds, starts, wait_started,
+    SOON, are_running, exit_with, milliseconds, ready_in_run, seconds, starts, task, wait_started,
 };
 
 /// R4, S6: after two restarts with its own delays the third exit of a sidecar is shown with its real code. Its caller
@@ -145,10 +146,78 @@ async fn r7_t12_a_main_that_its_caller_stops_is_not_restarted() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["s1", "app", "web"]).await?;
-    pod.wait_for("app", e2e::Event::Started, 2, SOON).await?;
+    pod.wait_for("app", Started, 2, SOON).await?;
     pod.stop("app", seconds(10)).await?;
     exit_with(&pod, &[("app", 0)]).await?;
     ensure!(pod.timeline()?.count("app", Starting) == 2, "{}", pod.timeline()?);
     are_running(&pod, &["s1", "web"]).await?;
+    pod.remove().await
+}
+
+/// R13, J1: a main and an init are restarted in place after the listed codes only. The first other code is shown, and
+/// completes the job.
+#[tokio::test]
+async fn r13_j1_codes_decide_what_is_restarted() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("codes")
+        .annotate("plan", "s1=sidecar, i1=init, app=main")
+        .annotate("restart-policy", "Never")
+        .annotate("restart.i1", "on-failure;not=1-9;base=200ms")
+        .annotate("restart.app", "on-failure;codes=42,100-110;base=200ms")
+        .container(Program::new("s1"))
+        .container(Program::new("i1").runs_for(milliseconds(300)).exits_each(&[75, 0]))
+        .container(Program::new("app").runs_for(milliseconds(300)).exits_each(&[42, 105, 3]))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "i1", "app"]).await?;
+    exit_with(&pod, &[("i1", 0), ("app", 3), ("s1", 0)]).await?;
+    let timeline = pod.timeline()?;
+    ensure!(timeline.count("i1", Exiting) == 2 && timeline.count("app", Exiting) == 3, "{timeline}");
+    timeline.has_not_restarted("s1")?;
+    pod.remove().await
+}
+
+/// R13: a sidecar that a signal ends has exited with 128 + its number, and comes back with 137. With another code its
+/// exit is shown, and its caller may recreate it (S6).
+#[tokio::test]
+async fn r13_s6_signals_are_codes_too() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("codes-of-signals")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart.s1", "on-failure;codes=137")
+        .container(
+            Program::new("s1").runs_for_each(&[seconds(600), milliseconds(500), seconds(600)]).exits(139),
+        )
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
+    signal(task(&node, pod.id("s1")?).await?.pid, libc::SIGKILL)?;
+    pod.wait_for("s1", Started, 2, SOON).await?;
+    exit_with(&pod, &[("s1", 139)]).await?;
+    pod.start("s1").await?;
+    let timeline = pod.wait_for("s1", Starting, 3, SOON).await?;
+    timeline.has_not_restarted("app")?;
+    pod.remove().await
+}
+
+/// R13, I2: an init that fails with another code fails the pod, also under a policy that retries inits.
+#[tokio::test]
+async fn r13_i2_another_code_of_an_init_fails_the_pod() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("codes-of-init")
+        .annotate("plan", "i1=init, app=main")
+        .annotate("restart-policy", "OnFailure")
+        .annotate("restart.i1", "on-failure;codes=75")
+        .container(Program::new("i1").runs_for(milliseconds(300)).exits_each(&[75, 2]))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["i1", "app"]).await?;
+    exit_with(&pod, &[("i1", 2), ("app", 125)]).await?;
+    let timeline = pod.timeline()?;
+    ensure!(timeline.count("i1", Exiting) == 2, "{timeline}");
+    timeline.doesnt_start("app")?;
     pod.remove().await
 }

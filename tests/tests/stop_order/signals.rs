@@ -189,6 +189,64 @@ async fn k7_the_named_stop_signal_is_the_one_held_and_sent() -> Result<()> {
     pod.remove().await
 }
 
+/// K18: a caller's stop signal is delivered with its own number, whatever the plan names. From `lifecycle.stopSignal`
+/// (KEP-4960) CRI sends it as `ctr` does here, and as it sends the image's.
+#[tokio::test]
+async fn k18_a_callers_signal_wins_over_the_plans() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("k18-caller")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
+        .annotate("stop-signal.s1", "QUIT")
+        .annotate("stop-signal.s2", "QUIT")
+        .annotate("stop-signal.app", "QUIT")
+        .container(Program::new("s1").stop_signal(libc::SIGUSR2))
+        .container(Program::new("s2").with_stop_signal_usr1().stop_signal(libc::SIGUSR1))
+        .container(Program::new("app").with_stop_signal_usr1().stop_signal(libc::SIGUSR1))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "s2", "app"]).await?;
+    wait_started(&pod, &["s1", "s2", "app"]).await?;
+    kill_task(&node, pod.id("s1")?, &["-s", "USR2"]).await?;
+    let of_app = async {
+        wait::quiet_time(seconds(1)).await;
+        let timeline = pod.timeline()?;
+        ensure!(timeline.count("s1", Term) + timeline.count("s2", Term) == 0, "{timeline}");
+        pod.stop("app", AMPLE).await
+    };
+    tokio::try_join!(pod.stop("s2", AMPLE), of_app)?;
+    pod.wait_exited("s1", SOON).await?;
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("app", Term), ("app", Exiting), ("s2", Term), ("s2", Exiting)])?;
+    timeline.before(("s2", Exiting), ("s1", Term))?;
+    for (name, signal) in [("s1", libc::SIGUSR2), ("s2", libc::SIGUSR1), ("app", libc::SIGUSR1)] {
+        ensure!(timeline.of(name, Term).all(|entry| entry.code == signal), "{name}: {timeline}");
+    }
+    pod.remove().await
+}
+
+/// K18: a stop of podshim's own sends what the plan names, else TERM: it does not know the image's signal.
+#[tokio::test]
+async fn k18_podshims_own_stop_sends_the_plans_signal() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("k18-own")
+        .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
+        .annotate("restart-policy", "Never")
+        .annotate("stop-signal.s1", "QUIT")
+        .container(Program::new("s1").with_stop_signal_usr1().stop_signal(libc::SIGQUIT))
+        .container(Program::new("s2").with_stop_signal_usr1())
+        .container(Program::new("app").runs_for(seconds(1)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1", "s2"]).await?;
+    pod.wait_exited("s1", SOON).await?;
+    let timeline = pod.timeline()?;
+    timeline.in_order(&[("app", Exiting), ("s2", Term), ("s2", Exiting), ("s1", Term), ("s1", Exiting)])?;
+    for (name, signal) in [("s1", libc::SIGQUIT), ("s2", libc::SIGTERM)] {
+        ensure!(timeline.of(name, Term).all(|entry| entry.code == signal), "{name}: {timeline}");
+    }
+    pod.remove().await
+}
+
 /// K8: a sidecar gets its stop signal at once in its turn, which came when the main exited by itself.
 #[tokio::test]
 async fn k8_a_stop_signal_in_its_turn_is_delivered() -> Result<()> {

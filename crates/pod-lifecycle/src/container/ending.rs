@@ -27,6 +27,8 @@ pub(crate) enum NextExit {
     Unasked,
     /// podshim ended it in order to restart it (U4, I7).
     Restart,
+    /// podshim kills what should have become the program, as it could not be started (R4).
+    NotStarted,
     /// It is final.
     Final,
 }
@@ -101,7 +103,7 @@ impl Ending {
     }
 
     fn begin(&mut self) {
-        if self.next_exit == NextExit::Unasked {
+        if self.next_exit.is_unasked() {
             self.next_exit = NextExit::Final;
         }
     }
@@ -137,6 +139,14 @@ impl Ending {
     /// podshim ends it in order to restart it (U4, I7), or to hold it (V4).
     pub(crate) fn end_for_restart(&mut self) {
         self.next_exit = NextExit::Restart;
+    }
+
+    /// podshim kills what it could not start.
+    pub(crate) fn kill_unstarted(&mut self) {
+        self.killed = true;
+        if self.next_exit == NextExit::Unasked {
+            self.next_exit = NextExit::NotStarted;
+        }
     }
 
     /// K11: a caller's SIGKILL is obeyed at once.
@@ -175,9 +185,16 @@ impl Ending {
     }
 
     fn forget_restart(&mut self) {
-        if self.next_exit == NextExit::Restart {
+        if matches!(self.next_exit, NextExit::Restart | NextExit::NotStarted) {
             self.next_exit = NextExit::Unasked;
         }
+    }
+}
+
+impl NextExit {
+    /// Whether no caller has asked for it, nor podshim to restart the container.
+    pub(crate) fn is_unasked(self) -> bool {
+        matches!(self, Self::Unasked | Self::NotStarted)
     }
 }
 

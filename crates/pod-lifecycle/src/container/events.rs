@@ -167,7 +167,7 @@ impl Container {
     /// Its unannounced start has failed, and podshim kills the runtime's init: its exit is taken like the program's.
     pub(crate) fn kill_unstarted(&mut self, now: PodTime) {
         self.program_runs(now);
-        self.ending.kill();
+        self.ending.kill_unstarted();
     }
 
     /// Keeps a signal until the end of a start. Returns whether one is under way.

@@ -9,7 +9,7 @@ use crate::interface::id::ContainerId;
 use crate::interface::milestone::Milestone;
 use crate::interface::outcome::Outcome;
 use crate::questions::holds::hold_reason;
-use crate::questions::restarts::{is_unwanted, restarts_after};
+use crate::questions::restarts::{Stopped, is_started_again, is_unwanted};
 use crate::rules::exit::ended_for_good;
 use crate::state::State;
 use crate::steps::back_off::{back_off, restart_later};
@@ -49,10 +49,10 @@ pub(crate) fn recreation_ended(pod: &mut State, id: ContainerId, outcome: Outcom
             let Some(container) = pod.container(&id) else { return };
             match container.program() {
                 Program::NeverRan => back_off(pod, &id, failed),
-                Program::HasRun if restarts_after(pod, container, START_FAILED) => {
+                Program::HasRun if is_started_again(pod, container) => {
                     restart_later(pod, &id, failed);
                 }
-                Program::HasRun => ended_for_good(pod, &id, failed),
+                Program::HasRun => ended_for_good(pod, &id, failed, Stopped::NotStarted),
             }
         }
         Outcome::Ok => pod.impossible(format!("container {id} re-created without a process")),

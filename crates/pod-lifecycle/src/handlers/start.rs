@@ -16,7 +16,7 @@ use crate::interface::operation::Reach;
 use crate::interface::outcome::{Failure, Outcome, Refusal};
 use crate::interface::spec::KubeletType;
 use crate::questions::holds::{hold_reason, may_start};
-use crate::questions::restarts::restarts_after;
+use crate::questions::restarts::is_started_again;
 use crate::rules::failure::{cannot_start, start_refused};
 use crate::rules::gate::program_started;
 use crate::rules::replacement::{go_on_without, main_runs};
@@ -167,7 +167,7 @@ fn release_failed(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, f
     takeover_failed(pod, id, &format!("it could not be started: {}", failure.message));
     let now = pod.now();
     let Some(container) = pod.container(id) else { return };
-    let tries_again = restarts_after(pod, container, START_FAILED);
+    let tries_again = is_started_again(pod, container);
     let first_try = container.never_ran() && container.restarts.count() == 0;
     let Some(container) = pod.container_mut(id) else { return };
     // A container that was stopped meanwhile reports that end (J3).

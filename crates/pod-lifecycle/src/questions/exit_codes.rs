@@ -2,7 +2,7 @@
 //!
 //! Owns the mapping from a real code to a shown one, in one place.
 
-use pod_spec::{Gate, RestartMode, RestartPolicy, Role, Signal};
+use pod_spec::{Gate, RestartPolicy, Role, Signal};
 
 use crate::container::Container;
 use crate::interface::exit::{Exit, code_of_signal};
@@ -48,7 +48,7 @@ fn shown_code(pod: &State, container: &Container, index: usize, real: u32) -> u3
 /// it again, so only a sidecar that may stay away shows 0.
 fn may_show_success(pod: &State, container: &Container, index: usize) -> bool {
     let state = pod.member(index);
-    let kept_running = state.member().restart.is_none_or(|restart| restart.mode == RestartMode::Always);
+    let kept_running = state.member().restart.is_none_or(|restart| restart.codes().contains(0));
     let still_needed = !state.gate.is_open() && state.member().gate != Gate::Skip;
     let stopped_alone = state.asked().is_some() && container.ending.is_signalled();
     !kept_running && !still_needed && !stopped_alone && !state.is_fatal(0)

@@ -1,16 +1,59 @@
-//! Whether podshim runs a container again, and who does where podshim does not (I3, U5, R1, R2, R7, R8, R12).
+//! Whether podshim runs a container again, and who does where podshim does not (I3, U5, R1, R2, R7, R8, R12, R13).
 //!
 //! Owns that decision. When a restart comes is `steps::back_off` and `rules::restart`.
 
-use pod_spec::{RestartMode, RestartPolicy, Role};
+use pod_spec::{CodeSet, RestartMode, RestartPolicy, Role};
 
 use crate::container::Container;
 use crate::container::ending::NextExit;
+use crate::interface::exit::START_FAILED;
 use crate::questions::order::{stands_by, turn_has_come};
 use crate::state::State;
 
-/// Whether podshim starts a container again after an exit with that code (R1, R4, R7, I3).
+/// Why a container's program does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// It has exited with that code.
+    Exited(u32),
+    /// podshim could not start it. R13: that is no exit of the program, whatever codes are listed.
+    NotStarted,
+}
+
+impl Stopped {
+    /// What an exit of a container with that code means.
+    pub(crate) fn of(container: &Container, code: u32) -> Self {
+        match container.ending.next_exit() {
+            NextExit::NotStarted => Self::NotStarted,
+            NextExit::Unasked | NextExit::Restart | NextExit::Final => Self::Exited(code),
+        }
+    }
+
+    fn code(self) -> u32 {
+        match self {
+            Self::Exited(code) => code,
+            Self::NotStarted => START_FAILED,
+        }
+    }
+
+    fn is_one_of(self, codes: CodeSet) -> bool {
+        match self {
+            Self::Exited(code) => codes.contains(code),
+            Self::NotStarted => true,
+        }
+    }
+}
+
+/// Whether podshim starts a container again after an exit with that code (R1, R4, R7, R13, I3).
 pub(crate) fn restarts_after(pod: &State, container: &Container, code: u32) -> bool {
+    restarts(pod, container, Stopped::of(container, code))
+}
+
+/// Whether podshim tries again to start a container that could not be started (R4, R6).
+pub(crate) fn is_started_again(pod: &State, container: &Container) -> bool {
+    restarts(pod, container, Stopped::NotStarted)
+}
+
+fn restarts(pod: &State, container: &Container, stopped: Stopped) -> bool {
     let Some(index) = container.member().filter(|_| keeps_running(pod, container)) else { return false };
     let (role, restart) = (pod.member(index).role(), pod.member(index).member().restart);
     // A container that podshim ended in order to restart it has failed, whatever its code (U4); a group is retried
@@ -20,7 +63,7 @@ pub(crate) fn restarts_after(pod: &State, container: &Container, code: u32) -> b
         return true;
     }
     // R9: without a `restart` key the first such exit stops the pod.
-    if !ordered && restart.is_none() && pod.member(index).is_fatal(code) {
+    if !ordered && restart.is_none() && pod.member(index).is_fatal(stopped.code()) {
         return false;
     }
     if shows_crash_loop(pod, container, index) {
@@ -28,7 +71,7 @@ pub(crate) fn restarts_after(pod: &State, container: &Container, code: u32) -> b
     }
     let wanted = match restart_mode(pod, index) {
         RestartMode::Never | RestartMode::Visible => false,
-        RestartMode::OnFailure => code != 0 || ordered,
+        RestartMode::OnFailure => ordered || stopped.is_one_of(codes_of(pod, index)),
         RestartMode::Always => true,
     };
     wanted && !container.restarts.are_spent(restart.and_then(|restart| restart.limit))
@@ -61,9 +104,19 @@ fn restart_mode(pod: &State, index: usize) -> RestartMode {
     member.restart.map_or(usual, |restart| restart.mode)
 }
 
+/// R13: after which exit codes `on-failure` restarts a member.
+fn codes_of(pod: &State, index: usize) -> CodeSet {
+    pod.member(index).member().restart.map_or(CodeSet::FAILURES, |restart| restart.codes)
+}
+
 /// Whether neither podshim nor the caller runs an init again that has failed (I2).
-pub(crate) fn is_not_repeated(pod: &State, index: usize) -> bool {
-    pod.policy() == RestartPolicy::Never || restart_mode(pod, index) == RestartMode::Never
+pub(crate) fn is_not_repeated(pod: &State, index: usize, stopped: Stopped) -> bool {
+    pod.policy() == RestartPolicy::Never
+        || match restart_mode(pod, index) {
+            RestartMode::Never => true,
+            RestartMode::OnFailure => !stopped.is_one_of(codes_of(pod, index)),
+            RestartMode::Always | RestartMode::Visible => false,
+        }
 }
 
 /// Whether a pending restart is still wanted: no caller has asked for the container's end, and its pod goes on (R2, R5,

@@ -19,7 +19,7 @@ use crate::member::evidence::EndedBy;
 use crate::questions::evidence::ended_by;
 use crate::questions::grace::grace_of;
 use crate::questions::order::stands_by;
-use crate::questions::restarts::{is_not_repeated, keeps_running, restarts_after};
+use crate::questions::restarts::{Stopped, is_not_repeated, keeps_running, restarts_after};
 use crate::rules::failure::{fail_pod, stop_if_fatal};
 use crate::rules::replacement::go_on_without;
 use crate::rules::standby::{become_standby, takeover_failed};
@@ -65,19 +65,22 @@ fn program_ended(pod: &mut State, id: &ContainerId, exit: Exit, ran: Duration) {
         Some(Role::Init) if exit.code == 0 => init_completed(pod, id, exit),
         Some(_) if restarts_after(pod, container, exit.code) => {
             // I7: a container that podshim ended for its group's failure is not another failure.
-            if container.ending.next_exit() == NextExit::Unasked {
+            if container.ending.next_exit().is_unasked() {
                 fail_group_of(pod, id);
             }
             suspect_hook_of(pod, id);
             restart_later(pod, id, exit);
         }
-        Some(_) => ended_for_good(pod, id, exit),
+        Some(_) => {
+            let stopped = Stopped::of(container, exit.code);
+            ended_for_good(pod, id, exit, stopped);
+        }
         None => finish(pod, id, exit),
     }
 }
 
 /// podshim does not run the program again: the exit is shown, and a caller may recreate the container.
-pub(crate) fn ended_for_good(pod: &mut State, id: &ContainerId, exit: Exit) {
+pub(crate) fn ended_for_good(pod: &mut State, id: &ContainerId, exit: Exit, stopped: Stopped) {
     let Some(container) = pod.container(id) else { return };
     let Some(index) = container.member() else { return };
     let unasked = container.ending.next_exit() != NextExit::Final;
@@ -85,7 +88,7 @@ pub(crate) fn ended_for_good(pod: &mut State, id: &ContainerId, exit: Exit) {
     finish(pod, id, exit);
     if pod.member(index).role() == Role::Init {
         // I2.
-        if unasked && !pod.is_stopping() && is_not_repeated(pod, index) {
+        if unasked && !pod.is_stopping() && is_not_repeated(pod, index, stopped) {
             fail_pod(pod, index, format!("failed with {}", exit.code));
         }
         return;

@@ -43,7 +43,7 @@ pub(crate) fn send_parked(pod: &mut State, id: &ContainerId, signals: Vec<Parked
     }
 }
 
-/// Delivers a stop signal: the given one, the held one, or the container's own. The container's next exit is final,
+/// Delivers a stop signal: the given one, the held one, or the container's own (K18). The container's next exit is final,
 /// unless podshim ends it in order to restart it.
 pub(crate) fn deliver_stop(pod: &mut State, id: &ContainerId, given: Option<(Signal, Reach)>) {
     let now = pod.now();

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::code_set::CodeSet;
 use crate::command;
 use crate::duration;
 use crate::error::{Problem, printable_key};
@@ -95,6 +96,9 @@ impl Draft {
             ContainerKey::Restart => match restart::parse(value) {
                 Ok(restart) if restart.mode == RestartMode::Always && self.role == Some(Role::Init) => {
                     findings.error(key, Problem::InitAlwaysRestarted { name: self.member.name.clone() });
+                }
+                Ok(restart) if restart.codes().contains(0) && self.role == Some(Role::Init) => {
+                    findings.error(key, Problem::InitSuccessRestarted { name: self.member.name.clone() });
                 }
                 Ok(restart) => self.member.restart = Some(restart),
                 Err(problem) => findings.error(key, problem),
@@ -258,14 +262,14 @@ impl Containers {
                     {
                         Problem::SidecarNeverDone { name: name.clone() }
                     }
-                    Some(target)
-                        if *condition == Condition::Done
-                            && self.drafts[target]
-                                .member
-                                .restart
-                                .is_some_and(|it| it.never_shows_success()) =>
-                    {
-                        Problem::AlwaysRestarted { name: name.clone() }
+                    Some(target) if *condition == Condition::Done => {
+                        match self.drafts[target].member.restart.filter(|it| it.hides(CodeSet::range(0, 0))) {
+                            None => continue,
+                            Some(restart) if restart.mode == RestartMode::Always => {
+                                Problem::AlwaysRestarted { name: name.clone() }
+                            }
+                            Some(_) => Problem::SuccessRestarted { name: name.clone() },
+                        }
                     }
                     Some(_) => continue,
                 };

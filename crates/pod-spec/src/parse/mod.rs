@@ -2,6 +2,7 @@
 //! there is no error (S5). Owns the order of the checks; the modules below own the grammar of each value.
 
 mod after;
+mod codes;
 mod container;
 mod findings;
 mod gate;

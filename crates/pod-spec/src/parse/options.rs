@@ -1,4 +1,4 @@
-//! `;option=value` after a gate or a restart mode. Owns splitting and the two kinds of values, durations and counts;
+//! `;option=value` after a gate or a restart mode. Owns splitting and two kinds of values, durations and counts;
 //! the caller's table has the options.
 
 use std::time::Duration;
@@ -43,6 +43,11 @@ impl<T> Given<'_, T> {
     /// The option as it is written.
     pub(super) fn word(&self) -> &'static str {
         self.word
+    }
+
+    /// The value as it is written.
+    pub(super) fn value(&self) -> &str {
+        self.value
     }
 
     /// The value as a duration of at least `least`.

@@ -1,32 +1,37 @@
-//! The value of `restart.<c>`: a mode and its backoff (R4, R6). Owns its grammar; `pod-lifecycle` owns what a mode
-//! means for a role.
+//! The value of `restart.<c>`: a mode, its exit codes and its backoff (R4, R6, R13). Owns its grammar; `pod-lifecycle`
+//! owns what a mode means for a role.
 
 use std::time::Duration;
 
+use crate::code_set::CodeSet;
 use crate::duration::DurationText;
 use crate::error::Problem;
 use crate::excerpt::excerpt;
-use crate::keys::RESTART_MODES;
+use crate::keys::{RESTART_MODES, word_of};
 use crate::limits::MIN_BACKOFF;
 use crate::nearest::choose;
-use crate::plan::{Backoff, Restart};
+use crate::plan::{Backoff, Restart, RestartMode};
 
+use super::codes::{self, Listed};
 use super::options;
 
-/// Options of the backoff (R4).
+/// Options of the backoff (R4) and of the mode (R13).
 #[derive(Clone, Copy, PartialEq)]
-enum BackoffOption {
+enum RestartOption {
+    Codes(Listed),
     First,
     Base,
     Max,
     Limit,
 }
 
-const BACKOFF_OPTIONS: [(&str, BackoffOption); 4] = [
-    ("first", BackoffOption::First),
-    ("base", BackoffOption::Base),
-    ("max", BackoffOption::Max),
-    ("limit", BackoffOption::Limit),
+const RESTART_OPTIONS: [(&str, RestartOption); 6] = [
+    ("codes", RestartOption::Codes(Listed::Restarted)),
+    ("not", RestartOption::Codes(Listed::NotRestarted)),
+    ("first", RestartOption::First),
+    ("base", RestartOption::Base),
+    ("max", RestartOption::Max),
+    ("limit", RestartOption::Limit),
 ];
 
 /// Reads the mode and its options.
@@ -37,15 +42,27 @@ pub(super) fn parse(value: &str) -> Result<Restart, Problem> {
     };
     let mode =
         choose(word, &RESTART_MODES).map_err(|hint| Problem::UnknownValue { value: excerpt(word), hint })?;
-    let mut restart = Restart { mode, backoff: Backoff::default(), limit: None };
+    let mut restart = Restart { mode, codes: CodeSet::FAILURES, backoff: Backoff::default(), limit: None };
     let backoff = &mut restart.backoff;
-    for given in rest.map(|rest| options::split(rest, &BACKOFF_OPTIONS)).transpose()?.unwrap_or_default() {
+    let given = rest.map(|rest| options::split(rest, &RESTART_OPTIONS)).transpose()?.unwrap_or_default();
+    if given.iter().filter(|given| matches!(given.option, RestartOption::Codes(_))).count() > 1 {
+        return Err(Problem::CodesAndNot);
+    }
+    for given in given {
         match given.option {
-            BackoffOption::First => backoff.first = given.duration(Duration::ZERO)?,
+            RestartOption::Codes(_) if mode != RestartMode::OnFailure => {
+                let mode = word_of(&RESTART_MODES, &mode);
+                return Err(Problem::CodesOfOtherMode { option: given.word(), mode });
+            }
+            RestartOption::Codes(listed) => {
+                restart.codes = codes::parse(listed, given.value())
+                    .map_err(|source| Problem::Codes { option: given.word(), source })?;
+            }
+            RestartOption::First => backoff.first = given.duration(Duration::ZERO)?,
             // Without a delay a program that cannot start would keep a core busy for ever.
-            BackoffOption::Base => backoff.base = given.duration(MIN_BACKOFF)?,
-            BackoffOption::Max => backoff.max = given.duration(Duration::ZERO)?,
-            BackoffOption::Limit => restart.limit = Some(given.count(0)?),
+            RestartOption::Base => backoff.base = given.duration(MIN_BACKOFF)?,
+            RestartOption::Max => backoff.max = given.duration(Duration::ZERO)?,
+            RestartOption::Limit => restart.limit = Some(given.count(0)?),
         }
     }
     if backoff.max < backoff.base {

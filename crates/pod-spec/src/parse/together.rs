@@ -1,5 +1,6 @@
 //! The checks that need several keys. Owns only that step; it runs after all keys have been read.
 
+use crate::code_set::CodeSet;
 use crate::duration::DurationText;
 use crate::error::{ListError, Problem, printable_key};
 use crate::keys::{ContainerKey, RESTART_POLICIES, word_of};
@@ -84,8 +85,8 @@ fn check_grace(settings: &Plan, draft: &Draft, findings: &mut Findings) {
 fn check_fatal(draft: &Draft, findings: &mut Findings) {
     let (Some(fatal), Some(restart)) = (draft.member.fatal, draft.member.restart) else { return };
     let unseen = match fatal {
-        Fatal::Failure => restart.never_shows_failure(),
-        Fatal::Exit => restart.never_shows_success(),
+        Fatal::Failure => restart.hides(CodeSet::FAILURES),
+        Fatal::Exit => restart.hides(CodeSet::ALL),
     };
     if let (true, Some(key), Some(other)) =
         (unseen, draft.keys.get(&ContainerKey::Fatal), draft.keys.get(&ContainerKey::Restart))

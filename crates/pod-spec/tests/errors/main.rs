@@ -1,6 +1,7 @@
 //! A row for every error and warning line of 11.4, named after it, with the exact message, and a row for every wrong
 //! form of a value. Messages are part of the interface: people read them in `kubectl describe`.
 
+mod codes;
 mod gates;
 mod limits;
 

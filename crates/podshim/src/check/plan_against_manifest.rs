@@ -7,7 +7,7 @@ use pod_spec::{
     DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word,
 };
 
-use super::proposal;
+use super::{proposal, stop_signal};
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Container, List, Template};
@@ -216,6 +216,9 @@ impl PlanAgainstManifest<'_> {
                 ),
                 "move it to containers",
             );
+        }
+        if let Some((line, message, fix)) = stop_signal::of_container(container, member) {
+            note(Severity::Warning, line, message, &fix);
         }
         // H5: the kubelet runs a preStop hook at the start of the stop.
         if member.role == Role::Sidecar

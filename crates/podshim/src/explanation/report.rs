@@ -44,6 +44,8 @@ pub struct Part {
     pub gate_within_ms: Option<u64>,
     /// Who restarts it.
     pub restart: RestartWord,
+    /// With [`RestartWord::OnFailure`]: after which exit codes, if not after all but 0 (R13).
+    pub restart_codes: Option<String>,
     /// Which exit of it ends the pod (R9).
     pub fatal: Option<FatalWord>,
     /// The step of a stop in which it gets its stop signal, counted from 1.

@@ -99,8 +99,10 @@ fn start_lines(part: &Part) -> Vec<String> {
             (gate, None) => format!("ready by {gate}"),
         });
     }
+    let codes = part.restart_codes.as_ref();
     let restarts = match (part.role, part.restart) {
         (RoleWord::Init, RestartWord::Never) => Some("its failure fails the pod"),
+        (_, RestartWord::OnFailure) if codes.is_some() => None,
         (RoleWord::Main, RestartWord::Always) => Some("restarted by podshim after every exit"),
         (RoleWord::Main, RestartWord::OnFailure) => Some("restarted by podshim after a failure"),
         (RoleWord::Sidecar, RestartWord::OnFailure) => Some("restarted after a failure only"),
@@ -119,8 +121,19 @@ fn start_lines(part: &Part) -> Vec<String> {
         FatalWord::Failure => "its failure stops the whole pod",
         FatalWord::Exit => "its exit stops the whole pod",
     });
-    lines.extend(other.into_iter().chain(restarts).chain(fatal).map(str::to_owned));
+    lines.extend(other.into_iter().chain(restarts).map(str::to_owned));
+    lines.extend(codes.map(|codes| restart_line(part.role, codes)));
+    lines.extend(fatal.map(str::to_owned));
     lines
+}
+
+/// R13.
+fn restart_line(role: RoleWord, codes: &str) -> String {
+    let other = match role {
+        RoleWord::Init => "another failure fails the pod",
+        RoleWord::Sidecar | RoleWord::Main => "any other exit is shown",
+    };
+    format!("restarted by podshim after the exit codes {codes}; {other}")
 }
 
 fn stop_line(part: &Part) -> String {

@@ -215,7 +215,8 @@ impl Pod<'_> {
         // A sidecar that starts before all other containers is never held.
         let is_first = self.result.sidecars.is_empty() && own.policy == InjectPolicy::Before;
         let place = usize::from(!is_first || self.containers.iter().any(|it| it.list == List::NativeSidecar));
-        let removed = native::sidecar(&container, place, &mut member, remarks)?;
+        let policy = native::policy_of(self.template);
+        let removed = native::sidecar(&container, policy, place, &mut member, remarks)?;
         removed.iter().for_each(|path| node.remove_at(path));
         if own.policy == InjectPolicy::Before && member.gate == Gate::Running {
             gate_of_readiness(own, &mut member, remarks);

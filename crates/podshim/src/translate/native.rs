@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use pod_spec::{
     Condition, Defaults, Dependency, ExitCodes, Gate, Member, OomScore, Others, Plan, RestartPolicy, Role,
-    ZeroGrace,
+    Signal, ZeroGrace,
 };
 
 use super::change::{Change, Injection, Remarks};
-use super::probe;
+use super::{probe, restart};
 use crate::finding::{Finding, Severity};
 use crate::manifest::{Container, List, Template};
 use crate::sidecarset::InjectPolicy;
@@ -88,10 +88,9 @@ pub fn change(
         let role = if is_sidecar { Role::Sidecar } else { Role::Init };
         let mut member = Member::new(container.name, role, plan.members.len());
         if is_sidecar {
-            removed.push(sidecar(container, place, &mut member, &mut remarks)?);
+            removed.push(sidecar(container, plan.restart_policy, place, &mut member, &mut remarks)?);
         } else {
-            removed.push(Vec::new());
-            init(container, plan.restart_policy, &mut remarks);
+            removed.push(init(container, plan.restart_policy, &mut member, &mut remarks));
         }
         plan.members.push(member);
     }
@@ -99,8 +98,9 @@ pub fn change(
         add_injected(injection, mains.len(), &mut plan);
     }
     for container in &mains {
-        plan.members.push(Member::new(container.name, Role::Main, plan.members.len()));
-        main(container, &mut own);
+        let mut member = Member::new(container.name, Role::Main, plan.members.len());
+        main(container, plan.restart_policy, &mut member, &mut own);
+        plan.members.push(member);
     }
     give_aliases(&mut plan);
     let annotations: Vec<_> = plan.to_annotations().into_iter().collect();
@@ -138,16 +138,21 @@ fn add_injected(injection: &Injection, mains: usize, plan: &mut Plan) {
     }
 }
 
+/// The pod's restart policy.
+pub fn policy_of(template: &Template<'_>) -> RestartPolicy {
+    match template.restart_policy() {
+        "Never" => RestartPolicy::Never,
+        "OnFailure" => RestartPolicy::OnFailure,
+        _ => RestartPolicy::Always,
+    }
+}
+
 fn plan(template: &Template<'_>) -> Plan {
     let grace = template.spec.number_of("terminationGracePeriodSeconds").filter(|seconds| *seconds > 0);
     Plan {
         members: Vec::new(),
         others: Others::Passthrough,
-        restart_policy: match template.restart_policy() {
-            "Never" => RestartPolicy::Never,
-            "OnFailure" => RestartPolicy::OnFailure,
-            _ => RestartPolicy::Always,
-        },
+        restart_policy: policy_of(template),
         grace: grace.map(Duration::from_secs),
         gate_timeout: None,
         zero_grace: ZeroGrace::default(),
@@ -161,6 +166,7 @@ fn plan(template: &Template<'_>) -> Plan {
 /// `None` if the pod cannot be translated.
 pub fn sidecar(
     container: &Container<'_>,
+    policy: RestartPolicy,
     place: usize,
     member: &mut Member,
     remarks: &mut Remarks<'_>,
@@ -203,17 +209,11 @@ pub fn sidecar(
             remarks.say(Severity::Warning, key, field("lifecycle.preStop"), what);
         }
     }
-    if let Some((key, _)) = node.get("lifecycle").and_then(|lifecycle| lifecycle.entry("stopSignal")) {
-        let what = "a kubelet that does not know sidecars sends the image's STOPSIGNAL instead";
-        remarks.say(Severity::Warning, key, field("lifecycle.stopSignal"), what);
-    }
-    if let Some((key, _)) = node.entry("restartPolicyRules") {
-        remarks.say(
-            Severity::Warning,
-            key,
-            field("restartPolicyRules"),
-            "not carried over: it is always restarted",
-        );
+    stop_signal(container, member, field("lifecycle.stopSignal"), remarks);
+    if node.get(restart::RULES).is_some() {
+        restart::carry_over(node, policy, member, &field(restart::RULES), remarks);
+        // Kubernetes refuses rules without a restartPolicy beside them.
+        removed.push(vec![restart::RULES]);
     }
     if let Some((key, _)) = node.entry("livenessProbe").filter(|_| place > 0 || member.gate != Gate::Running)
     {
@@ -228,8 +228,26 @@ pub fn sidecar(
     Some(removed)
 }
 
-fn init(container: &Container<'_>, policy: RestartPolicy, remarks: &mut Remarks<'_>) {
+/// K18: podshim's own stops send `lifecycle.stopSignal` too.
+fn stop_signal(container: &Container<'_>, member: &mut Member, field: String, remarks: &mut Remarks<'_>) {
+    if let Some((key, signal)) = container.stop_signal() {
+        member.stop_signal = Some(signal).filter(|signal| *signal != Signal::TERM);
+        let what = "podshim's own stops send it; a kubelet or containerd that does not know it sends the image's \
+                    STOPSIGNAL in its stops";
+        remarks.say(Severity::Warning, key, field, what);
+    }
+}
+
+/// Fills in the plan's `member` for an init. Returns the fields that podshim takes over.
+fn init(
+    container: &Container<'_>,
+    policy: RestartPolicy,
+    member: &mut Member,
+    remarks: &mut Remarks<'_>,
+) -> Vec<Vec<&'static str>> {
     let (node, name) = (container.node, container.name);
+    let field = format!("initContainers[{name}].{}", restart::RULES);
+    restart::carry_over(node, policy, member, &field, remarks);
     if let Some((key, _)) = node.get("resources").and_then(|resources| resources.entry("requests")) {
         let what = "requested for as long as the pod lives, beside those of the mains";
         remarks.say(Severity::Warning, key, format!("initContainers[{name}].resources.requests"), what);
@@ -242,10 +260,15 @@ fn init(container: &Container<'_>, policy: RestartPolicy, remarks: &mut Remarks<
         let what = "once it has ended the pod's condition Ready stays false";
         remarks.say(Severity::Warning, node, format!("initContainers[{name}]"), what);
     }
+    if node.get(restart::RULES).is_some() { vec![vec![restart::RULES]] } else { Vec::new() }
 }
 
-fn main(container: &Container<'_>, remarks: &mut Remarks<'_>) {
+/// Fills in the plan's `member` for a main, all fields of which stay: a kubelet that knows its rules sees no exit that
+/// podshim restarts after.
+fn main(container: &Container<'_>, policy: RestartPolicy, member: &mut Member, remarks: &mut Remarks<'_>) {
     let (node, name) = (container.node, container.name);
+    restart::carry_over(node, policy, member, &format!("containers[{name}].{}", restart::RULES), remarks);
+    stop_signal(container, member, format!("containers[{name}].lifecycle.stopSignal"), remarks);
     if let Some((key, _)) = node.entry("livenessProbe").filter(|_| node.get("startupProbe").is_none()) {
         let what =
             "the kubelet asks while it is held, and kills it if that takes too long: give it a startupProbe";
@@ -265,8 +288,10 @@ fn give_aliases(plan: &mut Plan) {
     let names: Vec<String> = plan.members.iter().map(|member| member.name.clone()).collect();
     for (index, member) in plan.members.iter_mut().enumerate() {
         let keys = [
+            ("stop-signal.", member.stop_signal.is_some()),
             ("pre-stop.", member.pre_stop.is_some()),
             ("migrate.", member.migrate.is_some()),
+            ("restart.", member.restart.is_some()),
             ("after.", member.after.is_some()),
             ("ready.", member.gate != Gate::Running),
         ];

@@ -5,7 +5,9 @@ use std::time::Duration;
 use pod_lifecycle::{
     ContainerId, ContainerSpec, FLOOR, Hook, KubeletHook, KubeletType, Operation, Request, TaskKind,
 };
-use pod_spec::{Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, ZeroGrace};
+use pod_spec::{
+    CodeSet, Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,
+};
 
 use super::picture::{Container, MemberPicture, Process};
 use super::{Invariants, Verdict};
@@ -163,38 +165,6 @@ impl Invariants {
             }
             _ => Ok(()),
         }
-    }
-
-    /// R1, R4, R7, I2, I3: which containers that have run are started again.
-    fn may_restart(&self, id: &ContainerId) -> Verdict {
-        let container = &self.containers[id];
-        let member = self.member(&container.name);
-        // V4: one of a pair is recreated in order to be held.
-        if member.is_some_and(|member| member.pair.is_some()) {
-            return Ok(());
-        }
-        let never = self.policy() == Some(RestartPolicy::Never);
-        let usual = match container.role {
-            Some(Role::Sidecar) => RestartMode::Always,
-            Some(Role::Init) if !never => RestartMode::OnFailure,
-            _ => RestartMode::Never,
-        };
-        let restart = member.and_then(|member| member.restart);
-        // I7, U4: podshim restarts one of a group with the others, and one that did not get ready because of that.
-        let ended_by_us = container.stop_signals > 0 || container.gate_failed;
-        let allowed = match restart.map_or(usual, |restart| restart.mode) {
-            RestartMode::Always => true,
-            RestartMode::OnFailure => ended_by_us || container.last_exit.is_none_or(|exit| exit.code != 0),
-            RestartMode::Never | RestartMode::Visible => ended_by_us && container.role == Some(Role::Init),
-        };
-        if !allowed {
-            return self.violated(format!("{id} is restarted, which is its caller's to do (R4, R7)"));
-        }
-        let limit = restart.and_then(|restart| restart.limit);
-        if limit.is_some_and(|limit| container.restarts >= limit) && !ended_by_us {
-            return self.violated(format!("{id} is restarted once more than its limit (R4)"));
-        }
-        Ok(())
     }
 
     /// S2, S6, I1, I4: the start order.
@@ -395,6 +365,7 @@ impl Invariants {
     pub(super) fn noted(&mut self, line: &str) {
         if line.starts_with("pod stop begins") && !self.stopping {
             self.stopping = true;
+            self.was_stopped = true;
             self.stop_begins();
         } else if line == "pod stop is over" {
             self.stopping = false;
@@ -407,8 +378,13 @@ impl Invariants {
         let ends_itself = |plan: &&Plan| {
             plan.restart_policy != RestartPolicy::Always
                 || plan.members.iter().any(|member| {
-                    let never = member.restart.is_some_and(|it| it.mode == RestartMode::Never);
-                    member.fatal.is_some() || (member.role == Role::Init && never)
+                    // R13: an init that fails with a code that is not listed fails the pod under any policy.
+                    let fails = member.restart.is_some_and(|it| match it.mode {
+                        RestartMode::Never => true,
+                        RestartMode::OnFailure => it.codes != CodeSet::FAILURES,
+                        RestartMode::Always | RestartMode::Visible => false,
+                    });
+                    member.fatal.is_some() || (member.role == Role::Init && fails)
                 })
         };
         let own = self.plan.as_ref().filter(ends_itself);

@@ -134,6 +134,7 @@ impl Container {
         if let Process::Program { pid } = self.process {
             self.process = Process::RuntimeInit { pid };
         }
+        self.exited_in_program = false;
     }
 
     /// K7: whether a signal stops the container.

@@ -57,6 +57,7 @@ const RESTARTS: [&str; 8] = [
     "always;first=1s;base=2s;max=3s",
     "on-failure;max=60s;limit=1",
 ];
+const CODES: [&str; 4] = [";codes=1,3", ";not=137", ";codes=0,130-143", ""];
 const SIGNALS: [&str; 5] = ["USR1", "HUP", "WINCH", "QUIT", "RTMIN+3"];
 
 pub(super) fn pod(random: &mut Rng) -> RandomPod {
@@ -190,13 +191,18 @@ fn can_come_true(key: &str, value: &str, policy: RestartPolicy, planned: &[Plann
     let is_main = |name: &str| role(name) == Some(PlannedRole::Main);
     match word {
         // A job has no end if its main is restarted whatever its exit code.
-        "restart" => !is_main(name) || policy == RestartPolicy::Always || !value.starts_with("always"),
+        "restart" => !is_main(name) || policy == RestartPolicy::Always || !is_endless(value),
         // A main may end before it gets ready, and under Always it is never done.
         "after" => value.split(", ").filter_map(|entry| entry.split_once('=')).all(|(other, condition)| {
             !is_main(other) || (condition == "done" && policy != RestartPolicy::Always)
         }),
         _ => false,
     }
+}
+
+/// Whether podshim restarts a container with that `restart` after an exit with 0.
+fn is_endless(restart: &str) -> bool {
+    restart.starts_with("always") || restart.contains("codes=0")
 }
 
 fn is_valid(annotations: &[(String, String)]) -> bool {
@@ -292,7 +298,7 @@ fn keys(random: &mut Rng, planned: &[Planned]) -> Vec<(String, String)> {
             key(random, "ready", gate);
         }
         let restart = (*random.pick(&RESTARTS)).to_owned();
-        key(random, "restart", restart);
+        key(random, "restart", with_codes(restart, planned.len() * 5 + index));
         let grace = (*random.pick(&["0s", "1s", "3s"])).to_owned();
         key(random, "grace", grace);
         key(random, "on-terminate", "exec:drain".to_owned());
@@ -310,6 +316,15 @@ fn keys(random: &mut Rng, planned: &[Planned]) -> Vec<(String, String)> {
     }
     keys.extend(container_keys);
     keys
+}
+
+/// R13: some restarts on failure go by codes. Chosen by the container's place: a number more or less would make other
+/// pods of every seed.
+fn with_codes(restart: String, place: usize) -> String {
+    match (restart.strip_prefix("on-failure"), CODES[place % CODES.len()]) {
+        (Some(rest), codes) => format!("on-failure{codes}{rest}"),
+        (None, _) => restart,
+    }
 }
 
 /// One or two dependencies; circles are refused like everything that does not fit.
