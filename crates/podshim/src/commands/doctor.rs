@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::arguments::ResultArguments;
 use crate::doctor::{Check, Node, Status, examine};
-use crate::install::CONFIG;
+use crate::install::place::CONFIG;
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
