@@ -117,6 +117,17 @@ pub struct HasRuntimeArguments {
     host_root: PathBuf,
 }
 
+/// Arguments of `podshim on-host`, by which this program calls itself.
+#[derive(Args)]
+pub struct OnHostArguments {
+    /// The root for systemctl
+    #[arg(value_name = "DIR", value_parser = directory)]
+    root: PathBuf,
+    /// The words for systemctl
+    #[arg(value_name = "WORD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
 /// Whether to make the changes: ask first, make them without a question, or only show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Confirmation {
@@ -251,6 +262,15 @@ pub fn uninstall(
         }
     }
     Ok(made)
+}
+
+/// Runs `podshim on-host`: becomes systemctl.
+///
+/// # Errors
+/// It cannot.
+pub fn on_host(arguments: &OnHostArguments) -> Result<Outcome, CommandError> {
+    let error = host::become_systemctl(&arguments.root, &arguments.words);
+    Err(CommandError::Input(format!("cannot run the node's systemctl: {error}")))
 }
 
 /// Runs `podshim has-runtime`: success if the node's containerd has podshim's runtime.

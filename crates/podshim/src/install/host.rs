@@ -2,19 +2,20 @@
 //!
 //! Owns running that program, also from a container that has the node's root below a directory: with that directory as its
 //! root, systemctl finds its libraries and systemd's socket as on the node. That takes CAP_SYS_CHROOT, which containers
-//! have by default; entering the node's namespaces would take a privileged container and the node's pids.
+//! have by default; entering the node's namespaces would take a privileged container and the node's pids. This program
+//! calls itself for that, as a root is a whole process's: the usual seccomp profile forbids a thread one of its own.
 
-use std::fs::File;
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-
-use nix::sched::{CloneFlags, unshare};
 
 use super::place::Restart;
 use super::root::Root;
 
 const SYSTEMCTL: &str = "/usr/bin/systemctl";
+/// The hidden command that runs it with another root.
+pub const ON_HOST: &str = "on-host";
 /// What a service manager gives to its units.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The unit that keeps the order when the node goes down.
@@ -79,30 +80,26 @@ fn need(root: &Root, arguments: &[&str]) -> Result<(), HostError> {
     }
 }
 
-/// Runs systemctl in a thread of its own, whose root alone changes; the program inherits it.
 fn systemctl(root: &Root, arguments: &[&str]) -> io::Result<End> {
-    let run = || {
-        // Of this root: the other one may have no devices.
-        let null = || File::options().read(true).write(true).open("/dev/null");
-        let (input, output) = (null()?, null()?);
-        if !root.is_own() {
-            unshare(CloneFlags::CLONE_FS)?;
-            nix::unistd::chroot(root.directory())?;
-            nix::unistd::chdir("/")?;
-        }
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "the reaper is the shim's; this command has no other children"
-        )]
-        let status = Command::new(SYSTEMCTL)
-            .args(["--no-ask-password", "--no-pager"])
-            .args(arguments)
-            .env_clear()
-            .env("PATH", PATH)
-            .stdin(Stdio::from(input))
-            .stdout(Stdio::from(output))
-            .status()?;
-        Ok(if status.success() { End::Success } else { End::Failure })
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(ON_HOST).arg(root.directory()).args(arguments);
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the reaper is the shim's; this command has no other children"
+    )]
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+    Ok(if status.success() { End::Success } else { End::Failure })
+}
+
+/// Becomes systemctl with this directory as its root. Returns only if that fails.
+pub fn become_systemctl(root: &Path, arguments: &[String]) -> io::Error {
+    let entered = match root == Path::new("/") {
+        true => Ok(()),
+        false => nix::unistd::chroot(root).and_then(|()| nix::unistd::chdir("/")),
     };
-    thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|_| Err(io::Error::other("it panicked"))))
+    if let Err(error) = entered {
+        return io::Error::other(format!("cannot make {} the root: {error}", root.display()));
+    }
+    let options = ["--no-ask-password", "--no-pager"];
+    Command::new(SYSTEMCTL).args(options).args(arguments).env_clear().env("PATH", PATH).exec()
 }

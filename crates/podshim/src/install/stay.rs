@@ -79,6 +79,13 @@ pub struct Stay {
     pub labels: Option<Labels>,
 }
 
+/// Whether the node has the label that it shall have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Labelled {
+    AsWanted,
+    Failed,
+}
+
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
@@ -146,14 +153,19 @@ impl Stay {
                 // It is being restarted; the node's state is the kubelet's to tell.
                 Err(_) => None,
             };
+            let mut next = LATER;
             if let Some(ready) = ready {
-                let said = self.label(ready);
+                let (labelled, said) = self.label(ready);
                 if last.as_ref() != Some(&said) {
                     say(&said)?;
                     last = Some(said);
                 }
+                if labelled == Labelled::Failed {
+                    // The proxy may have been started after this container.
+                    next = SOON;
+                }
             }
-            if signals.wait(LATER)? == Woken::BySignal {
+            if signals.wait(next)? == Woken::BySignal {
                 say("ended by a signal: what is installed stays")?;
                 return Ok(());
             }
@@ -161,15 +173,15 @@ impl Stay {
     }
 
     /// Labels the node, if it shall be, and returns what there is to say of that.
-    fn label(&self, ready: Ready) -> String {
+    fn label(&self, ready: Ready) -> (Labelled, String) {
         let state = match ready {
             Ready::Yes => "pods can run on podshim here",
             Ready::No => "containerd has lost podshim's runtime: pods cannot run on podshim here",
         };
         match self.labels.as_ref().map(|labels| labels.set(ready)) {
-            Some(Ok(())) => format!("{state}; the node is labelled"),
-            Some(Err(error)) => format!("{state}; the node is not labelled: {error}"),
-            None => state.to_owned(),
+            Some(Ok(())) => (Labelled::AsWanted, format!("{state}; the node is labelled")),
+            Some(Err(error)) => (Labelled::Failed, format!("{state}; the node is not labelled: {error}")),
+            None => (Labelled::AsWanted, state.to_owned()),
         }
     }
 
