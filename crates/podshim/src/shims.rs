@@ -13,12 +13,14 @@ use control_api::InspectResponse;
 use control_api::client::{Client, ClientError};
 use control_api::entry::{Entry, FILE, STATE_ROOT};
 
-use crate::install::root::Root;
+use crate::install::root::{Reached, Root};
 
 /// How long a shim may take to answer: it answers from its tables, whatever its pod does.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// How many shims are asked at the same time.
 const AT_ONCE: usize = 32;
+/// A path at which nothing is, for a socket that is gone.
+const NOWHERE: &str = "/proc/self/fd/none";
 
 /// A pod of the node, with its shim's answer or the reason why there is none.
 #[derive(Debug)]
@@ -82,10 +84,9 @@ pub fn all_below(root: &Root) -> Result<Vec<Shim>, FindError> {
         names.into_iter().map(move |name| directory.join(name).join(FILE))
     });
     let entries: Vec<_> = pods.filter_map(|file| Entry::parse(&root.read(&file).ok()?)).collect();
-    // Open until all have answered. A socket that is not there gets a path at which nothing is.
+    // Open until all have answered.
     let sockets: Vec<_> = entries.iter().map(|entry| root.reach(&entry.socket).ok()).collect();
-    let paths =
-        sockets.iter().map(|socket| socket.as_ref().map_or_else(PathBuf::new, |socket| socket.path()));
+    let paths = sockets.iter().map(|socket| socket.as_ref().map_or_else(|| NOWHERE.into(), Reached::path));
     Ok(asked(paths.zip(entries).collect()))
 }
 

@@ -271,7 +271,7 @@ fn uninstall_is_refused_while_pods_are_there() {
     entry.write_to(&pod).expect("an entry");
     let output = node.run("uninstall", &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("prod/shop"), "{}", said(&output));
+    assert!(said(&output).contains("of these pods the shim is dead: prod/shop"), "{}", said(&output));
     fs::remove_dir_all(node.at("/run")).expect("the pod ends");
     assert_eq!(Node::files(&node.at("")), files);
     node.succeeds("uninstall", &[]);
