@@ -294,3 +294,21 @@ fn a_distribution_that_restarts_by_itself_needs_the_permission() {
     assert!(said(&output).contains("allow that with --restart; nothing was changed"), "{}", said(&output));
     assert_eq!(Node::files(&node.at("")), before);
 }
+
+/// `podshim doctor` reads what k3s has made of the drop-in's directory.
+#[test]
+fn doctor_looks_where_the_distribution_reads() {
+    let node = Node::new();
+    let text = format!("version = 3\nimports = [\"{K3S}/config-v3.toml.d/*.toml\"]\n");
+    node.write(&format!("{K3S}/config.toml"), &text);
+    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    let doctor = || {
+        let root = node.at("");
+        let mut call = Command::new(env!("CARGO_BIN_EXE_podshim"));
+        said(&call.args(["doctor", "--containerd", "2.1", "--root"]).arg(root).output().expect("runs"))
+    };
+    assert!(doctor().contains(&format!("{K3S}/config.toml: no runtime of podshim")), "{}", doctor());
+    node.succeeds("install", &[]);
+    let found = format!("{K3S}/config-v3.toml.d/podshim.toml: a runtime of podshim");
+    assert!(doctor().contains(&found), "{}", doctor());
+}

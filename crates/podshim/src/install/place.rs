@@ -132,6 +132,14 @@ impl Distribution {
         }
     }
 
+    /// The file that its containerd reads.
+    pub fn configuration(self) -> PathBuf {
+        match self {
+            Self::Microk8s => self.mark().with_file_name("containerd.toml"),
+            Self::Containerd | Self::K3s | Self::Rke2 | Self::K0s => self.mark(),
+        }
+    }
+
     /// The file by which it is found.
     fn mark(self) -> PathBuf {
         match self {
