@@ -36,6 +36,14 @@ pub(crate) fn script(name: &str) -> PathBuf {
     Path::new(&package).join("../hack").join(name)
 }
 
+/// Runs a script in `hack/` and returns its stdout.
+///
+/// # Errors
+/// If it exits with anything but 0; the error holds its output.
+pub async fn hack<S: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item = S>) -> Result<String> {
+    run(&script(name), arguments).await?.success(name)
+}
+
 /// Runs a program to its end. It is killed when the future is dropped, so that a deadline around it holds.
 pub(crate) async fn run<S: AsRef<OsStr>>(
     program: &Path,

@@ -15,7 +15,7 @@ use crate::text::printable;
 /// The directory of all pods' state. It does not outlive a reboot, and neither do pods.
 pub const STATE_ROOT: &str = "/run/podshim";
 /// The file's name in a pod's directory.
-const FILE: &str = "pod.json";
+pub const FILE: &str = "pod.json";
 
 /// A pod and where its shim listens. Fields are only ever added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +62,16 @@ impl Entry {
         serde_json::from_slice(&fs::read(directory.join(FILE)).ok()?).ok()
     }
 
+    /// The entry in the content of a [`FILE`]. A pod's author writes the names: they become printable, like all texts that
+    /// come from a pod.
+    pub fn parse(content: &[u8]) -> Option<Self> {
+        let mut entry: Self = serde_json::from_slice(content).ok()?;
+        for name in [&mut entry.id, &mut entry.namespace, &mut entry.pod_name, &mut entry.pod_namespace] {
+            *name = printable(name);
+        }
+        Some(entry)
+    }
+
     /// The entries under a root, in the order of their namespaces and ids. Skips what cannot be read: pods come and go
     /// meanwhile.
     ///
@@ -76,14 +86,7 @@ impl Entry {
         };
         let pods = namespaces.flatten().filter_map(|namespace| fs::read_dir(namespace.path()).ok());
         let directories = pods.flat_map(|pods| pods.flatten()).map(|pod| pod.path());
-        // A pod's author writes the names: they must be printable, like all texts that come from a pod.
-        let read = |path: PathBuf| {
-            let mut entry = Self::read_from(&path)?;
-            for name in [&mut entry.id, &mut entry.namespace, &mut entry.pod_name, &mut entry.pod_namespace] {
-                *name = printable(name);
-            }
-            Some(entry)
-        };
+        let read = |path: PathBuf| Self::parse(&fs::read(path.join(FILE)).ok()?);
         let mut entries: Vec<Self> = directories.filter_map(read).collect();
         entries.sort_by(|a, b| (&a.namespace, &a.id).cmp(&(&b.namespace, &b.id)));
         Ok(entries)

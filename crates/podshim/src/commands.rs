@@ -71,6 +71,12 @@ pub enum Command {
     Uninstall(install::UninstallArguments),
     /// print what happens to a pod, as it happens
     Watch(watch::Arguments),
+    /// whether containerd has podshim's runtime
+    #[command(hide = true)]
+    HasRuntime(install::HasRuntimeArguments),
+    /// call systemctl on the node
+    #[command(hide = true, name = crate::install::host::ON_HOST)]
+    OnHost(install::OnHostArguments),
     /// write the completions of a shell
     #[command(hide = true)]
     Completion(reference::CompletionArguments),
@@ -90,6 +96,8 @@ impl Command {
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Drain(arguments) => drain::run(arguments),
             Self::History(arguments) => history::run(arguments),
+            Self::HasRuntime(arguments) => install::has_runtime(arguments),
+            Self::OnHost(arguments) => install::on_host(arguments),
             Self::Inspect(arguments) => inspect::run(arguments),
             Self::Install(arguments) => install::install(arguments, files(&table())),
             Self::Metrics(arguments) => metrics::run(arguments),

@@ -1,11 +1,18 @@
 //! The files that installing podshim on a node writes, their content, and what uninstalling removes of them.
 //!
 //! Owns the list of changes. Computing it writes nothing; [`files`] makes the changes. It starts, restarts and signals
-//! no process: the node's administrator does that, and the command prints the next steps.
+//! no process: the node's administrator does that, and the command prints the next steps; only [`stay`] may restart
+//! containerd, and only when it was allowed to.
 
 pub mod containerd;
+pub mod cri;
 pub mod diff;
 pub mod files;
+pub mod host;
+pub mod label;
+pub mod place;
+pub mod root;
+pub mod stay;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 use self::containerd::{ConfigError, FileVersion};
 use self::files::{Change, Content, FileError};
+use self::place::{Found, Place, PlaceError};
+use self::root::Root;
 
 const SHIM: &str = "containerd-shim-podshim-v2";
 const COMMAND: &str = "podshim";
@@ -30,19 +39,16 @@ const UNITS: &str = "/etc/systemd/system";
 const PACKAGE_UNITS: &str = "/usr/lib/systemd/system";
 const UNIT: &str = "podshim-drain.service";
 
-/// Where everything goes. Paths are as on the running node; `root` is put before them.
+/// Where everything goes. Paths are as on the running node; `root` resolves them.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// `/`, or the root of a file system that is made for another machine.
-    pub root: PathBuf,
+    /// The file system of the node.
+    pub root: Root,
     /// The directory of the programs, in the PATH of containerd.
     pub bin_dir: PathBuf,
-    /// containerd's main configuration file.
-    pub config: PathBuf,
+    /// The node's containerd, and where it takes the runtime from.
+    pub found: Found,
 }
-
-/// The default of containerd's configuration file.
-pub const CONFIG: &str = "/etc/containerd/config.toml";
 
 /// A text for shells or man: its place below the directory `share`, and its content.
 pub type ReferenceText = (PathBuf, String);
@@ -67,27 +73,27 @@ pub enum InstallError {
         /// Why not.
         source: ConfigError,
     },
+    /// It is not clear which containerd is the node's.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
+impl InstallError {
+    fn config(path: &Path, source: ConfigError) -> Self {
+        Self::Config { path: path.to_owned(), source }
+    }
+}
+
 impl Layout {
-    /// A path as this process reaches it.
-    pub fn at(&self, path: &Path) -> PathBuf {
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    fn change(&self, path: PathBuf, after: Content) -> Result<Change, FileError> {
+        Change::new(&self.root, path, after)
     }
 
-    /// The file that containerd 2.x imports.
-    pub fn drop_in(&self) -> PathBuf {
-        self.config.parent().unwrap_or(Path::new("/")).join("conf.d/podshim.toml")
-    }
-
-    /// containerd's configuration as it was before the first change.
-    pub fn backup(&self) -> PathBuf {
-        let mut name = self.config.clone().into_os_string();
-        name.push(".before-podshim");
-        name.into()
+    fn read(&self, path: &Path) -> Result<Option<String>, FileError> {
+        files::read_text(&self.root, path)
     }
 
     /// The shim's program.
@@ -141,10 +147,18 @@ impl Layout {
     fn enabled(&self) -> PathBuf {
         Path::new(UNITS).join("multi-user.target.wants").join(UNIT)
     }
+}
 
-    fn config_error(&self, source: ConfigError) -> InstallError {
-        InstallError::Config { path: self.config.clone(), source }
-    }
+/// The file that containerd 2.x imports.
+fn drop_in(config: &Path) -> PathBuf {
+    config.parent().unwrap_or(Path::new("/")).join("conf.d/podshim.toml")
+}
+
+/// A file as it was before the first change.
+fn backup(file: &Path) -> PathBuf {
+    let mut name = file.to_owned().into_os_string();
+    name.push(".before-podshim");
+    name.into()
 }
 
 /// The version of containerd's configuration; `None` for a file that is missing or has no key.
@@ -152,9 +166,20 @@ impl Layout {
 /// # Errors
 /// It cannot be read, or has a version that podshim does not support.
 pub fn file_version(layout: &Layout) -> Result<Option<FileVersion>, InstallError> {
-    match files::read_text(&layout.at(&layout.config))? {
-        Some(text) => containerd::version(&text).map_err(|error| layout.config_error(error)),
-        None => Ok(None),
+    match &layout.found.place {
+        Place::DropIn { version, .. } | Place::Template { version, .. } => Ok(Some(*version)),
+        Place::Config(config) => match layout.read(config)? {
+            Some(text) => containerd::version(&text).map_err(|error| InstallError::config(config, error)),
+            None => Ok(None),
+        },
+    }
+}
+
+/// The files from which containerd reads podshim's runtime.
+pub fn runtime_files(layout: &Layout) -> Vec<PathBuf> {
+    match &layout.found.place {
+        Place::Config(config) => vec![config.clone(), drop_in(config)],
+        place => vec![place.file().to_owned()],
     }
 }
 
@@ -175,38 +200,79 @@ pub fn install(
     if !(layout.is_of_package() && programs.command == command) {
         for (from, to) in [(&programs.shim, layout.shim()), (&programs.command, command)] {
             let program = fs::read(from).map_err(|error| FileError::read(from, error))?;
-            changes.push(Change::new(layout.at(&to), Content::Program(program))?);
+            changes.push(layout.change(to, Content::Program(program))?);
         }
         for (path, text) in layout.texts(reference) {
-            changes.push(Change::new(layout.at(&path), Content::Text(text))?);
+            changes.push(layout.change(path, Content::Text(text))?);
         }
     }
-    changes.push(Change::new(layout.at(&layout.enabled()), Content::Link(layout.unit()))?);
+    changes.push(layout.change(layout.enabled(), Content::Link(layout.unit()))?);
     if let Some(version) = version {
-        changes.extend(config_changes(layout, version)?);
+        changes.extend(match &layout.found.place {
+            Place::Config(config) => config_changes(layout, config, version)?,
+            Place::DropIn { file, .. } => {
+                let text = containerd::alone(version, &layout.adapted(version.runtime()));
+                vec![layout.change(file.clone(), Content::Text(text))?]
+            }
+            Place::Template { file, .. } => {
+                let old = layout.read(file)?;
+                let new = containerd::add_to_template(old.as_deref(), &layout.adapted(version.runtime()));
+                edited(layout, file, old.filter(|old| containerd::remove_block(old).is_none()), new)?
+            }
+        });
     }
     changes.retain(|change| !change.is_nothing());
     Ok(changes)
 }
 
-fn config_changes(layout: &Layout, version: FileVersion) -> Result<Vec<Change>, InstallError> {
-    let old = files::read_text(&layout.at(&layout.config))?;
-    let imported = old.as_ref().map_or(Ok(Vec::new()), |text| imported(layout, text))?;
+fn config_changes(layout: &Layout, config: &Path, version: FileVersion) -> Result<Vec<Change>, InstallError> {
+    let old = layout.read(config)?;
+    let imported = old.as_ref().map_or(Ok(Vec::new()), |text| imported(&layout.root, config, text))?;
     let runtime = layout.adapted(containerd::VERSION_3);
-    let edited = containerd::add(old.as_deref(), version, &runtime, &layout.drop_in(), &imported)
-        .map_err(|error| layout.config_error(error))?;
+    let drop_in = drop_in(config);
+    let new = containerd::add(old.as_deref(), version, &runtime, &drop_in, &imported)
+        .map_err(|error| InstallError::config(config, error))?;
     let mut changes = Vec::new();
     // Write it before the file that imports it: containerd does not start if an import is missing.
-    if let Some(drop_in) = edited.drop_in {
-        changes.push(Change::new(layout.at(&layout.drop_in()), Content::Text(drop_in))?);
+    if let Some(text) = new.drop_in {
+        changes.push(layout.change(drop_in.clone(), Content::Text(text))?);
     }
-    let Some(main) = edited.main else { return Ok(changes) };
-    if let Some(old) = old.filter(|old| containerd::remove(old, &layout.drop_in()).is_none()) {
-        // If the file already has podshim in it, an earlier install has made the backup.
-        let copy = Content::Copy { of: layout.at(&layout.config), text: old };
-        changes.push(Change::new(layout.at(&layout.backup()), copy)?);
+    // If the file already has podshim in it, an earlier install has made the backup.
+    let original = old.filter(|old| containerd::remove(old, &drop_in).is_none());
+    changes.extend(edited(layout, config, original, new.main)?);
+    Ok(changes)
+}
+
+/// The changes of a file that others write too: a backup of the `original`, and the new text, if it is another.
+fn edited(
+    layout: &Layout,
+    file: &Path,
+    original: Option<String>,
+    new: Option<String>,
+) -> Result<Vec<Change>, InstallError> {
+    let Some(new) = new else { return Ok(Vec::new()) };
+    let mut changes = Vec::new();
+    if let Some(text) = original {
+        let copy = Content::Copy { of: file.to_owned(), text };
+        changes.push(layout.change(backup(file), copy)?);
     }
-    changes.push(Change::new(layout.at(&layout.config), Content::Text(main))?);
+    changes.push(layout.change(file.to_owned(), Content::Text(new))?);
+    Ok(changes)
+}
+
+/// The changes that give such a file its text of before; `without` is its text without podshim.
+fn restored(layout: &Layout, file: &Path, text: &str, without: String) -> Result<Vec<Change>, InstallError> {
+    let is_original = layout.read(&backup(file))?.is_some_and(|old| old == without);
+    let content = match containerd::is_ours_alone(text) {
+        true => Content::Absent,
+        false => Content::Text(without),
+    };
+    let mut changes = vec![layout.change(file.to_owned(), content)?];
+    // A backup that differs stays: the file has been changed since, and the backup may be the only copy of the
+    // original.
+    if is_original {
+        changes.push(layout.change(backup(file), Content::Absent)?);
+    }
     Ok(changes)
 }
 
@@ -216,30 +282,34 @@ fn config_changes(layout: &Layout, version: FileVersion) -> Result<Vec<Change>, 
 /// A file cannot be read.
 pub fn uninstall(layout: &Layout, reference: Vec<ReferenceText>) -> Result<Vec<Change>, InstallError> {
     let mut changes = Vec::new();
-    if let Some(text) = files::read_text(&layout.at(&layout.config))?
-        && let Some(main) = containerd::remove(&text, &layout.drop_in())
-    {
-        let path = layout.at(&layout.config);
-        let restored = files::read_text(&layout.at(&layout.backup()))?.is_some_and(|old| old == main);
-        let content = match containerd::is_ours_alone(&text) {
-            true => Content::Absent,
-            false => Content::Text(main),
-        };
-        changes.push(Change::new(path, content)?);
-        // A backup that differs stays: the file has been changed since, and the backup may be the only copy of the
-        // original.
-        if restored {
-            changes.push(Change::new(layout.at(&layout.backup()), Content::Absent)?);
+    for place in place::all(&layout.found) {
+        match &place {
+            Place::DropIn { file, .. } => changes.push(layout.change(file.clone(), Content::Absent)?),
+            Place::Template { file, .. } => {
+                if let Some(text) = layout.read(file)?
+                    && let Some(without) = containerd::remove_block(&text)
+                {
+                    changes.extend(restored(layout, file, &text, without)?);
+                }
+            }
+            Place::Config(config) => {
+                let drop_in = drop_in(config);
+                if let Some(text) = layout.read(config)?
+                    && let Some(without) = containerd::remove(&text, &drop_in)
+                {
+                    changes.extend(restored(layout, config, &text, without)?);
+                }
+                changes.push(layout.change(drop_in, Content::Absent)?);
+            }
         }
     }
-    changes.push(Change::new(layout.at(&layout.drop_in()), Content::Absent)?);
-    changes.push(Change::new(layout.at(&layout.enabled()), Content::Absent)?);
+    changes.push(layout.change(layout.enabled(), Content::Absent)?);
     if !layout.is_of_package() {
         for (path, _) in layout.texts(reference) {
-            changes.push(Change::new(layout.at(&path), Content::Absent)?);
+            changes.push(layout.change(path, Content::Absent)?);
         }
         for path in [layout.shim(), layout.bin_dir.join(COMMAND)] {
-            changes.push(Change::new(layout.at(&path), Content::Absent)?);
+            changes.push(layout.change(path, Content::Absent)?);
         }
     }
     changes.retain(|change| !change.is_nothing());
@@ -250,23 +320,26 @@ pub fn uninstall(layout: &Layout, reference: Vec<ReferenceText>) -> Result<Vec<C
 ///
 /// # Errors
 /// A directory or a file cannot be read.
-pub(crate) fn imported(layout: &Layout, text: &str) -> Result<Vec<(PathBuf, String)>, InstallError> {
+pub(crate) fn imported(
+    root: &Root,
+    config: &Path,
+    text: &str,
+) -> Result<Vec<(PathBuf, String)>, InstallError> {
     let mut found = Vec::new();
-    let directory = layout.config.parent().unwrap_or(Path::new("/"));
+    let directory = config.parent().unwrap_or(Path::new("/"));
     for pattern in containerd::imports(text) {
         let pattern = directory.join(pattern);
         let (Some(parent), Some(name)) = (pattern.parent(), pattern.file_name()) else { continue };
-        let entries = match fs::read_dir(layout.at(parent)) {
-            Ok(entries) => entries,
+        let names = match root.list(parent) {
+            Ok(names) => names,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => return Err(FileError::read(&layout.at(parent), error).into()),
+            Err(error) => return Err(FileError::read(&root.shown(parent), error).into()),
         };
-        for entry in entries {
-            let entry = entry.map_err(|error| FileError::read(&layout.at(parent), error))?;
-            let matches =
-                crate::check::glob::matches(&name.to_string_lossy(), &entry.file_name().to_string_lossy());
-            if matches && let Some(text) = files::read_text(&entry.path())? {
-                found.push((parent.join(entry.file_name()), text));
+        for file in names {
+            let matches = crate::check::glob::matches(&name.to_string_lossy(), &file.to_string_lossy());
+            let path = parent.join(file);
+            if matches && let Some(text) = files::read_text(root, &path)? {
+                found.push((path, text));
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Owns these requests. A shim that is dead or does not answer is listed as such, and delays no other.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -11,12 +11,16 @@ use std::time::Duration;
 
 use control_api::InspectResponse;
 use control_api::client::{Client, ClientError};
-use control_api::entry::Entry;
+use control_api::entry::{Entry, FILE, STATE_ROOT};
+
+use crate::install::root::{Reached, Root};
 
 /// How long a shim may take to answer: it answers from its tables, whatever its pod does.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// How many shims are asked at the same time.
 const AT_ONCE: usize = 32;
+/// A path at which nothing is, for a socket that is gone.
+const NOWHERE: &str = "/proc/self/fd/none";
 
 /// A pod of the node, with its shim's answer or the reason why there is none.
 #[derive(Debug)]
@@ -60,14 +64,42 @@ pub enum FindError {
 /// [`FindError::List`].
 pub fn all(root: &Path) -> Result<Vec<Shim>, FindError> {
     let entries = list(root)?;
+    Ok(asked(entries.into_iter().map(|entry| (entry.socket.clone(), entry)).collect()))
+}
+
+/// All pods of the node with this root, with their shims' answers.
+///
+/// # Errors
+/// [`FindError::List`].
+pub fn all_below(root: &Root) -> Result<Vec<Shim>, FindError> {
+    let state = Path::new(STATE_ROOT);
+    let namespaces = match root.list(state) {
+        Ok(names) => names,
+        // No pod has run since the node was booted.
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(source) => return Err(FindError::List { root: root.shown(state), source }),
+    };
+    let pods = namespaces.iter().map(|name| state.join(name)).flat_map(|directory| {
+        let names = root.list(&directory).unwrap_or_default();
+        names.into_iter().map(move |name| directory.join(name).join(FILE))
+    });
+    let entries: Vec<_> = pods.filter_map(|file| Entry::parse(&root.read(&file).ok()?)).collect();
+    // Open until all have answered.
+    let sockets: Vec<_> = entries.iter().map(|entry| root.reach(&entry.socket).ok()).collect();
+    let paths = sockets.iter().map(|socket| socket.as_ref().map_or_else(|| NOWHERE.into(), Reached::path));
+    Ok(asked(paths.zip(entries).collect()))
+}
+
+/// Asks the shims that listen at these sockets.
+fn asked(entries: Vec<(PathBuf, Entry)>) -> Vec<Shim> {
     let next = AtomicUsize::new(0);
     let (sender, answers) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..AT_ONCE.min(entries.len()) {
             let (sender, entries, next) = (sender.clone(), &entries, &next);
             scope.spawn(move || {
-                while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let _ = sender.send(Shim { entry: entry.clone(), answer: ask(entry) });
+                while let Some((socket, entry)) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let _ = sender.send(Shim { entry: entry.clone(), answer: ask(socket) });
                 }
             });
         }
@@ -75,15 +107,15 @@ pub fn all(root: &Path) -> Result<Vec<Shim>, FindError> {
     drop(sender);
     let mut shims: Vec<_> = answers.into_iter().collect();
     shims.sort_by(|a, b| key(&a.entry).cmp(&key(&b.entry)));
-    Ok(shims)
+    shims
 }
 
 fn key(entry: &Entry) -> (&str, &str, &str, &str) {
     (&entry.pod_namespace, &entry.pod_name, &entry.namespace, &entry.id)
 }
 
-fn ask(entry: &Entry) -> Result<InspectResponse, ClientError> {
-    Client::connect(&entry.socket, ANSWER_LIMIT)?.inspect()
+fn ask(socket: &Path) -> Result<InspectResponse, ClientError> {
+    Client::connect(socket, ANSWER_LIMIT)?.inspect()
 }
 
 /// Finds the one pod that `pod` means: its id, name, `namespace/name`, `name/namespace`, or a unique prefix of an id or

@@ -5,6 +5,7 @@ mod command;
 mod daemon_sets;
 mod deployments;
 mod drains;
+mod installer;
 mod jobs;
 mod kubectl;
 mod power;

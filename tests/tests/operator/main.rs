@@ -1,6 +1,7 @@
 //! The commands for running pods, on real pods: what they report, and that podshim executes them in order.
 
 mod bounds;
+mod image;
 mod past;
 mod translated;
 

@@ -1,14 +1,15 @@
 //! `podshim doctor`: reports whether this node is ready, and what to do if not.
 
 use std::io::stdout;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 
 use crate::arguments::ResultArguments;
 use crate::doctor::{Check, Node, Status, examine};
-use crate::install::CONFIG;
+use crate::install::place::{self, Distribution};
+use crate::install::root::Root;
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
@@ -27,9 +28,10 @@ Exit codes: 0 ready (warnings do not count); 1 something blocks; 2 wrong argumen
 pub struct Arguments {
     #[command(flatten)]
     result: ResultArguments,
-    /// containerd's configuration
-    #[arg(long, value_name = "FILE", default_value = CONFIG)]
-    config: PathBuf,
+    /// containerd's configuration; without it that of the k3s, rke2, k0s or microk8s on the node, else
+    /// /etc/containerd/config.toml
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Assume this version, where no containerd answers
     #[arg(long, value_name = "VERSION")]
     containerd: Option<Release>,
@@ -45,6 +47,12 @@ struct Report {
     warnings: usize,
 }
 
+/// The file that the node's containerd reads. With more than one distribution, that of a containerd of its own.
+fn configuration(root: &Path) -> PathBuf {
+    let found = place::find(&Root::new(root)).map(|found| found.distribution);
+    found.unwrap_or(Distribution::Containerd).configuration()
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -52,7 +60,7 @@ struct Report {
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let node = Node {
         root: arguments.root.clone(),
-        config: arguments.config.clone(),
+        config: arguments.config.clone().unwrap_or_else(|| configuration(&arguments.root)),
         release: arguments.containerd,
     };
     let checks = examine(&node);

@@ -1,14 +1,18 @@
 //! `podshim install` and `podshim uninstall`: their arguments, what they show, and the question they ask.
 
 use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use control_api::entry::STATE_ROOT;
 
 use crate::install::containerd::FileVersion;
 use crate::install::files::{self, Change};
-use crate::install::{self, CONFIG, Layout, Programs, ReferenceText, diff};
+use crate::install::label::{Labels, node_name};
+use crate::install::place::{self, Distribution, Restart};
+use crate::install::root::Root;
+use crate::install::stay::{Configuration, Permission, Signals, Stay};
+use crate::install::{self, Layout, Programs, ReferenceText, cri, diff, host};
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Paint, print};
@@ -28,8 +32,8 @@ and says at the end what to do next.
 In a configuration of version 2 (containerd 1.6, 1.7) the runtime is written at the file's end: there an imported file
 would replace the whole section of the CRI, with its mirrors and its cgroup driver. One of version 3 (2.x) gets an import
 of conf.d/podshim.toml beside it. Every other byte stays; the file as it was is kept as config.toml.before-podshim.
-A file that k3s or rke2 rewrite at each start is refused: use --no-config, and append containerd-version-2.toml or
-containerd-version-3.toml of /usr/local/share/podshim to their template.";
+On k3s, rke2, k0s and microk8s it finds by itself the place that they keep for changes, and names it: a directory of
+drop-ins where they import one, else their template. A file that another program rewrites at each start is refused.";
 const UNINSTALL_ABOUT: &str = "\
 Removes what podshim install has written: the programs, their files, and podshim's lines in containerd's configuration,
 which is then byte for byte what it was, except for what others have changed since. Shows each change and asks. It leaves
@@ -46,15 +50,20 @@ struct CommonArguments {
     /// Do not ask
     #[arg(long)]
     yes: bool,
-    /// containerd's configuration
-    #[arg(long, value_name = "FILE", default_value = CONFIG, value_parser = absolute_path)]
-    config: PathBuf,
+    /// containerd's configuration; without it that of the k3s, rke2, k0s or microk8s on the node, else
+    /// /etc/containerd/config.toml
+    #[arg(long, value_name = "FILE", value_parser = absolute_path)]
+    config: Option<PathBuf>,
     /// Where the programs belong; without it /usr/bin if this program is there, else /usr/local/bin
     #[arg(long, value_name = "DIR", value_parser = absolute_path, value_hint = ValueHint::DirPath)]
     bin_dir: Option<PathBuf>,
-    /// A file system mounted there instead; paths in files are without it
+    /// A file system mounted there instead, for a machine that does not run; paths in files are without it
     #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute_path)]
     root: PathBuf,
+    /// The root of this node as a container sees it: no path or link leads out of it
+    #[arg(long, value_name = "DIR", value_parser = directory, conflicts_with = "root")]
+    #[arg(value_hint = ValueHint::DirPath)]
+    host_root: Option<PathBuf>,
 }
 
 /// Arguments of `podshim install`.
@@ -69,9 +78,21 @@ pub struct InstallArguments {
     /// The shim's program; without it containerd-shim-podshim-v2 beside this one
     #[arg(long, value_name = "FILE")]
     shim: Option<PathBuf>,
-    /// containerd's version, for a configuration without one; without it that of the containerd in PATH
+    /// containerd's version, for a configuration without one; without it that of the running containerd, or the one in PATH
     #[arg(long, value_name = "VERSION")]
     containerd: Option<Release>,
+    /// For a DaemonSet: wait until containerd has the runtime, and stay until SIGTERM, which removes nothing
+    #[arg(long, conflicts_with_all = ["dry_run", "root"])]
+    stay: bool,
+    /// With --stay: restart containerd if its configuration has changed, and start podshim-drain
+    #[arg(long, requires = "stay")]
+    restart: bool,
+    /// With --stay: label the node podshim.io/ready=true through the kubectl proxy that listens there
+    #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["stay", "node"])]
+    label_proxy: Option<SocketAddr>,
+    /// The name of this node in Kubernetes
+    #[arg(long, value_name = "NAME", value_parser = node_name, requires = "label_proxy")]
+    node: Option<String>,
 }
 
 /// Arguments of `podshim uninstall`.
@@ -83,6 +104,28 @@ pub struct UninstallArguments {
     /// Uninstall even while pods run on podshim; you must then clean up what is left of them
     #[arg(long)]
     force: bool,
+    /// Restart containerd afterwards if its configuration has changed
+    #[arg(long, conflicts_with_all = ["dry_run", "root"])]
+    restart: bool,
+}
+
+/// Arguments of `podshim has-runtime`, the readiness probe of `--stay`.
+#[derive(Args)]
+pub struct HasRuntimeArguments {
+    /// The root of this node as a container sees it
+    #[arg(long, value_name = "DIR", default_value = "/", value_parser = directory)]
+    host_root: PathBuf,
+}
+
+/// Arguments of `podshim on-host`, by which this program calls itself.
+#[derive(Args)]
+pub struct OnHostArguments {
+    /// The root for systemctl
+    #[arg(value_name = "DIR", value_parser = directory)]
+    root: PathBuf,
+    /// The words for systemctl
+    #[arg(value_name = "WORD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
 }
 
 /// Whether to make the changes: ask first, make them without a question, or only show them.
@@ -91,6 +134,13 @@ enum Confirmation {
     Ask,
     Given,
     ShowOnly,
+}
+
+/// Whether the node's programs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Node {
+    Here,
+    Elsewhere,
 }
 
 impl CommonArguments {
@@ -102,12 +152,19 @@ impl CommonArguments {
         }
     }
 
-    fn layout(&self) -> Layout {
-        Layout {
-            root: self.root.clone(),
-            bin_dir: self.bin_dir.clone().unwrap_or_else(default_bin_dir),
-            config: self.config.clone(),
-        }
+    fn layout(&self) -> Result<Layout, CommandError> {
+        let root = Root::new(self.host_root.as_ref().unwrap_or(&self.root));
+        let found = match &self.config {
+            Some(config) => place::of_config(config.clone()),
+            None => place::find(&root).map_err(|error| CommandError::Input(error.to_string()))?,
+        };
+        let bin_dir = self.bin_dir.clone().unwrap_or_else(default_bin_dir);
+        Ok(Layout { root, bin_dir, found })
+    }
+
+    /// The node that this command runs on, or none.
+    fn live(&self, root: &Root) -> Node {
+        if self.host_root.is_some() || root.is_own() { Node::Here } else { Node::Elsewhere }
     }
 }
 
@@ -116,21 +173,68 @@ impl CommonArguments {
 /// # Errors
 /// What stands in the way.
 pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> Result<Outcome, CommandError> {
-    let layout = arguments.common.layout();
+    let layout = arguments.common.layout()?;
+    let node = arguments.common.live(&layout.root);
     let failed = |error: install::InstallError| CommandError::Input(error.to_string());
     let version = if arguments.no_config {
         None
     } else {
         Some(match install::file_version(&layout).map_err(failed)? {
             Some(version) => version,
-            None => FileVersion::of_release(release(arguments.containerd, &layout)?.major),
+            None => FileVersion::of_release(release(arguments.containerd, &layout, node)?.major),
         })
     };
     let command = std::env::current_exe()?;
     let shim = arguments.shim.clone().unwrap_or_else(|| command.with_file_name("containerd-shim-podshim-v2"));
     let programs = Programs { shim, command };
     let changes = install::install(&layout, &programs, reference, version).map_err(failed)?;
-    carry_out(&changes, arguments.common.confirmation(), INSTALL, "installed already", &next(&layout))
+    let confirmation = arguments.common.confirmation();
+    if layout.found.distribution != Distribution::Containerd {
+        let name = layout.found.distribution.name();
+        print(&format!("Found {name}: the runtime belongs into {}\n", layout.found.place.file().display()))?;
+    }
+    let stay = arguments.stay.then(|| stay(arguments, &layout, &changes));
+    let Some(stay) = stay else {
+        return carry_out(&changes, confirmation, INSTALL, "installed already", &next(&layout));
+    };
+    let restarts_itself = layout.found.distribution.restart() == Restart::ByItself;
+    if restarts_itself
+        && stay.configuration == Configuration::Changed
+        && stay.permission == Permission::Withheld
+    {
+        let name = layout.found.distribution.name();
+        let file = layout.found.place.file().display();
+        return Err(CommandError::Input(format!(
+            "{file}: {name} restarts its containerd by itself when this changes: allow that with --restart; nothing was \
+             changed"
+        )));
+    }
+    // Before the changes: a signal during them shall wait until they are made.
+    let signals = Signals::take()?;
+    let made = carry_out(&changes, confirmation, INSTALL, "installed already", "")?;
+    if made != Outcome::Success {
+        return Ok(made);
+    }
+    let stayed = stay.run(&signals, |line| print(&format!("{line}\n")));
+    stayed.map(|()| Outcome::Success).map_err(|error| CommandError::Input(error.to_string()))
+}
+
+fn stay(arguments: &InstallArguments, layout: &Layout, changes: &[Change]) -> Stay {
+    let labels = arguments.label_proxy.zip(arguments.node.clone());
+    Stay {
+        root: layout.root.clone(),
+        found: layout.found.clone(),
+        files: install::runtime_files(layout),
+        configuration: configuration(layout, changes),
+        permission: if arguments.restart { Permission::Given } else { Permission::Withheld },
+        labels: labels.map(|(proxy, node)| Labels { proxy, node }),
+    }
+}
+
+fn configuration(layout: &Layout, changes: &[Change]) -> Configuration {
+    let files = install::runtime_files(layout);
+    let is_changed = changes.iter().any(|change| files.iter().any(|file| file == change.path()));
+    if is_changed { Configuration::Changed } else { Configuration::AsBefore }
 }
 
 /// Runs `podshim uninstall`. `reference` are the texts that install would write.
@@ -141,26 +245,55 @@ pub fn uninstall(
     arguments: &UninstallArguments,
     reference: Vec<ReferenceText>,
 ) -> Result<Outcome, CommandError> {
-    let (layout, confirmation) = (arguments.common.layout(), arguments.common.confirmation());
+    let (layout, confirmation) = (arguments.common.layout()?, arguments.common.confirmation());
     if !arguments.force && confirmation != Confirmation::ShowOnly {
         refuse_running(&layout)?;
     }
     let changes =
         install::uninstall(&layout, reference).map_err(|error| CommandError::Input(error.to_string()))?;
-    carry_out(
-        &changes,
-        confirmation,
-        UNINSTALL,
-        "nothing is installed",
-        "Next: systemctl daemon-reload && systemctl restart containerd\n",
-    )
+    let next = format!("Next: systemctl daemon-reload{}\n", then_restart(&layout));
+    let next = if arguments.restart { "" } else { &next };
+    let made = carry_out(&changes, confirmation, UNINSTALL, "nothing is installed", next)?;
+    if arguments.restart && made == Outcome::Success && !changes.is_empty() {
+        let failed = |error: host::HostError| CommandError::Input(format!("podshim is removed, but {error}"));
+        host::forget_units(&layout.root).map_err(failed)?;
+        if configuration(&layout, &changes) == Configuration::Changed {
+            host::restart(&layout.root, layout.found.distribution.restart()).map_err(failed)?;
+        }
+    }
+    Ok(made)
+}
+
+/// Runs `podshim on-host`: becomes systemctl.
+///
+/// # Errors
+/// It cannot.
+pub fn on_host(arguments: &OnHostArguments) -> Result<Outcome, CommandError> {
+    let error = host::become_systemctl(&arguments.root, &arguments.words);
+    Err(CommandError::Input(format!("cannot run the node's systemctl: {error}")))
+}
+
+/// Runs `podshim has-runtime`: success if the node's containerd has podshim's runtime.
+///
+/// # Errors
+/// containerd does not answer.
+pub fn has_runtime(arguments: &HasRuntimeArguments) -> Result<Outcome, CommandError> {
+    let root = Root::new(&arguments.host_root);
+    let found = place::find(&root).map_err(|error| CommandError::Input(error.to_string()))?;
+    match install::stay::loaded(&root, &found) {
+        Ok(cri::Loaded::Yes) => Ok(Outcome::Success),
+        Ok(cri::Loaded::No) => Ok(Outcome::Findings),
+        Err(error) => {
+            let socket = found.distribution.socket().display();
+            Err(CommandError::Input(format!("containerd at {socket}: {error}")))
+        }
+    }
 }
 
 /// A live shim has its program in memory, but containerd cleans up after it, and after a dead one, with `delete`, which
 /// runs the file.
 fn refuse_running(layout: &Layout) -> Result<(), CommandError> {
-    let pods: Vec<_> =
-        shims::all(&layout.at(Path::new(STATE_ROOT)))?.into_iter().map(PodReport::of).collect();
+    let pods: Vec<_> = shims::all_below(&layout.root)?.into_iter().map(PodReport::of).collect();
     if pods.is_empty() {
         return Ok(());
     }
@@ -195,17 +328,37 @@ fn refuse_running(layout: &Layout) -> Result<(), CommandError> {
 
 fn next(layout: &Layout) -> String {
     format!(
-        "Next: systemctl daemon-reload && systemctl restart containerd && systemctl start podshim-drain\n      (pods \
-         run on), and once for the cluster: kubectl apply -f {}\n",
+        "Next: systemctl daemon-reload{} && systemctl start podshim-drain\n      (pods run on), and once for the cluster: \
+         kubectl apply -f {}\n",
+        then_restart(layout),
         layout.runtime_class().display()
     )
 }
 
+/// The words for a shell that restart the node's containerd.
+fn then_restart(layout: &Layout) -> String {
+    match layout.found.distribution.restart() {
+        Restart::Units(units) => {
+            let units: Vec<_> = units.iter().map(|unit| unit.trim_end_matches(".service")).collect();
+            format!(" && systemctl restart {}", units.join("|"))
+        }
+        Restart::ByItself => String::new(),
+    }
+}
+
 /// The release of containerd, for a configuration that does not state its version.
-fn release(given: Option<Release>, layout: &Layout) -> Result<Release, CommandError> {
-    let installed = || if layout.root == Path::new("/") { Release::installed() } else { None };
+fn release(given: Option<Release>, layout: &Layout, node: Node) -> Result<Release, CommandError> {
+    let running = || {
+        let socket = layout.root.reach(layout.found.distribution.socket()).ok()?;
+        Release::parse(&cri::version(&socket.path()).ok()?)
+    };
+    let installed = || match node {
+        Node::Here if layout.root.is_own() => Release::installed().or_else(running),
+        Node::Here => running(),
+        Node::Elsewhere => None,
+    };
     given.or_else(installed).ok_or_else(|| {
-        let config = layout.config.display();
+        let config = layout.found.place.file().display();
         CommandError::Input(format!(
             "{config}: says no version, nor does a containerd: give --containerd VERSION"
         ))
@@ -251,6 +404,11 @@ fn carry_out(
 fn absolute_path(text: &str) -> Result<PathBuf, &'static str> {
     let path = PathBuf::from(text);
     if path.is_absolute() { Ok(path) } else { Err("not an absolute path") }
+}
+
+fn directory(text: &str) -> Result<PathBuf, &'static str> {
+    let path = absolute_path(text)?;
+    if path.is_dir() { Ok(path) } else { Err("no such directory") }
 }
 
 fn default_bin_dir() -> PathBuf {

@@ -8,7 +8,8 @@ use toml_edit::{Document, Item, Table, TableLike, Value};
 use super::report::{Report, Status};
 use crate::check::containerd_config;
 use crate::install::containerd::{FileVersion, RuntimePlace, section};
-use crate::install::{self, Layout, containerd as config_text};
+use crate::install::root::Root;
+use crate::install::{self, containerd as config_text};
 use crate::node::Release;
 use crate::source::Source;
 
@@ -18,13 +19,9 @@ const CRI_PLUGINS: [&str; 3] = ["cri", "io.containerd.grpc.v1.cri", "io.containe
 
 /// Checks containerd's configuration and the files that it imports.
 pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
-    let layout = Layout {
-        root: report.node.root.clone(),
-        bin_dir: "/usr/local/bin".into(),
-        config: report.node.config.clone(),
-    };
-    let shown = layout.config.display().to_string();
-    let Some(text) = report.read(&layout.config) else {
+    let config = &report.node.config.clone();
+    let shown = config.display().to_string();
+    let Some(text) = report.read(config) else {
         return report.fail(
             SUBJECT,
             format!("{shown}: there is none, or it cannot be read"),
@@ -43,8 +40,8 @@ pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
             "write a file of version 2",
         );
     }
-    let mut files = vec![(layout.config.clone(), text)];
-    match install::imported(&layout, &files[0].1) {
+    let mut files = vec![(config.clone(), text)];
+    match install::imported(&Root::new(&report.node.root), config, &files[0].1) {
         Ok(imported) => files.extend(imported),
         Err(error) => report.fail(SUBJECT, error.to_string(), "repair its imports"),
     }

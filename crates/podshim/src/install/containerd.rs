@@ -27,6 +27,9 @@ const RUNC: &str = "\
 ";
 const OWN_FILE: &str = "# Written by podshim install; podshim uninstall removes it.\n";
 
+/// By this k3s and rke2 take their own template, before what follows it.
+const BASE_TEMPLATE: &str = "{{ template \"base\" . }}\n\n";
+
 /// The form of a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileVersion {
@@ -47,6 +50,14 @@ impl FileVersion {
         match self {
             Self::Two => "io.containerd.grpc.v1.cri",
             Self::Three => "io.containerd.cri.v1.runtime",
+        }
+    }
+
+    /// podshim's runtime in a file of this version.
+    pub(crate) fn runtime(self) -> &'static str {
+        match self {
+            Self::Two => VERSION_2,
+            Self::Three => VERSION_3,
         }
     }
 
@@ -179,18 +190,41 @@ pub fn add(
                 true => with_block(text, &format!("{own_version}imports = [\"{}\"]\n", drop_in.display())),
                 false => importing(present, drop_in)?,
             };
-            (main, Some(format!("{OWN_FILE}{}\n\n{runtime}", version.line())))
+            (main, Some(alone(version, runtime)))
         }
     };
     parse(&main).map_err(|error| ConfigError::Form { problem: error.to_string() })?;
     Ok(Edited { main: (text != Some(&main)).then_some(main), drop_in: own_file })
 }
 
+/// The text of a file that has nothing but podshim's runtime.
+pub fn alone(version: FileVersion, runtime: &str) -> String {
+    format!("{OWN_FILE}{}\n\n{runtime}", version.line())
+}
+
+/// Adds podshim's runtime to a template, from which a configuration of that version is made; `None` if a person has done
+/// so. Without a template, one that takes the built-in one and adds to it.
+pub fn add_to_template(text: Option<&str>, runtime: &str) -> Option<String> {
+    match text.filter(|text| !is_ours_alone(text)) {
+        None => Some(with_block(None, &format!("{BASE_TEMPLATE}{runtime}"))),
+        Some(text) => {
+            let without = remove_block(text).unwrap_or_else(|| text.to_owned());
+            let is_there = without.contains(&format!(".runtimes.{HANDLER}]"));
+            (!is_there).then(|| with_block(Some(text), runtime))
+        }
+    }
+}
+
+/// The text without the block that [`add`] or [`add_to_template`] put in; `None` if it has none.
+pub fn remove_block(text: &str) -> Option<String> {
+    block(text).map(|block| text[..block.start].to_owned() + &text[block.end..])
+}
+
 /// The text without what [`add`] put in; `None` if it has nothing of that.
 pub fn remove(text: &str, drop_in: &Path) -> Option<String> {
     let without = |range: Range<usize>| Some(text[..range.start].to_owned() + &text[range.end..]);
-    if let Some(block) = block(text) {
-        return without(block);
+    if let Some(text) = remove_block(text) {
+        return Some(text);
     }
     let line = format!("\n{}", import_line(drop_in));
     if let Some(at) = text.find(&line) {

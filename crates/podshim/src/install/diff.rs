@@ -23,7 +23,7 @@ pub fn show(change: &Change, paint: Paint) -> String {
         (_, Content::Text(_)) => "changed".to_owned(),
         (_, Content::Copy { of, .. }) => format!("a copy of {}", of.display()),
     };
-    let mut shown = paint.text(Colour::Bold, &format!("{}: {what}", change.path.display())) + "\n";
+    let mut shown = paint.text(Colour::Bold, &format!("{}: {what}", change.shown().display())) + "\n";
     let (before, after) = match (&change.before, &change.after) {
         (Content::Text(before), Content::Text(after)) => (before.as_str(), after.as_str()),
         (Content::Absent, Content::Text(after)) if after.lines().count() < LONG => ("", after.as_str()),

@@ -3,10 +3,10 @@
 //! Owns every write of `install` and `uninstall`. It replaces each file as a whole, so that a process that reads
 //! meanwhile, or a node that loses power, has the old file or the new one.
 
-use std::fs;
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+
+use super::root::Root;
 
 /// What is, or shall be, at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +31,11 @@ pub enum Content {
 /// The change of one file.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// As this process reaches it. Links are followed, to replace the file and not the link to it, unless the change
-    /// makes a link or removes the path.
-    pub path: PathBuf,
+    /// The file system that has the file.
+    root: Root,
+    /// On the node. Links are followed, to replace the file and not the link to it, unless the change makes a link or
+    /// removes the path.
+    path: PathBuf,
     /// What is there.
     pub before: Content,
     /// What shall be there.
@@ -64,37 +66,47 @@ impl FileError {
 ///
 /// # Errors
 /// The system's error, or the file is not UTF-8.
-pub fn read_text(path: &Path) -> Result<Option<String>, FileError> {
-    match fs::read_to_string(path) {
+pub fn read_text(root: &Root, path: &Path) -> Result<Option<String>, FileError> {
+    let text = root.read(path).and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+    match text {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(FileError::read(path, error)),
+        Err(error) => Err(FileError::read(&root.shown(path), error)),
     }
 }
 
 impl Change {
-    /// The change of `path` from its present content to `after`.
+    /// The change of the file at `path` to `after`.
     ///
     /// # Errors
     /// The present content cannot be read.
-    pub fn new(path: PathBuf, after: Content) -> Result<Self, FileError> {
-        let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
-        let ours = matches!(after, Content::Link(_) | Content::Absent);
-        let path = if is_link && !ours { fs::canonicalize(&path).unwrap_or(path) } else { path };
-        let before = if is_link && ours {
-            fs::read_link(&path).map(Content::Link)
-        } else {
-            fs::read(&path).map(|bytes| match String::from_utf8(bytes) {
-                Ok(text) => Content::Text(text),
-                Err(error) => Content::Program(error.into_bytes()),
-            })
+    pub fn new(root: &Root, path: PathBuf, after: Content) -> Result<Self, FileError> {
+        let failed = |path: &Path, error| FileError::read(&root.shown(path), error);
+        let link = root.read_link(&path).map_err(|error| failed(&path, error))?;
+        let (path, before) = match (link, &after) {
+            (Some(target), Content::Link(_) | Content::Absent) => (path, Ok(Content::Link(target))),
+            (Some(_), _) => {
+                let path = root.behind_links(&path).map_err(|error| failed(&path, error))?;
+                let before = content(root, &path);
+                (path, before)
+            }
+            (None, _) => {
+                let before = content(root, &path);
+                (path, before)
+            }
         };
-        let before = match before {
-            Ok(content) => content,
-            Err(error) if error.kind() == ErrorKind::NotFound => Content::Absent,
-            Err(error) => return Err(FileError::read(&path, error)),
-        };
-        Ok(Self { path, before, after })
+        let before = before.map_err(|error| failed(&path, error))?;
+        Ok(Self { root: root.clone(), path, before, after })
+    }
+
+    /// The path on the node.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path as people find it from here.
+    pub fn shown(&self) -> PathBuf {
+        self.root.shown(&self.path)
     }
 
     /// Whether the file already is as it shall be.
@@ -107,7 +119,17 @@ impl Change {
     }
 
     fn apply(&self, content: &Content) -> Result<(), FileError> {
-        put(&self.path, content).map_err(|error| FileError::write(&self.path, error))
+        put(&self.root, &self.path, content).map_err(|error| FileError::write(&self.shown(), error))
+    }
+}
+
+/// What is at a path that is no symlink.
+fn content(root: &Root, path: &Path) -> io::Result<Content> {
+    match root.read(path).map(String::from_utf8) {
+        Ok(Ok(text)) => Ok(Content::Text(text)),
+        Ok(Err(error)) => Ok(Content::Program(error.into_bytes())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Content::Absent),
+        Err(error) => Err(error),
     }
 }
 
@@ -128,52 +150,23 @@ pub fn apply(changes: &[Change]) -> Result<(), FileError> {
     Ok(())
 }
 
-fn put(path: &Path, content: &Content) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = directory.join(format!(".{name}.podshim-new"));
-    if *content == Content::Absent {
-        return remove(path, directory);
+fn put(root: &Root, path: &Path, content: &Content) -> io::Result<()> {
+    match content {
+        Content::Absent => remove(root, path),
+        Content::Text(text) => root.put_file(path, text.as_bytes(), path, 0o644),
+        Content::Program(bytes) => root.put_file(path, bytes, path, 0o755),
+        Content::Copy { of, text } => root.put_file(path, text.as_bytes(), of, 0o600),
+        Content::Link(target) => root.put_link(path, target),
     }
-    fs::create_dir_all(directory)?;
-    let written = match content {
-        Content::Absent => Ok(()),
-        Content::Text(text) => write(&new, text.as_bytes(), path, 0o644),
-        Content::Program(bytes) => write(&new, bytes, path, 0o755),
-        Content::Copy { of, text } => write(&new, text.as_bytes(), of, 0o600),
-        Content::Link(target) => symlink(target, &new),
-    };
-    let written = written.and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        // Report only the first error.
-        let _ = fs::remove_file(&new);
-    }
-    written
 }
 
-fn remove(path: &Path, directory: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+fn remove(root: &Root, path: &Path) -> io::Result<()> {
+    root.remove(path)?;
     // Remove podshim's own directories with their last file.
     let own = ["podshim", "cri-containerd-.scope.d"];
+    let directory = path.parent().unwrap_or(Path::new("/"));
     if directory.file_name().is_some_and(|name| own.iter().any(|own| name == *own)) {
-        let _ = fs::remove_dir(directory);
+        root.remove_empty(directory);
     }
     Ok(())
-}
-
-/// Writes a file with the mode and owner of `like`, or with `mode` if `like` does not exist.
-fn write(new: &Path, bytes: &[u8], like: &Path, mode: u32) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(new)?;
-    file.write_all(bytes)?;
-    match fs::metadata(like) {
-        Ok(metadata) => {
-            chown(new, Some(metadata.uid()), Some(metadata.gid()))?;
-            file.set_permissions(fs::Permissions::from_mode(metadata.mode() & 0o7777))?;
-        }
-        Err(_) => file.set_permissions(fs::Permissions::from_mode(mode))?,
-    }
-    file.sync_all()
 }

@@ -140,11 +140,22 @@ fn web() -> InspectResponse {
 /// Some pods of a node.
 struct Node {
     root: TempDir,
+    /// The node's own root: entries have paths below it.
+    host: PathBuf,
 }
 
 impl Node {
     fn new() -> Self {
-        Self { root: tempfile::tempdir().unwrap() }
+        Self { root: tempfile::tempdir().unwrap(), host: "/".into() }
+    }
+
+    /// A node whose root is a directory.
+    fn below(host: &Path) -> Self {
+        fs::create_dir_all(host.join("run")).unwrap();
+        let root = tempfile::tempdir_in(host.join("run")).unwrap();
+        let name = root.path().file_name().unwrap();
+        std::os::unix::fs::symlink(name, host.join("run/podshim")).unwrap();
+        Self { host: host.to_owned(), root }
     }
 
     /// Writes a pod's entry, and returns the path of its socket.
@@ -156,7 +167,7 @@ impl Node {
             version: VERSION,
             id: id.to_owned(),
             namespace: "k8s.io".to_owned(),
-            socket: socket.clone(),
+            socket: Path::new("/").join(socket.strip_prefix(&self.host).unwrap()),
             pod_name: name.to_owned(),
             pod_namespace: "prod".to_owned(),
         };
@@ -429,13 +440,11 @@ fn metrics_are_written_and_served() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
 fn n3_uninstall_refuses_while_pods_run() {
-    let node = Node::new();
     let root = tempfile::tempdir().unwrap();
+    let node = Node::below(root.path());
     fs::create_dir_all(root.path().join("usr/local/bin")).unwrap();
-    fs::create_dir_all(root.path().join("run")).unwrap();
     let shim = root.path().join("usr/local/bin/containerd-shim-podshim-v2");
     fs::write(&shim, "a program").unwrap();
-    std::os::unix::fs::symlink(node.root.path(), root.path().join("run/podshim")).unwrap();
     let uninstall = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_podshim"));
         command.args(["uninstall", "--yes", "--root"]).arg(root.path()).args(more).stdin(Stdio::null());

@@ -1,0 +1,105 @@
+//! systemd on the node, by the node's own systemctl.
+//!
+//! Owns running that program, also from a container that has the node's root below a directory: with that directory as its
+//! root, systemctl finds its libraries and systemd's socket as on the node. That takes CAP_SYS_CHROOT, which containers
+//! have by default; entering the node's namespaces would take a privileged container and the node's pids. This program
+//! calls itself for that, as a root is a whole process's: the usual seccomp profile forbids a thread one of its own.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::place::Restart;
+use super::root::Root;
+
+const SYSTEMCTL: &str = "/usr/bin/systemctl";
+/// The hidden command that runs it with another root.
+pub const ON_HOST: &str = "on-host";
+/// What a service manager gives to its units.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The unit that keeps the order when the node goes down.
+const DRAIN: &str = "podshim-drain.service";
+
+/// Why systemd did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// systemctl cannot be run.
+    #[error("cannot run the node's {SYSTEMCTL}: {0}")]
+    Run(#[from] io::Error),
+    /// systemctl failed; its own message is in the log.
+    #[error("systemctl {0} failed on the node")]
+    Failed(String),
+    /// None of the units is active.
+    #[error("none of these units is active on the node: {0}")]
+    Inactive(String),
+}
+
+/// How a call of systemctl ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Success,
+    Failure,
+}
+
+/// Lets systemd read its units again, and starts the drain's, which does nothing until the node goes down.
+///
+/// # Errors
+/// systemd did not.
+pub fn take_units(root: &Root) -> Result<(), HostError> {
+    need(root, &["daemon-reload"])?;
+    need(root, &["start", DRAIN])
+}
+
+/// Restarts the node's containerd.
+///
+/// # Errors
+/// systemd did not.
+pub fn restart(root: &Root, how: Restart) -> Result<(), HostError> {
+    let Restart::Units(units) = how else { return Ok(()) };
+    for unit in units {
+        if systemctl(root, &["is-active", "--quiet", unit])? == End::Success {
+            return need(root, &["restart", unit]);
+        }
+    }
+    Err(HostError::Inactive(units.join(", ")))
+}
+
+/// Lets systemd forget units that are gone.
+///
+/// # Errors
+/// systemd did not.
+pub fn forget_units(root: &Root) -> Result<(), HostError> {
+    need(root, &["daemon-reload"])
+}
+
+fn need(root: &Root, arguments: &[&str]) -> Result<(), HostError> {
+    match systemctl(root, arguments)? {
+        End::Success => Ok(()),
+        End::Failure => Err(HostError::Failed(arguments.join(" "))),
+    }
+}
+
+fn systemctl(root: &Root, arguments: &[&str]) -> io::Result<End> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(ON_HOST).arg(root.directory()).args(arguments);
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the reaper is the shim's; this command has no other children"
+    )]
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+    Ok(if status.success() { End::Success } else { End::Failure })
+}
+
+/// Becomes systemctl with this directory as its root. Returns only if that fails.
+pub fn become_systemctl(root: &Path, arguments: &[String]) -> io::Error {
+    let entered = match root == Path::new("/") {
+        true => Ok(()),
+        false => nix::unistd::chroot(root).and_then(|()| nix::unistd::chdir("/")),
+    };
+    if let Err(error) = entered {
+        return io::Error::other(format!("cannot make {} the root: {error}", root.display()));
+    }
+    let options = ["--no-ask-password", "--no-pager"];
+    Command::new(SYSTEMCTL).args(options).args(arguments).env_clear().env("PATH", PATH).exec()
+}

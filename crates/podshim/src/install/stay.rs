@@ -1,0 +1,247 @@
+//! `podshim install --stay`: what follows the installation on a node where a DaemonSet's pod does it.
+//!
+//! Owns when containerd is restarted, when the node is labelled, and the wait in between. It ends at SIGTERM, and then
+//! removes nothing: a roll-out, a drain and a reboot end it too.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::cri::{self, CriError, Loaded};
+use super::host::{self, HostError};
+use super::label::{Labels, Ready};
+use super::place::{Found, Restart};
+use super::root::Root;
+
+/// How often to ask a containerd that does not have podshim's runtime yet.
+const SOON: Duration = Duration::from_secs(2);
+/// How many times, before a restarted containerd counts as broken: two minutes.
+const PATIENCE: u32 = 60;
+/// How often to look whether all is as it was: a node that was removed and came back has no label.
+const LATER: Duration = Duration::from_secs(60);
+
+/// Whether containerd may be restarted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// It may, if its configuration has changed.
+    Given,
+    /// People do that.
+    Withheld,
+}
+
+/// Whether this installation has changed containerd's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Configuration {
+    /// It has.
+    Changed,
+    /// It was right already.
+    AsBefore,
+}
+
+/// Why it cannot stay.
+#[derive(Debug, thiserror::Error)]
+pub enum StayError {
+    /// Signals or the output cannot be used.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The node's systemd did not do it.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// containerd was restarted, and does not have the runtime.
+    #[error("containerd at {socket} does not have podshim's runtime {} s after its restart: {state}; `podshim doctor` on the node says more", (SOON * PATIENCE).as_secs())]
+    NotLoaded {
+        /// Its socket.
+        socket: PathBuf,
+        /// Its last answer.
+        state: String,
+    },
+}
+
+/// What is known after the installation.
+#[derive(Debug)]
+pub struct Stay {
+    /// The node's file system.
+    pub root: Root,
+    /// The node's containerd.
+    pub found: Found,
+    /// The files that containerd reads podshim's runtime from.
+    pub files: Vec<PathBuf>,
+    /// Whether the installation changed them.
+    pub configuration: Configuration,
+    /// Whether containerd may be restarted.
+    pub permission: Permission,
+    /// Where the node is labelled, if it shall be.
+    pub labels: Option<Labels>,
+}
+
+/// Whether the node has the label that it shall have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Labelled {
+    AsWanted,
+    Failed,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    ByTime,
+    BySignal,
+}
+
+/// SIGTERM and SIGINT, from here on without their usual effect. As process 1 of a container it would not get them else.
+#[derive(Debug)]
+pub struct Signals {
+    arrived: SignalFd,
+}
+
+impl Signals {
+    /// Takes the signals.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn take() -> io::Result<Self> {
+        let set: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
+        set.thread_block()?;
+        Ok(Self { arrived: SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)? })
+    }
+
+    fn wait(&self, time: Duration) -> io::Result<Woken> {
+        let descriptor = self.arrived.as_fd();
+        let mut descriptors = [PollFd::new(&descriptor, PollFlags::IN)];
+        let time = Timespec { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: 0 };
+        match poll(&mut descriptors, Some(&time)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(Woken::ByTime),
+            Ok(_) => Ok(Woken::BySignal),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether the running containerd of the node has podshim's runtime.
+///
+/// # Errors
+/// It does not answer.
+pub fn loaded(root: &Root, found: &Found) -> Result<Loaded, CriError> {
+    let socket = root.reach(found.distribution.socket())?;
+    cri::loaded(&socket.path())
+}
+
+impl Stay {
+    /// Brings podshim's runtime into the running containerd, labels the node, and stays until a signal.
+    ///
+    /// # Errors
+    /// systemd failed, or containerd does not take the runtime.
+    pub fn run(
+        &self,
+        signals: &Signals,
+        mut say: impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<(), StayError> {
+        if self.until_loaded(signals, &mut say)? == Woken::BySignal {
+            return Ok(());
+        }
+        say("containerd has podshim's runtime")?;
+        let mut last = None;
+        loop {
+            let ready = match loaded(&self.root, &self.found) {
+                Ok(Loaded::Yes) => Some(Ready::Yes),
+                Ok(Loaded::No) => Some(Ready::No),
+                // It is being restarted; the node's state is the kubelet's to tell.
+                Err(_) => None,
+            };
+            let mut next = LATER;
+            if let Some(ready) = ready {
+                let (labelled, said) = self.label(ready);
+                if last.as_ref() != Some(&said) {
+                    say(&said)?;
+                    last = Some(said);
+                }
+                if labelled == Labelled::Failed {
+                    // The proxy may have been started after this container.
+                    next = SOON;
+                }
+            }
+            if signals.wait(next)? == Woken::BySignal {
+                say("ended by a signal: what is installed stays")?;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Labels the node, if it shall be, and returns what there is to say of that.
+    fn label(&self, ready: Ready) -> (Labelled, String) {
+        let state = match ready {
+            Ready::Yes => "pods can run on podshim here",
+            Ready::No => "containerd has lost podshim's runtime: pods cannot run on podshim here",
+        };
+        match self.labels.as_ref().map(|labels| labels.set(ready)) {
+            Some(Ok(())) => (Labelled::AsWanted, format!("{state}; the node is labelled")),
+            Some(Err(error)) => (Labelled::Failed, format!("{state}; the node is not labelled: {error}")),
+            None => (Labelled::AsWanted, state.to_owned()),
+        }
+    }
+
+    fn until_loaded(
+        &self,
+        signals: &Signals,
+        say: &mut impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<Woken, StayError> {
+        let mut state = loaded(&self.root, &self.found);
+        let restarts = match (self.permission, self.needs_restart(&state)) {
+            (_, false) if matches!(state, Ok(Loaded::Yes)) => return Ok(Woken::ByTime),
+            (permission, needs_restart) => needs_restart && permission == Permission::Given,
+        };
+        let name = self.found.distribution.name();
+        if restarts {
+            host::take_units(&self.root)?;
+            say(&match self.found.distribution.restart() {
+                Restart::Units(_) => {
+                    format!("restarting the containerd of {name}: its configuration has changed")
+                }
+                Restart::ByItself => format!("{name} restarts its containerd by itself"),
+            })?;
+            host::restart(&self.root, self.found.distribution.restart())?;
+        } else if self.configuration == Configuration::Changed || matches!(state, Ok(Loaded::No)) {
+            say(&format!(
+                "the containerd of {name} must be restarted on the node: it reads its configuration only then"
+            ))?;
+        }
+        for tries in 0.. {
+            if restarts && tries == PATIENCE {
+                let state = match state {
+                    Ok(_) => "it runs without it".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                return Err(StayError::NotLoaded {
+                    socket: self.found.distribution.socket().to_owned(),
+                    state,
+                });
+            }
+            state = loaded(&self.root, &self.found);
+            if matches!(state, Ok(Loaded::Yes)) {
+                return Ok(Woken::ByTime);
+            }
+            if signals.wait(SOON)? == Woken::BySignal {
+                return Ok(Woken::BySignal);
+            }
+        }
+        Ok(Woken::ByTime)
+    }
+
+    /// containerd reads its configuration when it starts, and makes its socket then. So an installer that was killed
+    /// between the change and the restart finds by the times that the restart is still due; and a containerd that does not
+    /// take the runtime is not restarted again and again.
+    fn needs_restart(&self, state: &Result<Loaded, CriError>) -> bool {
+        let started = self.root.changed_at(self.found.distribution.socket());
+        let is_newer = |file: &PathBuf| match (self.root.changed_at(file), started) {
+            (Some(changed), Some(started)) => changed > started,
+            _ => false,
+        };
+        self.configuration == Configuration::Changed
+            || matches!(state, Ok(Loaded::No)) && self.files.iter().any(is_newer)
+    }
+}

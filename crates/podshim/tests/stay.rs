@@ -1,0 +1,257 @@
+//! `podshim install --stay`, as a DaemonSet's pod runs it: on a root made for the test, with a containerd that only answers
+//! the CRI's Status, and a systemctl that only writes down how it was called.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const SOCKET: &str = "run/containerd/containerd.sock";
+/// A restart of the test's containerd makes this file: it has podshim's runtime then.
+const LOADED: &str = "run/containerd/loaded";
+const CALLS: &str = "systemctl-calls";
+
+struct Node {
+    root: tempfile::TempDir,
+}
+
+impl Node {
+    /// A node whose containerd answers.
+    fn new() -> Self {
+        let node = Self { root: tempfile::tempdir().expect("a directory") };
+        for directory in ["etc/containerd", "run/containerd", "usr/bin"] {
+            fs::create_dir_all(node.at(directory)).expect("a directory");
+        }
+        fs::write(node.at("etc/containerd/config.toml"), "version = 2\n").expect("a configuration");
+        let listener = UnixListener::bind(node.at(SOCKET)).expect("a socket");
+        let loaded = node.at(LOADED);
+        thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, &loaded)));
+        node
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+
+    /// Puts a systemctl there. It runs with the node's root as its own, so it must be one static program.
+    fn with_systemctl(self) -> Self {
+        fs::copy("/usr/bin/busybox", self.at("usr/bin/busybox")).expect("a static busybox, of hack/setup");
+        let script = format!(
+            "#!/usr/bin/busybox sh\necho \"$@\" >>/{CALLS}\ncase \"$*\" in *\" restart \"*) echo >/{LOADED} ;; esac\n"
+        );
+        fs::write(self.at("usr/bin/systemctl"), script).expect("a script");
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.at("usr/bin/systemctl"), executable).expect("permissions");
+        self
+    }
+
+    fn calls(&self) -> String {
+        let calls = fs::read_to_string(self.at(CALLS)).unwrap_or_default();
+        calls.replace("--no-ask-password --no-pager ", "")
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_podshim"));
+        command
+            .args(words)
+            .arg("--host-root")
+            .arg(self.root.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        command
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    fn install(&self, more: &[&str]) -> Installer {
+        let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/install/gke.toml");
+        let words = ["install", "--yes", "--stay", "--shim", shim.to_str().expect("UTF-8")];
+        let mut child = self.command(&[&words, more].concat()).spawn().expect("podshim runs");
+        let lines = BufReader::new(child.stdout.take().expect("its output"));
+        Installer { child, lines }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    fn has_runtime(&self) -> Option<i32> {
+        self.command(&["has-runtime"]).status().expect("podshim runs").code()
+    }
+}
+
+/// Answers a Status request: one message in one frame, as small servers do.
+fn answer(mut stream: UnixStream, loaded: &Path) {
+    // The preface, and frames up to the first DATA.
+    let mut skip = |length: usize| {
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).map(|()| bytes)
+    };
+    if skip(24).is_err() {
+        return;
+    }
+    loop {
+        let Ok(head) = skip(9) else { return };
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        if skip(length).is_err() {
+            return;
+        }
+        if head[3] == 0 {
+            break;
+        }
+    }
+    let name = if loaded.exists() { "podshim" } else { "runc" };
+    let field = |number: u8, value: &[u8]| [&[number << 3 | 2, value.len() as u8][..], value].concat();
+    let config = format!("{{\"containerd\":{{\"runtimes\":{{\"{name}\":{{}}}}}}}}");
+    let status = field(2, &[field(1, b"config"), field(2, config.as_bytes())].concat());
+    let message = [&[0, 0, 0, 0, status.len() as u8][..], &status].concat();
+    let frame = |kind: u8, flags: u8, payload: &[u8]| {
+        [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, 1][..], payload].concat()
+    };
+    let bytes = [frame(1, 4, &[0x88]), frame(0, 0, &message), frame(1, 5, &[0x88])].concat();
+    let _ = stream.write_all(&bytes);
+}
+
+/// A running `podshim install --stay`.
+struct Installer {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Installer {
+    /// Waits for a line with these words.
+    fn says(&mut self, words: &str) -> String {
+        let mut all = String::new();
+        while self.lines.read_line(&mut all).expect("its output") > 0 {
+            if all.lines().last().is_some_and(|line| line.contains(words)) {
+                return all;
+            }
+        }
+        panic!("it ended without {words:?}:\n{all}");
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "a test waits for its own child")]
+    fn ends_at_sigterm(mut self) {
+        kill(Pid::from_raw(self.child.id().try_into().expect("a pid")), Signal::SIGTERM).expect("a signal");
+        assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
+    }
+}
+
+/// Without the permission it waits for a person to restart containerd. SIGTERM removes nothing.
+#[test]
+fn without_permission_it_waits_for_the_restart() {
+    let node = Node::new();
+    let mut installer = node.install(&[]);
+    installer.says("the containerd of containerd must be restarted on the node");
+    assert_eq!(node.has_runtime(), Some(1));
+    fs::write(node.at(LOADED), "").expect("the restart");
+    installer.says("pods can run on podshim here");
+    assert_eq!(node.has_runtime(), Some(0));
+    installer.ends_at_sigterm();
+    for path in ["usr/local/bin/podshim", "usr/local/bin/containerd-shim-podshim-v2"] {
+        assert!(node.at(path).exists(), "{path}");
+    }
+    let config = fs::read_to_string(node.at("etc/containerd/config.toml")).expect("a configuration");
+    assert!(config.contains("runtimes.podshim]"), "{config}");
+    // All is right already: a second one has nothing to do.
+    let mut installer = node.install(&[]);
+    let said = installer.says("pods can run on podshim here");
+    assert!(said.starts_with("Nothing to do") && !said.contains("restarted"), "{said}");
+    installer.ends_at_sigterm();
+}
+
+#[test]
+fn it_ends_at_sigterm_while_it_waits() {
+    let node = Node::new();
+    let mut installer = node.install(&[]);
+    installer.says("must be restarted");
+    installer.ends_at_sigterm();
+}
+
+/// With the permission it restarts containerd once, and a second installer not again. Removal restarts it too.
+#[test]
+fn with_permission_it_restarts_only_what_has_changed() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("skipped: another root directory is for root only");
+    }
+    let node = Node::new().with_systemctl();
+    let mut installer = node.install(&["--restart"]);
+    installer.says("restarting the containerd of containerd");
+    installer.says("pods can run on podshim here");
+    installer.ends_at_sigterm();
+    let once = "daemon-reload\nstart podshim-drain.service\nis-active --quiet containerd.service\nrestart containerd.service\n";
+    assert_eq!(node.calls(), once);
+
+    let mut installer = node.install(&["--restart"]);
+    installer.says("pods can run on podshim here");
+    installer.ends_at_sigterm();
+    assert_eq!(node.calls(), once, "nothing has changed");
+
+    // An installer that died after its changes: the socket is older than the configuration, and the runtime is missing.
+    fs::remove_file(node.at(LOADED)).expect("an old configuration in memory");
+    let mut installer = node.install(&["--restart"]);
+    installer.says("restarting the containerd of containerd");
+    installer.says("pods can run on podshim here");
+    installer.ends_at_sigterm();
+    assert_eq!(node.calls(), once.repeat(2));
+
+    fs::remove_file(node.at(CALLS)).expect("the calls");
+    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    let removed = node.command(&["uninstall", "--yes", "--restart"]).output().expect("runs");
+    assert_eq!(removed.status.code(), Some(0), "{}", String::from_utf8_lossy(&removed.stderr));
+    assert_eq!(
+        node.calls(),
+        "daemon-reload\nis-active --quiet containerd.service\nrestart containerd.service\n"
+    );
+    assert!(!node.at("usr/local/bin/podshim").exists());
+}
+
+/// The node is labelled once its containerd has the runtime, and not before.
+#[test]
+fn the_node_is_labelled_when_pods_can_run() {
+    let node = Node::new();
+    let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = proxy.local_addr().expect("an address").to_string();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    thread::spawn(move || {
+        for mut stream in proxy.incoming().flatten() {
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).unwrap_or(0);
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            assert!(request.starts_with("PATCH /api/v1/nodes/node-7 "), "{request}");
+            counted.fetch_add(1, Ordering::SeqCst);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let mut installer = node.install(&["--label-proxy", &address, "--node", "node-7"]);
+    installer.says("must be restarted");
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    fs::write(node.at(LOADED), "").expect("the restart");
+    installer.says("pods can run on podshim here; the node is labelled");
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    installer.ends_at_sigterm();
+}
+
+#[test]
+fn words_that_do_not_go_together_are_refused() {
+    let node = Node::new();
+    for words in [
+        &["install", "--restart"][..],
+        &["install", "--stay", "--label-proxy", "127.0.0.1:1"],
+        &["install", "--stay", "--label-proxy", "127.0.0.1:1", "--node", "../secrets"],
+        &["install", "--stay", "--dry-run"],
+        &["uninstall", "--restart", "--dry-run"],
+    ] {
+        #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+        let output = node.command(words).stderr(Stdio::null()).output().expect("podshim runs");
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+    }
+    assert!(!node.at("usr/local").exists());
+}

@@ -1,0 +1,216 @@
+//! `dist/kubernetes`, applied: the installer's DaemonSet labels its node, is replaced under a pod, and the Job removes
+//! podshim again. The installer gets a root that is made for the test, as the root of these nodes is the machine's; it
+//! asks the node's own containerd, which has podshim already. So systemctl is a script there that writes down its words.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use control_api::entry::Entry;
+use e2e::durations::seconds;
+use e2e::{Cluster, Containerd, Workload, hack, wait};
+use serde_json::{Value, json};
+
+use crate::support::{SOON, started_in_order, with_proxy};
+
+const LABEL: &str = "podshim.io/ready";
+/// The name of the test's own RuntimeClass: the cluster's is for the other tests.
+const CLASS: &str = "podshim-installed";
+const IMAGES: [&str; 2] = ["podshim.test/podshim:installer-1", "podshim.test/podshim:installer-2"];
+const CONFIG: &str = "version = 2\n# the node's\n";
+
+/// The root that the installer takes for the node's.
+struct HostRoot {
+    path: PathBuf,
+}
+
+impl HostRoot {
+    fn make(node: &Containerd) -> Result<Self> {
+        let path = node.directory().join("host-root");
+        for directory in ["etc/containerd", "run/containerd", "usr/bin"] {
+            fs::create_dir_all(path.join(directory))?;
+        }
+        fs::write(path.join("etc/containerd/config.toml"), CONFIG)?;
+        fs::copy("/usr/bin/busybox", path.join("usr/bin/busybox"))?;
+        let systemctl = path.join("usr/bin/systemctl");
+        fs::write(&systemctl, "#!/usr/bin/busybox sh\necho \"$@\" >>/calls\n")?;
+        fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755))?;
+        Ok(Self { path })
+    }
+
+    /// The calls of systemctl without their options.
+    fn calls(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.path.join("calls")).unwrap_or_default();
+        calls.lines().map(|call| call.replace("--no-ask-password --no-pager ", "")).collect()
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.path.join(path).exists()
+    }
+}
+
+/// The objects of an overlay, with what the test needs to be other than on a node.
+async fn rendered(
+    cluster: &Cluster,
+    overlay: &str,
+    node: &Containerd,
+    host: &HostRoot,
+) -> Result<Vec<Value>> {
+    let directory =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/kubernetes").join(overlay).canonicalize()?;
+    let directory = directory.to_str().context("no UTF-8")?;
+    let words = ["create", "--dry-run=client", "--output=json", "--kustomize", directory];
+    let output = cluster.kubectl(&words).await?;
+    let objects = serde_json::Deserializer::from_str(&output).into_iter::<Value>();
+    let mut objects = objects.collect::<Result<Vec<_>, _>>()?;
+    for object in &mut objects {
+        if object["kind"] == "RuntimeClass" {
+            object["metadata"]["name"] = json!(CLASS);
+        }
+        let Some(pod) = object.pointer_mut("/spec/template/spec") else { continue };
+        pod["nodeSelector"] = json!({ "kubernetes.io/hostname": "node-1" });
+        for container in pod["containers"].as_array_mut().context("no containers")? {
+            container["imagePullPolicy"] = json!("Never");
+            if container["name"] == "kubectl" {
+                container["image"] = json!("podshim.test/kubectl:1");
+                continue;
+            }
+            container["image"] = json!(IMAGES[0]);
+            let socket = json!({ "name": "socket", "mountPath": "/host/run/containerd/containerd.sock" });
+            container["args"].as_array_mut().context("no args")?.push(json!("--restart"));
+            container["volumeMounts"].as_array_mut().context("no mounts")?.push(socket);
+        }
+        let volumes = pod["volumes"].as_array_mut().context("no volumes")?;
+        for volume in volumes.iter_mut().filter(|volume| volume["name"] == "host") {
+            volume["hostPath"]["path"] = json!(host.path);
+        }
+        let socket = node.directory().join("containerd.sock");
+        volumes.push(json!({ "name": "socket", "hostPath": { "path": socket, "type": "Socket" } }));
+    }
+    Ok(objects)
+}
+
+/// Puts the images onto the node.
+async fn load_images(node: &Containerd) -> Result<()> {
+    let bin = fs::read_to_string(node.directory().join("bin"))?;
+    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let archive = node.directory().join("installer-image.tar");
+    let programs = format!("{architecture}={}", bin.trim());
+    let words = ["--arch", &programs, "--name", IMAGES[0], "--output"].map(OsString::from);
+    hack("image", words.into_iter().chain([archive.clone().into()])).await?;
+    let kubectl = node.directory().join("kubectl-image.tar");
+    hack("cluster.d/kubectl-image", [&kubectl]).await?;
+    for archive in [archive, kubectl] {
+        let archive = archive.to_str().context("no UTF-8")?;
+        node.ctr().run(&["--namespace", "k8s.io", "images", "import", archive]).await?;
+    }
+    node.ctr().run(&["--namespace", "k8s.io", "images", "tag", "--force", IMAGES[0], IMAGES[1]]).await?;
+    Ok(())
+}
+
+async fn label(cluster: &Cluster) -> Result<Value> {
+    Ok(cluster.get(&["node", "node-1"]).await?["metadata"]["labels"][LABEL].clone())
+}
+
+/// Waits until the logs of an installer's or a Job's pod have these words.
+async fn wait_for_log(cluster: &Cluster, of: &str, words: &str) -> Result<()> {
+    let container = if of.starts_with("job") { "remove" } else { "installer" };
+    wait::until_seen_every(seconds(1), &format!("{of} to say {words:?}"), SOON, async || {
+        let log = cluster.kubectl(&["--namespace", "podshim", "logs", of, "--container", container]).await;
+        Ok(log.is_ok_and(|log| log.contains(words)).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_installer_labels_is_replaced_and_removes() -> Result<()> {
+    let cluster = Cluster::connect()?;
+    let node = cluster.node(1)?;
+    let host = HostRoot::make(&node)?;
+    load_images(&node).await?;
+    for object in rendered(&cluster, "labels", &node, &host).await? {
+        cluster.apply(&object).await?;
+    }
+    let rollout =
+        ["--namespace", "podshim", "rollout", "status", "daemonset/podshim-installer", "--timeout=120s"];
+    cluster.kubectl(&rollout).await?;
+    wait_for_log(&cluster, "daemonset/podshim-installer", "the node is labelled").await?;
+    ensure!(label(&cluster).await? == "true", "{}", label(&cluster).await?);
+    ensure!(host.has("usr/local/bin/podshim") && host.has("etc/systemd/system/podshim-drain.service"));
+    // Its configuration has changed, so containerd is restarted, once.
+    let calls = host.calls();
+    ensure!(calls.iter().filter(|call| *call == "restart containerd.service").count() == 1, "{calls:?}");
+
+    // A pod of the class goes to the labelled node, and lives on under the next release.
+    let workload = Workload::pod(with_proxy("under-installer"));
+    let workload = workload.pod_field("runtimeClassName", json!(CLASS)).run(&cluster).await?;
+    let before = workload.wait_ready(1, SOON).await?;
+    ensure!(before[0].node == "node-1", "{before:#?}");
+    let set_image = format!("installer={}", IMAGES[1]);
+    cluster
+        .kubectl(&["--namespace", "podshim", "set", "image", "daemonset/podshim-installer", &set_image])
+        .await?;
+    cluster.kubectl(&rollout).await?;
+    ensure!(host.calls() == calls, "nothing has changed: {:?}", host.calls());
+    let after = workload.wait_ready(1, SOON).await?;
+    ensure!(before[0].uid == after[0].uid, "{after:#?}");
+    let timeline = workload.timeline(&after[0].name)?;
+    started_in_order(&timeline)?;
+    timeline.has_not_restarted("app")?;
+
+    // Its rights, which the token of the second container has: no more than get and patch of nodes.
+    let account = "--as=system:serviceaccount:podshim:podshim-installer";
+    for (verb, what, allowed) in [
+        ("patch", "nodes", true),
+        ("delete", "nodes", false),
+        ("update", "nodes", false),
+        ("get", "secrets", false),
+    ] {
+        // kubectl's exit code is 1 for no.
+        let may = cluster.kubectl(&["auth", "can-i", verb, what, account]).await;
+        ensure!(may.is_ok() == allowed, "{verb} {what}: {may:?}");
+    }
+
+    // The end of the DaemonSet removes nothing.
+    cluster.kubectl(&["--namespace", "podshim", "delete", "daemonset", "podshim-installer"]).await?;
+    wait::until_seen_every(seconds(1), "the installer to be gone", SOON, async || {
+        let pods = cluster.get(&["--namespace", "podshim", "pods"]).await?;
+        Ok(pods["items"].as_array().is_some_and(Vec::is_empty).then_some(()))
+    })
+    .await?;
+    ensure!(host.has("usr/local/bin/podshim") && label(&cluster).await? == "true");
+
+    // Removal is refused while a pod is there, and goes on when it has ended.
+    let pod = host.path.join("run/podshim/k8s.io/abc");
+    fs::create_dir_all(&pod)?;
+    Entry { id: "abc".to_owned(), pod_name: "shop".to_owned(), ..Entry::default() }.write_to(&pod)?;
+    for object in rendered(&cluster, "remove", &node, &host).await? {
+        cluster.apply(&object).await?;
+    }
+    wait_for_log(&cluster, "job/podshim-remove", "of these pods the shim is dead: ").await?;
+    ensure!(host.has("usr/local/bin/podshim"));
+    fs::remove_dir_all(host.path.join("run/podshim"))?;
+    cluster
+        .kubectl(&[
+            "--namespace",
+            "podshim",
+            "wait",
+            "--for=condition=complete",
+            "job/podshim-remove",
+            "--timeout=180s",
+        ])
+        .await?;
+    ensure!(!host.has("usr/local/bin/podshim") && !host.has("etc/systemd/system/podshim-drain.service"));
+    ensure!(fs::read_to_string(host.path.join("etc/containerd/config.toml"))? == CONFIG);
+    ensure!(!host.has("etc/containerd/config.toml.before-podshim"));
+
+    workload.delete(SOON).await?;
+    cluster.kubectl(&["delete", "namespace", "podshim"]).await?;
+    cluster.kubectl(&["delete", "clusterrole,clusterrolebinding", "podshim-installer"]).await?;
+    cluster.kubectl(&["delete", "runtimeclass", CLASS]).await?;
+    cluster.kubectl(&["label", "node", "node-1", &format!("{LABEL}-")]).await?;
+    fs::remove_dir_all(&host.path)?;
+    Ok(())
+}
