@@ -26,7 +26,7 @@ config_version_2() {
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "podshim.test/pause:1"
   stream_server_address = "127.0.0.1"
-$(cri_settings)
+$(cri_settings "$dir")
 
 [plugins."io.containerd.grpc.v1.cri".cni]
   bin_dir = "/usr/lib/cni"
@@ -50,7 +50,7 @@ config_version_3() {
   stream_server_address = "127.0.0.1"
 
 [plugins."io.containerd.cri.v1.runtime"]
-$(cri_settings)
+$(cri_settings "$dir")
 
 [plugins."io.containerd.cri.v1.runtime".cni]
   bin_dirs = ["/usr/lib/cni"]
@@ -76,11 +76,12 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 CONFIG
 }
 
+# cri_settings DIR
 cri_settings() {
     cat <<CONFIG
   restrict_oom_score_adj = $(restrict_oom_score_adj)
   # The host's AppArmor stays as it is.
-  disable_apparmor = true
+  disable_apparmor = $([ -e "$1/apparmor" ] && echo false || echo true)
   tolerate_missing_hugetlb_controller = true
 CONFIG
 }
