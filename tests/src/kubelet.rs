@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::instance::{self, SHARED_INSTANCE, own_arguments, own_directory};
@@ -23,18 +23,24 @@ const ANSWER: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(200);
 const RETRIES: u32 = 150;
 
-fn ask(request: &str) -> std::io::Result<String> {
+/// The list of pods. An answer that breaks off is [`ErrorKind::UnexpectedEof`]: the answers of HTTP 1.0 have no length.
+fn ask_for_pods() -> std::io::Result<Value> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT))?;
     stream.set_read_timeout(Some(ANSWER))?;
-    stream.write_all(request.as_bytes())?;
+    stream.write_all(b"GET /pods HTTP/1.0\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or(ErrorKind::UnexpectedEof)?;
+    if !head.starts_with("HTTP/1.0 200") {
+        return Err(std::io::Error::other(format!("the kubelet answers {head}")));
+    }
+    Ok(serde_json::from_str(body)?)
 }
 
 /// Whether the kubelet does not listen, or was killed while it answered.
 fn is_away(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset)
+    use ErrorKind::{ConnectionRefused, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), ConnectionRefused | ConnectionReset | UnexpectedEof)
 }
 
 /// A running kubelet and its containerd.
@@ -115,30 +121,24 @@ impl Kubelet {
     /// # Errors
     /// If it does not answer.
     pub async fn pod(&self, name: &str) -> Result<Option<Value>> {
-        let mut list: Value = serde_json::from_str(&self.get("/pods").await?)?;
+        let mut list = self.pods().await?;
         // The kubelet omits an empty list.
         let Some(items) = list["items"].as_array_mut() else { return Ok(None) };
         Ok(items.iter_mut().find(|pod| pod["metadata"]["name"] == name).map(Value::take))
     }
 
-    /// GET from the read-only port, inside the instance's network namespace. A restarted kubelet may be slow.
-    async fn get(&self, path: &str) -> Result<String> {
-        let request = format!("GET {path} HTTP/1.0\r\n\r\n");
-        let ask_patiently = move || -> Result<String> {
+    /// All pods, from the read-only port inside the instance's network namespace. A restarted kubelet may be slow.
+    async fn pods(&self) -> Result<Value> {
+        let ask_patiently = || -> Result<Value> {
             for _ in 0..RETRIES {
-                match ask(&request) {
+                match ask_for_pods() {
                     Err(error) if is_away(&error) => std::thread::sleep(RETRY),
                     answer => return Ok(answer?),
                 }
             }
-            Ok(ask(&request)?)
+            Ok(ask_for_pods()?)
         };
-        let answer = self.node.in_network(ask_patiently).await.context("the kubelet does not answer")?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("no answer of HTTP")?;
-        if !head.starts_with("HTTP/1.0 200") {
-            bail!("the kubelet answers {head}");
-        }
-        Ok(body.to_owned())
+        self.node.in_network(ask_patiently).await.context("the kubelet does not answer")
     }
 
     fn pid(&self) -> Result<libc::pid_t> {

@@ -46,7 +46,9 @@ async fn u2_gates_without_a_host_find_programs_on_the_pods_ip() -> Result<()> {
     let server = |name, port| {
         let of_pod = "$(ip -4 -o addr show scope global | sed 's/.* inet \\([0-9.]*\\).*/\\1/')";
         Program::new(name)
-            .looks_first(&format!("mkdir /www && touch /www/healthz && httpd -p {of_pod}:{port} -h /www"))
+            .looks_first(&format!(
+                "mkdir /www && touch /www/healthz && (sleep 1; exec httpd -p {of_pod}:{port} -h /www) &"
+            ))
     };
     let mut pod = Pod::new("u2-pod-ip")
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
