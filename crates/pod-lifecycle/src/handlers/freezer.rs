@@ -30,6 +30,7 @@ fn change_freezer(pod: &mut State, request: RequestId, id: ContainerId, change: 
         _ if freezer.is_changing() => Err(format!("container {id} is already being paused or resumed")),
         FreezerChange::Pause if runs && !freezer.is_paused() => Ok(Operation::Pause),
         FreezerChange::Resume if runs && freezer.is_paused() => Ok(Operation::Resume),
+        FreezerChange::Pause if runs => Err(format!("cannot pause container {id}: it is already paused")),
         FreezerChange::Pause => Err(format!("cannot pause container {id}: its program does not run")),
         FreezerChange::Resume => Err(format!("cannot resume container {id}: it is not paused")),
     };
