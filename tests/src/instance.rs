@@ -321,18 +321,7 @@ impl Containerd {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let namespace = File::open(self.namespace("net")?)?;
-        // The thread ends with its work, as it never leaves the namespace that it enters.
-        let inside = move || -> Result<T> {
-            // SAFETY: setns takes no pointers, and the descriptor is open for as long as the call.
-            if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-                return Err(std::io::Error::last_os_error()).context("setns");
-            }
-            work()
-        };
-        let (sender, result) = oneshot::channel();
-        std::thread::spawn(move || drop(sender.send(inside())));
-        result.await.context("the thread in the instance's network panicked")?
+        in_network_namespace(File::open(self.namespace("net")?)?, work).await
     }
 
     pub(crate) fn pid(&self, file: &str) -> Result<libc::pid_t> {
@@ -341,6 +330,27 @@ impl Containerd {
             .with_context(|| format!("{}: no containerd is up in this directory", path.display()))?;
         text.trim().parse().with_context(|| format!("{}: not a pid", path.display()))
     }
+}
+
+/// Runs `work` on a thread of its own in that network namespace.
+///
+/// # Errors
+/// If the namespace cannot be entered, or what `work` returns.
+pub async fn in_network_namespace<T: Send + 'static>(
+    namespace: File,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    // The thread ends with its work, as it never leaves the namespace that it enters.
+    let inside = move || -> Result<T> {
+        // SAFETY: setns takes no pointers, and the descriptor is open for as long as the call.
+        if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
+            return Err(std::io::Error::last_os_error()).context("setns");
+        }
+        work()
+    };
+    let (sender, result) = oneshot::channel();
+    std::thread::spawn(move || drop(sender.send(inside())));
+    result.await.context("the thread in the network namespace panicked")?
 }
 
 impl Drop for Containerd {

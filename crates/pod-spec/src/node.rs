@@ -180,7 +180,7 @@ const KEYS_OF_VALUES: [&str; 4] = ["ready", "on-terminate", "pre-stop", "migrate
 const MOST_OF_A_BOUND: Duration = Duration::from_secs(3600);
 
 /// The kinds of gates and hooks that the node can forbid.
-const VALUES: [&str; 6] = ["exec:", "http:", "tcp:", "log:", "notify", "file:"];
+const VALUES: [&str; 7] = ["exec:", "http:", "tcp:", "grpc:", "log:", "notify", "file:"];
 
 impl Node {
     /// Reads the file's text.

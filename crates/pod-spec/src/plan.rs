@@ -285,6 +285,13 @@ pub enum GateAction {
         /// Begins with `/`; may have a query.
         path: String,
     },
+    /// Ask the health service of gRPC (`grpc.health.v1`) in the container's network namespace; success is SERVING.
+    Grpc {
+        /// Port, 1 to 65535, at the namespace's loopback addresses, then its others.
+        port: u16,
+        /// What to ask about; empty for the server as a whole.
+        service: String,
+    },
     /// Look for a pattern in the lines that the container writes. podshim waits for it instead of probing.
     Log(Pattern),
     /// `READY=1` on the socket that NOTIFY_SOCKET names in the container, as systemd's services send it. podshim waits

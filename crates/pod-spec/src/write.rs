@@ -140,6 +140,8 @@ impl fmt::Display for GateAction {
             Self::Exec(arguments) => f.write_str(&exec(arguments)),
             Self::Tcp { host, port } => write!(f, "tcp:{}", Address(*host, *port)),
             Self::Http { host, port, path } => write!(f, "http:{}{path}", Address(*host, *port)),
+            Self::Grpc { port, service } if service.is_empty() => write!(f, "grpc:{port}"),
+            Self::Grpc { port, service } => write!(f, "grpc:{port}/{service}"),
             Self::Log(pattern) => write!(f, "log:{}", pattern.as_str()),
             Self::Notify => f.write_str("notify"),
             Self::File(path) => write!(f, "file:{path}"),

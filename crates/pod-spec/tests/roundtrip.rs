@@ -52,6 +52,8 @@ fn action() -> impl Strategy<Value = GateAction> {
         (option::of(host()), 1..=u16::MAX).prop_map(|(host, port)| GateAction::Tcp { host, port }),
         (option::of(host()), 1..=u16::MAX, "/[!-:<-~]{0,12}")
             .prop_map(|(host, port, path)| GateAction::Http { host, port, path }),
+        (1..=u16::MAX, option::of("[a-zA-Z.][!-:<-~]{0,12}"))
+            .prop_map(|(port, service)| { GateAction::Grpc { port, service: service.unwrap_or_default() } }),
         "/([^\0;]{0,12}[!-:<-~])?".prop_map(GateAction::File),
         r"\^?[a-z](\\;|[a-z ]|\.\*|\\d\+|é|[0-9]\{2\}){0,4}[a-z]\$?"
             .prop_map(|text| GateAction::Log(Pattern::parse(&text).expect("a pattern"))),

@@ -51,6 +51,10 @@ fn at(host: impl Into<IpAddr>) -> Option<IpAddr> {
     Some(host.into())
 }
 
+fn grpc(service: &str) -> Gate {
+    probe(GateAction::Grpc { port: 50051, service: service.to_owned() })
+}
+
 fn log(pattern: &str) -> Gate {
     probe(GateAction::Log(Pattern::parse(pattern).expect("a pattern")))
 }
@@ -186,6 +190,8 @@ fn gates() {
         ("tcp:[::1]:1", tcp(at(Ipv6Addr::LOCALHOST), 1)),
         ("http::15021/healthz/ready", http(None, 15021, "/healthz/ready")),
         ("http:[::1]:80/?a=b", http(at(Ipv6Addr::LOCALHOST), 80, "/?a=b")),
+        ("grpc:50051", grpc("")),
+        ("grpc: 50051/shop.v1.Cart ;fail=30", grpc("shop.v1.Cart")),
         ("log:^ready\\; .*$", log(r"^ready\; .*$")),
         ("log: listening on [0-9]+ ; fail=30", log("listening on [0-9]+")),
         ("notify", probe(GateAction::Notify)),

@@ -114,7 +114,8 @@ fn answer(mut stream: UnixStream, loaded: &Path) {
     let frame = |kind: u8, flags: u8, payload: &[u8]| {
         [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, 1][..], payload].concat()
     };
-    let bytes = [frame(1, 4, &[0x88]), frame(0, 0, &message), frame(1, 5, &[0x88])].concat();
+    let settings = vec![0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let bytes = [settings, frame(1, 4, &[0x88]), frame(0, 0, &message), frame(1, 5, &[0x88])].concat();
     let _ = stream.write_all(&bytes);
 }
 

@@ -40,6 +40,9 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
             let endpoint = Endpoint { host, port };
             done.spawn(async move { verdict(probe::http(&process, endpoint, &path, timeout).await) });
         }
+        Check::Probe { action: GateAction::Grpc { port, service }, timeout } => {
+            done.spawn(async move { verdict(probe::grpc(&process, port, &service, timeout).await) });
+        }
         Check::Probe { action: GateAction::Log(_) | GateAction::Notify, timeout } => {
             let Some(readiness) = incarnation.readiness().cloned() else {
                 return done.fail(failure("no listener is set up for it"));

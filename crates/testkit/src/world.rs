@@ -457,6 +457,7 @@ impl World {
             Operation::Check(Check::Probe { action, .. }) => match (self.is_ready(now, &init), action) {
                 (true, _) => Outcome::Ok,
                 (false, GateAction::Tcp { port, .. }) => failed(format!("tcp:{port} refused")),
+                (false, GateAction::Grpc { port, .. }) => failed(format!("grpc:{port}: NOT_SERVING")),
                 (false, GateAction::Exec(_)) => failed("the command exited with 1".to_owned()),
                 (false, action) => failed(format!("{action} failed")),
             },

@@ -1,8 +1,13 @@
-//! `http:` and `file:` gates (U2, U4, U6) with real servers and files, and with hostile ones (DESIGN §6).
+//! `http:`, `grpc:` and `file:` gates (U2, U4, U6) with real servers and files, and with hostile ones (DESIGN §6).
+
+use std::fs::File;
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Starting, Term};
-use e2e::{Containerd, Pod, Program, Runtime};
+use e2e::instance::in_network_namespace;
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
+use tokio::net::{TcpListener, UnixStream};
+use tokio::task::JoinHandle;
 
 use crate::support::{SOON, held_for, lines_of_podshim, ready_in_run, wait_started};
 
@@ -45,10 +50,9 @@ async fn u2_gates_without_a_host_find_programs_on_the_pods_ip() -> Result<()> {
     let node = Containerd::connect().await?;
     let server = |name, port| {
         let of_pod = "$(ip -4 -o addr show scope global | sed 's/.* inet \\([0-9.]*\\).*/\\1/')";
-        Program::new(name)
-            .looks_first(&format!(
-                "mkdir /www && touch /www/healthz && (sleep 1; exec httpd -p {of_pod}:{port} -h /www) &"
-            ))
+        Program::new(name).looks_first(&format!(
+            "mkdir /www && touch /www/healthz && (sleep 1; exec httpd -p {of_pod}:{port} -h /www) &"
+        ))
     };
     let mut pod = Pod::new("u2-pod-ip")
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main")
@@ -166,4 +170,63 @@ async fn u2_a_file_gate_is_not_opened_by_links_out_of_the_root() -> Result<()> {
     let (code, output) = attempt("/bin/busybox").await?;
     ensure!(code == 0, "{output}");
     Ok(())
+}
+
+/// Serves the health service of the node's own containerd, a real gRPC server, at a port in the pod's network.
+async fn health_service(node: &Containerd, pod: &RunningPod<'_>, port: u16) -> Result<JoinHandle<()>> {
+    let pid = node.cri()?.container_pid(pod.id("s1")?).await?;
+    let network = File::open(format!("/proc/{pid}/ns/net"))?;
+    let listener =
+        in_network_namespace(network, move || Ok(std::net::TcpListener::bind(("127.0.0.1", port))?)).await?;
+    listener.set_nonblocking(true)?;
+    let (listener, socket) = (TcpListener::from_std(listener)?, node.directory().join("containerd.sock"));
+    Ok(tokio::spawn(async move {
+        while let (Ok((mut probe, _)), Ok(mut server)) =
+            (listener.accept().await, UnixStream::connect(&socket).await)
+        {
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut probe, &mut server).await });
+        }
+    }))
+}
+
+/// A pod whose main waits for that gate of its sidecar.
+async fn with_grpc_gate<'a>(node: &'a Containerd, gate: &str) -> Result<RunningPod<'a>> {
+    let mut pod = Pod::new("u2-grpc")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("ready.s1", &format!("{gate};period=200ms;fail=1000"))
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+        .run(node, Runtime::Podshim)
+        .await?;
+    pod.start("s1").await?;
+    Ok(pod)
+}
+
+/// U2: the health service of gRPC opens a gate when it answers SERVING.
+#[tokio::test]
+async fn u2_a_grpc_gate_opens_with_the_health_services_word() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = with_grpc_gate(&node, "grpc:50051").await?;
+    pod.start("app").await?;
+    let held = held_for(&pod, "app").await?;
+    ensure!(held == r#"held: waiting for sidecar "s1": grpc:50051: refused"#, "{held}");
+    let server = health_service(&node, &pod, 50051).await?;
+    wait_started(&pod, &["app"]).await?;
+    server.abort();
+    pod.remove().await
+}
+
+/// U2: a service that the health service does not know is not ready.
+#[tokio::test]
+async fn u2_a_grpc_gate_of_an_unknown_service_stays_closed() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = with_grpc_gate(&node, "grpc:50051/none.of.its").await?;
+    let server = health_service(&node, &pod, 50051).await?;
+    pod.start("app").await?;
+    let held = held_for(&pod, "app").await?;
+    let why = "grpc:50051/none.of.its: no service of that name, or no grpc.health.v1";
+    ensure!(held == format!(r#"held: waiting for sidecar "s1": {why}"#), "{held}");
+    pod.timeline()?.doesnt_start("app")?;
+    server.abort();
+    pod.remove().await
 }

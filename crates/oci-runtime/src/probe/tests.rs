@@ -22,6 +22,7 @@ use crate::{
 };
 
 mod addresses;
+mod grpc;
 mod hostile;
 
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -77,6 +77,14 @@ pub enum GateError {
         /// The path.
         path: String,
     },
+    /// A name that no service has.
+    #[error(
+        "service {service:?} is not a name: write \"grpc:port\" or \"grpc:port/service\", without spaces"
+    )]
+    Service {
+        /// What was written.
+        service: String,
+    },
     /// A file path that is not absolute, or that no file can have.
     #[error("path {path:?} is not absolute")]
     FilePath {

@@ -16,10 +16,14 @@ use crate::plan::{Gate, GateAction, ProbeTiming};
 use super::options;
 
 /// The gates as a hint shows them; those with a colon take an argument.
-const GATES: [&str; 8] = ["running", "none", "exec:", "http:", "tcp:", "log:", "notify", "file:"];
+const GATES: [&str; 9] = ["running", "none", "exec:", "http:", "tcp:", "grpc:", "log:", "notify", "file:"];
 
 const TCP_FORM: &str = "tcp:[host]:port";
 const HTTP_FORM: &str = "http:[host]:port/path";
+const GRPC_FORM: &str = "grpc:port[/service]";
+
+/// The longest name of a service to ask about.
+const SERVICE_LONGEST: usize = 256;
 
 /// Options of a probe's timing.
 #[derive(Clone, Copy, PartialEq)]
@@ -78,6 +82,22 @@ pub(super) fn parse(value: &str) -> Result<Gate, GateError> {
                 return Err(GateError::UrlPath { path: excerpt(path) });
             }
             probe(GateAction::Http { host, port, path: path.to_owned() }, options)
+        }
+        "grpc" => {
+            let (target, options) = until_semicolon(needs("grpc", GRPC_FORM)?);
+            let (number, service) = match target.trim().split_once('/') {
+                Some((number, service)) => (number, Some(service)),
+                None => (target.trim(), None),
+            };
+            let port = port(number)?;
+            let is_name = |service: &str| {
+                (1..=SERVICE_LONGEST).contains(&service.len())
+                    && !service.contains(|c: char| c.is_whitespace() || c.is_control())
+            };
+            if let Some(service) = service.filter(|service| !is_name(service)) {
+                return Err(GateError::Service { service: excerpt(service) });
+            }
+            probe(GateAction::Grpc { port, service: service.unwrap_or_default().to_owned() }, options)
         }
         "log" => {
             let (pattern, options) = pattern(needs("log", "log:<regex>")?);
@@ -184,11 +204,15 @@ fn address(text: &str, form: &'static str) -> Result<(Option<IpAddr>, u16), Gate
     if let Some(host) = host.filter(|host| !is_unicast(*host)) {
         return Err(GateError::HostNotUnicast { host });
     }
+    Ok((host, self::port(port)?))
+}
+
+fn port(text: &str) -> Result<u16, GateError> {
     // Rust's own parser takes a sign, the grammar does not.
-    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-    match port.parse() {
-        Ok(port) if digits && port > 0 => Ok((host, port)),
-        _ => Err(GateError::Port { port: excerpt(port) }),
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        Ok(port) if digits && port > 0 => Ok(port),
+        _ => Err(GateError::Port { port: excerpt(text) }),
     }
 }
 

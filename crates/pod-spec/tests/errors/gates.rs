@@ -5,8 +5,11 @@ use super::{PLAN, message};
 #[test]
 fn every_wrong_gate_says_why() {
     for (value, expected) in [
-        ("redy", "unknown gate \"redy\" (one of: running, none, exec:, http:, tcp:, log:, notify, file:)"),
-        ("", "unknown gate \"\" (one of: running, none, exec:, http:, tcp:, log:, notify, file:)"),
+        (
+            "redy",
+            "unknown gate \"redy\" (one of: running, none, exec:, http:, tcp:, grpc:, log:, notify, file:)",
+        ),
+        ("", "unknown gate \"\" (one of: running, none, exec:, http:, tcp:, grpc:, log:, notify, file:)"),
         ("runing", "unknown gate \"runing\" (did you mean \"running\"?)"),
         ("Tcp::80", "unknown gate \"Tcp\" (did you mean \"tcp:\"?)"),
         ("none;period=1s", "\"none\" stands alone: nothing may follow it"),
@@ -97,6 +100,18 @@ fn every_wrong_gate_says_why() {
             "http::80/a b",
             "path \"/a b\" is not a URL path: it must begin with \"/\" and have no spaces or control characters",
         ),
+        ("grpc", "\"grpc\" needs more: write \"grpc:port[/service]\""),
+        ("grpc:", "port \"\" is not a number from 1 to 65535"),
+        ("grpc::9000", "port \":9000\" is not a number from 1 to 65535"),
+        (
+            "grpc:9000/",
+            "service \"\" is not a name: write \"grpc:port\" or \"grpc:port/service\", without spaces",
+        ),
+        (
+            "grpc:9000/a b",
+            "service \"a b\" is not a name: write \"grpc:port\" or \"grpc:port/service\", without spaces",
+        ),
+        ("grpc:9000;ok=0", "ok: \"0\" is not a number of at least 1"),
         ("http::80/;period=1ms", "period: 1ms is too short, at least 100ms"),
         ("log:", "the pattern is empty"),
         ("log: ;fail=3", "the pattern is empty"),

@@ -57,9 +57,14 @@ fn action(container: &Node, probe: &Node, remarks: &mut Vec<(&'static str, Strin
         remarks.push((field, what.to_owned()));
     }
     let is_https = node.text_of("scheme").is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
-    if field == "grpc" || is_https {
-        let what = if is_https { "HTTPS" } else { "grpc" };
-        remarks.push((field, format!("{what} cannot be asked: ready when the port takes connections")));
+    if field == "grpc" {
+        return Some(GateAction::Grpc {
+            port,
+            service: node.text_of("service").unwrap_or_default().to_owned(),
+        });
+    }
+    if is_https {
+        remarks.push((field, "HTTPS cannot be asked: ready when the port takes connections".to_owned()));
         return Some(GateAction::Tcp { host, port });
     }
     if field == "tcpSocket" {

@@ -33,12 +33,13 @@ enum PlannedRole {
     Main,
 }
 
-const GATES: [&str; 12] = [
+const GATES: [&str; 13] = [
     "none",
     "tcp::80;period=1s;fail=2",
     "tcp::80;fail=1",
     "exec:ready;period=500ms;fail=3;ok=2;delay=1s",
     "http::80/;period=700ms;fail=2",
+    "grpc:80/a.B;period=600ms;fail=2",
     "log:ready;period=300ms;fail=4;delay=400ms",
     "notify;fail=2",
     "file:/ready;period=100ms;delay=500ms",
