@@ -50,6 +50,8 @@ enum Recreation {
     ByPolicy,
     /// A kubelet's native sidecar: under any policy.
     Always,
+    /// A kubelet's init container: not once it has exited with 0.
+    AfterFailure,
 }
 
 /// Whether a task is the first of its name in this sandbox.
@@ -149,7 +151,7 @@ impl MemberState {
         self.pair_role == PairRole::Active
     }
 
-    /// How an init completed; it never runs again in this sandbox (I4).
+    /// How an init completed; it does not run again in this sandbox (I4, but T18).
     pub(crate) fn completed(&self) -> Option<Exit> {
         self.completed
     }
@@ -179,6 +181,15 @@ impl MemberState {
     /// Whether a kubelet recreates it under any policy, as it knows native sidecars.
     pub(crate) fn is_native(&self) -> bool {
         self.recreation == Recreation::Always
+    }
+
+    /// T18: whether it is a completed init that its caller stopped, which saw it running until then (I5) and recreates it
+    /// whatever it exited with.
+    pub(crate) fn was_stopped_when_done(&self, policy: RestartPolicy) -> bool {
+        self.completed.is_some()
+            && self.asked.is_some()
+            && policy == RestartPolicy::Always
+            && self.recreation == Recreation::ByPolicy
     }
 
     /// Whether no task of its name was ever created in this sandbox.
@@ -247,8 +258,11 @@ impl MemberState {
         spec: &ContainerSpec,
         policy: RestartPolicy,
     ) -> Creation {
-        let native = self.member.role == Role::Sidecar && spec.kubelet_type == Some(KubeletType::Init);
-        self.recreation = if native { Recreation::Always } else { Recreation::ByPolicy };
+        self.recreation = match (self.member.role, spec.kubelet_type) {
+            (Role::Sidecar, Some(KubeletType::Init)) => Recreation::Always,
+            (Role::Init, Some(KubeletType::Init)) => Recreation::AfterFailure,
+            _ => Recreation::ByPolicy,
+        };
         self.current = Some(id);
         self.asked = None;
         self.start_failure = None;
@@ -291,6 +305,12 @@ impl MemberState {
     /// I4: an init has completed.
     pub(crate) fn complete(&mut self, exit: Exit) {
         self.completed = Some(exit);
+    }
+
+    /// T18: it runs again when its caller recreates it, and what waits for it waits.
+    pub(crate) fn begin_again(&mut self) {
+        self.completed = None;
+        self.ended = None;
     }
 
     /// Its newest task has ended.

@@ -41,7 +41,7 @@ use crate::rules::completion::detect_completion;
 use crate::rules::hooks::run_on_terminate_hooks;
 use crate::rules::replacement::count_ends;
 use crate::rules::restart::end_restarts;
-use crate::rules::round::end_stop_if_over;
+use crate::rules::round::{begin_again_if_emptied, end_stop_if_over};
 use crate::rules::sandbox::detect_sandbox_end;
 use crate::rules::standby::end_takeovers;
 use crate::rules::startup::release_held;
@@ -56,7 +56,7 @@ const MOST_ROUNDS: usize = 10_000;
 pub const UNSETTLED: &str = "the rules of the pod do not settle: this is a fault of podshim";
 
 /// The rules, in the order in which `settle` applies them.
-const RULES: [fn(&mut State); 12] = [
+const RULES: [fn(&mut State); 13] = [
     detect_sandbox_end,
     detect_callers_stop,
     apply_budget,
@@ -69,6 +69,7 @@ const RULES: [fn(&mut State); 12] = [
     count_ends,
     detect_completion,
     end_stop_if_over,
+    begin_again_if_emptied,
 ];
 
 /// A pod, as long as its sandbox lives. S7: the next sandbox gets a shim, and so a value, of its own.

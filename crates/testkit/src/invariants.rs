@@ -297,10 +297,7 @@ impl Invariants {
             Action::Signal { target, signal, .. } if target.exec.is_none() => {
                 self.may_signal(&target.container, *signal)
             }
-            Action::Note(line) => {
-                self.noted(line);
-                Ok(())
-            }
+            Action::Note(line) => self.noted(line),
             Action::Warn(line) if line == UNSETTLED => self.violated(UNSETTLED),
             Action::Reply { request, result } => self.replied(*request, result.as_ref().ok()),
             Action::Publish(notice) => self.published(notice),

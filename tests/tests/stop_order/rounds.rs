@@ -48,6 +48,46 @@ async fn t14_a_stopped_pod_starts_again_in_order() -> Result<()> {
     pod.remove().await
 }
 
+/// T18: as a kubelet's RestartAllContainers rule (KEP-5532) does, the caller stops and removes all containers, without a
+/// grace, and makes them again in the same sandbox: the init runs again before what waits for it.
+#[tokio::test]
+async fn t18_a_pod_that_is_emptied_begins_again() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = pod_with_an_init().run(&node, Runtime::Podshim).await?;
+    pod.start_all(&["i1", "s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    for name in ["i1", "s1", "app"] {
+        pod.stop(name, seconds(0)).await?;
+        node.cri()?.remove_container(pod.id(name)?).await?;
+    }
+    let sandbox = pod.sandbox().to_owned();
+    pod.start_all(&["app", "s1", "i1"]).await?;
+    let timeline = pod.wait_for("app", Event::Started, 2, SOON).await?;
+    let counts = ["i1", "s1", "app"].map(|name| timeline.count(name, Starting));
+    ensure!(counts == [2, 2, 2] && pod.sandbox() == sandbox, "{counts:?}\n{timeline}");
+    let second =
+        |name, event| Ok::<_, anyhow::Error>(timeline.of(name, event).nth(1).context("no second run")?.at);
+    ensure!(second("i1", Exiting)? <= second("s1", Starting)?, "{timeline}");
+    ensure!(second("s1", Starting)? <= second("app", Starting)?, "{timeline}");
+    pod.remove().await
+}
+
+/// T18, I4: an init that its caller stops alone, while the others live, is answered as done.
+#[tokio::test]
+async fn t18_i4_an_init_that_is_stopped_alone_does_not_run_again() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = pod_with_an_init().run(&node, Runtime::Podshim).await?;
+    pod.start_all(&["i1", "s1", "app"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    pod.stop("i1", AMPLE).await?;
+    pod.start("i1").await?;
+    pod.stop("app", AMPLE).await?;
+    pod.start("app").await?;
+    let timeline = pod.wait_for("app", Event::Started, 2, SOON).await?;
+    timeline.has_not_restarted("i1")?;
+    pod.remove().await
+}
+
 /// T14 after a failed init (I2): its caller recreates it, which cancels the failure, and then the others. The init has
 /// not completed, so it runs again, in its place.
 #[tokio::test]

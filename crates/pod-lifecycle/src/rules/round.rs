@@ -1,4 +1,4 @@
-//! The end of a stop, and with it of a round (T14).
+//! The end of a stop, and with it of a round (T14, T18).
 //!
 //! Owns when a stop is over, and what goes on then. How a stop begins is `rules::stop`.
 
@@ -37,12 +37,47 @@ pub(crate) fn end_stop_if_over(pod: &mut State) {
     end_stop(pod);
 }
 
-/// T14: members that have ended wait for their gates again; what lives goes on.
+/// T18: a caller that removes all containers of a living sandbox and makes them again (KEP-5532) wants the pod from the
+/// start. A shim sees no RemoveContainer: the sign is that the caller stopped a completed init, and nothing is left.
+/// Here for containers that ended one by one; at the end of a stop it is `end_stop`.
+pub(crate) fn begin_again_if_emptied(pod: &mut State) {
+    if pod.is_stopping() || !forget_stopped_inits(pod) {
+        return;
+    }
+    pod.rounds.end();
+    begin_round(pod);
+    pod.note("another round begins: nothing of the pod is left");
+}
+
+/// T18: the completed inits that their caller stopped run again, if nothing planned is left. Returns whether there are any.
+fn forget_stopped_inits(pod: &mut State) -> bool {
+    let policy = pod.policy();
+    let is_one = |index: &usize| pod.member(*index).was_stopped_when_done(policy);
+    let stopped: Vec<_> = (0..pod.members().len()).filter(is_one).collect();
+    if stopped.is_empty() || !(0..pod.members().len()).all(|index| pod.is_gone(index)) {
+        return false;
+    }
+    for index in stopped {
+        pod.member_mut(index).begin_again();
+        pod.note(format!("{} runs again: its caller has stopped all containers", pod.member(index)));
+    }
+    true
+}
+
+/// The stop is over, and another round begins.
 fn end_stop(pod: &mut State) {
     match pod.end_stop() {
         Some(stop) if stop.cause() == StopCause::Completed => pod.rounds.end_complete(),
         _ => pod.rounds.end(),
     }
+    forget_stopped_inits(pod);
+    begin_round(pod);
+    pod.record_of_pod(Milestone::StopEnded);
+    pod.note("pod stop is over");
+}
+
+/// T14: members that have ended wait for their gates again; what lives goes on.
+fn begin_round(pod: &mut State) {
     let (now, policy) = (pod.now(), pod.policy());
     for index in 0..pod.members().len() {
         let lives = pod.current(index).is_some_and(Container::is_alive);
@@ -58,8 +93,6 @@ fn end_stop(pod: &mut State) {
             program_started(pod, &id);
         }
     }
-    pod.record_of_pod(Milestone::StopEnded);
-    pod.note("pod stop is over");
 }
 
 /// T12: a kubelet that stops a pod creates nothing in it. So its stops were stops of single containers.

@@ -15,6 +15,10 @@ use super::{Invariants, Verdict};
 /// K11: the length of a stop that an unannounced SIGKILL begins.
 const ZERO_GRACE: Duration = Duration::from_millis(1500);
 
+/// T18: what the core notes of an init that runs again, after its name, and when nothing is left without a stop.
+const RUNS_AGAIN: &str = " runs again: its caller has stopped all containers";
+const ANOTHER_ROUND: &str = "another round begins: nothing of the pod is left";
+
 impl Invariants {
     pub(super) fn member(&self, name: &str) -> Option<&Member> {
         self.plan.as_ref()?.member(name).map(|(_, member)| member)
@@ -362,7 +366,7 @@ impl Invariants {
 
     /// T5, T14: the consequences of the start and the end of a stop. Only the core's notes show when, among its other
     /// actions, they came.
-    pub(super) fn noted(&mut self, line: &str) {
+    pub(super) fn noted(&mut self, line: &str) -> Verdict {
         if line.starts_with("pod stop begins") && !self.stopping {
             self.stopping = true;
             self.was_stopped = true;
@@ -370,7 +374,27 @@ impl Invariants {
         } else if line == "pod stop is over" {
             self.stopping = false;
             self.round_ends();
+        } else if line == ANOTHER_ROUND {
+            self.round_ends();
+        } else if let Some(init) = line.strip_suffix(RUNS_AGAIN) {
+            return self.init_runs_again(init);
         }
+        Ok(())
+    }
+
+    /// T18: a completed init is forgotten only if its caller stopped it and no planned container is left.
+    fn init_runs_again(&mut self, init: &str) -> Verdict {
+        let name = init.trim_start_matches("init ").trim_matches('"').to_owned();
+        if !self.asked.contains(&name) {
+            return self.violated(format!("{init} runs again, though no caller stopped it (T18)"));
+        }
+        let left =
+            self.containers.iter().find(|(_, it)| it.role.is_some() && it.started && it.shown.is_none());
+        if let Some((left, _)) = left {
+            return self.violated(format!("{init} runs again, though {left} lives (T18)"));
+        }
+        self.members.entry(name).or_default().completed = false;
+        Ok(())
     }
 
     fn stop_begins(&mut self) {
