@@ -121,3 +121,58 @@ fn k16_only_a_sandbox_that_was_there_ends() {
     assert_eq!(names(&driver), ["app"]);
     assert_eq!(driver.pod.stop_order(&"app".into()).unwrap().outlived_by, None);
 }
+
+/// K16: the other two: one that could not be created, and one that was never started.
+#[test]
+fn k16_a_sandbox_that_never_ran() {
+    let mut driver = Driver::new("app=main");
+    driver.failing = |operation| matches!(operation, Operation::Create);
+    driver.create("pause", |spec| spec.kind = TaskKind::Sandbox);
+    driver.failing = |_| false;
+    driver.create("pause", |_| {});
+    driver.run("app", |_| {});
+    delete(&mut driver, "pause");
+    assert_eq!(names(&driver), ["app"]);
+    assert!(!driver.pod.is_stopping(), "a container of that name was no sandbox");
+
+    let mut driver = Driver::new("app=main");
+    driver.create("pause", |spec| spec.kind = TaskKind::Sandbox);
+    driver.run("app", |_| {});
+    delete(&mut driver, "pause");
+    assert_eq!(names(&driver), ["app"]);
+    assert!(driver.pod.is_stopping());
+}
+
+/// The shim takes no further container once all are leaving: a create whose Delete waits counts.
+#[test]
+fn a_create_that_is_to_be_deleted_is_leaving() {
+    let mut driver = Driver::new("app=main");
+    driver.endless = |operation| matches!(operation, Operation::Create);
+    driver.create("app", |_| {});
+    assert!(!driver.pod.is_leaving());
+    delete(&mut driver, "app");
+    assert!(driver.pod.is_leaving());
+}
+
+/// N1: a Wait whose caller is gone is not answered, and those of others are.
+#[test]
+fn n1_only_the_abandoned_wait_is_forgotten() {
+    let mut driver = Driver::new("app=main");
+    driver.run("app", |_| {});
+    let gone = driver.ask(Request::Wait(Target::init("app".into())));
+    let here = driver.ask(Request::Wait(Target::init("app".into())));
+    driver.feed(Event::Abandoned { id: gone });
+    driver.answered.clear();
+    exits(&mut driver, "app", 0);
+    assert_eq!(driver.answered, [here]);
+}
+
+/// What the driver's contract rules out is ignored, with a warning that names it.
+#[test]
+fn what_cannot_be_is_a_warning() {
+    let mut driver = Driver::new("app=main");
+    driver.create("app", |_| {});
+    exits(&mut driver, "app", 0);
+    exits(&mut driver, "app", 0);
+    assert_eq!(driver.warnings, ["ignored, as it cannot be: exit of container app, which has no process"]);
+}

@@ -1,8 +1,12 @@
-//! What operators see of a pod's end (Part 15): decided by its mains and its restart policy.
+//! What operators see of a pod: how far its containers and gates are, and how it ended, which its mains and its restart policy
+//! decide.
 
 mod driver;
 
-use pod_lifecycle::{Event, Exit, MissingEnd, PodOutcome, PodTime, Target};
+use pod_lifecycle::{
+    Check, Event, Exit, GateProgress, InspectedState, MissingEnd, Operation, PodOutcome, PodTime, Request,
+    Target,
+};
 
 use driver::Driver;
 
@@ -91,4 +95,41 @@ fn u10_an_init_or_a_sidecar_that_no_caller_creates_is_missing() {
     assert_eq!(missing(&driver), ["init \"i\"", "sidecar \"s\""], "one of a pair is enough");
     run(&mut driver, &["i", "s"]);
     assert!(driver.pod.missing().is_none());
+}
+
+fn state_of(driver: &Driver, name: &str) -> InspectedState {
+    let containers = driver.pod.inspect(PodTime::ZERO).containers;
+    containers.into_iter().find(|container| container.name == name).expect("a container").state
+}
+
+#[test]
+fn a_paused_container_is_shown_paused() {
+    let mut driver = job("Never");
+    run(&mut driver, &["s1", "a"]);
+    assert_eq!(state_of(&driver, "a"), InspectedState::Running);
+    driver.ask(Request::Pause("a".into()));
+    assert_eq!(state_of(&driver, "a"), InspectedState::Paused);
+    driver.ask(Request::Resume("a".into()));
+    assert_eq!(state_of(&driver, "a"), InspectedState::Running);
+}
+
+/// U2: closed until the program has been executed, then started, then open.
+#[test]
+fn u2_a_gate_is_shown_as_far_as_it_is() {
+    let gate_after = |endless: fn(&Operation) -> bool| {
+        let mut driver = Driver::with_keys("s1=sidecar, a=main", &[("podshim.io/ready.s1", "log:ready")]);
+        driver.endless = endless;
+        run(&mut driver, &["s1", "a"]);
+        let containers = driver.pod.inspect(PodTime::ZERO).containers;
+        let gate = |name| containers.iter().find(|it| it.name == name).expect("a container").gate.clone();
+        assert_eq!(gate("a"), None, "nothing waits for a main");
+        gate("s1").map(|(gate, progress)| (gate.to_string(), progress))
+    };
+    for (endless, expected) in [
+        ((|it| matches!(it, Operation::Check(_))) as fn(&Operation) -> bool, GateProgress::Closed),
+        (|it| matches!(it, Operation::Check(Check::Probe { .. })), GateProgress::Started),
+        (|_| false, GateProgress::Open),
+    ] {
+        assert_eq!(gate_after(endless), Some(("log:ready".to_owned(), expected)));
+    }
 }

@@ -84,6 +84,8 @@ pub enum Command {
     Settle(Duration),
     /// Show how callers see it.
     View(Target),
+    /// Show the pod as an operator sees it.
+    Inspect,
 }
 
 /// Which caller created the pod.
@@ -221,6 +223,7 @@ fn parse_command(line: &str) -> Result<Command, String> {
         "fault" => Command::Fault(Fault::parse(&rest)?),
         "settle" => Command::Settle(duration(0)?),
         "view" => Command::View(parse_target(word(0)?)),
+        "inspect" => Command::Inspect,
         _ => return Err("unknown verb".to_owned()),
     })
 }
@@ -307,6 +310,7 @@ impl fmt::Display for Command {
             Self::Fault(fault) => write!(f, "fault {fault}"),
             Self::Settle(time) => write!(f, "settle {}", show_duration(*time)),
             Self::View(target) => write!(f, "view {}", show_target(target)),
+            Self::Inspect => f.write_str("inspect"),
         }
     }
 }

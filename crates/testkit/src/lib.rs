@@ -12,6 +12,7 @@ mod canonical;
 mod command;
 mod explorer;
 mod fairness;
+mod inspection;
 mod invariants;
 mod kubelet;
 mod kubelet_grid;

@@ -221,6 +221,7 @@ impl Simulator {
             }
             Command::Fault(fault) => self.befall(fault)?,
             Command::View(target) => self.view(target),
+            Command::Inspect => self.trace.inspection(self.now, &self.pod.inspect(self.now)),
         }
         Ok(())
     }

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use pod_lifecycle::{
-    Action, Caller, ContainerId, ContainerSpec, Event, Operation, Origin, Outcome, PidNamespace, Pod,
-    PodTime, Reach, Request, RequestId, Target, TaskKind, WallTime,
+    Action, Caller, ContainerId, ContainerSpec, Event, Failure, Operation, Origin, Outcome, PidNamespace,
+    Pod, PodTime, Reach, RefusalKind, Request, RequestId, Target, TaskKind, WallTime,
 };
 use pod_spec::Signal;
 
@@ -18,6 +18,12 @@ pub struct Driver {
     signals: Vec<(ContainerId, Signal)>,
     /// Operations that do not end.
     pub endless: fn(&Operation) -> bool,
+    /// Operations that fail.
+    pub failing: fn(&Operation) -> bool,
+    /// The requests that have been answered, in that order.
+    pub answered: Vec<RequestId>,
+    /// What the pod has warned of.
+    pub warnings: Vec<String>,
 }
 
 impl Driver {
@@ -35,6 +41,9 @@ impl Driver {
             requests: 0,
             signals: Vec::new(),
             endless: |_| false,
+            failing: |_| false,
+            answered: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -45,24 +54,38 @@ impl Driver {
                 Action::Run { operation, .. } if (self.endless)(&operation) => {}
                 Action::Run { op, operation, .. } => {
                     let outcome = match operation {
+                        ref failed if (self.failing)(failed) => Outcome::Failed(Failure {
+                            message: "it is broken".to_owned(),
+                            kind: RefusalKind::Internal,
+                        }),
                         Operation::Create => Outcome::Process { pid: 1000 },
                         _ => Outcome::Ok,
                     };
                     self.pod.handle(self.now, Event::Done { op, outcome, at: WallTime::default() });
                 }
+                Action::Reply { request, .. } => self.answered.push(request),
+                Action::Warn(warning) => self.warnings.push(warning),
                 Action::Signal { target, signal, .. } => self.signals.push((target.container, signal)),
                 _ => {}
             }
         }
     }
 
-    pub fn ask(&mut self, request: Request) {
+    pub fn ask(&mut self, request: Request) -> RequestId {
         self.requests += 1;
-        self.feed(Event::Request { id: RequestId(self.requests), request });
+        let id = RequestId(self.requests);
+        self.feed(Event::Request { id, request });
+        id
     }
 
     /// Creates and starts a container of ctr, which `change` may turn into another kind.
     pub fn run(&mut self, name: &str, change: impl FnOnce(&mut ContainerSpec)) {
+        self.create(name, change);
+        self.ask(Request::Start(Target::init(name.into())));
+    }
+
+    /// Creates a container of ctr, which `change` may turn into another kind.
+    pub fn create(&mut self, name: &str, change: impl FnOnce(&mut ContainerSpec)) {
         let plan = pod_spec::parse(self.keys.iter().copied()).expect("a plan").plan;
         let mut spec = ContainerSpec {
             name: name.to_owned(),
@@ -77,9 +100,7 @@ impl Driver {
             plan,
         };
         change(&mut spec);
-        let container = ContainerId::from(name);
-        self.ask(Request::Create { container: container.clone(), spec: Box::new(spec) });
-        self.ask(Request::Start(Target::init(container)));
+        self.ask(Request::Create { container: name.into(), spec: Box::new(spec) });
     }
 
     pub fn signal(&mut self, name: &str, signal: Signal) {
