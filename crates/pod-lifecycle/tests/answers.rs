@@ -3,9 +3,10 @@
 mod driver;
 
 use pod_lifecycle::{
-    ContainerId, Event, Exit, InspectedPart, Operation, PodTime, Request, Status, Target, TaskKind,
+    ContainerId, Event, Exit, InspectedPart, Operation, Outcome, PodTime, Request, Status, Target, TaskKind,
+    WallTime,
 };
-use pod_spec::Role;
+use pod_spec::{Role, Signal};
 
 use driver::Driver;
 
@@ -175,4 +176,70 @@ fn what_cannot_be_is_a_warning() {
     exits(&mut driver, "app", 0);
     exits(&mut driver, "app", 0);
     assert_eq!(driver.warnings, ["ignored, as it cannot be: exit of container app, which has no process"]);
+
+    let mut driver = Driver::new("app=main");
+    driver.run("app", |_| {});
+    driver.ask(Request::Exec { container: "app".into(), exec: "e".into() });
+    let target = Target { container: "app".into(), exec: Some("e".into()) };
+    driver.feed(Event::Exited { target, exit: Exit::default() });
+    driver.endless = |operation| matches!(operation, Operation::Create);
+    driver.create("b", |_| {});
+    driver.feed(Event::Done { op: driver.last_op, outcome: Outcome::Ok, at: WallTime::default() });
+    assert_eq!(
+        driver.warnings,
+        [
+            "ignored, as it cannot be: exit of exec e of container app, which does not run",
+            "ignored, as it cannot be: container b created without a process",
+        ]
+    );
+}
+
+/// 11.4: the first container's plan is the pod's; a container that declares another one is named.
+#[test]
+fn another_plan_than_the_pods_is_a_warning() {
+    let mut driver = Driver::new("app=main, b=main");
+    driver.run("app", |_| {});
+    driver.run("b", |_| {});
+    assert!(driver.warnings.is_empty(), "{:?}", driver.warnings);
+    driver.declare("c=main");
+    driver.create("c", |_| {});
+    assert_eq!(driver.warnings.len(), 1);
+    assert!(driver.warnings[0].contains("\"c\" declares another plan"), "{:?}", driver.warnings);
+}
+
+/// K3, K6: between the kill of the runtime's init and its exit there is nothing more to signal.
+#[test]
+fn k3_a_held_container_is_killed_once() {
+    let mut driver = Driver::new("s1=sidecar, app=main");
+    driver.run("app", |_| {});
+    driver.signal("app", Signal::TERM);
+    assert_eq!(driver.signalled(), ["app"]);
+    driver.signal("app", Signal::KILL);
+    driver.signal("app", Signal::TERM);
+    assert_eq!(driver.signalled(), ["app"]);
+    driver.signal("app", Signal::HUP);
+    assert_eq!(driver.refusals, ["cannot send signal 1 to container app: it is being stopped"]);
+}
+
+/// Trap 21: a created container that got a stop signal is not started any more.
+#[test]
+fn trap_21_what_is_to_end_is_not_started() {
+    let mut driver = Driver::new("app=main");
+    driver.create("app", |_| {});
+    driver.signal("app", Signal::TERM);
+    driver.ask(Request::Start(Target::init("app".into())));
+    assert_eq!(driver.refusals, ["cannot start container app: it is being stopped"]);
+}
+
+/// A pod in which nothing is due needs no clock: the shim sleeps.
+#[test]
+fn a_pod_in_which_nothing_is_due_needs_no_clock() {
+    let mut driver = Driver::with_keys("s1=sidecar, app=main", &[("podshim.io/restart-policy", "Never")]);
+    driver.run("s1", |_| {});
+    driver.run("app", |_| {});
+    assert_eq!(driver.pod.next_deadline(), None);
+    exits(&mut driver, "app", 0);
+    assert!(driver.pod.is_stopping() && driver.pod.next_deadline().is_some());
+    exits(&mut driver, "s1", 0);
+    assert_eq!(driver.pod.next_deadline(), None);
 }

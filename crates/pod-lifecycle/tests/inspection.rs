@@ -133,3 +133,22 @@ fn u2_a_gate_is_shown_as_far_as_it_is() {
         assert_eq!(gate_after(endless), Some(("log:ready".to_owned(), expected)));
     }
 }
+
+/// R9: a failure that stops the pod is its outcome only where its caller recreates nothing.
+#[test]
+fn r9_a_fatal_end_under_always_is_no_outcome() {
+    let keys: &[_] = &[("podshim.io/restart-policy", "Always"), ("podshim.io/fatal.s1", "exit")];
+    let mut driver = Driver::with_keys("s1=sidecar, a=main", keys);
+    run(&mut driver, &["s1", "a"]);
+    exits(&mut driver, "s1", 1);
+    assert_eq!(outcome(&driver), None);
+}
+
+/// U10: what is missing does not matter any more once the pod is being stopped.
+#[test]
+fn u10_nothing_is_missing_in_a_stop() {
+    let mut driver = job("Never");
+    run(&mut driver, &["s1", "a"]);
+    driver.feed(Event::StopPod { grace: None });
+    assert!(driver.pod.is_stopping() && driver.pod.missing().is_none());
+}

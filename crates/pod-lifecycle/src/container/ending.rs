@@ -239,4 +239,24 @@ mod tests {
         ending.count_with_caller(Some(at(9)));
         assert_eq!(ending.kill_at(), Some(at(9)));
     }
+
+    /// T3: a turn that passes before the signal was sent leaves the end to the next one.
+    #[test]
+    fn t3_a_turn_that_has_passed_decides_nothing() {
+        let mut ending = Ending::default();
+        ending.hold_signal(Signal::TERM, Reach::Process);
+        ending.wait_for_hooks(None);
+        ending.wait_for_next_turn();
+        assert_eq!((ending.next_exit(), ending.is_signalled()), (NextExit::Unasked, false));
+        assert_eq!(ending.held_signal(), Some((Signal::TERM, Reach::Process)));
+    }
+
+    /// What has ended needs the clock no more.
+    #[test]
+    fn no_sigkill_is_due_after_the_end() {
+        let mut ending = Ending::default();
+        ending.kill_by(PodTime::ZERO);
+        ending.finish();
+        assert_eq!(ending.kill_at(), None);
+    }
 }

@@ -187,4 +187,20 @@ mod tests {
         assert_eq!(probe.checked(&failed(), &gate, now), Verdict::Failed);
         assert_eq!(probe.last_failure(), Some("refused"));
     }
+
+    /// U2: a wait for a word of the program that ends early is followed by the next one at once, a probe by the next one in its period.
+    #[test]
+    fn u2_waits_follow_each_other_without_a_gap() {
+        let (now, timing) = (PodTime::ZERO, ProbeTiming::default());
+        let notify = GateAction::Notify;
+        let tcp = GateAction::Tcp { host: None, port: 80 };
+        for (action, next) in [(notify, now), (tcp, now + timing.period)] {
+            let gate = Gate::Probe { action, timing: timing.clone() };
+            let mut probe = GateProbe::new(now);
+            probe.checked(&Outcome::Ok, &gate, now);
+            probe.sent(OpId(1), &gate, now);
+            probe.checked(&failed(), &gate, now);
+            assert_eq!(probe.deadline(), Some(next), "{gate}");
+        }
+    }
 }

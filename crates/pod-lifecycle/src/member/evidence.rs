@@ -135,3 +135,20 @@ impl Ended {
         self.counting = Counting::Counts;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T12, T16: a stop signal counts as one whatever comes before and after it; the first request's time counts.
+    #[test]
+    fn t16_a_signal_counts_and_the_first_time() {
+        let at = |seconds| PodTime::after_epoch(Duration::from_secs(seconds));
+        let killed = Asked::again(None, Ask::Kill, at(1));
+        let both = Asked::again(Some(killed), Ask::Signal, at(9));
+        assert!(!killed.is_signal() && both.is_signal());
+        assert_eq!(both.fresh_until, at(1));
+        assert!(Asked::again(Some(both), Ask::Kill, at(9)).is_signal());
+        assert!(!Asked::again(Some(killed), Ask::Kill, at(9)).is_signal());
+    }
+}

@@ -113,4 +113,14 @@ mod tests {
         gate.end_round(true);
         assert_eq!(gate.state(), GateState::Closed);
     }
+
+    /// S6: what was released once in a round does not wait again in it.
+    #[test]
+    fn s6_released_for_the_round() {
+        let mut gate = MemberGate::default();
+        gate.release();
+        assert!(gate.is_released() && !gate.is_open());
+        gate.end_round(false);
+        assert!(!gate.is_released());
+    }
 }

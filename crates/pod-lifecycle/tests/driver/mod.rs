@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use pod_lifecycle::{
-    Action, Caller, ContainerId, ContainerSpec, Event, Failure, Operation, Origin, Outcome, PidNamespace,
-    Pod, PodTime, Reach, RefusalKind, Request, RequestId, Target, TaskKind, WallTime,
+    Action, Caller, ContainerId, ContainerSpec, Event, Failure, OpId, Operation, Origin, Outcome,
+    PidNamespace, Pod, PodTime, Reach, RefusalKind, Request, RequestId, Target, TaskKind, WallTime,
 };
 use pod_spec::Signal;
 
@@ -22,6 +22,10 @@ pub struct Driver {
     pub failing: fn(&Operation) -> bool,
     /// The requests that have been answered, in that order.
     pub answered: Vec<RequestId>,
+    /// Why requests were refused.
+    pub refusals: Vec<String>,
+    /// The newest operation.
+    pub last_op: OpId,
     /// What the pod has warned of.
     pub warnings: Vec<String>,
 }
@@ -43,15 +47,22 @@ impl Driver {
             endless: |_| false,
             failing: |_| false,
             answered: Vec::new(),
+            refusals: Vec::new(),
+            last_op: OpId(0),
             warnings: Vec::new(),
         }
+    }
+
+    /// The plan that containers declare from now on.
+    pub fn declare(&mut self, plan: &'static str) {
+        self.keys = vec![("podshim.io/plan", plan)];
     }
 
     pub fn feed(&mut self, event: Event) {
         self.pod.handle(self.now, event);
         while let Some(action) = self.pod.next_action() {
             match action {
-                Action::Run { operation, .. } if (self.endless)(&operation) => {}
+                Action::Run { op, operation, .. } if (self.endless)(&operation) => self.last_op = op,
                 Action::Run { op, operation, .. } => {
                     let outcome = match operation {
                         ref failed if (self.failing)(failed) => Outcome::Failed(Failure {
@@ -63,7 +74,10 @@ impl Driver {
                     };
                     self.pod.handle(self.now, Event::Done { op, outcome, at: WallTime::default() });
                 }
-                Action::Reply { request, .. } => self.answered.push(request),
+                Action::Reply { request, result } => {
+                    self.answered.push(request);
+                    self.refusals.extend(result.err().map(|refusal| refusal.message));
+                }
                 Action::Warn(warning) => self.warnings.push(warning),
                 Action::Signal { target, signal, .. } => self.signals.push((target.container, signal)),
                 _ => {}
