@@ -326,8 +326,9 @@ impl Simulator {
                     self.see(&event);
                 }
             }
-            Action::Signal { target, signal, reach, .. } => {
-                for event in self.world.signal(self.now, &target, signal, reach) {
+            Action::Signal { ref target, signal, reach, .. } => {
+                self.trace.action(self.now, &action);
+                for event in self.world.signal(self.now, target, signal, reach) {
                     self.see(&event);
                 }
             }

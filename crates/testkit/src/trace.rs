@@ -84,6 +84,9 @@ impl Trace {
                 let what = container.as_ref().map_or("pod", ContainerId::as_str);
                 format!("{what} * {}", show_milestone(milestone))
             }
+            Action::Signal { target, signal, cause, .. } if self.detail == Detail::Timeline => {
+                format!("{} * {}: {cause:?}", show_target(target), show_signal(*signal))
+            }
             Action::LimitOomScore { container, highest } => {
                 format!("{container} oom-score at most {highest}")
             }
