@@ -255,6 +255,7 @@ impl Request<'_> {
 
     /// The entry by which `podshim` finds the shim, and which describes the pod when the shim is dead.
     fn entry(&self, address: &SocketAddress) -> Entry {
+        let annotations = self.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let annotation = |key: &str| self.annotations.get(key).cloned().unwrap_or_default();
         Entry {
             version: control_api::VERSION,
@@ -263,6 +264,7 @@ impl Request<'_> {
             socket: address.path().to_owned(),
             pod_name: annotation("io.kubernetes.cri.sandbox-name"),
             pod_namespace: annotation("io.kubernetes.cri.sandbox-namespace"),
+            drain_priority: pod_spec::drain_priority(annotations),
         }
     }
 }

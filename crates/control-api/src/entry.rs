@@ -33,6 +33,8 @@ pub struct Entry {
     pub pod_name: String,
     /// The pod's namespace in Kubernetes; empty without CRI.
     pub pod_namespace: String,
+    /// When a drain ends the pod (N11): lower ones first.
+    pub drain_priority: i32,
 }
 
 impl Entry {

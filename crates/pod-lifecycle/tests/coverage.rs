@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rules of what is outside the core, which is all that scenarios run: containerd, the shim's own process, the node.
-const NO_SCENARIO: [&str; 7] = ["N1", "N2", "N3", "N5", "N6", "N7", "N10"];
+const NO_SCENARIO: [&str; 8] = ["N1", "N2", "N3", "N5", "N6", "N7", "N10", "N11"];
 /// The letters of rules.
 const RULES: &str = "SIURTKJHNV";
 
@@ -20,7 +20,7 @@ const HEAD: &str = "\
 Written by `PODSHIM_REWRITE_COVERAGE=1 cargo nextest run -p pod-lifecycle --test coverage` from the names of the tests;
 that test fails if this page is stale or has a hole. Scenarios are the files of `crates/pod-lifecycle/tests/scenarios`, run
 on virtual time; e2e tests are those of `tests/tests`, on real containers, or the cases of `hack/vm-shutdown`; the others
-are next to the code. N1 to N3, N5 to N7 and N10 speak of what is outside the core, and have no scenario.
+are next to the code. N1 to N3, N5 to N7, N10 and N11 speak of what is outside the core, and have no scenario.
 
 | rule | scenarios | e2e tests | others |
 |---|---|---|---|

@@ -99,6 +99,12 @@ pub enum Problem {
         /// The key's word.
         word: &'static str,
     },
+    /// `drain-priority` with a value that is no whole number of 32 bits (N11).
+    #[error("{value:?} is no priority: write a whole number, such as 1000; pods with a lower one end first")]
+    NotAPriority {
+        /// The value.
+        value: String,
+    },
     /// More keys than [`MAX_KEYS`].
     #[error("the pod has {count} keys of podshim, at most {MAX_KEYS} are allowed")]
     TooManyKeys {

@@ -10,6 +10,7 @@
 pub mod bad_input;
 mod code_set;
 mod command;
+mod drain_priority;
 mod duration;
 mod error;
 mod excerpt;
@@ -28,6 +29,7 @@ mod write;
 
 pub use code_set::CodeSet;
 pub use command::CommandError;
+pub use drain_priority::{CRITICAL, drain_priority};
 pub use duration::{BoundedDuration, DurationError, DurationText, parse as parse_duration};
 pub use error::{CodesError, GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
 pub use keys::PREFIX;

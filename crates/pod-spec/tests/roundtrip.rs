@@ -348,6 +348,7 @@ fn key() -> impl Strategy<Value = String> {
         "zero-grace",
         "exit-codes",
         "oom-score",
+        "drain-priority",
         "ready",
         "after",
         "restart",

@@ -25,6 +25,14 @@ fn warnings(annotations: &[(&str, &str)]) -> Vec<String> {
     parsed(annotations).warnings.iter().map(ToString::to_string).collect()
 }
 
+/// N11: it is no part of a plan, and needs none.
+#[test]
+fn n11_a_drain_priority_needs_no_plan() {
+    assert_eq!(parsed(&[("drain-priority", "1000")]).plan, None);
+    let list = ("plan", "proxy=sidecar, app=main");
+    assert_eq!(plan(&[list, ("drain-priority", "-7")]), plan(&[list]));
+}
+
 /// Name, role and entry of every member.
 fn members(plan: &Plan) -> Vec<(&str, Role, usize)> {
     plan.members.iter().map(|member| (member.name.as_str(), member.role, member.entry)).collect()

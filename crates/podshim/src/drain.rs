@@ -1,4 +1,5 @@
-//! Ends every pod of a node: all at the same time, each in its own order (N7).
+//! Ends every pod of a node, each in its own order (N7): class after class by their priorities, all pods of a class at the same
+//! time (N11).
 //!
 //! Owns which shims have been asked to stop, and which pods have ended. Each pod has its own thread, so that a shim
 //! that hangs delays no other. Each shim decides the order of its own pod.
@@ -52,7 +53,7 @@ pub enum End {
 
 /// Ends the pods of all shims below `state_root`, and calls `report` for each as it ends. It lists the directory
 /// repeatedly, to find pods that were just being created too. The caller must have made sure that no new pods begin.
-/// A pod that has not ended after `timeout` has its time cut short (T9).
+/// A pod that has not ended when the time of its class is over has its time cut short (T9).
 ///
 /// # Errors
 /// The state of the shims cannot be read.
@@ -66,12 +67,21 @@ pub fn drain(
     let (sender, ends) = channel();
     let mut asked: BTreeSet<PathBuf> = BTreeSet::new();
     let (mut answers, mut ended) = (0, Vec::new());
+    let mut class: Option<Class> = None;
     loop {
-        for entry in Entry::list(state_root)? {
-            if asked.insert(entry.socket.clone()) {
+        let entries = Entry::list(state_root)?;
+        if class.is_none() {
+            let waiting = entries.iter().filter(|entry| !asked.contains(&entry.socket));
+            let waiting: BTreeSet<i32> = waiting.map(|entry| entry.drain_priority).collect();
+            class = Class::first_of(&waiting, timeout.map(|timeout| timeout.saturating_sub(begin.elapsed())));
+        }
+        // Return only after a listing that found no new pod.
+        let Some(current) = class else { return Ok(ended) };
+        for entry in entries {
+            if entry.drain_priority <= current.priority && asked.insert(entry.socket.clone()) {
                 let sender = sender.clone();
                 thread::spawn(move || {
-                    let end = end_pod(&entry.socket, begin, timeout);
+                    let end = end_pod(&entry.socket, current.until);
                     let end = end.map(|end| Ended { pod: title(&entry), after: begin.elapsed(), end });
                     // Fails only if `drain` has returned an error: then the process ends.
                     let _ = sender.send(end);
@@ -84,16 +94,35 @@ pub fn drain(
                 end.iter().for_each(&mut report);
                 ended.extend(end);
             }
-            // Return only after a listing that found no new pod.
-            Err(_) if answers == asked.len() => return Ok(ended),
+            Err(_) if answers == asked.len() => class = None,
             Err(_) => {}
         }
     }
 }
 
+/// The pods that end now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Class {
+    /// Theirs, or below it.
+    priority: i32,
+    /// When their time is over.
+    until: Option<Instant>,
+}
+
+impl Class {
+    /// The lowest of some classes, which gets an equal part of the time that is `left` to all: what it leaves over, the
+    /// next ones get.
+    #[allow(clippy::disallowed_methods, reason = "as above")]
+    fn first_of(waiting: &BTreeSet<i32>, left: Option<Duration>) -> Option<Self> {
+        let parts = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+        let priority = *waiting.first()?;
+        Some(Self { priority, until: left.map(|left| Instant::now() + left / parts) })
+    }
+}
+
 /// Stops one pod and waits for its end. `None`: the shim was already dead, and N3 ends its pod.
 #[allow(clippy::disallowed_methods, reason = "as above")]
-fn end_pod(socket: &Path, begin: Instant, timeout: Option<Duration>) -> Option<End> {
+fn end_pod(socket: &Path, until: Option<Instant>) -> Option<End> {
     let failed = |error: ClientError| Some(End::Failed { reason: error.to_string() });
     match Client::connect(socket, CALL_LIMIT).and_then(|shim| shim.stop(None)) {
         Ok(()) => {}
@@ -108,8 +137,8 @@ fn end_pod(socket: &Path, begin: Instant, timeout: Option<Duration>) -> Option<E
             Err(error) if error.may_be_its_end() && end_answers < MAX_END_ANSWERS => end_answers += 1,
             Err(error) => return failed(error),
             Ok(pod) if pod.containers.iter().all(has_ended) => return Some(end),
-            Ok(pod) => match timeout {
-                Some(timeout) if end == End::InTime && begin.elapsed() >= timeout => {
+            Ok(pod) => match until {
+                Some(until) if end == End::InTime && Instant::now() >= until => {
                     end = End::CutShort;
                     let shorter =
                         Client::connect(socket, CALL_LIMIT).and_then(|shim| shim.stop(Some(Duration::ZERO)));
@@ -120,7 +149,7 @@ fn end_pod(socket: &Path, begin: Instant, timeout: Option<Duration>) -> Option<E
                         Ok(()) => {}
                     }
                 }
-                Some(timeout) if begin.elapsed() >= timeout + LAST_CALL => {
+                Some(until) if Instant::now() >= until + LAST_CALL => {
                     let left = pod.containers.iter().filter(|container| !has_ended(container));
                     let left: Vec<_> = left.map(|container| container.name.as_str()).collect();
                     return Some(End::Failed { reason: format!("not killed: {}", left.join(", ")) });
@@ -140,5 +169,24 @@ fn title(entry: &Entry) -> String {
     match entry.pod_name.as_str() {
         "" => format!("{}/{}", entry.namespace, entry.id.get(..13).unwrap_or(&entry.id)),
         name => format!("{}/{name}", entry.pod_namespace),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// N11: the lowest class comes first, with an equal part of what is left.
+    #[test]
+    fn n11_classes_share_the_time_that_is_left() {
+        let waiting = BTreeSet::from([1000, -1, 0]);
+        let class = Class::first_of(&waiting, Some(Duration::from_secs(300))).unwrap();
+        assert_eq!(class.priority, -1);
+        let left = class.until.unwrap() - Instant::now();
+        assert!(left <= Duration::from_secs(100) && left > Duration::from_secs(90), "{left:?}");
+        let last = Class::first_of(&BTreeSet::from([1000]), Some(Duration::from_secs(7))).unwrap();
+        assert!(last.until.unwrap() - Instant::now() > Duration::from_secs(6));
+        assert_eq!(Class::first_of(&waiting, None).unwrap().until, None);
+        assert_eq!(Class::first_of(&BTreeSet::new(), None), None);
     }
 }

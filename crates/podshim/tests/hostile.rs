@@ -94,6 +94,7 @@ fn printed(text: &str) -> Vec<(String, String)> {
         socket: socket.clone(),
         pod_name: text.to_owned(),
         pod_namespace: text.to_owned(),
+        ..Entry::default()
     };
     entry.write_to(&directory).unwrap();
     let (ready, is_ready) = mpsc::channel();

@@ -1,4 +1,5 @@
-//! Draining a node (N7): every pod at the same time, each in its order, and no new container meanwhile. Each test has a
+//! Draining a node (N7, N11): class after class, all pods of one at the same time, each in its order, and no new container
+//! meanwhile. Each test has a
 //! containerd of its own, because a drain ends all its pods.
 
 use anyhow::{Context, Result, ensure};
@@ -73,5 +74,67 @@ async fn n7_t9_a_drain_has_its_own_limit() -> Result<()> {
         stubborn.wait_exited(container, SOON).await?;
     }
     stubborn.timeline()?.before(("app", Term), ("s1", Term))?;
+    Ok(())
+}
+
+/// When the pods ended, in milliseconds after the drain began, and how.
+fn ends_of(report: &str) -> Result<std::collections::BTreeMap<String, (u64, String)>> {
+    let report: serde_json::Value = serde_json::from_str(report).with_context(|| report.to_owned())?;
+    let pods = report["pods"].as_array().context("no pods")?;
+    let of = |pod: &serde_json::Value| {
+        let name = pod["pod"].as_str()?.strip_prefix("e2e/")?.to_owned();
+        Some((name, (pod["after_ms"].as_u64()?, pod["end"].as_str()?.to_owned())))
+    };
+    pods.iter().map(|pod| of(pod).with_context(|| pod.to_string())).collect()
+}
+
+/// N11: the agent that others need ends last, also one without a plan; pods of one class end at the same time.
+#[tokio::test]
+async fn n11_agents_end_after_those_that_need_them() -> Result<()> {
+    let node = Containerd::start().await?;
+    let mut agent = Pod::new("n11-agent")
+        .annotate("drain-priority", "1000")
+        .container(Program::new("agent"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    agent.start_all(&["agent"]).await?;
+    let pods = [pod_of_three(&node, "n11-a").await?, pod_of_three(&node, "n11-b").await?];
+    let ends = ends_of(&node.ctr().run(&["--run", "podshim", "drain", "--json"]).await?)?;
+    for pod in &pods {
+        in_order(pod)?;
+        // Each takes 1.5 s of its own; the agent ends at once.
+        let (after, _) = ends[pod.name()];
+        ensure!(after >= 1400 && ends[agent.name()].0 >= after, "{ends:?}");
+    }
+    Ok(())
+}
+
+/// N11, T9: a pod that does not end uses up the time of its own class only.
+#[tokio::test]
+async fn n11_t9_each_class_has_its_part_of_the_time() -> Result<()> {
+    let node = Containerd::start().await?;
+    let mut stubborn = Pod::new("n11-stubborn")
+        .annotate("plan", "s1=sidecar, app=main")
+        .kubelet_grace(seconds(600))
+        .container(Program::new("s1"))
+        .container(Program::new("app").ignores_term())
+        .run(&node, Runtime::Podshim)
+        .await?;
+    stubborn.start_all(&["app", "s1"]).await?;
+    let mut agent = Pod::new("n11-last")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("drain-priority", "1000")
+        .container(Program::new("s1"))
+        .container(Program::new("app").term_delay(seconds(1)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    agent.start_all(&["app", "s1"]).await?;
+    wait_started(&stubborn, &["app"]).await?;
+    wait_started(&agent, &["app"]).await?;
+    let drained = node.ctr().output(&["--run", "podshim", "drain", "--timeout", "20s", "--json"]).await?;
+    let ends = ends_of(&drained.stdout)?;
+    let ((cut, how), (last, end)) = (&ends[stubborn.name()], &ends[agent.name()]);
+    ensure!(how == "cut-short" && (10_000..16_000).contains(cut), "{ends:?}");
+    ensure!(end == "in-time" && *last >= cut + 1000, "{ends:?}");
     Ok(())
 }

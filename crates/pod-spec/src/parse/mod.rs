@@ -16,12 +16,13 @@ mod word;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::drain_priority;
 use crate::duration;
 use crate::error::{InvalidPlan, Problem, printable_key};
 use crate::excerpt::excerpt;
 use crate::keys::{
-    CONTAINER_KEYS, ContainerKey, EXIT_CODES, OOM_SCORES, POD_KEYS, PREFIX, PodKey, RESTART_POLICIES,
-    ZERO_GRACES,
+    CONTAINER_KEYS, ContainerKey, DRAIN_PRIORITY, EXIT_CODES, OOM_SCORES, POD_KEYS, PREFIX, PodKey,
+    RESTART_POLICIES, ZERO_GRACES,
 };
 use crate::limits::{MAX_KEYS, MAX_VALUE_BYTES};
 use crate::nearest::{Hint, choose, hint_for_name, nearest};
@@ -42,12 +43,21 @@ use word::word;
 /// Everything of 11.4 that annotations alone can show, all of it at once.
 pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Parsed, InvalidPlan> {
     // Sorted, so that the same pod gets the same message whatever map the caller uses.
-    let ours: BTreeMap<&str, &str> =
+    let mut ours: BTreeMap<&str, &str> =
         annotations.into_iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value))).collect();
     if ours.is_empty() {
         return Ok(Parsed::default());
     }
     let mut findings = Findings::default();
+    // N11: it needs no plan, and is no part of one.
+    if let Some(value) = ours.remove(DRAIN_PRIORITY) {
+        if let Err(problem) = drain_priority::parse(value) {
+            findings.error(DRAIN_PRIORITY, problem);
+        }
+        if ours.is_empty() {
+            return findings.finish(None);
+        }
+    }
     if ours.len() > MAX_KEYS {
         findings.error("plan", Problem::TooManyKeys { count: ours.len() });
         return findings.finish(None);
@@ -146,7 +156,7 @@ fn not_of_a_container(word: &str, name: &str) -> Problem {
 fn set(plan: &mut Plan, pod_key: PodKey, key: &str, value: &str, findings: &mut Findings) {
     match pod_key {
         // Read before all other keys.
-        PodKey::Plan => {}
+        PodKey::Plan | PodKey::DrainPriority => {}
         PodKey::RestartPolicy => findings.keep(key, word(value, &RESTART_POLICIES), &mut plan.restart_policy),
         PodKey::Grace => findings.keep(key, duration::parse(value).map(Some), &mut plan.grace),
         PodKey::GateTimeout => findings.keep(key, gate_timeout(value), &mut plan.gate_timeout),

@@ -259,6 +259,21 @@ fn values_of_the_pod() {
             &[("plan", "app=main"), ("zero-grace", "order")],
             r#"zero-grace: "order" needs a sidecar in podshim.io/plan, there is none"#,
         ),
+        (
+            "a priority that is no number, without a plan",
+            &[("drain-priority", "high")],
+            r#"drain-priority: "high" is no priority: write a whole number, such as 1000; pods with a lower one end first"#,
+        ),
+        (
+            "a priority that is too large",
+            &[PLAN, ("drain-priority", "3000000000")],
+            r#"drain-priority: "3000000000" is no priority: write a whole number, such as 1000; pods with a lower one end first"#,
+        ),
+        (
+            "a priority of a container",
+            &[PLAN, ("drain-priority.app", "7")],
+            r#"drain-priority.app: "drain-priority" is a key of the whole pod: write podshim.io/drain-priority"#,
+        ),
     ]);
 }
 

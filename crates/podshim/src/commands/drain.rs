@@ -1,4 +1,4 @@
-//! `podshim drain`: ends every pod of the node, each in its own order, all at the same time (N7).
+//! `podshim drain`: ends every pod of the node, each in its own order, class after class (N7, N11).
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -16,8 +16,9 @@ use crate::output::{Colour, Format, Paint, print, print_json};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
-Ends every pod on this node that runs on podshim: each in its order, within its own grace, all pods at the same time. It
-prints each pod as it ends (with --json all at the end), and waits for the last. Meanwhile and afterwards podshim refuses
+Ends every pod on this node that runs on podshim: each in its order, within its own grace. Pods with a lower
+podshim.io/drain-priority (0 without it) end first, all pods of one at the same time. It prints each pod as it ends (with
+--json all at the end), and waits for the last. Meanwhile and afterwards podshim refuses
 new pods and containers on this node, because a live kubelet would recreate them as fast as they end: until --undo, or the
 next boot.
 
@@ -29,7 +30,8 @@ Exit codes: 0 all pods ended in time; 1 some did not, or it could not be done; 2
 #[derive(Args)]
 #[command(before_help = ABOUT, after_help = EXIT_CODES)]
 pub struct Arguments {
-    /// Such as 90s or 5m. What still runs then gets its stop signal, if it had none yet, and SIGKILL 2s later
+    /// Such as 90s or 5m. Each priority gets an equal part of what is left of it. What still runs then gets its
+    /// stop signal, if it had none yet, and SIGKILL 2s later
     #[arg(long, value_name = "DURATION", value_parser = pod_spec::parse_duration, conflicts_with = "undo")]
     timeout: Option<Duration>,
     /// Take new pods again

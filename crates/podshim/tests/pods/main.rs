@@ -170,6 +170,7 @@ impl Node {
             socket: Path::new("/").join(socket.strip_prefix(&self.host).unwrap()),
             pod_name: name.to_owned(),
             pod_namespace: "prod".to_owned(),
+            ..Entry::default()
         };
         entry.write_to(&directory).unwrap();
         socket
