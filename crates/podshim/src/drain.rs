@@ -73,7 +73,7 @@ pub fn drain(
         if class.is_none() {
             let waiting = entries.iter().filter(|entry| !asked.contains(&entry.socket));
             let waiting: BTreeSet<i32> = waiting.map(|entry| entry.drain_priority).collect();
-            class = Class::first_of(&waiting, timeout.map(|timeout| timeout.saturating_sub(begin.elapsed())));
+            class = Class::first_of(&waiting, begin.elapsed(), timeout);
         }
         // Return only after a listing that found no new pod.
         let Some(current) = class else { return Ok(ended) };
@@ -81,7 +81,7 @@ pub fn drain(
             if entry.drain_priority <= current.priority && asked.insert(entry.socket.clone()) {
                 let sender = sender.clone();
                 thread::spawn(move || {
-                    let end = end_pod(&entry.socket, current.until);
+                    let end = end_pod(&entry.socket, begin, current.until);
                     let end = end.map(|end| Ended { pod: title(&entry), after: begin.elapsed(), end });
                     // Fails only if `drain` has returned an error: then the process ends.
                     let _ = sender.send(end);
@@ -105,24 +105,24 @@ pub fn drain(
 struct Class {
     /// Theirs, or below it.
     priority: i32,
-    /// When their time is over.
-    until: Option<Instant>,
+    /// When their time is over, since the drain began.
+    until: Option<Duration>,
 }
 
 impl Class {
-    /// The lowest of some classes, which gets an equal part of the time that is `left` to all: what it leaves over, the
-    /// next ones get.
-    #[allow(clippy::disallowed_methods, reason = "as above")]
-    fn first_of(waiting: &BTreeSet<i32>, left: Option<Duration>) -> Option<Self> {
+    /// The lowest of some classes, which gets an equal part of the time that is left to all: what it leaves over, the next
+    /// ones get.
+    fn first_of(waiting: &BTreeSet<i32>, elapsed: Duration, timeout: Option<Duration>) -> Option<Self> {
         let parts = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
         let priority = *waiting.first()?;
-        Some(Self { priority, until: left.map(|left| Instant::now() + left / parts) })
+        let until = timeout.map(|timeout| elapsed + timeout.saturating_sub(elapsed) / parts);
+        Some(Self { priority, until })
     }
 }
 
 /// Stops one pod and waits for its end. `None`: the shim was already dead, and N3 ends its pod.
 #[allow(clippy::disallowed_methods, reason = "as above")]
-fn end_pod(socket: &Path, until: Option<Instant>) -> Option<End> {
+fn end_pod(socket: &Path, begin: Instant, until: Option<Duration>) -> Option<End> {
     let failed = |error: ClientError| Some(End::Failed { reason: error.to_string() });
     match Client::connect(socket, CALL_LIMIT).and_then(|shim| shim.stop(None)) {
         Ok(()) => {}
@@ -138,7 +138,7 @@ fn end_pod(socket: &Path, until: Option<Instant>) -> Option<End> {
             Err(error) => return failed(error),
             Ok(pod) if pod.containers.iter().all(has_ended) => return Some(end),
             Ok(pod) => match until {
-                Some(until) if end == End::InTime && Instant::now() >= until => {
+                Some(until) if end == End::InTime && begin.elapsed() >= until => {
                     end = End::CutShort;
                     let shorter =
                         Client::connect(socket, CALL_LIMIT).and_then(|shim| shim.stop(Some(Duration::ZERO)));
@@ -149,7 +149,7 @@ fn end_pod(socket: &Path, until: Option<Instant>) -> Option<End> {
                         Ok(()) => {}
                     }
                 }
-                Some(until) if Instant::now() >= until + LAST_CALL => {
+                Some(until) if begin.elapsed() >= until + LAST_CALL => {
                     let left = pod.containers.iter().filter(|container| !has_ended(container));
                     let left: Vec<_> = left.map(|container| container.name.as_str()).collect();
                     return Some(End::Failed { reason: format!("not killed: {}", left.join(", ")) });
@@ -179,14 +179,13 @@ mod tests {
     /// N11: the lowest class comes first, with an equal part of what is left.
     #[test]
     fn n11_classes_share_the_time_that_is_left() {
+        let seconds = Duration::from_secs;
         let waiting = BTreeSet::from([1000, -1, 0]);
-        let class = Class::first_of(&waiting, Some(Duration::from_secs(300))).unwrap();
-        assert_eq!(class.priority, -1);
-        let left = class.until.unwrap() - Instant::now();
-        assert!(left <= Duration::from_secs(100) && left > Duration::from_secs(90), "{left:?}");
-        let last = Class::first_of(&BTreeSet::from([1000]), Some(Duration::from_secs(7))).unwrap();
-        assert!(last.until.unwrap() - Instant::now() > Duration::from_secs(6));
-        assert_eq!(Class::first_of(&waiting, None).unwrap().until, None);
-        assert_eq!(Class::first_of(&BTreeSet::new(), None), None);
+        let first = |elapsed, timeout| Class::first_of(&waiting, seconds(elapsed), timeout);
+        assert_eq!(first(0, Some(seconds(300))), Some(Class { priority: -1, until: Some(seconds(100)) }));
+        assert_eq!(first(60, Some(seconds(300))), Some(Class { priority: -1, until: Some(seconds(140)) }));
+        assert_eq!(first(400, Some(seconds(300))), Some(Class { priority: -1, until: Some(seconds(400)) }));
+        assert_eq!(first(60, None), Some(Class { priority: -1, until: None }));
+        assert_eq!(Class::first_of(&BTreeSet::new(), seconds(0), None), None);
     }
 }
