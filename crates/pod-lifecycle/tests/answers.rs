@@ -221,9 +221,9 @@ fn k3_a_held_container_is_killed_once() {
     assert_eq!(driver.refusals, ["cannot send signal 1 to container app: it is being stopped"]);
 }
 
-/// Trap 21: a created container that got a stop signal is not started any more.
+/// A created container that got a stop signal is not started any more.
 #[test]
-fn trap_21_what_is_to_end_is_not_started() {
+fn what_is_to_end_is_not_started() {
     let mut driver = Driver::new("app=main");
     driver.create("app", |_| {});
     driver.signal("app", Signal::TERM);

@@ -15,6 +15,15 @@ fn pod_with_an_init() -> Pod {
         .container(Program::new("app"))
 }
 
+/// Its init still runs when the others exist: under Always its exit is hidden then (I5).
+fn pod_with_a_slow_init() -> Pod {
+    Pod::new("round-slow")
+        .annotate("plan", "i1=init, s1=sidecar, app=main")
+        .container(Program::new("i1").runs_for(seconds(1)).exits(0))
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+}
+
 /// T14: the caller stops and recreates app and s1, the main first. The main is held until s1 is ready again, and the
 /// completed init does not run again (I4).
 #[tokio::test]
@@ -53,7 +62,7 @@ async fn t14_a_stopped_pod_starts_again_in_order() -> Result<()> {
 #[tokio::test]
 async fn t18_a_pod_that_is_emptied_begins_again() -> Result<()> {
     let node = Containerd::connect().await?;
-    let mut pod = pod_with_an_init().run(&node, Runtime::Podshim).await?;
+    let mut pod = pod_with_a_slow_init().run(&node, Runtime::Podshim).await?;
     pod.start_all(&["i1", "s1", "app"]).await?;
     wait_started(&pod, &["app"]).await?;
     for name in ["i1", "s1", "app"] {
@@ -76,7 +85,7 @@ async fn t18_a_pod_that_is_emptied_begins_again() -> Result<()> {
 #[tokio::test]
 async fn t18_i4_an_init_that_is_stopped_alone_does_not_run_again() -> Result<()> {
     let node = Containerd::connect().await?;
-    let mut pod = pod_with_an_init().run(&node, Runtime::Podshim).await?;
+    let mut pod = pod_with_a_slow_init().run(&node, Runtime::Podshim).await?;
     pod.start_all(&["i1", "s1", "app"]).await?;
     wait_started(&pod, &["app"]).await?;
     pod.stop("i1", AMPLE).await?;
