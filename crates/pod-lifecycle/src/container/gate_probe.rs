@@ -60,11 +60,6 @@ impl GateProbe {
         }
     }
 
-    /// Whether it is still unknown that the program has been exec'd.
-    pub(crate) fn awaits_exec(&self) -> bool {
-        self.stage == ProbeStage::Executed
-    }
-
     pub(crate) fn waits_for(&self, op: OpId) -> bool {
         self.in_flight == Some(op)
     }
@@ -163,7 +158,7 @@ mod tests {
         let (gate, now) = (gate(2, 9), PodTime::ZERO);
         let mut probe = GateProbe::new(now);
         assert_eq!(probe.checked(&failed(), &gate, now), Verdict::Closed);
-        assert!(probe.awaits_exec() && probe.last_failure().is_none());
+        assert_eq!(probe.last_failure(), None);
         assert_eq!(probe.checked(&Outcome::Ok, &gate, now), Verdict::Executed);
         for (outcome, verdict) in [
             (Outcome::Ok, Verdict::Closed),

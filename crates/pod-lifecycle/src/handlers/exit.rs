@@ -33,7 +33,8 @@ pub(crate) fn init_exited(pod: &mut State, id: ContainerId, exit: Exit) {
     // No process is left to signal.
     container.hooks.stop_waiting();
     let ran = matches!(was, ExitedFrom::Running { .. });
-    let unseen = container.stop_probing().filter(|probe| exit.code == 0 && probe.awaits_exec());
+    // A gate that asks has been seen executed already: this changes nothing for it.
+    let was_probed = container.stop_probing().is_some();
     let interrupted = container.freezer.exited();
     // Without a PID namespace of its own, a container's other processes outlive its init (R6, CONTRACT §6). A held
     // container can have execs (U8) that nothing else would end.
@@ -47,7 +48,7 @@ pub(crate) fn init_exited(pod: &mut State, id: ContainerId, exit: Exit) {
         pod.record(&id, Milestone::Exited { exit });
     }
     pod.mark_changed();
-    if unseen.is_some() {
+    if was_probed && exit.code == 0 {
         exited_zero_before_exec_was_seen(pod, &id);
     }
     match interrupted {
