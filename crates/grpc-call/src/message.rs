@@ -49,6 +49,11 @@ pub fn fields(message: &[u8]) -> impl Iterator<Item = (u64, Value<'_>)> {
     })
 }
 
+/// The first field with this number.
+pub fn first(message: &[u8], wanted: u64) -> Option<Value<'_>> {
+    fields(message).find(|(number, _)| *number == wanted).map(|(_, value)| value)
+}
+
 /// A field with a text, bytes or a message, as it is sent.
 ///
 /// # Panics
@@ -96,6 +101,11 @@ mod tests {
         let message = b"\x11abcdefgh\x25abcd\x08\x03\xf8\x07\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
         let found: Vec<_> = fields(message).collect();
         assert_eq!(found, [(1, Value::Number(3)), (127, Value::Number(u64::MAX))]);
+        assert_eq!(first(message, 127), Some(Value::Number(u64::MAX)));
+        assert_eq!(first(message, 2), None);
+        let (number, bytes) = (first(message, 1).unwrap(), Value::Bytes(b"ab"));
+        assert_eq!((number.number(), number.bytes()), (Some(3), None));
+        assert_eq!((bytes.number(), bytes.bytes()), (None, Some(&b"ab"[..])));
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn a_call_that_fails_has_no_message() {
 }
 
 #[test]
-fn other_servers_are_none_of_grpc() {
+fn other_servers_do_not_speak_grpc() {
     for other in
         [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"SSH-2.0-OpenSSH_9.2\r\n", &framed(frame::DATA, 0, b"x")]
     {
@@ -133,6 +133,24 @@ fn an_endless_answer_ends() {
     assert_eq!(received(&[settings(), chatter].concat(), 1000), Err(CallError::TooLong));
     let endless = framed(frame::DATA, 0, &[0; LONGEST]).repeat(2);
     assert_eq!(received(&[settings(), endless].concat(), 1000), Err(CallError::TooLong));
+}
+
+#[test]
+fn what_may_come_is_bounded_to_the_byte() {
+    let end = framed(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, &[0x88]);
+    for (length, expected) in [(LONGEST, true), (LONGEST + 1, false)] {
+        let content = vec![1; length - prefixed(&[]).len()];
+        let data = framed(frame::DATA, 0, &prefixed(&content));
+        let expected = if expected { Ok(Some(content)) } else { Err(CallError::TooLong) };
+        assert_eq!(received(&[settings(), data, end.clone()].concat(), 64), expected);
+    }
+    let longest_frame = framed(frame::HEADERS, frame::END_HEADERS, &[0; 16_384]);
+    assert_eq!(received(&[settings(), longest_frame].concat(), 64), Ok(None));
+    // Frames of no kind that means anything, and the beginning of another one.
+    let most = [settings(), framed(9, 0, &[0; 91]).repeat(1000)].concat();
+    let most = &most[..LONGEST + (64 << 10)];
+    assert_eq!(received(most, most.len()), Ok(None));
+    assert_eq!(received(&[most, &[0]].concat(), most.len() + 1), Err(CallError::TooLong));
 }
 
 proptest! {

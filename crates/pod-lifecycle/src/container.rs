@@ -162,6 +162,11 @@ impl Container {
         self.program == Program::NeverRan
     }
 
+    /// Whether podshim starts it for the first time (I8): later ones are restarts (R4).
+    pub(crate) fn is_first_try(&self) -> bool {
+        self.never_ran() && self.restarts.count() == 0
+    }
+
     /// Its Start failed for its caller, which now kills and deletes it: that is no stop.
     pub(crate) fn start_error(&self) -> Option<Exit> {
         self.start_error

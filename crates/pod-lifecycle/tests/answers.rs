@@ -243,3 +243,23 @@ fn a_pod_in_which_nothing_is_due_needs_no_clock() {
     exits(&mut driver, "s1", 0);
     assert_eq!(driver.pod.next_deadline(), None);
 }
+
+/// J11: the wait for another round is one of a complete pod only: nothing wakes the shim before that.
+#[test]
+fn j11_a_pod_that_is_not_complete_waits_for_no_round() {
+    let mut driver = Driver::with_keys("s1=sidecar, app=main", &[("podshim.io/restart-policy", "OnFailure")]);
+    driver.run("s1", |_| {});
+    driver.run("app", |_| {});
+    driver.signal("s1", Signal::TERM);
+    driver.signal("app", Signal::TERM);
+    assert!(driver.pod.is_stopping());
+    exits(&mut driver, "app", 1);
+    exits(&mut driver, "s1", 0);
+    driver.tick_at(400_000);
+    for name in ["app", "s1"] {
+        delete(&mut driver, name);
+    }
+    driver.run("s1", |_| {});
+    driver.create("app", |_| {});
+    assert_eq!(driver.pod.next_deadline(), None);
+}

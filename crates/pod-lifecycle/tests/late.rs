@@ -1,8 +1,10 @@
-//! A machine that is late: a timer fires long after it was due (T16).
+//! A machine that is late: a timer fires long after it was due (T16, R5).
 
 mod driver;
 
-use pod_lifecycle::{Caller, KubeletHook};
+use std::time::Duration;
+
+use pod_lifecycle::{Caller, Event, Exit, KubeletHook, Operation, Outcome, Status, Target, WallTime};
 use pod_spec::Signal;
 
 use driver::Driver;
@@ -49,4 +51,29 @@ fn t16_t12_a_stop_in_the_second_window_is_one_of_the_pod() {
     assert_eq!(driver.signalled(), ["app"]);
     driver.tick_at(9_000);
     assert_eq!(driver.signalled(), ["app"]);
+}
+
+/// R5, T6: a sidecar's new process is there after the budget has ended, and before the shim's timer fires: its turn has
+/// come, so its program does not run.
+#[test]
+fn r5_t6_a_recreation_that_ends_after_the_budget() {
+    let mut driver = Driver::new("s1=sidecar, app=main");
+    driver.run("s1", |_| {});
+    driver.run("app", |_| {});
+    driver.endless = |operation| matches!(operation, Operation::Recreate);
+    let target = Target::init("s1".into());
+    driver.feed(Event::Exited { target: target.clone(), exit: Exit { code: 1, ..Exit::default() } });
+    driver.feed(Event::StopPod { grace: Some(Duration::from_secs(4)) });
+    assert_eq!(driver.signalled(), ["app"]);
+    driver.sleep_until(4_500);
+    driver.endless = |_| false;
+    let (op, outcome) = (driver.last_op, Outcome::Process { pid: 1001 });
+    driver.feed(Event::Done { op, outcome, at: WallTime::default() });
+    // The SIGTERM of the last call ends no runtime's init for certain.
+    assert_eq!(driver.killed(), ["s1"]);
+    driver.feed(Event::Exited { target: target.clone(), exit: Exit { code: 137, ..Exit::default() } });
+    let view = driver.pod.view(&target).unwrap();
+    assert_eq!(view.status, Status::Stopped);
+    // J2.
+    assert_eq!(view.exit.map(|exit| exit.code), Some(0));
 }

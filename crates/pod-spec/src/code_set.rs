@@ -130,5 +130,8 @@ mod tests {
         let (word, codes) = CodeSet::ALL.without(CodeSet::range(42, 42)).shortest();
         assert_eq!((word, codes.to_string()), ("codes", "0-41,43-255".to_owned()));
         assert_eq!(CodeSet::range(7, 9).fewest_ranges(), 1);
+        assert_eq!(CodeSet::range(7, 9).or(CodeSet::range(20, 20)).fewest_ranges(), 2);
+        // As many either way: the codes themselves.
+        assert_eq!(CodeSet::range(1, 100).shortest().0, "codes");
     }
 }

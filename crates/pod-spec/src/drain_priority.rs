@@ -7,7 +7,7 @@ use crate::excerpt::excerpt;
 use crate::keys::{DRAIN_PRIORITY, PREFIX};
 
 /// What Kubernetes gives to `system-cluster-critical`, and what a kubelet's graceful shutdown takes for critical.
-pub const CRITICAL: i32 = 2_000_000_000;
+const CRITICAL: i32 = 2_000_000_000;
 
 /// Where a kubelet has a pod from. It treats pods of any other source than the API server as critical.
 const KUBELET_SOURCE: &str = "kubernetes.io/config.source";

@@ -25,3 +25,15 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
     format!("{}...", &text[..end])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_is_not_cut_in_two() {
+        let before = "a".repeat(MAX_EXCERPT_BYTES - 1);
+        assert_eq!(excerpt(&format!("{before}\u{e9}b")), format!("{before}..."));
+        assert_eq!(excerpt(&before), before);
+    }
+}

@@ -29,7 +29,7 @@ mod write;
 
 pub use code_set::CodeSet;
 pub use command::CommandError;
-pub use drain_priority::{CRITICAL, drain_priority};
+pub use drain_priority::drain_priority;
 pub use duration::{BoundedDuration, DurationError, DurationText, parse as parse_duration};
 pub use error::{CodesError, GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
 pub use keys::PREFIX;

@@ -107,6 +107,23 @@ mod tests {
         ] {
             assert_eq!(nearest(wrong, words), meant, "{wrong}");
         }
+        assert_eq!(nearest("x", ["a"]), None, "no letter is right");
+    }
+
+    #[test]
+    fn a_distance_counts_the_edits() {
+        let letters = |word: &str| word.chars().collect::<Vec<_>>();
+        for (a, b, edits) in [
+            ("ab", "abcd", 2),
+            ("abcd", "ab", 2),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("kitten", "sitting", 3),
+            ("ab", "ba", 1),
+            ("abcd", "badc", 2),
+        ] {
+            assert_eq!(distance(&letters(a), &letters(b)), edits, "{a} {b}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_spec::{Node, PREFIX, Parsed, ZeroGrace};
+use pod_spec::{Node, PREFIX, Parsed, SandboxMaker, ZeroGrace};
 
 fn node(text: &str) -> Node {
     Node::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -122,6 +122,41 @@ fn how_long_a_caller_may_take() {
     let defaults = pod(&node(text), &[PLAN]).expect("a pod").plan.expect("a plan").defaults;
     let said = (defaults.replace_wait, defaults.lone_stop_window, defaults.visible_after);
     assert_eq!(said, (Duration::from_secs(600), Duration::from_secs(4), None));
+    let defaults = pod(&node("visible-after = 9"), &[PLAN]).expect("a pod").plan.expect("a plan").defaults;
+    assert_eq!(defaults.visible_after, Some(9));
+}
+
+/// What is no matter of a pod: how much is kept of ended pods, and who makes sandboxes.
+#[test]
+fn what_the_node_keeps_and_who_makes_sandboxes() {
+    let text = "history-size = 1048576\nhistory-age = \"1h\"\nsandbox = \"runtime\"";
+    let node = node(text);
+    assert_eq!((node.history().size, node.history().age), (1 << 20, Duration::from_secs(3600)));
+    assert_eq!(node.sandbox_maker(), SandboxMaker::Runtime);
+}
+
+#[test]
+fn sizes_are_written_as_in_kubernetes() {
+    for (size, bytes) in [("\"3Ki\"", 3 << 10), ("\"2Mi\"", 2 << 20), ("\"1Gi\"", 1 << 30), ("0", 0)] {
+        assert_eq!(node(&format!("history-size = {size}")).history().size, bytes, "{size}");
+    }
+    for wrong in ["\"3\"", "\"3M\"", "\"-3Mi\"", "-3", "true", "\"99999999999Gi\""] {
+        let error = Node::parse(&format!("history-size = {wrong}")).expect_err(wrong).to_string();
+        assert_eq!(error, "line 1: history-size: must be a size, such as \"64Mi\"", "{wrong}");
+    }
+}
+
+/// Bounds are inclusive, and keys of a pod may be forbidden, but for its plan.
+#[test]
+fn what_is_just_allowed() {
+    assert_eq!(
+        node("backoff-base = \"5s\"\nbackoff-max = \"5s\""),
+        node("backoff-max = \"5s\"\nbackoff-base = \"5s\"")
+    );
+    let bounds = node("max-grace = \"1m\"\nmin-period = \"1s\"\nforbid = [\"exit-codes\"]");
+    pod(&bounds, &[PLAN, ("grace", "1m"), ("ready.proxy", "tcp::80;period=1s")]).expect("at the bounds");
+    pod(&bounds, &[PLAN, ("exit-codes", "real")]).expect_err("forbidden");
+    Node::parse("forbid = [\"plan\"]").expect_err("without a plan there is nothing to forbid");
 }
 
 /// DESIGN §6.

@@ -1,6 +1,6 @@
 //! Rows for what a plan's list, groups and `after.<c>` mean for the order of start and stop (S2, I7, T1, 11.3).
 
-use pod_spec::{Condition, Link, Plan, parse};
+use pod_spec::{Condition, Link, Order, Plan, parse};
 
 fn plan(annotations: &[(&str, &str)]) -> Plan {
     let keyed: Vec<(String, &str)> =
@@ -142,4 +142,30 @@ fn s8_an_unnamed_main_needs_what_a_named_one_does() {
 fn a_gate_of_a_main_counts_when_somebody_waits_for_it() {
     let annotations = [("plan", "a=main, b=main"), ("ready.a", "tcp::80"), ("after.b", "a=ready")];
     assert!(matches!(plan(&annotations).members[0].gate, pod_spec::Gate::Probe { .. }));
+}
+
+/// U1, U2: whose gate podshim checks: that of a sidecar, as mains that `*=main` adds wait for it, and of what another
+/// container waits for to be started or ready.
+#[test]
+fn u1_u2_gates_that_others_wait_for() {
+    let awaited = |after: &str| {
+        let plan = plan(&[("plan", "i=init, s=sidecar, a=main, b=main"), ("after.b", after)]);
+        let order = Order::of(&plan);
+        (0..plan.members.len()).map(|index| order.is_awaited(index)).collect::<Vec<_>>()
+    };
+    assert_eq!(awaited("a=ready"), [false, true, true, false]);
+    assert_eq!(awaited("a=started"), [false, true, true, false]);
+    assert_eq!(awaited("a=done"), [false, true, false, false]);
+}
+
+/// T1, S2: who needs whom, which is also the order of the stop reversed.
+#[test]
+fn t1_s2_who_needs_whom() {
+    let plan = plan(&[("plan", "s1+s2=sidecar, app=main")]);
+    let needs = |later: &str, earlier: &str| {
+        let index = |name| plan.member(name).expect("a container of the plan").0;
+        pod_spec::needs(&plan.links(index(later)), index(earlier))
+    };
+    assert!(needs("app", "s1") && needs("app", "s2"));
+    assert!(!needs("s2", "s1") && !needs("s1", "s2") && !needs("s1", "app"));
 }

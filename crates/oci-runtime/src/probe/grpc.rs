@@ -5,7 +5,10 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use grpc_call::{Call, CallError, message};
+use grpc_call::{
+    Call, CallError,
+    message::{self, Value},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -57,8 +60,7 @@ async fn check(mut stream: TcpStream, address: SocketAddr, service: &str) -> Res
         let received = call.receive(&bytes[..length]).map_err(reason)?;
         if let Some(answer) = received.message {
             // proto3 leaves out a status of 0.
-            let status = message::fields(&answer).find(|(number, _)| *number == 1);
-            return Ok(status.and_then(|(_, value)| value.number()).unwrap_or(0));
+            return Ok(message::first(&answer, 1).and_then(Value::number).unwrap_or(0));
         }
         // If the server has gone, the next read says so, after what it sent before.
         let _ = stream.write_all(&received.reply).await;

@@ -47,7 +47,6 @@ pub(crate) fn init_exited(pod: &mut State, id: ContainerId, exit: Exit) {
     if ran {
         pod.record(&id, Milestone::Exited { exit });
     }
-    pod.mark_changed();
     if was_probed && exit.code == 0 {
         exited_zero_before_exec_was_seen(pod, &id);
     }

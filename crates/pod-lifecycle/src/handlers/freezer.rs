@@ -55,7 +55,7 @@ pub(crate) fn freezer_changed(pod: &mut State, id: ContainerId, outcome: Outcome
         for request in container.take_deletes() {
             delete_container(pod, request, id.clone());
         }
-        return pod.mark_changed();
+        return;
     }
     if let Outcome::Failed(Failure { message, kind }) = outcome {
         container.freezer.failed(change);

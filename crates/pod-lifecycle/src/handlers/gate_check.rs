@@ -20,11 +20,10 @@ pub(crate) fn gate_check_ended(pod: &mut State, id: ContainerId, outcome: Outcom
     let probe = pod.container_mut(&id).and_then(Container::probe_mut);
     let Some(verdict) = probe.map(|probe| probe.checked(&outcome, &gate, now)) else { return };
     match verdict {
-        Verdict::Failed if pod.member(index).role() == Role::Sidecar => return gate_failed(pod, &id),
+        Verdict::Failed if pod.member(index).role() == Role::Sidecar => gate_failed(pod, &id),
         // The caller restarts a main (R8): podshim goes on probing it.
         Verdict::Failed | Verdict::Closed => {}
         Verdict::Executed => pod.member_mut(index).gate.note_executed(),
         Verdict::Ready => open_gate(pod, index),
     }
-    pod.mark_changed();
 }

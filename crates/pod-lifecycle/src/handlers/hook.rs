@@ -19,8 +19,7 @@ pub(crate) fn hook_ended(pod: &mut State, id: &ContainerId, op: OpId, outcome: O
     let Some(container) = pod.container_mut(id) else { return };
     let hook = match container.hooks.end(op) {
         Some(HookEnd::Awaited(hook)) => hook,
-        Some(HookEnd::Lost) => return pod.mark_changed(),
-        None => return,
+        Some(HookEnd::Lost) | None => return,
     };
     let ended_with_it = matches!(container.phase(), Phase::Draining { .. });
     let failure = match &outcome {
@@ -28,7 +27,6 @@ pub(crate) fn hook_ended(pod: &mut State, id: &ContainerId, op: OpId, outcome: O
         _ => None,
     };
     pod.record(id, Milestone::HookEnded { hook, failure });
-    pod.mark_changed();
     match outcome {
         outcome if hook == Hook::Migrate => migrate_hook_ended(pod, id, &outcome),
         // Often the purpose of the hook: it makes its program quit.

@@ -179,7 +179,7 @@ fn kill_member(
             pod.emit_change(Action::Signal { target, signal, reach, cause });
         }
         // K3.
-        Phase::Held(_) if never_ran => end_without_running(pod, id, code, None),
+        Phase::Held(_) => end_without_running(pod, id, code, None),
         Phase::BackingOff { last, .. } if never_ran => finish(pod, id, Exit { code, at: last.at }),
         Phase::Recreating { .. } | Phase::Draining { was: ExitedFrom::Held, .. } if never_ran => {
             container.end_instead_of_running(code);
@@ -270,7 +270,6 @@ fn hold_signal(pod: &mut State, id: &ContainerId, signal: Signal, reach: Reach) 
         container.lone_stop.wait(decide_at);
         pod.record(id, Milestone::SignalHeld { signal });
     }
-    pod.mark_changed();
 }
 
 /// K11, `zero-grace=obey`: the container is final, and its code is shown as it is.
@@ -296,5 +295,4 @@ fn kill_after_term(pod: &mut State, id: &ContainerId) {
     container.ending.make_final();
     let term_at = container.ending.signalled_at().unwrap_or(now);
     container.ending.kill_by(term_at + KILL_AFTER_TERM);
-    pod.mark_changed();
 }

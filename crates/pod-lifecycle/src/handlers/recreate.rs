@@ -32,7 +32,6 @@ pub(crate) fn recreation_ended(pod: &mut State, id: ContainerId, outcome: Outcom
             if let Some(reason) = hold_reason(pod, &id) {
                 pod.record(&id, Milestone::Held { reason });
             }
-            pod.mark_changed();
             limit_oom_scores(pod, &id);
             if unwanted {
                 end_without_running(pod, &id, last.code, None);

@@ -19,7 +19,7 @@ use crate::questions::holds::{hold_reason, may_start};
 use crate::questions::restarts::is_started_again;
 use crate::rules::failure::{cannot_start, start_refused};
 use crate::rules::gate::program_started;
-use crate::rules::replacement::{go_on_without, main_runs};
+use crate::rules::replacement::main_runs;
 use crate::rules::standby::{take_over_if_replaced, takeover_failed};
 use crate::state::State;
 use crate::steps::finish::finish;
@@ -168,7 +168,7 @@ fn release_failed(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, f
     let now = pod.now();
     let Some(container) = pod.container(id) else { return };
     let tries_again = is_started_again(pod, container);
-    let first_try = container.never_ran() && container.restarts.count() == 0;
+    let first_try = container.is_first_try();
     let Some(container) = pod.container_mut(id) else { return };
     // A container that was stopped meanwhile reports that end (J3).
     if tries_again || container.ending.is_final() {
@@ -182,10 +182,8 @@ fn release_failed(pod: &mut State, id: &ContainerId, early_exit: Option<Exit>, f
         match member {
             // R9: its end stops the pod, see `finish_if_drained`.
             Some(index) if pod.member(index).is_fatal(START_FAILED) => {}
-            // R4: its restarts are used up, the pod goes on without it.
-            Some(index) if pod.member(index).role() == Role::Sidecar && !first_try => {
-                go_on_without(pod, index)
-            }
+            // R4: its restarts are used up. Once it has ended the pod goes on without it.
+            Some(index) if pod.member(index).role() == Role::Sidecar && !first_try => {}
             // I8.
             Some(index) => cannot_start(pod, index, &failure.message),
             None => {}

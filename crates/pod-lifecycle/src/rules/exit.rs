@@ -38,6 +38,7 @@ pub(crate) fn finish_if_drained(pod: &mut State, id: &ContainerId) {
     match was {
         ExitedFrom::Created => finish(pod, id, exit),
         ExitedFrom::EndingUnrun { code } => {
+            let restarts_are_spent = code == START_FAILED && !container.is_first_try();
             finish(pod, id, Exit { code, at: exit.at });
             // An end that no caller requested is a failure like one of the program, unless the pod itself had failed
             // before.
@@ -45,6 +46,9 @@ pub(crate) fn finish_if_drained(pod: &mut State, id: &ContainerId) {
                 (code, pod.container(id).and_then(Container::member), pod.failure())
             {
                 stop_if_fatal(pod, index, code);
+                if restarts_are_spent {
+                    go_on_without(pod, index);
+                }
             }
         }
         // R7: no caller asked for this; the container is recreated and goes on waiting.

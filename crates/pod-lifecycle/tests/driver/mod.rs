@@ -124,12 +124,23 @@ impl Driver {
 
     /// Sends a tick that long after the start, whatever was due before.
     pub fn tick_at(&mut self, milliseconds: u64) {
-        self.now = PodTime::after_epoch(Duration::from_millis(milliseconds));
+        self.sleep_until(milliseconds);
         self.feed(Event::Tick);
+    }
+
+    /// The next event comes that long after the start, before any tick.
+    pub fn sleep_until(&mut self, milliseconds: u64) {
+        self.now = PodTime::after_epoch(Duration::from_millis(milliseconds));
     }
 
     /// The containers to which the pod has sent signals, in that order.
     pub fn signalled(&self) -> Vec<&str> {
         self.signals.iter().map(|(container, _)| container.as_str()).collect()
+    }
+
+    /// The containers to which the pod has sent SIGKILL, in that order.
+    pub fn killed(&self) -> Vec<&str> {
+        let kills = self.signals.iter().filter(|(_, signal)| *signal == Signal::KILL);
+        kills.map(|(container, _)| container.as_str()).collect()
     }
 }

@@ -37,6 +37,9 @@ fn limits_are_kept() {
     assert_eq!(message(&[("plan", &long), ("ready.proxy", "none")]), format!("podshim.io/plan: {too_long}"));
     assert_eq!(message(&[PLAN, ("ready.proxy", &long)]), format!("podshim.io/ready.proxy: {too_long}"));
 
+    let just = format!("{}x", " ".repeat(limits::MAX_VALUE_BYTES - 1));
+    assert!(!message(&[PLAN, ("ready.proxy", &just)]).contains("bytes"));
+
     let keys: Vec<String> = (0..=limits::MAX_KEYS).map(|n| format!("grace.c{n}")).collect();
     let many: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "1s")).collect();
     let deep = |depth: usize| format!("log:{}a{}", "(".repeat(depth), ")".repeat(depth));
@@ -45,6 +48,7 @@ fn limits_are_kept() {
     assert!(log_pattern::Pattern::parse(&deep(30)["log:".len()..]).is_ok());
 
     assert_eq!(message(&many), "podshim.io/plan: the pod has 1025 keys of podshim, at most 1024 are allowed");
+    assert!(!message(&many[1..]).contains("keys of podshim"));
 }
 
 #[test]

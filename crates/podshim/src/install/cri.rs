@@ -7,7 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use grpc_call::{Call, CallError, message};
+use grpc_call::message::{self, Value};
+use grpc_call::{Call, CallError};
 
 use super::containerd::HANDLER;
 
@@ -15,6 +16,7 @@ use super::containerd::HANDLER;
 const SILENCE: Duration = Duration::from_secs(5);
 /// More than any answer has: containerd's configuration as JSON is some 20 kB.
 const MAX_ANSWER: usize = 4 << 20;
+
 /// Whether the running containerd has podshim's runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
@@ -33,7 +35,7 @@ pub enum CriError {
     /// containerd refused the request, as it does while it starts.
     #[error("it does not serve the CRI yet")]
     Refused,
-    /// The answer is none of gRPC.
+    /// The answer is not gRPC.
     #[error(transparent)]
     Call(CallError),
     /// The answer is not what a containerd sends.
@@ -50,18 +52,14 @@ impl From<CallError> for CriError {
     }
 }
 
-/// The bytes of the first field of that number.
-fn bytes_of(message: &[u8], wanted: u64) -> Option<&[u8]> {
-    message::fields(message).find(|(number, _)| *number == wanted).and_then(|(_, value)| value.bytes())
-}
-
 /// The version of the containerd that listens there.
 ///
 /// # Errors
 /// It does not answer.
 pub fn version(socket: &Path) -> Result<String, CriError> {
     let answer = ask(socket, "/runtime.v1.RuntimeService/Version", &[])?;
-    let version = bytes_of(&answer, 3).ok_or(CriError::Malformed("no version"))?;
+    let version =
+        message::first(&answer, 3).and_then(Value::bytes).ok_or(CriError::Malformed("no version"))?;
     Ok(String::from_utf8_lossy(version).into_owned())
 }
 
@@ -74,8 +72,8 @@ pub fn loaded(socket: &Path) -> Result<Loaded, CriError> {
     let answer = ask(socket, "/runtime.v1.RuntimeService/Status", &[0x08, 1])?;
     let info =
         message::fields(&answer).filter(|(number, _)| *number == 2).filter_map(|(_, value)| value.bytes());
-    let config =
-        info.filter(|entry| bytes_of(entry, 1) == Some(b"config")).find_map(|entry| bytes_of(entry, 2));
+    let part = |entry, number| message::first(entry, number).and_then(Value::bytes);
+    let config = info.filter(|entry| part(entry, 1) == Some(b"config")).find_map(|entry| part(entry, 2));
     let config = config.ok_or(CriError::Malformed("no configuration"))?;
     let config: serde_json::Value = serde_json::from_slice(config)
         .map_err(|_| CriError::Malformed("a configuration that is not JSON"))?;
