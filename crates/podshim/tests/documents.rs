@@ -131,6 +131,35 @@ fn files_that_the_pages_name_exist() {
     assert!(found > 60, "only {found} paths");
 }
 
+/// docs/field.md says of a demand that it is met by naming a rule and a test: both exist, and the test is one of that rule.
+#[test]
+fn what_is_met_names_a_rule_and_a_test_of_it() {
+    let read = |page: &str| fs::read_to_string(root().join("docs").join(page)).expect("a page");
+    let (field, coverage, rules) = (read("field.md"), read("coverage.md"), read("rules.md"));
+    let (mut rows, mut tests) = (0, 0);
+    let is_claim =
+        |line: &&str| line.starts_with("| ") && (line.contains("| met") || line.contains("| in part |"));
+    for row in field.lines().filter(is_claim) {
+        let ids: Vec<&str> = row
+            .split(|letter: char| !letter.is_ascii_alphanumeric())
+            .filter(|word| word.starts_with(|letter: char| "SIURTKJVHN".contains(letter)))
+            .filter(|word| word.len() > 1 && word[1..].bytes().all(|letter| letter.is_ascii_digit()))
+            .collect();
+        assert!(ids.iter().all(|id| rules.contains(&format!("**{id}**"))), "{row}");
+        let is_test = |word: &&str| word.matches('_').count() > 2 && word.starts_with(char::is_lowercase);
+        for test in row.split('`').skip(1).step_by(2).filter(is_test) {
+            let of_a_rule = |id: &&str| {
+                let line = coverage.lines().find(|line| line.starts_with(&format!("| {id} |")));
+                line.is_some_and(|line| line.contains(&format!("`{test}`")))
+            };
+            assert!(ids.iter().any(of_a_rule), "{test} shows none of {ids:?}:\n{row}");
+            tests += 1;
+        }
+        rows += 1;
+    }
+    assert!(rows > 25 && tests > 15, "{rows} rows, {tests} tests");
+}
+
 /// Each link of a page leads to an existing file, and to an existing heading of it.
 #[test]
 fn links_hold() {
