@@ -1,6 +1,7 @@
-//! Draining a node (N7, N11): class after class, all pods of one at the same time, each in its order, and no new container
-//! meanwhile. Each test has a
-//! containerd of its own, because a drain ends all its pods.
+//! Draining a node (N7, N11): class after class, all pods of one at the same time, each in its order, and no new
+//! container meanwhile. Each test has a containerd of its own, because a drain ends all its pods.
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Term};
@@ -17,6 +18,20 @@ async fn pod_of_three<'node>(node: &'node Containerd, name: &str) -> Result<Runn
     }
     let mut pod = pod.run(node, Runtime::Podshim).await?;
     pod.start_all(&["app", "s1", "s2"]).await?;
+    wait_started(&pod, &["app"]).await?;
+    Ok(pod)
+}
+
+/// A pod with a main that ignores SIGTERM, and ten minutes to end.
+async fn stubborn_pod<'node>(node: &'node Containerd, name: &str) -> Result<RunningPod<'node>> {
+    let mut pod = Pod::new(name)
+        .annotate("plan", "s1=sidecar, app=main")
+        .kubelet_grace(seconds(600))
+        .container(Program::new("s1"))
+        .container(Program::new("app").ignores_term())
+        .run(node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "s1"]).await?;
     wait_started(&pod, &["app"]).await?;
     Ok(pod)
 }
@@ -55,15 +70,7 @@ async fn n7_t1_a_drain_ends_all_pods_at_once_each_in_its_order() -> Result<()> {
 #[tokio::test]
 async fn n7_t9_a_drain_has_its_own_limit() -> Result<()> {
     let node = Containerd::start().await?;
-    let mut stubborn = Pod::new("n7-stubborn")
-        .annotate("plan", "s1=sidecar, app=main")
-        .kubelet_grace(seconds(600))
-        .container(Program::new("s1"))
-        .container(Program::new("app").ignores_term())
-        .run(&node, Runtime::Podshim)
-        .await?;
-    stubborn.start_all(&["app", "s1"]).await?;
-    wait_started(&stubborn, &["app"]).await?;
+    let stubborn = stubborn_pod(&node, "n7-stubborn").await?;
     let drained = node.ctr().output(&["--run", "podshim", "drain", "--timeout", "1s"]).await?;
     let said = format!("{drained:?}");
     ensure!(
@@ -78,7 +85,7 @@ async fn n7_t9_a_drain_has_its_own_limit() -> Result<()> {
 }
 
 /// When the pods ended, in milliseconds after the drain began, and how.
-fn ends_of(report: &str) -> Result<std::collections::BTreeMap<String, (u64, String)>> {
+fn ends_of(report: &str) -> Result<BTreeMap<String, (u64, String)>> {
     let report: serde_json::Value = serde_json::from_str(report).with_context(|| report.to_owned())?;
     let pods = report["pods"].as_array().context("no pods")?;
     let of = |pod: &serde_json::Value| {
@@ -113,14 +120,7 @@ async fn n11_agents_end_after_those_that_need_them() -> Result<()> {
 #[tokio::test]
 async fn n11_t9_each_class_has_its_part_of_the_time() -> Result<()> {
     let node = Containerd::start().await?;
-    let mut stubborn = Pod::new("n11-stubborn")
-        .annotate("plan", "s1=sidecar, app=main")
-        .kubelet_grace(seconds(600))
-        .container(Program::new("s1"))
-        .container(Program::new("app").ignores_term())
-        .run(&node, Runtime::Podshim)
-        .await?;
-    stubborn.start_all(&["app", "s1"]).await?;
+    let stubborn = stubborn_pod(&node, "n11-stubborn").await?;
     let mut agent = Pod::new("n11-last")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("drain-priority", "1000")
@@ -129,7 +129,6 @@ async fn n11_t9_each_class_has_its_part_of_the_time() -> Result<()> {
         .run(&node, Runtime::Podshim)
         .await?;
     agent.start_all(&["app", "s1"]).await?;
-    wait_started(&stubborn, &["app"]).await?;
     wait_started(&agent, &["app"]).await?;
     let drained = node.ctr().output(&["--run", "podshim", "drain", "--timeout", "20s", "--json"]).await?;
     let ends = ends_of(&drained.stdout)?;

@@ -6,22 +6,23 @@ use e2e::{Containerd, Event, Pod, Program, Runtime, wait};
 
 use crate::support::{AMPLE, SOON, milliseconds, seconds, wait_started};
 
-fn pod_with_an_init() -> Pod {
-    Pod::new("round")
+fn pod_of(name: &str, init: Program, sidecar: Program) -> Pod {
+    Pod::new(name)
         .annotate("plan", "i1=init, s1=sidecar, app=main")
-        .annotate("ready.s1", "exec:test -e /tmp/ready;period=100ms")
-        .container(Program::new("i1").exits(0))
-        .container(Program::new("s1").ready_file("/tmp/ready", milliseconds(800)))
+        .container(init)
+        .container(sidecar)
         .container(Program::new("app"))
+}
+
+fn pod_with_an_init() -> Pod {
+    let sidecar = Program::new("s1").ready_file("/tmp/ready", milliseconds(800));
+    pod_of("round", Program::new("i1").exits(0), sidecar)
+        .annotate("ready.s1", "exec:test -e /tmp/ready;period=100ms")
 }
 
 /// Its init still runs when the others exist: under Always its exit is hidden then (I5).
 fn pod_with_a_slow_init() -> Pod {
-    Pod::new("round-slow")
-        .annotate("plan", "i1=init, s1=sidecar, app=main")
-        .container(Program::new("i1").runs_for(seconds(1)).exits(0))
-        .container(Program::new("s1"))
-        .container(Program::new("app"))
+    pod_of("round-slow", Program::new("i1").runs_for(seconds(1)).exits(0), Program::new("s1"))
 }
 
 /// T14: the caller stops and recreates app and s1, the main first. The main is held until s1 is ready again, and the
