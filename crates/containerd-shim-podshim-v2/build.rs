@@ -10,10 +10,14 @@ fn main() {
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     if is_release && !flags.contains("fuse-ld=mold") {
         let directory = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-        println!("cargo::rustc-link-arg-bins=-Wl,-T,{directory}/release.ld,--no-eh-frame-hdr");
+        // hack/build links for another architecture with Rust's own linker, which is no C compiler.
+        let is_compiler = !env::var("RUSTC_LINKER").is_ok_and(|linker| linker.ends_with("lld"));
+        let to_linker = if is_compiler { "-Wl," } else { "" };
+        println!("cargo::rustc-link-arg-bins={to_linker}-T{directory}/release.ld");
+        println!("cargo::rustc-link-arg-bins={to_linker}--no-eh-frame-hdr");
         // A list of addresses instead of a table of entries: 100 KB less. An older glibc refuses such a binary.
         if env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|libc| libc == "musl") {
-            println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+            println!("cargo::rustc-link-arg-bins={to_linker}-zpack-relative-relocs");
         }
     }
 }

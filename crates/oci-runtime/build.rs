@@ -22,14 +22,19 @@ fn main() {
     if target.contains("musl") {
         rustc.args(["-C", "link-self-contained=no"]);
     }
-    for option in ["-nostdlib", "-nostartfiles", "-static"] {
+    let linker = env::var("RUSTC_LINKER").unwrap_or_default();
+    // hack/build links for another architecture with Rust's own linker, which is no C compiler.
+    let is_compiler = !linker.ends_with("lld");
+    if !linker.is_empty() {
+        rustc.args(["-C", &format!("linker={linker}")]);
+    }
+    let of_linker = if is_compiler { "-Wl," } else { "" };
+    let of_compiler = if is_compiler { &["-nostartfiles"][..] } else { &[] };
+    for option in ["-nostdlib", "-static"].iter().chain(of_compiler) {
         rustc.args(["-C", &format!("link-arg={option}")]);
     }
-    for option in ["--build-id=none", "--no-eh-frame-hdr", "-z,noseparate-code", "-z,max-page-size=4096"] {
-        rustc.args(["-C", &format!("link-arg=-Wl,{option}")]);
-    }
-    if let Ok(linker) = env::var("RUSTC_LINKER") {
-        rustc.args(["-C", &format!("linker={linker}")]);
+    for option in ["--build-id=none", "--no-eh-frame-hdr", "-znoseparate-code", "-zmax-page-size=4096"] {
+        rustc.args(["-C", &format!("link-arg={of_linker}{option}")]);
     }
     let status = rustc.arg("-o").arg(&output).arg("pause/pause.rs").status().expect("rustc runs");
     assert!(status.success(), "rustc cannot build pause/pause.rs");

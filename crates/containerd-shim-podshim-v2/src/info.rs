@@ -24,7 +24,7 @@ pub const RUNTIME_NAME: &str = "io.containerd.podshim.v2";
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit of this build, if the build sets `PODSHIM_REVISION`.
-const REVISION: Option<&str> = option_env!("PODSHIM_REVISION");
+pub const REVISION: Option<&str> = option_env!("PODSHIM_REVISION");
 /// The name that containerd's typeurl gives the runtime-spec's features document; its value is JSON.
 const FEATURES_TYPE: &str = "types.containerd.io/opencontainers/runtime-spec/1/features/Features";
 

@@ -88,7 +88,12 @@ fn delete(flags: &Flags) -> anyhow::Result<()> {
 }
 
 fn version() -> String {
-    format!("containerd-shim-podshim-v2:\n  Runtime: {}\n  Version: {}\n", info::RUNTIME_NAME, info::VERSION)
+    let revision = info::REVISION.map(|commit| format!("  Revision: {commit}\n")).unwrap_or_default();
+    format!(
+        "containerd-shim-podshim-v2:\n  Runtime: {}\n  Version: {}\n{revision}",
+        info::RUNTIME_NAME,
+        info::VERSION
+    )
 }
 
 fn answer(bytes: &[u8]) -> anyhow::Result<()> {

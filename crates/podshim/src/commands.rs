@@ -17,15 +17,26 @@ pub mod timeline;
 pub mod translate;
 pub mod watch;
 
+use std::sync::LazyLock;
+
 use clap::{Arg, ArgAction, CommandFactory, Parser, Subcommand, ValueHint};
 
 use crate::outcome::{CommandError, Outcome};
 use crate::reference::files;
 use crate::terminal::ColourChoice;
 
+/// The version of this build, and its commit if it is of a release (hack/release).
+fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| match option_env!("PODSHIM_REVISION") {
+        Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
+        None => env!("CARGO_PKG_VERSION").to_owned(),
+    });
+    &VERSION
+}
+
 /// The arguments of podshim.
 #[derive(Parser)]
-#[command(name = "podshim", version, help_template = OVERVIEW, after_help = AFTER_OVERVIEW)]
+#[command(name = "podshim", version = version(), help_template = OVERVIEW, after_help = AFTER_OVERVIEW)]
 #[command(about = "for people who write pods or look after a node")]
 #[command(disable_help_flag = true, disable_help_subcommand = true)]
 pub struct Arguments {

@@ -1,5 +1,5 @@
-//! Ends every pod of a node, each in its own order (N7): class after class by their priorities, all pods of a class at the same
-//! time (N11).
+//! Ends every pod of a node, each in its own order (N7): class after class by their priorities, all pods of a class at
+//! the same time (N11).
 //!
 //! Owns which shims have been asked to stop, and which pods have ended. Each pod has its own thread, so that a shim
 //! that hangs delays no other. Each shim decides the order of its own pod.
@@ -42,7 +42,7 @@ pub struct Ended {
 pub enum End {
     /// It ended in time.
     InTime,
-    /// `timeout` cut its time short (T9), and then it ended.
+    /// It ended after its class's part of `timeout`, which cut its time short (T9).
     CutShort,
     /// It has not ended, or its shim reported an error.
     Failed {

@@ -1,0 +1,25 @@
+# The files of a package (hack/deb, hack/rpm, hack/release).
+# shellcheck shell=bash
+
+# package_version: of the workspace.
+package_version() { sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml"; }
+
+# machine_of ARCH: what the toolchain and rpm call it.
+machine_of() {
+    case $1 in
+    amd64) echo x86_64 ;;
+    arm64) echo aarch64 ;;
+    *) die "--arch is amd64 or arm64, not $1" ;;
+    esac
+}
+
+# stage ARCH DIRECTORY: the files below DIRECTORY, as `podshim install` writes them, with the programs for ARCH.
+stage() {
+    local native bin
+    native=$("$HACK/build") && bin=$("$HACK/build" --arch "$1") || return
+    rm -rf "$2"
+    "$native/podshim" install --root "$2" --bin-dir /usr/bin --no-config --yes >/dev/null || return
+    # The node enables the unit, not the package.
+    rm -r "${2:?}/etc"
+    install -m 755 "$bin/podshim" "$bin/containerd-shim-podshim-v2" "$2/usr/bin/"
+}
