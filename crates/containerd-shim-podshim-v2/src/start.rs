@@ -17,6 +17,8 @@ use control_api::entry::Entry;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use oci_runtime::bundle::{Bundle, BundleError};
+use oci_runtime::sandbox::Pins;
+use shim_service::options::OptionsError;
 use thiserror::Error;
 
 use crate::args::log_level;
@@ -68,6 +70,9 @@ pub enum StartError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The options of a sandbox cannot be kept in its bundle.
+    #[error("cannot start the pod's shim: {0}")]
+    Options(OptionsError),
     /// The shim cannot be placed where the options say.
     #[error("cannot start the pod's shim: {0}")]
     Placement(#[from] PlacementError),
@@ -114,6 +119,10 @@ pub fn run(flags: &Flags) -> Result<Started, StartError> {
     let group = group_of(&annotations, &flags.id);
     let address = SocketAddress::of_pod(&input.containerd, group);
     let request = Request { flags, input: &input, bundle: &bundle, annotations: &annotations, group };
+    // No request of the Sandbox API has them, and its containers may come without (CONTRACT §1.7).
+    if !bundle.join("config.json").exists() {
+        input.options.save(&Bundle::new(&bundle)).map_err(StartError::Options)?;
+    }
     let started = request.find_or_make(address)?;
     if let Err(source) = started.address.write_to(&bundle) {
         if let Some(server) = started.server {
@@ -316,6 +325,8 @@ pub fn remove_pod_files(socket: &Path, server: FileLock, bootstrap: Option<FileL
     // Only with the bootstrap lock: otherwise a `start` that waits for the server's lock would get one on a removed
     // file.
     let Some(bootstrap) = bootstrap else { return };
+    // A server that was killed leaves the mounts of a sandbox of the Sandbox API. An ending one has removed them.
+    let _ = Pins::remove(&shim_service::sandbox_directory(state.path()));
     Entry::remove_from(state.path());
     server.remove();
     bootstrap.remove();

@@ -288,8 +288,9 @@ impl State {
     pub(crate) fn anchor_pid(&self) -> Option<u32> {
         let sandbox = self.sandbox.id().and_then(|id| self.container(id));
         sandbox
-            .filter(|container| container.has_process())
-            .or_else(|| self.containers().find(|container| container.has_process()))
+            // A sandbox without a process has pid 0, which containerd takes for "no process".
+            .filter(|container| container.has_process() && container.pid() != 0)
+            .or_else(|| self.containers().find(|container| container.has_process() && container.pid() != 0))
             .map(Container::pid)
     }
 

@@ -35,6 +35,7 @@ pub struct Node {
     max_pattern: Option<usize>,
     history: History,
     sandbox: SandboxMaker,
+    sandbox_sysctls: Vec<(String, String)>,
 }
 
 /// Who makes the process of a pod's sandbox.
@@ -149,9 +150,10 @@ enum Key {
     HistoryNamespaceSize,
     HistoryAge,
     Sandbox,
+    SandboxSysctls,
 }
 
-const KEYS: [(&str, Key); 19] = [
+const KEYS: [(&str, Key); 20] = [
     ("grace", Key::Grace),
     ("gate-timeout", Key::GateTimeout),
     ("zero-grace", Key::ZeroGrace),
@@ -171,6 +173,7 @@ const KEYS: [(&str, Key); 19] = [
     ("history-namespace-size", Key::HistoryNamespaceSize),
     ("history-age", Key::HistoryAge),
     ("sandbox", Key::Sandbox),
+    ("sandbox-sysctls", Key::SandboxSysctls),
 ];
 
 /// The keys whose value is a gate or a hook.
@@ -258,6 +261,7 @@ impl Node {
             Key::HistoryNamespaceSize => self.history.namespace_size = size_of(value)?,
             Key::HistoryAge => self.history.age = duration_of(value)?,
             Key::Sandbox => self.sandbox = word_of(&text_of(value)?, &SANDBOX_MAKERS)?,
+            Key::SandboxSysctls => self.sandbox_sysctls = sysctls_of(value)?,
             Key::VisibleAfter => {
                 let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
                 let count = u32::try_from(count)
@@ -302,6 +306,12 @@ impl Node {
     /// Who makes the process of a pod's sandbox.
     pub fn sandbox_maker(&self) -> SandboxMaker {
         self.sandbox
+    }
+
+    /// For the Sandbox API, where containerd's own defaults do not reach a shim: what a pod with a network of its own gets unless
+    /// it sets the same itself.
+    pub fn sandbox_sysctls(&self) -> &[(String, String)] {
+        &self.sandbox_sysctls
     }
 
     /// The longest grace from any source: podshim cuts what a kubelet, an operator or this node sets to it.
@@ -438,6 +448,18 @@ fn word_of<T: Copy>(word: &str, words: &[(&'static str, T)]) -> Result<T, ValueP
 }
 
 /// A list of some of those words.
+/// `net.` alone: of the node's namespaces no default may change anything, and a pod may share its node's ipc.
+fn sysctls_of(value: Value) -> Result<Vec<(String, String)>, ValueProblem> {
+    let kind = ValueProblem::Kind("a list of \"net.NAME=VALUE\"");
+    let Value::List(list) = value else { return Err(kind) };
+    let sysctl = |text: &String| {
+        let (name, value) = text.split_once('=')?;
+        let (name, value) = (name.trim(), value.trim());
+        (name.starts_with("net.") && !value.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+    };
+    list.iter().map(|text| sysctl(text).ok_or(kind.clone())).collect()
+}
+
 fn words_of<T: Copy>(value: Value, words: &[(&'static str, T)]) -> Result<Vec<&'static str>, ValueProblem> {
     let Value::List(list) = value else {
         return Err(ValueProblem::Kind("a list of strings, such as [\"grace\"]"));

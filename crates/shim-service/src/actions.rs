@@ -18,6 +18,7 @@ use crate::names::names;
 use crate::notice;
 use crate::operations;
 use crate::resources::Resources;
+use crate::sandbox_requests;
 use crate::state::State;
 
 pub(crate) fn execute(state: &mut State, action: Action) {
@@ -26,6 +27,10 @@ pub(crate) fn execute(state: &mut State, action: Action) {
         Action::Signal { target, signal, reach, cause } => send_signal(state, &target, signal, reach, cause),
         Action::Reply { request, result } => state.requests.answer(request, result),
         Action::Publish(notice) => {
+            // containerd knows no task of that id.
+            if state.is_pod_sandbox(notice.container()) {
+                return;
+            }
             let resources = state.containers.get(notice.container());
             if let Notice::Deleted { container, .. } = &notice {
                 names().remove_container(container.as_str());
@@ -43,6 +48,9 @@ pub(crate) fn execute(state: &mut State, action: Action) {
 }
 
 fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cause: SignalCause) {
+    if target.exec.is_none() && sandbox_requests::signal(state, &target.container, signal) {
+        return;
+    }
     let Some(resources) = state.containers.get(&target.container) else { return };
     let process = match &target.exec {
         None => resources.process(),

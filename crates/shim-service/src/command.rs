@@ -7,12 +7,13 @@ use std::time::Duration;
 use control_api::{EventsResponse, InspectResponse};
 use nix::unistd::Pid;
 use oci_runtime::console::TerminalSize;
-use pod_lifecycle::{ContainerId, Reply, Request, Target, View};
+use pod_lifecycle::{ContainerId, Reply, Request, Status, Target, View, WallTime};
 use protobuf::well_known_types::any::Any;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::details::{CheckpointDetails, CreateDetails, ExecDetails};
 use crate::error::ServiceError;
+use crate::pod_sandbox::SandboxDetails;
 use crate::streams::StreamAddresses;
 
 /// Where the owner sends the answer to a command.
@@ -48,10 +49,36 @@ pub(crate) enum Command {
     Resize { target: Target, size: TerminalSize, answer: Answer<()> },
     /// Close stdin.
     CloseStdin { target: Target, answer: Answer<()> },
+    /// A request of the Sandbox API that no request of a task stands for.
+    Sandbox(SandboxCommand),
     /// A request of podshim's own API.
     Control(ControlCommand),
     /// End the shim if it has nothing left to serve.
     Shutdown { answer: Answer<()> },
+}
+
+/// A request of the Sandbox API.
+#[derive(Debug)]
+pub(crate) enum SandboxCommand {
+    /// Make what the pod's containers share.
+    Create { sandbox: ContainerId, details: Box<SandboxDetails>, answer: Answer<Reply> },
+    /// How it is, answered at once.
+    Status { sandbox: ContainerId, answer: Answer<SandboxStatus> },
+    /// The numbers of the pod's cgroup, answered at once.
+    Metrics { sandbox: ContainerId, answer: Answer<Any> },
+}
+
+/// What SandboxStatus and StartSandbox answer.
+#[derive(Debug)]
+pub(crate) struct SandboxStatus {
+    pub(crate) status: Status,
+    pub(crate) created_at: WallTime,
+    /// The default: not yet.
+    pub(crate) exited_at: WallTime,
+    /// JSON for `crictl inspectp`.
+    pub(crate) info: String,
+    /// JSON for plugins of NRI.
+    pub(crate) spec: Vec<u8>,
 }
 
 /// A request of podshim's own API, which operators use.

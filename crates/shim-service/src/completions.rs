@@ -63,14 +63,14 @@ pub(crate) fn complete(state: &mut State, completion: Completion) -> Option<(Eve
             new_process = Some(Watch { target, exit, oom: None });
         }
         Product::Removed if is_delete_awaited(state, &container) => {
-            state.containers.remove(&container);
+            state.forget(&container);
             state.pids.forget(&container);
         }
         // Trap 12: containerd gave up waiting. If the container were forgotten now, the next Delete would get NotFound,
         // no Shutdown would follow, and the shim would never end.
         Product::Removed => outcome = Outcome::Failed(failure("no caller waited for the end of its delete")),
         Product::CreateFailed(fifos) => {
-            state.containers.remove(&container);
+            state.forget(&container);
             names().remove_container(container.as_str());
             state.keep_unused_fifos(container, fifos);
         }
@@ -131,6 +131,9 @@ fn take_over(state: &mut State, id: &ContainerId, new: NewIncarnation) -> Watch 
 /// The pod's event for the exit of a process.
 pub(crate) fn exited(state: &mut State, target: Target, exit: reaper::Exit) -> Event {
     output_ended(state, &target);
+    if target.exec.is_none() {
+        state.ended(&target.container);
+    }
     let exit = Exit { code: exit.code.into(), at: wall_time(exit.at) };
     Event::Exited { target, exit }
 }

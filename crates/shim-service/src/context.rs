@@ -18,12 +18,21 @@ pub(crate) struct PodContext {
     pub(crate) node_file: Rc<Path>,
     /// While this file exists, the node is being drained (N7).
     pub(crate) draining_file: Rc<Path>,
+    /// Where the sandbox of the Sandbox API keeps what its containers share.
+    pub(crate) sandbox_directory: Rc<Path>,
     /// Where console sockets are made.
     pub(crate) console_directory: Rc<Path>,
     /// How fast the lines of all containers are searched for `log:` gates.
     pub(crate) looks: LinePace,
     /// How much of a processor the pod's restarts and probes may take.
     pub(crate) throttle: Rc<Throttle>,
+}
+
+/// Where a pod's state directory has what a sandbox of the Sandbox API shares with its containers; `delete` removes what a killed
+/// server leaves.
+#[must_use]
+pub fn sandbox_directory(state: &Path) -> PathBuf {
+    state.join("sandbox")
 }
 
 /// The directory of a pod's console sockets. Its path is short enough for a socket address, and `delete` knows it: it removes

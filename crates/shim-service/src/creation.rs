@@ -19,7 +19,9 @@ use crate::error::ServiceError;
 use crate::names::names;
 use crate::node;
 use crate::node_shutdown;
+use crate::pod_sandbox::{self, PodSandbox};
 use crate::resources::Resources;
+use crate::sandbox_requests;
 use crate::shared_namespaces;
 use crate::state::State;
 
@@ -48,7 +50,7 @@ pub(crate) fn admit(
 /// Drops a container's resources if the pod has refused it.
 pub(crate) fn drop_if_refused(state: &mut State, id: &ContainerId) {
     if !state.pod.containers().any(|known| known == id) {
-        state.containers.remove(id);
+        state.forget(id);
         names().remove_container(id.as_str());
     }
 }
@@ -60,9 +62,13 @@ fn prepare(
 ) -> Result<(Resources, ContainerSpec), ServiceError> {
     let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
     let bundle = Bundle::new(&details.bundle);
-    let spec = bundle.read_spec().map_err(|error| invalid(error.to_string()))?;
+    let mut spec = bundle.read_spec().map_err(|error| invalid(error.to_string()))?;
     cri::membership(id, &spec.annotations, &state.identity.id)
         .map_err(|message| ServiceError::Invalid { container: id.to_string(), message })?;
+    if let Some(sandbox) = state.sandbox.as_ref().filter(|sandbox| !sandbox.is(id)) {
+        spec = sandbox.adapt(&bundle, sandbox_requests::process_1(state)).map_err(invalid)?;
+    }
+    pod_sandbox::refuse_no_process(&spec).map_err(invalid)?;
     state.identity.learn(&spec.annotations);
     names().set_pod(&state.identity.pod_namespace, &state.identity.pod_name);
     let plan = match read_annotations(state, &spec.annotations) {
@@ -90,7 +96,9 @@ fn prepare(
     let runtime = Rc::new(details.options.runtime(state.reaper.clone(), &state.context.namespace, &spec));
     let mut core = cri::container_spec(id, &spec, details.origin(), plan);
     let mut container = runtime.container(id.as_str(), bundle);
-    if core.kind == TaskKind::Sandbox {
+    if state.is_pod_sandbox(id) {
+        container = process_1(state, container, &details).map_err(invalid)?;
+    } else if core.kind == TaskKind::Sandbox {
         container = sandbox(state, container, &details);
     }
     core.kubelet_grace = core.kubelet_grace.map(|grace| state.at_most(grace));
@@ -111,6 +119,19 @@ fn sandbox(state: &State, container: Container, details: &CreateDetails) -> Cont
     };
     info!(container = container.id(), reason, "the OCI runtime makes the sandbox");
     container
+}
+
+/// Of a sandbox of the Sandbox API, which has no image that the OCI runtime could run: process 1 of a shared pid namespace.
+fn process_1(state: &State, container: Container, details: &CreateDetails) -> Result<Container, String> {
+    if state.sandbox.as_ref().is_some_and(PodSandbox::has_no_process) {
+        return Ok(container);
+    }
+    match own_sandbox(&container, details) {
+        Ok(request) => Ok(container.as_sandbox(request)),
+        Err(reason) => {
+            Err(format!("podshim cannot make process 1 of the pod's shared pid namespace: {reason}"))
+        }
+    }
 }
 
 fn own_sandbox(container: &Container, details: &CreateDetails) -> Result<SandboxRequest, NotUnderstood> {

@@ -6,13 +6,14 @@
 use control_api::Past;
 use oci_runtime::busy;
 use pod_lifecycle::{Action, Event, LineTarget, Reply, Request, Target};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::actions;
 use crate::checkpoint;
 use crate::clock::wall_now;
-use crate::command::{Answer, Command, ControlCommand};
+use crate::command::{Answer, Command, ControlCommand, SandboxCommand};
 use crate::completions;
 use crate::control::{fault, log};
 use crate::creation;
@@ -20,6 +21,7 @@ use crate::inspect;
 use crate::publisher::Publisher;
 use crate::reads;
 use crate::report::Report;
+use crate::sandbox_requests;
 use crate::state::State;
 use crate::throttle::Stop;
 
@@ -36,7 +38,8 @@ pub(crate) async fn run_until_empty(
         let next = state.pod.next_deadline().and_then(|at| clock.instant(at));
         let leave_by = state.lifetime.deadline(&state.pod);
         let fault_due = state.creations.report_due(&state.pod);
-        let deadline = next.into_iter().chain(leave_by).chain(fault_due).min();
+        let forget_by = sandbox_requests::forgotten_at(&state);
+        let deadline = next.into_iter().chain(leave_by).chain(fault_due).chain(forget_by).min();
         tokio::select! {
             // What has happened comes before what a caller asks next.
             biased;
@@ -56,12 +59,18 @@ pub(crate) async fn run_until_empty(
                 busy::during("what was due", || {
                     feed(&mut state, Event::Tick);
                     report_fault(&mut state);
+                    if forget_by.is_some_and(|by| Instant::now() >= by) {
+                        forget_sandbox(&mut state);
+                    }
                 });
             }
             else => break,
         }
     }
     let past = inspect::past(&state);
+    if let Some(sandbox) = state.sandbox.take() {
+        sandbox.discard();
+    }
     (state.publisher, past)
 }
 
@@ -140,11 +149,53 @@ fn on_command(state: &mut State, command: Command) {
         Command::Resize { target, size, answer } => drop(answer.send(reads::resize(state, &target, size))),
         Command::CloseStdin { target, answer } => drop(answer.send(reads::close_stdin(state, &target))),
         Command::Control(command) => on_control(state, command),
+        Command::Sandbox(command) => on_sandbox(state, command),
         Command::Shutdown { answer } => {
+            // Trap 32.
+            if sandbox_requests::is_unstarted(state) {
+                forget_sandbox(state);
+            }
             state.lifetime.shutdown_requested(&state.pod);
             drop(answer.send(Ok(())));
         }
     }
+}
+
+/// The Sandbox API.
+fn on_sandbox(state: &mut State, command: SandboxCommand) {
+    match command {
+        SandboxCommand::Create { sandbox, details, answer } => {
+            match sandbox_requests::create(state, &sandbox, &details) {
+                Ok(details) => {
+                    let create =
+                        Command::Create { container: sandbox.clone(), details: Box::new(details), answer };
+                    on_command(state, create);
+                    if !state.containers.contains_key(&sandbox) {
+                        state.forget(&sandbox);
+                    }
+                }
+                Err(error) => drop(answer.send(Err(error))),
+            }
+        }
+        SandboxCommand::Status { sandbox, answer } => {
+            drop(answer.send(sandbox_requests::status(state, &sandbox)))
+        }
+        SandboxCommand::Metrics { sandbox, answer } => {
+            drop(answer.send(sandbox_requests::metrics(state, &sandbox)))
+        }
+    }
+}
+
+/// Deletes a sandbox that was never started: no caller comes for it.
+fn forget_sandbox(state: &mut State) {
+    let Some(target) = state.sandbox.as_ref().map(|sandbox| Target::init(sandbox.id().clone())) else {
+        return;
+    };
+    info!("the sandbox was never started: it is removed");
+    let (answer, answered) = oneshot::channel();
+    // A removal that no caller waits for does not count (trap 12).
+    tokio::task::spawn_local(async move { drop(answered.await) });
+    on_command(state, Command::Delete { target, limit: None, answer });
 }
 
 /// Answers an operator.

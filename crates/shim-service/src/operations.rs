@@ -25,6 +25,7 @@ use crate::listen;
 use crate::node_shutdown;
 use crate::report::{Finisher, Product};
 use crate::resources::{Resources, RootfsUse};
+use crate::sandbox_requests;
 use crate::state::State;
 
 /// How long a start waits for the program. It is there within a millisecond; on a slow machine longer waits do not help.
@@ -46,6 +47,9 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
         _ => None,
     };
     let done = Finisher::new(op, id.clone(), state.reports.clone());
+    if state.sandbox.as_ref().is_some_and(|sandbox| sandbox.is(&id) && sandbox.has_no_process()) {
+        return sandbox_requests::run(state, &id, &operation, done);
+    }
     let scope = match &operation {
         Operation::Create => prepare_scope(state, &id),
         _ => Ok(()),

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use containerd_shim_protos::sandbox_async::create_sandbox;
 use containerd_shim_protos::shim_async::create_task;
 use control_api::{Past, create_pod};
 use oci_runtime::reaper::Reaper;
@@ -20,12 +21,13 @@ use tokio::sync::mpsc;
 use ttrpc::asynchronous::Server;
 
 use crate::command::OwnerHandle;
-use crate::context::{PodContext, console_directory};
+use crate::context::{PodContext, console_directory, sandbox_directory};
 use crate::control::ControlService;
 use crate::drive;
 use crate::identity::Identity;
 use crate::peers;
 use crate::publisher::Publisher;
+use crate::sandbox_service::SandboxService;
 use crate::state::State;
 use crate::task::TaskService;
 use crate::throttle::Throttle;
@@ -54,6 +56,8 @@ pub struct ServeConfig {
     pub node_file: PathBuf,
     /// The file that exists while the node is being drained (N7).
     pub draining_file: PathBuf,
+    /// The pod's directory below `/run/podshim`: its locks and its entry are there.
+    pub state_directory: PathBuf,
     /// The lock on the pod's state, held for as long as the server lives (N3).
     pub lock: File,
 }
@@ -80,8 +84,9 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`], before anything is served.
 pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
-    let ServeConfig { namespace, id, containerd_ttrpc_address, listener, node_file, draining_file, lock } =
+    let ServeConfig { namespace, id, containerd_ttrpc_address, listener, node_file, draining_file, .. } =
         config;
+    let (state_directory, lock) = (config.state_directory, config.lock);
     let setup = |what| move |source| ServeError::Setup { what, source };
     let reaper = Reaper::start().map_err(setup("reap processes"))?;
     let publisher =
@@ -93,6 +98,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         namespace: namespace.as_str().into(),
         node_file: node_file.into(),
         draining_file: draining_file.into(),
+        sandbox_directory: sandbox_directory(&state_directory).into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
         looks: LinePace::default(),
         throttle: Rc::new(Throttle::new(reaper.clone())),
@@ -106,6 +112,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     for service in task_services(handle.clone()) {
         server = server.register_service(service);
     }
+    server = server.register_service(create_sandbox(Arc::new(SandboxService::new(handle.clone()))));
     server = server.register_service(create_pod(Arc::new(ControlService::new(handle))));
     server.start().await?;
     tracing::info!(id, "serving");

@@ -20,6 +20,7 @@ use crate::control::history::History;
 use crate::control::last_exits::LastExits;
 use crate::identity::Identity;
 use crate::lifetime::Lifetime;
+use crate::pod_sandbox::PodSandbox;
 use crate::publisher::Publisher;
 use crate::report::ReportSender;
 use crate::requests::OpenRequests;
@@ -30,6 +31,8 @@ use crate::shared_namespaces::PidHistory;
 pub(crate) struct State {
     pub(crate) pod: Pod,
     pub(crate) containers: BTreeMap<ContainerId, Resources>,
+    /// Of the Sandbox API; under any other caller the sandbox is a container like the others.
+    pub(crate) sandbox: Option<PodSandbox>,
     pub(crate) requests: OpenRequests,
     pub(crate) reports: ReportSender,
     pub(crate) lifetime: Lifetime,
@@ -63,6 +66,7 @@ impl State {
         Self {
             pod: Pod::new(),
             containers: BTreeMap::new(),
+            sandbox: None,
             requests: OpenRequests::default(),
             reports,
             lifetime: Lifetime::new(),
@@ -109,6 +113,26 @@ impl State {
     /// A grace that does not come from the plan, cut to the node's bound.
     pub(crate) fn at_most(&self, grace: Duration) -> Duration {
         BoundedDuration::new(grace).get().min(self.longest_grace)
+    }
+
+    /// Whether it is the sandbox of the Sandbox API, of which no caller knows as a task.
+    pub(crate) fn is_pod_sandbox(&self, id: &ContainerId) -> bool {
+        self.sandbox.as_ref().is_some_and(|sandbox| sandbox.is(id))
+    }
+
+    /// A container has ended: if it was the sandbox, what the containers share goes.
+    pub(crate) fn ended(&mut self, id: &ContainerId) {
+        if let Some(sandbox) = self.sandbox.as_mut().filter(|sandbox| sandbox.is(id)) {
+            sandbox.release();
+        }
+    }
+
+    /// A container is no longer known, with all that the sandbox held if it was that.
+    pub(crate) fn forget(&mut self, id: &ContainerId) {
+        self.containers.remove(id);
+        if let Some(sandbox) = self.sandbox.take_if(|sandbox| sandbox.is(id)) {
+            sandbox.discard();
+        }
     }
 
     /// Keeps the fifos of a create that failed open: their readers must not see an end before the next create.

@@ -74,6 +74,29 @@ impl Cgroup {
         (complete && is_member).then_some(cgroup)
     }
 
+    /// The group of that path in every hierarchy of the node; none of it need exist.
+    ///
+    /// # Errors
+    /// The kernel's, or the path is no group's.
+    pub fn at_path(path: &str) -> io::Result<Self> {
+        if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{path:?} is no path of a cgroup"),
+            ));
+        }
+        // The shim's own hierarchies, with another path.
+        let own = fs::read_to_string("/proc/self/cgroup")?;
+        let line = |line: &str| {
+            let mut parts = line.splitn(3, ':');
+            Some(format!("{}:{}:{path}\n", parts.next()?, parts.next()?))
+        };
+        let membership: String = own.lines().filter_map(line).collect();
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
+        Self::locate(&membership, &files::cgroup_mounts(&mountinfo))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no cgroup file system is mounted"))
+    }
+
     pub(super) fn locate(membership: &str, mounts: &[CgroupMount]) -> Option<Self> {
         // v2 is mounted alone at the customary place; on a hybrid host the controllers are in v1.
         let unified_alone = mounts.iter().any(|mount| mount.is_v2 && mount.point == Path::new(MOUNT_POINT))

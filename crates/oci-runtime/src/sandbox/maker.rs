@@ -177,7 +177,7 @@ fn joinable(request: &SandboxRequest, kind: NamespaceKind, path: &Path) -> Resul
 }
 
 /// The shim is in the node's.
-fn is_the_nodes_network(file: &File) -> io::Result<bool> {
+pub(super) fn is_the_nodes_network(file: &File) -> io::Result<bool> {
     let (one, own) = (file.metadata()?, std::fs::metadata("/proc/self/ns/net")?);
     Ok((one.dev(), one.ino()) == (own.dev(), own.ino()))
 }

@@ -343,7 +343,7 @@ fn namespaces(value: &Value) -> Result<Namespaces, NotUnderstood> {
 }
 
 /// Only what a namespace of this sandbox keeps to itself; the OCI runtime refuses all others.
-fn sysctls(
+pub(super) fn sysctls(
     value: &Value,
     has: impl Fn(NamespaceKind) -> bool,
 ) -> Result<Vec<(String, String)>, NotUnderstood> {

@@ -9,6 +9,7 @@ mod gone;
 mod hostile;
 mod node;
 mod options;
+mod sandbox;
 mod streams;
 mod support;
 mod traps;

@@ -1,0 +1,256 @@
+//! What the containers of a pod share when no process keeps it: namespaces, files and `/dev/shm`, held by mounts.
+//!
+//! For the Sandbox API (CONTRACT §5). All of it is below one directory on a file system of its own: one unmount removes it,
+//! also after the shim's own end by SIGKILL. Owns the making and the removal. The network namespace is CRI's: it is
+//! entered for sysctls and never held, else it would outlive its removal by CNI.
+
+use std::{
+    fs::{self, File, Permissions},
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use nix::{
+    errno::Errno,
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sched::{CloneFlags, setns, unshare},
+};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::maker::is_the_nodes_network;
+use super::request::{NamespaceKind, sysctls};
+
+/// Room for the pod's files, which its containers may write. hosts files of several thousand lines fit.
+const FILES: &str = "mode=700,size=4m,nr_inodes=32";
+/// As containerd's default for a pod.
+const SHM: &str = "mode=1777,size=65536k";
+
+/// The name of the uts namespace of the thread that opens it.
+const HOSTNAME: &str = "/proc/sys/kernel/hostname";
+
+/// Whose a resource is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// The pod has its own.
+    Pod,
+    /// The pod uses the node's.
+    Node,
+}
+
+/// What a pod's containers are to share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PinsRequest {
+    /// CRI's network namespace; without one the pod has the node's network, and with it the node's host name.
+    pub network: Option<PathBuf>,
+    /// The ipc namespace and `/dev/shm`.
+    pub ipc: Sharing,
+    /// Of a uts namespace of its own. Empty: the node's name at this moment.
+    pub hostname: String,
+    /// Names with dots, as in a pod's manifest.
+    pub sysctls: Vec<(String, String)>,
+    /// Names and contents.
+    pub files: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// Why a pod has no namespaces or files.
+#[derive(Debug, Error)]
+pub enum PinsError {
+    /// Only sysctls of a namespace that the pod has for itself can be set.
+    #[error("sysctl {0:?} is of no namespace that the pod has for itself")]
+    Sysctl(String),
+    /// The kernel refused a step.
+    #[error("cannot {step}: {source}")]
+    Step {
+        /// What was attempted.
+        step: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+fn step(step: impl Into<String>) -> impl FnOnce(io::Error) -> PinsError {
+    let step = step.into();
+    move |source| PinsError::Step { step, source }
+}
+
+/// The namespaces and files of a pod, by their paths.
+#[derive(Debug, Clone)]
+pub struct Pins {
+    place: PathBuf,
+    ipc: Sharing,
+    uts: Sharing,
+}
+
+impl Pins {
+    /// Makes them below `place`, an absolute path of which nothing exists yet.
+    ///
+    /// Blocks for a millisecond: no container exists that could make it wait.
+    ///
+    /// # Errors
+    /// [`PinsError`]; nothing is left then.
+    pub fn make(place: &Path, request: &PinsRequest) -> Result<Self, PinsError> {
+        let uts = if request.network.is_some() { Sharing::Pod } else { Sharing::Node };
+        let pins = Self { place: place.to_owned(), ipc: request.ipc, uts };
+        let sysctls = checked(request)?;
+        let made = pins.make_place(request).and_then(|()| pins.make_namespaces(request, &sysctls));
+        if let Err(error) = made {
+            // Only an error of the unmount would be new, and the first one says what is wrong.
+            let _ = Self::remove(place);
+            return Err(error);
+        }
+        Ok(pins)
+    }
+
+    /// The pod's ipc namespace; `None`: the node's.
+    pub fn ipc(&self) -> Option<PathBuf> {
+        (self.ipc == Sharing::Pod).then(|| self.place.join("ipc"))
+    }
+
+    /// The pod's uts namespace; `None`: the node's.
+    pub fn uts(&self) -> Option<PathBuf> {
+        (self.uts == Sharing::Pod).then(|| self.place.join("uts"))
+    }
+
+    /// What belongs on `/dev/shm`.
+    pub fn shm(&self) -> PathBuf {
+        match self.ipc {
+            Sharing::Pod => self.place.join("shm"),
+            Sharing::Node => PathBuf::from("/dev/shm"),
+        }
+    }
+
+    /// One of the files of the request.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.place.join(name)
+    }
+
+    /// Removes everything below `place`, also what a killed shim has left. It is no error if nothing is there. Containers
+    /// that still run keep their namespaces and mounts.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn remove(place: &Path) -> io::Result<()> {
+        loop {
+            match umount2(place, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+                Ok(()) => {}
+                Err(Errno::EINVAL | Errno::ENOENT) => break,
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        match fs::remove_dir(place) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn make_place(&self, request: &PinsRequest) -> Result<(), PinsError> {
+        let at = |path: &Path| format!("make {}", path.display());
+        fs::create_dir_all(&self.place).map_err(step(at(&self.place)))?;
+        tmpfs(&self.place, MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, FILES)?;
+        // In a shared mount the namespaces would be mounted in every other mount namespace too, and live on there.
+        mount_at(&self.place, None, MsFlags::MS_PRIVATE, None)?;
+        for (name, content) in &request.files {
+            let path = self.file(name);
+            fs::write(&path, content)
+                .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o644)))
+                .map_err(step(at(&path)))?;
+        }
+        if self.ipc == Sharing::Pod {
+            let shm = self.shm();
+            fs::create_dir(&shm).map_err(step(at(&shm)))?;
+            tmpfs(&shm, MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, SHM)?;
+        }
+        Ok(())
+    }
+
+    /// On a thread that ends with it: it enters the namespaces.
+    fn make_namespaces(&self, request: &PinsRequest, sysctls: &[(String, String)]) -> Result<(), PinsError> {
+        let work = || {
+            if let Some(uts) = self.uts() {
+                unshare(CloneFlags::CLONE_NEWUTS).map_err(from("make a uts namespace"))?;
+                if !request.hostname.is_empty() {
+                    fs::write(HOSTNAME, &request.hostname)
+                        .map_err(step(format!("set the hostname {:?}", request.hostname)))?;
+                }
+                pin("uts", &uts)?;
+            }
+            if let Some(ipc) = self.ipc() {
+                unshare(CloneFlags::CLONE_NEWIPC).map_err(from("make an ipc namespace"))?;
+                pin("ipc", &ipc)?;
+            }
+            if let Some(path) = &request.network {
+                enter_network(path, sysctls)?;
+            }
+            for (file, value) in sysctls {
+                let path = format!("/proc/sys/{file}");
+                fs::write(&path, value).map_err(step(format!("write {value:?} to {path}")))?;
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let spawned = thread::Builder::new().name("podshim-pins".to_owned()).spawn_scoped(scope, work);
+            let thread = spawned.map_err(step("start a thread"))?;
+            let ended = || step("make namespaces")(io::Error::other("the thread ended without a result"));
+            thread.join().map_err(|_| ended())?
+        })
+    }
+}
+
+/// The sysctls by their files, all of namespaces that the pod has for itself.
+fn checked(request: &PinsRequest) -> Result<Vec<(String, String)>, PinsError> {
+    let has = |kind| match kind {
+        NamespaceKind::Ipc => request.ipc == Sharing::Pod,
+        NamespaceKind::Network => request.network.is_some(),
+        _ => false,
+    };
+    let one = |(name, value): &(String, String)| {
+        let entry = Value::Object([(name.clone(), Value::from(value.as_str()))].into_iter().collect());
+        sysctls(&entry, has).map_err(|_| PinsError::Sysctl(name.clone()))
+    };
+    Ok(request.sysctls.iter().map(one).collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+fn enter_network(path: &Path, sysctls: &[(String, String)]) -> Result<(), PinsError> {
+    let open = || step(format!("open the network namespace {}", path.display()));
+    let network = File::open(path).map_err(open())?;
+    if sysctls.iter().any(|(file, _)| file.starts_with("net/"))
+        && is_the_nodes_network(&network).map_err(open())?
+    {
+        let refused = io::Error::from_raw_os_error(libc::EPERM);
+        return Err(step("change sysctls of the node's network namespace")(refused));
+    }
+    setns(network, CloneFlags::CLONE_NEWNET)
+        .map_err(from(&format!("enter the network namespace {}", path.display())))
+}
+
+/// Mounts a namespace of this thread.
+fn pin(kind: &str, path: &Path) -> Result<(), PinsError> {
+    File::create(path).map_err(step(format!("make {}", path.display())))?;
+    let namespace = PathBuf::from(format!("/proc/thread-self/ns/{kind}"));
+    mount_at(path, Some(&namespace), MsFlags::MS_BIND, None)
+}
+
+fn tmpfs(path: &Path, flags: MsFlags, options: &str) -> Result<(), PinsError> {
+    mount_at(path, Some(Path::new("tmpfs")), flags, Some(options))
+}
+
+fn mount_at(
+    path: &Path,
+    source: Option<&Path>,
+    flags: MsFlags,
+    options: Option<&str>,
+) -> Result<(), PinsError> {
+    mount(source, path, options.map(|_| "tmpfs"), flags, options)
+        .map_err(from(&format!("mount {}", path.display())))
+}
+
+fn from(what: &str) -> impl FnOnce(Errno) -> PinsError {
+    let failed = step(what);
+    move |errno| failed(errno.into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+use std::os::unix::fs::MetadataExt;
+
+use super::*;
+
+fn request() -> PinsRequest {
+    PinsRequest {
+        network: Some("/proc/self/ns/net".into()),
+        ipc: Sharing::Pod,
+        hostname: "shop-0".to_owned(),
+        sysctls: vec![("kernel.shm_rmid_forced".to_owned(), "1".to_owned())],
+        files: vec![("hosts", b"127.0.0.1 localhost\n".to_vec())],
+    }
+}
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("namespace/pod/sandbox");
+    (directory, place)
+}
+
+fn inode(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().ino()
+}
+
+/// Enters a pinned namespace on a thread of its own and looks.
+fn within<T: Send>(path: &Path, kind: CloneFlags, look: impl FnOnce() -> T + Send) -> T {
+    let file = File::open(path).unwrap();
+    thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            setns(file, kind).unwrap();
+            look()
+        });
+        thread.join().unwrap()
+    })
+}
+
+#[test]
+fn a_pod_has_namespaces_and_files_of_its_own_without_a_process() {
+    let (_directory, place) = place();
+    let pins = Pins::make(&place, &request()).unwrap();
+    let (ipc, uts) = (pins.ipc().unwrap(), pins.uts().unwrap());
+    assert_ne!(inode(&ipc), inode(Path::new("/proc/self/ns/ipc")));
+    let hostname = || fs::read_to_string(HOSTNAME).unwrap().trim().to_owned();
+    assert_ne!(hostname(), "shop-0");
+    assert_eq!(within(&uts, CloneFlags::CLONE_NEWUTS, hostname), "shop-0");
+    let forced = || fs::read_to_string("/proc/sys/kernel/shm_rmid_forced").unwrap();
+    assert_eq!(within(&ipc, CloneFlags::CLONE_NEWIPC, forced).trim(), "1");
+    assert_eq!(fs::read_to_string(pins.file("hosts")).unwrap(), "127.0.0.1 localhost\n");
+    assert_eq!(fs::metadata(pins.shm()).unwrap().mode() & 0o7777, 0o1777);
+    assert_eq!(fs::metadata(&place).unwrap().mode() & 0o777, 0o700);
+    Pins::remove(&place).unwrap();
+    assert!(!place.exists());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(place.to_str().unwrap()), "a mount is left");
+    // `delete` comes after the shim's own end too.
+    Pins::remove(&place).unwrap();
+}
+
+#[test]
+fn the_nodes_namespaces_are_not_replaced() {
+    let (_directory, place) = place();
+    let request = PinsRequest {
+        network: None,
+        ipc: Sharing::Node,
+        hostname: String::new(),
+        sysctls: vec![],
+        ..request()
+    };
+    let pins = Pins::make(&place, &request).unwrap();
+    assert_eq!((pins.ipc(), pins.uts(), pins.shm()), (None, None, PathBuf::from("/dev/shm")));
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 1);
+    Pins::remove(&place).unwrap();
+}
+
+#[test]
+fn a_sysctl_of_the_node_is_refused_and_nothing_is_left() {
+    for (name, network, ipc) in [
+        ("vm.swappiness", Some("/proc/self/ns/net"), Sharing::Pod),
+        ("net.ipv4.ip_forward", None, Sharing::Pod),
+        ("net.ipv4.ip_forward", Some("/proc/self/ns/net"), Sharing::Pod),
+        ("kernel.shmmax", Some("/proc/self/ns/net"), Sharing::Node),
+        ("net/../kernel.panic", Some("/proc/self/ns/net"), Sharing::Pod),
+    ] {
+        let (_directory, place) = place();
+        let sysctls = vec![(name.to_owned(), "1".to_owned())];
+        let request = PinsRequest { network: network.map(PathBuf::from), ipc, sysctls, ..request() };
+        let error = Pins::make(&place, &request).unwrap_err().to_string();
+        assert!(error.contains(name) || error.contains("node's network"), "{error}");
+        assert!(!place.exists());
+    }
+}
+
+#[test]
+fn a_missing_network_namespace_leaves_nothing() {
+    let (_directory, place) = place();
+    let request = PinsRequest { network: Some("/run/netns/none".into()), ..request() };
+    let error = Pins::make(&place, &request).unwrap_err().to_string();
+    assert!(error.contains("/run/netns/none"), "{error}");
+    assert!(!place.exists());
+}
+
+/// A stack of mounts, as after a failed removal: all go.
+#[test]
+fn everything_that_a_killed_shim_has_left_is_removed() {
+    let (_directory, place) = place();
+    Pins::make(&place, &request()).unwrap();
+    let again = PinsRequest { network: None, ..request() };
+    Pins::make(&place, &again).unwrap();
+    Pins::remove(&place).unwrap();
+    assert!(!place.exists());
+}

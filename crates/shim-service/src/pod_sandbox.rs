@@ -1,0 +1,203 @@
+//! The sandbox of a pod whose caller uses the Sandbox API (CONTRACT §5): what its containers share, kept by mounts.
+//!
+//! Owns these mounts from CreateSandbox to its end, and the specs that name them. For the pod it is the container that pause is
+//! elsewhere; whether it has ended is `pod-lifecycle`'s to say.
+
+pub(crate) mod config;
+mod spec;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use oci_runtime::bundle::Bundle;
+use oci_runtime::sandbox::{Pins, PinsRequest};
+use oci_runtime::spec::Spec;
+use pod_lifecycle::{ContainerId, Status, WallTime};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::clock::wall_now;
+use crate::spec_file;
+use config::PodConfig;
+
+/// How long a sandbox may wait for its Start. containerd sends it at once; a 2.3 that cannot pull its pause image never does, and
+/// undoes nothing (trap 32).
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
+
+/// A CreateSandbox request, without its id.
+#[derive(Debug)]
+pub(crate) struct SandboxDetails {
+    pub(crate) bundle: PathBuf,
+    pub(crate) config: PodConfig,
+    /// CRI's network namespace; empty in the node's.
+    pub(crate) netns_path: String,
+}
+
+/// The sandbox of the Sandbox API.
+#[derive(Debug)]
+pub(crate) struct PodSandbox {
+    id: ContainerId,
+    config: PodConfig,
+    network: Option<PathBuf>,
+    /// None once they are removed.
+    pins: Option<Pins>,
+    place: PathBuf,
+    /// Its own spec, as plugins see it.
+    spec: Value,
+    created_at: WallTime,
+    forgotten_at: Instant,
+}
+
+impl PodSandbox {
+    /// Makes what the containers share, and writes the sandbox's spec into its bundle.
+    ///
+    /// # Errors
+    /// In words for the caller; nothing is left then.
+    pub(crate) fn make(
+        id: &ContainerId,
+        place: &Path,
+        details: &SandboxDetails,
+        sysctls: &[(String, String)],
+    ) -> Result<Self, String> {
+        let config = details.config.clone();
+        if let Some(reason) = spec::refusal(&config) {
+            return Err(reason.to_owned());
+        }
+        let network = config.network(&details.netns_path);
+        let read = |path: &str| fs::read(path).map_err(|error| format!("cannot read {path}: {error}"));
+        let hostname = match (network.is_some(), config.hostname.as_str()) {
+            (true, name) if !name.is_empty() => name.to_owned(),
+            _ => String::from_utf8_lossy(&read("/proc/sys/kernel/hostname")?).trim().to_owned(),
+        };
+        let resolv_conf = spec::resolv_conf(&config, fs::read(spec::RESOLV_CONF.1).unwrap_or_default());
+        let request = PinsRequest {
+            ipc: config.namespaces.ipc,
+            sysctls: with_defaults(&config, if network.is_some() { sysctls } else { &[] }),
+            files: vec![
+                (spec::HOSTNAME.0, format!("{hostname}\n").into_bytes()),
+                (spec::HOSTS.0, fs::read(spec::HOSTS.1).unwrap_or_default()),
+                (spec::RESOLV_CONF.0, resolv_conf),
+            ],
+            hostname,
+            network: network.clone(),
+        };
+        let pins = Pins::make(place, &request).map_err(|error| error.to_string())?;
+        let spec = spec::of_sandbox(id.as_str(), &config, network.as_deref(), &pins);
+        let sandbox = Self {
+            id: id.clone(),
+            config,
+            network,
+            pins: Some(pins),
+            place: place.to_owned(),
+            created_at: wall_now(),
+            forgotten_at: Instant::now() + FORGOTTEN_AFTER,
+            spec,
+        };
+        let path = details.bundle.join("config.json");
+        if let Err(error) = fs::write(&path, sandbox.spec.to_string()) {
+            sandbox.discard();
+            return Err(format!("cannot write {}: {error}", path.display()));
+        }
+        Ok(sandbox)
+    }
+
+    pub(crate) fn is(&self, id: &ContainerId) -> bool {
+        self.id == *id
+    }
+
+    pub(crate) fn id(&self) -> &ContainerId {
+        &self.id
+    }
+
+    pub(crate) fn config(&self) -> &PodConfig {
+        &self.config
+    }
+
+    /// Whether there is no process that is this sandbox: it ends when it is signalled, and not by itself.
+    pub(crate) fn has_no_process(&self) -> bool {
+        !spec::needs_process_1(&self.config)
+    }
+
+    pub(crate) fn created_at(&self) -> WallTime {
+        self.created_at
+    }
+
+    /// When a sandbox is given up that no caller has started.
+    pub(crate) fn forgotten_at(&self, status: Status) -> Option<Instant> {
+        (status == Status::Created).then_some(self.forgotten_at)
+    }
+
+    /// Lets go of all that it holds. Containers that still run keep it.
+    pub(crate) fn release(&mut self) {
+        if self.pins.take().is_some() {
+            self.remove();
+        }
+    }
+
+    /// For one that comes to nothing.
+    pub(crate) fn discard(mut self) {
+        self.release();
+    }
+
+    fn remove(&self) {
+        if let Err(error) = Pins::remove(&self.place) {
+            warn!(place = %self.place.display(), %error, "cannot unmount the sandbox's namespaces: delete tries again");
+        }
+    }
+
+    /// Corrects a container's spec in its bundle. Returns it as it is then.
+    ///
+    /// # Errors
+    /// What it asks for and the sandbox does not have, or the file's error.
+    pub(crate) fn adapt(&self, bundle: &Bundle, process_1: Option<Pid>) -> Result<Spec, String> {
+        let Some(pins) = &self.pins else { return Err("the pod's sandbox has ended".to_owned()) };
+        let substitutes =
+            spec::Substitutes { config: &self.config, network: self.network.as_deref(), pins, process_1 };
+        let mut corrected = Ok(());
+        spec_file::edit(bundle, |spec| corrected = substitutes.correct(spec))
+            .map_err(|error| format!("cannot correct its config.json: {error}"))?;
+        corrected?;
+        bundle.read_spec().map_err(|error| error.to_string())
+    }
+
+    /// The spec that StartSandbox answers.
+    pub(crate) fn spec(&self) -> Vec<u8> {
+        self.spec.to_string().into_bytes()
+    }
+
+    /// What `crictl inspectp` shows: containerd reads and writes it as its own `SandboxInfo`.
+    pub(crate) fn info(&self, pid: u32, status: Status) -> String {
+        let status = match status {
+            Status::Created => "created",
+            Status::Running => "running",
+            Status::Paused => "paused",
+            Status::Stopped => "stopped",
+        };
+        json!({"pid": pid, "processStatus": status, "runtimeSpec": self.spec}).to_string()
+    }
+}
+
+/// The node's defaults, where the pod does not set the same. containerd does not tell a shim those of its own configuration.
+fn with_defaults(config: &PodConfig, defaults: &[(String, String)]) -> Vec<(String, String)> {
+    let own = config.sysctls.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let defaults = defaults.iter().filter(|(name, _)| !config.sysctls.contains_key(name));
+    own.chain(defaults.cloned()).collect()
+}
+
+/// A spec that names a process that cannot exist is refused: also where the pod has no such sandbox.
+///
+/// # Errors
+/// The path, in words for the caller.
+pub(crate) fn refuse_no_process(spec: &Spec) -> Result<(), String> {
+    let namespaces = spec.linux.as_ref().map(|linux| linux.namespaces.as_slice()).unwrap_or_default();
+    match spec::names_no_process(namespaces) {
+        None => Ok(()),
+        Some(path) => Err(format!("its spec joins {}, a namespace of no process", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! The OCI specs of a pod of the Sandbox API: the sandbox's own, which podshim writes, and those of its containers, which it
+//! corrects.
+//!
+//! containerd knows no process of such a sandbox and writes `/proc/0/ns/...` into the containers' specs (CONTRACT §5). Owns
+//! what stands there instead, and that none of it is left. Reads and writes no file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::Pid;
+use oci_runtime::sandbox::{Pins, Sharing};
+use serde_json::{Value, json};
+
+use super::config::{PidSharing, PodConfig};
+use crate::cri::{CONTAINER_TYPE, SANDBOX_ID};
+
+/// The namespace paths of a process that does not exist.
+const NO_PROCESS: &str = "/proc/0/";
+/// The files of a pod, by their names and places in a container.
+pub(crate) const HOSTNAME: (&str, &str) = ("hostname", "/etc/hostname");
+pub(crate) const HOSTS: (&str, &str) = ("hosts", "/etc/hosts");
+pub(crate) const RESOLV_CONF: (&str, &str) = ("resolv.conf", "/etc/resolv.conf");
+const SHM: &str = "/dev/shm";
+/// As containerd's pause container: the lowest share, and killed after everything else.
+const SHARES: u64 = 2;
+const OOM_SCORE: i64 = -998;
+/// By the kernel's numbers.
+const CAP_SYS_RESOURCE: u32 = 24;
+/// The user of containerd's pause image.
+const NOBODY: u32 = 65_535;
+
+/// The sandbox's own spec. `delete`, the history and the plan read its annotations; its namespaces and mounts are told to
+/// plugins of NRI.
+pub(crate) fn of_sandbox(id: &str, config: &PodConfig, network: Option<&Path>, pins: &Pins) -> Value {
+    // podshim's alone: others mean something to systemd, to the OCI runtime and to `start`, and a pod's author writes them.
+    let mut annotations: BTreeMap<&str, &str> = ours(config).collect();
+    annotations.extend([
+        (CONTAINER_TYPE, "sandbox"),
+        (SANDBOX_ID, id),
+        ("io.kubernetes.cri.sandbox-name", &config.name),
+        ("io.kubernetes.cri.sandbox-namespace", &config.namespace),
+        ("io.kubernetes.cri.sandbox-uid", &config.uid),
+    ]);
+    let mut namespaces = vec![json!({"type": "mount"})];
+    let mut joined = |kind: &str, path: Option<&Path>| {
+        namespaces.extend(path.map(|path| json!({"type": kind, "path": path})));
+    };
+    joined("network", network);
+    joined("ipc", pins.ipc().as_deref());
+    joined("uts", pins.uts().as_deref());
+    if config.namespaces.pid != PidSharing::Node {
+        namespaces.push(json!({"type": "pid"}));
+    }
+    let mut spec = json!({
+        "ociVersion": "1.1.0",
+        "process": {
+            "user": {"uid": NOBODY, "gid": NOBODY},
+            "args": ["/pause"],
+            "cwd": "/",
+            "noNewPrivileges": true,
+        },
+        "root": {"path": "rootfs", "readonly": true},
+        "annotations": annotations,
+        "linux": {"namespaces": namespaces, "resources": {"cpu": {"shares": SHARES}}},
+        "mounts": shared_mounts(pins, Access::ReadOnly).collect::<Vec<_>>(),
+    });
+    // Only a process needs groups. A unit that never exists would stand in the order of a shutdown (N5).
+    if config.namespaces.pid == PidSharing::Pod {
+        spec["linux"]["cgroupsPath"] = cgroups_path(&config.cgroup_parent, id).into();
+        if may_lower_its_score(&fs::read_to_string("/proc/self/status").unwrap_or_default()) {
+            spec["process"]["oomScoreAdj"] = OOM_SCORE.into();
+        }
+    }
+    spec
+}
+
+/// Whether a process may take a lower `oom_score_adj` than its parent: CAP_SYS_RESOURCE, which a node in a container often has not.
+/// containerd has `restrict_oom_score_adj` for that, which no request carries.
+pub(super) fn may_lower_its_score(status: &str) -> bool {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or_default();
+    set & (1 << CAP_SYS_RESOURCE) != 0
+}
+
+/// The pod's annotations that are podshim's.
+fn ours(config: &PodConfig) -> impl Iterator<Item = (&str, &str)> {
+    let all = config.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    all.filter(|(key, _)| key.starts_with(pod_spec::PREFIX))
+}
+
+/// Where containerd's pause container would be: a scope below a slice, or a group below a group.
+fn cgroups_path(parent: &str, id: &str) -> String {
+    let last = parent.rsplit('/').next().unwrap_or_default();
+    match last.ends_with(".slice") {
+        true => format!("{last}:cri-containerd:{id}"),
+        false => format!("{}/{id}", parent.trim_end_matches('/')),
+    }
+}
+
+/// What stands for a sandbox without a process in its containers' specs.
+pub(crate) struct Substitutes<'a> {
+    pub(crate) config: &'a PodConfig,
+    pub(crate) network: Option<&'a Path>,
+    pub(crate) pins: &'a Pins,
+    /// Process 1 of a shared pid namespace, while it lives.
+    pub(crate) process_1: Option<Pid>,
+}
+
+impl Substitutes<'_> {
+    /// Corrects the spec of a container of the pod: namespaces, the pod's files, podshim's annotations.
+    ///
+    /// # Errors
+    /// What it asks for and the sandbox does not have.
+    pub(crate) fn correct(&self, spec: &mut Value) -> Result<(), String> {
+        self.correct_namespaces(spec)?;
+        self.correct_mounts(spec);
+        // The sandbox's count (11.4); `delete` reads a container's own when the shim is dead.
+        for (key, value) in ours(self.config) {
+            spec["annotations"][key] = value.into();
+        }
+        Ok(())
+    }
+
+    fn correct_namespaces(&self, spec: &mut Value) -> Result<(), String> {
+        let namespaces = spec.pointer_mut("/linux/namespaces").and_then(Value::as_array_mut);
+        let Some(namespaces) = namespaces else { return Ok(()) };
+        let mut kept = Vec::new();
+        for mut namespace in std::mem::take(namespaces) {
+            let path = namespace["path"].as_str().unwrap_or_default();
+            if !path.starts_with(NO_PROCESS) {
+                kept.push(namespace);
+                continue;
+            }
+            let kind = namespace["type"].as_str().unwrap_or_default();
+            let substitute = self.namespace(kind)?;
+            // Without an entry the container stays in the node's.
+            if let Some(path) = substitute {
+                namespace["path"] = path.to_string_lossy().into();
+                kept.push(namespace);
+            }
+        }
+        *namespaces = kept;
+        Ok(())
+    }
+
+    /// `None`: the node's.
+    fn namespace(&self, kind: &str) -> Result<Option<PathBuf>, String> {
+        let namespaces = self.config.namespaces;
+        match kind {
+            "network" => Ok(self.network.map(Path::to_owned)),
+            "ipc" => Ok(self.pins.ipc()),
+            "uts" => Ok(self.pins.uts()),
+            "pid" if namespaces.pid == PidSharing::Node => Ok(None),
+            "pid" if namespaces.pid == PidSharing::Pod => match self.process_1 {
+                Some(pid) => Ok(Some(PathBuf::from(format!("/proc/{pid}/ns/pid")))),
+                None => Err("it joins the pod's pid namespace, whose process 1 has ended".to_owned()),
+            },
+            _ => Err(format!("it joins the pod's {kind} namespace, and the pod has none")),
+        }
+    }
+
+    /// containerd 2.x adds the pod's files only where it has made them itself: the container would see those of its image, and
+    /// a /dev/shm of its own. containerd 1.7 names sources that do not exist.
+    fn correct_mounts(&self, spec: &mut Value) {
+        let access = match spec.pointer("/root/readonly") {
+            Some(Value::Bool(true)) => Access::ReadOnly,
+            _ => Access::ReadWrite,
+        };
+        if !spec["mounts"].is_array() {
+            spec["mounts"] = json!([]);
+        }
+        let Some(mounts) = spec["mounts"].as_array_mut() else { return };
+        mounts.retain(|mount| !is_default(mount));
+        for mount in shared_mounts(self.pins, access) {
+            let is_there = |one: &Value| one["destination"] == mount["destination"];
+            // A mount of the kubelet or of the pod's author wins.
+            if !mounts.iter().any(is_there) {
+                mounts.push(mount);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// The pod's files and its /dev/shm.
+fn shared_mounts(pins: &Pins, access: Access) -> impl Iterator<Item = Value> {
+    let bind = |destination: &str, source: PathBuf, access| {
+        let word = if access == Access::ReadOnly { "ro" } else { "rw" };
+        json!({"destination": destination, "type": "bind", "source": source, "options": ["rbind", "rprivate", word]})
+    };
+    let files = [HOSTNAME, HOSTS, RESOLV_CONF].map(|(name, place)| bind(place, pins.file(name), access));
+    files.into_iter().chain([bind(SHM, pins.shm(), Access::ReadWrite)])
+}
+
+/// Whether containerd has written the mount where it found no files of the pod.
+fn is_default(mount: &Value) -> bool {
+    let text = |key: &str| mount[key].as_str().unwrap_or_default();
+    let is_private_shm = text("destination") == SHM && text("type") == "tmpfs" && text("source") == "shm";
+    let is_of_cri = text("source").contains("/io.containerd.grpc.v1.cri/sandboxes/");
+    let is_file = [HOSTNAME, HOSTS, RESOLV_CONF].iter().any(|(_, place)| *place == text("destination"));
+    is_private_shm || (is_of_cri && (is_file || text("destination") == SHM))
+}
+
+/// A namespace of a process that cannot exist: to join it fails, or hits another process one day.
+pub(crate) fn names_no_process(namespaces: &[oci_runtime::spec::Namespace]) -> Option<&Path> {
+    namespaces.iter().map(|namespace| namespace.path.as_path()).find(|path| path.starts_with(NO_PROCESS))
+}
+
+/// The file of the resolver: the pod's, or a copy of the node's.
+pub(crate) fn resolv_conf(config: &PodConfig, of_node: Vec<u8>) -> Vec<u8> {
+    let dns = &config.dns;
+    let mut lines = Vec::new();
+    if !dns.searches.is_empty() {
+        lines.push(format!("search {}\n", dns.searches.join(" ")));
+    }
+    lines.extend(dns.servers.iter().map(|server| format!("nameserver {server}\n")));
+    if !dns.options.is_empty() {
+        lines.push(format!("options {}\n", dns.options.join(" ")));
+    }
+    if lines.is_empty() { of_node } else { lines.concat().into_bytes() }
+}
+
+/// Whether containers share a pid namespace, whose process 1 podshim makes.
+pub(crate) fn needs_process_1(config: &PodConfig) -> bool {
+    config.namespaces.pid == PidSharing::Pod
+}
+
+/// Why podshim does not make such a sandbox.
+pub(crate) fn refusal(config: &PodConfig) -> Option<&'static str> {
+    (config.namespaces.user == Sharing::Pod).then_some(
+        "a user namespace (hostUsers: false) is not possible with sandboxer = \"shim\": use a runtime with sandboxer = \
+         \"podsandbox\" for this pod",
+    )
+}

@@ -1,0 +1,172 @@
+//! The Sandbox API's requests, as what they are for the pod: its sandbox is created, started, killed and deleted like pause.
+//!
+//! Owns that translation, and the operations of a sandbox that has no process (CONTRACT §5). Which containers end before the
+//! sandbox, and when, is `pod-lifecycle`'s decision (K13).
+
+use control_api::entry::Entry;
+use nix::unistd::Pid;
+use oci_runtime::bundle::Bundle;
+use oci_runtime::cgroup::Cgroup;
+use oci_runtime::reaper;
+use pod_lifecycle::{ContainerId, Operation, Outcome, Refusal, RefusalKind, Target, WallTime};
+use pod_spec::Signal;
+use protobuf::well_known_types::any::Any;
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::clock::system_time;
+use crate::command::SandboxStatus;
+use crate::details::CreateDetails;
+use crate::error::{ServiceError, failure};
+use crate::metrics;
+use crate::node;
+use crate::options::RuntimeOptions;
+use crate::pod_sandbox::{PodSandbox, SandboxDetails};
+use crate::report::{Finisher, Product, Report};
+use crate::state::State;
+use crate::streams::StreamAddresses;
+
+/// CreateSandbox: what the containers share is made here, and the rest is a Create as of any container.
+pub(crate) fn create(
+    state: &mut State,
+    id: &ContainerId,
+    details: &SandboxDetails,
+) -> Result<CreateDetails, ServiceError> {
+    let invalid = |message: String| ServiceError::Invalid { container: id.to_string(), message };
+    if state.sandbox.is_some() || state.containers.contains_key(id) {
+        let message = format!("sandbox {id} already exists");
+        return Err(Refusal { kind: RefusalKind::AlreadyExists, message }.into());
+    }
+    if id.as_str() != state.identity.id {
+        return Err(invalid(format!("this shim serves the pod {:?}", state.identity.id)));
+    }
+    // `start` has written them: they come with no other request.
+    let options =
+        RuntimeOptions::load(&Bundle::new(&details.bundle)).map_err(|error| invalid(error.to_string()))?;
+    let place = state.context.sandbox_directory.clone();
+    let sandbox = PodSandbox::make(id, &place, details, &default_sysctls(state)).map_err(invalid)?;
+    name_entry(state, &sandbox);
+    state.sandbox = Some(sandbox);
+    Ok(CreateDetails {
+        bundle: details.bundle.clone(),
+        rootfs: Vec::new(),
+        streams: StreamAddresses::default(),
+        options,
+        checkpoint: None,
+    })
+}
+
+/// A mistake in the node's file is no reason against a pod without annotations (S1).
+fn default_sysctls(state: &State) -> Vec<(String, String)> {
+    match node::read(&state.context.node_file) {
+        Ok(node) => node.sandbox_sysctls().to_vec(),
+        Err(mistake) => {
+            warn!(mistake, "the node's default sysctls are not set");
+            Vec::new()
+        }
+    }
+}
+
+/// `start` wrote the entry before any request had named the pod.
+fn name_entry(state: &State, sandbox: &PodSandbox) {
+    let Some(directory) = state.context.sandbox_directory.parent() else { return };
+    let Some(entry) = Entry::read_from(directory) else { return };
+    let config = sandbox.config();
+    let annotations = config.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let entry = Entry {
+        pod_name: config.name.clone(),
+        pod_namespace: config.namespace.clone(),
+        drain_priority: pod_spec::drain_priority(annotations),
+        ..entry
+    };
+    if let Err(error) = entry.write_to(directory) {
+        warn!(%error, "podshim ps does not know the pod's name");
+    }
+}
+
+/// An operation of a sandbox without a process: its namespaces exist since its Create was admitted.
+pub(crate) fn run(state: &State, id: &ContainerId, operation: &Operation, done: Finisher) {
+    match operation {
+        // CONTRACT §5: pid 0 is none.
+        Operation::Create => done.finish(Outcome::Process { pid: 0 }, Product::Nothing),
+        Operation::Start | Operation::KillRemaining => done.finish(Outcome::Ok, Product::Nothing),
+        Operation::Remove => {
+            let bundle = state.containers.get(id).map(|resources| resources.bundle());
+            if let Some(Err(error)) = bundle.map(Bundle::mark_removed) {
+                warn!(container = %id, %error, "cannot mark the bundle as removed");
+            }
+            done.finish(Outcome::Ok, Product::Removed);
+        }
+        _ => done.fail(failure(format!("sandbox {id} has no process"))),
+    }
+}
+
+/// A signal to a sandbox without a process ends it as it ends pause. Returns whether it was one.
+pub(crate) fn signal(state: &State, id: &ContainerId, signal: Signal) -> bool {
+    let is_it = state.sandbox.as_ref().is_some_and(|sandbox| sandbox.is(id) && sandbox.has_no_process());
+    let code = match signal {
+        Signal::KILL => Some(137),
+        Signal::TERM | Signal::INT => Some(0),
+        _ => None,
+    };
+    if let (true, Some(code)) = (is_it, code) {
+        let exit = reaper::Exit { code, signal: None, at: system_time() };
+        // If the owner has ended, so has the sandbox.
+        let _ = state.reports.send(Report::Exited { target: Target::init(id.clone()), exit });
+    }
+    is_it
+}
+
+/// Process 1 of the pod's shared pid namespace, while it lives.
+pub(crate) fn process_1(state: &State) -> Option<Pid> {
+    let sandbox = state.sandbox.as_ref().filter(|sandbox| !sandbox.has_no_process())?;
+    state.live_pid(sandbox.id())
+}
+
+/// SandboxStatus.
+pub(crate) fn status(state: &State, id: &ContainerId) -> Result<SandboxStatus, ServiceError> {
+    let Some(sandbox) = state.sandbox.as_ref().filter(|sandbox| sandbox.is(id)) else {
+        return Err(not_found(id));
+    };
+    let view = state.pod.view(&Target::init(id.clone()))?;
+    Ok(SandboxStatus {
+        status: view.status,
+        created_at: sandbox.created_at(),
+        exited_at: view.exit.map_or(WallTime::default(), |exit| exit.at),
+        info: sandbox.info(view.pid, view.status),
+        spec: sandbox.spec(),
+    })
+}
+
+/// SandboxMetrics: those of the pod's cgroup, which the kubelet has made.
+pub(crate) fn metrics(state: &State, id: &ContainerId) -> Result<Any, ServiceError> {
+    let Some(sandbox) = state.sandbox.as_ref().filter(|sandbox| sandbox.is(id)) else {
+        return Err(not_found(id));
+    };
+    let parent = sandbox.config().cgroup_parent.as_str();
+    let cgroup = match parent {
+        "" => None,
+        parent => Cgroup::at_path(parent).ok().filter(Cgroup::exists),
+    };
+    let Some(cgroup) = cgroup else {
+        let message = format!("sandbox {id} has no cgroup {parent:?}");
+        return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
+    };
+    Ok(metrics::to_any(&cgroup.stats()))
+}
+
+/// When a sandbox is removed that no caller has started.
+pub(crate) fn forgotten_at(state: &State) -> Option<Instant> {
+    let sandbox = state.sandbox.as_ref()?;
+    let view = state.pod.view(&Target::init(sandbox.id().clone())).ok()?;
+    sandbox.forgotten_at(view.status)
+}
+
+/// Whether the sandbox exists and no caller has started it.
+pub(crate) fn is_unstarted(state: &State) -> bool {
+    forgotten_at(state).is_some()
+}
+
+fn not_found(id: &ContainerId) -> ServiceError {
+    Refusal { kind: RefusalKind::NotFound, message: format!("sandbox {id} not found") }.into()
+}

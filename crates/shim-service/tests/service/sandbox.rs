@@ -1,0 +1,304 @@
+//! The Sandbox API (CONTRACT §5) as containerd 2.3 calls it: one sandbox from Create to Shutdown, and what goes wrong.
+
+use std::fs;
+use std::path::PathBuf;
+
+use containerd_shim_protos::sandbox_api::*;
+use containerd_shim_protos::sandbox_async::SandboxClient;
+use containerd_shim_protos::shim::shim::*;
+use containerd_shim_protos::shim_async::Client;
+use containerd_shim_protos::types::task::Status;
+use protobuf::MessageField;
+use protobuf::well_known_types::any::Any;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use ttrpc::Code;
+
+use crate::support::{CALL_LIMIT, Pod, context, refusal, with_pod};
+
+const PLAN: &str = "proxy=sidecar, app=main";
+
+fn field(number: u8, bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    let bytes = bytes.as_ref();
+    [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
+}
+
+/// `runtime.v1.PodSandboxConfig` of a pod whose containers have pid namespaces of their own.
+fn options(plan: &str, namespace_option: &[u8]) -> Any {
+    let annotation = [field(1, "podshim.io/plan"), field(2, plan)].concat();
+    let security = field(1, namespace_option);
+    let value = [
+        field(1, [field(1, "shop-0"), field(3, "default")].concat()),
+        field(2, "shop-0"),
+        field(7, annotation),
+        field(8, field(2, security)),
+    ];
+    Any { type_url: "runtime.v1.PodSandboxConfig".to_owned(), value: value.concat(), ..Any::default() }
+}
+
+const OWN_PIDS: &[u8] = &[0x10, 1];
+
+struct Api {
+    client: SandboxClient,
+    bundle: PathBuf,
+    place: PathBuf,
+}
+
+impl Api {
+    async fn of(pod: &Pod) -> Self {
+        let address = format!("unix://{}", pod.directory.path().join("shim").display());
+        let client = SandboxClient::new(Client::connect(&address).await.unwrap());
+        let bundle = pod.directory.path().join("bundle");
+        fs::create_dir(&bundle).unwrap();
+        Self { client, bundle, place: pod.directory.path().join("pod-state/sandbox") }
+    }
+
+    async fn create(&self, id: &str, options: Any) -> ttrpc::Result<CreateSandboxResponse> {
+        let request = CreateSandboxRequest {
+            sandbox_id: id.to_owned(),
+            bundle_path: self.bundle.display().to_string(),
+            options: MessageField::some(options),
+            netns_path: "/proc/self/ns/net".to_owned(),
+            ..Default::default()
+        };
+        self.client.create_sandbox(context(), &request).await
+    }
+
+    async fn start(&self) -> ttrpc::Result<StartSandboxResponse> {
+        let request = StartSandboxRequest { sandbox_id: "pod".to_owned(), ..Default::default() };
+        self.client.start_sandbox(context(), &request).await
+    }
+
+    async fn status(&self) -> ttrpc::Result<SandboxStatusResponse> {
+        let request =
+            SandboxStatusRequest { sandbox_id: "pod".to_owned(), verbose: true, ..Default::default() };
+        self.client.sandbox_status(context(), &request).await
+    }
+
+    async fn wait(&self) -> ttrpc::Result<WaitSandboxResponse> {
+        let request = WaitSandboxRequest { sandbox_id: "pod".to_owned(), ..Default::default() };
+        self.client.wait_sandbox(context(), &request).await
+    }
+
+    async fn stop(&self, id: &str) -> ttrpc::Result<StopSandboxResponse> {
+        let request = StopSandboxRequest { sandbox_id: id.to_owned(), ..Default::default() };
+        self.client.stop_sandbox(context(), &request).await
+    }
+
+    async fn shutdown(&self) -> ttrpc::Result<ShutdownSandboxResponse> {
+        let request = ShutdownSandboxRequest { sandbox_id: "pod".to_owned(), ..Default::default() };
+        self.client.shutdown_sandbox(context(), &request).await
+    }
+}
+
+/// A container as CRI describes it for a sandbox without a pid.
+fn container(pod: &Pod, id: &str, name: &str, program: &str) {
+    let kind = [
+        ("io.kubernetes.cri.container-type", "container"),
+        ("io.kubernetes.cri.sandbox-id", "pod"),
+        ("io.kubernetes.cri.container-name", name),
+    ];
+    let bundle = pod.bundle(id, program, &kind);
+    let path = bundle.join("config.json");
+    let mut spec: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    spec["linux"]["namespaces"] = json!([
+        {"type": "pid"},
+        {"type": "ipc", "path": "/proc/0/ns/ipc"},
+        {"type": "uts", "path": "/proc/0/ns/uts"},
+        {"type": "network", "path": "/proc/0/ns/net"},
+    ]);
+    fs::write(path, spec.to_string()).unwrap();
+}
+
+async fn ends(pod: Pod) {
+    timeout(CALL_LIMIT, pod.served).await.expect("the server ends").unwrap().unwrap();
+}
+
+/// The whole life, and what containerd reads of it: pid 0 and a spec, READY, an exit, an end. No event is about the sandbox.
+#[test]
+fn a_pod_without_a_process() {
+    with_pod(async |mut pod| {
+        let api = Api::of(&pod).await;
+        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
+        let started = api.start().await.unwrap();
+        assert_eq!(started.pid, 0);
+        assert_eq!(started.spec.type_url, "types.containerd.io/opencontainers/runtime-spec/1/Spec");
+        let spec: Value = serde_json::from_slice(&started.spec.value).unwrap();
+        let ipc = api.place.join("ipc").display().to_string();
+        assert_eq!(spec.pointer("/linux/namespaces/2").unwrap(), &json!({"type": "ipc", "path": ipc}));
+        let status = api.status().await.unwrap();
+        assert_eq!((status.sandbox_id.as_str(), status.pid), ("pod", 0));
+        assert_eq!(status.state, "SANDBOX_READY");
+        let info: Value = serde_json::from_str(&status.info["info"]).unwrap();
+        assert_eq!(info["processStatus"], "running");
+        let platform = api.client.platform(context(), &PlatformRequest::new()).await.unwrap().platform;
+        assert_eq!(platform.os, "linux");
+
+        // The plan came with the sandbox alone.
+        container(&pod, "c-app", "app", "exec sleep 60");
+        pod.create("c-app").await.unwrap();
+        pod.start("c-app").await.unwrap();
+        assert_eq!(pod.state("c-app").await.unwrap().status.enum_value(), Ok(Status::RUNNING));
+        assert!(
+            !pod.calls("c-app").contains(&"start".to_owned()),
+            "the app is held: its sidecar does not run"
+        );
+        container(&pod, "c-proxy", "proxy", "exec sleep 60");
+        pod.create("c-proxy").await.unwrap();
+        pod.start("c-proxy").await.unwrap();
+        let path = pod.directory.path().join("c-app/config.json");
+        let spec: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        assert_eq!(spec.pointer("/linux/namespaces/1/path").unwrap(), ipc.as_str());
+        assert!(!spec.to_string().contains("/proc/0/"), "{spec}");
+        assert_eq!(spec["annotations"]["podshim.io/plan"], PLAN);
+
+        api.stop("pod").await.unwrap();
+        for id in ["c-app", "c-proxy"] {
+            pod.wait(id).await.unwrap();
+            pod.delete(id).await.unwrap();
+            // containerd sends it after each container.
+            let shutdown = ShutdownRequest { id: id.to_owned(), ..Default::default() };
+            pod.client.shutdown(context(), &shutdown).await.unwrap();
+        }
+        assert!(!api.place.exists(), "StopSandbox lets go of everything");
+        assert_eq!(api.status().await.unwrap().state, "SANDBOX_NOTREADY");
+        assert_eq!(api.wait().await.unwrap().exit_status, 137);
+        api.stop("pod").await.unwrap();
+        api.shutdown().await.unwrap();
+        let events = pod.events(8).await;
+        assert!(
+            events.iter().all(|event| event.contains("c-app") || event.contains("c-proxy")),
+            "{events:?}"
+        );
+        ends(pod).await;
+    });
+}
+
+/// K13: the sandbox of a pod goes last, however it is stopped.
+#[test]
+fn k13_a_stop_of_the_sandbox_ends_its_containers_first() {
+    with_pod(async |pod| {
+        let api = Api::of(&pod).await;
+        api.create("pod", options("app=main", OWN_PIDS)).await.unwrap();
+        api.start().await.unwrap();
+        container(&pod, "c-app", "app", "exec sleep 60");
+        pod.create("c-app").await.unwrap();
+        pod.start("c-app").await.unwrap();
+        api.stop("pod").await.unwrap();
+        assert_eq!(pod.state("c-app").await.unwrap().status.enum_value(), Ok(Status::STOPPED));
+        pod.delete("c-app").await.unwrap();
+        api.shutdown().await.unwrap();
+        ends(pod).await;
+    });
+}
+
+/// A restarted containerd connects with the sandbox's id, which is no task, and asks for its end once more.
+#[test]
+fn trap_31_a_restarted_containerd_finds_its_sandbox() {
+    with_pod(async |pod| {
+        let api = Api::of(&pod).await;
+        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
+        api.start().await.unwrap();
+        let connect = ConnectRequest { id: "pod".to_owned(), ..Default::default() };
+        let connected = pod.client.connect(context(), &connect).await.unwrap();
+        assert_eq!((connected.shim_pid, connected.task_pid), (std::process::id(), 0));
+        let first = api.wait();
+        let second = async {
+            api.client.ping_sandbox(context(), &PingRequest::new()).await.unwrap();
+            api.stop("pod").await.unwrap();
+            api.wait().await
+        };
+        let (first, second) = tokio::join!(first, second);
+        assert_eq!((first.unwrap().exit_status, second.unwrap().exit_status), (137, 137));
+        api.shutdown().await.unwrap();
+        ends(pod).await;
+    });
+}
+
+/// containerd 2.3 undoes nothing when it cannot pull its pause image; its next start sends this Shutdown.
+#[test]
+fn trap_32_a_sandbox_that_was_never_started_ends_with_shutdown() {
+    with_pod(async |pod| {
+        let api = Api::of(&pod).await;
+        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
+        assert_eq!(api.status().await.unwrap().state, "SANDBOX_NOTREADY");
+        pod.client.shutdown(context(), &ShutdownRequest::new()).await.unwrap();
+        ends(pod).await;
+        assert!(!api.place.exists());
+    });
+}
+
+/// And a started one does not: containerd sends it after each container.
+#[test]
+fn trap_32_a_started_sandbox_outlives_shutdown() {
+    with_pod(async |pod| {
+        let api = Api::of(&pod).await;
+        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
+        api.start().await.unwrap();
+        pod.client.shutdown(context(), &ShutdownRequest::new()).await.unwrap();
+        assert_eq!(api.status().await.unwrap().state, "SANDBOX_READY");
+        api.shutdown().await.unwrap();
+        ends(pod).await;
+    });
+}
+
+/// What is refused leaves nothing, and the shim takes the next one.
+#[test]
+fn a_sandbox_that_is_refused_leaves_nothing() {
+    with_pod(async |pod| {
+        let api = Api::of(&pod).await;
+        let users = [OWN_PIDS, &field(5, field(2, [0x08, 1]))].concat();
+        let foreign = Any { type_url: "acme.Pod".to_owned(), ..Any::default() };
+        for (id, options, word) in [
+            ("pod", options(PLAN, &users), "hostUsers"),
+            ("pod", options("app=mian", OWN_PIDS), "mian"),
+            // Process 1 is podshim's own with runc and crun alone.
+            ("pod", options(PLAN, &[]), "process 1"),
+            ("other", options(PLAN, OWN_PIDS), "serves"),
+            ("pod", foreign, "acme.Pod"),
+        ] {
+            if word == "process 1" {
+                let options = json!({"binary_name": pod.directory.path().join("runtime")});
+                fs::write(api.bundle.join("options.json"), options.to_string()).unwrap();
+            }
+            let (code, text) = refusal(api.create(id, options).await);
+            assert_eq!(code, Code::INVALID_ARGUMENT, "{text}");
+            assert!(text.contains(word), "{text}");
+            assert!(!api.place.exists(), "{word}");
+            assert_eq!(refusal(api.status().await).0, Code::NOT_FOUND);
+            api.stop("pod").await.unwrap();
+        }
+        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
+        assert_eq!(refusal(api.create("pod", options(PLAN, OWN_PIDS)).await).0, Code::ALREADY_EXISTS);
+        api.shutdown().await.unwrap();
+        ends(pod).await;
+    });
+}
+
+/// Fail closed: without such a sandbox the namespace of no process is refused too.
+#[test]
+fn trap_29_a_container_without_a_sandbox_joins_no_process() {
+    with_pod(async |pod| {
+        container(&pod, "c-app", "app", "exit 0");
+        let (code, text) = refusal(pod.create("c-app").await);
+        assert_eq!(code, Code::INVALID_ARGUMENT);
+        assert!(text.contains("/proc/0/ns/ipc"), "{text}");
+    });
+}
+
+/// SIGTERM to the shim, a drain: the pod stops in order, and the mounts go with it.
+#[test]
+fn t12_an_operators_stop_ends_the_sandbox_too() {
+    with_pod(async |pod| {
+        let api = Api::of(&pod).await;
+        api.create("pod", options("app=main", OWN_PIDS)).await.unwrap();
+        api.start().await.unwrap();
+        container(&pod, "c-app", "app", "exec sleep 60");
+        pod.create("c-app").await.unwrap();
+        pod.start("c-app").await.unwrap();
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM).unwrap();
+        assert_eq!(api.wait().await.unwrap().exit_status, 0);
+        assert!(!api.place.exists());
+        ends(pod).await;
+    });
+}
