@@ -126,6 +126,20 @@ fn how_long_a_caller_may_take() {
     assert_eq!(defaults.visible_after, Some(9));
 }
 
+/// What containerd sets by itself, and no request of the Sandbox API has.
+#[test]
+fn the_node_sets_sysctls_of_pods_networks() {
+    let text = "sandbox-sysctls = [\"net.ipv4.ip_unprivileged_port_start=0\", \"net.ipv4.ping_group_range = 0 2147483647\"]";
+    let expected =
+        [("net.ipv4.ip_unprivileged_port_start", "0"), ("net.ipv4.ping_group_range", "0 2147483647")];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(Node::parse(text).unwrap().sandbox_sysctls(), expected);
+    for wrong in ["\"net.x=1\"", "[\"kernel.panic=1\"]", "[\"net.x\"]", "[\"net.x=\"]", "[1]"] {
+        let error = Node::parse(&format!("sandbox-sysctls = {wrong}")).unwrap_err().to_string();
+        assert!(error.starts_with("line 1: "), "{error}");
+    }
+}
+
 /// What is no matter of a pod: how much is kept of ended pods, and who makes sandboxes.
 #[test]
 fn what_the_node_keeps_and_who_makes_sandboxes() {

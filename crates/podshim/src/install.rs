@@ -18,7 +18,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use self::containerd::{ConfigError, FileVersion};
+use self::containerd::{ConfigError, FileVersion, Sandboxer};
 use self::files::{Change, Content, FileError};
 use self::place::{Found, Place, PlaceError};
 use self::root::Root;
@@ -193,6 +193,7 @@ pub fn install(
     programs: &Programs,
     reference: Vec<ReferenceText>,
     version: Option<FileVersion>,
+    sandboxer: Sandboxer,
 ) -> Result<Vec<Change>, InstallError> {
     let mut changes = Vec::new();
     let command = layout.bin_dir.join(COMMAND);
@@ -208,15 +209,21 @@ pub fn install(
     }
     changes.push(layout.change(layout.enabled(), Content::Link(layout.unit()))?);
     if let Some(version) = version {
+        let runtime = layout.adapted(version.runtime(sandboxer));
         changes.extend(match &layout.found.place {
-            Place::Config(config) => config_changes(layout, config, version)?,
+            Place::Config(config) => config_changes(
+                layout,
+                config,
+                version,
+                &layout.adapted(FileVersion::Three.runtime(sandboxer)),
+            )?,
             Place::DropIn { file, .. } => {
-                let text = containerd::alone(version, &layout.adapted(version.runtime()));
+                let text = containerd::alone(version, &runtime);
                 vec![layout.change(file.clone(), Content::Text(text))?]
             }
             Place::Template { file, .. } => {
                 let old = layout.read(file)?;
-                let new = containerd::add_to_template(old.as_deref(), &layout.adapted(version.runtime()));
+                let new = containerd::add_to_template(old.as_deref(), &runtime);
                 edited(layout, file, old.filter(|old| containerd::remove_block(old).is_none()), new)?
             }
         });
@@ -225,12 +232,16 @@ pub fn install(
     Ok(changes)
 }
 
-fn config_changes(layout: &Layout, config: &Path, version: FileVersion) -> Result<Vec<Change>, InstallError> {
+fn config_changes(
+    layout: &Layout,
+    config: &Path,
+    version: FileVersion,
+    runtime: &str,
+) -> Result<Vec<Change>, InstallError> {
     let old = layout.read(config)?;
     let imported = old.as_ref().map_or(Ok(Vec::new()), |text| imported(&layout.root, config, text))?;
-    let runtime = layout.adapted(containerd::VERSION_3);
     let drop_in = drop_in(config);
-    let new = containerd::add(old.as_deref(), version, &runtime, &drop_in, &imported)
+    let new = containerd::add(old.as_deref(), version, runtime, &drop_in, &imported)
         .map_err(|error| InstallError::config(config, error))?;
     let mut changes = Vec::new();
     // Write it before the file that imports it: containerd does not start if an import is missing.

@@ -389,3 +389,41 @@ fn without_a_terminal_it_does_not_go_on_unasked() {
     assert!(succeeds(&output).contains("+ # podshim: begin"));
     assert_eq!(node.files(), before);
 }
+
+/// The Sandbox API: a file that `podshim check` accepts, and only for a containerd that can.
+#[test]
+fn the_sandbox_api_is_for_containerd_2_3_and_later() {
+    let node = Node::with_config("version = 3\n");
+    let before = node.files();
+    for release in ["1.7", "2.1", "2.2"] {
+        let refused = node.install(&["--sandboxer", "shim", "--containerd", release]);
+        assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+        assert!(
+            said(&refused).contains("2.3 or later") && said(&refused).contains(release),
+            "{}",
+            said(&refused)
+        );
+    }
+    assert_eq!(node.files(), before);
+    let installed = node.install(&["--sandboxer", "shim", "--containerd", "2.3"]);
+    assert!(installed.status.success(), "{}", said(&installed));
+    let file = node.root.path().join("etc/containerd/conf.d/podshim.toml");
+    let text = fs::read_to_string(&file).expect("the runtime");
+    assert!(
+        text.contains("sandboxer = \"shim\"") && text.contains("runtime_type = \"io.containerd.podshim.v2\"")
+    );
+    assert!(!text.contains("runtime_path"), "containerd does not look at it: {text}");
+    // And back.
+    assert!(node.install(&[]).status.success());
+    assert!(fs::read_to_string(&file).expect("the runtime").contains("runtime_path"));
+}
+
+#[test]
+fn the_sandbox_api_needs_a_file_of_version_3() {
+    let node = Node::with_config("version = 2\n");
+    let before = node.files();
+    let refused = node.install(&["--sandboxer", "shim", "--containerd", "2.3"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("containerd config migrate"), "{}", said(&refused));
+    assert_eq!(node.files(), before);
+}

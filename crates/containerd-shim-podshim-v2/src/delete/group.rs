@@ -4,9 +4,10 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -35,6 +36,8 @@ const DELETE_RESERVE: Duration = Duration::from_millis(500);
 /// Time that is reserved to kill, delete and unmount after the last container was asked to end.
 const CLEANUP_RESERVE: Duration = Duration::from_millis(1200);
 
+/// containerd's folders of bundles: the containers', and those of the Sandbox API's sandboxes.
+const BUNDLES: [&str; 2] = ["io.containerd.runtime.v2.task", "io.containerd.sandbox.controller.v1.shim"];
 const CONTAINER_TYPE: &str = "io.kubernetes.cri.container-type";
 const CONTAINER_NAME: &str = "io.kubernetes.cri.container-name";
 
@@ -72,7 +75,8 @@ pub(super) struct Member {
 /// the runtime again then would cost a tenth of `ctr run`.
 pub(super) fn members(address: &SocketAddress, own: &Bundle, own_id: &str, namespace: &str) -> Vec<Member> {
     let mut bundles = BTreeMap::from([(own_id.to_owned(), own.path().to_owned())]);
-    let siblings = own.path().parent().and_then(|parent| fs::read_dir(parent).ok()).into_iter().flatten();
+    let folders = own.path().parent().into_iter().flat_map(folders_of_a_pod);
+    let siblings = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     for entry in siblings.flatten() {
         // containerd is removing the bundles whose names start with a dot.
         let Ok(id) = entry.file_name().into_string() else { continue };
@@ -88,6 +92,19 @@ pub(super) fn members(address: &SocketAddress, own: &Bundle, own_id: &str, names
             is_asked_for || member.is_known_to_its_runtime(namespace)
         })
         .collect()
+}
+
+/// Where the bundles of a pod are, by where one of them is. containerd 2.x keeps the sandboxes of the Sandbox API apart from the
+/// containers (CONTRACT §5): `delete` of either has to end both, in one order.
+fn folders_of_a_pod(folder: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    let (kind, namespace) = (folder.parent(), folder.file_name());
+    if let (Some(kind), Some(namespace)) = (kind, namespace)
+        && let Some(known) = BUNDLES.iter().position(|name| kind.file_name() == Some(OsStr::new(name)))
+    {
+        folders.push(kind.with_file_name(BUNDLES[1 - known]).join(namespace));
+    }
+    folders
 }
 
 impl Member {
@@ -283,4 +300,18 @@ async fn join<T>(tasks: Vec<JoinHandle<T>>) -> Vec<T> {
         results.extend(task.await);
     }
     results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CONTRACT §5: the first `delete` after a shim's death ends the pod, whichever bundle it is for.
+    #[test]
+    fn the_bundles_of_a_sandbox_and_its_containers_are_found_from_both() {
+        let [tasks, sandboxes] = BUNDLES.map(|kind| Path::new("/run/c").join(kind).join("k8s.io"));
+        assert_eq!(folders_of_a_pod(&tasks), [tasks.clone(), sandboxes.clone()]);
+        assert_eq!(folders_of_a_pod(&sandboxes), [sandboxes, tasks]);
+        assert_eq!(folders_of_a_pod(Path::new("/tmp/bundles")), [Path::new("/tmp/bundles")]);
+    }
 }

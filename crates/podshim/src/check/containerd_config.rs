@@ -154,10 +154,18 @@ impl Config<'_> {
                 finding.nearest = nearest;
             }
         }
-        self.check_type(line, runtime);
+        let sandboxer = if self.version == 3 { text(runtime, "sandboxer") } else { None };
+        if sandboxer == Some("shim") {
+            self.check_sandboxer(line, runtime);
+        } else {
+            self.check_type(line, runtime);
+        }
         self.check_globs(handler, line, runtime);
-        self.refuse(runtime, "sandboxer", "shim", "podshim does not serve the Sandbox API", "remove it");
-        self.refuse(runtime, "sandbox_mode", "shim", "podshim does not serve the Sandbox API", "remove it");
+        let older = "podshim serves the Sandbox API for containerd 2.3 and later, whose file has version 3";
+        if self.version == 2 {
+            self.refuse(runtime, "sandboxer", "shim", older, "remove it");
+        }
+        self.refuse(runtime, "sandbox_mode", "shim", older, "remove it");
         self.refuse(runtime, "io_type", "streaming", "podshim refuses streams of that kind", "remove it");
     }
 
@@ -193,9 +201,33 @@ impl Config<'_> {
         }
     }
 
+    /// Checks what `sandboxer = "shim"` needs, and says what is lost with it (CONTRACT §5).
+    fn check_sandboxer(&mut self, line: usize, runtime: &dyn TableLike) {
+        let at = self.line_of(runtime, "sandboxer");
+        let lost = "before containerd 2.3 a pod of the node's network ends the daemon; from it on these are lost: cAdvisor's \
+                    figures of pod networks, one SELinux level for a pod, user namespaces, and containerd's default sysctls";
+        let finding = self.note(Severity::Warning, at, lost);
+        (finding.key, finding.value) = (Some("sandboxer".to_owned()), Some("shim".to_owned()));
+        finding.fix = Some(
+            "if that is meant, nothing; sysctls: sandbox-sysctls in /etc/podshim/config.toml; else remove it"
+                .to_owned(),
+        );
+        if text(runtime, "runtime_type") != Some(TYPE) {
+            let message =
+                "with sandboxer = \"shim\" containerd does not look at runtime_path: pods get another shim";
+            let finding = self.note(Severity::Error, line, message);
+            finding.key = Some("runtime_type".to_owned());
+            finding.value = text(runtime, "runtime_type").map(str::to_owned);
+            finding.nearest = Some(TYPE.to_owned());
+            finding.fix = Some(format!("runtime_type = \"{TYPE}\", without runtime_path"));
+        }
+    }
+
     fn check_globs(&mut self, handler: &str, line: usize, runtime: &dyn TableLike) {
         let (pod, pod_line) = self.globs(runtime, "pod_annotations", line);
-        if !KEYS.iter().all(|key| pod.iter().any(|glob| glob::matches(glob, key))) {
+        // The Sandbox API passes all of them.
+        let needs_globs = self.version != 3 || text(runtime, "sandboxer") != Some("shim");
+        if needs_globs && !KEYS.iter().all(|key| pod.iter().any(|glob| glob::matches(glob, key))) {
             let message = format!("runtime {handler:?} never sees a plan: pods run as without podshim");
             let nearest = (!pod.is_empty()).then(|| "podshim.io/*".to_owned());
             let finding = self.note(Severity::Error, pod_line, message);

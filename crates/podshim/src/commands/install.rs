@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 
-use crate::install::containerd::FileVersion;
+use crate::install::containerd::{FIRST_WITH_SHIM, FileVersion, Sandboxer};
 use crate::install::files::{self, Change};
 use crate::install::label::{Labels, node_name};
 use crate::install::place::{self, Distribution, Restart};
@@ -75,6 +75,10 @@ pub struct InstallArguments {
     /// Leave containerd's configuration alone
     #[arg(long)]
     no_config: bool,
+    /// shim: containerd asks podshim for pods, by the Sandbox API, without a pause container (containerd 2.3 and later;
+    /// docs/sandbox.md says what is lost)
+    #[arg(long, value_name = "NAME", default_value = "podsandbox")]
+    sandboxer: Sandboxer,
     /// The shim's program; without it containerd-shim-podshim-v2 beside this one
     #[arg(long, value_name = "FILE")]
     shim: Option<PathBuf>,
@@ -184,10 +188,20 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
             None => FileVersion::of_release(release(arguments.containerd, &layout, node)?.major),
         })
     };
+    if arguments.sandboxer == Sandboxer::Shim {
+        refuse_older(release(arguments.containerd, &layout, node)?)?;
+        if version == Some(FileVersion::Two) {
+            let file = layout.found.place.file().display();
+            return Err(CommandError::Input(format!(
+                "{file}: --sandboxer shim needs a file of version 3: `containerd config migrate` writes one"
+            )));
+        }
+    }
     let command = std::env::current_exe()?;
     let shim = arguments.shim.clone().unwrap_or_else(|| command.with_file_name("containerd-shim-podshim-v2"));
     let programs = Programs { shim, command };
-    let changes = install::install(&layout, &programs, reference, version).map_err(failed)?;
+    let changes =
+        install::install(&layout, &programs, reference, version, arguments.sandboxer).map_err(failed)?;
     let confirmation = arguments.common.confirmation();
     if layout.found.distribution != Distribution::Containerd {
         let name = layout.found.distribution.name();
@@ -363,6 +377,18 @@ fn release(given: Option<Release>, layout: &Layout, node: Node) -> Result<Releas
             "{config}: says no version, nor does a containerd: give --containerd VERSION"
         ))
     })
+}
+
+/// containerd before 2.3 with `sandboxer = "shim"`.
+fn refuse_older(release: Release) -> Result<(), CommandError> {
+    if release >= FIRST_WITH_SHIM {
+        return Ok(());
+    }
+    let Release { major, minor } = release;
+    Err(CommandError::Input(format!(
+        "--sandboxer shim needs containerd 2.3 or later, and this is {major}.{minor}: before 2.3 the daemon panics when a pod \
+         of the node's network is created; nothing was changed"
+    )))
 }
 
 fn carry_out(

@@ -60,7 +60,23 @@ pub(super) fn configuration(report: &mut Report<'_>, release: Option<Release>) {
     if version == FileVersion::Two {
         forgotten_runc(report, counts);
     }
+    sandboxer(report, counts, release);
     examine_runtime(report, counts);
+}
+
+/// containerd before 2.3 panics with `sandboxer = "shim"` when a pod of the node's network is created.
+fn sandboxer(report: &mut Report<'_>, (path, text): &(PathBuf, String), release: Option<Release>) {
+    let Some(release) = release.filter(|release| *release < config_text::FIRST_WITH_SHIM) else { return };
+    if config_text::uses_sandbox_api(text) {
+        let message = format!(
+            "{}: sandboxer = \"shim\" needs containerd 2.3 or later, and this is {}.{}: a pod of the node's network ends the \
+             daemon",
+            path.display(),
+            release.major,
+            release.minor
+        );
+        report.fail(SUBJECT, message, "podshim uninstall, then podshim install without --sandboxer");
+    }
 }
 
 fn place<'a>(files: &[&'a (PathBuf, String)], version: FileVersion) -> Option<&'a (PathBuf, String)> {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use toml_edit::{Document, Item, Table, TableLike, Value};
 
 use crate::check::{containerd_config, glob};
+use crate::node::Release;
 
 /// A runtime's name in containerd's configuration, and the RuntimeClass's handler.
 pub const HANDLER: &str = "podshim";
@@ -19,6 +20,8 @@ const END: &str = "# podshim: end";
 pub const VERSION_2: &str = include_str!("../../../../dist/containerd/version-2.toml");
 /// The runtime in a file of version 3.
 pub const VERSION_3: &str = include_str!("../../../../dist/containerd/version-3.toml");
+/// The same for the Sandbox API. There `runtime_path` is not looked at, and the pod's annotations come without a pattern.
+const VERSION_3_SHIM: &str = include_str!("../../../../dist/containerd/version-3-shim.toml");
 /// containerd 1.x has a built-in runtime of this name, but only as long as its file names no runtime at all.
 const RUNC: &str = "\
 # As containerd has it without a configuration: it forgets it when a file names any other runtime.
@@ -54,10 +57,11 @@ impl FileVersion {
     }
 
     /// podshim's runtime in a file of this version.
-    pub(crate) fn runtime(self) -> &'static str {
-        match self {
-            Self::Two => VERSION_2,
-            Self::Three => VERSION_3,
+    pub(crate) fn runtime(self, sandboxer: Sandboxer) -> &'static str {
+        match (self, sandboxer) {
+            (Self::Two, _) => VERSION_2,
+            (Self::Three, Sandboxer::Podsandbox) => VERSION_3,
+            (Self::Three, Sandboxer::Shim) => VERSION_3_SHIM,
         }
     }
 
@@ -68,6 +72,20 @@ impl FileVersion {
         }
     }
 }
+
+/// Who makes a pod's sandbox, in containerd's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sandboxer {
+    /// containerd asks the shim for a pause container.
+    #[default]
+    Podsandbox,
+    /// containerd asks the shim for the pod, by the Sandbox API.
+    Shim,
+}
+
+/// The first containerd with which podshim serves the Sandbox API: an older one panics when a pod of the node's network is
+/// created (containerd#12983).
+pub const FIRST_WITH_SHIM: Release = Release { major: 2, minor: 3 };
 
 /// Why a program cannot change the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -334,6 +352,15 @@ pub fn runtime_path(text: &str) -> Option<String> {
         let path = runtime.get("runtime_path").and_then(Item::as_str).filter(|path| !path.is_empty());
         path.filter(|_| containerd_config::is_podshim(runtime)).map(str::to_owned)
     })
+}
+
+/// Whether podshim's runtime is asked by the Sandbox API.
+pub(crate) fn uses_sandbox_api(text: &str) -> bool {
+    let uses_it = |runtime: &dyn TableLike| {
+        let sandboxer = runtime.get("sandboxer").and_then(Item::as_str);
+        (containerd_config::is_podshim(runtime) && sandboxer == Some("shim")).then_some(())
+    };
+    with_runtimes(text, uses_it).is_some()
 }
 
 fn with_runtimes<T>(text: &str, look: impl Fn(&dyn TableLike) -> Option<T>) -> Option<T> {

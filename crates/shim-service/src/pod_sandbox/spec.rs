@@ -30,8 +30,8 @@ const CAP_SYS_RESOURCE: u32 = 24;
 /// The user of containerd's pause image.
 const NOBODY: u32 = 65_535;
 
-/// The sandbox's own spec. `delete`, the history and the plan read its annotations; its namespaces and mounts are told to
-/// plugins of NRI.
+/// The sandbox's own spec. `delete`, the history and the plan read its annotations; plugins of NRI see its namespaces and
+/// mounts.
 pub(crate) fn of_sandbox(id: &str, config: &PodConfig, network: Option<&Path>, pins: &Pins) -> Value {
     // podshim's alone: others mean something to systemd, to the OCI runtime and to `start`, and a pod's author writes them.
     let mut annotations: BTreeMap<&str, &str> = ours(config).collect();

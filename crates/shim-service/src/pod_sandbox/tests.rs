@@ -250,11 +250,9 @@ fn process_1_has_the_place_of_a_pause_container() {
 
 #[test]
 fn a_node_without_the_capability_keeps_its_score() {
-    for (status, expected) in [
-        ("Name:\tx\nCapEff:\t000001ffffffffff\n", true),
-        ("CapEff:\t00000000feffffff\n", false),
-        ("", false),
-    ] {
+    for (status, expected) in
+        [("Name:\tx\nCapEff:\t000001ffffffffff\n", true), ("CapEff:\t00000000feffffff\n", false), ("", false)]
+    {
         assert_eq!(super::spec::may_lower_its_score(status), expected, "{status}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use containerd_shim_protos::sandbox_api::*;
 use containerd_shim_protos::sandbox_async::SandboxClient;
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 use ttrpc::Code;
 
 use crate::support::{CALL_LIMIT, Pod, context, refusal, with_pod};
+use crate::traps::pass;
 
 const PLAN: &str = "proxy=sidecar, app=main";
 
@@ -226,6 +228,32 @@ fn trap_32_a_sandbox_that_was_never_started_ends_with_shutdown() {
         ends(pod).await;
         assert!(!api.place.exists());
     });
+}
+
+/// And by itself, if containerd does not come back.
+#[test]
+fn trap_32_a_sandbox_that_nobody_starts_ends() {
+    with_pod(async |pod| {
+        let api = Api::of(&pod).await;
+        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
+        pass(Duration::from_secs(119)).await;
+        assert_eq!(api.status().await.unwrap().state, "SANDBOX_NOTREADY");
+        pass(Duration::from_secs(2)).await;
+        until_gone(&api).await;
+        // As without any container (trap 15).
+        pass(Duration::from_secs(121)).await;
+        ends(pod).await;
+        assert!(!api.place.exists());
+    });
+}
+
+async fn until_gone(api: &Api) {
+    let gone = async {
+        while api.status().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(CALL_LIMIT, gone).await.expect("it is removed");
 }
 
 /// And a started one does not: containerd sends it after each container.

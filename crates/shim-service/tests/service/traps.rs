@@ -375,7 +375,7 @@ fn trap_12_a_shim_that_is_forgotten_after_its_last_container_ends() {
     });
 }
 
-async fn pass(time: Duration) {
+pub(crate) async fn pass(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
