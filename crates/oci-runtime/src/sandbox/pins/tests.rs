@@ -48,6 +48,8 @@ fn a_pod_has_namespaces_and_files_of_its_own_without_a_process() {
     assert_eq!(fs::read_to_string(pins.file("hosts")).unwrap(), "127.0.0.1 localhost\n");
     assert_eq!(fs::metadata(pins.shm()).unwrap().mode() & 0o7777, 0o1777);
     assert_eq!(fs::metadata(&place).unwrap().mode() & 0o777, 0o700);
+    // Containers may write the files: only their own pod runs out of room.
+    assert!(fs::write(pins.file("large"), vec![0; 5 << 20]).is_err());
     Pins::remove(&place).unwrap();
     assert!(!place.exists());
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
