@@ -60,6 +60,23 @@ fn a_container_is_there_until_it_is_deleted() {
     assert_eq!(status(&driver, "app"), None);
 }
 
+/// F13: a sandbox of the Sandbox API has pid 0, which containerd takes for no process.
+#[test]
+fn f13_a_sandbox_without_a_process_stands_in_for_no_container() {
+    let mut driver = Driver::new("s1=sidecar, app=main");
+    for (name, pid) in [("pause", 0), ("s1", 17), ("app", 18)] {
+        driver.next_pid = pid;
+        driver.run(name, |spec| {
+            if name == "pause" {
+                spec.kind = TaskKind::Sandbox;
+            }
+        });
+    }
+    exits(&mut driver, "s1", 1);
+    let view = driver.pod.view(&Target::init("s1".into())).expect("it waits for its restart");
+    assert_eq!((view.status, view.pid, view.has_process), (Status::Running, 18, false));
+}
+
 /// U1: the shim listens for a gate's word from the first moment of its process, and says why a container waits.
 #[test]
 fn u1_a_closed_gate_and_what_it_holds_are_named() {

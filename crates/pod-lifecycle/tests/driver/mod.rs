@@ -20,6 +20,8 @@ pub struct Driver {
     pub endless: fn(&Operation) -> bool,
     /// Operations that fail.
     pub failing: fn(&Operation) -> bool,
+    /// The pid of the next process.
+    pub next_pid: u32,
     /// The requests that have been answered, in that order.
     pub answered: Vec<RequestId>,
     /// Why requests were refused.
@@ -46,6 +48,7 @@ impl Driver {
             signals: Vec::new(),
             endless: |_| false,
             failing: |_| false,
+            next_pid: 1000,
             answered: Vec::new(),
             refusals: Vec::new(),
             last_op: OpId(0),
@@ -69,7 +72,7 @@ impl Driver {
                             message: "it is broken".to_owned(),
                             kind: RefusalKind::Internal,
                         }),
-                        Operation::Create => Outcome::Process { pid: 1000 },
+                        Operation::Create => Outcome::Process { pid: self.next_pid },
                         _ => Outcome::Ok,
                     };
                     self.pod.handle(self.now, Event::Done { op, outcome, at: WallTime::default() });

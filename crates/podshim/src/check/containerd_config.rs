@@ -204,14 +204,11 @@ impl Config<'_> {
     /// Checks what `sandboxer = "shim"` needs, and says what is lost with it (CONTRACT §5).
     fn check_sandboxer(&mut self, line: usize, runtime: &dyn TableLike) {
         let at = self.line_of(runtime, "sandboxer");
-        let lost = "before containerd 2.3 a pod of the node's network ends the daemon; from it on these are lost: cAdvisor's \
-                    figures of pod networks, one SELinux level for a pod, user namespaces, and containerd's default sysctls";
-        let finding = self.note(Severity::Warning, at, lost);
+        let lost = "for containerd 2.3 and later: before, a pod of the node's network ends the daemon. Lost with it: cAdvisor's \
+                    figures of pod networks, one SELinux level for a pod, user namespaces, and containerd's default sysctls but \
+                    for sandbox-sysctls in /etc/podshim/config.toml";
+        let finding = self.note(Severity::Note, at, lost);
         (finding.key, finding.value) = (Some("sandboxer".to_owned()), Some("shim".to_owned()));
-        finding.fix = Some(
-            "if that is meant, nothing; sysctls: sandbox-sysctls in /etc/podshim/config.toml; else remove it"
-                .to_owned(),
-        );
         if text(runtime, "runtime_type") != Some(TYPE) {
             let message =
                 "with sandboxer = \"shim\" containerd does not look at runtime_path: pods get another shim";

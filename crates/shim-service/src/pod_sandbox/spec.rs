@@ -28,7 +28,7 @@ const OOM_SCORE: i64 = -998;
 /// By the kernel's numbers.
 const CAP_SYS_RESOURCE: u32 = 24;
 /// The user of containerd's pause image.
-const NOBODY: u32 = 65_535;
+const PAUSE_USER: u32 = 65_535;
 
 /// The sandbox's own spec. `delete`, the history and the plan read its annotations; plugins of NRI see its namespaces and
 /// mounts.
@@ -55,7 +55,7 @@ pub(crate) fn of_sandbox(id: &str, config: &PodConfig, network: Option<&Path>, p
     let mut spec = json!({
         "ociVersion": "1.1.0",
         "process": {
-            "user": {"uid": NOBODY, "gid": NOBODY},
+            "user": {"uid": PAUSE_USER, "gid": PAUSE_USER},
             "args": ["/pause"],
             "cwd": "/",
             "noNewPrivileges": true,
