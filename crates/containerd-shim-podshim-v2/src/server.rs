@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use containerd_shim::Flags;
 use control_api::Past;
-use control_api::entry::Entry;
+use control_api::counts::add_to_totals;
+use control_api::entry::STATE_ROOT;
 use oci_runtime::busy;
 use shim_service::ServeConfig;
 use thiserror::Error;
@@ -66,9 +67,11 @@ pub fn run(flags: &Flags) -> Result<(), ServerError> {
 
     logging::init(Path::new(LOG_FIFO), log_level(flags.debug));
     log_panics();
-    let result = serve(flags, inherited);
+    let result = serve(flags, inherited, &state);
     // A `delete` that found the entry would take this shim for a killed one.
-    Entry::remove_from(state.path());
+    if let Err(error) = add_to_totals(Path::new(STATE_ROOT), state.path()) {
+        tracing::warn!(%error, "cannot add what was counted to the totals of podshim metrics");
+    }
     if let Err(error) = &result {
         tracing::error!(%error, "the pod's server failed and ends");
     }
@@ -99,7 +102,7 @@ fn leave(address: &SocketAddress, lock: FileLock, state: &StateDir, limit: Durat
     }
 }
 
-fn serve(flags: &Flags, inherited: Inheritance) -> Result<Option<Past>, ServerError> {
+fn serve(flags: &Flags, inherited: Inheritance, state: &StateDir) -> Result<Option<Past>, ServerError> {
     // The bundle of the group's first container may be removed before its last container ends.
     env::set_current_dir("/").map_err(ServerError::Setup)?;
     if let Err(error) = oci_runtime::process::disable_huge_pages() {
@@ -117,6 +120,7 @@ fn serve(flags: &Flags, inherited: Inheritance) -> Result<Option<Past>, ServerEr
         listener: inherited.listener,
         node_file: NODE_FILE.into(),
         draining_file: DRAINING_FILE.into(),
+        state_directory: state.path().to_owned(),
         lock: inherited.lock,
     };
     let service = async {

@@ -6,6 +6,7 @@
 
 pub mod calendar;
 pub mod client;
+pub mod counts;
 pub mod entry;
 pub mod past;
 pub mod text;

@@ -18,6 +18,8 @@ pub(crate) struct PodContext {
     pub(crate) node_file: Rc<Path>,
     /// While this file exists, the node is being drained (N7).
     pub(crate) draining_file: Rc<Path>,
+    /// Where the pod's entry is.
+    pub(crate) state_directory: Rc<Path>,
     /// Where console sockets are made.
     pub(crate) console_directory: Rc<Path>,
     /// How fast the lines of all containers are searched for `log:` gates.

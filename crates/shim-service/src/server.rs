@@ -54,6 +54,8 @@ pub struct ServeConfig {
     pub node_file: PathBuf,
     /// The file that exists while the node is being drained (N7).
     pub draining_file: PathBuf,
+    /// The directory with the pod's entry, which gets what the shim has counted. The entry need not exist.
+    pub state_directory: PathBuf,
     /// The lock on the pod's state, held for as long as the server lives (N3).
     pub lock: File,
 }
@@ -80,8 +82,16 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`], before anything is served.
 pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
-    let ServeConfig { namespace, id, containerd_ttrpc_address, listener, node_file, draining_file, lock } =
-        config;
+    let ServeConfig {
+        namespace,
+        id,
+        containerd_ttrpc_address,
+        listener,
+        node_file,
+        draining_file,
+        state_directory,
+        lock,
+    } = config;
     let setup = |what| move |source| ServeError::Setup { what, source };
     let reaper = Reaper::start().map_err(setup("reap processes"))?;
     let publisher =
@@ -93,6 +103,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         namespace: namespace.as_str().into(),
         node_file: node_file.into(),
         draining_file: draining_file.into(),
+        state_directory: state_directory.as_path().into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
         looks: LinePace::default(),
         throttle: Rc::new(Throttle::new(reaper.clone())),
@@ -110,7 +121,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     server.start().await?;
     tracing::info!(id, "serving");
 
-    let (publisher, past) = drive::run_until_empty(state, commands, reports, stop).await;
+    let (publisher, mut tally, past) = drive::run_until_empty(state, commands, reports, stop).await;
     // First: no `start` may get the address of a shim that is about to end, and `delete` sees by it that the shim ends.
     if let Some(socket) = socket {
         let _ = std::fs::remove_file(socket);
@@ -119,6 +130,10 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     let undelivered = publisher.flush(LAST_EVENTS).await;
     if undelivered > 0 {
         tracing::warn!(undelivered, "events are lost: containerd did not take them");
+    }
+    tally.events_dropped(publisher.dropped() + undelivered);
+    if let Err(error) = tally.save(&state_directory) {
+        tracing::warn!(%error, "cannot keep what was counted for podshim metrics");
     }
     // Sends the answer to Shutdown; a connection that stays open must not keep the shim.
     let _ = tokio::time::timeout(LAST_ANSWERS, server.shutdown()).await;

@@ -9,15 +9,18 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 use oci_runtime::reaper::Reaper;
+use oci_runtime::runtime::take_finished_calls;
 use oci_runtime::stdio::UnusedFifos;
 use pod_lifecycle::{ContainerId, Pod, PodTime, Target};
 use pod_spec::{BoundedDuration, Node};
+use tracing::debug;
 
 use crate::clock::{Clock, wall_ms};
 use crate::context::PodContext;
 use crate::control::fault::Creations;
 use crate::control::history::History;
 use crate::control::last_exits::LastExits;
+use crate::control::tally::Tally;
 use crate::identity::Identity;
 use crate::lifetime::Lifetime;
 use crate::publisher::Publisher;
@@ -37,6 +40,7 @@ pub(crate) struct State {
     pub(crate) identity: Identity,
     pub(crate) history: History,
     pub(crate) last_exits: LastExits,
+    pub(crate) tally: Tally,
     pub(crate) creations: Creations,
     pub(crate) context: PodContext,
     pub(crate) reaper: Reaper,
@@ -60,6 +64,7 @@ impl State {
         reports: ReportSender,
     ) -> Self {
         identity.started_at_ms = wall_ms();
+        let tally = Tally::new(format!("{}-{}", std::process::id(), identity.started_at_ms));
         Self {
             pod: Pod::new(),
             containers: BTreeMap::new(),
@@ -70,6 +75,7 @@ impl State {
             identity,
             history: History::default(),
             last_exits: LastExits::default(),
+            tally,
             creations: Creations::default(),
             context,
             reaper,
@@ -109,6 +115,20 @@ impl State {
     /// A grace that does not come from the plan, cut to the node's bound.
     pub(crate) fn at_most(&self, grace: Duration) -> Duration {
         BoundedDuration::new(grace).get().min(self.longest_grace)
+    }
+
+    /// Counts the calls of the OCI runtime that have ended, and the events that were dropped.
+    pub(crate) fn count_what_has_ended(&mut self) {
+        self.tally.record_calls(take_finished_calls());
+        self.tally.events_dropped(self.publisher.dropped());
+    }
+
+    /// Writes what was counted into the pod's entry.
+    pub(crate) fn save_counts(&mut self) {
+        if let Err(error) = self.tally.save(&self.context.state_directory) {
+            // The next change tries again.
+            debug!(%error, "cannot keep what was counted for podshim metrics");
+        }
     }
 
     /// Keeps the fifos of a create that failed open: their readers must not see an end before the next create.

@@ -83,9 +83,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> String {
     let colour = match event.kind {
         Kind::GATE_OPENED | Kind::SWITCHED => Some(Colour::Green),
-        Kind::GATE_FAILED | Kind::START_FAILED | Kind::OUT_OF_MEMORY | Kind::SWITCH_FAILED => {
-            Some(Colour::Red)
-        }
+        Kind::GATE_FAILED
+        | Kind::GATE_TIMED_OUT
+        | Kind::START_FAILED
+        | Kind::OUT_OF_MEMORY
+        | Kind::SWITCH_FAILED => Some(Colour::Red),
         Kind::EXITED if event.code != Some(0) => Some(Colour::Red),
         Kind::SIGNALLED | Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT => Some(Colour::Yellow),
         _ => None,
