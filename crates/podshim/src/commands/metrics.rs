@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::arguments::NodeArguments;
+use crate::arguments::{NodeArguments, loopback_address};
 use crate::outcome::{CommandError, Outcome};
 use clap::Args;
 use control_api::counts;
@@ -54,12 +54,6 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         Some(address) => serve(address, &arguments.node.run_dir)?,
     }
     Ok(Outcome::Success)
-}
-
-/// Names of pods and containers stay on the node: a scraper elsewhere needs a proxy that authenticates it.
-fn loopback_address(text: &str) -> Result<SocketAddr, &'static str> {
-    let address: SocketAddr = text.parse().map_err(|_| "not an ADDRESS:PORT")?;
-    if address.ip().is_loopback() { Ok(address) } else { Err("only a loopback address is served") }
 }
 
 fn collect(root: &Path) -> Result<String, FindError> {
