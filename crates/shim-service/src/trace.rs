@@ -27,7 +27,12 @@ pub(crate) async fn logged<T>(
     match &result {
         Ok(_) => info!(container, trace_id = trace, request, took_ms, "request of a trace"),
         Err(error) => {
-            warn!(container, trace_id = trace, request, took_ms, %error, "request of a trace failed")
+            // The status's own text has the code and protobuf's unknown fields besides.
+            let error = match error {
+                ttrpc::Error::RpcStatus(status) => status.message.clone(),
+                other => other.to_string(),
+            };
+            warn!(container, trace_id = trace, request, took_ms, error, "request of a trace failed");
         }
     }
     result

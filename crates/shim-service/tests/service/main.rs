@@ -11,6 +11,7 @@ mod node;
 mod options;
 mod streams;
 mod support;
+mod traces;
 mod traps;
 
 use std::fs;
