@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use containerd_shim::Flags;
 use control_api::Past;
-use control_api::counts::add_to_totals;
 use control_api::entry::STATE_ROOT;
+use control_api::totals::add_to_totals;
 use oci_runtime::busy;
 use shim_service::ServeConfig;
 use thiserror::Error;

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use containerd_shim::Flags;
-use control_api::counts::add_to_totals;
 use control_api::entry::{Entry, STATE_ROOT};
+use control_api::totals::add_to_totals;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use oci_runtime::bundle::{Bundle, BundleError};

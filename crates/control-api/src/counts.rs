@@ -1,18 +1,13 @@
 //! What a shim has counted: restarts, waits, kills, calls of the OCI runtime.
 //!
-//! Owns the names of the counts, their form in a pod's entry, and the file to which an ended pod's counts are added. Sums only
-//! grow: a pod's counts are in its entry or in the totals, and a reader takes each of them once. Knows no pod: what is
-//! counted is the shim's decision, how it is shown the exporter's.
-
-mod totals;
+//! Owns the names of the counts, and their form in a pod's entry. Knows no pod: what is counted is the shim's decision, how it is
+//! shown the exporter's.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
-pub use totals::{TOTALS, Totals, add_to_totals, all};
 
 /// The bounds of all histograms, in milliseconds: from a call of the OCI runtime to a grace period of minutes.
 pub const BOUNDS_MS: [u64; 12] =

@@ -1,6 +1,7 @@
 //! Pods in OpenMetrics, which is also Prometheus' text format. Owns the names of the metrics; dashboards and alerts rely on them.
 
 mod counters;
+mod text;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,6 +9,7 @@ use std::fmt::Write;
 use control_api::container::Role;
 use control_api::counts::Counts;
 
+use self::text::{escape, seconds};
 use crate::pods::{ContainerReport, PodReport, PodState};
 use crate::words::DisplayWord;
 
@@ -101,15 +103,7 @@ const STATES: [(PodState, &str); 7] = [
 ];
 
 fn family(text: &mut String, name: &str, help: &str) {
-    typed_family(text, name, "gauge", help);
-}
-
-/// OpenMetrics wants a family's unit to be the end of its name.
-fn typed_family(text: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    if name.ends_with("_seconds") {
-        let _ = writeln!(text, "# UNIT {name} seconds");
-    }
+    text::family(text, name, "gauge", help);
 }
 
 fn containers(
@@ -135,12 +129,4 @@ fn labels(pod: &PodReport) -> String {
     let name = pod.name.as_deref().unwrap_or(&pod.id);
     let namespace = pod.pod_namespace.as_deref().unwrap_or_default();
     format!("namespace=\"{}\",pod=\"{}\"", escape(namespace), escape(name))
-}
-
-fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-fn seconds(milliseconds: u64) -> String {
-    format!("{}.{:03}", milliseconds / 1000, milliseconds % 1000)
 }

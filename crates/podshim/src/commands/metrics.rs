@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::arguments::{NodeArguments, loopback_address};
 use crate::outcome::{CommandError, Outcome};
 use clap::Args;
-use control_api::counts;
+use control_api::totals;
 
 use crate::metrics::exposition;
 use crate::output::print;
@@ -59,7 +59,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 fn collect(root: &Path) -> Result<String, FindError> {
     let pods: Vec<_> = shims::all(root)?.into_iter().map(PodReport::of).collect();
     // Read from the pods' entries: a counter must not become less because a shim is dead or silent.
-    let counts = counts::all(root).map_err(|source| FindError::List { root: root.to_owned(), source })?;
+    let counts = totals::all(root).map_err(|source| FindError::List { root: root.to_owned(), source })?;
     Ok(exposition(&pods, &counts))
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use control_api::counts::{BOUNDS_MS, Count, CountedRole, Counts, Histogram, Measure};
 
-use super::{escape, seconds, typed_family};
+use super::text::{escape, family, seconds};
 
 /// Who sends a SIGKILL.
 const CAUSES: [&str; 3] = ["budget", "grace", "caller"];
@@ -99,26 +99,26 @@ fn of_node(text: &mut String, counts: &ByNamespace) {
     let mut sum = Counts::default();
     counts.values().for_each(|counts| sum.add_all(counts));
     let name = "podshim_runtime_call_seconds";
-    typed_family(text, name, "histogram", "Calls of the OCI runtime, by its command.");
+    family(text, name, "histogram", "Calls of the OCI runtime, by its command.");
     for call in CALLS {
         if let Some(histogram) = sum.histogram(Measure::RuntimeCall(call)) {
             write_histogram(text, name, &format!("call=\"{call}\""), &histogram);
         }
     }
     let name = "podshim_runtime_call_failures";
-    typed_family(text, name, "counter", "Calls of the OCI runtime that failed, by its command.");
+    family(text, name, "counter", "Calls of the OCI runtime that failed, by its command.");
     for call in CALLS {
         let count = sum.of(Count::RuntimeFailures(call));
         let _ = writeln!(text, "{name}_total{{call=\"{call}\"}} {count}");
     }
     let name = "podshim_events_dropped";
-    typed_family(text, name, "counter", "Events that containerd did not get.");
+    family(text, name, "counter", "Events that containerd did not get.");
     let _ = writeln!(text, "{name}_total {}", sum.of(Count::EventsDropped));
 }
 
 /// A counter with one sample for each namespace and each of these labels.
 fn counter(text: &mut String, name: &str, help: &str, counts: &ByNamespace, samples: &[(String, Count<'_>)]) {
-    typed_family(text, name, "counter", help);
+    family(text, name, "counter", help);
     for (namespace, counts) in counts {
         for (labels, count) in samples {
             let (namespace, count) = (escape(namespace), counts.of(*count));
@@ -135,7 +135,7 @@ fn by_role_histogram(
     counts: &ByNamespace,
     measure: fn(CountedRole) -> Measure<'static>,
 ) {
-    typed_family(text, name, "histogram", help);
+    family(text, name, "histogram", help);
     for (namespace, counts) in counts {
         for role in CountedRole::ALL {
             if let Some(histogram) = counts.histogram(measure(role)) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
-use super::{Counts, PodCounts};
+use crate::counts::{Counts, PodCounts};
 use crate::entry::Entry;
 
 /// The file's name below [`crate::entry::STATE_ROOT`].
