@@ -7,13 +7,14 @@
 use std::env;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use containerd_shim::api::DeleteResponse;
 use containerd_shim::{Flags, StartOpts};
 use containerd_shim_protos::protobuf::Message;
-use control_api::entry::Entry;
+use control_api::entry::{Entry, STATE_ROOT};
+use control_api::totals::add_to_totals;
 use oci_runtime::bundle::Bundle;
 use thiserror::Error;
 use tokio::runtime;
@@ -80,6 +81,10 @@ pub fn run(flags: &Flags) -> Result<Deleted, DeleteError> {
             let (dead_pod, found) = end_group(&address, &bundle, flags, deadline)?;
             problems = found;
             past = dead_pod.zip(entry).and_then(|(dead_pod, entry)| dead_pod.record(entry));
+            if let Err(error) = add_to_totals(Path::new(STATE_ROOT), state.path()) {
+                problems
+                    .push(format!("cannot add what was counted to the totals of podshim metrics: {error}"));
+            }
             remove_pod_files(address.path(), dead.server, Some(dead.bootstrap), &state);
         }
         Ok(None) => {}

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use containerd_shim::Flags;
 use control_api::Past;
-use control_api::entry::Entry;
+use control_api::entry::STATE_ROOT;
+use control_api::totals::add_to_totals;
 use oci_runtime::busy;
 use shim_service::ServeConfig;
 use thiserror::Error;
@@ -68,7 +69,9 @@ pub fn run(flags: &Flags) -> Result<(), ServerError> {
     log_panics();
     let result = serve(flags, inherited, &state);
     // A `delete` that found the entry would take this shim for a killed one.
-    Entry::remove_from(state.path());
+    if let Err(error) = add_to_totals(Path::new(STATE_ROOT), state.path()) {
+        tracing::warn!(%error, "cannot add what was counted to the totals of podshim metrics");
+    }
     if let Err(error) = &result {
         tracing::error!(%error, "the pod's server failed and ends");
     }

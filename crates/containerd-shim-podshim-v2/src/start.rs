@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use containerd_shim::Flags;
-use control_api::entry::Entry;
+use control_api::entry::{Entry, STATE_ROOT};
+use control_api::totals::add_to_totals;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use oci_runtime::bundle::{Bundle, BundleError};
@@ -234,6 +235,8 @@ impl Request<'_> {
         state: &StateDir,
     ) -> Result<ServerProcess, StartError> {
         let listener = listen(address.path())?;
+        // Of a killed shim that no `delete` has cleaned up after. Without its counts the pod runs all the same.
+        let _ = add_to_totals(Path::new(STATE_ROOT), state.path());
         // Set before the fork and inherited by the server: a failure leaves nothing to undo in a running server.
         if let Some(cgroup) = &self.input.options.shim_cgroup {
             placement::enter_cgroup(cgroup)?;
@@ -274,6 +277,7 @@ impl Request<'_> {
             pod_name: annotation("io.kubernetes.cri.sandbox-name"),
             pod_namespace: annotation("io.kubernetes.cri.sandbox-namespace"),
             drain_priority: pod_spec::drain_priority(annotations),
+            counts: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How a pod's shim is found: a directory for each pod under `/run/podshim`, with a small file that names the pod and its
 //! shim's socket.
 //!
-//! Owns the file and its place. `start` writes it, and the process that removes a shim's lock removes it. A reader must expect
+//! Owns the file and its place. `start` writes it, the shim adds its counts, and the process that removes a shim's lock removes it. A reader must expect
 //! that the shim is gone.
 
 use std::fs;
@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::counts::PodCounts;
 use crate::text::printable;
 
 /// The directory of all pods' state. It does not outlive a reboot, and neither do pods.
 pub const STATE_ROOT: &str = "/run/podshim";
 /// The file's name in a pod's directory.
 pub const FILE: &str = "pod.json";
+const TEMPORARY: &str = ".pod.json";
 
 /// A pod and where its shim listens. Fields are only ever added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +37,9 @@ pub struct Entry {
     pub pod_namespace: String,
     /// When a drain ends the pod (N11): lower ones first.
     pub drain_priority: i32,
+    /// What its shim has counted, as of its last change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<PodCounts>,
 }
 
 impl Entry {
@@ -43,7 +48,7 @@ impl Entry {
     /// # Errors
     /// The system's answer; no part of the entry is left then.
     pub fn write_to(&self, directory: &Path) -> io::Result<()> {
-        let temporary = directory.join(".pod.json");
+        let temporary = directory.join(TEMPORARY);
         let written = serde_json::to_vec(self)
             .map_err(io::Error::from)
             .and_then(|text| fs::write(&temporary, text))
@@ -57,6 +62,8 @@ impl Entry {
     /// Removes the entry of a pod, if there is one.
     pub fn remove_from(directory: &Path) {
         let _ = fs::remove_file(directory.join(FILE));
+        // Of a shim that was killed while it wrote.
+        let _ = fs::remove_file(directory.join(TEMPORARY));
     }
 
     /// The entry of a pod, if there is one that can be read.

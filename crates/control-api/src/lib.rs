@@ -6,9 +6,11 @@
 
 pub mod calendar;
 pub mod client;
+pub mod counts;
 pub mod entry;
 pub mod past;
 pub mod text;
+pub mod totals;
 
 /// The version that messages of this release carry.
 pub const VERSION: u32 = 1;

@@ -1,6 +1,7 @@
 //! Arguments that several commands take. Each command declares the others beside its code; clap makes the parser, `-h`,
 //! the completions and the man pages of these declarations.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -102,4 +103,14 @@ pub fn duration_or_seconds(text: &str) -> Result<Duration, DurationError> {
         Ok(seconds) => Ok(BoundedDuration::of_seconds(seconds).get()),
         Err(_) => pod_spec::parse_duration(text),
     }
+}
+
+/// Parses an address on which names of pods and containers stay on the node: a reader elsewhere needs a proxy that
+/// authenticates it.
+///
+/// # Errors
+/// It is no address, or not one of the loopback.
+pub fn loopback_address(text: &str) -> Result<SocketAddr, &'static str> {
+    let address: SocketAddr = text.parse().map_err(|_| "not an ADDRESS:PORT")?;
+    if address.ip().is_loopback() { Ok(address) } else { Err("only a loopback address is allowed") }
 }

@@ -105,6 +105,7 @@ impl EventReport {
             Kind::START_FAILED => with("cannot be started", &self.text),
             Kind::GATE_OPENED => "gate open".to_owned(),
             Kind::GATE_FAILED => with("gate failed", &self.text),
+            Kind::GATE_TIMED_OUT => "held for the whole gate-timeout: it does not start".to_owned(),
             Kind::EXITED => match self.code {
                 Some(code) => format!("exited with {code}"),
                 None => "ended, with a code that is not known".to_owned(),

@@ -27,6 +27,7 @@ pub mod reference;
 pub mod shims;
 pub mod sidecarset;
 pub mod source;
+pub mod spans;
 pub mod terminal;
 pub mod timeline;
 pub mod translate;

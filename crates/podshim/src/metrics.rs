@@ -1,25 +1,35 @@
-//! Pods in Prometheus' text format. Owns the names of the metrics; dashboards rely on them.
+//! Pods in OpenMetrics, which is also Prometheus' text format. Owns the names of the metrics; dashboards and alerts rely on them.
 
+mod counters;
+mod text;
+
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use control_api::container::Role;
+use control_api::counts::Counts;
 
+use self::text::{escape, seconds};
 use crate::pods::{ContainerReport, PodReport, PodState};
 use crate::words::DisplayWord;
 
-/// All metrics of these pods.
-pub fn exposition(pods: &[PodReport]) -> String {
+/// All metrics of these pods, and what was counted in each namespace.
+pub fn exposition(pods: &[PodReport], counts: &BTreeMap<String, Counts>) -> String {
     let mut text = String::new();
-    family(
-        &mut text,
-        "podshim_pods",
-        "Pods on this node, by state; dead and silent are those of their shims.",
-    );
+    gauges(&mut text, pods);
+    counters::write(&mut text, counts);
+    text.push_str("# EOF\n");
+    text
+}
+
+/// What pods are now. It ends with the pod.
+fn gauges(text: &mut String, pods: &[PodReport]) {
+    family(text, "podshim_pods", "Pods on this node, by state; dead and silent are those of their shims.");
     for (state, name) in STATES {
         let count = pods.iter().filter(|pod| pod.state == state).count();
         let _ = writeln!(text, "podshim_pods{{state=\"{name}\"}} {count}");
     }
-    family(&mut text, "podshim_pod_info", "What a pod is served by.");
+    family(text, "podshim_pod_info", "What a pod is served by.");
     for pod in pods {
         let release = pod.release.as_deref().unwrap_or_default();
         let _ = writeln!(
@@ -30,12 +40,12 @@ pub fn exposition(pods: &[PodReport]) -> String {
             escape(release)
         );
     }
-    family(&mut text, "podshim_pod_stopping", "Whether a stop of the pod is under way, with its reason.");
+    family(text, "podshim_pod_stopping", "Whether a stop of the pod is under way, with its reason.");
     for (pod, stop) in pods.iter().filter_map(|pod| Some((pod, pod.stop.as_ref()?))) {
         let _ = writeln!(text, "podshim_pod_stopping{{{},reason=\"{}\"}} 1", labels(pod), stop.reason.word());
     }
     family(
-        &mut text,
+        text,
         "podshim_pod_stop_budget_seconds",
         "What is left of a stop's time, where podshim counts it.",
     );
@@ -43,7 +53,7 @@ pub fn exposition(pods: &[PodReport]) -> String {
         let _ = writeln!(text, "podshim_pod_stop_budget_seconds{{{}}} {}", labels(pod), seconds(left));
     }
     family(
-        &mut text,
+        text,
         "podshim_shim_longest_away_seconds",
         "The longest that a pod's shim was away from what it serves.",
     );
@@ -51,7 +61,7 @@ pub fn exposition(pods: &[PodReport]) -> String {
         let _ = writeln!(text, "podshim_shim_longest_away_seconds{{{}}} {}", labels(pod), seconds(away));
     }
     family(
-        &mut text,
+        text,
         "podshim_pod_processor_seconds",
         "Processor time spent for a pod outside of its containers' cgroups, by what it was for.",
     );
@@ -63,20 +73,23 @@ pub fn exposition(pods: &[PodReport]) -> String {
     }
     let of_container =
         |container: &ContainerReport| Some(format!(",state=\"{}\"}} 1", container.state.word()));
-    containers(&mut text, pods, "podshim_container_state", "The state of a container.", of_container);
+    containers(text, pods, "podshim_container_state", "The state of a container.", of_container);
     let help = "Restarts by podshim since the program last ran for ten minutes.";
-    containers(&mut text, pods, "podshim_container_restarts", help, |container| {
+    containers(text, pods, "podshim_container_restarts", help, |container| {
         Some(format!("}} {}", container.restarts))
     });
     let help = "How the program of a container really ended last.";
-    containers(&mut text, pods, "podshim_container_last_exit_code", help, |container| {
+    containers(text, pods, "podshim_container_last_exit_code", help, |container| {
         Some(format!("}} {}", container.real_exit_code?))
     });
     let help = "When a container is started again.";
-    containers(&mut text, pods, "podshim_container_restart_in_seconds", help, |container| {
+    containers(text, pods, "podshim_container_restart_in_seconds", help, |container| {
         Some(format!("}} {}", seconds(container.restart_in_ms?)))
     });
-    text
+    let help = "How long a container waits for gates before its program starts, or has waited last.";
+    containers(text, pods, "podshim_container_gate_wait_seconds", help, |container| {
+        Some(format!("}} {}", seconds(container.gate_wait_ms?)))
+    });
 }
 
 const STATES: [(PodState, &str); 7] = [
@@ -90,8 +103,7 @@ const STATES: [(PodState, &str); 7] = [
 ];
 
 fn family(text: &mut String, name: &str, help: &str) {
-    // All are gauges: a shim counts only during its pod's life, and the numbers end with it.
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+    text::family(text, name, "gauge", help);
 }
 
 fn containers(
@@ -117,12 +129,4 @@ fn labels(pod: &PodReport) -> String {
     let name = pod.name.as_deref().unwrap_or(&pod.id);
     let namespace = pod.pod_namespace.as_deref().unwrap_or_default();
     format!("namespace=\"{}\",pod=\"{}\"", escape(namespace), escape(name))
-}
-
-fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-fn seconds(milliseconds: u64) -> String {
-    format!("{}.{:03}", milliseconds / 1000, milliseconds % 1000)
 }

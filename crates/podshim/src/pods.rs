@@ -154,6 +154,8 @@ pub struct ContainerReport {
     pub restart_in_ms: Option<u64>,
     /// When its program's last run ended, in milliseconds since 1970.
     pub exited_at_ms: Option<i64>,
+    /// For how many milliseconds it is held for gates, or was held before its program started last.
+    pub gate_wait_ms: Option<u64>,
 }
 
 fn all_have_ended(containers: &[ContainerReport]) -> bool {
@@ -279,6 +281,7 @@ impl ContainerReport {
             kill_in_ms: container.kill_in_ms,
             restart_in_ms: container.restart_in_ms,
             exited_at_ms: container.exited_at_ms,
+            gate_wait_ms: container.gate_wait_ms,
         }
     }
 }

@@ -204,9 +204,12 @@ fn mark(event: &EventReport) -> Option<Mark> {
         Kind::GATE_OPENED | Kind::SWITCHED => MarkKind::Gate,
         Kind::SIGNALLED | Kind::SIGNAL_HELD => MarkKind::Signal,
         Kind::EXITED if event.code == Some(0) => MarkKind::Done,
-        Kind::EXITED | Kind::GATE_FAILED | Kind::START_FAILED | Kind::SWITCH_FAILED | Kind::OUT_OF_MEMORY => {
-            MarkKind::Failure
-        }
+        Kind::EXITED
+        | Kind::GATE_FAILED
+        | Kind::GATE_TIMED_OUT
+        | Kind::START_FAILED
+        | Kind::SWITCH_FAILED
+        | Kind::OUT_OF_MEMORY => MarkKind::Failure,
         Kind::HOOK_ENDED if event.failure.is_some() => MarkKind::Failure,
         Kind::HOOK_STARTED | Kind::HOOK_ENDED => MarkKind::Hook,
         Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT | Kind::STOP_ENDED => MarkKind::Budget,

@@ -18,8 +18,8 @@ pub(crate) struct PodContext {
     pub(crate) node_file: Rc<Path>,
     /// While this file exists, the node is being drained (N7).
     pub(crate) draining_file: Rc<Path>,
-    /// Where the sandbox of the Sandbox API keeps what its containers share.
-    pub(crate) sandbox_directory: Rc<Path>,
+    /// The pod's directory below `/run/podshim`, with its entry.
+    pub(crate) state_directory: Rc<Path>,
     /// Where console sockets are made.
     pub(crate) console_directory: Rc<Path>,
     /// How fast the lines of all containers are searched for `log:` gates.

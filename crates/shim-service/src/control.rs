@@ -1,6 +1,6 @@
 //! podshim's own API on the shim's socket (proto/podshim/v1/pod.proto): the service, and beside it what operators are shown.
 //!
-//! Owns the translation of requests and answers, the pod's history and the last exits of its containers. Decides nothing of
+//! Owns the translation of requests and answers, the pod's history, its counts and the last exits of its containers. Decides nothing of
 //! the pod. Nothing below this folder may know the owner's state.
 
 pub(crate) mod fault;
@@ -8,6 +8,7 @@ pub(crate) mod history;
 pub(crate) mod inspection;
 pub(crate) mod last_exits;
 pub(crate) mod log;
+pub(crate) mod tally;
 
 use std::time::Duration;
 

@@ -15,6 +15,7 @@ use crate::checkpoint;
 use crate::clock::wall_now;
 use crate::command::{Answer, Command, ControlCommand, SandboxCommand};
 use crate::completions;
+use crate::control::tally::Tally;
 use crate::control::{fault, log};
 use crate::creation;
 use crate::inspect;
@@ -26,15 +27,16 @@ use crate::state::State;
 use crate::throttle::Stop;
 
 /// Serves until the shim may end. `stop` yields when a signal has asked the process to end. Returns the publisher, for its
-/// last events, and the record that is kept of the pod.
+/// last events, the pod's counts, and the record that is kept of the pod.
 pub(crate) async fn run_until_empty(
     mut state: State,
     mut commands: mpsc::Receiver<Command>,
     mut reports: mpsc::UnboundedReceiver<Report>,
     mut stop: mpsc::Receiver<()>,
-) -> (Publisher, Option<Past>) {
+) -> (Publisher, Tally, Option<Past>) {
     let clock = state.clock();
     while !state.lifetime.is_over(&state.pod) {
+        state.count_what_has_ended();
         let next = state.pod.next_deadline().and_then(|at| clock.instant(at));
         let leave_by = state.lifetime.deadline(&state.pod);
         let fault_due = state.creations.report_due(&state.pod);
@@ -64,14 +66,19 @@ pub(crate) async fn run_until_empty(
                     }
                 });
             }
+            // After the answers: their callers do not wait for it.
+            () = tokio::task::yield_now(), if state.tally.is_unsaved() => {
+                busy::during("its counts", || state.save_counts());
+            }
             else => break,
         }
     }
+    state.count_what_has_ended();
     let past = inspect::past(&state);
     if let Some(sandbox) = state.sandbox.take() {
         sandbox.discard();
     }
-    (state.publisher, past)
+    (state.publisher, state.tally, past)
 }
 
 fn on_report(state: &mut State, report: Report) {
@@ -229,6 +236,7 @@ fn feed(state: &mut State, event: Event) {
         let at = (state.now(), wall_now());
         state.history.record(&action, at, |id| state.pod.name_of(id));
         state.last_exits.record(&action, &state.pod);
+        state.tally.record(&action, &state.pod, at.0);
         actions::execute(state, action);
     }
     state.history.answer_waiting();

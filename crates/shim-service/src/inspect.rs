@@ -5,7 +5,7 @@
 use control_api::{Cost, InspectResponse, Past, VERSION};
 use oci_runtime::busy;
 use oci_runtime::reaper::Charge;
-use pod_lifecycle::Inspection;
+use pod_lifecycle::{ContainerId, Inspection};
 
 use crate::clock::wall_ms;
 use crate::control::inspection::{self, milliseconds};
@@ -21,7 +21,13 @@ pub(crate) fn inspect(state: &State) -> Inspection {
 pub(crate) fn response(state: &State) -> InspectResponse {
     let inspection = inspect(state);
     let fault = state.creations.fault(&inspection);
-    inspection::response(state.identity.clone(), inspection, fault, busy::longest(), cost(state))
+    let mut response =
+        inspection::response(state.identity.clone(), inspection, fault, busy::longest(), cost(state));
+    for container in &mut response.containers {
+        let wait = state.tally.gate_wait(&ContainerId::from(container.id.as_str()), state.now());
+        container.gate_wait_ms = wait.map(milliseconds);
+    }
+    response
 }
 
 /// The processor time that was spent for the pod outside its containers' cgroups.

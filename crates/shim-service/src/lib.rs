@@ -54,6 +54,7 @@ mod state;
 mod streams;
 mod task;
 mod throttle;
+mod trace;
 
 pub use context::{console_directory, sandbox_directory};
 pub use server::{ServeConfig, ServeError, serve};

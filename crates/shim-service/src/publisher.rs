@@ -8,6 +8,7 @@
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ pub struct Publisher {
     namespace: String,
     queue: mpsc::Sender<Queued>,
     accepted: AtomicU64,
-    dropped: AtomicU64,
+    dropped: Arc<AtomicU64>,
     settled: watch::Receiver<u64>,
 }
 
@@ -66,14 +67,10 @@ impl Publisher {
         let (queue, events) = mpsc::channel(CAPACITY);
         let (settle, settled) = watch::channel(0);
         let path = address.strip_prefix("unix://").unwrap_or(address);
-        tokio::spawn(deliver_all(events, settle, Connection { path: path.into(), client: None }));
-        Self {
-            namespace: namespace.into(),
-            queue,
-            accepted: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            settled,
-        }
+        let dropped = Arc::new(AtomicU64::new(0));
+        let connection = Connection { path: path.into(), client: None };
+        tokio::spawn(deliver_all(events, settle, connection, dropped.clone()));
+        Self { namespace: namespace.into(), queue, accepted: AtomicU64::new(0), dropped, settled }
     }
 
     /// Queues one of containerd's task events behind all others; its time is now.
@@ -114,6 +111,11 @@ impl Publisher {
         accepted.saturating_sub(*self.settled.borrow())
     }
 
+    /// How many events were dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
     fn drop_event(&self, topic: &str, reason: &dyn std::fmt::Display) {
         let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
         // A full queue drops many: a line for each power of two does not flood the log.
@@ -128,9 +130,12 @@ async fn deliver_all(
     mut events: mpsc::Receiver<Queued>,
     settle: watch::Sender<u64>,
     mut connection: Connection,
+    dropped: Arc<AtomicU64>,
 ) {
     while let Some(event) = events.recv().await {
-        connection.deliver(&event).await;
+        if connection.deliver(&event).await == Delivery::Dropped {
+            dropped.fetch_add(1, Ordering::Relaxed);
+        }
         settle.send_modify(|settled| *settled += 1);
     }
 }
@@ -139,6 +144,13 @@ async fn deliver_all(
 struct Connection {
     path: PathBuf,
     client: Option<EventsClient>,
+}
+
+/// What has become of an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Delivery {
+    Done,
+    Dropped,
 }
 
 /// Why one attempt failed.
@@ -151,19 +163,19 @@ enum Failure {
 
 impl Connection {
     /// Tries until containerd has the event, has refused it, or it is too old.
-    async fn deliver(&mut self, event: &Queued) {
+    async fn deliver(&mut self, event: &Queued) -> Delivery {
         let topic = &event.request.envelope.topic;
         let mut pause = FIRST_PAUSE;
         loop {
             match self.attempt(&event.request).await {
-                Ok(()) => return,
+                Ok(()) => return Delivery::Done,
                 Err(Failure::Refused(reason)) => {
                     tracing::warn!(topic, reason, "containerd refused an event");
-                    return;
+                    return Delivery::Dropped;
                 }
                 Err(Failure::Unreachable(reason)) if event.since.elapsed() >= MAX_AGE => {
                     tracing::warn!(topic, reason, "event dropped: containerd could not be reached");
-                    return;
+                    return Delivery::Dropped;
                 }
                 Err(Failure::Unreachable(reason)) => {
                     tracing::debug!(topic, reason, "event not delivered yet");

@@ -16,6 +16,7 @@ use tracing::warn;
 
 use crate::clock::system_time;
 use crate::command::SandboxStatus;
+use crate::context::sandbox_directory;
 use crate::details::CreateDetails;
 use crate::error::{ServiceError, failure};
 use crate::metrics;
@@ -43,7 +44,7 @@ pub(crate) fn create(
     // `start` has written them: they come with no other request.
     let options =
         RuntimeOptions::load(&Bundle::new(&details.bundle)).map_err(|error| invalid(error.to_string()))?;
-    let place = state.context.sandbox_directory.clone();
+    let place = sandbox_directory(&state.context.state_directory);
     let sandbox = PodSandbox::make(id, &place, details, &default_sysctls(state)).map_err(invalid)?;
     name_entry(state, &sandbox);
     state.sandbox = Some(sandbox);
@@ -69,7 +70,7 @@ fn default_sysctls(state: &State) -> Vec<(String, String)> {
 
 /// `start` wrote the entry before any request had named the pod.
 fn name_entry(state: &State, sandbox: &PodSandbox) {
-    let Some(directory) = state.context.sandbox_directory.parent() else { return };
+    let directory = &*state.context.state_directory;
     let Some(entry) = Entry::read_from(directory) else { return };
     let config = sandbox.config();
     let annotations = config.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));

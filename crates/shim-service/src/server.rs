@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use ttrpc::asynchronous::Server;
 
 use crate::command::OwnerHandle;
-use crate::context::{PodContext, console_directory, sandbox_directory};
+use crate::context::{PodContext, console_directory};
 use crate::control::ControlService;
 use crate::drive;
 use crate::identity::Identity;
@@ -56,7 +56,8 @@ pub struct ServeConfig {
     pub node_file: PathBuf,
     /// The file that exists while the node is being drained (N7).
     pub draining_file: PathBuf,
-    /// The pod's directory below `/run/podshim`: its locks and its entry are there.
+    /// The pod's directory below `/run/podshim`: its locks, and its entry, which gets what the shim has counted. The entry need
+    /// not exist.
     pub state_directory: PathBuf,
     /// The lock on the pod's state, held for as long as the server lives (N3).
     pub lock: File,
@@ -84,9 +85,16 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`], before anything is served.
 pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
-    let ServeConfig { namespace, id, containerd_ttrpc_address, listener, node_file, draining_file, .. } =
-        config;
-    let (state_directory, lock) = (config.state_directory, config.lock);
+    let ServeConfig {
+        namespace,
+        id,
+        containerd_ttrpc_address,
+        listener,
+        node_file,
+        draining_file,
+        state_directory,
+        lock,
+    } = config;
     let setup = |what| move |source| ServeError::Setup { what, source };
     let reaper = Reaper::start().map_err(setup("reap processes"))?;
     let publisher =
@@ -98,7 +106,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         namespace: namespace.as_str().into(),
         node_file: node_file.into(),
         draining_file: draining_file.into(),
-        sandbox_directory: sandbox_directory(&state_directory).into(),
+        state_directory: state_directory.as_path().into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
         looks: LinePace::default(),
         throttle: Rc::new(Throttle::new(reaper.clone())),
@@ -117,7 +125,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     server.start().await?;
     tracing::info!(id, "serving");
 
-    let (publisher, past) = drive::run_until_empty(state, commands, reports, stop).await;
+    let (publisher, mut tally, past) = drive::run_until_empty(state, commands, reports, stop).await;
     // First: no `start` may get the address of a shim that is about to end, and `delete` sees by it that the shim ends.
     if let Some(socket) = socket {
         let _ = std::fs::remove_file(socket);
@@ -126,6 +134,10 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
     let undelivered = publisher.flush(LAST_EVENTS).await;
     if undelivered > 0 {
         tracing::warn!(undelivered, "events are lost: containerd did not take them");
+    }
+    tally.events_dropped(publisher.dropped() + undelivered);
+    if let Err(error) = tally.save(&state_directory) {
+        tracing::warn!(%error, "cannot keep what was counted for podshim metrics");
     }
     // Sends the answer to Shutdown; a connection that stays open must not keep the shim.
     let _ = tokio::time::timeout(LAST_ANSWERS, server.shutdown()).await;

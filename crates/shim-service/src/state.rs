@@ -9,15 +9,18 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 use oci_runtime::reaper::Reaper;
+use oci_runtime::runtime::take_finished_calls;
 use oci_runtime::stdio::UnusedFifos;
 use pod_lifecycle::{ContainerId, Pod, PodTime, Target};
 use pod_spec::{BoundedDuration, Node};
+use tracing::debug;
 
 use crate::clock::{Clock, wall_ms};
 use crate::context::PodContext;
 use crate::control::fault::Creations;
 use crate::control::history::History;
 use crate::control::last_exits::LastExits;
+use crate::control::tally::Tally;
 use crate::identity::Identity;
 use crate::lifetime::Lifetime;
 use crate::pod_sandbox::PodSandbox;
@@ -40,6 +43,7 @@ pub(crate) struct State {
     pub(crate) identity: Identity,
     pub(crate) history: History,
     pub(crate) last_exits: LastExits,
+    pub(crate) tally: Tally,
     pub(crate) creations: Creations,
     pub(crate) context: PodContext,
     pub(crate) reaper: Reaper,
@@ -63,6 +67,7 @@ impl State {
         reports: ReportSender,
     ) -> Self {
         identity.started_at_ms = wall_ms();
+        let tally = Tally::new(format!("{}-{}", std::process::id(), identity.started_at_ms));
         Self {
             pod: Pod::new(),
             containers: BTreeMap::new(),
@@ -74,6 +79,7 @@ impl State {
             identity,
             history: History::default(),
             last_exits: LastExits::default(),
+            tally,
             creations: Creations::default(),
             context,
             reaper,
@@ -132,6 +138,20 @@ impl State {
         self.containers.remove(id);
         if let Some(sandbox) = self.sandbox.take_if(|sandbox| sandbox.is(id)) {
             sandbox.discard();
+        }
+    }
+
+    /// Counts the calls of the OCI runtime that have ended, and the events that were dropped.
+    pub(crate) fn count_what_has_ended(&mut self) {
+        self.tally.record_calls(take_finished_calls());
+        self.tally.events_dropped(self.publisher.dropped());
+    }
+
+    /// Writes what was counted into the pod's entry.
+    pub(crate) fn save_counts(&mut self) {
+        if let Err(error) = self.tally.save(&self.context.state_directory) {
+            // The next change tries again.
+            debug!(%error, "cannot keep what was counted for podshim metrics");
         }
     }
 

@@ -35,6 +35,7 @@ use crate::error::ServiceError;
 use crate::options;
 use crate::options::checkpoint::checkpoint_options;
 use crate::streams::StreamAddresses;
+use crate::trace;
 
 /// The Task service of one pod.
 #[derive(Debug)]
@@ -76,42 +77,58 @@ impl TaskService {
 impl Task for TaskService {
     async fn create(
         &self,
-        _: &TtrpcContext,
+        context: &TtrpcContext,
         request: CreateTaskRequest,
     ) -> ttrpc::Result<CreateTaskResponse> {
-        let container = ContainerId::from(request.id.as_str());
-        let details = create_details(request)?;
-        let reply = self
-            .owner
-            .ask(|answer| Command::Create { container, details: Box::new(details), answer })
-            .await?;
-        Ok(CreateTaskResponse { pid: pid(reply), ..Default::default() })
-    }
-
-    async fn start(&self, _: &TtrpcContext, request: StartRequest) -> ttrpc::Result<StartResponse> {
-        let reply = self.pod(Request::Start(target(&request.id, &request.exec_id))).await?;
-        Ok(StartResponse { pid: pid(reply), ..Default::default() })
-    }
-
-    async fn exec(&self, _: &TtrpcContext, request: ExecProcessRequest) -> ttrpc::Result<Empty> {
-        let container = ContainerId::from(request.id.as_str());
-        let exec = ExecId::from(request.exec_id.as_str());
-        let details = Box::new(exec_details(request)?);
-        self.owner.ask(|answer| Command::Exec { container, exec, details, answer }).await?;
-        Ok(Empty::new())
-    }
-
-    async fn kill(&self, _: &TtrpcContext, request: KillRequest) -> ttrpc::Result<Empty> {
-        let target = target(&request.id, &request.exec_id);
-        if request.signal == 0 {
-            return self.exists(target, reach(request.all)).await;
-        }
-        let Some(signal) = Signal::new(request.signal) else {
-            let message = format!("{} is not a signal number (1 to 64)", request.signal);
-            return Err(ServiceError::Invalid { container: request.id, message }.into());
+        let container = request.id.clone();
+        let work = async move {
+            let container = ContainerId::from(request.id.as_str());
+            let details = create_details(request)?;
+            let reply = self
+                .owner
+                .ask(|answer| Command::Create { container, details: Box::new(details), answer })
+                .await?;
+            Ok(CreateTaskResponse { pid: pid(reply), ..Default::default() })
         };
-        self.pod(Request::Kill { target, signal, reach: reach(request.all) }).await?;
-        Ok(Empty::new())
+        trace::logged(context, "create", &container, work).await
+    }
+
+    async fn start(&self, context: &TtrpcContext, request: StartRequest) -> ttrpc::Result<StartResponse> {
+        let container = request.id.clone();
+        let work = async move {
+            let reply = self.pod(Request::Start(target(&request.id, &request.exec_id))).await?;
+            Ok(StartResponse { pid: pid(reply), ..Default::default() })
+        };
+        trace::logged(context, "start", &container, work).await
+    }
+
+    async fn exec(&self, context: &TtrpcContext, request: ExecProcessRequest) -> ttrpc::Result<Empty> {
+        let container = request.id.clone();
+        let work = async move {
+            let container = ContainerId::from(request.id.as_str());
+            let exec = ExecId::from(request.exec_id.as_str());
+            let details = Box::new(exec_details(request)?);
+            self.owner.ask(|answer| Command::Exec { container, exec, details, answer }).await?;
+            Ok(Empty::new())
+        };
+        trace::logged(context, "exec", &container, work).await
+    }
+
+    async fn kill(&self, context: &TtrpcContext, request: KillRequest) -> ttrpc::Result<Empty> {
+        let container = request.id.clone();
+        let work = async move {
+            let target = target(&request.id, &request.exec_id);
+            if request.signal == 0 {
+                return self.exists(target, reach(request.all)).await;
+            }
+            let Some(signal) = Signal::new(request.signal) else {
+                let message = format!("{} is not a signal number (1 to 64)", request.signal);
+                return Err(ServiceError::Invalid { container: request.id, message }.into());
+            };
+            self.pod(Request::Kill { target, signal, reach: reach(request.all) }).await?;
+            Ok(Empty::new())
+        };
+        trace::logged(context, "kill", &container, work).await
     }
 
     async fn wait(&self, _: &TtrpcContext, request: WaitRequest) -> ttrpc::Result<WaitResponse> {
@@ -125,18 +142,22 @@ impl Task for TaskService {
     }
 
     async fn delete(&self, context: &TtrpcContext, request: DeleteRequest) -> ttrpc::Result<DeleteResponse> {
-        let target = target(&request.id, &request.exec_id);
-        // Without a timeout (0 or less) the caller waits as long as it takes.
-        let limit = u64::try_from(context.timeout_nano).ok().filter(|nanoseconds| *nanoseconds > 0);
-        let limit = limit.map(Duration::from_nanos);
-        let reply = self.owner.ask(|answer| Command::Delete { target, limit, answer }).await?;
-        let mut response = DeleteResponse::new();
-        if let Reply::Deleted(Deleted { pid, exit }) = reply {
-            response.pid = pid;
-            response.exit_status = exit.code;
-            response.exited_at = MessageField::some(timestamp(exit.at));
-        }
-        Ok(response)
+        let container = request.id.clone();
+        let work = async move {
+            let target = target(&request.id, &request.exec_id);
+            // Without a timeout (0 or less) the caller waits as long as it takes.
+            let limit = u64::try_from(context.timeout_nano).ok().filter(|nanoseconds| *nanoseconds > 0);
+            let limit = limit.map(Duration::from_nanos);
+            let reply = self.owner.ask(|answer| Command::Delete { target, limit, answer }).await?;
+            let mut response = DeleteResponse::new();
+            if let Reply::Deleted(Deleted { pid, exit }) = reply {
+                response.pid = pid;
+                response.exit_status = exit.code;
+                response.exited_at = MessageField::some(timestamp(exit.at));
+            }
+            Ok(response)
+        };
+        trace::logged(context, "delete", &container, work).await
     }
 
     async fn state(&self, _: &TtrpcContext, request: StateRequest) -> ttrpc::Result<StateResponse> {
@@ -183,21 +204,33 @@ impl Task for TaskService {
         Ok(ConnectResponse { shim_pid: std::process::id(), task_pid, ..Default::default() })
     }
 
-    async fn pause(&self, _: &TtrpcContext, request: PauseRequest) -> ttrpc::Result<Empty> {
-        self.pod(Request::Pause(request.id.as_str().into())).await?;
-        Ok(Empty::new())
+    async fn pause(&self, context: &TtrpcContext, request: PauseRequest) -> ttrpc::Result<Empty> {
+        let container = request.id.clone();
+        let work = async move {
+            self.pod(Request::Pause(request.id.as_str().into())).await?;
+            Ok(Empty::new())
+        };
+        trace::logged(context, "pause", &container, work).await
     }
 
-    async fn resume(&self, _: &TtrpcContext, request: ResumeRequest) -> ttrpc::Result<Empty> {
-        self.pod(Request::Resume(request.id.as_str().into())).await?;
-        Ok(Empty::new())
+    async fn resume(&self, context: &TtrpcContext, request: ResumeRequest) -> ttrpc::Result<Empty> {
+        let container = request.id.clone();
+        let work = async move {
+            self.pod(Request::Resume(request.id.as_str().into())).await?;
+            Ok(Empty::new())
+        };
+        trace::logged(context, "resume", &container, work).await
     }
 
-    async fn update(&self, _: &TtrpcContext, request: UpdateTaskRequest) -> ttrpc::Result<Empty> {
-        let container = ContainerId::from(request.id.as_str());
-        let resources = request.resources.into_option().unwrap_or_default().value;
-        self.owner.ask(|answer| Command::Update { container, resources, answer }).await?;
-        Ok(Empty::new())
+    async fn update(&self, context: &TtrpcContext, request: UpdateTaskRequest) -> ttrpc::Result<Empty> {
+        let container = request.id.clone();
+        let work = async move {
+            let container = ContainerId::from(request.id.as_str());
+            let resources = request.resources.into_option().unwrap_or_default().value;
+            self.owner.ask(|answer| Command::Update { container, resources, answer }).await?;
+            Ok(Empty::new())
+        };
+        trace::logged(context, "update", &container, work).await
     }
 
     async fn stats(&self, _: &TtrpcContext, request: StatsRequest) -> ttrpc::Result<StatsResponse> {
@@ -223,11 +256,19 @@ impl Task for TaskService {
         Ok(Empty::new())
     }
 
-    async fn checkpoint(&self, _: &TtrpcContext, request: CheckpointTaskRequest) -> ttrpc::Result<Empty> {
-        let container = ContainerId::from(request.id.as_str());
-        let details = Box::new(checkpoint_details(request)?);
-        self.owner.ask(|answer| Command::Checkpoint { container, details, answer }).await?;
-        Ok(Empty::new())
+    async fn checkpoint(
+        &self,
+        context: &TtrpcContext,
+        request: CheckpointTaskRequest,
+    ) -> ttrpc::Result<Empty> {
+        let container = request.id.clone();
+        let work = async move {
+            let container = ContainerId::from(request.id.as_str());
+            let details = Box::new(checkpoint_details(request)?);
+            self.owner.ask(|answer| Command::Checkpoint { container, details, answer }).await?;
+            Ok(Empty::new())
+        };
+        trace::logged(context, "checkpoint", &container, work).await
     }
 
     async fn shutdown(&self, _: &TtrpcContext, _: ShutdownRequest) -> ttrpc::Result<Empty> {

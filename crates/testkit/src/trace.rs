@@ -142,6 +142,7 @@ fn show_milestone(milestone: &Milestone) -> String {
         Milestone::StartFailed { reason } => format!("start failed: {reason}"),
         Milestone::GateOpened => "gate opened".to_owned(),
         Milestone::GateFailed { reason } => format!("gate failed: {reason}"),
+        Milestone::GateTimedOut => "gate timed out".to_owned(),
         Milestone::Exited { exit } => format!("exited {}", exit.code),
         Milestone::RestartDue { delay } => format!("restart due in {delay:?}"),
         Milestone::OutOfMemory => "out of memory".to_owned(),

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod image;
+mod metrics;
 mod past;
 mod translated;
 

@@ -9,6 +9,7 @@ use tracing::warn;
 use super::command::{Arguments, Captured, LogPosition, Streams};
 use super::container::Container;
 use super::error::{Operation, RuntimeError};
+use super::finished::{self, CallEnd, FinishedCall};
 use super::settings::CgroupDriver;
 use crate::{
     process::Process,
@@ -48,6 +49,19 @@ impl Container {
     }
 
     pub(super) async fn call(
+        &self,
+        operation: Operation,
+        arguments: Arguments,
+        streams: Streams,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        let began = Instant::now();
+        let result = self.execute(operation, arguments, streams).await;
+        let end = if result.is_ok() { CallEnd::Succeeded } else { CallEnd::Failed };
+        finished::note(FinishedCall { operation, took: began.elapsed(), end });
+        result
+    }
+
+    async fn execute(
         &self,
         operation: Operation,
         arguments: Arguments,

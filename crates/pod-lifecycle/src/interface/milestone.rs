@@ -35,6 +35,8 @@ pub enum Milestone {
         /// What its probe reported last.
         reason: String,
     },
+    /// U6: it was held for as long as `gate-timeout` allows, and never starts.
+    GateTimedOut,
     /// Its program has ended; later entries say whether callers see that exit.
     Exited {
         /// How it really exited.

@@ -10,6 +10,7 @@ use crate::container::phase::Phase;
 use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::{Exit, NEVER_RAN};
 use crate::interface::id::ContainerId;
+use crate::interface::milestone::Milestone;
 use crate::interface::time::show_duration;
 use crate::questions::holds::{blocker, is_tried_again, may_start, wait_of};
 use crate::questions::order::{never_done, stands_by};
@@ -71,6 +72,7 @@ fn end_those_without_a_process(pod: &mut State, line: &str) {
 /// U6: the container fails, and its own log has the reason.
 fn gate_timed_out(pod: &mut State, id: &ContainerId, limit: Duration, blocker: &str) {
     let line = format!("held {} for {blocker}", show_duration(limit));
+    pod.record(id, Milestone::GateTimedOut);
     let init = pod.container(id).and_then(Container::member);
     end_without_running(pod, id, NEVER_RAN, Some(line));
     if let Some(index) = init {

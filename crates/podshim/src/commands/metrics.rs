@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::arguments::NodeArguments;
+use crate::arguments::{NodeArguments, loopback_address};
 use crate::outcome::{CommandError, Outcome};
 use clap::Args;
+use control_api::totals;
 
 use crate::metrics::exposition;
 use crate::output::print;
@@ -16,9 +17,11 @@ use crate::shims::{self, FindError};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
-Writes metrics of all pods of this node in Prometheus' text format: pods by state, stops under way and what is left of their
-time, the processor time that podshim spent for each pod outside of its containers' cgroups (the shim, exec probes, hooks,
-restarts, requests), and for each container its role, state, restarts and last real exit code.";
+Writes metrics of all pods of this node in OpenMetrics, which Prometheus reads: pods by state, stops under way and what is left of
+their time, the processor time that podshim spent for each pod outside of its containers' cgroups (the shim, exec probes, hooks,
+restarts, requests), and for each container its role, state, restarts, wait for gates and last real exit code. And what was counted
+since the node was booted, also of pods that have ended: restarts, gate waits and time-outs, forced kills, stops and how long they
+took, calls of the OCI runtime, dropped events. docs/metrics.md lists all.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 the directory cannot be read, or the address cannot be used; 2 wrong arguments.";
 
@@ -36,7 +39,10 @@ pub struct Arguments {
 /// How long one read or write of a scraper's connection may take, and how large its request may be.
 const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 const REQUEST_BYTES: u64 = 8192;
+/// The text is valid in both formats, but a scraper takes the type for its parser's choice. In the older one a counter has no
+/// type.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Runs the command.
 ///
@@ -50,15 +56,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(Outcome::Success)
 }
 
-/// Names of pods and containers stay on the node: a scraper elsewhere needs a proxy that authenticates it.
-fn loopback_address(text: &str) -> Result<SocketAddr, &'static str> {
-    let address: SocketAddr = text.parse().map_err(|_| "not an ADDRESS:PORT")?;
-    if address.ip().is_loopback() { Ok(address) } else { Err("only a loopback address is served") }
-}
-
 fn collect(root: &Path) -> Result<String, FindError> {
     let pods: Vec<_> = shims::all(root)?.into_iter().map(PodReport::of).collect();
-    Ok(exposition(&pods))
+    // Read from the pods' entries: a counter must not become less because a shim is dead or silent.
+    let counts = totals::all(root).map_err(|source| FindError::List { root: root.to_owned(), source })?;
+    Ok(exposition(&pods, &counts))
 }
 
 /// Serves one scraper after another, until the process ends.
@@ -80,10 +82,12 @@ fn serve(address: SocketAddr, root: &Path) -> Result<(), CommandError> {
 fn answer(mut stream: TcpStream, root: &Path) -> io::Result<()> {
     stream.set_read_timeout(Some(REQUEST_LIMIT))?;
     stream.set_write_timeout(Some(REQUEST_LIMIT))?;
-    let request = head(&mut stream)?;
+    let head = head(&mut stream)?;
+    let request = head.lines().next().unwrap_or_default();
+    let format = if accepts_open_metrics(&head) { OPEN_METRICS } else { TEXT_FORMAT };
     let (status, kind, body) = match request.split_whitespace().collect::<Vec<_>>().as_slice() {
         ["GET", path, ..] if path.split('?').next() == Some("/metrics") => match collect(root) {
-            Ok(text) => ("200 OK", TEXT_FORMAT, text),
+            Ok(text) => ("200 OK", format, text),
             Err(error) => ("500 Internal Server Error", "text/plain", format!("{error}\n")),
         },
         ["GET", ..] => ("404 Not Found", "text/plain", "metrics are at /metrics\n".to_owned()),
@@ -96,7 +100,14 @@ fn answer(mut stream: TcpStream, root: &Path) -> io::Result<()> {
     )
 }
 
-/// Reads the head of a request, and returns its first line.
+/// Whether the scraper names OpenMetrics among the types that it takes. Each that does prefers it.
+fn accepts_open_metrics(head: &str) -> bool {
+    head.lines().skip(1).filter_map(|line| line.split_once(':')).any(|(name, types)| {
+        name.eq_ignore_ascii_case("accept") && types.contains("application/openmetrics-text")
+    })
+}
+
+/// Reads the head of a request.
 fn head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -104,6 +115,5 @@ fn head(stream: &mut TcpStream) -> io::Result<String> {
     while !head.ends_with(b"\r\n\r\n") && limited.read(&mut byte)? == 1 {
         head.push(byte[0]);
     }
-    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(line).into_owned())
+    Ok(String::from_utf8_lossy(&head).into_owned())
 }

@@ -1,14 +1,18 @@
-//! `podshim watch`: prints what happens to a pod as it happens, one line for each event.
+//! `podshim watch`: prints what happens to a pod as it happens, one line for each event, and sends it to a collector as spans.
+
+mod otlp;
 
 use std::io::{self, Write, stdout};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
 use control_api::client::{Client, ClientError};
 use control_api::event::Kind;
 
+use self::otlp::Exporter;
 use super::inspect::failed;
-use crate::arguments::{NodeArguments, PodArgument, ResultArguments};
+use crate::arguments::{NodeArguments, PodArgument, ResultArguments, loopback_address};
 use crate::events::{EventReport, Sentences, time_of_day};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print};
@@ -19,14 +23,20 @@ use crate::terminal::end_with_reader;
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
 Prints what has happened to a pod (the last 256 events) and then what happens, a line each, until the pod and its
-shim have ended, you interrupt it, or the reader of its output is gone. With --json each line is an object.";
+shim have ended, you interrupt it, or the reader of its output is gone. With --json each line is an object. With --otlp a
+collector of OpenTelemetry on this node gets it too: one trace for the pod, with a span for each hold, start, run, gate, hook
+and stop, as it ends.";
 const EXIT_CODES: &str = "\
-Exit codes: 0 the pod has ended; 1 there is no such pod, or its shim does not answer; 2 wrong arguments.";
+Exit codes: 0 the pod has ended; 1 there is no such pod, its shim does not answer, or the collector did not take all spans;
+2 wrong arguments.";
 
 /// Arguments of `podshim watch`.
 #[derive(Args)]
 #[command(before_help = ABOUT, after_help = EXIT_CODES)]
 pub struct Arguments {
+    /// Also send spans to this collector (OTLP over HTTP, such as 127.0.0.1:4318), on a loopback address only
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = loopback_address)]
+    otlp: Option<SocketAddr>,
     #[command(flatten)]
     result: ResultArguments,
     #[command(flatten)]
@@ -48,6 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let client = Client::connect(&entry.socket, ANSWER_LIMIT).map_err(|source| failed(called, source))?;
     let paint = Paint::of(&stdout());
     let (mut after, mut sentences) = (0, Sentences::default());
+    let mut exporter = arguments.otlp.map(|collector| Exporter::new(collector, &entry));
     end_with_reader();
     loop {
         let answer = match client.events(after, WAIT) {
@@ -56,6 +67,8 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             Err(error)
                 if after > 0 && (error.may_be_its_end() || matches!(error, ClientError::Dead { .. })) =>
             {
+                let sent = exporter.map_or(Ok(()), Exporter::finish);
+                sent.map_err(|error| CommandError::Input(format!("the last spans are lost: {error}")))?;
                 return Ok(Outcome::Success);
             }
             Err(source) => return Err(failed(called, source)),
@@ -66,6 +79,9 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         for event in answer.events {
             after = event.sequence;
             let event = EventReport::of(event);
+            if let Some(exporter) = &mut exporter {
+                exporter.add(&event);
+            }
             let line = match arguments.result.format() {
                 Format::Text => match sentences.next(&event) {
                     Some(sentence) => line(&event, &entry.id, sentence, paint),
@@ -77,15 +93,20 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
                 return Ok(Outcome::Success);
             }
         }
+        if let Some(exporter) = &mut exporter {
+            exporter.send();
+        }
     }
 }
 
 fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> String {
     let colour = match event.kind {
         Kind::GATE_OPENED | Kind::SWITCHED => Some(Colour::Green),
-        Kind::GATE_FAILED | Kind::START_FAILED | Kind::OUT_OF_MEMORY | Kind::SWITCH_FAILED => {
-            Some(Colour::Red)
-        }
+        Kind::GATE_FAILED
+        | Kind::GATE_TIMED_OUT
+        | Kind::START_FAILED
+        | Kind::OUT_OF_MEMORY
+        | Kind::SWITCH_FAILED => Some(Colour::Red),
         Kind::EXITED if event.code != Some(0) => Some(Colour::Red),
         Kind::SIGNALLED | Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT => Some(Colour::Yellow),
         _ => None,

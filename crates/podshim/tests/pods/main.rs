@@ -397,14 +397,30 @@ fn metrics_are_written_and_served() {
         format!(r#"podshim_container_restarts{{{of_pod},container="proxy",role="sidecar"}} 2"#),
         format!(r#"podshim_container_last_exit_code{{{of_pod},container="old",role="standby"}} 143"#),
         format!(r#"podshim_container_restart_in_seconds{{{of_pod},container="logs",role="sidecar"}} 61.250"#),
+        // A namespace has zeros from its first pod on.
+        r#"podshim_restarts_total{namespace="prod",role="sidecar"} 0"#.to_owned(),
     ] {
         assert!(text.lines().any(|own| own == line), "no {line} in\n{text}");
     }
-    // Each sample belongs to a family with a TYPE line.
-    for sample in text.lines().filter(|line| !line.starts_with('#')) {
-        let name = sample.split('{').next().unwrap();
-        assert!(text.contains(&format!("# TYPE {name} gauge\n")), "{sample}");
+    // Each sample belongs to the family whose TYPE line is the last one before it.
+    let mut family = (String::new(), String::new());
+    for line in text.lines() {
+        if let Some(declared) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = declared.split_once(' ').unwrap();
+            family = (name.to_owned(), kind.to_owned());
+        } else if !line.starts_with('#') {
+            let (name, kind) = (&family.0, family.1.as_str());
+            let suffix = line.split(['{', ' ']).next().unwrap().strip_prefix(name.as_str()).unwrap_or(line);
+            let suffixes: &[&str] = match kind {
+                "gauge" => &[""],
+                "counter" => &["_total"],
+                "histogram" => &["_bucket", "_count", "_sum"],
+                _ => &[],
+            };
+            assert!(suffixes.contains(&suffix), "{line} in {name}, a {kind}");
+        }
     }
+    assert!(text.ends_with("\n# EOF\n"));
 
     let mut served = command(&["metrics", "--listen", "127.0.0.1:0"], node.root.path());
     #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
@@ -424,6 +440,11 @@ fn metrics_are_written_and_served() {
     let scraped = ask("GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n");
     assert!(scraped.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{scraped}");
     assert!(scraped.ends_with(&text), "{scraped}");
+    let accept = "text/html, application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.3";
+    let scraped = ask(&format!("GET /metrics HTTP/1.1\r\naccept: {accept}\r\n\r\n"));
+    let open_metrics =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
+    assert!(scraped.starts_with(open_metrics) && scraped.ends_with(&text), "{scraped}");
     drop(silent);
     // The server reads at most so many bytes: it does not wait for the end of an endless head.
     let endless = format!("GET /metrics HTTP/1.1\r\nX: {:8166}", "");

@@ -218,6 +218,7 @@ fn milestone_in(milestone: &Milestone, event: &mut Event) -> Kind {
         Milestone::StartFailed { reason } => with_text(event, reason, Kind::START_FAILED),
         Milestone::GateOpened => Kind::GATE_OPENED,
         Milestone::GateFailed { reason } => with_text(event, reason, Kind::GATE_FAILED),
+        Milestone::GateTimedOut => Kind::GATE_TIMED_OUT,
         Milestone::Exited { exit } => {
             event.code = Some(exit.code);
             Kind::EXITED

@@ -12,6 +12,7 @@ mod options;
 mod sandbox;
 mod streams;
 mod support;
+mod traces;
 mod traps;
 
 use std::fs;

@@ -52,7 +52,7 @@ impl Api {
         let client = SandboxClient::new(Client::connect(&address).await.unwrap());
         let bundle = pod.directory.path().join("bundle");
         fs::create_dir(&bundle).unwrap();
-        Self { client, bundle, place: pod.directory.path().join("pod-state/sandbox") }
+        Self { client, bundle, place: pod.directory.path().join("sandbox") }
     }
 
     async fn create(&self, id: &str, options: Any) -> ttrpc::Result<CreateSandboxResponse> {

@@ -95,7 +95,7 @@ impl Pod {
             listener: UnixListener::bind(&path).unwrap(),
             node_file: directory.path().join("config.toml"),
             draining_file: directory.path().join("draining"),
-            state_directory: directory.path().join("pod-state"),
+            state_directory: directory.path().to_owned(),
             lock: tempfile::tempfile().unwrap(),
         };
         let served = tokio::task::spawn_local(async {

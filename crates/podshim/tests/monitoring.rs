@@ -1,0 +1,245 @@
+//! dist/monitoring: each query of the alerts and the dashboard names metrics and labels that podshim writes; Prometheus' own
+//! promtool takes rules and queries, and each alert fires as the rules' tests say. tests/tests/operator/metrics.rs has
+//! Prometheus read a real node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use control_api::container::{Role, State};
+use control_api::counts::{Count, CountedRole, Counts, Measure};
+use control_api::{Container, Cost, InspectResponse};
+use podshim::commands::table;
+use podshim::metrics::exposition;
+use podshim::pods::PodReport;
+use podshim::yaml::documents;
+use serde_json::Value;
+
+/// For each metric the labels of its samples.
+type Series = BTreeMap<String, BTreeSet<String>>;
+
+/// Labels that Prometheus adds.
+const OF_PROMETHEUS: [&str; 2] = ["instance", "job"];
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/monitoring")
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(directory().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The metrics of a node on which each thing has happened once.
+fn output() -> String {
+    let pod = InspectResponse {
+        pod_name: "web".to_owned(),
+        pod_namespace: "shop".to_owned(),
+        longest_away_us: Some(1),
+        cost: Some(Cost::default()).into(),
+        containers: vec![Container {
+            name: "app".to_owned(),
+            role: Role::MAIN.into(),
+            state: State::HELD.into(),
+            real_exit_code: Some(1),
+            restart_in_ms: Some(1),
+            gate_wait_ms: Some(1),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let mut counts = Counts::default();
+    for measure in [
+        Measure::GateWait(CountedRole::Main),
+        Measure::Stop(CountedRole::Main),
+        Measure::RuntimeCall("create"),
+    ] {
+        counts.observe(measure, Duration::from_secs(1));
+    }
+    counts.add(Count::EventsDropped);
+    exposition(&[PodReport::of_answer(pod)], &BTreeMap::from([("shop".to_owned(), counts)]))
+}
+
+fn is_of_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// The names of the labels between braces.
+fn labels(text: &str) -> BTreeSet<String> {
+    let mut labels = BTreeSet::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('=') {
+        let name = before.trim_end_matches('!').trim();
+        labels.insert(name.rsplit(|letter| !is_of_name(letter)).next().unwrap_or_default().to_owned());
+        let value = after.trim_start_matches('~');
+        rest = value.get(1..).and_then(|value| value.split_once('"')).map_or("", |(_, rest)| rest);
+    }
+    labels
+}
+
+/// The metrics of podshim that a text names, with the labels in their braces.
+fn metrics_in(text: &str) -> Vec<(String, BTreeSet<String>)> {
+    let starts = text.match_indices("podshim_").map(|(start, _)| &text[start..]);
+    let named = starts.map(|rest| {
+        let end = rest.find(|letter| !is_of_name(letter)).unwrap_or(rest.len());
+        let (name, rest) = rest.split_at(end);
+        let braces = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        (name.to_owned(), braces.map(|(inside, _)| labels(inside)).unwrap_or_default())
+    });
+    named.collect()
+}
+
+fn series() -> Series {
+    let mut series = Series::new();
+    for line in output().lines().filter(|line| !line.starts_with('#')) {
+        for (name, labels) in metrics_in(line) {
+            series.entry(name).or_default().extend(labels);
+        }
+    }
+    series
+}
+
+/// What a query names and podshim does not write.
+fn unknown(query: &str, series: &Series) -> Vec<String> {
+    let mut unknown = Vec::new();
+    let mut known: BTreeSet<&str> = OF_PROMETHEUS.into();
+    for (name, used) in metrics_in(query) {
+        let Some(labels) = series.get(&name) else {
+            unknown.push(name);
+            continue;
+        };
+        known.extend(labels.iter().map(String::as_str));
+        let foreign = used.iter().filter(|label| !labels.contains(*label));
+        unknown.extend(
+            foreign
+                .filter(|label| !OF_PROMETHEUS.contains(&label.as_str()))
+                .map(|it| format!("{name}: {it}")),
+        );
+    }
+    for word in ["by (", "on ("] {
+        for (start, _) in query.match_indices(word) {
+            let inside = query[start + word.len()..].split(')').next().unwrap_or_default();
+            let grouped = inside.split(',').map(str::trim).filter(|label| !known.contains(label));
+            unknown.extend(grouped.map(|label| format!("{word}{label})")));
+        }
+    }
+    unknown
+}
+
+/// The values of a key in a YAML file whose lines have one each.
+fn values(text: &str, key: &str) -> Vec<String> {
+    let lines = text.lines().filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix(key));
+    lines.map(|value| value.trim().to_owned()).collect()
+}
+
+fn dashboard_queries() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&read("dashboard.json")).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels").iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    targets.map(|target| target["expr"].as_str().expect("a query").to_owned()).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test runs promtool as users do")]
+fn promtool(arguments: &[&str]) {
+    let output = Command::new("promtool").args(arguments).current_dir(directory()).output();
+    let output = output.expect("promtool: hack/setup installs it");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn queries_name_what_podshim_writes() {
+    let series = series();
+    let (alerts, tests) = (read("alerts.yaml"), read("alerts.test.yaml"));
+    let queries = [values(&alerts, "expr:"), dashboard_queries()].concat();
+    assert!(queries.len() > 20, "{queries:?}");
+    let tested = tests.lines().filter_map(|line| line.split_once("series: '")).map(|(_, rest)| {
+        let end = rest.find("}'").map_or(rest.len(), |end| end + 1);
+        rest[..end].to_owned()
+    });
+    let all: Vec<_> = queries.into_iter().chain(tested).collect();
+    for query in &all {
+        assert_eq!(unknown(query, &series), [""; 0], "{query}");
+    }
+    // The check itself finds what is wrong.
+    for (wrong, found) in [
+        ("sum(podshim_restart_total)", "podshim_restart_total"),
+        ("podshim_restarts_total{pod=\"a\"}", "podshim_restarts_total: pod"),
+        ("sum by (colour) (podshim_restarts_total)", "by (colour)"),
+    ] {
+        assert_eq!(unknown(wrong, &series), [found]);
+    }
+}
+
+#[test]
+fn promtool_takes_the_alerts_and_each_of_them_fires() {
+    promtool(&["check", "rules", "alerts.yaml"]);
+    promtool(&["test", "rules", "alerts.test.yaml"]);
+}
+
+/// A query of the dashboard is a rule like any other, once Grafana has put in the variables.
+#[test]
+fn promtool_takes_the_dashboards_queries() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let rules: Vec<Value> = dashboard_queries()
+        .into_iter()
+        .map(|query| serde_json::json!({"record": "a:query", "expr": query.replace("$namespace", "shop")}))
+        .enumerate()
+        .map(|(number, mut rule)| {
+            rule["record"] = format!("query:{number}").into();
+            rule
+        })
+        .collect();
+    let groups = serde_json::json!({"groups": [{"name": "dashboard", "rules": rules}]});
+    // JSON is YAML.
+    fs::write(file.path(), groups.to_string()).expect("a file");
+    promtool(&["check", "rules", &file.path().to_string_lossy()]);
+}
+
+#[test]
+fn the_operators_rule_object_has_the_same_groups() {
+    let alerts = read("alerts.yaml");
+    let (_, groups) = alerts.split_once("groups:\n").expect("groups");
+    let object = read("kubernetes/rules.yaml");
+    let (_, own) = object.split_once("  groups:\n").expect("groups");
+    let unindented: Vec<_> = own.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
+    assert_eq!(unindented, groups.lines().collect::<Vec<_>>());
+}
+
+/// Each alert and each metric has its line in docs/metrics.md.
+#[test]
+fn the_page_has_every_metric_and_every_alert() {
+    let page = fs::read_to_string(directory().join("../../docs/metrics.md")).expect("docs/metrics.md");
+    let text = output();
+    let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let names = families.map(|(name, kind)| match kind {
+        "counter" => format!("{name}_total"),
+        _ => name.to_owned(),
+    });
+    let alerts = values(&read("alerts.yaml"), "alert:");
+    let missing: Vec<_> = names.chain(alerts).filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+/// kustomize renders the exporter; its images name no registry, and its command is one of podshim's.
+#[test]
+fn the_exporters_objects_fit_together() {
+    #[expect(clippy::disallowed_methods, reason = "a test runs kustomize as users do")]
+    let output = Command::new("kubectl").args(["kustomize", "kubernetes"]).current_dir(directory()).output();
+    let output = output.expect("kubectl: hack/setup installs it");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rendered = String::from_utf8(output.stdout).expect("UTF-8");
+    let objects: Vec<_> = documents(&rendered).expect("YAML").into_iter().map(|it| it.root).collect();
+    let of =
+        |kind: &str| objects.iter().find(|object| object.text_of("kind") == Some(kind)).expect("an object");
+    let containers = of("DaemonSet").at(&["spec", "template", "spec", "containers"]).expect("containers");
+    let images: Vec<_> = containers.items().iter().filter_map(|it| it.text_of("image")).collect();
+    assert_eq!(images, [format!("podshim:{}", env!("CARGO_PKG_VERSION")).as_str(), "kube-rbac-proxy"]);
+    let arguments = containers.items()[0].get("args").expect("arguments").items();
+    let words = std::iter::once("podshim").chain(arguments.iter().filter_map(|word| word.text()));
+    table().try_get_matches_from(words).expect("podshim's words");
+    let labels = ["spec", "selector", "matchLabels", "app.kubernetes.io/name"];
+    let selected = |kind: &str| of(kind).at(&labels).and_then(|label| label.text()).map(str::to_owned);
+    assert_eq!(selected("PodMonitor"), selected("DaemonSet"));
+    assert!(selected("PodMonitor").is_some());
+}
