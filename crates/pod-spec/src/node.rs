@@ -9,6 +9,7 @@ use crate::duration::{self, DurationError, DurationText};
 use crate::error::{InvalidPlan, PlanError, Problem};
 use crate::excerpt::{excerpt, printable};
 use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
+use crate::kruise;
 use crate::limits::{
     MAX_CONTAINERS, MAX_DURATION, MAX_LONE_STOP_WINDOW, MAX_PATTERN, MAX_REPLACE_WAIT, MIN_BACKOFF,
     MIN_LONE_STOP_WINDOW, MIN_PROBE_PERIOD, MIN_REPLACE_WAIT,
@@ -17,6 +18,7 @@ use crate::nearest::{Hint, choose};
 use crate::parse::{Parsed, gate_kind, parse};
 use crate::plan::{Backoff, Defaults, Gate, GateAction, Plan, Role, ZeroGrace};
 use crate::toml::{TomlError, Value, assignments};
+use crate::warning::Warning;
 
 /// The node's configuration. The default is that of a node without a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +37,17 @@ pub struct Node {
     max_pattern: Option<usize>,
     history: History,
     sandbox: SandboxMaker,
+    read: Vec<Marks>,
 }
+
+/// What other controllers write on a pod, and podshim can read as a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// OpenKruise's SidecarSets (S12).
+    Kruise,
+}
+
+const MARKS: [(&str, Marks); 1] = [("kruise", Marks::Kruise)];
 
 /// Who makes the process of a pod's sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,9 +161,10 @@ enum Key {
     HistoryNamespaceSize,
     HistoryAge,
     Sandbox,
+    Read,
 }
 
-const KEYS: [(&str, Key); 19] = [
+const KEYS: [(&str, Key); 20] = [
     ("grace", Key::Grace),
     ("gate-timeout", Key::GateTimeout),
     ("zero-grace", Key::ZeroGrace),
@@ -171,6 +184,7 @@ const KEYS: [(&str, Key); 19] = [
     ("history-namespace-size", Key::HistoryNamespaceSize),
     ("history-age", Key::HistoryAge),
     ("sandbox", Key::Sandbox),
+    ("read", Key::Read),
 ];
 
 /// The keys whose value is a gate or a hook.
@@ -258,6 +272,7 @@ impl Node {
             Key::HistoryNamespaceSize => self.history.namespace_size = size_of(value)?,
             Key::HistoryAge => self.history.age = duration_of(value)?,
             Key::Sandbox => self.sandbox = word_of(&text_of(value)?, &SANDBOX_MAKERS)?,
+            Key::Read => self.read = choices_of(value, &MARKS, "a list of strings, such as [\"kruise\"]")?,
             Key::VisibleAfter => {
                 let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
                 let count = u32::try_from(count)
@@ -276,8 +291,8 @@ impl Node {
         &self,
         annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Parsed, InvalidPlan> {
-        let ours = annotations.into_iter().filter(|(key, _)| key.starts_with(PREFIX));
-        let ours: Vec<(&str, &str)> = ours.collect();
+        let all: Vec<(&str, &str)> = annotations.into_iter().collect();
+        let ours: Vec<_> = all.iter().copied().filter(|(key, _)| key.starts_with(PREFIX)).collect();
         let mut parsed = parse(ours.iter().copied())?;
         if let Some(plan) = &mut parsed.plan {
             let mut errors = Vec::new();
@@ -290,8 +305,27 @@ impl Node {
             }
             let says = |word: &str| ours.iter().any(|(key, _)| key.strip_prefix(PREFIX) == Some(word));
             self.complete(plan, says);
+        } else if self.reads(Marks::Kruise) {
+            self.read_kruise(&all, &mut parsed);
         }
         Ok(parsed)
+    }
+
+    /// S12: the plan of Kruise's marks, for a pod that has none of its own.
+    fn read_kruise(&self, annotations: &[(&str, &str)], parsed: &mut Parsed) {
+        match kruise::plan(annotations, self.max_containers.unwrap_or(MAX_CONTAINERS)) {
+            None => {}
+            Some(Ok(mut plan)) => {
+                self.complete(&mut plan, |_| false);
+                parsed.plan = Some(plan);
+            }
+            Some(Err(problem)) => parsed.warnings.push(Warning::UnreadMarks { problem }),
+        }
+    }
+
+    /// Whether these marks on a pod count.
+    pub fn reads(&self, marks: Marks) -> bool {
+        self.read.contains(&marks)
     }
 
     /// How much podshim keeps of pods that are gone.
@@ -439,13 +473,16 @@ fn word_of<T: Copy>(word: &str, words: &[(&'static str, T)]) -> Result<T, ValueP
 
 /// A list of some of those words.
 fn words_of<T: Copy>(value: Value, words: &[(&'static str, T)]) -> Result<Vec<&'static str>, ValueProblem> {
-    let Value::List(list) = value else {
-        return Err(ValueProblem::Kind("a list of strings, such as [\"grace\"]"));
-    };
-    list.iter()
-        .map(|word| {
-            word_of(word, words)?;
-            Ok(words.iter().find(|(valid, _)| valid == word).map_or("", |(valid, _)| *valid))
-        })
-        .collect()
+    let own: Vec<_> = words.iter().map(|(word, _)| (*word, *word)).collect();
+    choices_of(value, &own, "a list of strings, such as [\"grace\"]")
+}
+
+/// What the words of a list stand for.
+fn choices_of<T: Copy>(
+    value: Value,
+    words: &[(&'static str, T)],
+    kind: &'static str,
+) -> Result<Vec<T>, ValueProblem> {
+    let Value::List(list) = value else { return Err(ValueProblem::Kind(kind)) };
+    list.iter().map(|word| word_of(word, words)).collect()
 }

@@ -5,6 +5,7 @@
 
 pub mod containerd_config;
 mod cost;
+mod kruise;
 pub(crate) mod glob;
 pub mod node_file;
 mod plan_against_manifest;
