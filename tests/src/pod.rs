@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use k8s_cri::v1::{
-    Capability, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, IdMapping, ImageSpec, KeyValue,
-    LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
-    LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
-    UserNamespace,
+    Capability, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, IdMapping, ImageSpec,
+    KeyValue, LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext,
+    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption,
+    PodSandboxConfig, PodSandboxMetadata, UserNamespace,
 };
 use tokio::task::JoinSet;
 

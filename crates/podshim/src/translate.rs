@@ -7,6 +7,7 @@
 
 mod change;
 mod edit;
+mod in_place;
 mod inject;
 mod native;
 mod probe;
@@ -17,6 +18,7 @@ mod tree;
 use std::collections::BTreeSet;
 
 use change::{Change, Injection, Remarks};
+pub use in_place::in_place;
 
 use crate::check;
 use crate::finding::{Finding, Severity};

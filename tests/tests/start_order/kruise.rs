@@ -12,8 +12,7 @@ const SETS: (&str, &str) = (
     "kruise.io/sidecarset-hash",
     r#"{"logs":{"updateTimestamp":"2026-11-24T20:00:00Z","hash":"x4d","sidecarSetName":"logs","sidecarList":["tail"],"controllerRevision":"logs-1"},"mesh":{"updateTimestamp":"2026-11-24T20:00:00Z","hash":"b7c","sidecarSetName":"mesh","sidecarList":["envoy"],"controllerRevision":"mesh-1"}}"#,
 );
-const WORKING: (&str, &str) =
-    ("kruise.io/sidecarset-working-hotupgrade-container", r#"{"envoy":"envoy-1"}"#);
+const WORKING: (&str, &str) = ("kruise.io/sidecarset-working-hotupgrade-container", r#"{"envoy":"envoy-1"}"#);
 const READ: &str = "read = [\"kruise\"]";
 
 fn marked(name: &str) -> Pod {
@@ -112,7 +111,8 @@ async fn s13_t1_a_start_barrier_and_the_plan_do_not_wait_for_each_other() -> Res
         pod.start_all(&[name]).await?;
         wait_started(&pod, &[name]).await?;
     }
-    let warning = "main \"app\" is not held for sidecar \"tail\": OpenKruise's start barrier orders its start";
+    let warning =
+        "main \"app\" is not held for sidecar \"tail\": OpenKruise's start barrier orders its start";
     logged(&node, pod.sandbox(), warning)?;
     pod.stop_all_at_once(AMPLE).await?;
     exit_with(&pod, &[("app", 0), ("tail", 0)]).await?;

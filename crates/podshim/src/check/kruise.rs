@@ -66,7 +66,8 @@ impl Marked<'_> {
         for (container, priority) in regular.iter().zip(&priorities) {
             let waits = awaited(container);
             let mut names = waits.iter().map(|member| self.plan.members[*member].name.as_str());
-            let Some((later, _)) = names.find_map(|name| of(name).filter(|(_, other)| other < priority)) else {
+            let Some((later, _)) = names.find_map(|name| of(name).filter(|(_, other)| other < priority))
+            else {
                 continue;
             };
             let line = container.node.start.line;
@@ -95,7 +96,12 @@ impl Marked<'_> {
     /// The priorities by which Kruise's webhook makes barriers; `None` if it makes none.
     fn priorities(&self, regular: &[&Container<'_>]) -> Option<Vec<i64>> {
         if self.annotations.text_of(kruise::LAUNCH) == Some("Ordered") {
-            return Some((0..regular.len()).filter_map(|place| i64::try_from(place).ok()).map(|place| -place).collect());
+            return Some(
+                (0..regular.len())
+                    .filter_map(|place| i64::try_from(place).ok())
+                    .map(|place| -place)
+                    .collect(),
+            );
         }
         let priorities: Vec<i64> =
             regular.iter().map(|container| priority(container).unwrap_or_default()).collect();
