@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use crate::excerpt::excerpt;
 use crate::limits::MAX_VALUE_BYTES;
-use crate::parse::is_name;
+use crate::name::is_name;
 use crate::plan::{Member, Others, Plan, Role, Source};
 
 /// For each SidecarSet of the pod what it has injected, as JSON.
@@ -114,7 +115,7 @@ fn of_sidecars(sidecars: &[Sidecar], most: usize) -> Result<Plan, MarksProblem> 
         };
         for name in names {
             if !is_name(&name) {
-                return Err(MarksProblem::Name(crate::excerpt::excerpt(&name)));
+                return Err(MarksProblem::Name(excerpt(&name)));
             }
             // A list that has the name of a half beside its base says nothing new.
             if plan.member(&name).is_none() {

@@ -17,6 +17,7 @@ mod excerpt;
 mod keys;
 pub mod kruise;
 pub mod limits;
+mod name;
 mod nearest;
 mod node;
 mod order;

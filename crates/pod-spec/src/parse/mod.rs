@@ -32,7 +32,6 @@ use container::Containers;
 use findings::Findings;
 pub use findings::Parsed;
 pub(crate) use gate::kind as gate_kind;
-pub(crate) use list::is_name;
 use word::word;
 
 /// Reads the annotations of a pod's sandbox (or of a `ctr` container); ignores keys that are not podshim's.

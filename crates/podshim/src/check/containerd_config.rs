@@ -254,7 +254,7 @@ impl Config<'_> {
         );
         let finding = self.note(Severity::Error, line, message);
         finding.key = Some("pod_annotations".to_owned());
-        finding.fix = Some(format!("add {}", missing.join(", ")));
+        finding.fix = Some(format!("add {} (podshim install writes them)", missing.join(", ")));
     }
 
     fn globs(&self, runtime: &dyn TableLike, key: &str, line: usize) -> (Vec<String>, usize) {

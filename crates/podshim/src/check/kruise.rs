@@ -34,10 +34,13 @@ impl Marked<'_> {
         };
         for member in self.plan.members.iter().filter(|member| !is_there(&member.name)) {
             let message = format!(
-                "Kruise has injected {:?}, and the pod has no such container: its mains would wait for it",
+                "Kruise has injected {:?}, and the pod has no such container: the others wait for it for ever",
                 member.name
             );
-            findings.push(self.at_mark(Severity::Error, message).fix("check the pod as it runs"));
+            findings.push(
+                self.at_mark(Severity::Error, message)
+                    .fix("check the pod as it runs: kubectl get pod NAME -o yaml"),
+            );
         }
         let policy = self.template.restart_policy();
         if self.plan.restart_policy == RestartPolicy::Always && policy != "Always" {

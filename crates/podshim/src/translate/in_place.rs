@@ -4,8 +4,9 @@
 
 use pod_spec::{Gate, Member, Role};
 
-use super::change::Remarks;
-use super::{Rewrite, Translated, edit, inject, probe, rewrite};
+use super::change::{Remarks, Translated};
+use super::rewrite::{Rewrite, rewrite};
+use super::{edit, inject, probe};
 use crate::finding::{Finding, Severity};
 use crate::sidecarset::{self, InjectPolicy, SidecarContainer, SidecarSet, SidecarSetError, Upgrade};
 use crate::source::Source;
