@@ -110,7 +110,7 @@ podshim_runtimes() {
 
 [plugins."$plugin".containerd.runtimes.podshim]
   runtime_type = "io.containerd.podshim.v2"
-  pod_annotations = ["podshim.io/*"]
+  pod_annotations = ["podshim.io/*", "kruise.io/*", "apps.kruise.io/*", "*.sidecarset.kruise.io/*"]
   container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
 
 # The other ways to name a shim: runc's type with another program, for which containerd 2.x reports the runtime's

@@ -13,9 +13,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use k8s_cri::v1::{
     Capability, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, IdMapping, ImageSpec,
-    LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
-    LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
-    UserNamespace,
+    KeyValue, LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext,
+    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption,
+    PodSandboxConfig, PodSandboxMetadata, UserNamespace,
 };
 use tokio::task::JoinSet;
 
@@ -243,6 +243,11 @@ impl Pod {
                     gid_mappings: self.id_mappings(),
                     ..Mount::default()
                 })
+                .collect(),
+            envs: program
+                .variables()
+                .iter()
+                .map(|(key, value)| KeyValue { key: key.clone(), value: value.clone() })
                 .collect(),
             annotations,
             stdin: program.has_stdin(),

@@ -30,6 +30,7 @@ pub struct Program {
     image: &'static str,
     flags: Vec<String>,
     annotations: Vec<(String, String)>,
+    variables: Vec<(String, String)>,
     memory_limit: Option<i64>,
     oom_score: i64,
     capabilities: Vec<String>,
@@ -57,6 +58,7 @@ impl Program {
             flags: Vec::new(),
             existence: Existence::Present,
             annotations: Vec::new(),
+            variables: Vec::new(),
             memory_limit: None,
             oom_score: 0,
             capabilities: Vec::new(),
@@ -208,6 +210,13 @@ impl Program {
         self
     }
 
+    /// A variable of its environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// The container's memory limit, in bytes.
     #[must_use]
     pub fn memory_limit(mut self, bytes: i64) -> Self {
@@ -285,6 +294,10 @@ impl Program {
 
     pub(crate) fn image(&self) -> &'static str {
         self.image
+    }
+
+    pub(crate) fn variables(&self) -> &[(String, String)] {
+        &self.variables
     }
 
     pub(crate) fn annotations(&self) -> &[(String, String)] {

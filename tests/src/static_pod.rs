@@ -115,6 +115,13 @@ impl Manifest {
         self
     }
 
+    /// An annotation that is not podshim's.
+    #[must_use]
+    pub fn annotate_with(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), value.into());
+        self
+    }
+
     /// `restartPolicy`, and the annotation that passes it to podshim.
     #[must_use]
     pub fn policy(mut self, policy: RestartPolicy) -> Self {

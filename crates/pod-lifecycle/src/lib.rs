@@ -54,7 +54,9 @@ pub use interface::inspection::{
 pub use interface::milestone::{Milestone, SignalCause};
 pub use interface::operation::{Check, Hook, Operation, Reach};
 pub use interface::outcome::{Failure, Outcome, Refusal, RefusalKind};
-pub use interface::spec::{Caller, ContainerSpec, KubeletHook, KubeletType, Origin, PidNamespace, TaskKind};
+pub use interface::spec::{
+    Caller, ContainerSpec, KubeletHook, KubeletType, Origin, PidNamespace, StartBarrier, TaskKind,
+};
 pub use interface::stop_order::StopOrder;
 pub use interface::time::{PodTime, WallTime};
 pub use interface::view::{Status, View};

@@ -3,8 +3,8 @@
 mod driver;
 
 use pod_lifecycle::{
-    ContainerId, Event, Exit, InspectedPart, Operation, Outcome, PodTime, Request, Status, Target, TaskKind,
-    WallTime,
+    ContainerId, Event, Exit, InspectedPart, Operation, Outcome, PodTime, Request, StartBarrier, Status,
+    Target, TaskKind, WallTime,
 };
 use pod_spec::{Role, Signal};
 
@@ -279,4 +279,34 @@ fn j11_a_pod_that_is_not_complete_waits_for_no_round() {
     driver.run("s1", |_| {});
     driver.create("app", |_| {});
     assert_eq!(driver.pod.next_deadline(), None);
+}
+
+/// S13: what the two would wait for, for whoever reads the shim's log.
+#[test]
+fn s13_a_start_that_is_ordered_above_is_logged() {
+    let marks = [("kruise.io/sidecarset-hash", r#"{"logs":{"sidecarList":["tail"]}}"#)];
+    let node = pod_spec::Node::parse("read = [\"kruise\"]").expect("a node's file");
+    let plan = node.parse_pod(marks).expect("marks").plan;
+    let mut driver = Driver::new("app=main");
+    driver.run("pause", |spec| {
+        (spec.kind, spec.plan) = (TaskKind::Sandbox, plan);
+    });
+    for name in ["app", "tail"] {
+        driver.run(name, |spec| {
+            (spec.start_barrier, spec.plan) = (StartBarrier::Open, None);
+        });
+    }
+    assert_eq!(
+        driver.warnings,
+        [
+            "main \"app\" is not held for sidecar \"tail\": OpenKruise's start barrier orders its start, and may itself wait \
+             for what podshim would hold"
+        ]
+    );
+    assert_eq!(status(&driver, "app"), Some(Status::Running));
+
+    // With a plan of the pod's own a barrier changes nothing.
+    let mut driver = Driver::new("tail=sidecar, app=main");
+    driver.run("app", |spec| spec.start_barrier = StartBarrier::Open);
+    assert!(driver.pod.hold_reason(&"app".into()).is_some() && driver.warnings.is_empty());
 }

@@ -2,17 +2,23 @@
 //! bounded line as the answer, and what is accepted stays within the limits. Only in tests and in the targets of
 //! `fuzz/`.
 
-use crate::{Node, PREFIX, limits};
+use crate::{Node, PREFIX, kruise, limits};
 
 /// Sixteen errors of some hundred bytes each.
 const LONGEST_ANSWER: usize = 16 * 1024;
 
-/// Annotations, one `key: value` a line, without the prefix.
+/// Annotations, one `key: value` a line: podshim's without the prefix, OpenKruise's as they are, on a node that reads them.
 pub fn annotations(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let pairs = pairs(&text);
-    match Node::default().parse_pod(pairs.iter().map(|(key, value)| (key.as_str(), *value))) {
+    let node = Node::parse("read = [\"kruise\"]").unwrap_or_default();
+    match node.parse_pod(pairs.iter().map(|(key, value)| (key.as_str(), *value))) {
         Ok(parsed) => {
+            assert!(
+                parsed.warnings.iter().all(|warning| is_a_line(&warning.to_string())),
+                "{:?}",
+                parsed.warnings
+            );
             let members = parsed.plan.map_or(0, |plan| plan.members.len());
             assert!(members <= limits::MAX_CONTAINERS, "{members} containers");
         }
@@ -29,7 +35,8 @@ pub fn node_file(input: &[u8]) {
 
 fn pairs(text: &str) -> Vec<(String, &str)> {
     let pairs = text.lines().filter_map(|line| line.split_once(": "));
-    pairs.map(|(key, value)| (format!("{PREFIX}{key}"), value)).collect()
+    let whole = |key: &str| if kruise::is_mark(key) { key.to_owned() } else { format!("{PREFIX}{key}") };
+    pairs.map(|(key, value)| (whole(key), value)).collect()
 }
 
 fn is_a_line(answer: &str) -> bool {

@@ -15,7 +15,9 @@ mod duration;
 mod error;
 mod excerpt;
 mod keys;
+pub mod kruise;
 pub mod limits;
+mod name;
 mod nearest;
 mod node;
 mod order;
@@ -34,12 +36,12 @@ pub use duration::{BoundedDuration, DurationError, DurationText, parse as parse_
 pub use error::{CodesError, GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
 pub use keys::PREFIX;
 pub use nearest::Hint;
-pub use node::{History, Node, NodeError, SandboxMaker, ValueProblem};
+pub use node::{History, Marks, Node, NodeError, SandboxMaker, ValueProblem};
 pub use order::{Link, Order, needs};
 pub use parse::{Parsed, parse};
 pub use plan::{
     Backoff, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, OomScore, Others,
-    Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,
+    Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Source, ZeroGrace,
 };
 pub use signal::SignalError;
 pub use suggestion::nearest_word;

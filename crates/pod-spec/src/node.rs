@@ -9,6 +9,7 @@ use crate::duration::{self, DurationError, DurationText};
 use crate::error::{InvalidPlan, PlanError, Problem};
 use crate::excerpt::{excerpt, printable};
 use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
+use crate::kruise;
 use crate::limits::{
     MAX_CONTAINERS, MAX_DURATION, MAX_LONE_STOP_WINDOW, MAX_PATTERN, MAX_REPLACE_WAIT, MIN_BACKOFF,
     MIN_LONE_STOP_WINDOW, MIN_PROBE_PERIOD, MIN_REPLACE_WAIT,
@@ -17,6 +18,7 @@ use crate::nearest::{Hint, choose};
 use crate::parse::{Parsed, gate_kind, parse};
 use crate::plan::{Backoff, Defaults, Gate, GateAction, Plan, Role, ZeroGrace};
 use crate::toml::{TomlError, Value, assignments};
+use crate::warning::Warning;
 
 /// The node's configuration. The default is that of a node without a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +38,17 @@ pub struct Node {
     history: History,
     sandbox: SandboxMaker,
     sandbox_sysctls: Vec<(String, String)>,
+    read: Vec<Marks>,
 }
+
+/// What other controllers write on a pod, and podshim can read as a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// OpenKruise's SidecarSets (S12).
+    Kruise,
+}
+
+const MARKS: [(&str, Marks); 1] = [("kruise", Marks::Kruise)];
 
 /// Who makes the process of a pod's sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,9 +163,10 @@ enum Key {
     HistoryAge,
     Sandbox,
     SandboxSysctls,
+    Read,
 }
 
-const KEYS: [(&str, Key); 20] = [
+const KEYS: [(&str, Key); 21] = [
     ("grace", Key::Grace),
     ("gate-timeout", Key::GateTimeout),
     ("zero-grace", Key::ZeroGrace),
@@ -174,6 +187,7 @@ const KEYS: [(&str, Key); 20] = [
     ("history-age", Key::HistoryAge),
     ("sandbox", Key::Sandbox),
     ("sandbox-sysctls", Key::SandboxSysctls),
+    ("read", Key::Read),
 ];
 
 /// The keys whose value is a gate or a hook.
@@ -262,6 +276,7 @@ impl Node {
             Key::HistoryAge => self.history.age = duration_of(value)?,
             Key::Sandbox => self.sandbox = word_of(&text_of(value)?, &SANDBOX_MAKERS)?,
             Key::SandboxSysctls => self.sandbox_sysctls = sysctls_of(value)?,
+            Key::Read => self.read = choices_of(value, &MARKS, "a list of strings, such as [\"kruise\"]")?,
             Key::VisibleAfter => {
                 let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
                 let count = u32::try_from(count)
@@ -280,8 +295,8 @@ impl Node {
         &self,
         annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Parsed, InvalidPlan> {
-        let ours = annotations.into_iter().filter(|(key, _)| key.starts_with(PREFIX));
-        let ours: Vec<(&str, &str)> = ours.collect();
+        let all: Vec<(&str, &str)> = annotations.into_iter().collect();
+        let ours: Vec<_> = all.iter().copied().filter(|(key, _)| key.starts_with(PREFIX)).collect();
         let mut parsed = parse(ours.iter().copied())?;
         if let Some(plan) = &mut parsed.plan {
             let mut errors = Vec::new();
@@ -294,8 +309,27 @@ impl Node {
             }
             let says = |word: &str| ours.iter().any(|(key, _)| key.strip_prefix(PREFIX) == Some(word));
             self.complete(plan, says);
+        } else if self.reads(Marks::Kruise) {
+            self.read_kruise(&all, &mut parsed);
         }
         Ok(parsed)
+    }
+
+    /// S12: the plan of Kruise's marks, for a pod that has none of its own.
+    fn read_kruise(&self, annotations: &[(&str, &str)], parsed: &mut Parsed) {
+        match kruise::plan(annotations, self.max_containers.unwrap_or(MAX_CONTAINERS)) {
+            None => {}
+            Some(Ok(mut plan)) => {
+                self.complete(&mut plan, |_| false);
+                parsed.plan = Some(plan);
+            }
+            Some(Err(problem)) => parsed.warnings.push(Warning::UnreadMarks { problem }),
+        }
+    }
+
+    /// Whether these marks on a pod count.
+    pub fn reads(&self, marks: Marks) -> bool {
+        self.read.contains(&marks)
     }
 
     /// How much podshim keeps of pods that are gone.
@@ -447,7 +481,6 @@ fn word_of<T: Copy>(word: &str, words: &[(&'static str, T)]) -> Result<T, ValueP
     choose(word, words).map_err(|hint| ValueProblem::UnknownWord { word: excerpt(word), hint })
 }
 
-/// A list of some of those words.
 /// `net.` alone: of the node's namespaces no default may change anything, and a pod may share its node's ipc.
 fn sysctls_of(value: Value) -> Result<Vec<(String, String)>, ValueProblem> {
     let kind = ValueProblem::Kind("a list of \"net.NAME=VALUE\"");
@@ -460,14 +493,18 @@ fn sysctls_of(value: Value) -> Result<Vec<(String, String)>, ValueProblem> {
     list.iter().map(|text| sysctl(text).ok_or(kind.clone())).collect()
 }
 
+/// A list of some of those words.
 fn words_of<T: Copy>(value: Value, words: &[(&'static str, T)]) -> Result<Vec<&'static str>, ValueProblem> {
-    let Value::List(list) = value else {
-        return Err(ValueProblem::Kind("a list of strings, such as [\"grace\"]"));
-    };
-    list.iter()
-        .map(|word| {
-            word_of(word, words)?;
-            Ok(words.iter().find(|(valid, _)| valid == word).map_or("", |(valid, _)| *valid))
-        })
-        .collect()
+    let own: Vec<_> = words.iter().map(|(word, _)| (*word, *word)).collect();
+    choices_of(value, &own, "a list of strings, such as [\"grace\"]")
+}
+
+/// What the words of a list stand for.
+fn choices_of<T: Copy>(
+    value: Value,
+    words: &[(&'static str, T)],
+    kind: &'static str,
+) -> Result<Vec<T>, ValueProblem> {
+    let Value::List(list) = value else { return Err(ValueProblem::Kind(kind)) };
+    list.iter().map(|word| word_of(word, words)).collect()
 }

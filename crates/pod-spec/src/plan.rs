@@ -13,6 +13,8 @@ use crate::code_set::CodeSet;
 /// The plan of one pod (S1 to S4, 11.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// Who declares it.
+    pub source: Source,
     /// Planned containers in the order of the list. Members of one parallel group stand side by side and share an
     /// `entry`.
     pub members: Vec<Member>,
@@ -194,6 +196,16 @@ pub enum Fatal {
     Failure,
     /// Any exit does.
     Exit,
+}
+
+/// Whose words a plan is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// podshim's annotations.
+    #[default]
+    Annotations,
+    /// OpenKruise's marks (S12), beside which something above the CRI may order the start (S13).
+    Kruise,
 }
 
 /// What an unnamed container of a planned pod is (S8).
@@ -400,6 +412,7 @@ impl Plan {
     /// One of no member, of which nothing else is said.
     pub(crate) fn empty(others: Others) -> Self {
         Self {
+            source: Source::default(),
             members: Vec::new(),
             others,
             restart_policy: RestartPolicy::default(),

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::kruise::MarksProblem;
 use crate::nearest::Hint;
 
 /// A remark on one annotation; reads as one line, like an error.
@@ -36,6 +37,11 @@ pub enum Warning {
         /// The name of the plan.
         hint: Hint,
     },
+    /// Marks of OpenKruise, on a node that reads them, that make no plan (S12).
+    UnreadMarks {
+        /// Why.
+        problem: MarksProblem,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -55,6 +61,9 @@ impl fmt::Display for Warning {
             }
             Self::NearlyPlanned { key, name, hint } => {
                 write!(f, "{key}: {name:?} is not in the plan and counts as a main of \"*=main\"{hint}")
+            }
+            Self::UnreadMarks { problem } => {
+                write!(f, "OpenKruise's marks are not read, and the pod has no plan: {problem}")
             }
         }
     }

@@ -29,6 +29,8 @@ fn a_bad_file_names_line_key_and_nearest_word() {
         ),
         ("forbid = \"exec:\"", r#"line 1: forbid: must be a list of strings, such as ["grace"]"#),
         ("fixed = [\"grace\"]", r#"line 1: fixed: unknown word "grace" (one of: gate-timeout, zero-grace)"#),
+        ("read = \"kruise\"", r#"line 1: read: must be a list of strings, such as ["kruise"]"#),
+        ("read = [\"kruse\"]", r#"line 1: read: unknown word "kruse" (did you mean "kruise"?)"#),
         ("max-containers = 0", "line 1: max-containers: must be between 1 and 64"),
         ("max-pattern = 1000", "line 1: max-pattern: must be between 16 and 512"),
         ("min-backoff = \"1ms\"", "line 1: min-backoff: must be between 100ms and 1h"),

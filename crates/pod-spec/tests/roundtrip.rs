@@ -8,7 +8,7 @@ use std::time::Duration;
 use log_pattern::Pattern;
 use pod_spec::{
     Backoff, CodeSet, Condition, Defaults, Dependency, ExitCodes, Fatal, Gate, GateAction, Link, Member,
-    OomScore, Others, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Warning,
+    OomScore, Others, Plan, ProbeTiming, Restart, RestartMode, RestartPolicy, Role, Signal, Source, Warning,
     ZeroGrace, limits, parse,
 };
 use proptest::collection::vec;
@@ -275,6 +275,7 @@ prop_compose! {
         let zero_grace = if has_sidecar { zero_grace } else { ZeroGrace::Obey };
         let defaults = Defaults::default();
         Plan {
+            source: Source::Annotations,
             members, others, restart_policy, grace, gate_timeout, zero_grace, exit_codes, oom_score, defaults
         }
     }

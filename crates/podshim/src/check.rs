@@ -6,6 +6,7 @@
 pub mod containerd_config;
 mod cost;
 pub(crate) mod glob;
+mod kruise;
 pub mod node_file;
 mod plan_against_manifest;
 pub mod pod;
@@ -36,7 +37,7 @@ pub fn check(source: &Source, outside: &Outside) -> (FileKind, Vec<Finding>) {
     let mut findings = Vec::new();
     let kind = match syntax_of(source) {
         Syntax::Toml if is_containerd_config(&source.text) => {
-            findings = containerd_config::check(source);
+            findings = containerd_config::check(source, &outside.node);
             FileKind::ContainerdConfig
         }
         Syntax::Toml => {

@@ -7,12 +7,12 @@ pub mod show;
 
 use std::time::Duration;
 
-use pod_spec::{CodeSet, Gate, Member, Others, Plan, ProbeTiming, RestartMode, RestartPolicy, Role};
+use pod_spec::{CodeSet, Gate, Member, Others, Plan, ProbeTiming, RestartMode, RestartPolicy, Role, Source};
 
 use self::order::{Entry, MIN_KILL_DELAY, Order};
 pub use self::report::{
     BudgetSource, Completion, ConditionWord, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
-    PlannedWord, RestartWord, RoleWord, StopBounds, Wait,
+    PlannedWord, RestartWord, RoleWord, SourceWord, StopBounds, Wait,
 };
 use crate::manifest::List;
 
@@ -80,6 +80,10 @@ pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
         },
         unnamed: unnamed.iter().map(|(name, _)| name.clone()).collect(),
         held_at_most_ms: plan.gate_timeout.map(milliseconds),
+        source: match plan.source {
+            Source::Annotations => SourceWord::Annotations,
+            Source::Kruise => SourceWord::Kruise,
+        },
         completion: match plan.restart_policy {
             RestartPolicy::Always => Completion::Never,
             RestartPolicy::OnFailure => Completion::MainsSucceeded,

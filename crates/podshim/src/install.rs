@@ -18,6 +18,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use pod_spec::{Marks, Node, kruise};
+
 use self::containerd::{ConfigError, FileVersion, Sandboxer};
 use self::files::{Change, Content, FileError};
 use self::place::{Found, Place, PlaceError};
@@ -33,6 +35,10 @@ const RUNTIME_CLASS: &str = include_str!("../../../dist/runtimeclass.yaml");
 const NODE_FILE: &str = include_str!("../../../dist/config.toml");
 const DRAIN_UNIT: &str = include_str!("../../../dist/systemd/podshim-drain.service");
 const SCOPE_DROP_IN: &str = include_str!("../../../dist/systemd/10-podshim.conf");
+/// Where the node's file is.
+const NODE_FILE_PLACE: &str = "/etc/podshim/config.toml";
+/// The beginning of the runtime's globs in the files of `dist`.
+const POD_ANNOTATIONS: &str = "pod_annotations = [\"podshim.io/*\"";
 /// The directory of an administrator's units, and of the links that enable units at boot.
 const UNITS: &str = "/etc/systemd/system";
 /// The directory of packages' units.
@@ -48,6 +54,13 @@ pub struct Layout {
     pub bin_dir: PathBuf,
     /// The node's containerd, and where it takes the runtime from.
     pub found: Found,
+}
+
+/// Whose annotations the runtime lets through beside podshim's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marked {
+    None,
+    Kruise,
 }
 
 /// A text for shells or man: its place below the directory `share`, and its content.
@@ -131,6 +144,23 @@ impl Layout {
         texts.into_iter().chain(reference).collect()
     }
 
+    /// Kruise's marks reach the shim only by globs of its runtime (S12, F7). A node's file with a mistake reads nothing.
+    fn marks(&self) -> Result<Marked, FileError> {
+        let text = self.read(Path::new(NODE_FILE_PLACE))?;
+        let node = text.and_then(|text| Node::parse(&text).ok()).unwrap_or_default();
+        Ok(if node.reads(Marks::Kruise) { Marked::Kruise } else { Marked::None })
+    }
+
+    /// podshim's runtime in a file of that version.
+    fn runtime(&self, version: FileVersion, sandboxer: Sandboxer, marks: Marked) -> String {
+        let text = self.adapted(version.runtime(sandboxer));
+        let globs = kruise::GLOBS.map(|glob| format!(", \"{glob}\"")).concat();
+        match marks {
+            Marked::None => text,
+            Marked::Kruise => text.replacen(POD_ANNOTATIONS, &format!("{POD_ANNOTATIONS}{globs}"), 1),
+        }
+    }
+
     fn is_of_package(&self) -> bool {
         self.bin_dir == Path::new(PACKAGE_BIN_DIR)
     }
@@ -209,21 +239,17 @@ pub fn install(
     }
     changes.push(layout.change(layout.enabled(), Content::Link(layout.unit()))?);
     if let Some(version) = version {
-        let runtime = layout.adapted(version.runtime(sandboxer));
+        let marks = layout.marks()?;
+        let runtime = |version| layout.runtime(version, sandboxer, marks);
         changes.extend(match &layout.found.place {
-            Place::Config(config) => config_changes(
-                layout,
-                config,
-                version,
-                &layout.adapted(FileVersion::Three.runtime(sandboxer)),
-            )?,
+            Place::Config(config) => config_changes(layout, config, version, runtime)?,
             Place::DropIn { file, .. } => {
-                let text = containerd::alone(version, &runtime);
+                let text = containerd::alone(version, &runtime(version));
                 vec![layout.change(file.clone(), Content::Text(text))?]
             }
             Place::Template { file, .. } => {
                 let old = layout.read(file)?;
-                let new = containerd::add_to_template(old.as_deref(), &runtime);
+                let new = containerd::add_to_template(old.as_deref(), &runtime(version));
                 edited(layout, file, old.filter(|old| containerd::remove_block(old).is_none()), new)?
             }
         });
@@ -236,7 +262,7 @@ fn config_changes(
     layout: &Layout,
     config: &Path,
     version: FileVersion,
-    runtime: &str,
+    runtime: impl Fn(FileVersion) -> String,
 ) -> Result<Vec<Change>, InstallError> {
     let old = layout.read(config)?;
     let imported = old.as_ref().map_or(Ok(Vec::new()), |text| imported(&layout.root, config, text))?;

@@ -7,16 +7,21 @@
 
 mod change;
 mod edit;
+mod in_place;
 mod inject;
 mod native;
 mod probe;
 mod restart;
+mod rewrite;
 mod text;
 mod tree;
 
 use std::collections::BTreeSet;
 
+pub use change::Translated;
 use change::{Change, Injection, Remarks};
+pub use in_place::in_place;
+use rewrite::{Rewrite, rewrite};
 
 use crate::check;
 use crate::finding::{Finding, Severity};
@@ -24,20 +29,6 @@ use crate::manifest::{self, Template};
 use crate::sidecarset::SidecarSet;
 use crate::source::Source;
 use crate::yaml::{self, Document, YamlError};
-
-/// A translated file.
-#[derive(Clone, Debug)]
-pub struct Translated {
-    /// The whole file; documents that need no translation are unchanged.
-    pub text: String,
-    /// What could not be carried over, or is not quite the same. An error: the pod was left as it was, or its
-    /// translation does not pass `podshim check`.
-    pub remarks: Vec<Finding>,
-    /// How many pods got a plan.
-    pub pods: usize,
-    /// The SidecarSets that select a pod of the file, by their index in [`Target::sidecar_sets`].
-    pub selecting: BTreeSet<usize>,
-}
 
 /// What to translate for, and what to add.
 #[derive(Clone, Copy, Debug)]
@@ -205,47 +196,4 @@ fn is_done(document: &Document, injections: &[Option<Injection>], changes: &[Opt
             let left = |container: &manifest::Container<'_>| container.list == manifest::List::NativeSidecar;
             change.is_none() || (plan.is_some() && !template.containers().iter().any(left))
         })
-}
-
-/// How one document is rewritten.
-struct Rewrite<'a> {
-    index: usize,
-    /// The line where it begins in the author's file.
-    line: usize,
-    /// The line where it begins in the text that is edited.
-    begin: usize,
-    wanted: &'a Document,
-    /// The edits of the text, or why the text cannot be edited.
-    edits: Result<Vec<edit::Edit>, &'static str>,
-}
-
-/// Edits the text of each document where that gives the wanted tree, and writes the tree out for the others.
-fn rewrite(source: &mut Source, rewrites: &[Rewrite<'_>], count: usize, remarks: &mut Vec<Finding>) {
-    if rewrites.is_empty() {
-        return;
-    }
-    let lines: Vec<&str> = source.text.lines().collect();
-    let mut edits = Vec::new();
-    for rewrite in rewrites {
-        let in_text = rewrite.edits.as_ref().map_err(|reason| *reason).and_then(|own| {
-            let whole = edit::apply(&lines, own);
-            let read = yaml::documents(&whole).unwrap_or_default();
-            let found = read.get(rewrite.index).filter(|_| read.len() == count);
-            let same = found.is_some_and(|found| tree::same(&found.root, &rewrite.wanted.root));
-            if same { Ok(own.clone()) } else { Err("its layout is unusual") }
-        });
-        match in_text {
-            Ok(own) => edits.extend(own),
-            Err(reason) => {
-                let message = format!("comments of this document are lost, as it is rewritten: {reason}");
-                remarks.push(Finding::new(Severity::Warning, &source.name, rewrite.line, message));
-                edits.push(edit::Edit {
-                    from: rewrite.begin - 1,
-                    to: edit::end_of_document(&lines, rewrite.begin - 1),
-                    lines: yaml::write::lines(&rewrite.wanted.root, 0),
-                });
-            }
-        }
-    }
-    source.text = edit::apply(&lines, &edits);
 }

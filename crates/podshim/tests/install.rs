@@ -427,3 +427,28 @@ fn the_sandbox_api_needs_a_file_of_version_3() {
     assert!(said(&refused).contains("containerd config migrate"), "{}", said(&refused));
     assert_eq!(node.files(), before);
 }
+
+/// S12: a node whose file reads Kruise's marks gets the globs by which they reach the shim, and gives them back.
+#[test]
+fn s12_a_node_that_reads_kruises_marks_gets_their_globs() {
+    for (name, runtime) in [
+        ("debian-1.6.toml", "etc/containerd/config.toml"),
+        ("default-2.1.toml", "etc/containerd/conf.d/podshim.toml"),
+    ] {
+        let node = Node::with_config(&fixture(name));
+        let before = node.files();
+        succeeds(&node.install(&["--containerd", "1.6"]));
+        let text = |node: &Node| fs::read_to_string(node.root.path().join(runtime)).expect("the runtime");
+        assert!(!text(&node).contains("kruise"), "{}", text(&node));
+        fs::create_dir_all(node.root.path().join("etc/podshim")).expect("a directory");
+        let file = node.root.path().join("etc/podshim/config.toml");
+        fs::write(&file, "read = [\"kruise\"]\n").expect("the node's file");
+        succeeds(&node.install(&["--containerd", "1.6"]));
+        let globs = r#"pod_annotations = ["podshim.io/*", "kruise.io/*", "apps.kruise.io/*", "*.sidecarset.kruise.io/*"]"#;
+        assert!(text(&node).contains(globs), "{}", text(&node));
+        assert!(succeeds(&node.install(&["--containerd", "1.6"])).contains("installed already"));
+        fs::remove_file(file).expect("the node's file");
+        succeeds(&node.run("uninstall", &["--yes"]));
+        assert_eq!(node.files(), before);
+    }
+}

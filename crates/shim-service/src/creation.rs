@@ -10,7 +10,7 @@ use oci_runtime::bundle::Bundle;
 use oci_runtime::runtime::Container;
 use oci_runtime::sandbox::{NotUnderstood, SandboxRequest};
 use pod_lifecycle::{ContainerId, ContainerSpec, Refusal, RefusalKind, TaskKind};
-use pod_spec::{Parsed, SandboxMaker};
+use pod_spec::{Parsed, SandboxMaker, kruise};
 use tracing::{info, warn};
 
 use crate::cri::{self, SANDBOX_ID};
@@ -149,17 +149,27 @@ fn own_sandbox(container: &Container, details: &CreateDetails) -> Result<Sandbox
     }
 }
 
-/// Parses podshim's annotations within what the node's file allows. That file is read only if there are any: a pod
-/// without them must not depend on it (S1). Of a settled plan they are read once: CRI gives each container those of its
-/// pod.
+/// Parses podshim's annotations, and what else can be a plan, within what the node's file allows. That file is read only
+/// if there are any. A pod without podshim's annotations must not depend on it: a mistake in it costs such a pod its plan
+/// (S1, S12). Of a settled plan they are read once: CRI gives each container those of its pod.
 fn read_annotations(state: &mut State, annotations: &BTreeMap<String, String>) -> Result<Parsed, String> {
-    let ours: Vec<(&str, &str)> =
-        cri::annotations(annotations).filter(|(key, _)| key.starts_with(pod_spec::PREFIX)).collect();
-    if ours.is_empty() || state.has_settled_by(&ours) {
+    let is_ours = |key: &str| key.starts_with(pod_spec::PREFIX);
+    let declared: Vec<(&str, &str)> =
+        cri::annotations(annotations).filter(|(key, _)| is_ours(key) || kruise::is_mark(key)).collect();
+    let only_marks = !declared.iter().any(|(key, _)| is_ours(key));
+    if declared.is_empty() || state.has_settled_by(&declared) || only_marks && state.pod.plan_is_settled() {
         return Ok(Parsed::default());
     }
-    let node = node::read(&state.context.node_file)?;
-    let parsed = node.parse_pod(ours.iter().copied()).map_err(|error| error.to_string())?;
-    state.have_read(&node, &ours);
+    let node = match node::read(&state.context.node_file) {
+        Err(mistake) if only_marks => {
+            warn!(mistake, "OpenKruise's marks are not read");
+            return Ok(Parsed::default());
+        }
+        read => read?,
+    };
+    let parsed = node.parse_pod(declared.iter().copied()).map_err(|error| error.to_string())?;
+    if !only_marks || parsed.plan.is_some() {
+        state.have_read(&node, &declared);
+    }
     Ok(parsed)
 }

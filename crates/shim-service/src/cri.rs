@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use oci_runtime::spec::{self, Spec};
 use pod_lifecycle::{
-    Caller, ContainerId, ContainerSpec, KubeletHook, KubeletType, Origin, PidNamespace, TaskKind,
+    Caller, ContainerId, ContainerSpec, KubeletHook, KubeletType, Origin, PidNamespace, StartBarrier,
+    TaskKind,
 };
-use pod_spec::{BoundedDuration, Plan};
+use pod_spec::{BoundedDuration, Plan, kruise};
 
 /// The CRI plugin's: the id of the container's sandbox.
 pub(crate) const SANDBOX_ID: &str = "io.kubernetes.cri.sandbox-id";
@@ -64,8 +65,17 @@ pub(crate) fn container_spec(
         }),
         oom_score_adj: spec.process.as_ref().and_then(|process| process.oom_score_adj),
         origin,
+        start_barrier: match has_variable(spec, kruise::BARRIER) {
+            true => StartBarrier::Open,
+            false => StartBarrier::None,
+        },
         plan,
     }
+}
+
+fn has_variable(spec: &Spec, name: &str) -> bool {
+    let variables = spec.process.iter().flat_map(|process| &process.env);
+    variables.into_iter().any(|variable| variable.split_once('=').is_some_and(|(key, _)| key == name))
 }
 
 /// Checks that a container belongs to the pod `pod`. For CRI's containers the sandbox id decides, which CRI writes last and a

@@ -19,7 +19,7 @@ use crate::text::{parse_duration, parse_signal, show_duration, show_signal};
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A new pod with a running pause container; the annotations have no prefix.
+    /// A new pod with a running pause container; podshim's annotations have no prefix.
     Pod {
         /// Which caller it has.
         caller: PodCaller,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use pod_lifecycle::{ContainerId, KubeletHook, KubeletType, Origin, PidNamespace};
+use pod_lifecycle::{ContainerId, KubeletHook, KubeletType, Origin, PidNamespace, StartBarrier};
 
 use crate::text::{parse_duration, show_duration};
 
@@ -26,6 +26,8 @@ pub struct NewContainer {
     pub oom_score_adj: Option<i32>,
     /// Whether it starts from its program or is restored.
     pub origin: Origin,
+    /// Whether it was behind a start barrier.
+    pub start_barrier: StartBarrier,
 }
 
 impl NewContainer {
@@ -40,6 +42,7 @@ impl NewContainer {
             kubelet: None,
             oom_score_adj: None,
             origin: Origin::Program,
+            start_barrier: StartBarrier::None,
         }
     }
 
@@ -62,6 +65,7 @@ impl NewContainer {
                 "type=ephemeral" => new.kubelet_type = Some(KubeletType::Ephemeral),
                 "kubelet" => new.kubelet = Some(KubeletHook::None),
                 "kubelet-hook" => new.kubelet = Some(KubeletHook::PreStop),
+                "barrier" => new.start_barrier = StartBarrier::Open,
                 "from-checkpoint" => new.origin = Origin::Checkpoint,
                 "shared-pid" => new.pid_namespace = PidNamespace::Shared,
                 _ => {
@@ -101,6 +105,9 @@ impl fmt::Display for NewContainer {
         }
         if self.origin == Origin::Checkpoint {
             f.write_str(" from-checkpoint")?;
+        }
+        if self.start_barrier == StartBarrier::Open {
+            f.write_str(" barrier")?;
         }
         if let Some(score) = self.oom_score_adj {
             write!(f, " oom-score={score}")?;

@@ -233,9 +233,13 @@ impl Simulator {
         detail: Detail,
         annotations: &[(String, String)],
     ) -> Result<(), RunError> {
-        let full: Vec<_> =
-            annotations.iter().map(|(key, value)| (format!("{}{key}", pod_spec::PREFIX), value)).collect();
-        let parsed = pod_spec::parse(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        // A key of another controller is written whole, and this node reads them (S12).
+        let whole = |key: &str| {
+            if key.contains('/') { key.to_owned() } else { format!("{}{key}", pod_spec::PREFIX) }
+        };
+        let full: Vec<_> = annotations.iter().map(|(key, value)| (whole(key), value)).collect();
+        let node = pod_spec::Node::parse("read = [\"kruise\"]").unwrap_or_default();
+        let parsed = node.parse_pod(full.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         *self = match parsed {
             Ok(parsed) => Self::with_plan(parsed.plan, caller),
             Err(error) => {
@@ -265,6 +269,7 @@ impl Simulator {
             kind,
             caller: if self.caller == PodCaller::Ctr { Caller::Other } else { Caller::Cri },
             kubelet_type: new.kubelet_type,
+            start_barrier: new.start_barrier,
             pid_namespace: new.pid_namespace,
             kubelet_grace: new.kubelet_grace,
             kubelet: new.kubelet,

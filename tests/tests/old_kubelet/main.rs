@@ -3,6 +3,7 @@
 //! the kubelet: it writes a manifest, removes it, and reads the log of the containers and the kubelet's status.
 
 mod jobs;
+mod kruise;
 mod kubelet_restarts;
 mod order;
 mod policies;

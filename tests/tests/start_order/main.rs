@@ -10,6 +10,7 @@ mod gates_probed;
 mod gates_told;
 mod held;
 mod inits;
+mod kruise;
 mod node_file;
 mod oom_scores;
 mod plan;

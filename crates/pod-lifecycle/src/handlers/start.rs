@@ -1,4 +1,4 @@
-//! Start: a container that a caller starts, and the end of a start (S6, U7, I4, U11, J3).
+//! Start: a container that a caller starts, and the end of a start (S6, S13, U7, I4, U11, J3).
 //!
 //! Owns what its caller sees of it (CONTRACT §6). Whether it may start now is `questions::holds`.
 
@@ -15,7 +15,7 @@ use crate::interface::milestone::{Milestone, SignalCause};
 use crate::interface::operation::Reach;
 use crate::interface::outcome::{Failure, Outcome, Refusal};
 use crate::interface::spec::KubeletType;
-use crate::questions::holds::{hold_reason, may_start};
+use crate::questions::holds::{hold_reason, may_start, overruled};
 use crate::questions::restarts::is_started_again;
 use crate::rules::failure::{cannot_start, start_refused};
 use crate::rules::gate::program_started;
@@ -79,6 +79,9 @@ fn start_member(pod: &mut State, request: RequestId, id: ContainerId) {
     take_over_if_replaced(pod, &id);
     let may_start = pod.container(&id).is_some_and(|container| may_start(pod, container));
     if may_start {
+        if let Some(warning) = pod.container(&id).and_then(|container| overruled(pod, container)) {
+            pod.emit_change(Action::Warn(warning));
+        }
         return release(pod, &id, vec![request]);
     }
     let now = pod.now();

@@ -26,8 +26,20 @@ pub struct ContainerSpec {
     pub oom_score_adj: Option<i32>,
     /// What its first process is.
     pub origin: Origin,
+    /// Who orders its start beside the plan (S13).
+    pub start_barrier: StartBarrier,
     /// The plan its own annotations declare. The pod's first one counts (11.4).
     pub plan: Option<Plan>,
+}
+
+/// Whether a controller above the CRI keeps a caller from creating a container until its turn has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartBarrier {
+    /// No controller does.
+    #[default]
+    None,
+    /// One does, as OpenKruise's launch priority. The barrier of a container that is created is open.
+    Open,
 }
 
 /// What a container's first process is made from.

@@ -1,15 +1,16 @@
-//! Whether a container may start, and what it waits for, in words (S2, I1, S6, S9, U7, U13).
+//! Whether a container may start, and what it waits for, in words (S2, I1, S6, S9, S13, U7, U13).
 //!
 //! Owns the reasons. When a hold ends and when its lines are written is `rules::startup`.
 
 use std::time::Duration;
 
-use pod_spec::{RestartPolicy, Role};
+use pod_spec::{RestartPolicy, Role, Source};
 
 use crate::container::Container;
 use crate::container::hold::{Obstacle, Wait};
 use crate::container::phase::{Phase, Program};
 use crate::interface::id::ContainerId;
+use crate::interface::spec::{KubeletType, StartBarrier};
 use crate::interface::time::show_duration;
 use crate::questions::losses::replacement_deadline_of;
 use crate::questions::order::{first_blocker, stands_by};
@@ -27,7 +28,29 @@ pub(crate) fn may_start(pod: &State, container: &Container) -> bool {
         return !container.never_ran() && keeps_running(pod, container);
     }
     let state = pod.member(index);
-    state.gate.is_released() || first_blocker(pod, index).is_none()
+    state.gate.is_released() || is_ordered_above(pod, container) || first_blocker(pod, index).is_none()
+}
+
+/// S13: whether something above the CRI orders the container's start, and might wait for what podshim would hold behind it.
+fn is_ordered_above(pod: &State, container: &Container) -> bool {
+    let spec = container.spec();
+    let is_ordered = spec.start_barrier == StartBarrier::Open || spec.kubelet_type == Some(KubeletType::Init);
+    is_ordered && pod.plan().is_some_and(|plan| plan.source == Source::Kruise)
+}
+
+/// S13: what the plan would hold a container for, were its start not ordered above the CRI.
+pub(crate) fn overruled(pod: &State, container: &Container) -> Option<String> {
+    let index = container.member().filter(|_| is_ordered_above(pod, container))?;
+    let is_first = !pod.is_stopping() && !pod.member(index).gate.is_released();
+    let blocker = first_blocker(pod, index).filter(|_| is_first)?.earlier;
+    let orders = match container.spec().start_barrier {
+        StartBarrier::Open => "OpenKruise's start barrier",
+        StartBarrier::None => "its kubelet",
+    };
+    let (own, other) = (pod.member(index), pod.member(blocker));
+    Some(format!(
+        "{own} is not held for {other}: {orders} orders its start, and may itself wait for what podshim would hold"
+    ))
 }
 
 /// I2: a kubelet with native sidecars recreates a sidecar of a failed pod only if it did not see the failure,

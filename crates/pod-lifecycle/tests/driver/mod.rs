@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use pod_lifecycle::{
     Action, Caller, ContainerId, ContainerSpec, Event, Failure, OpId, Operation, Origin, Outcome,
-    PidNamespace, Pod, PodTime, Reach, RefusalKind, Request, RequestId, Target, TaskKind, WallTime,
+    PidNamespace, Pod, PodTime, Reach, RefusalKind, Request, RequestId, StartBarrier, Target, TaskKind,
+    WallTime,
 };
 use pod_spec::Signal;
 
@@ -109,6 +110,7 @@ impl Driver {
             kind: TaskKind::Container,
             caller: Caller::Other,
             kubelet_type: None,
+            start_barrier: StartBarrier::None,
             kubelet: None,
             pid_namespace: PidNamespace::Private,
             kubelet_grace: None,

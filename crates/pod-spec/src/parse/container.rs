@@ -10,6 +10,7 @@ use crate::error::{Problem, printable_key};
 use crate::excerpt::excerpt;
 use crate::keys::{ContainerKey, FATALS};
 use crate::limits::MAX_CONTAINERS;
+use crate::name::is_name;
 use crate::nearest::{Hint, hint_for_name};
 use crate::plan::{Condition, Dependency, Gate, Member, Others, RestartMode, Role, Signal};
 use crate::warning::Warning;
@@ -17,7 +18,7 @@ use crate::warning::Warning;
 use super::after;
 use super::findings::Findings;
 use super::gate;
-use super::list::{KEY as PLAN, List, Names, is_name};
+use super::list::{KEY as PLAN, List, Names};
 use super::restart;
 use super::word::word;
 

@@ -4,7 +4,8 @@
 use crate::error::ListError;
 use crate::excerpt::excerpt;
 use crate::keys::ROLES;
-use crate::limits::{MAX_CONTAINERS, MAX_NAME_BYTES};
+use crate::limits::MAX_CONTAINERS;
+use crate::name::is_name;
 use crate::nearest::choose;
 use crate::plan::{Others, Role};
 
@@ -198,14 +199,4 @@ impl Listed {
     pub(super) fn is(&self, word: &str) -> bool {
         self.name == word || self.alias.as_deref() == Some(word)
     }
-}
-
-/// Wider than the kubelet's DNS labels, because `ctr` has no rule; narrow enough to leave `,=+|@*` to podshim.
-pub(super) fn is_name(text: &str) -> bool {
-    let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    bytes.len() <= MAX_NAME_BYTES
-        && end(bytes.first())
-        && end(bytes.last())
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }

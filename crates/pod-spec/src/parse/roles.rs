@@ -7,11 +7,12 @@ use crate::error::{ListError, Problem};
 use crate::excerpt::excerpt;
 use crate::keys::ROLES;
 use crate::limits::{MAX_CONTAINERS, MAX_VALUE_BYTES};
+use crate::name::is_name;
 use crate::nearest::choose;
 use crate::plan::{Others, Role};
 
 use super::findings::Findings;
-use super::list::{List, Listed, Names, is_name};
+use super::list::{List, Listed, Names};
 
 /// Key, container and value of each `role.<c>`, by name. A `role` without a container is an error of its key.
 pub(super) fn of<'a>(ours: &BTreeMap<&'a str, &'a str>) -> Vec<(&'a str, &'a str, &'a str)> {

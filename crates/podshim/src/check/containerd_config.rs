@@ -3,7 +3,7 @@
 //! Owns which section each version reads (CONTRACT §1.7, trap 27). Reads this one file, no file under its
 //! `imports`.
 
-use pod_spec::nearest_word;
+use pod_spec::{Marks, Node as NodeFile, kruise, nearest_word};
 use toml_edit::{Document, Item, Table, TableLike, Value};
 
 use super::glob;
@@ -21,6 +21,12 @@ const KEYS: [&str; 2] = ["podshim.io/plan", "podshim.io/on-terminate.a"];
 const KUBELET_KEYS: [(&str, &str); 2] = [
     ("io.kubernetes.pod.terminationGracePeriod", "io.kubernetes.pod.*"),
     ("io.kubernetes.container.type", "io.kubernetes.container.*"),
+];
+/// For each glob of Kruise's marks a key that it must match.
+const KRUISE_KEYS: [(&str, &str); 3] = [
+    (kruise::SIDECARSETS, kruise::GLOBS[0]),
+    (kruise::LAUNCH, kruise::GLOBS[1]),
+    ("version.sidecarset.kruise.io/a", kruise::GLOBS[2]),
 ];
 /// Keys that no pod's author may set, because the CRI or the node owns them; a glob of `pod_annotations` that matches
 /// one lets a pod set it. For each an example, then the pattern and what it decides.
@@ -52,13 +58,14 @@ const RUNTIME_KEYS: [&str; 17] = [
 
 struct Config<'a> {
     source: &'a Source,
+    node: &'a NodeFile,
     version: i64,
     findings: Vec<Finding>,
 }
 
-/// All findings on the file.
-pub fn check(source: &Source) -> Vec<Finding> {
-    let mut config = Config { source, version: 1, findings: Vec::new() };
+/// All findings on the file, of a node with that file of its own.
+pub fn check(source: &Source, node: &NodeFile) -> Vec<Finding> {
+    let mut config = Config { source, node, version: 1, findings: Vec::new() };
     match Document::parse(source.text.as_str()) {
         Ok(document) => config.check(document.as_table()),
         Err(error) => {
@@ -234,6 +241,7 @@ impl Config<'_> {
                 Some("pod_annotations = [\"podshim.io/*\"] (a * does not cross a slash)".to_owned());
             finding.nearest = nearest;
         }
+        self.check_globs_of_kruise(handler, &pod, pod_line);
         for (key, what) in NOT_OF_A_POD {
             for glob in pod.iter().filter(|glob| glob::matches(glob, key)) {
                 let message = format!("lets a pod's author say {what}");
@@ -257,6 +265,25 @@ impl Config<'_> {
                 finding.fix = Some(format!("add \"{wanted}\""));
             }
         }
+    }
+
+    /// S12: a node that reads Kruise's marks, and a runtime that they do not reach.
+    fn check_globs_of_kruise(&mut self, handler: &str, globs: &[String], line: usize) {
+        if !self.node.reads(Marks::Kruise) {
+            return;
+        }
+        let is_missing = |(example, _): &(&str, &str)| !globs.iter().any(|glob| glob::matches(glob, example));
+        let missing: Vec<_> =
+            KRUISE_KEYS.into_iter().filter(is_missing).map(|(_, glob)| format!("\"{glob}\"")).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let message = format!(
+            "the node's file reads OpenKruise's marks, and runtime {handler:?} does not see them all: its pods have no plan of them"
+        );
+        let finding = self.note(Severity::Error, line, message);
+        finding.key = Some("pod_annotations".to_owned());
+        finding.fix = Some(format!("add {} (podshim install writes them)", missing.join(", ")));
     }
 
     fn globs(&self, runtime: &dyn TableLike, key: &str, line: usize) -> (Vec<String>, usize) {

@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use pod_spec::{
-    DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word,
+    DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role, Source,
+    nearest_word,
 };
 
+use super::kruise::Marked;
 use super::{proposal, stop_signal};
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
@@ -43,8 +45,14 @@ pub fn check(
         containers: template.containers(),
         injected,
     };
-    pair.check_names(findings);
+    if plan.source == Source::Annotations {
+        pair.check_names(findings);
+        pair.check_policy(findings);
+    }
     pair.check_pod(findings);
+    let marked = Marked { file, template, annotations, plan, containers: &pair.containers };
+    marked.check_plan(injected, findings);
+    marked.check_barrier(|container| pair.awaited_by(container), findings);
     for container in &pair.containers {
         pair.check_container(container, findings);
         pair.check_hold(container, findings);
@@ -135,7 +143,7 @@ impl PlanAgainstManifest<'_> {
         own.collect()
     }
 
-    fn check_pod(&self, findings: &mut Vec<Finding>) {
+    fn check_policy(&self, findings: &mut Vec<Finding>) {
         let own = match self.plan.restart_policy {
             RestartPolicy::Always => "Always",
             RestartPolicy::OnFailure => "OnFailure",
@@ -149,6 +157,9 @@ impl PlanAgainstManifest<'_> {
             let fix = proposal::restart_policy(self.template, self.annotations, self.plan.others);
             findings.push(finding.nearest(policy).fix(fix));
         }
+    }
+
+    fn check_pod(&self, findings: &mut Vec<Finding>) {
         if let Some(message) = codes(self.plan) {
             findings.push(self.at_key(Severity::Note, "restart-policy", message));
         }

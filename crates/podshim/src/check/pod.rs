@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use pod_spec::{InvalidPlan, Node as NodeFile, PREFIX, Plan, PlanError, Warning};
+use pod_spec::{InvalidPlan, Node as NodeFile, PREFIX, Plan, PlanError, Warning, kruise};
 
 use super::{cost, plan_against_manifest, proposal};
 use crate::annotations::{Line, annotation_line, is_ours};
@@ -194,7 +194,10 @@ fn finding_of_warning(file: &str, annotations: &Node, warning: &Warning) -> Find
     }
 }
 
-/// The key that a warning is about: its text begins with it.
+/// The key that a warning is about: its text begins with it, if it is one of podshim's.
 fn key_of(warning: &Warning) -> String {
+    if let Warning::UnreadMarks { .. } = warning {
+        return kruise::SIDECARSETS.to_owned();
+    }
     warning.to_string().split(": ").next().unwrap_or_default().to_owned()
 }

@@ -7,13 +7,13 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use crate::arguments::{FileArguments, ResultArguments};
+use crate::arguments::ResultArguments;
 use crate::finding::{Finding, Severity};
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Format, Paint, print, print_json};
 use crate::sidecarset;
 use crate::source::Source;
-use crate::translate::{Target, translate};
+use crate::translate::{Target, Translated, in_place, translate};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -29,7 +29,10 @@ each field that could not be carried over, or is not quite the same. FILE is not
 
 With --sidecarset it first adds to the pods that an OpenKruise SidecarSet selects what Kruise's webhook would: containers,
 initContainers, volumes, variables, secrets, annotations. Its containers are sidecars of the plan; one that is upgraded hot
-is a standby pair, NAME-1|NAME-2. A pod without a namespace is taken for one in a namespace of the SidecarSet.";
+is a standby pair, NAME-1|NAME-2. A pod without a namespace is taken for one in a namespace of the SidecarSet.
+
+With --in-place it writes the SidecarSets of those files instead, for a cluster that keeps Kruise: patchPodMetadata with the
+role of each sidecar, and ready from its probes. Kruise then writes the plan on each pod that it injects.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 a pod could not be translated and was left as it is, or a file cannot be read or is not
 such a file; 2 wrong arguments.";
@@ -44,10 +47,14 @@ pub struct Arguments {
     /// A file with one or more SidecarSets; may be given more than once
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     sidecarset: Vec<String>,
+    /// Write the SidecarSets themselves, with a patchPodMetadata by which Kruise writes the plan
+    #[arg(long, requires = "sidecarset", conflicts_with = "files")]
+    in_place: bool,
     #[command(flatten)]
     result: ResultArguments,
-    #[command(flatten)]
-    files: FileArguments,
+    /// "-" is standard input
+    #[arg(value_name = "FILE", required_unless_present = "in_place", value_hint = ValueHint::FilePath)]
+    files: Vec<String>,
 }
 
 #[derive(Default, Serialize)]
@@ -63,6 +70,14 @@ struct Report {
 /// A file that cannot be read, or a file that is not YAML.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut report = Report::default();
+    if arguments.in_place {
+        for file in &arguments.sidecarset {
+            let translated = in_place(&Source::read(file)?)
+                .map_err(|error| CommandError::Input(format!("{file}:{}: {error}", error.line)))?;
+            report.add(translated);
+        }
+        return report.show(&arguments.result);
+    }
     let mut sidecar_sets = Vec::new();
     for file in &arguments.sidecarset {
         let read = sidecarset::read(&Source::read(file)?, &mut report.remarks);
@@ -71,35 +86,45 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     }
     let target = Target { runtime_class: &arguments.runtime_class, sidecar_sets: &sidecar_sets };
     let mut selecting = BTreeSet::new();
-    for file in &arguments.files.files {
+    for file in &arguments.files {
         let source = Source::read(file)?;
         let translated = translate(&source, target).map_err(|error| {
             CommandError::Input(format!("{file}:{}: no YAML: {}", error.line, error.problem))
         })?;
-        if !report.manifests.is_empty() && !translated.text.starts_with("---") {
-            report.manifests += "---\n";
-        }
-        report.manifests += &translated.text;
-        report.pods += translated.pods;
-        selecting.extend(translated.selecting);
-        for remark in translated.remarks {
-            if !report.remarks.contains(&remark) {
-                report.remarks.push(remark);
-            }
-        }
+        selecting.extend(translated.selecting.iter().copied());
+        report.add(translated);
     }
     for (_, set) in sidecar_sets.iter().enumerate().filter(|(number, _)| !selecting.contains(number)) {
         let what = format!("SidecarSet {:?} selects no pod of these files", set.name);
         report.remarks.push(Finding::new(Severity::Warning, &set.file, set.line, what).key("spec.selector"));
     }
-    let failed = report.remarks.iter().any(|remark| remark.severity == Severity::Error);
-    match arguments.result.format() {
-        Format::Json => print_json(&report)?,
-        Format::Text => {
-            print(&report.manifests)?;
-            let paint = Paint::of(&stderr());
-            report.remarks.iter().for_each(|remark| eprint!("{}", remark.show(paint)));
+    report.show(&arguments.result)
+}
+
+impl Report {
+    fn add(&mut self, translated: Translated) {
+        if !self.manifests.is_empty() && !translated.text.starts_with("---") {
+            self.manifests += "---\n";
+        }
+        self.manifests += &translated.text;
+        self.pods += translated.pods;
+        for remark in translated.remarks {
+            if !self.remarks.contains(&remark) {
+                self.remarks.push(remark);
+            }
         }
     }
-    Ok(if failed { Outcome::Findings } else { Outcome::Success })
+
+    fn show(&self, result: &ResultArguments) -> Result<Outcome, CommandError> {
+        let failed = self.remarks.iter().any(|remark| remark.severity == Severity::Error);
+        match result.format() {
+            Format::Json => print_json(self)?,
+            Format::Text => {
+                print(&self.manifests)?;
+                let paint = Paint::of(&stderr());
+                self.remarks.iter().for_each(|remark| eprint!("{}", remark.show(paint)));
+            }
+        }
+        Ok(if failed { Outcome::Findings } else { Outcome::Success })
+    }
 }

@@ -83,6 +83,11 @@ pub(super) fn space(report: &mut Report<'_>) {
     }
 }
 
+/// What this node's file says; a mistake in it is another finding.
+pub(super) fn node_of(report: &Report<'_>) -> pod_spec::Node {
+    report.read(NODE_FILE).and_then(|text| pod_spec::Node::parse(&text).ok()).unwrap_or_default()
+}
+
 /// With a mistake in this file, podshim refuses every pod with a plan.
 pub(super) fn node_file(report: &mut Report<'_>) {
     let Some(text) = report.read(NODE_FILE) else {

@@ -16,6 +16,8 @@ pub struct Explanation {
     pub unnamed: Vec<String>,
     /// How long a container is held before it exits with 125 (U6). `None`: no limit.
     pub held_at_most_ms: Option<u64>,
+    /// Whose words the plan is made of.
+    pub source: SourceWord,
     /// What ends the pod (J1).
     pub completion: Completion,
     /// The bounds of its stop.
@@ -131,6 +133,15 @@ words! {
         Passthrough,
         /// Mains, by `*=main`.
         Mains,
+    }
+}
+words! {
+    /// Whose words a plan is made of (S12).
+    SourceWord {
+        /// podshim's annotations.
+        Annotations,
+        /// OpenKruise's marks.
+        Kruise,
     }
 }
 words! {

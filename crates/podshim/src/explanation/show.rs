@@ -6,7 +6,7 @@ use pod_spec::DurationText;
 
 use super::report::{
     BudgetSource, Completion, ConditionWord, EVERY_OTHER, Explanation, FatalWord, OthersWord, Part,
-    PlannedWord, RestartWord, RoleWord,
+    PlannedWord, RestartWord, RoleWord, SourceWord,
 };
 use crate::output::{Colour, Paint};
 
@@ -14,7 +14,11 @@ use crate::output::{Colour, Paint};
 pub fn show(explanation: &Explanation, paint: Paint) -> String {
     let names = explanation.containers.iter().map(|part| part.name.chars().count());
     let width = names.max().unwrap_or(0);
-    let mut text = format!("{}\n", paint.text(Colour::Bold, "Start"));
+    let mut text = match explanation.source {
+        SourceWord::Annotations => String::new(),
+        SourceWord::Kruise => "From OpenKruise's marks, on a node that reads them.\n".to_owned(),
+    };
+    text += &format!("{}\n", paint.text(Colour::Bold, "Start"));
     let mut by_start: Vec<&Part> = explanation.containers.iter().collect();
     by_start.sort_by_key(|part| (part.start_step, part.standby_of.is_some()));
     for part in by_start {

@@ -164,15 +164,15 @@ pub fn imports(text: &str) -> Vec<String> {
     values.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Adds podshim's runtime. `default` is the version of a file without any key. For version 3, `runtime` is the text of
-/// the file `drop_in`, which the main file then imports. `imported` are the files that it already imports.
+/// Adds podshim's runtime. `default` is the version of a file without any key. `runtime` is its text; for version 3
+/// that of the file `drop_in`, which the main file then imports. `imported` are the files that it already imports.
 ///
 /// # Errors
 /// Why only a person can do it. A file that already has the runtime, from `install` or by hand, is no error.
 pub fn add(
     text: Option<&str>,
     default: FileVersion,
-    runtime: &str,
+    runtime: impl Fn(FileVersion) -> String,
     drop_in: &Path,
     imported: &[(PathBuf, String)],
 ) -> Result<Edited, ConfigError> {
@@ -201,14 +201,14 @@ pub fn add(
                 return Err(ConfigError::Replaced { path: path.clone(), plugin: version.plugin() });
             }
             let forgotten = if runtimes.is_none_or(TableLike::is_empty) { RUNC } else { "" };
-            (with_block(text, &format!("{own_version}{forgotten}{VERSION_2}")), None)
+            (with_block(text, &format!("{own_version}{forgotten}{}", runtime(version))), None)
         }
         FileVersion::Three => {
             let main = match root.is_empty() {
                 true => with_block(text, &format!("{own_version}imports = [\"{}\"]\n", drop_in.display())),
                 false => importing(present, drop_in)?,
             };
-            (main, Some(alone(version, runtime)))
+            (main, Some(alone(version, &runtime(version))))
         }
     };
     parse(&main).map_err(|error| ConfigError::Form { problem: error.to_string() })?;

@@ -1,13 +1,27 @@
 //! What a translation does to a pod, as data: what SidecarSets add, what becomes of its own sidecars, and the remarks
 //! on what could not be carried over. `inject` and `native` decide it; `tree` and `text` carry it out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pod_spec::Member;
 
 use crate::finding::{Finding, Severity};
 use crate::sidecarset::InjectPolicy;
 use crate::yaml::Node;
+
+/// A translated file.
+#[derive(Clone, Debug)]
+pub struct Translated {
+    /// The whole file; documents that need no translation are unchanged.
+    pub text: String,
+    /// What could not be carried over, or is not quite the same. An error: the pod was left as it was, or its
+    /// translation does not pass `podshim check`.
+    pub remarks: Vec<Finding>,
+    /// How many pods got a plan.
+    pub pods: usize,
+    /// The SidecarSets that select a pod of the file, by their index in `Target::sidecar_sets`.
+    pub selecting: BTreeSet<usize>,
+}
 
 /// What is added to a pod.
 #[derive(Clone, Debug, Default)]

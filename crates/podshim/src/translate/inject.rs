@@ -368,7 +368,7 @@ fn without_watchers(own: &SidecarContainer, remarks: &mut Remarks<'_>) -> Sideca
 }
 
 /// The gate of a sidecar without a startup probe: it opens when its readiness probe first makes it ready.
-fn gate_of_readiness(own: &SidecarContainer, member: &mut Member, remarks: &mut Remarks<'_>) {
+pub fn gate_of_readiness(own: &SidecarContainer, member: &mut Member, remarks: &mut Remarks<'_>) {
     let Some((key, node)) = own.node.entry("readinessProbe") else { return };
     let translated = probe::gate(&own.node, node);
     let Some(Gate::Probe { action, mut timing }) = translated.gate else { return };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pod_spec::{
     Condition, Defaults, Dependency, ExitCodes, Gate, Member, OomScore, Others, Plan, RestartPolicy, Role,
-    Signal, ZeroGrace,
+    Signal, Source, ZeroGrace,
 };
 
 use super::change::{Change, Injection, Remarks};
@@ -150,6 +150,7 @@ pub fn policy_of(template: &Template<'_>) -> RestartPolicy {
 fn plan(template: &Template<'_>) -> Plan {
     let grace = template.spec.number_of("terminationGracePeriodSeconds").filter(|seconds| *seconds > 0);
     Plan {
+        source: Source::Annotations,
         members: Vec::new(),
         others: Others::Passthrough,
         restart_policy: policy_of(template),

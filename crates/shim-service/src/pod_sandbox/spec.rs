@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 use oci_runtime::sandbox::{Pins, Sharing};
+use pod_spec::kruise;
 use serde_json::{Value, json};
 
 use super::config::{PidSharing, PodConfig};
@@ -33,7 +34,7 @@ const PAUSE_USER: u32 = 65_535;
 /// The sandbox's own spec. `delete`, the history and the plan read its annotations; plugins of NRI see its namespaces and
 /// mounts.
 pub(crate) fn of_sandbox(id: &str, config: &PodConfig, network: Option<&Path>, pins: &Pins) -> Value {
-    // podshim's alone: others mean something to systemd, to the OCI runtime and to `start`, and a pod's author writes them.
+    // What podshim reads alone: others mean something to systemd, to the OCI runtime and to `start`, and a pod's author writes them.
     let mut annotations: BTreeMap<&str, &str> = ours(config).collect();
     annotations.extend([
         (CONTAINER_TYPE, "sandbox"),
@@ -83,10 +84,10 @@ pub(super) fn may_lower_its_score(status: &str) -> bool {
     set & (1 << CAP_SYS_RESOURCE) != 0
 }
 
-/// The pod's annotations that are podshim's.
+/// The pod's annotations that podshim reads: its own, and Kruise's marks (S12).
 fn ours(config: &PodConfig) -> impl Iterator<Item = (&str, &str)> {
     let all = config.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    all.filter(|(key, _)| key.starts_with(pod_spec::PREFIX))
+    all.filter(|(key, _)| key.starts_with(pod_spec::PREFIX) || kruise::is_mark(key))
 }
 
 /// Where containerd's pause container would be: a scope below a slice, or a group below a group.

@@ -136,3 +136,24 @@ fn in_scope(bundle: &Path, id: &str) {
     spec["linux"]["cgroupsPath"] = format!("pods.slice:test:{id}").into();
     fs::write(bundle.join("config.json"), spec.to_string()).unwrap();
 }
+
+/// S12: a pod with Kruise's marks alone does not depend on the node's file; its word makes a plan of them.
+#[test]
+fn s12_marks_count_where_the_nodes_file_says_so() {
+    const MARKS: (&str, &str) = ("kruise.io/sidecarset-hash", r#"{"logs":{"sidecarList":["tail"]}}"#);
+    let started: &[&str] = &["create", "start"];
+    for (file, calls) in [
+        ("", started),
+        ("read = [\"kruise\"]\nforbit = []\n", started),
+        ("read = [\"kruise\"]\n", &["create"]),
+    ] {
+        with_pod(async |pod| {
+            fs::write(pod.directory.path().join("config.toml"), file).unwrap();
+            pod.run("app", "exec sleep 60", &[MARKS]).await;
+            assert_eq!(pod.calls("app"), calls, "{file}");
+            pod.kill("app", 9).await.unwrap();
+            pod.wait("app").await.unwrap();
+            pod.delete("app").await.unwrap();
+        });
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pod_lifecycle::{Caller, ContainerSpec, Origin, PidNamespace, Request, TaskKind};
+use pod_lifecycle::{Caller, ContainerSpec, Origin, PidNamespace, Request, StartBarrier, TaskKind};
 use pod_spec::Plan;
 
 use crate::command::{Command, Scenario};
@@ -39,6 +39,7 @@ pub(super) fn spec_of(name: &str, kind: TaskKind, plan: Option<Plan>) -> Contain
         kind,
         caller: Caller::Cri,
         kubelet_type: None,
+        start_barrier: StartBarrier::None,
         pid_namespace: PidNamespace::Private,
         kubelet_grace: None,
         kubelet: None,

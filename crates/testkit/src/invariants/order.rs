@@ -6,7 +6,7 @@ use pod_lifecycle::{
     ContainerId, ContainerSpec, FLOOR, Hook, KubeletHook, KubeletType, Operation, Request, TaskKind,
 };
 use pod_spec::{
-    CodeSet, Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, ZeroGrace,
+    CodeSet, Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, Source, ZeroGrace,
 };
 
 use super::picture::{Container, MemberPicture, Process};
@@ -171,7 +171,7 @@ impl Invariants {
         }
     }
 
-    /// S2, S6, I1, I4: the start order.
+    /// S2, S6, S13, I1, I4: the start order.
     fn may_begin(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
         let Some(role) = container.role else { return Ok(()) };
@@ -182,7 +182,8 @@ impl Invariants {
         if role == Role::Init && picture.completed {
             return self.violated(format!("init {id} runs again (I4)"));
         }
-        if picture.released {
+        let is_of_marks = self.plan.as_ref().is_some_and(|plan| plan.source == Source::Kruise);
+        if picture.released || is_of_marks && container.is_ordered_above {
             return Ok(());
         }
         for (earlier, condition) in self.waits(&container.name) {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pod_lifecycle::{Caller, ContainerSpec, ExecId, Exit, Hook, KubeletHook, PodTime, TaskKind};
+use pod_lifecycle::{
+    Caller, ContainerSpec, ExecId, Exit, Hook, KubeletHook, KubeletType, PodTime, StartBarrier, TaskKind,
+};
 use pod_spec::{Role, Signal};
 
 /// One container as seen from outside.
@@ -46,6 +48,8 @@ pub(super) struct Container {
     pub(super) held_since: PodTime,
     /// Whether its kubelet runs a preStop hook, if a kubelet created it (T16).
     pub(super) kubelet: Option<KubeletHook>,
+    /// Whether something above the CRI orders its start (S13).
+    pub(super) is_ordered_above: bool,
     /// Its gate's probe failed too often (U4).
     pub(super) gate_failed: bool,
     /// The hook that runs.
@@ -77,6 +81,8 @@ impl Container {
             name: spec.name.clone(),
             kind: spec.kind,
             caller: spec.caller,
+            is_ordered_above: spec.start_barrier == StartBarrier::Open
+                || spec.kubelet_type == Some(KubeletType::Init),
             kubelet_grace: spec.kubelet_grace,
             own_oom_score: spec.oom_score_adj,
             oom_score: None,
