@@ -403,12 +403,24 @@ impl<'kubelet> StaticPod<'kubelet> {
     /// # Errors
     /// If none of that name runs.
     pub async fn pid(&self, name: &str) -> Result<libc::pid_t> {
+        self.cri.container_pid(&self.running(name).await?.id).await
+    }
+
+    /// Stops the newest running container of that name behind the kubelet's back.
+    ///
+    /// # Errors
+    /// If none of that name runs, or what containerd answers.
+    pub async fn stop_container(&self, name: &str, timeout: Duration) -> Result<()> {
+        self.cri.stop_container(&self.running(name).await?.id, timeout).await
+    }
+
+    async fn running(&self, name: &str) -> Result<Container> {
         let running = self.containers().await?.into_iter().filter(|container| {
             container.state() == CriState::ContainerRunning
                 && container.metadata.as_ref().is_some_and(|metadata| metadata.name == name)
         });
         let newest = running.max_by_key(|container| container.created_at);
-        self.cri.container_pid(&newest.with_context(|| format!("no {name} runs"))?.id).await
+        newest.with_context(|| format!("no {name} runs"))
     }
 
     /// The pod's footprint on the node, by the ids of its sandboxes and containers.

@@ -281,7 +281,7 @@ fn j11_a_pod_that_is_not_complete_waits_for_no_round() {
     assert_eq!(driver.pod.next_deadline(), None);
 }
 
-/// S13: what the two would wait for, for whoever reads the shim's log.
+/// S13: the shim's log has the warning with both names.
 #[test]
 fn s13_a_start_that_is_ordered_above_is_logged() {
     let marks = [("kruise.io/sidecarset-hash", r#"{"logs":{"sidecarList":["tail"]}}"#)];
