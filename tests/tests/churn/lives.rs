@@ -94,7 +94,13 @@ impl Life {
                 pod.wait_for("app", Started, 2, SOON).await?;
                 pod.stop_all_at_once(AMPLE).await?;
             }
-            Life::WithoutShim if runtime == Runtime::Podshim => signal(pod.shim_pid()?, libc::SIGKILL)?,
+            Life::WithoutShim if runtime == Runtime::Podshim => {
+                signal(pod.shim_pid()?, libc::SIGKILL)?;
+                // Until then containerd from 1.7 on refuses to remove them: it says that they run.
+                for name in ["app", "s1"] {
+                    pod.wait_exited(name, SOON).await?;
+                }
+            }
             // containerd's own shim restarts nothing, and leaves its containers when it is killed.
             Life::Killed | Life::Held | Life::Restarted | Life::WithoutShim => {}
             Life::Again => {
