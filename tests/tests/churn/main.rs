@@ -2,6 +2,7 @@
 //! runtime: afterwards the node has no more than before. `hack/test` makes a few, `hack/stress --churn` thousands.
 
 mod calls;
+mod default_runtime;
 mod lanes;
 mod lives;
 mod nodes;
