@@ -5,7 +5,7 @@ mod cut_off;
 mod faults;
 
 pub use cut_off::remove_all_of;
-pub use faults::is_of_a_shim;
+pub use faults::{is_of_a_cut_off_create, is_of_a_shim};
 
 use std::collections::HashMap;
 use std::path::PathBuf;
