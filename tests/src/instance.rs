@@ -116,6 +116,16 @@ impl Containerd {
         Self::start_with(arguments).await
     }
 
+    /// Starts an instance of the test's own whose pods run on that shim unless they ask for another one.
+    ///
+    /// # Errors
+    /// If `hack/containerd-up` fails; the error holds its output.
+    pub async fn start_with_default(runtime: Runtime) -> Result<Self> {
+        let mut arguments = own_arguments(&own_directory());
+        arguments.extend(["--default-runtime".into(), runtime.handler().into()]);
+        Self::start_with(arguments).await
+    }
+
     pub(crate) async fn start_with(arguments: Vec<OsString>) -> Result<Self> {
         let script = command::script("containerd-up");
         let socket = command::run(&script, arguments).await?.success(&script)?;
@@ -203,6 +213,31 @@ impl Containerd {
     /// If the instance is not up.
     pub fn mounts(&self) -> Result<String> {
         Ok(std::fs::read_to_string(format!("/proc/{}/mountinfo", self.pid("holder.pid")?))?)
+    }
+
+    /// The processes of the instance: its own, its shims, and the containers'.
+    ///
+    /// # Errors
+    /// If the instance is not up.
+    pub fn processes(&self) -> Result<Vec<libc::pid_t>> {
+        let own = std::fs::read_link(self.namespace("mnt")?)?;
+        let (directory, cgroup) = (format!("{}/", self.directory.display()), format!("{}/", self.cgroup()));
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let path = entry.path();
+            let Some(pid) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else { continue };
+            // A process may end while this looks.
+            let names = |file: &str, text: &str| {
+                std::fs::read_to_string(path.join(file)).is_ok_and(|content| content.contains(text))
+            };
+            let is_its = std::fs::read_link(path.join("ns/mnt")).is_ok_and(|namespace| namespace == own)
+                || names("cgroup", &cgroup)
+                || names("mountinfo", &directory);
+            if is_its && is_alive(pid) {
+                found.push(pid);
+            }
+        }
+        Ok(found)
     }
 
     /// The cgroup below which the pods of this instance are; `hack/containerd-down` removes it by this name.

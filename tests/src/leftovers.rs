@@ -92,10 +92,7 @@ impl Footprint {
             if node.cgroup_driver()? == CgroupDriver::Systemd {
                 stop_slice(cgroup).await?;
             }
-            for directory in cgroup_directories(cgroup)? {
-                std::fs::remove_dir(&directory)
-                    .with_context(|| format!("cannot remove {}", directory.display()))?;
-            }
+            remove_cgroup(cgroup)?;
         }
         Ok(())
     }
@@ -187,6 +184,14 @@ async fn stop_slice(cgroup: &str) -> Result<()> {
     let slice = cgroup.rsplit('/').next().unwrap_or_default();
     let stopped = command::run(Path::new("systemctl"), ["stop", slice]).await?;
     stopped.success("systemctl stop").map(drop)
+}
+
+/// Removes a pod's own cgroup, as a kubelet does. It must be empty.
+pub(crate) fn remove_cgroup(cgroup: &str) -> Result<()> {
+    for directory in cgroup_directories(cgroup)? {
+        std::fs::remove_dir(&directory).with_context(|| format!("cannot remove {}", directory.display()))?;
+    }
+    Ok(())
 }
 
 /// A cgroup's directories: one per controller (v1), or one (v2).

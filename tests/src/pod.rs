@@ -1,9 +1,11 @@
 //! Pods through CRI: the builder, and a running pod whose containers are created and started in any order. Owns the
 //! pod's sandbox, its containers and its directory on the node; the checks are in [`crate::timeline`].
 
+mod cut_off;
 mod faults;
 
-pub use faults::is_of_a_shim;
+pub use cut_off::remove_all_of;
+pub use faults::{is_of_a_cut_off_create, is_of_a_shim};
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -53,6 +55,7 @@ pub enum PidNamespace {
 #[derive(Clone, Debug)]
 pub struct Pod {
     name: String,
+    uid: String,
     annotations: HashMap<String, String>,
     programs: Vec<Program>,
     pid_namespace: PidNamespace,
@@ -65,8 +68,10 @@ impl Pod {
     /// A pod without annotations and containers. The name is made unique.
     #[must_use]
     pub fn new(name: &str) -> Self {
+        let uid = unique(name);
         Self {
-            name: unique(name),
+            name: uid.clone(),
+            uid,
             annotations: HashMap::new(),
             programs: Vec::new(),
             pid_namespace: PidNamespace::default(),
@@ -74,6 +79,19 @@ impl Pod {
             grace: None,
             cgroup_parent: None,
         }
+    }
+
+    /// Gives it this name, which another pod may have too, as the successor of a deleted pod has: their UIDs differ.
+    #[must_use]
+    pub fn called(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// The pod's UID, unique.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        &self.uid
     }
 
     /// The annotation `podshim.io/<key>`.
@@ -142,11 +160,11 @@ impl Pod {
         node: &'node Containerd,
         handler: &str,
     ) -> Result<RunningPod<'node>> {
-        let directory = node.directory().join("pods").join(&self.name);
+        let directory = node.directory().join("pods").join(&self.uid);
         std::fs::create_dir_all(&directory)?;
         let cgroup = match &self.cgroup_parent {
             Some(path) => path.clone(),
-            None => node.pod_cgroup(&self.name)?,
+            None => node.pod_cgroup(&self.uid)?,
         };
         let config = self.sandbox_config(&directory, &cgroup);
         let cri = node.cri()?;
@@ -197,7 +215,7 @@ impl Pod {
         PodSandboxConfig {
             metadata: Some(PodSandboxMetadata {
                 name: self.name.clone(),
-                uid: self.name.clone(),
+                uid: self.uid.clone(),
                 namespace: NAMESPACE.to_owned(),
                 attempt: 0,
             }),
@@ -312,6 +330,20 @@ impl RunningPod<'_> {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.pod.name
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn pod(&self) -> &Pod {
+        &self.pod
+    }
+
+    /// The pid of the newest container called `name`.
+    ///
+    /// # Errors
+    /// If none was created, or what containerd answers.
+    pub async fn pid(&self, name: &str) -> Result<libc::pid_t> {
+        self.cri.container_pid(self.id(name)?).await
     }
 
     /// The id of the newest container called `name`.

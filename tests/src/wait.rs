@@ -1,5 +1,7 @@
 //! Waiting for something to become true, with a deadline. The only place that sleeps.
 
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -53,4 +55,28 @@ pub async fn at_most<T>(
 /// Lets time pass in which something must *not* happen. Never use it to wait for something that must happen.
 pub async fn quiet_time(length: Duration) {
     sleep(length).await;
+}
+
+/// Runs all futures at the same time. When all have ended, returns the first failure.
+///
+/// # Errors
+/// That failure.
+pub async fn all<T>(futures: impl Iterator<Item = impl Future<Output = Result<T>>>) -> Result<()> {
+    let mut left: Vec<Pin<Box<_>>> = futures.map(Box::pin).collect();
+    let mut result = Ok(());
+    std::future::poll_fn(|context| {
+        left.retain_mut(|future| match future.as_mut().poll(context) {
+            Poll::Pending => true,
+            Poll::Ready(Ok(_)) => false,
+            Poll::Ready(Err(error)) => {
+                if result.is_ok() {
+                    result = Err(error);
+                }
+                false
+            }
+        });
+        if left.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    result
 }

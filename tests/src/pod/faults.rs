@@ -155,7 +155,9 @@ impl RunningPod<'_> {
     }
 }
 
-fn is_of_a_cut_off_create(error: &str) -> bool {
+/// Whether a create fails because containerd was killed in the middle of an earlier one. It succeeds later.
+#[must_use]
+pub fn is_of_a_cut_off_create(error: &str) -> bool {
     error.contains("which has not ended") || error.contains("/snapshots/") && error.contains("file exists")
 }
 

@@ -9,10 +9,10 @@ use containerd_shim_protos::api::{KillRequest, StateRequest};
 use containerd_shim_protos::protobuf::Message;
 use containerd_shim_protos::ttrpc::{self, asynchronous::Client};
 use e2e::task::{NAMESPACE, Task};
-use e2e::{Containerd, Runtime};
+use e2e::{Containerd, Runtime, Usage};
 use tokio::time::Instant;
 
-use super::{Usage, share_of};
+use super::share_of;
 
 const IN_FLIGHT: usize = 32;
 /// The 99th percentile of State's duration may not exceed this, unless containerd's own shim is slower too.

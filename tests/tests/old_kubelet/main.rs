@@ -2,6 +2,7 @@
 //! containerd's own shim, which shows what goes wrong, and with podshim, which keeps the order. A test does not play
 //! the kubelet: it writes a manifest, removes it, and reads the log of the containers and the kubelet's status.
 
+mod churn;
 mod jobs;
 mod kruise;
 mod kubelet_restarts;

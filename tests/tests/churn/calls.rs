@@ -1,0 +1,66 @@
+//! One shim, and many execs and restarts: it holds as much at the end as at first.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::Event::Started;
+use e2e::durations::{AMPLE, SOON, milliseconds};
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime, Usage};
+use tokio::time::Instant;
+
+use crate::pods;
+
+/// How much more private memory a shim may have, in kB.
+const GROWTH: u64 = 64;
+
+/// How often the restarts are counted, and how often a line says how far it is.
+const INTERVAL: Duration = Duration::from_secs(1);
+const PROGRESS: Duration = Duration::from_secs(30);
+
+fn restarts(pod: &RunningPod<'_>) -> Result<usize> {
+    Ok(pod.timeline()?.count("s1", Started))
+}
+
+/// Execs while the sidecar restarts, until both together are `count`. Returns how many of each there were.
+async fn call(pod: &RunningPod<'_>, count: usize) -> Result<(usize, usize)> {
+    let (before, mut looked, mut told) = (restarts(pod)?, Instant::now(), Instant::now());
+    let (mut execs, mut restarted) = (0, 0);
+    while execs + restarted < count {
+        let output = pod.exec("app", &["true"]).await?;
+        ensure!(output.exit_code == 0, "{output:?}");
+        execs += 1;
+        // The log of the containers grows with each restart: it is not read after every exec.
+        if looked.elapsed() >= INTERVAL {
+            restarted = restarts(pod)? - before;
+            looked = Instant::now();
+        }
+        if told.elapsed() >= PROGRESS {
+            println!("{execs} execs, {restarted} restarts");
+            told = Instant::now();
+        }
+    }
+    Ok((execs, restarts(pod)? - before))
+}
+
+#[tokio::test]
+async fn a_shim_holds_as_much_after_many_execs_and_restarts_as_at_first() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("calls")
+        .annotate("plan", "s1=sidecar, app=main")
+        .annotate("restart.s1", "always;first=0s;base=100ms;max=100ms")
+        .container(Program::new("s1").runs_for(milliseconds(10)).exits(1))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1", "app"]).await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    let shim = pod.shim_pid()?;
+    call(&pod, (pods() / 50).max(20)).await?;
+    let before = Usage::of(shim)?;
+    let (execs, restarts) = call(&pod, pods()).await?;
+    println!("{execs} execs, {restarts} restarts: at first {before:?}, now {:?}", Usage::of(shim)?);
+    let after = before.wait_regained(shim).await?;
+    ensure!(after.private <= before.private + GROWTH, "private memory has grown: {before:?}, {after:?}");
+    pod.stop_all_at_once(AMPLE).await?;
+    pod.remove().await
+}
