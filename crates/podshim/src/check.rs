@@ -9,6 +9,7 @@ pub(crate) mod glob;
 pub mod node_file;
 mod plan_against_manifest;
 pub mod pod;
+mod pod_restart;
 mod proposal;
 mod stop_signal;
 

@@ -7,7 +7,7 @@ use pod_spec::{
     DurationText, ExitCodes, Gate, Link, Member, Others, PREFIX, Plan, RestartPolicy, Role, nearest_word,
 };
 
-use super::{proposal, stop_signal};
+use super::{pod_restart, proposal, stop_signal};
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Container, List, Template};
@@ -216,6 +216,11 @@ impl PlanAgainstManifest<'_> {
                 ),
                 "move it to containers",
             );
+        }
+        for pod_restart::Surprise { line, message, fix } in
+            pod_restart::of_container(container, member, self.plan)
+        {
+            note(Severity::Warning, line, message, fix);
         }
         if let Some((line, message, fix)) = stop_signal::of_container(container, member) {
             note(Severity::Warning, line, message, &fix);
