@@ -5,6 +5,7 @@
 mod jobs;
 mod kubelet_restarts;
 mod order;
+mod pod_restart;
 mod policies;
 mod probes;
 mod removal;

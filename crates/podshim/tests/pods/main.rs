@@ -392,7 +392,9 @@ fn a_job_that_is_complete_has_stopped() {
 fn a_restart_waits_until_the_pod_runs() {
     let node = Node::new();
     let named = |name: &str| InspectResponse { pod_name: name.to_owned(), id: format!("id-{name}"), ..web() };
-    ["web", "stuck", "done"].map(|name| node.pod(named(name)));
+    for name in ["web", "stuck", "done"] {
+        node.pod(named(name));
+    }
     let (code, shown, errors) = node.podshim(&["restart", "web"]);
     assert_eq!((code, errors.as_str()), (0, ""));
     assert!(shown.starts_with("pod web: restarted in "), "{shown}");
