@@ -180,6 +180,15 @@ impl PlanAgainstManifest<'_> {
             );
             findings.push(self.finding(Severity::Note, line, message));
         }
+        for pod_restart::Surprise { line, message, fix } in
+            pod_restart::of_container(container, member, self.plan)
+        {
+            let finding = self.finding(Severity::Warning, line, message);
+            findings.push(match fix {
+                Some(fix) => finding.fix(fix),
+                None => finding,
+            });
+        }
         let mut note = |severity, line, message: String, fix: &str| {
             findings.push(self.finding(severity, line, message).fix(fix));
         };
@@ -216,11 +225,6 @@ impl PlanAgainstManifest<'_> {
                 ),
                 "move it to containers",
             );
-        }
-        for pod_restart::Surprise { line, message, fix } in
-            pod_restart::of_container(container, member, self.plan)
-        {
-            note(Severity::Warning, line, message, fix);
         }
         if let Some((line, message, fix)) = stop_signal::of_container(container, member) {
             note(Severity::Warning, line, message, &fix);

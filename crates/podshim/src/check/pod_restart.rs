@@ -10,8 +10,8 @@ pub struct Surprise {
     pub line: usize,
     /// What happens.
     pub message: String,
-    /// What to do about it.
-    pub fix: &'static str,
+    /// What to do about it, if one word says that.
+    pub fix: Option<&'static str>,
 }
 
 /// The surprises of a planned container; none if the plan has no `fatal.<c>=restart`.
@@ -27,25 +27,27 @@ pub fn of_container(container: &Container<'_>, member: &Member, plan: &Plan) -> 
             message: format!(
                 "{name:?} does not run again when the pod restarts ({key}): the kubelet has seen its exit"
             ),
-            fix: "move it to containers",
+            fix: Some("move it to containers"),
         });
     }
     if let Some((probe, _)) = container.node.entry("livenessProbe") {
         found.push(Surprise {
             line: probe.start.line,
             message: format!(
-                "the kubelet asks {name:?} while the pod restarts ({key}) too, and kills it if that takes too long"
+                "the kubelet asks {name:?} while the pod restarts ({key}) too, and kills it if the pod's stop and \
+                 start take too long for this probe"
             ),
-            fix: "let it fail for as long as the pod's stop and start take",
+            fix: None,
         });
     }
     if let Some((probe, _)) = container.node.entry("startupProbe") {
         found.push(Surprise {
             line: probe.start.line,
             message: format!(
-                "the kubelet does not run this again when the pod restarts ({key}): {name:?} has started, to it"
+                "the kubelet does not run this again when the pod restarts ({key}): the other probes of {name:?} \
+                 go on at once"
             ),
-            fix: "give its other probes the time that it needs to start",
+            fix: None,
         });
     }
     found
