@@ -17,8 +17,8 @@ use ttrpc::{Code, Error as TtrpcError};
 
 use crate::text;
 use crate::{
-    EventsRequest, EventsResponse, InspectRequest, InspectResponse, StopRequest, StopResponse, SwitchRequest,
-    SwitchResponse, VERSION,
+    EventsRequest, EventsResponse, InspectRequest, InspectResponse, RestartRequest, RestartResponse,
+    StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION,
 };
 
 const SERVICE: &str = "podshim.v1.Pod";
@@ -137,6 +137,16 @@ impl Client {
         let container = container.to_owned();
         let request = SwitchRequest { version: VERSION, container, ..Default::default() };
         let answer: SwitchResponse = self.call("Switch", &request, within)?;
+        understood(answer.version)
+    }
+
+    /// Begins a restart of the whole pod in place.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn restart(&self) -> Result<(), ClientError> {
+        let request = RestartRequest { version: VERSION, ..Default::default() };
+        let answer: RestartResponse = self.call("Restart", &request, self.limit)?;
         understood(answer.version)
     }
 

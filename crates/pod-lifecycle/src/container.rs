@@ -218,6 +218,11 @@ impl Container {
         matches!(self.phase, Phase::Held(_))
     }
 
+    /// I5: whether it is a completed init that callers see running.
+    pub(crate) fn is_hidden(&self) -> bool {
+        matches!(self.phase, Phase::Hidden { .. })
+    }
+
     pub(crate) fn runs(&self) -> bool {
         matches!(self.phase, Phase::Running { .. })
     }

@@ -12,6 +12,7 @@ pub(crate) mod gate_check;
 pub(crate) mod hook;
 pub(crate) mod kill;
 pub(crate) mod recreate;
+pub(crate) mod restart_pod;
 pub(crate) mod start;
 pub(crate) mod stop_pod;
 pub(crate) mod switch;

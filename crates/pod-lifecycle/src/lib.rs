@@ -35,6 +35,7 @@ mod interface;
 mod member;
 mod outbox;
 mod pod;
+mod pod_restarts;
 mod questions;
 mod rounds;
 mod rules;

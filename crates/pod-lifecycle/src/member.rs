@@ -209,9 +209,15 @@ impl MemberState {
     pub(crate) fn is_fatal(&self, code: u32) -> bool {
         match self.member.fatal {
             Some(Fatal::Exit) => true,
-            Some(Fatal::Failure) => code != 0,
+            // R14: an exit that can restart the pod no more.
+            Some(Fatal::Failure | Fatal::Restart { .. }) => code != 0,
             None => false,
         }
+    }
+
+    /// R14: whether an exit of it can restart the pod.
+    pub(crate) fn restarts_pod(&self) -> bool {
+        matches!(self.member.fatal, Some(Fatal::Restart { .. }))
     }
 
     /// Whether a condition on this member holds.
@@ -307,7 +313,7 @@ impl MemberState {
         self.completed = Some(exit);
     }
 
-    /// T18: it runs again when its caller recreates it, and what waits for it waits.
+    /// T18, R14: it runs again, and what waits for it waits.
     pub(crate) fn begin_again(&mut self) {
         self.completed = None;
         self.ended = None;

@@ -19,6 +19,7 @@ use crate::handlers::gate_check::gate_check_ended;
 use crate::handlers::hook::hook_ended;
 use crate::handlers::kill::kill_container;
 use crate::handlers::recreate::recreation_ended;
+use crate::handlers::restart_pod::restart_pod;
 use crate::handlers::start::{start_container, start_ended};
 use crate::handlers::stop_pod::stop_pod;
 use crate::handlers::switch::switch_pair;
@@ -39,6 +40,7 @@ use crate::questions::stop_order::stop_order;
 use crate::rules::callers_stop::detect_callers_stop;
 use crate::rules::completion::detect_completion;
 use crate::rules::hooks::run_on_terminate_hooks;
+use crate::rules::pod_restart::renew_waiting;
 use crate::rules::replacement::count_ends;
 use crate::rules::restart::end_restarts;
 use crate::rules::round::{begin_again_if_emptied, end_stop_if_over};
@@ -56,12 +58,13 @@ const MOST_ROUNDS: usize = 10_000;
 pub const UNSETTLED: &str = "the rules of the pod do not settle: this is a fault of podshim";
 
 /// The rules, in the order in which `settle` applies them.
-const RULES: [fn(&mut State); 13] = [
+const RULES: [fn(&mut State); 14] = [
     detect_sandbox_end,
     detect_callers_stop,
     apply_budget,
     run_on_terminate_hooks,
     take_turns,
+    renew_waiting,
     end_restarts,
     end_takeovers,
     apply_container_timers,
@@ -160,6 +163,11 @@ impl Pod {
         self.state.is_stopping()
     }
 
+    /// R14: whether that stop is the first half of a restart.
+    pub fn is_restarting(&self) -> bool {
+        self.state.is_restarting()
+    }
+
     /// The name of a container, as its plan spells it.
     pub fn name_of(&self, id: &ContainerId) -> Option<&str> {
         self.state.container(id).map(|container| container.spec().name.as_str())
@@ -214,6 +222,7 @@ fn serve(pod: &mut State, id: RequestId, request: Request) {
         Request::Delete(Target { container, exec: None }) => delete_container(pod, id, container),
         Request::Delete(Target { container, exec: Some(exec) }) => delete_exec(pod, id, container, exec),
         Request::Switch(name) => switch_pair(pod, id, &name),
+        Request::Restart => restart_pod(pod, id),
         Request::Pause(container) => pause_container(pod, id, container),
         Request::Resume(container) => resume_container(pod, id, container),
         Request::Checkpoint { container, after } => checkpoint_container(pod, id, container, after),

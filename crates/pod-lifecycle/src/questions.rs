@@ -12,5 +12,6 @@ pub(crate) mod hooks;
 pub(crate) mod inspect;
 pub(crate) mod losses;
 pub(crate) mod order;
+pub(crate) mod pod_restart;
 pub(crate) mod restarts;
 pub(crate) mod stop_order;

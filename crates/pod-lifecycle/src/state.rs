@@ -18,9 +18,10 @@ use crate::interface::outcome::Refusal;
 use crate::interface::time::PodTime;
 use crate::member::MemberState;
 use crate::outbox::Outbox;
+use crate::pod_restarts::PodRestarts;
 use crate::rounds::Rounds;
 use crate::sandbox::Sandbox;
-use crate::stop::Stop;
+use crate::stop::{Stop, StopCause};
 
 /// Why no container of the plan starts any more (I2).
 #[derive(Clone, Debug)]
@@ -39,6 +40,7 @@ pub(crate) struct State {
     stop: Option<Stop>,
     failure: Option<PodFailure>,
     pub(crate) rounds: Rounds,
+    pub(crate) restarts: PodRestarts,
     now: PodTime,
     outbox: Outbox,
 }
@@ -326,6 +328,11 @@ impl State {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.is_some()
+    }
+
+    /// R14: whether the stop under way is the first half of a restart.
+    pub(crate) fn is_restarting(&self) -> bool {
+        self.stop().is_some_and(|stop| stop.cause() == StopCause::Restart)
     }
 
     /// T6: whether the last call has come.

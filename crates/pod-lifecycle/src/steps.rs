@@ -7,6 +7,7 @@ pub(crate) mod finish;
 pub(crate) mod forget;
 pub(crate) mod hooks;
 pub(crate) mod oom_score;
+pub(crate) mod renew;
 pub(crate) mod signal;
 pub(crate) mod start;
 pub(crate) mod unrun;

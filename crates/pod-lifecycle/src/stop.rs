@@ -41,6 +41,8 @@ pub(crate) enum StopCause {
     SidecarFailed,
     /// T12c: the end of a container that is fatal (R9).
     Fatal,
+    /// R14: the pod is to start again.
+    Restart,
 }
 
 /// How a stop involves the sandbox.
@@ -91,6 +93,8 @@ impl Stop {
             (StopCause::Sandbox(_), _) => false,
             (_, StopCause::Sandbox(_)) => true,
             (was, StopCause::Requested) => was != StopCause::Requested,
+            // R14: a caller that stops the pod wins.
+            (StopCause::Restart, StopCause::Caller) => true,
             _ => false,
         }
     }
@@ -173,6 +177,7 @@ impl Stop {
                 StopCause::InitFailed => StopReason::InitFailed,
                 StopCause::SidecarFailed => StopReason::SidecarFailed,
                 StopCause::Fatal => StopReason::Fatal,
+                StopCause::Restart => StopReason::Restart,
             },
             budget: match self.budget {
                 Budget::Callers => BudgetLeft::Callers,
@@ -242,6 +247,9 @@ mod tests {
         let term = StopCause::Sandbox(killed(Signal::TERM));
         assert!(stop(StopCause::Caller).is_outranked_by(StopCause::Requested));
         assert!(!stop(StopCause::Requested).is_outranked_by(StopCause::Caller));
+        assert!(stop(StopCause::Restart).is_outranked_by(StopCause::Caller));
+        assert!(stop(StopCause::Restart).is_outranked_by(StopCause::Requested));
+        assert!(!stop(StopCause::Fatal).is_outranked_by(StopCause::Caller));
         assert!(stop(StopCause::Requested).is_outranked_by(term));
         assert!(stop(term).is_outranked_by(StopCause::Sandbox(killed(Signal::KILL))));
         assert!(!stop(term).is_outranked_by(StopCause::Requested) && stop(term).is_outranked_by(died));

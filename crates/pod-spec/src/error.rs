@@ -316,6 +316,12 @@ pub enum Problem {
         /// The container.
         name: String,
     },
+    /// An option of `fatal.<c>` beside a word that has none (R14).
+    #[error("{word:?} has no options: only \"restart\" has a limit (did you mean \"restart;limit=5\"?)")]
+    OptionOfOtherFatal {
+        /// The word.
+        word: &'static str,
+    },
     /// `fatal` on a container whose fatal exit podshim would restart each time (R9).
     #[error(
         "no exit would ever be fatal: {restart} restarts the container after each; add a limit to it, \

@@ -101,8 +101,12 @@ pub(crate) const RESTART_MODES: [(&str, RestartMode); 4] = [
     ("visible", RestartMode::Visible),
 ];
 
-/// The words of `fatal.<c>` (R9).
-pub(crate) const FATALS: [(&str, Fatal); 2] = [("failure", Fatal::Failure), ("exit", Fatal::Exit)];
+/// The words of `fatal.<c>` (R9, R14).
+pub(crate) const FATALS: [(&str, Fatal); 3] = [
+    ("failure", Fatal::Failure),
+    ("exit", Fatal::Exit),
+    ("restart", Fatal::Restart { limit: Fatal::RESTARTS }),
+];
 
 /// The words of `oom-score` (N8).
 pub(crate) const OOM_SCORES: [(&str, OomScore); 2] = [("own", OomScore::Own), ("protect", OomScore::Protect)];
@@ -184,7 +188,7 @@ mod tests {
         for mode in [RestartMode::Never, RestartMode::OnFailure, RestartMode::Always, RestartMode::Visible] {
             assert_ne!(word_of(&RESTART_MODES, &mode), "");
         }
-        for fatal in [Fatal::Failure, Fatal::Exit] {
+        for fatal in [Fatal::Failure, Fatal::Exit, Fatal::Restart { limit: Fatal::RESTARTS }] {
             assert_ne!(word_of(&FATALS, &fatal), "");
         }
         for condition in [Condition::Started, Condition::Ready, Condition::Done] {

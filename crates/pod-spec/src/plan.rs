@@ -57,7 +57,7 @@ pub struct Member {
     pub gate: Gate,
     /// Who restarts it and when (`restart.<c>`); `None` = as its role and the pod's restart policy say (R1, I3, R7).
     pub restart: Option<Restart>,
-    /// Which exit of it stops the whole pod (R9).
+    /// Which exit of it stops the whole pod, or restarts it (R9, R14).
     pub fatal: Option<Fatal>,
     /// The time from TERM to KILL for this container alone, inside the pod's budget (T8).
     pub grace: Option<Duration>,
@@ -189,13 +189,23 @@ impl Default for Defaults {
     }
 }
 
-/// `fatal.<c>` (R9).
+/// `fatal.<c>` (R9, R14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fatal {
     /// An exit other than 0 stops the pod.
     Failure,
     /// Any exit does.
     Exit,
+    /// An exit other than 0 restarts the pod in place, `limit` times; the next one stops it.
+    Restart {
+        /// How often without a good run in between; at least once.
+        limit: u32,
+    },
+}
+
+impl Fatal {
+    /// R14: how often an exit restarts the pod where the plan sets no limit.
+    pub const RESTARTS: u32 = 5;
 }
 
 /// Whose words a plan is made of.
@@ -423,6 +433,11 @@ impl Plan {
             oom_score: OomScore::default(),
             defaults: Defaults::default(),
         }
+    }
+
+    /// R14: whether podshim restarts the whole pod after an exit of one of its containers.
+    pub fn restarts_as_a_whole(&self) -> bool {
+        self.members.iter().any(|member| matches!(member.fatal, Some(Fatal::Restart { .. })))
     }
 
     /// The member of that container name, with its index.

@@ -11,8 +11,8 @@ use crate::keys::{
     CONDITIONS, EXIT_CODES, FATALS, OOM_SCORES, PREFIX, RESTART_MODES, RESTART_POLICIES, ZERO_GRACES, word_of,
 };
 use crate::plan::{
-    Backoff, Dependency, ExitCodes, Gate, GateAction, Member, OomScore, Others, Plan, ProbeTiming, Restart,
-    RestartMode, RestartPolicy, ZeroGrace,
+    Backoff, Dependency, ExitCodes, Fatal, Gate, GateAction, Member, OomScore, Others, Plan, ProbeTiming,
+    Restart, RestartMode, RestartPolicy, ZeroGrace,
 };
 
 impl Plan {
@@ -51,7 +51,7 @@ impl Plan {
                 set(&format!("restart.{name}"), restart.to_string());
             }
             if let Some(fatal) = &member.fatal {
-                set(&format!("fatal.{name}"), word_of(&FATALS, fatal).to_owned());
+                set(&format!("fatal.{name}"), fatal.to_string());
             }
             if let Some(grace) = member.grace {
                 set(&format!("grace.{name}"), DurationText(grace).to_string());
@@ -175,6 +175,16 @@ impl fmt::Display for Restart {
         match self.limit {
             Some(limit) => write!(f, ";limit={limit}"),
             None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Fatal {
+    /// The value of `fatal.<c>`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Restart { limit } if *limit != Self::RESTARTS => write!(f, "restart;limit={limit}"),
+            other => f.write_str(word_of(&FATALS, other)),
         }
     }
 }

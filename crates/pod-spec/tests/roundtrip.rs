@@ -126,12 +126,17 @@ fn restart() -> impl Strategy<Value = Restart> {
         .prop_map(|((mode, codes), backoff, limit)| Restart { mode, codes, backoff, limit })
 }
 
+fn fatal() -> impl Strategy<Value = Fatal> {
+    let limit = prop_oneof![Just(Fatal::RESTARTS), 1..=u32::MAX];
+    prop_oneof![Just(Fatal::Failure), Just(Fatal::Exit), limit.prop_map(|limit| Fatal::Restart { limit })]
+}
+
 /// A container before it has its place in the list.
 fn member() -> impl Strategy<Value = Member> {
     let role = prop_oneof![Just(Role::Init), Just(Role::Sidecar), Just(Role::Main)];
     let grace = option::of(duration(Duration::ZERO, Duration::from_secs(100)));
     let hooks = (option::of(command()), option::of(command()));
-    let ends = (option::of(restart()), option::of(prop_oneof![Just(Fatal::Failure), Just(Fatal::Exit)]));
+    let ends = (option::of(restart()), option::of(fatal()));
     (name(), option::of(name()), role, gate(), grace, option::of(stop_signal()), hooks, ends).prop_map(
         |(name, alias, role, gate, grace, stop_signal, (on_terminate, pre_stop), (restart, fatal))| Member {
             name,

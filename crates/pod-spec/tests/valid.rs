@@ -335,6 +335,19 @@ fn r13_r9_another_code_may_be_fatal_or_done() {
 }
 
 #[test]
+fn r14_a_fatal_exit_may_restart_the_pod() {
+    let plan = plan(&[
+        ("plan", "proxy=sidecar, app=main, other=main"),
+        ("fatal.proxy", "restart"),
+        ("fatal.app", " restart ; limit = 2 "),
+        ("restart.app", "on-failure;not=42"),
+    ]);
+    assert_eq!(plan.members[0].fatal, Some(Fatal::Restart { limit: Fatal::RESTARTS }));
+    assert_eq!(plan.members[1].fatal, Some(Fatal::Restart { limit: 2 }));
+    assert!(plan.restarts_as_a_whole());
+}
+
+#[test]
 fn r9_a_fatal_exit_may_come_after_the_last_restart() {
     let plan = plan(&[
         ("plan", "proxy=sidecar, app=main"),

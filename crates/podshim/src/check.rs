@@ -10,6 +10,7 @@ mod kruise;
 pub mod node_file;
 mod plan_against_manifest;
 pub mod pod;
+mod pod_restart;
 mod proposal;
 mod stop_signal;
 

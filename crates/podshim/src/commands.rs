@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod plan;
 pub mod ps;
 pub mod reference;
+pub mod restart;
 pub mod stop;
 pub mod switch;
 pub mod timeline;
@@ -70,6 +71,8 @@ pub enum Command {
     Plan(plan::Arguments),
     /// list the pods of this node with roles and states
     Ps(ps::Arguments),
+    /// restart all containers of a pod in place, in order
+    Restart(restart::Arguments),
     /// stop a pod in order
     Stop(stop::Arguments),
     /// let a sidecar's standby take over
@@ -114,6 +117,7 @@ impl Command {
             Self::Metrics(arguments) => metrics::run(arguments),
             Self::Plan(arguments) => plan::run(arguments),
             Self::Ps(arguments) => ps::run(arguments),
+            Self::Restart(arguments) => restart::run(arguments),
             Self::Stop(arguments) => stop::run(arguments),
             Self::Switch(arguments) => switch::run(arguments),
             Self::Timeline(arguments) => timeline::run(arguments),

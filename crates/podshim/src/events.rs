@@ -144,6 +144,13 @@ impl EventReport {
                     None => format!("{begins}, its caller counts the time"),
                 }
             }
+            Kind::POD_RESTART => {
+                let restarts = with("the pod restarts", &self.text);
+                match self.duration_ms {
+                    Some(0) | None => restarts,
+                    Some(_) => after(&format!("{restarts}, and starts again not before")),
+                }
+            }
             Kind::LAST_CALL => "last call: what is left gets its stop signal".to_owned(),
             Kind::BUDGET_SPENT => "the budget is spent: what is left is killed".to_owned(),
             Kind::STOP_ENDED => "the stop has ended".to_owned(),

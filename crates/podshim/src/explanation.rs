@@ -62,7 +62,12 @@ pub fn explain(plan: &Plan, pod: &PodFacts) -> Explanation {
             fatal: member.fatal.map(|fatal| match fatal {
                 pod_spec::Fatal::Failure => FatalWord::Failure,
                 pod_spec::Fatal::Exit => FatalWord::Exit,
+                pod_spec::Fatal::Restart { .. } => FatalWord::Restart,
             }),
+            pod_restarts: match member.fatal {
+                Some(pod_spec::Fatal::Restart { limit }) => Some(limit),
+                _ => None,
+            },
             stop_step: stop_steps[index],
             stops_after: order.stops_after(index),
             signal_within_ms: milliseconds(stop[index].signal),

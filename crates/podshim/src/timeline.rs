@@ -212,7 +212,9 @@ fn mark(event: &EventReport) -> Option<Mark> {
         | Kind::OUT_OF_MEMORY => MarkKind::Failure,
         Kind::HOOK_ENDED if event.failure.is_some() => MarkKind::Failure,
         Kind::HOOK_STARTED | Kind::HOOK_ENDED => MarkKind::Hook,
-        Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT | Kind::STOP_ENDED => MarkKind::Budget,
+        Kind::POD_RESTART | Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT | Kind::STOP_ENDED => {
+            MarkKind::Budget
+        }
         _ => return None,
     };
     Some(Mark { at_ms: event.monotonic_ms, kind, text: event.sentence() })

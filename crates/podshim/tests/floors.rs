@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// What pod-lifecycle is built of, from the ground up: folders with the file of their name, or files alone. `pod.rs` is
 /// the roof.
-const CORE: [&str; 12] = [
+const CORE: [&str; 13] = [
     "interface",
     "outbox",
     "container",
@@ -17,6 +17,7 @@ const CORE: [&str; 12] = [
     "stop",
     "sandbox",
     "rounds",
+    "pod_restarts",
     "state",
     "questions",
     "steps",

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use control_api::{
-    EventsRequest, EventsResponse, InspectRequest, InspectResponse, StopRequest, StopResponse, SwitchRequest,
-    SwitchResponse, VERSION,
+    EventsRequest, EventsResponse, InspectRequest, InspectResponse, RestartRequest, RestartResponse,
+    StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION,
 };
 use pod_lifecycle::Request;
 use pod_spec::BoundedDuration;
@@ -54,6 +54,11 @@ impl control_api::Pod for ControlService {
         let request = Request::Switch(request.container);
         self.owner.ask(|answer| Command::Pod { request, answer }).await?;
         Ok(SwitchResponse { version: VERSION, ..Default::default() })
+    }
+
+    async fn restart(&self, _: &TtrpcContext, _: RestartRequest) -> ttrpc::Result<RestartResponse> {
+        self.owner.ask(|answer| Command::Pod { request: Request::Restart, answer }).await?;
+        Ok(RestartResponse { version: VERSION, ..Default::default() })
     }
 
     async fn events(&self, _: &TtrpcContext, request: EventsRequest) -> ttrpc::Result<EventsResponse> {

@@ -76,11 +76,7 @@ impl Launcher {
         let mut stdio = self.connected_stdio().await?;
         let prepared = async {
             self.start_logger(&mut stdio, self.runtime.id()).await?;
-            if self.details.rootfs.is_empty() || self.runtime.is_own_sandbox() {
-                return Ok(());
-            }
-            let rootfs = self.runtime.bundle().rootfs();
-            mount::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)
+            self.mount_rootfs().await
         };
         match prepared.await {
             Ok(()) => Ok(stdio),
@@ -121,6 +117,25 @@ impl Launcher {
         let mut new = self.launch(Source::Program, streams, None).await?;
         self.apply_limits(&mut new, limits).await;
         Ok(new)
+    }
+
+    /// R14: the first process of a container whose stdio is open already.
+    pub(crate) async fn create_late(&self, streams: IncarnationStreams) -> Result<NewIncarnation, Failure> {
+        self.mount_rootfs().await?;
+        let new = self.launch(Source::Program, streams, None).await;
+        if new.is_err() {
+            // If it fails, that is in the log; the next attempt mounts again.
+            let _ = unmount(&self.details, &self.runtime.bundle().rootfs()).await;
+        }
+        new
+    }
+
+    async fn mount_rootfs(&self) -> Result<(), Failure> {
+        if self.details.rootfs.is_empty() || self.runtime.is_own_sandbox() {
+            return Ok(());
+        }
+        let rootfs = self.runtime.bundle().rootfs();
+        mount::mount_rootfs(&rootfs, &self.details.rootfs).await.map_err(failure)
     }
 
     /// The Start of a container that is restored from a checkpoint: `runtime restore`.

@@ -52,6 +52,9 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
     }
     let scope = match &operation {
         Operation::Create => prepare_scope(state, &id),
+        Operation::Recreate if state.containers.get(&id).is_some_and(has_had_no_process) => {
+            prepare_scope(state, &id)
+        }
         _ => Ok(()),
     };
     let Some(resources) = state.containers.get_mut(&id) else {
@@ -69,7 +72,10 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
             }
         }
         Operation::CreateCompleted => create_completed(resources, done),
-        Operation::Recreate => recreate(resources, done),
+        Operation::Recreate => match scope {
+            Ok(()) => recreate(resources, done),
+            Err(failure) => done.fail(failure),
+        },
         Operation::Checkpoint(_) => checkpoint::write(resources, checkpoint, done),
         Operation::PrepareRestore => checkpoint::prepare_restore(resources, done),
         Operation::Restore => checkpoint::restore(resources, done),
@@ -89,6 +95,11 @@ pub(crate) fn run(state: &mut State, op: OpId, id: ContainerId, operation: Opera
             done.spawn(async move { runtime.resume(cgroup.as_deref()).await.map_err(runtime_failure) });
         }
     }
+}
+
+/// A completed init that was created once more (I4) has neither a process nor mounts, until its pod restarts (R14).
+fn has_had_no_process(resources: &Resources) -> bool {
+    resources.last_pid().is_none()
 }
 
 /// N5. Only at the first create: a restart in place keeps the spec.
@@ -156,11 +167,16 @@ fn recreate(resources: &mut Resources, done: Finisher) {
         Err(failure) => return done.fail(failure),
     };
     let launcher = resources.launcher().charged_to(Charge::Restarts);
+    let is_first = has_had_no_process(resources);
     let (before, limits) = (resources.take_incarnation(), resources.limits().cloned());
     let throttle = resources.context().throttle.clone();
     tokio::task::spawn_local(async move {
         let _turn = throttle.acquire().await;
-        match launcher.recreate(streams, before, limits).await {
+        let new = match is_first {
+            true => launcher.create_late(streams).await,
+            false => launcher.recreate(streams, before, limits).await,
+        };
+        match new {
             Ok(new) => done.finish(new.outcome(), Product::Recreated(Box::new(new))),
             Err(failure) => done.fail(failure),
         }
@@ -173,8 +189,7 @@ fn remove(resources: &mut Resources, done: Finisher) {
     let runs = resources.incarnation().is_some_and(|incarnation| incarnation.process().is_running());
     let mode = if runs { DeleteMode::Force } else { DeleteMode::Ended };
     let (console, stdio) = resources.take_streams();
-    // A completed init that was created once more (I4) is unknown to the runtime and has no mounts.
-    let was_created = resources.last_pid().is_some();
+    let was_created = !has_had_no_process(resources);
     let (limit, rootfs_use) = (drain_limit(resources), resources.rootfs_use());
     tokio::task::spawn_local(async move {
         // At the same time: a slow drain must not take the time of the runtime's delete (trap 12).

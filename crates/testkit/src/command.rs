@@ -54,6 +54,8 @@ pub enum Command {
     Delete(Target),
     /// Let a standby take over.
     Switch(String),
+    /// Restart the pod in place.
+    Restart,
     /// Freeze.
     Pause(ContainerId),
     /// Thaw.
@@ -197,6 +199,7 @@ fn parse_command(line: &str) -> Result<Command, String> {
         "leave" => Command::Leave(parse_target(word(0)?)),
         "delete" => Command::Delete(parse_target(word(0)?)),
         "switch" => Command::Switch(word(0)?.to_owned()),
+        "restart" => Command::Restart,
         "pause" => Command::Pause(word(0)?.into()),
         "resume" => Command::Resume(word(0)?.into()),
         "checkpoint" => {
@@ -290,6 +293,7 @@ impl fmt::Display for Command {
             Self::Leave(target) => write!(f, "leave {}", show_target(target)),
             Self::Delete(target) => write!(f, "delete {}", show_target(target)),
             Self::Switch(name) => write!(f, "switch {name}"),
+            Self::Restart => f.write_str("restart"),
             Self::Pause(container) => write!(f, "pause {container}"),
             Self::Resume(container) => write!(f, "resume {container}"),
             Self::Checkpoint(container, AfterCheckpoint::LeaveRunning) => write!(f, "checkpoint {container}"),

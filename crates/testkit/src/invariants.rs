@@ -57,6 +57,8 @@ pub(crate) struct Invariants {
     sandbox_gone: bool,
     /// Whether a stop is under way. It may begin and be over within one event.
     stopping: bool,
+    /// R14: whether that stop is the first half of a restart.
+    restarting: bool,
     /// Whether a stop has begun in this sandbox.
     was_stopped: bool,
     /// T5: when every planned program must have been killed.
@@ -106,6 +108,7 @@ impl Invariants {
             asked: BTreeSet::new(),
             sandbox_gone: false,
             stopping: false,
+            restarting: false,
             was_stopped: false,
             kill_by: None,
             own_budget: None,
@@ -452,7 +455,7 @@ impl Invariants {
     /// Checks everything that must hold between two events.
     pub(crate) fn check(&mut self, now: PodTime, pod: &Pod) -> Verdict {
         self.now = now;
-        if pod.is_stopping() != self.stopping {
+        if pod.is_stopping() != self.stopping || pod.is_restarting() != self.restarting {
             return self.violated("a stop began or ended and was not reported");
         }
         for id in self.containers.keys() {

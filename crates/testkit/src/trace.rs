@@ -123,6 +123,7 @@ pub(crate) fn show_request(request: &Request) -> String {
         Request::Wait(target) => format!("wait {}", show_target(target)),
         Request::Delete(target) => format!("delete {}", show_target(target)),
         Request::Switch(name) => format!("switch {name}"),
+        Request::Restart => "restart".to_owned(),
         Request::Pause(container) => format!("pause {container}"),
         Request::Resume(container) => format!("resume {container}"),
         Request::Checkpoint { container, after: AfterCheckpoint::LeaveRunning } => {
@@ -153,6 +154,7 @@ fn show_milestone(milestone: &Milestone) -> String {
         Milestone::Switched => "switched".to_owned(),
         Milestone::SwitchFailed { reason } => format!("switch failed: {reason}"),
         Milestone::StopBegan(stop) => format!("stop began: {:?}, budget {:?}", stop.reason, stop.budget),
+        Milestone::PodRestart { reason, delay } => format!("restart in {delay:?}: {reason}"),
         Milestone::LastCall => "last call".to_owned(),
         Milestone::BudgetSpent => "budget spent".to_owned(),
         Milestone::StopEnded => "stop ended".to_owned(),

@@ -7,6 +7,7 @@ mod jobs;
 mod kruise;
 mod kubelet_restarts;
 mod order;
+mod pod_restart;
 mod policies;
 mod probes;
 mod removal;

@@ -105,6 +105,39 @@ async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
     pod.remove().await
 }
 
+/// R14: `podshim restart` stops a pod in order and starts it in order, and returns when it runs; the timeline says why.
+#[tokio::test]
+async fn r14_a_pod_is_restarted_by_hand() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("operator-restart")
+        .annotate("plan", "proxy=sidecar, app=main")
+        .container(Program::new("proxy"))
+        .container(Program::new("app").term_delay(seconds(1)))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["proxy", "app"]).await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    pod.wait_for("proxy", Started, 1, SOON).await?;
+    let said = json(&node, &["restart", "--json", pod.sandbox()]).await?;
+    ensure!(said["restarted"] == true && said["pod"]["state"] == "running", "{said}");
+    let timeline = pod.wait_for("app", Started, 2, SOON).await?;
+    timeline.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
+    let second = |name| timeline.of(name, Starting).nth(1).map(|entry| entry.at);
+    ensure!(second("proxy").is_some() && second("proxy") <= second("app"), "{timeline}");
+    let drawn = json(&node, &["timeline", "--json", pod.sandbox()]).await?;
+    let events = drawn["events"].as_array().context("no events")?;
+    let why = events.iter().find(|event| event["kind"] == "pod-restart").context("no restart")?;
+    ensure!(why["text"] == "requested", "{why}");
+    ensure!(events.iter().all(|event| event["kind"] != "stopped"), "{drawn}");
+    podshim(&node, &["stop", pod.sandbox()], 0).await?;
+    let refused = podshim(&node, &["restart", pod.sandbox()], 1).await?;
+    ensure!(refused.contains("cannot restart the pod: it is stopping"), "{refused}");
+    for name in ["app", "proxy"] {
+        pod.wait_exited(name, SOON).await?;
+    }
+    pod.remove().await
+}
+
 /// V3, V4: a switch on request runs like one by a caller that replaces the standby; the pod's events show it.
 #[tokio::test]
 async fn v3_v4_a_standby_takes_over_on_request() -> Result<()> {

@@ -2,15 +2,11 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Starting, Term};
-use e2e::{Containerd, Pod, Program, RunningPod, Runtime, wait};
+use e2e::{Containerd, Pod, Program, Runtime, wait};
 
-use crate::support::{SOON, TOLERANCE, exit_codes, logged_real_code, milliseconds, seconds, wait_started};
-
-/// Makes a program end by itself, as far as podshim and the caller know.
-async fn end_from_inside(pod: &RunningPod<'_>, name: &str) -> Result<()> {
-    pod.exec(name, &["kill", "1"]).await?;
-    Ok(())
-}
+use crate::support::{
+    SOON, TOLERANCE, end_from_inside, exit_codes, logged_real_code, milliseconds, seconds, wait_started,
+};
 
 /// R9, J2 to J4: `s2` fails: the main gets its stop signal at once and shows its own code. Then the other sidecars end
 /// in reverse order and show 0; `s2` shows its real code. No caller requested any of it.

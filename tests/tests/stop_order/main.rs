@@ -13,6 +13,7 @@ mod held;
 mod hooks;
 mod kep_4438;
 mod order;
+mod pod_restart;
 mod policy;
 mod repetitions;
 mod rounds;

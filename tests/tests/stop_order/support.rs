@@ -29,6 +29,12 @@ pub(crate) async fn run_started<'node>(
     Ok(pod)
 }
 
+/// Makes a program end by itself, as far as podshim and the caller know.
+pub(crate) async fn end_from_inside(pod: &RunningPod<'_>, name: &str) -> Result<()> {
+    pod.exec(name, &["kill", "1"]).await?;
+    Ok(())
+}
+
 /// A hook that records its start and end under a name of its own.
 pub(crate) fn hook(name: &str, flags: &str) -> String {
     format!("exec:/bin/pod-member --name {name} --log /pod/timeline.log {flags}")

@@ -271,6 +271,14 @@ impl Container {
         self.hold(now);
     }
 
+    /// R14: it begins again with its pod. Its restarts still count (R4), and its hooks run once a round (H1).
+    pub(crate) fn begin_again(&mut self) {
+        self.program = Program::NeverRan;
+        self.probe = None;
+        self.ending = Ending::default();
+        self.lone_stop.forget();
+    }
+
     /// V2: it becomes a standby without a past: what it ran before delays no other container.
     pub(crate) fn become_standby(&mut self) {
         self.program = Program::NeverRan;

@@ -28,6 +28,8 @@ pub(crate) struct Hold {
 pub(crate) enum Wait {
     /// T11: the end of the pod's stop.
     EndOfStop,
+    /// R14: the end of the pod's stop, after which it starts.
+    PodRestart,
     /// V1: its turn; it is the standby of that member.
     StandbyOf(usize),
     /// A member that has not done yet what the container waits for.

@@ -14,6 +14,7 @@ use crate::interface::id::{ContainerId, RequestId};
 use crate::interface::milestone::{Milestone, SignalCause};
 use crate::interface::operation::{Operation, Reach};
 use crate::interface::outcome::{Failure, Outcome, Refusal};
+use crate::questions::pod_restart::restarts_pod;
 use crate::questions::restarts::restarts_after;
 use crate::state::State;
 use crate::steps::signal::kill_now;
@@ -62,6 +63,9 @@ fn refuses_checkpoint(pod: &State, container: &Container, after: AfterCheckpoint
             Some("its plan has it as an init, which would fail with it: leave it running")
         }
         // The runtime kills it.
+        (AfterCheckpoint::End, Some(Role::Main)) if restarts_pod(pod, container, KILLED) => {
+            Some("its fatal key has the pod restarted when it ends: leave it running")
+        }
         (AfterCheckpoint::End, Some(Role::Main)) if restarts_after(pod, container, KILLED) => {
             Some("its restart key has it restarted when it ends: leave it running")
         }

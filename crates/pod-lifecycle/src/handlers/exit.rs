@@ -13,7 +13,7 @@ use crate::interface::operation::Operation;
 use crate::interface::outcome::{Outcome, Refusal};
 use crate::interface::spec::PidNamespace;
 use crate::questions::exit_codes::is_shown;
-use crate::questions::restarts::restarts_after;
+use crate::questions::pod_restart::is_withheld;
 use crate::rules::exit::finish_if_drained;
 use crate::rules::gate::exited_zero_before_exec_was_seen;
 use crate::state::State;
@@ -83,7 +83,7 @@ pub(crate) fn leftovers_killed(pod: &mut State, id: ContainerId, outcome: Outcom
 pub(crate) fn out_of_memory(pod: &mut State, id: ContainerId) {
     pod.record(&id, Milestone::OutOfMemory);
     let Some(container) = pod.container(&id) else { return };
-    if restarts_after(pod, container, KILLED) || !is_shown(pod, container, KILLED) {
+    if is_withheld(pod, container, KILLED) || !is_shown(pod, container, KILLED) {
         return;
     }
     pod.emit_change(Action::Publish(Notice::OutOfMemory { container: id }));

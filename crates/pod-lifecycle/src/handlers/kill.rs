@@ -20,7 +20,7 @@ use crate::interface::spec::Caller;
 use crate::member::evidence::Ask;
 use crate::questions::evidence::stop_was_asked;
 use crate::questions::grace::grace_without_caller;
-use crate::questions::restarts::restarts_after;
+use crate::questions::pod_restart::is_withheld;
 use crate::rules::callers_stop::detect_callers_stop;
 use crate::rules::sandbox::signal_sandbox;
 use crate::rules::stop::begin_stop;
@@ -81,10 +81,10 @@ pub(crate) fn kill_container(
         Phase::Stopped { .. } | Phase::Removing { .. } => {
             return pod.reply_finished(request, &Target::init(id));
         }
-        // A container that is restarted or recreated (R1, R7) is still there for its caller.
+        // A container that is restarted or recreated (R1, R7, R14) is still there for its caller.
         Phase::Draining { exit, was, .. }
             if was != ExitedFrom::Held
-                && !(container.is_alive() && restarts_after(pod, container, exit.code)) =>
+                && !(container.is_alive() && is_withheld(pod, container, exit.code)) =>
         {
             return pod.reply_finished(request, &Target::init(id));
         }

@@ -93,6 +93,8 @@ pub enum Request {
     /// Let the standby of a pair take over; the name of either container will do (V3). Answered when the container that
     /// was active has ended, or when the switch has failed (V5).
     Switch(String),
+    /// Stop the pod in order, and start it again in place (R14). Answered when the stop has begun.
+    Restart,
     /// Freeze.
     Pause(ContainerId),
     /// Thaw.

@@ -76,6 +76,8 @@ pub enum StopReason {
     SidecarFailed,
     /// A fatal container ended.
     Fatal,
+    /// The pod is to start again (R14).
+    Restart,
 }
 
 /// What is left of a stop's budget (T5, T6).

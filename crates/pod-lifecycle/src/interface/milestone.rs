@@ -72,6 +72,13 @@ pub enum Milestone {
     },
     /// A stop of the pod has begun, has another cause, or has less time (T9, T12).
     StopBegan(InspectedStop),
+    /// R14: the pod is to stop and to start again.
+    PodRestart {
+        /// Why.
+        reason: String,
+        /// How long from now it starts at the earliest (R4).
+        delay: Duration,
+    },
     /// T6: every container that is left has got its stop signal.
     LastCall,
     /// T6: every container that is left is killed.

@@ -65,6 +65,11 @@ impl Asked {
         Self { how: if first.is_signal() { Ask::Signal } else { how }, ..first }
     }
 
+    /// Another stop that comes until then may belong to the same stop of the pod.
+    pub(crate) fn fresh_until(self) -> PodTime {
+        self.fresh_until
+    }
+
     pub(crate) fn is_signal(self) -> bool {
         self.how == Ask::Signal
     }

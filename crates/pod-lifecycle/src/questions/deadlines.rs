@@ -14,6 +14,7 @@ use crate::questions::completion::{
 use crate::questions::evidence::lone_stop_deadline;
 use crate::questions::losses::losses;
 use crate::questions::order::stands_by;
+use crate::questions::pod_restart::resumes_at;
 use crate::state::State;
 use crate::stop::Budget;
 
@@ -38,7 +39,7 @@ fn container_deadlines(pod: &State, container: &Container) -> [Option<PodTime>; 
 }
 
 /// When the stop next needs the clock.
-fn stop_deadlines(pod: &State) -> [Option<PodTime>; 3] {
+fn stop_deadlines(pod: &State) -> [Option<PodTime>; 4] {
     let budget = pod.stop().and_then(|stop| match stop.budget() {
         Budget::Until { at, .. } | Budget::LastCall { kill_at: at } => Some(at),
         Budget::Callers | Budget::Spent => None,
@@ -46,7 +47,9 @@ fn stop_deadlines(pod: &State) -> [Option<PodTime>; 3] {
     let completes = !pod.is_stopping() && is_complete(pod) && something_is_left(pod);
     let completion = if completes { completion_waits_until(pod) } else { None };
     let others = pod.stop().map(|stop| stop.others_until());
-    [budget, completion, others.filter(|_| held_may_be_stopped_yet(pod))]
+    let resumes_at = resumes_at(pod);
+    let restart = (pod.is_restarting() && pod.now() < resumes_at).then_some(resumes_at);
+    [budget, completion, others.filter(|_| held_may_be_stopped_yet(pod)), restart]
 }
 
 /// When ends count, or members are given up.

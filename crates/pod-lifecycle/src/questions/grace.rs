@@ -34,7 +34,8 @@ pub(crate) fn limit_of(pod: &State, cause: StopCause) -> Option<PodTime> {
         | StopCause::Completed
         | StopCause::InitFailed
         | StopCause::SidecarFailed
-        | StopCause::Fatal => Some(pod.now() + pod_grace(pod)),
+        | StopCause::Fatal
+        | StopCause::Restart => Some(pod.now() + pod_grace(pod)),
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) fn hold_reason(pod: &State, id: &ContainerId) -> Option<String> {
 pub(crate) fn blocker(pod: &State, container: &Container) -> Option<String> {
     Some(match wait_of(pod, container)? {
         Wait::EndOfStop => "the end of the pod's stop".to_owned(),
+        Wait::PodRestart => "the pod's restart".to_owned(),
         Wait::StandbyOf(other) => {
             format!("its turn, it is the standby of {}", pod.member(other))
         }
@@ -84,6 +85,9 @@ pub(crate) fn blocker(pod: &State, container: &Container) -> Option<String> {
 }
 
 pub(crate) fn wait_of(pod: &State, container: &Container) -> Option<Wait> {
+    if pod.is_restarting() {
+        return Some(Wait::PodRestart);
+    }
     if pod.is_stopping() {
         return Some(Wait::EndOfStop);
     }

@@ -11,7 +11,8 @@ use crate::stop::StopCause;
 
 /// T12a: a caller stops a main and a sidecar, or all planned containers that live, if these are several.
 pub(crate) fn detect_callers_stop(pod: &mut State) {
-    if pod.is_stopping() || !stop_was_asked(pod) {
+    // R14: a caller's stop during a restart takes it over.
+    if (pod.is_stopping() && !pod.is_restarting()) || !stop_was_asked(pod) {
         return;
     }
     let evident: Vec<_> = (0..pod.members().len()).filter(|index| is_evidence(pod, *index)).collect();

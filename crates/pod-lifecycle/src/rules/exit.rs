@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use pod_spec::{RestartPolicy, Role};
+use pod_spec::{Plan, RestartPolicy, Role};
 
 use crate::container::Container;
 use crate::container::ending::NextExit;
@@ -15,17 +15,21 @@ use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::{Exit, NEVER_RAN, START_FAILED};
 use crate::interface::id::ContainerId;
 use crate::interface::spec::KubeletType;
+use crate::member::MemberState;
 use crate::member::evidence::EndedBy;
 use crate::questions::evidence::ended_by;
 use crate::questions::grace::grace_of;
 use crate::questions::order::stands_by;
+use crate::questions::pod_restart::{is_renewed, restarts_pod};
 use crate::questions::restarts::{Stopped, is_not_repeated, keeps_running, restarts_after};
 use crate::rules::failure::{fail_pod, stop_if_fatal};
+use crate::rules::pod_restart::restart_after_failure;
 use crate::rules::replacement::go_on_without;
 use crate::rules::standby::{become_standby, takeover_failed};
 use crate::state::State;
 use crate::steps::back_off::{back_off, restart_later};
 use crate::steps::finish::finish;
+use crate::steps::renew::renew;
 use crate::steps::signal::deliver_stop;
 
 /// Goes on once the init's exit may be the last exit of its container.
@@ -65,7 +69,15 @@ fn program_ended(pod: &mut State, id: &ContainerId, exit: Exit, ran: Duration) {
         return;
     }
     let Some(container) = pod.container(id) else { return };
+    if pod.member_of(container).is_some_and(MemberState::restarts_pod) {
+        pod.restarts.exited(ran);
+    }
+    let Some(container) = pod.container(id) else { return };
     match pod.role(container) {
+        // R2 before R14: as long as a container needs it a sidecar comes back in the stop.
+        Some(_) if is_renewed(pod, container) && !restarts_after(pod, container, exit.code) => {
+            renew(pod, id, exit);
+        }
         Some(Role::Init) if exit.code == 0 => init_completed(pod, id, exit),
         Some(_) if restarts_after(pod, container, exit.code) => {
             // I7: a container that podshim ended for its group's failure is not another failure.
@@ -75,6 +87,7 @@ fn program_ended(pod: &mut State, id: &ContainerId, exit: Exit, ran: Duration) {
             suspect_hook_of(pod, id);
             restart_later(pod, id, exit);
         }
+        Some(_) if restarts_pod(pod, container, exit.code) => restart_after_failure(pod, id, exit),
         Some(_) => {
             let stopped = Stopped::of(container, exit.code);
             ended_for_good(pod, id, exit, stopped);
@@ -141,7 +154,9 @@ fn init_completed(pod: &mut State, id: &ContainerId, exit: Exit) {
     // A kubelet that runs it as an init container creates mains, and what waits for this init, only once it has
     // seen this exit.
     let later_exists = pod.planned().any(|(state, _)| state.role() == Role::Main || state.needs(index));
-    let hides = pod.policy() == RestartPolicy::Always
+    // R14: what callers have seen end cannot run again with its pod.
+    let may_run_again = pod.plan().is_some_and(Plan::restarts_as_a_whole);
+    let hides = (pod.policy() == RestartPolicy::Always || may_run_again)
         && container.spec().kubelet_type != Some(KubeletType::Init)
         && pod.member(index).asked().is_none()
         // Its Start was not answered: its caller kills and deletes it, and waits for the exit.

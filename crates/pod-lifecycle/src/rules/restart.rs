@@ -8,6 +8,7 @@ use crate::container::phase::Phase;
 use crate::interface::exit::{Exit, code_of_signal};
 use crate::interface::id::ContainerId;
 use crate::interface::operation::Operation;
+use crate::questions::pod_restart::is_renewed;
 use crate::questions::restarts::{is_unwanted, keeps_running};
 use crate::state::State;
 use crate::steps::finish::finish;
@@ -16,7 +17,11 @@ use crate::steps::unrun::end_without_running;
 /// R5, K16: a container that waits for a restart that will not come is final at once, with its last code.
 pub(crate) fn end_restarts(pod: &mut State) {
     let held = pod.planned_where(|_, container| {
-        container.is_held() && !container.never_ran() && is_unwanted(pod, container)
+        container.is_held()
+            && !container.never_ran()
+            && is_unwanted(pod, container)
+            // R14: it is held for the pod's restart instead.
+            && !is_renewed(pod, container)
     });
     for id in held {
         end_without_running(pod, &id, code_of_signal(Signal::TERM.number()), None);
@@ -24,7 +29,11 @@ pub(crate) fn end_restarts(pod: &mut State) {
     let over: Vec<(ContainerId, Exit)> = pod
         .planned()
         .filter_map(|(_, container)| match *container.phase() {
-            Phase::BackingOff { last, .. } if !container.never_ran() && !keeps_running(pod, container) => {
+            Phase::BackingOff { last, .. }
+                if !container.never_ran()
+                    && !keeps_running(pod, container)
+                    && !is_renewed(pod, container) =>
+            {
                 Some((container.id().clone(), last))
             }
             // R7's hold ends like any other.

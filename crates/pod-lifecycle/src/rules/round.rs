@@ -10,6 +10,7 @@ use crate::interface::milestone::Milestone;
 use crate::questions::completion::held_may_be_stopped_yet;
 use crate::questions::grace::grace_of;
 use crate::questions::order::turn_has_come;
+use crate::questions::pod_restart::resumes_at;
 use crate::rules::gate::program_started;
 use crate::state::State;
 use crate::stop::{MIN_KILL_DELAY, Stop, StopCause};
@@ -31,7 +32,8 @@ pub(crate) fn end_stop_if_over(pod: &mut State) {
             || (state.role() == Role::Sidecar && turn_has_come(pod, container));
         covered && container.is_ending()
     });
-    if going_on || held_may_be_stopped_yet(pod) {
+    let resumes_later = pod.is_restarting() && pod.now() < resumes_at(pod);
+    if going_on || resumes_later || held_may_be_stopped_yet(pod) {
         return;
     }
     end_stop(pod);

@@ -14,11 +14,13 @@ use crate::member::MemberState;
 use crate::questions::grace::limit_of;
 use crate::questions::holds::is_native;
 use crate::questions::order::stands_by;
+use crate::questions::pod_restart::is_renewed;
 use crate::rules::lone_stop::revoke_lone_stops;
 use crate::rules::zero_grace::share_zero_grace;
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::steps::hooks::stop_after_hooks;
+use crate::steps::renew::renew;
 use crate::steps::unrun::{end_latecomer, end_without_running};
 use crate::stop::{Stop, StopCause};
 
@@ -61,19 +63,26 @@ fn close_gates(pod: &mut State) {
     let Some(stop) = pod.stop().cloned() else { return };
     // I5: a caller that stops the pod stops a hidden init itself (K4). If another stop showed its exit, the caller
     // would run it again.
-    let stays_hidden = stop.goes_on() && pod.sandbox.id().is_some() && !pod.sandbox.is_gone();
+    // Under Never it would not: podshim hid it for a restart of the pod (R14), and the failed pod has to end.
+    let stays_hidden = stop.goes_on()
+        && pod.sandbox.id().is_some()
+        && !pod.sandbox.is_gone()
+        && !(pod.recreates_nothing() && stop.is_ours());
+    let restarts = stop.cause() == StopCause::Restart;
     let ids: Vec<_> = pod.planned_where(|_, _| true);
     for id in ids {
         let code = code_of_unrun(pod, &stop, &id);
         // T11: a caller that stops the pod stops held containers itself. But a standby ends at once (V2).
-        let stays_held =
-            !stop.is_ours() && !pod.container(&id).is_some_and(|container| stands_by(pod, container));
+        let stays_held = restarts
+            || (!stop.is_ours() && !pod.container(&id).is_some_and(|container| stands_by(pod, container)));
+        let renewed = pod.container(&id).is_some_and(|container| is_renewed(pod, container));
         // I2: `release` ends the held containers of a failed pod, with the reason.
         let fails_with_pod =
             pod.failure().is_some() && !pod.container(&id).is_some_and(|container| is_native(pod, container));
         let Some(container) = pod.container_mut(&id) else { continue };
         container.stop_probing();
         match *container.phase() {
+            Phase::Hidden { exit } if renewed => renew(pod, &id, exit),
             Phase::Hidden { .. } if stays_hidden => {}
             Phase::Hidden { exit } => finish(pod, &id, exit),
             _ if !container.never_ran() || stays_held || fails_with_pod => {}

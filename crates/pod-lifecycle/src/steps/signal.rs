@@ -14,6 +14,7 @@ use crate::interface::exit::{Exit, KILLED};
 use crate::interface::id::{ContainerId, Target};
 use crate::interface::milestone::SignalCause;
 use crate::interface::operation::{Operation, Reach};
+use crate::questions::pod_restart::is_renewed;
 use crate::state::State;
 use crate::steps::finish::finish;
 use crate::stop::MIN_KILL_DELAY;
@@ -97,6 +98,10 @@ pub(crate) fn kill_process(pod: &mut State, id: &ContainerId, reach: Reach, caus
     container.kill(KILLED);
     if let Phase::BackingOff { last, .. } = container.phase() {
         let at = last.at;
+        // R14: it is held for the pod's restart instead.
+        if pod.container(id).is_some_and(|container| is_renewed(pod, container)) {
+            return pod.mark_changed();
+        }
         return finish(pod, id, Exit { code: KILLED, at });
     }
     if container.has_process() {

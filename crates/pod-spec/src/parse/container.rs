@@ -8,7 +8,7 @@ use crate::command;
 use crate::duration;
 use crate::error::{Problem, printable_key};
 use crate::excerpt::excerpt;
-use crate::keys::{ContainerKey, FATALS};
+use crate::keys::ContainerKey;
 use crate::limits::MAX_CONTAINERS;
 use crate::name::is_name;
 use crate::nearest::{Hint, hint_for_name};
@@ -16,11 +16,11 @@ use crate::plan::{Condition, Dependency, Gate, Member, Others, RestartMode, Role
 use crate::warning::Warning;
 
 use super::after;
+use super::fatal;
 use super::findings::Findings;
 use super::gate;
 use super::list::{KEY as PLAN, List, Names};
 use super::restart;
-use super::word::word;
 
 /// The containers so far.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl Draft {
             ContainerKey::StopSignal => {
                 findings.keep(key, Signal::parse_stop_signal(value).map(Some), &mut self.member.stop_signal);
             }
-            ContainerKey::Fatal => findings.keep(key, word(value, &FATALS).map(Some), &mut self.member.fatal),
+            ContainerKey::Fatal => findings.keep(key, fatal::parse(value).map(Some), &mut self.member.fatal),
         }
     }
 

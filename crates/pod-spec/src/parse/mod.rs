@@ -4,6 +4,7 @@
 mod after;
 mod codes;
 mod container;
+mod fatal;
 mod findings;
 mod gate;
 mod list;

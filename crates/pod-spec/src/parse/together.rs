@@ -85,7 +85,7 @@ fn check_grace(settings: &Plan, draft: &Draft, findings: &mut Findings) {
 fn check_fatal(draft: &Draft, findings: &mut Findings) {
     let (Some(fatal), Some(restart)) = (draft.member.fatal, draft.member.restart) else { return };
     let unseen = match fatal {
-        Fatal::Failure => restart.hides(CodeSet::FAILURES),
+        Fatal::Failure | Fatal::Restart { .. } => restart.hides(CodeSet::FAILURES),
         Fatal::Exit => restart.hides(CodeSet::ALL),
     };
     if let (true, Some(key), Some(other)) =

@@ -307,6 +307,32 @@ fn values_of_a_container() {
             r#"fatal.fetch: "fetch" is an init container: its failure already fails the pod, remove the key"#,
         ),
         (
+            "limit of a fatal end that restarts nothing",
+            &[PLAN, ("fatal.proxy", "failure;limit=2")],
+            r#"fatal.proxy: "failure" has no options: only "restart" has a limit (did you mean "restart;limit=5"?)"#,
+        ),
+        (
+            "fatal restart without one restart",
+            &[PLAN, ("fatal.app", "restart;limit=0")],
+            r#"fatal.app: limit: "0" is not a number of at least 1"#,
+        ),
+        (
+            "unknown option of fatal",
+            &[PLAN, ("fatal.app", "restart;limits=3")],
+            r#"fatal.app: unknown option "limits" (did you mean "limit"?)"#,
+        ),
+        (
+            "fatal restart of a failure that is always restarted",
+            &[PLAN, ("restart.app", "on-failure"), ("fatal.app", "restart")],
+            "fatal.app: no exit would ever be fatal: podshim.io/restart.app restarts the container after each; \
+             add a limit to it, or remove one of the two keys",
+        ),
+        (
+            "unknown fatal word",
+            &[PLAN, ("fatal.app", "restarts")],
+            r#"fatal.app: unknown value "restarts" (did you mean "restart"?)"#,
+        ),
+        (
             "unknown fatal",
             &[PLAN, ("fatal.proxy", "failur")],
             r#"fatal.proxy: unknown value "failur" (did you mean "failure"?)"#,

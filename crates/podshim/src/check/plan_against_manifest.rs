@@ -9,7 +9,7 @@ use pod_spec::{
 };
 
 use super::kruise::Marked;
-use super::{proposal, stop_signal};
+use super::{pod_restart, proposal, stop_signal};
 use crate::annotations::annotation_line;
 use crate::finding::{Finding, Severity};
 use crate::manifest::{self, Container, List, Template};
@@ -190,6 +190,15 @@ impl PlanAgainstManifest<'_> {
                 "{name:?} is a sidecar for the kubelet too: one older than 1.29 waits for its exit, for ever"
             );
             findings.push(self.finding(Severity::Note, line, message));
+        }
+        for pod_restart::Surprise { line, message, fix } in
+            pod_restart::of_container(container, member, self.plan)
+        {
+            let finding = self.finding(Severity::Warning, line, message);
+            findings.push(match fix {
+                Some(fix) => finding.fix(fix),
+                None => finding,
+            });
         }
         let mut note = |severity, line, message: String, fix: &str| {
             findings.push(self.finding(severity, line, message).fix(fix));

@@ -108,7 +108,9 @@ fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> St
         | Kind::OUT_OF_MEMORY
         | Kind::SWITCH_FAILED => Some(Colour::Red),
         Kind::EXITED if event.code != Some(0) => Some(Colour::Red),
-        Kind::SIGNALLED | Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT => Some(Colour::Yellow),
+        Kind::SIGNALLED | Kind::POD_RESTART | Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT => {
+            Some(Colour::Yellow)
+        }
         _ => None,
     };
     let name =

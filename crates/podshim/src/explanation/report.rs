@@ -48,8 +48,10 @@ pub struct Part {
     pub restart: RestartWord,
     /// With [`RestartWord::OnFailure`]: after which exit codes, if not after all but 0 (R13).
     pub restart_codes: Option<String>,
-    /// Which exit of it ends the pod (R9).
+    /// Which exit of it ends the pod (R9), or restarts it (R14).
     pub fatal: Option<FatalWord>,
+    /// With [`FatalWord::Restart`]: how often; the next one ends the pod.
+    pub pod_restarts: Option<u32>,
     /// The step of a stop in which it gets its stop signal, counted from 1.
     pub stop_step: usize,
     /// The containers that must be gone first, without those that these wait for themselves.
@@ -158,12 +160,14 @@ words! {
     }
 }
 words! {
-    /// Which exit of a container ends the pod (R9).
+    /// Which exit of a container ends the pod (R9), or restarts it (R14).
     FatalWord {
         /// An exit other than 0.
         Failure,
         /// Any exit.
         Exit,
+        /// An exit other than 0 restarts the pod.
+        Restart,
     }
 }
 words! {

@@ -122,13 +122,20 @@ fn start_lines(part: &Part) -> Vec<String> {
         PlannedWord::Other => Some("a main: the plan does not name it"),
     };
     let fatal = part.fatal.map(|fatal| match fatal {
-        FatalWord::Failure => "its failure stops the whole pod",
-        FatalWord::Exit => "its exit stops the whole pod",
+        FatalWord::Failure => "its failure stops the whole pod".to_owned(),
+        FatalWord::Exit => "its exit stops the whole pod".to_owned(),
+        FatalWord::Restart => pod_restart_line(part.pod_restarts.unwrap_or_default()),
     });
     lines.extend(other.into_iter().chain(restarts).map(str::to_owned));
     lines.extend(codes.map(|codes| restart_line(part.role, codes)));
-    lines.extend(fatal.map(str::to_owned));
+    lines.extend(fatal);
     lines
+}
+
+/// R14.
+fn pod_restart_line(limit: u32) -> String {
+    let times = if limit == 1 { "once".to_owned() } else { format!("{limit} times") };
+    format!("its failure restarts the whole pod in place, in order, {times}; the next one stops it")
 }
 
 /// R13.

@@ -1,8 +1,8 @@
-//! What `restartPolicyRules` of a container (KEP-5307) become: `restart.<c>` (R13). Owns the mapping, and the remark for
+//! What `restartPolicyRules` of a container (KEP-5307, KEP-5532) become: `restart.<c>` (R13) and `fatal.<c>` (R14). Owns the mapping, and the remark for
 //! each rule that has no counterpart.
 
 use pod_spec::limits::MAX_CODE_RANGES;
-use pod_spec::{Backoff, CodeSet, Member, Restart, RestartMode, RestartPolicy, Role};
+use pod_spec::{Backoff, CodeSet, Fatal, Member, Restart, RestartMode, RestartPolicy, Role};
 
 use super::change::Remarks;
 use crate::finding::Severity;
@@ -27,6 +27,8 @@ pub fn carry_over(
         Some("Always") => CodeSet::ALL,
         _ => codes_of_policy(policy),
     };
+    // After which codes the whole pod restarts.
+    let mut whole = CodeSet::EMPTY;
     let mut restarted = own;
     // The first rule that matches counts.
     let mut left = CodeSet::ALL;
@@ -37,12 +39,8 @@ pub fn carry_over(
                 left = left.without(codes);
             }
             Ok(Rule { codes, action: Action::RestartAllContainers }) => {
+                whole = whole.or(codes.and(left));
                 left = left.without(codes);
-                say(format!(
-                    "{:?} is not carried over: podshim restarts one container at a time, and podshim.io/fatal.{} \
-                     stops the whole pod",
-                    "RestartAllContainers", member.name
-                ));
             }
             Err(what) => say(format!("a rule is not carried over: {what}")),
         }
@@ -50,6 +48,16 @@ pub fn carry_over(
     // An init that has exited with 0 is done, whatever its rules say.
     if member.role == Role::Init {
         restarted = restarted.without(CodeSet::range(0, 0));
+    }
+    if whole != CodeSet::EMPTY {
+        let alone = restarted.without(whole);
+        match whole_pod(whole, alone, member) {
+            Ok(()) => {
+                restarted = alone;
+                member.fatal = Some(Fatal::Restart { limit: Fatal::RESTARTS });
+            }
+            Err(why) => say(format!("{:?} is not carried over: {why}", "RestartAllContainers")),
+        }
     }
     if restarted.fewest_ranges() > MAX_CODE_RANGES {
         let count = restarted.fewest_ranges();
@@ -72,6 +80,25 @@ pub fn carry_over(
             ));
         }
     }
+}
+
+/// Why `fatal.<c>=restart` (R14) does not say that the pod restarts after the codes of `whole`: it does so after every
+/// failure that does not restart the container alone.
+fn whole_pod(whole: CodeSet, alone: CodeSet, member: &Member) -> Result<(), String> {
+    let others = CodeSet::FAILURES.without(whole).without(alone);
+    if member.role == Role::Init {
+        return Err(format!("podshim.io/fatal.{} is not for an init container", member.name));
+    }
+    if whole.contains(0) {
+        return Err(format!("podshim.io/fatal.{}: restart is after a failure, and 0 is none", member.name));
+    }
+    if others != CodeSet::EMPTY {
+        return Err(format!(
+            "podshim.io/fatal.{}: restart would restart the pod after {others} too, which restart nothing here",
+            member.name
+        ));
+    }
+    Ok(())
 }
 
 /// The key for these codes; `None` if the container is restarted so without a key.

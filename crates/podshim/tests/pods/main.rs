@@ -21,7 +21,8 @@ use control_api::container::{GateState, Role, State};
 use control_api::entry::Entry;
 use control_api::{
     Budget, Container, Cost, EventsRequest, EventsResponse, InspectRequest, InspectResponse, Outcome,
-    StopReason, StopRequest, StopResponse, SwitchRequest, SwitchResponse, VERSION, create_pod,
+    RestartRequest, RestartResponse, StopReason, StopRequest, StopResponse, SwitchRequest, SwitchResponse,
+    VERSION, create_pod,
 };
 use tempfile::TempDir;
 use ttrpc::asynchronous::{Server, TtrpcContext};
@@ -32,12 +33,44 @@ struct Fake {
     answer: InspectResponse,
     /// 0 before a call of stop; after it, one more than the number of inspects.
     stopping: AtomicU32,
+    /// The same of a call of restart.
+    restarting: AtomicU32,
+}
+
+impl Fake {
+    /// A shim of that pod.
+    fn of(answer: InspectResponse) -> Self {
+        Self { answer, stopping: AtomicU32::new(0), restarting: AtomicU32::new(0) }
+    }
+
+    /// The pod after a call of restart: it stops, then a container is held, then all run, except of a pod `stuck`.
+    fn restarted(&self, mut answer: InspectResponse, looks: u32) -> InspectResponse {
+        let is_stuck = answer.pod_name == "stuck";
+        for container in &mut answer.containers {
+            container.state =
+                if container.role.unwrap() == Role::STANDBY { State::HELD } else { State::RUNNING }.into();
+            if container.name == "app" && (looks < 3 || is_stuck) {
+                container.state = State::HELD.into();
+            }
+        }
+        if looks < 2 {
+            (answer.stop_reason, answer.budget) = (StopReason::RESTART.into(), Budget::ENFORCED.into());
+        }
+        answer
+    }
 }
 
 #[async_trait]
 impl control_api::Pod for Fake {
     async fn inspect(&self, _: &TtrpcContext, _: InspectRequest) -> ttrpc::Result<InspectResponse> {
         let mut answer = self.answer.clone();
+        match self.restarting.load(Ordering::SeqCst) {
+            0 => {}
+            looks => {
+                self.restarting.store(looks + 1, Ordering::SeqCst);
+                return Ok(self.restarted(answer, looks));
+            }
+        }
         let looks = match self.stopping.load(Ordering::SeqCst) {
             0 => return Ok(answer),
             looks => {
@@ -57,6 +90,15 @@ impl control_api::Pod for Fake {
         assert_eq!(request.grace_ms, Some(1_500));
         self.stopping.store(1, Ordering::SeqCst);
         Ok(StopResponse { version: VERSION, ..Default::default() })
+    }
+
+    async fn restart(&self, _: &TtrpcContext, _: RestartRequest) -> ttrpc::Result<RestartResponse> {
+        if self.answer.pod_name == "done" {
+            let text = "cannot restart the pod: it is complete".to_owned();
+            return Err(ttrpc::Error::RpcStatus(get_status(Code::FAILED_PRECONDITION, text)));
+        }
+        self.restarting.store(1, Ordering::SeqCst);
+        Ok(RestartResponse { version: VERSION, ..Default::default() })
     }
 
     async fn switch(&self, _: &TtrpcContext, request: SwitchRequest) -> ttrpc::Result<SwitchResponse> {
@@ -183,7 +225,7 @@ impl Node {
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let service = create_pod(Arc::new(Fake { answer, stopping: AtomicU32::new(0) }));
+                let service = create_pod(Arc::new(Fake::of(answer)));
                 let address = format!("unix://{}", socket.display());
                 let mut server = Server::new().bind(&address).unwrap().register_service(service);
                 server.start().await.unwrap();
@@ -344,6 +386,28 @@ fn a_job_that_is_complete_has_stopped() {
     let (code, shown, errors) = node.podshim(&["stop", "--grace", "1.5s", "web"]);
     assert_eq!((code, errors.as_str()), (0, ""));
     assert!(shown.starts_with("pod web: stopped in "), "{shown}");
+}
+
+#[test]
+fn a_restart_waits_until_the_pod_runs() {
+    let node = Node::new();
+    let named = |name: &str| InspectResponse { pod_name: name.to_owned(), id: format!("id-{name}"), ..web() };
+    for name in ["web", "stuck", "done"] {
+        node.pod(named(name));
+    }
+    let (code, shown, errors) = node.podshim(&["restart", "web"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert!(shown.starts_with("pod web: restarted in "), "{shown}");
+    let (code, shown, _) = node.podshim(&["restart", "--timeout", "2s", "stuck"]);
+    assert_eq!(code, 1);
+    assert!(shown.starts_with("pod stuck: not restarted after "), "{shown}");
+    assert!(shown.ends_with("app waits for sidecar \"proxy\": tcp:15021 refused\n"), "{shown}");
+    let (code, shown, errors) = node.podshim(&["restart", "done"]);
+    assert_eq!((code, shown.as_str()), (1, ""));
+    assert_eq!(errors, "podshim: pod done: cannot restart the pod: it is complete\n");
+    let (code, json, _) = node.podshim(&["restart", "--json", "web"]);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &report["restarted"], &report["pod"]["name"]), (0, &true.into(), &"web".into()));
 }
 
 #[test]

@@ -241,6 +241,10 @@ fn milestone_in(milestone: &Milestone, event: &mut Event) -> Kind {
             (event.stop_reason, event.budget) = (reason.into(), budget.into());
             if left.is_zero() { Kind::STOP_BEGAN } else { with_duration(event, left, Kind::STOP_BEGAN) }
         }
+        Milestone::PodRestart { reason, delay } => {
+            let kind = with_text(event, reason, Kind::POD_RESTART);
+            with_duration(event, *delay, kind)
+        }
         Milestone::LastCall => Kind::LAST_CALL,
         Milestone::BudgetSpent => Kind::BUDGET_SPENT,
         Milestone::StopEnded => Kind::STOP_ENDED,

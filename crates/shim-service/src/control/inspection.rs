@@ -60,6 +60,7 @@ pub(crate) fn stop(stop: InspectedStop) -> (WireReason, Budget, Duration) {
         StopReason::InitFailed => WireReason::INIT_FAILED,
         StopReason::SidecarFailed => WireReason::SIDECAR_FAILED,
         StopReason::Fatal => WireReason::FATAL,
+        StopReason::Restart => WireReason::RESTART,
     };
     let (budget, left) = match stop.budget {
         BudgetLeft::Callers => (Budget::CALLERS, Duration::ZERO),

@@ -184,6 +184,37 @@ fn what_is_pending_is_shown() {
     });
 }
 
+/// R14: an operator's restart keeps the order, no caller sees an exit, and the events say what happens.
+#[test]
+fn a_restart_keeps_the_order_and_shows_no_exit() {
+    with_pod(async |pod| {
+        pod.run("proxy", "exec sleep 60", &[PLAN]).await;
+        pod.run("app", "exec sleep 60", &[PLAN]).await;
+        let runs = |event: &Event| event.name == "app" && event.kind.unwrap() == Kind::RUNNING;
+        let before = events_until(&pod, runs).await.last().unwrap().sequence;
+        let old = find(&inspect(&pod).await, "app").pid;
+        ask(&pod, |client| client.restart()).await.unwrap();
+        let events = events_until(&pod, move |event| runs(event) && event.sequence > before).await;
+        let events: Vec<_> = events.into_iter().filter(|event| event.sequence > before).collect();
+
+        assert_eq!((events[0].kind.unwrap(), events[0].text.as_str()), (Kind::POD_RESTART, "requested"));
+        assert_eq!(events[1].stop_reason.unwrap(), StopReason::RESTART);
+        let place = |name: &str, kind: Kind| {
+            events.iter().position(|event| event.name == name && event.kind.unwrap() == kind).unwrap()
+        };
+        assert!(place("app", Kind::EXITED) < place("proxy", Kind::SIGNALLED), "T1: {events:?}");
+        assert!(place("proxy", Kind::EXITED) < place("", Kind::STOP_ENDED), "{events:?}");
+        assert!(place("", Kind::STOP_ENDED) < place("proxy", Kind::STARTING), "{events:?}");
+        assert!(place("proxy", Kind::GATE_OPENED) < place("app", Kind::STARTING), "S2: {events:?}");
+        assert!(events.iter().all(|event| event.kind.unwrap() != Kind::STOPPED), "{events:?}");
+        let answer = inspect(&pod).await;
+        let app = find(&answer, "app");
+        assert_eq!(app.state.unwrap(), State::RUNNING);
+        assert_ne!(app.pid, old);
+        assert_eq!((answer.stop_reason.unwrap(), app.shown_exit_code), (StopReason::NOT_STOPPING, None));
+    });
+}
+
 /// Bad requests get clear answers and change nothing.
 #[test]
 fn a_switch_that_cannot_be_is_refused() {

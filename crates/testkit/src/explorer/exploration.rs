@@ -85,6 +85,7 @@ impl Exploration {
                 Command::Kill(target, signal, reach) => Request::Kill { target, signal, reach },
                 Command::Wait(target) => Request::Wait(target),
                 Command::Switch(name) => Request::Switch(name),
+                Command::Restart => Request::Restart,
                 Command::Delete(target) => Request::Delete(target),
                 other => return Err(format!("no request: {other}")),
             });

@@ -17,6 +17,8 @@ const ZERO_GRACE: Duration = Duration::from_millis(1500);
 
 /// T18: what the core notes of an init that runs again, after its name, and when nothing is left without a stop.
 const RUNS_AGAIN: &str = " runs again: its caller has stopped all containers";
+/// R14: what the core notes of a container that is held for the pod's restart, after its name.
+const HELD_FOR_RESTART: &str = " is held for the pod's restart";
 const ANOTHER_ROUND: &str = "another round begins: nothing of the pod is left";
 
 impl Invariants {
@@ -368,12 +370,18 @@ impl Invariants {
     /// T5, T14: the consequences of the start and the end of a stop. Only the core's notes show when, among its other
     /// actions, they came.
     pub(super) fn noted(&mut self, line: &str) -> Verdict {
-        if line.starts_with("pod stop begins") && !self.stopping {
-            self.stopping = true;
-            self.was_stopped = true;
-            self.stop_begins();
+        if let Some(cause) = line.strip_prefix("pod stop begins: ") {
+            self.restarting = cause == "Restart";
+            if !self.stopping {
+                self.stopping = true;
+                self.was_stopped = true;
+                self.stop_begins();
+            }
+        } else if let Some(name) = line.strip_suffix(HELD_FOR_RESTART) {
+            return self.renewed(name);
         } else if line == "pod stop is over" {
             self.stopping = false;
+            self.restarting = false;
             self.round_ends();
         } else if line == ANOTHER_ROUND {
             self.round_ends();
@@ -381,6 +389,32 @@ impl Invariants {
             return self.init_runs_again(init);
         }
         Ok(())
+    }
+
+    /// R14: a container begins again only in a restart of its pod, and only if its program has ended and no caller has
+    /// stopped it or seen its end.
+    fn renewed(&mut self, member: &str) -> Verdict {
+        let name = member.split('"').nth(1).unwrap_or_default().to_owned();
+        if !self.restarting {
+            return self.violated(format!("{member} begins again without a restart of the pod (R14)"));
+        }
+        if self.asked.contains(&name) {
+            return self.violated(format!("{member} begins again, though its caller stopped it (R14)"));
+        }
+        let newest = self.containers.values_mut().find(|it| it.name == name && it.shown.is_none());
+        let Some(container) = newest else {
+            return self.violated(format!("{member} begins again, and there is none to do so (R14)"));
+        };
+        let runs = container.runs_program();
+        container.has_run = false;
+        container.exited_in_program = false;
+        container.last_exit = None;
+        self.members.entry(name).or_default().completed = false;
+        if runs {
+            self.violated(format!("{member} begins again while its program runs (R14)"))
+        } else {
+            Ok(())
+        }
     }
 
     /// T18: a completed init is forgotten only if its caller stopped it and no planned container is left.
@@ -412,8 +446,8 @@ impl Invariants {
                     member.fatal.is_some() || (member.role == Role::Init && fails)
                 })
         };
-        let own = self.plan.as_ref().filter(ends_itself);
-        self.own_budget = own.map(|_| self.now + self.pod_grace());
+        let own = self.restarting || self.plan.as_ref().is_some_and(|plan| ends_itself(&plan));
+        self.own_budget = own.then(|| self.now + self.pod_grace());
         let ordered = self.plan.as_ref().is_some_and(|plan| plan.zero_grace == ZeroGrace::Order);
         let killed = match &self.asking {
             Some(Request::Kill { target, signal: Signal::KILL, .. }) => {

@@ -189,7 +189,12 @@ fn any(random: &mut Rng, names: &[String]) -> Command {
         }
         24 | 25 => Command::Wait(target(random, names)),
         26..=28 => Command::Delete(target(random, names)),
-        29 | 30 => Command::Switch(random.pick(names).clone()),
+        29 => Command::Switch(random.pick(names).clone()),
+        // R14. A name less would make other pods of every seed.
+        30 => {
+            let _ = random.pick(names);
+            Command::Restart
+        }
         31 | 32 => Command::Pause(some_id(random, names)),
         33 | 34 => Command::Resume(some_id(random, names)),
         35..=38 => Command::Exit(target(random, names), *random.pick(&[0, 1, 137])),

@@ -164,7 +164,8 @@ pub(super) fn kubelet_pod(random: &mut Rng, policy: RestartPolicy, extra: Extra)
             planned.iter().filter(|container| container.role != PlannedRole::Init).collect();
         for _ in 0..1 + random.below(2) {
             let container = *random.pick::<&Planned>(&choices);
-            wanted.push((format!("fatal.{}", container.key), "failure".to_owned()));
+            let fatal = or_restart("failure", annotations.len() + wanted.len());
+            wanted.push((format!("fatal.{}", container.key), fatal));
         }
     }
     for (key, value) in wanted {
@@ -306,8 +307,8 @@ fn keys(random: &mut Rng, planned: &[Planned]) -> Vec<(String, String)> {
         key(random, "pre-stop", "exec:flush".to_owned());
         let signal = (*random.pick(&SIGNALS)).to_owned();
         key(random, "stop-signal", signal);
-        let fatal = (*random.pick(&["failure", "exit"])).to_owned();
-        key(random, "fatal", fatal);
+        let fatal = *random.pick(&["failure", "exit"]);
+        key(random, "fatal", or_restart(fatal, planned.len() + index));
         if container.role == PlannedRole::Standby {
             key(random, "migrate", "exec:migrate".to_owned());
         }
@@ -317,6 +318,13 @@ fn keys(random: &mut Rng, planned: &[Planned]) -> Vec<(String, String)> {
     }
     keys.extend(container_keys);
     keys
+}
+
+/// R14: some failures restart the pod instead. Chosen by the container's place: a number more or less would make other
+/// pods of every seed.
+fn or_restart(fatal: &str, place: usize) -> String {
+    const WORDS: [Option<&str>; 4] = [None, Some("restart;limit=2"), None, Some("restart")];
+    WORDS[place % WORDS.len()].unwrap_or(fatal).to_owned()
 }
 
 /// R13: some restarts on failure go by codes. Chosen by the container's place: a number more or less would make other
