@@ -13,8 +13,17 @@ use super::text::{escape, family, seconds};
 /// Who sends a SIGKILL.
 const CAUSES: [&str; 3] = ["budget", "grace", "caller"];
 /// Why a stop begins.
-const REASONS: [&str; 8] =
-    ["caller", "sandbox", "requested", "zero-grace", "completed", "init-failed", "sidecar-failed", "fatal"];
+const REASONS: [&str; 9] = [
+    "caller",
+    "sandbox",
+    "requested",
+    "zero-grace",
+    "completed",
+    "init-failed",
+    "sidecar-failed",
+    "fatal",
+    "restart",
+];
 /// The commands of an OCI runtime.
 const CALLS: [&str; 11] = [
     "create",

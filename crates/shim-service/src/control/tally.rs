@@ -285,5 +285,6 @@ fn reason(reason: StopReason) -> &'static str {
         StopReason::InitFailed => "init-failed",
         StopReason::SidecarFailed => "sidecar-failed",
         StopReason::Fatal => "fatal",
+        StopReason::Restart => "restart",
     }
 }
