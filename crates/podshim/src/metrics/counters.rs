@@ -56,7 +56,7 @@ pub(super) fn write(text: &mut String, counts: &ByNamespace) {
     counter(
         text,
         "podshim_gate_failures",
-        "Gates that did not open in time: podshim restarts the sidecar.",
+        "Gates that did not open in time.",
         counts,
         &by_role(Count::GateFailures),
     );
