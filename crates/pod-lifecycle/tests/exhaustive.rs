@@ -178,20 +178,6 @@ fn restarts_with_a_limit_and_a_fatal_end() {
     );
 }
 
-/// R14: failures restart the pod, once; an operator does so too, and its callers stop it at any moment.
-#[test]
-fn the_pod_restarts_as_a_whole() {
-    explore(
-        "pod restart",
-        pod(&[("plan", "s=sidecar, a=main"), ("fatal.a", "restart;limit=1")])
-            .by(&["create s", "start s", "kill s TERM"])
-            .by(&["create a", "start a", "kill a TERM"])
-            .by(&["restart"])
-            .ending("a", &[1, 1])
-            .failures(1),
-    );
-}
-
 /// R14, I4, I5: a hidden init runs again.
 #[test]
 fn an_init_runs_again_with_its_pod() {

@@ -17,6 +17,7 @@ pub(crate) struct Ending {
     killed: bool,
     next_exit: NextExit,
     unordered: bool,
+    undone: bool,
 }
 
 /// What the next exit of a container means.
@@ -62,6 +63,11 @@ impl Ending {
     /// K11: whether a caller killed it outside of any order; its code is shown as it is (J4).
     pub(crate) fn is_unordered(&self) -> bool {
         self.unordered
+    }
+
+    /// Whether a caller whose Start was not answered has killed it, and waits for its exit.
+    pub(crate) fn is_undone(&self) -> bool {
+        self.undone
     }
 
     /// What the next exit means.
@@ -152,6 +158,11 @@ impl Ending {
     /// K11: a caller's SIGKILL is obeyed at once.
     pub(crate) fn kill_unordered(&mut self) {
         self.unordered = true;
+    }
+
+    /// A caller whose Start was not answered kills it.
+    pub(crate) fn undo(&mut self) {
+        self.undone = true;
     }
 
     /// SIGKILL is sent.

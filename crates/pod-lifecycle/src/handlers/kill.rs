@@ -167,6 +167,9 @@ fn kill_member(
     }
     let stopping = pod.is_stopping();
     let Some(container) = pod.container_mut(id) else { return Ok(Reply::Ok) };
+    if undone {
+        container.ending.undo();
+    }
     let code = code_of_signal(signal.number());
     let never_ran = container.never_ran();
     match *container.phase() {

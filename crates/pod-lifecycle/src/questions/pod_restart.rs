@@ -38,7 +38,11 @@ pub(crate) fn restarts_pod(pod: &State, container: &Container, code: u32) -> boo
 /// again. What its caller stops meanwhile ends for its caller.
 pub(crate) fn is_renewed(pod: &State, container: &Container) -> bool {
     let is_asked = pod.member_of(container).is_none_or(|state| state.asked().is_some());
-    pod.is_restarting() && !is_asked && container.start_error().is_none() && !pod.sandbox.is_gone()
+    pod.is_restarting()
+        && !is_asked
+        && !container.ending.is_undone()
+        && container.start_error().is_none()
+        && !pod.sandbox.is_gone()
 }
 
 /// Whether no caller sees an exit of a container with that code: podshim runs it again, alone or with its pod.
