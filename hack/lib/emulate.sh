@@ -7,7 +7,7 @@ readonly AARCH64_MAGIC='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\
 readonly AARCH64_MASK='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
 
 # emulated MACHINE COMMAND...: runs COMMAND in a pid and a mount namespace of its own, with an empty /run. What it leaves
-# running ends with it. For another machine the kernel is told of qemu in a user namespace, which Linux allows since 6.7;
+# running ends with it. For another machine it registers qemu in a user namespace, which Linux allows since 6.7;
 # before, the machine must know qemu already (Debian's package arranges that where systemd runs).
 emulated() {
     local machine=$1 namespaces=(--mount --fork --pid --kill-child --mount-proc) register=''
@@ -22,7 +22,7 @@ emulated() {
         mount -t tmpfs run /run
         if [ -n "$1" ]; then
             mount -t binfmt_misc binfmt /proc/sys/fs/binfmt_misc ||
-                { echo "the kernel cannot be told of qemu in a namespace: it needs Linux 6.7" >&2; exit 1; }
+                { echo "cannot register qemu in a namespace: that needs Linux 6.7" >&2; exit 1; }
             printf %s "$1" >/proc/sys/fs/binfmt_misc/register
         fi
         shift

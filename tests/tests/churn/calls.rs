@@ -23,7 +23,7 @@ fn restarts(pod: &RunningPod<'_>) -> Result<usize> {
 
 /// Execs while the sidecar restarts, until both together are `count`. Returns how many of each there were.
 async fn call(pod: &RunningPod<'_>, count: usize) -> Result<(usize, usize)> {
-    let (before, mut looked, mut told) = (restarts(pod)?, Instant::now(), Instant::now());
+    let (before, mut looked, mut reported) = (restarts(pod)?, Instant::now(), Instant::now());
     let (mut execs, mut restarted) = (0, 0);
     while execs + restarted < count {
         let output = pod.exec("app", &["true"]).await?;
@@ -34,9 +34,9 @@ async fn call(pod: &RunningPod<'_>, count: usize) -> Result<(usize, usize)> {
             restarted = restarts(pod)? - before;
             looked = Instant::now();
         }
-        if told.elapsed() >= PROGRESS {
+        if reported.elapsed() >= PROGRESS {
             println!("{execs} execs, {restarted} restarts");
-            told = Instant::now();
+            reported = Instant::now();
         }
     }
     Ok((execs, restarts(pod)? - before))
