@@ -16,13 +16,14 @@ const CLEANUP: Duration = Duration::from_secs(60);
 const SHARE_OF_RUNC: usize = 5;
 
 /// What containerd itself may leave when it is killed.
-const OF_CONTAINERD: [&str; 3] = [
+const OF_CONTAINERD: [&str; 4] = [
     // Of a container that was being created: its lease keeps the snapshot for a day.
     "io.containerd.snapshotter.v1.overlayfs/snapshots/NUMBER",
     // containerd renames a bundle before it removes it, and never looks at a renamed one again.
     "io.containerd.runtime.v2.task/k8s.io/.ID",
-    // Of a sandbox that was being made: its address is taken before containerd stores the sandbox.
+    // Of a sandbox that was being made: containerd has its network before it stores the sandbox.
     "/addresses/podshim-test/",
+    "/run/netns/cni-",
 ];
 
 /// Runs pods, and returns what the node has more afterwards.

@@ -129,8 +129,11 @@ async fn r14_a_pod_is_restarted_by_hand() -> Result<()> {
     let why = events.iter().find(|event| event["kind"] == "pod-restart").context("no restart")?;
     ensure!(why["text"] == "requested", "{why}");
     ensure!(events.iter().all(|event| event["kind"] != "stopped"), "{drawn}");
-    podshim(&node, &["stop", pod.sandbox()], 0).await?;
-    let refused = podshim(&node, &["restart", pod.sandbox()], 1).await?;
+    let refused = async {
+        pod.wait_for("app", Term, 2, SOON).await?;
+        podshim(&node, &["restart", pod.sandbox()], 1).await
+    };
+    let (_, refused) = tokio::try_join!(podshim(&node, &["stop", pod.sandbox()], 0), refused)?;
     ensure!(refused.contains("cannot restart the pod: it is stopping"), "{refused}");
     for name in ["app", "proxy"] {
         pod.wait_exited(name, SOON).await?;

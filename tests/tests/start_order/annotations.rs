@@ -42,10 +42,11 @@ const REFUSED: [(&[(&str, &str)], &str); 11] = [
 
 /// Where traces of a task, a shim or a sandbox would be: below the instance's root file system, and below its
 /// directory.
-const IN_ROOT: [&str; 5] = [
+const IN_ROOT: [&str; 6] = [
     "run/containerd/runc/k8s.io",
     "run/containerd/runc/default",
-    "run/podshim",
+    "run/podshim/k8s.io",
+    "run/podshim/default",
     "run/netns",
     "run/containerd/s",
 ];
