@@ -78,7 +78,14 @@ pub fn nearest_word<'a>(word: &str, valid: impl IntoIterator<Item = &'a str>) ->
 
 #[cfg(test)]
 mod tests {
+    use super::nearest_word;
     use crate::{Node, parse};
+
+    #[test]
+    fn the_nearest_word_is_one_of_the_valid_ones() {
+        assert_eq!(nearest_word("prxy", ["app", "proxy"]), Some("proxy"));
+        assert_eq!(nearest_word("x", ["app", "proxy"]), None);
+    }
 
     #[test]
     fn an_error_gives_its_nearest_word_apart() {
