@@ -291,11 +291,15 @@ fn s13_a_start_that_is_ordered_above_is_logged() {
     driver.run("pause", |spec| {
         (spec.kind, spec.plan) = (TaskKind::Sandbox, plan);
     });
-    for name in ["app", "tail"] {
-        driver.run(name, |spec| {
-            (spec.start_barrier, spec.plan) = (StartBarrier::Open, None);
-        });
-    }
+    let behind_the_barrier = |driver: &mut Driver, name| {
+        driver.run(name, |spec| (spec.start_barrier, spec.plan) = (StartBarrier::Open, None));
+    };
+    behind_the_barrier(&mut driver, "app");
+    // S6: again, it would not be held.
+    exits(&mut driver, "app", 1);
+    delete(&mut driver, "app");
+    behind_the_barrier(&mut driver, "app");
+    behind_the_barrier(&mut driver, "tail");
     assert_eq!(
         driver.warnings,
         [
