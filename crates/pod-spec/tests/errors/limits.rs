@@ -26,6 +26,12 @@ fn limits_are_kept() {
     let roles: Vec<String> = (0..65).map(|n| format!("role.c{n}")).collect();
     let roles: Vec<(&str, &str)> = roles.iter().map(|key| (key.as_str(), "sidecar")).collect();
     assert_eq!(message(&roles), "podshim.io/role.c0: more than 64 containers");
+    let most = roles[1..].iter().map(|(key, value)| (format!("podshim.io/{key}"), *value));
+    assert!(
+        pod_spec::parse(most.collect::<Vec<_>>().iter().map(|(key, value)| (key.as_str(), *value))).is_ok()
+    );
+    // A list that could not be read may have the name.
+    assert!(!message(&[("plan", " "), ("after.app", "proxy=ready")]).contains("\"proxy\""));
 
     let plan = |name: usize| format!("{}=main", "x".repeat(name));
     assert!(pod_spec::parse([("podshim.io/plan", plan(limits::MAX_NAME_BYTES).as_str())]).is_ok());
