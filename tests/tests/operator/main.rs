@@ -133,7 +133,8 @@ async fn r14_a_pod_is_restarted_by_hand() -> Result<()> {
         pod.wait_for("app", Term, 2, SOON).await?;
         podshim(&node, &["restart", pod.sandbox()], 1).await
     };
-    let (_, refused) = tokio::try_join!(podshim(&node, &["stop", pod.sandbox()], 0), refused)?;
+    let stop = ["stop", pod.sandbox()];
+    let (_, refused) = tokio::try_join!(podshim(&node, &stop, 0), refused)?;
     ensure!(refused.contains("cannot restart the pod: it is stopping"), "{refused}");
     for name in ["app", "proxy"] {
         pod.wait_exited(name, SOON).await?;
