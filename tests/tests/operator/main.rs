@@ -80,19 +80,25 @@ async fn u7_u10_a_held_pod_is_explained() -> Result<()> {
     Ok(())
 }
 
-/// T12c, T1: `podshim stop` keeps the order within its budget, and returns when all containers have ended.
-#[tokio::test]
-async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
-    let node = Containerd::connect().await?;
-    let mut pod = Pod::new("operator-stop")
+/// A pod whose programs run; its main takes a second to stop.
+async fn running<'node>(node: &'node Containerd, name: &str) -> Result<RunningPod<'node>> {
+    let mut pod = Pod::new(name)
         .annotate("plan", "proxy=sidecar, app=main")
         .container(Program::new("proxy"))
         .container(Program::new("app").term_delay(seconds(1)))
-        .run(&node, Runtime::Podshim)
+        .run(node, Runtime::Podshim)
         .await?;
     pod.start_all(&["proxy", "app"]).await?;
     pod.wait_for("app", Started, 1, SOON).await?;
     pod.wait_for("proxy", Started, 1, SOON).await?;
+    Ok(pod)
+}
+
+/// T12c, T1: `podshim stop` keeps the order within its budget, and returns when all containers have ended.
+#[tokio::test]
+async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let pod = running(&node, "operator-stop").await?;
     let said = json(&node, &["stop", "--grace", "20s", "--json", pod.sandbox()]).await?;
     ensure!(said["stopped"] == true, "{said}");
     let timeline = pod.timeline()?;
@@ -109,15 +115,7 @@ async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
 #[tokio::test]
 async fn r14_a_pod_is_restarted_by_hand() -> Result<()> {
     let node = Containerd::connect().await?;
-    let mut pod = Pod::new("operator-restart")
-        .annotate("plan", "proxy=sidecar, app=main")
-        .container(Program::new("proxy"))
-        .container(Program::new("app").term_delay(seconds(1)))
-        .run(&node, Runtime::Podshim)
-        .await?;
-    pod.start_all(&["proxy", "app"]).await?;
-    pod.wait_for("app", Started, 1, SOON).await?;
-    pod.wait_for("proxy", Started, 1, SOON).await?;
+    let pod = running(&node, "operator-restart").await?;
     let said = json(&node, &["restart", "--json", pod.sandbox()]).await?;
     ensure!(said["restarted"] == true && said["pod"]["state"] == "running", "{said}");
     let timeline = pod.wait_for("app", Started, 2, SOON).await?;

@@ -55,6 +55,14 @@ impl Api {
         Self { client, bundle, place: pod.directory.path().join("sandbox") }
     }
 
+    /// With a sandbox that runs.
+    async fn started(pod: &Pod, options: Any) -> Self {
+        let api = Self::of(pod).await;
+        api.create("pod", options).await.unwrap();
+        api.start().await.unwrap();
+        api
+    }
+
     async fn create(&self, id: &str, options: Any) -> ttrpc::Result<CreateSandboxResponse> {
         let request = CreateSandboxRequest {
             sandbox_id: id.to_owned(),
@@ -180,9 +188,7 @@ fn a_pod_without_a_process() {
 #[test]
 fn k13_a_stop_of_the_sandbox_ends_its_containers_first() {
     with_pod(async |pod| {
-        let api = Api::of(&pod).await;
-        api.create("pod", options("app=main", OWN_PIDS)).await.unwrap();
-        api.start().await.unwrap();
+        let api = Api::started(&pod, options("app=main", OWN_PIDS)).await;
         container(&pod, "c-app", "app", "exec sleep 60");
         pod.create("c-app").await.unwrap();
         pod.start("c-app").await.unwrap();
@@ -198,9 +204,7 @@ fn k13_a_stop_of_the_sandbox_ends_its_containers_first() {
 #[test]
 fn trap_31_a_restarted_containerd_finds_its_sandbox() {
     with_pod(async |pod| {
-        let api = Api::of(&pod).await;
-        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
-        api.start().await.unwrap();
+        let api = Api::started(&pod, options(PLAN, OWN_PIDS)).await;
         let connect = ConnectRequest { id: "pod".to_owned(), ..Default::default() };
         let connected = pod.client.connect(context(), &connect).await.unwrap();
         assert_eq!((connected.shim_pid, connected.task_pid), (std::process::id(), 0));
@@ -260,9 +264,7 @@ async fn until_gone(api: &Api) {
 #[test]
 fn trap_32_a_started_sandbox_outlives_shutdown() {
     with_pod(async |pod| {
-        let api = Api::of(&pod).await;
-        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
-        api.start().await.unwrap();
+        let api = Api::started(&pod, options(PLAN, OWN_PIDS)).await;
         pod.client.shutdown(context(), &ShutdownRequest::new()).await.unwrap();
         assert_eq!(api.status().await.unwrap().state, "SANDBOX_READY");
         api.shutdown().await.unwrap();
@@ -318,9 +320,7 @@ fn trap_29_a_container_without_a_sandbox_joins_no_process() {
 #[test]
 fn t12_an_operators_stop_ends_the_sandbox_too() {
     with_pod(async |pod| {
-        let api = Api::of(&pod).await;
-        api.create("pod", options("app=main", OWN_PIDS)).await.unwrap();
-        api.start().await.unwrap();
+        let api = Api::started(&pod, options("app=main", OWN_PIDS)).await;
         container(&pod, "c-app", "app", "exec sleep 60");
         pod.create("c-app").await.unwrap();
         pod.start("c-app").await.unwrap();
