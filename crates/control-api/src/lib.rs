@@ -11,6 +11,7 @@ pub mod entry;
 pub mod past;
 pub mod text;
 pub mod totals;
+mod words;
 
 /// The version that messages of this release carry.
 pub const VERSION: u32 = 1;

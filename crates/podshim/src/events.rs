@@ -10,7 +10,7 @@ use pod_spec::DurationText;
 use serde::Serialize;
 
 use crate::pods::{non_empty, signal};
-use crate::words::{self, DisplayWord};
+use crate::words;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -15,6 +15,7 @@ pub use self::report::{
     PlannedWord, RestartWord, RoleWord, SourceWord, StopBounds, Wait,
 };
 use crate::manifest::List;
+use crate::output::milliseconds;
 
 /// The default of terminationGracePeriodSeconds.
 const KUBELET_GRACE: Duration = Duration::from_secs(30);
@@ -152,8 +153,4 @@ fn role_word(role: Role) -> RoleWord {
         Role::Sidecar => RoleWord::Sidecar,
         Role::Main => RoleWord::Main,
     }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,7 @@
 //! Output of the commands: colours, JSON, tables, and a pipe whose reader has gone.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -137,6 +138,11 @@ impl Table {
         }
         widths
     }
+}
+
+/// A duration as the numbers of `--json` have it, in milliseconds.
+pub fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Blanks between two columns.

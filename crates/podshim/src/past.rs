@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::events::EventReport;
 use crate::outcome::CommandError;
 use crate::pods::{ContainerReport, PodReport, PodState};
-use crate::words::{self, DisplayWord};
+use crate::words;
 
 /// A pod that has ended.
 #[derive(Debug, Serialize)]
@@ -144,7 +144,7 @@ impl PastReport {
     pub fn why(&self) -> String {
         match self.reason {
             _ if self.shim_was_killed => "shim-killed".to_owned(),
-            Some(reason) => reason.word(),
+            Some(reason) => reason.word().to_owned(),
             None => "-".to_owned(),
         }
     }

@@ -10,7 +10,6 @@ use control_api::event::Kind;
 use serde_json::{Value, json};
 
 use crate::events::EventReport;
-use crate::words::DisplayWord;
 
 /// The id of the pod's own span. Those of others are made of the number of the event that began them.
 const POD_SPAN: u64 = 1;
@@ -137,7 +136,7 @@ impl Spans {
             attributes.push(attribute("podshim.waits_for", text));
         }
         if let Some(reason) = event.reason {
-            attributes.push(attribute("podshim.stop.reason", &reason.word()));
+            attributes.push(attribute("podshim.stop.reason", reason.word()));
         }
         // Two spans may begin with one event: a program's run, and the wait for its gate.
         let id = event.sequence * 4 + if matches!(key, Key::Phase(_)) { 0 } else { 1 };

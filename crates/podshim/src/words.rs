@@ -37,11 +37,7 @@ impl DisplayWord for Cause {
 
 impl DisplayWord for StopReason {
     fn word(self) -> String {
-        match self {
-            Self::SANDBOX_ENDED => "sandbox".to_owned(),
-            Self::MAINS_DONE => "completed".to_owned(),
-            other => word_of_name(other),
-        }
+        Self::word(self).to_owned()
     }
 }
 

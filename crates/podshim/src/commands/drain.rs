@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::arguments::ResultArguments;
 use crate::drain::{End, Ended, drain};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, print, print_json};
+use crate::output::{Colour, Format, Paint, milliseconds, print, print_json};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -126,7 +126,7 @@ impl PodReport {
             End::CutShort => ("cut-short", None),
             End::Failed { reason } => ("not-ended", Some(reason)),
         };
-        let after_ms = u64::try_from(ended.after.as_millis()).unwrap_or(u64::MAX);
+        let after_ms = milliseconds(ended.after);
         Self { pod: ended.pod, end, after_ms, reason }
     }
 }

@@ -84,7 +84,7 @@ fn show(pod: &PodReport, now_ms: i64, paint: Paint) -> String {
     }
     if let Some(stop) = &pod.stop {
         let left = stop.left_ms.map(|left| format!(", {} left", duration(left))).unwrap_or_default();
-        let [reason, budget] = [stop.reason.word(), stop.budget.word()];
+        let [reason, budget] = [stop.reason.word(), &stop.budget.word()];
         line("stop", format!("{reason}; budget {budget}{left}"));
     }
     if let Some(error) = &pod.error {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::inspect::failed;
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments, duration_or_seconds};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, print, print_json};
+use crate::output::{Colour, Format, Paint, milliseconds, print, print_json};
 use crate::pods::{ContainerReport, PodReport};
 use crate::shims::{self, ANSWER_LIMIT};
 use crate::words::DisplayWord;
@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let (took, restarted) = (begun.elapsed(), runs_again(&pod));
     match arguments.result.format() {
         Format::Json => {
-            let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            let took_ms = milliseconds(took);
             print_json(&Report { restarted, took_ms, pod })?;
         }
         Format::Text => print(&show(name, took, &pod, Paint::of(&stdout())))?,

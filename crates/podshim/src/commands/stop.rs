@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::inspect::failed;
 use crate::arguments::{NodeArguments, PodArgument, ResultArguments, duration_or_seconds};
 use crate::outcome::{CommandError, Outcome};
-use crate::output::{Colour, Format, Paint, print, print_json};
+use crate::output::{Colour, Format, Paint, milliseconds, print, print_json};
 use crate::pods::PodReport;
 use crate::shims::{self, ANSWER_LIMIT};
 use crate::words::DisplayWord;
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let stopped = left.as_ref().is_none_or(PodReport::has_stopped);
     match arguments.result.format() {
         Format::Json => {
-            let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            let took_ms = milliseconds(took);
             print_json(&Report { stopped, took_ms, pod: left })?;
         }
         Format::Text => print(&show(pod, stopped, took, left.as_ref(), Paint::of(&stdout())))?,

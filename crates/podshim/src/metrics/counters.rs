@@ -6,24 +6,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use control_api::StopReason;
 use control_api::counts::{BOUNDS_MS, Count, CountedRole, Counts, Histogram, Measure};
 
 use super::text::{escape, family, seconds};
 
 /// Who sends a SIGKILL.
 const CAUSES: [&str; 3] = ["budget", "grace", "caller"];
-/// Why a stop begins.
-const REASONS: [&str; 9] = [
-    "caller",
-    "sandbox",
-    "requested",
-    "zero-grace",
-    "completed",
-    "init-failed",
-    "sidecar-failed",
-    "fatal",
-    "restart",
-];
 /// The commands of an OCI runtime.
 const CALLS: [&str; 11] = [
     "create",
@@ -77,7 +66,8 @@ pub(super) fn write(text: &mut String, counts: &ByNamespace) {
         counts,
         &kills.collect::<Vec<_>>(),
     );
-    let stops = REASONS.map(|reason| (format!(",reason=\"{reason}\""), Count::Stops(reason)));
+    let stop = |reason: StopReason| (format!(",reason=\"{}\"", reason.word()), Count::Stops(reason.word()));
+    let stops: Vec<_> = StopReason::reasons().map(stop).collect();
     counter(text, "podshim_stops", "Stops of a pod, by their first reason.", counts, &stops);
     counter(
         text,

@@ -49,9 +49,9 @@ pub(crate) fn response(
     }
 }
 
-/// Why a stop began, who counts its time, and how much is left of it.
-pub(crate) fn stop(stop: InspectedStop) -> (WireReason, Budget, Duration) {
-    let reason = match stop.reason {
+/// Why a stop began.
+pub(super) fn reason(reason: StopReason) -> WireReason {
+    match reason {
         StopReason::Caller => WireReason::CALLER,
         StopReason::Sandbox => WireReason::SANDBOX_ENDED,
         StopReason::Requested => WireReason::REQUESTED,
@@ -61,7 +61,12 @@ pub(crate) fn stop(stop: InspectedStop) -> (WireReason, Budget, Duration) {
         StopReason::SidecarFailed => WireReason::SIDECAR_FAILED,
         StopReason::Fatal => WireReason::FATAL,
         StopReason::Restart => WireReason::RESTART,
-    };
+    }
+}
+
+/// Why a stop began, who counts its time, and how much is left of it.
+pub(crate) fn stop(stop: InspectedStop) -> (WireReason, Budget, Duration) {
+    let reason = reason(stop.reason);
     let (budget, left) = match stop.budget {
         BudgetLeft::Callers => (Budget::CALLERS, Duration::ZERO),
         BudgetLeft::Until(left) => (Budget::ENFORCED, left),

@@ -12,11 +12,12 @@ use control_api::counts::{Count, CountedRole, Counts, Measure, PodCounts};
 use control_api::entry::Entry;
 use oci_runtime::runtime::{CallEnd, FinishedCall};
 use pod_lifecycle::{
-    Action, ContainerId, InspectedPart, Milestone, Notice, Operation, Pod, PodTime, SignalCause, StopReason,
+    Action, ContainerId, InspectedPart, Milestone, Notice, Operation, Pod, PodTime, SignalCause,
 };
 use pod_spec::{Role, Signal};
 
 use super::history::cause_name;
+use super::inspection::reason;
 
 /// The pod's counts, and what is needed to count.
 #[derive(Debug)]
@@ -122,7 +123,7 @@ impl Tally {
             // Again when its reason or its time changes (T9).
             Milestone::StopBegan(stop) if self.stop == CountedStop::None => {
                 self.stop = CountedStop::UnderWay;
-                self.add(Count::Stops(reason(stop.reason)));
+                self.add(Count::Stops(reason(stop.reason).word()));
             }
             Milestone::BudgetSpent if self.stop != CountedStop::Overran => {
                 self.stop = CountedStop::Overran;
@@ -271,20 +272,5 @@ fn role(part: InspectedPart) -> Option<CountedRole> {
         InspectedPart::Planned(Role::Init) => Some(CountedRole::Init),
         InspectedPart::Planned(Role::Sidecar) | InspectedPart::Standby => Some(CountedRole::Sidecar),
         InspectedPart::Planned(Role::Main) => Some(CountedRole::Main),
-    }
-}
-
-/// The words of `podshim ps --json`.
-fn reason(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::Caller => "caller",
-        StopReason::Sandbox => "sandbox",
-        StopReason::Requested => "requested",
-        StopReason::ZeroGrace => "zero-grace",
-        StopReason::Completed => "completed",
-        StopReason::InitFailed => "init-failed",
-        StopReason::SidecarFailed => "sidecar-failed",
-        StopReason::Fatal => "fatal",
-        StopReason::Restart => "restart",
     }
 }
