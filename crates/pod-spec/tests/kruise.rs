@@ -1,6 +1,7 @@
 //! What OpenKruise's marks mean on a node that reads them (S12), and what is wrong with those that make no plan.
 
 use pod_spec::kruise::{GLOBS, LAUNCH, SIDECARSETS, WORKING, is_mark};
+use pod_spec::limits::{MAX_CONTAINERS, MAX_VALUE_BYTES};
 use pod_spec::{Node, Parsed, RestartPolicy, Role, Source};
 
 fn read_by(node: &str, annotations: &[(&str, &str)]) -> Parsed {
@@ -69,13 +70,15 @@ fn s12_marks_that_make_no_plan_are_a_warning() {
     let long = format!(r#"{{"a":{{"sidecarList":["{}"]}}}}"#, "x".repeat(64));
     let many = (0..65).map(|number| format!("\"c{number}\"")).collect::<Vec<_>>().join(",");
     let many = format!(r#"{{"a":{{"sidecarList":[{many}]}}}}"#);
-    let huge = format!(r#"{{"a":"{}"}}"#, "x".repeat(64 * 1024));
+    let size = |bytes: usize| format!(r#"{{"a":"{}"}}"#, "x".repeat(bytes - r#"{"a":""}"#.len()));
+    let (largest, huge) = (size(MAX_VALUE_BYTES), size(MAX_VALUE_BYTES + 1));
     let form = "kruise.io/sidecarset-hash is not what OpenKruise writes";
     for (value, problem) in [
         ("", form),
         ("[]", form),
         ("{", form),
         (&huge, form),
+        (&largest, "no SidecarSet has a sidecarList"),
         (r#"{"a":{"sidecarList":[1]}}"#, form),
         (r#"{"a":"6b3c"}"#, "no SidecarSet has a sidecarList"),
         (r#"{"a":{"sidecarList":["x=y"]}}"#, "\"x=y\" is no container's name"),
@@ -94,4 +97,16 @@ fn s12_marks_that_make_no_plan_are_a_warning() {
     for nothing in ["{}", r#"{"a":{"sidecarList":[]}}"#] {
         assert_eq!(read(&[(SIDECARSETS, nothing)]), Parsed::default(), "{nothing}");
     }
+}
+
+/// S12: the same bound as for a plan (11.2), inclusive, for names of both kinds.
+#[test]
+fn s12_as_many_containers_as_a_plan_may_have() {
+    let sidecars = |count: usize| (0..count).map(|number| format!("c{number}")).collect::<Vec<_>>();
+    let set = |names: &[String]| serde_json::json!({ "a": { "sidecarList": names } }).to_string();
+    let most = read(&[(SIDECARSETS, &set(&sidecars(MAX_CONTAINERS)))]);
+    assert_eq!(most.plan.map(|plan| plan.members.len()), Some(MAX_CONTAINERS));
+    // A hot one adds two at once, over the bound.
+    let parsed = read(&[(SIDECARSETS, &set(&sidecars(MAX_CONTAINERS))), (WORKING, r#"{"c63":"c63-1"}"#)]);
+    assert!(parsed.plan.is_none() && parsed.warnings[0].to_string().ends_with("more than 64 containers"));
 }

@@ -172,6 +172,11 @@ fn what_is_just_allowed() {
     let bounds = node("max-grace = \"1m\"\nmin-period = \"1s\"\nforbid = [\"exit-codes\"]");
     pod(&bounds, &[PLAN, ("grace", "1m"), ("ready.proxy", "tcp::80;period=1s")]).expect("at the bounds");
     pod(&bounds, &[PLAN, ("exit-codes", "real")]).expect_err("forbidden");
+    let bounds = node("min-backoff = \"2s\"");
+    pod(&bounds, &[PLAN, ("restart.proxy", "always;base=2s;max=9s")]).expect("at the bound");
+    let pattern = [PLAN, ("ready.proxy", "log:(a|b|c|d|e)+ x")];
+    pod(&node("max-pattern = 31"), &pattern).expect("at the bound");
+    pod(&node("max-pattern = 30"), &pattern).expect_err("one step more");
     Node::parse("forbid = [\"plan\"]").expect_err("without a plan there is nothing to forbid");
 }
 

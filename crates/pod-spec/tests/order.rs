@@ -29,9 +29,11 @@ fn show(plan: &Plan, links: &[Link]) -> Vec<String> {
 
 fn check(annotations: &[(&str, &str)], expected: &[(&str, &[&str])]) {
     let plan = plan(annotations);
+    let order = Order::of(&plan);
     for (name, links) in expected {
         let (index, _) = plan.member(name).expect("a container of the plan");
         assert_eq!(show(&plan, &plan.links(index)), *links, "{name} in {annotations:?}");
+        assert_eq!(order.links(index), plan.links(index), "{name} in {annotations:?}");
     }
 }
 
@@ -136,6 +138,7 @@ fn s8_an_unnamed_main_needs_what_a_named_one_does() {
     let plan =
         plan(&[("plan", "i=init, a=sidecar, late=sidecar, web=main, *=main"), ("after.late", "web=started")]);
     assert_eq!(show(&plan, &plan.links_of_unnamed_main()), ["a ready", "i done", "late"]);
+    assert_eq!(Order::of(&plan).links_of_unnamed_main(), plan.links_of_unnamed_main());
 }
 
 #[test]
@@ -161,11 +164,11 @@ fn u1_u2_gates_that_others_wait_for() {
 /// T1, S2: who needs whom, which is also the order of the stop reversed.
 #[test]
 fn t1_s2_who_needs_whom() {
-    let plan = plan(&[("plan", "s1+s2=sidecar, app=main")]);
+    let plan = plan(&[("plan", "i=init, s1+s2=sidecar, app=main")]);
     let needs = |later: &str, earlier: &str| {
         let index = |name| plan.member(name).expect("a container of the plan").0;
         pod_spec::needs(&plan.links(index(later)), index(earlier))
     };
-    assert!(needs("app", "s1") && needs("app", "s2"));
+    assert!(needs("app", "s1") && needs("app", "s2") && needs("s1", "i"));
     assert!(!needs("s2", "s1") && !needs("s1", "s2") && !needs("s1", "app"));
 }

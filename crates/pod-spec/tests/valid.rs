@@ -345,6 +345,8 @@ fn r14_a_fatal_exit_may_restart_the_pod() {
     assert_eq!(plan.members[0].fatal, Some(Fatal::Restart { limit: Fatal::RESTARTS }));
     assert_eq!(plan.members[1].fatal, Some(Fatal::Restart { limit: 2 }));
     assert!(plan.restarts_as_a_whole());
+    let plan = self::plan(&[("plan", "proxy=sidecar, app=main"), ("fatal.proxy", "failure")]);
+    assert!(!plan.restarts_as_a_whole());
 }
 
 #[test]
