@@ -56,7 +56,6 @@ impl DurationError {
         match self {
             // Seconds, as in every Kubernetes field that is a number without a unit.
             Self::NoUnit { value } => Some(Cow::Owned(format!("{value}s"))),
-            Self::UnknownUnit { hint, .. } => hint.word().map(Cow::Borrowed),
             _ => None,
         }
     }
@@ -97,5 +96,10 @@ mod tests {
         }
         let error = Node::parse("# a comment\nmax-patern = 20\n").unwrap_err();
         assert_eq!((error.nearest().as_deref(), error.line()), (Some("max-pattern"), 2), "{error}");
+        for (file, word) in
+            [("grace = \"30\"", Some("30s")), ("zero-grace = \"ordr\"", Some("order")), ("grace = 30", None)]
+        {
+            assert_eq!(Node::parse(file).unwrap_err().nearest().as_deref(), word, "{file}");
+        }
     }
 }
