@@ -92,9 +92,10 @@ fn gauges(text: &mut String, pods: &[PodReport]) {
     });
 }
 
-const STATES: [(PodState, &str); 7] = [
+const STATES: [(PodState, &str); 8] = [
     (PodState::Running, "running"),
     (PodState::Stopping, "stopping"),
+    (PodState::Restarting, "restarting"),
     (PodState::Completed, "completed"),
     (PodState::Failed, "failed"),
     (PodState::Stopped, "stopped"),

@@ -55,6 +55,8 @@ pub enum PodState {
     Running,
     /// A stop is under way.
     Stopping,
+    /// A stop is under way after which the pod starts again (R14).
+    Restarting,
     /// Its restart policy says that it has succeeded, and none of its containers runs.
     Completed,
     /// Its restart policy says that it has failed, and none of its containers runs.
@@ -187,6 +189,7 @@ impl PodReport {
             (_, Outcome::SUCCEEDED) if nothing_runs => PodState::Completed,
             (_, Outcome::FAILED) if nothing_runs => PodState::Failed,
             _ if all_have_ended(&containers) => PodState::Stopped,
+            (Some(stop), _) if stop.reason == StopReason::RESTART => PodState::Restarting,
             (Some(_), _) => PodState::Stopping,
             (None, _) => PodState::Running,
         };
@@ -252,6 +255,7 @@ impl PodState {
         match self {
             Self::Running => "running",
             Self::Stopping => "stopping",
+            Self::Restarting => "restarting",
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::Stopped => "stopped",

@@ -317,7 +317,7 @@ fn refuse_running(layout: &Layout) -> Result<(), CommandError> {
     };
     let reasons = [
         (
-            in_states(&[PodState::Running, PodState::Stopping, PodState::ShimSilent]),
+            in_states(&[PodState::Running, PodState::Stopping, PodState::Restarting, PodState::ShimSilent]),
             "these pods run on podshim: ",
             ": end them first, with `podshim drain`",
         ),

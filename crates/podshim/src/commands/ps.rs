@@ -89,7 +89,7 @@ fn show(pods: &[PodReport], now_ms: i64, paint: Paint, columns: Option<usize>) -
 fn colour_of(state: PodState) -> Option<Colour> {
     match state {
         PodState::Running | PodState::Completed => Some(Colour::Green),
-        PodState::Stopping => Some(Colour::Yellow),
+        PodState::Stopping | PodState::Restarting => Some(Colour::Yellow),
         PodState::Stopped => None,
         PodState::Failed | PodState::ShimDead | PodState::ShimSilent => Some(Colour::Red),
     }

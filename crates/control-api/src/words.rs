@@ -1,0 +1,29 @@
+//! The words that the shim counts by and the commands print.
+
+use protobuf::Enum;
+
+use crate::StopReason;
+
+impl StopReason {
+    /// All of them: what a pod that stops can have.
+    pub fn reasons() -> impl Iterator<Item = Self> {
+        Self::VALUES.iter().copied().filter(|reason| *reason != Self::NOT_STOPPING)
+    }
+
+    /// Its word in `podshim ps --json`, and the label of `podshim_stops`. Scripts and alerts rely on it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NOT_STOPPING => "not-stopping",
+            Self::CALLER => "caller",
+            Self::SANDBOX_ENDED => "sandbox",
+            Self::REQUESTED => "requested",
+            Self::ZERO_GRACE => "zero-grace",
+            Self::MAINS_DONE => "completed",
+            Self::INIT_FAILED => "init-failed",
+            Self::SIDECAR_FAILED => "sidecar-failed",
+            Self::FATAL => "fatal",
+            Self::RESTART => "restart",
+        }
+    }
+}
