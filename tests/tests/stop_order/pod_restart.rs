@@ -127,6 +127,9 @@ async fn r14_a_callers_stop_wins_over_a_restart() -> Result<()> {
     let pod = run_started(pod, &node, &names).await?;
     end_from_inside(&pod, "app").await?;
     pod.wait_for("other", Term, 1, SOON).await?;
+    let inspected = node.ctr().output(&["--run", "podshim", "inspect", "--json", pod.sandbox()]).await?;
+    let inspected: serde_json::Value = serde_json::from_str(&inspected.stdout)?;
+    ensure!(inspected["state"] == "restarting", "{inspected:#}");
     pod.stop_all_at_once(AMPLE).await?;
     ensure!(exit_codes(&pod, names).await? == [0, 143, 5], "{}", pod.timeline()?);
     let timeline = pod.timeline()?;
