@@ -345,6 +345,9 @@ fn r14_a_fatal_exit_may_restart_the_pod() {
     assert_eq!(plan.members[0].fatal, Some(Fatal::Restart { limit: Fatal::RESTARTS }));
     assert_eq!(plan.members[1].fatal, Some(Fatal::Restart { limit: 2 }));
     assert!(plan.restarts_as_a_whole());
+    let keys = plan.to_annotations();
+    let written = ["podshim.io/fatal.proxy", "podshim.io/fatal.app"].map(|key| keys[key].as_str());
+    assert_eq!(written, ["restart", "restart;limit=2"]);
     let plan = self::plan(&[("plan", "proxy=sidecar, app=main"), ("fatal.proxy", "failure")]);
     assert!(!plan.restarts_as_a_whole());
 }
@@ -412,6 +415,8 @@ fn warnings_of_11_4() {
 #[test]
 fn a_main_has_no_gate_even_if_one_is_written() {
     let plan = plan(&[("plan", "app=main"), ("ready.app", "tcp::80")]);
+    assert_eq!(plan.members[0].gate, Gate::Running);
+    let plan = self::plan(&[("plan", "a=main, b=main"), ("ready.a", "tcp::80"), ("after.b", "a=started")]);
     assert_eq!(plan.members[0].gate, Gate::Running);
 }
 

@@ -1,6 +1,6 @@
 //! Bounds on what pod authors write (DESIGN §6), and on the answers to it.
 
-use pod_spec::limits;
+use pod_spec::{limits, parse};
 
 use super::{PLAN, message};
 
@@ -30,7 +30,11 @@ fn limits_are_kept() {
     assert!(
         pod_spec::parse(most.collect::<Vec<_>>().iter().map(|(key, value)| (key.as_str(), *value))).is_ok()
     );
-    // A list that could not be read may have the name.
+    // A list that could not be read, or not to its end, may have the name.
+    assert_eq!(
+        message(&[("plan", &names(70)), ("after.c1", "c70=ready")]),
+        "podshim.io/plan: more than 64 containers"
+    );
     assert!(!message(&[("plan", " "), ("after.app", "proxy=ready")]).contains("\"proxy\""));
 
     let plan = |name: usize| format!("{}=main", "x".repeat(name));
@@ -42,9 +46,11 @@ fn limits_are_kept() {
     let too_long = "the value has 65537 bytes, at most 65536 are allowed";
     assert_eq!(message(&[("plan", &long), ("ready.proxy", "none")]), format!("podshim.io/plan: {too_long}"));
     assert_eq!(message(&[PLAN, ("ready.proxy", &long)]), format!("podshim.io/ready.proxy: {too_long}"));
+    assert_eq!(message(&[("role.mesh", &long)]), format!("podshim.io/role.mesh: {too_long}"));
 
     let just = format!("{}x", " ".repeat(limits::MAX_VALUE_BYTES - 1));
     assert!(!message(&[PLAN, ("ready.proxy", &just)]).contains("bytes"));
+    assert!(message(&[("role.mesh", &just)]).contains("unknown value"));
 
     let keys: Vec<String> = (0..=limits::MAX_KEYS).map(|n| format!("grace.c{n}")).collect();
     let many: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "1s")).collect();
@@ -69,12 +75,19 @@ fn a_job_of_keys_costs_no_more_than_its_message() {
     let annotations: Vec<(&str, &str)> = annotations.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let message = message(&annotations);
     assert_eq!(message.matches("did you mean").count(), limits::MAX_LISTED_ERRORS);
+    let keyed: Vec<_> =
+        annotations.iter().map(|(key, value)| (format!("podshim.io/{key}"), *value)).collect();
+    let errors = parse(keyed.iter().map(|(key, value)| (key.as_str(), *value))).unwrap_err();
+    let hints = errors.errors().iter().filter(|error| error.problem.nearest().is_some());
+    assert_eq!(hints.count(), limits::MAX_LISTED_ERRORS);
 }
 
 #[test]
 fn a_message_stays_one_bounded_line() {
     let commas = message(&[("plan", &",".repeat(60_000))]);
     assert!(commas.ends_with("more") && commas.len() < 2_000, "{commas}");
+    let commas = parse([("podshim.io/plan", ",".repeat(60_000).as_str())]).unwrap_err();
+    assert!(commas.errors().len() <= limits::MAX_KEYS);
     let long = message(&[PLAN, ("zero-grace", &"\n\u{e9}".repeat(1_000))]);
     assert!(!long.contains('\n') && long.len() < 600, "{long}");
     let key = "k".repeat(5_000);

@@ -113,6 +113,11 @@ fn the_list() {
             r#"plan: unknown role "sidcar" in "proxy=sidcar" (did you mean "sidecar"?)"#,
         ),
         (
+            "unknown role of a standby pair",
+            &[("plan", "a|b=sidcar, app=main")],
+            r#"plan: unknown role "sidcar" in "a|b=sidcar" (did you mean "sidecar"?)"#,
+        ),
+        (
             "unknown role, case",
             &[("plan", "app=Main")],
             r#"plan: unknown role "Main" in "app=Main" (did you mean "main"?)"#,
