@@ -50,7 +50,7 @@ fn limits_are_kept() {
 
     let just = format!("{}x", " ".repeat(limits::MAX_VALUE_BYTES - 1));
     assert!(!message(&[PLAN, ("ready.proxy", &just)]).contains("bytes"));
-    assert!(message(&[("role.mesh", &just)]).contains("unknown value"));
+    assert!(message(&[("role.mesh", &long[1..])]).contains("unknown value"));
 
     let keys: Vec<String> = (0..=limits::MAX_KEYS).map(|n| format!("grace.c{n}")).collect();
     let many: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "1s")).collect();
@@ -86,12 +86,16 @@ fn a_job_of_keys_costs_no_more_than_its_message() {
 fn a_message_stays_one_bounded_line() {
     let commas = message(&[("plan", &",".repeat(60_000))]);
     assert!(commas.ends_with("more") && commas.len() < 2_000, "{commas}");
-    let commas = parse([("podshim.io/plan", ",".repeat(60_000).as_str())]).unwrap_err();
-    assert!(commas.errors().len() <= limits::MAX_KEYS);
     let long = message(&[PLAN, ("zero-grace", &"\n\u{e9}".repeat(1_000))]);
     assert!(!long.contains('\n') && long.len() < 600, "{long}");
     let key = "k".repeat(5_000);
     assert!(message(&[PLAN, (&key, "x")]).len() < 300);
     let dependencies = message(&[PLAN, ("after.app", &",".repeat(60_000))]);
     assert!(dependencies.ends_with("more") && dependencies.len() < 2_500, "{dependencies}");
+    let (list, after): (Vec<_>, Vec<_>) =
+        (0..64).map(|n| (format!("c{n}=main"), format!("podshim.io/after.c{n}"))).unzip();
+    let (list, commas) = (list.join(","), ",".repeat(60));
+    let all = after.iter().map(|key| (key.as_str(), commas.as_str()));
+    let all = parse(all.chain([("podshim.io/plan", list.as_str())])).unwrap_err();
+    assert_eq!(all.errors().len(), limits::MAX_KEYS);
 }
