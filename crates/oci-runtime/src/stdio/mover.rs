@@ -205,7 +205,8 @@ impl Mover {
         loop {
             // Take it out of its place: a new tap may be put there meanwhile.
             let Some(mut tap) = self.tap.take() else { return Ok(EVERYTHING) };
-            let looked_at = tap.look(self.source.get_ref(), EVERYTHING).await;
+            // On the heap: it has 4 kB, twice, which each stream's task would hold for as long as its container lives, watched or not.
+            let looked_at = Box::pin(tap.look(self.source.get_ref(), EVERYTHING)).await;
             let mut place = self.tap.borrow_mut();
             match looked_at {
                 // The new tap of a later incarnation starts behind the data that is there now, and counts that for
