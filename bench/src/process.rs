@@ -65,6 +65,35 @@ impl Shim {
         })
     }
 
+    /// The proportional memory of its pod's sandbox, in kB. Only for a pod without containers: the sandbox is the shim's one
+    /// child.
+    pub fn sandbox_proportional(&self) -> Result<f64> {
+        number(&self.only_child()?.join("smaps_rollup"), "Pss:")
+    }
+
+    /// What the sandbox's own cgroup is charged for, in kB: with the kernel's memory for its namespaces and tables.
+    pub fn sandbox_cgroup(&self) -> Result<f64> {
+        let groups = fs::read_to_string(self.only_child()?.join("cgroup"))?;
+        let below =
+            |start| groups.lines().find_map(|line| line.split_once(start).map(|(_, path)| path.to_owned()));
+        let file = match below(":memory:") {
+            Some(path) => format!("/sys/fs/cgroup/memory{path}/memory.usage_in_bytes"),
+            None => format!("/sys/fs/cgroup{}/memory.current", below("0::").context("no memory cgroup")?),
+        };
+        let bytes: f64 = fs::read_to_string(&file).with_context(|| file)?.trim().parse()?;
+        Ok(bytes / 1024.0)
+    }
+
+    fn only_child(&self) -> Result<PathBuf> {
+        let mut children = String::new();
+        for thread in self.threads()? {
+            children += &fs::read_to_string(thread.join("children"))?;
+        }
+        let pids: Vec<&str> = children.split_whitespace().collect();
+        ensure!(pids.len() == 1, "children of {}: {pids:?}", self.process.display());
+        Ok(Path::new("/proc").join(pids[0]))
+    }
+
     /// The processor time its threads have used.
     pub fn processor_time(&self) -> Result<Duration> {
         let mut nanoseconds = 0;

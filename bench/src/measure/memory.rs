@@ -14,7 +14,15 @@ use crate::process::Shim;
 /// Sizes of pods, the pause container not counted.
 const CONTAINERS: [usize; 3] = [1, 3, 10];
 
+/// How many pods without containers are there at once: what they share counts for each in part, as on a node.
+const EMPTY: usize = 20;
+
 pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
+    bench
+        .alternate("memory of empty pods", bench.choose(3, 1), &SHIMS, figures, async |contender, figures| {
+            empty(bench, contender, figures).await
+        })
+        .await?;
     for containers in CONTAINERS {
         let what = format!("memory of {containers} containers");
         let rounds = bench.choose(5, 2);
@@ -32,6 +40,29 @@ pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
         .await?;
     let restarts = bench.choose(100, 10);
     after_restarts(bench, restarts, figures).await
+}
+
+/// Pods of a sandbox alone.
+async fn empty(bench: &Bench, contender: Contender, figures: &mut Figures) -> Result<()> {
+    let Some(runtime) = contender.handler() else { return Ok(()) };
+    let mut pods = Vec::new();
+    for _ in 0..EMPTY {
+        pods.push(Pod::new("bench-memory").run(bench.node, runtime).await?);
+    }
+    let ids: Vec<String> = pods.iter().map(|pod| pod.sandbox().to_owned()).collect();
+    let shims = Shim::of_each(&ids)?;
+    shims[EMPTY - 1].settle().await?;
+    let what = |name| format!("each of {EMPTY} pods without containers: {name}");
+    for shim in shims {
+        let (own, sandbox) = (shim.holdings()?.proportional, shim.sandbox_proportional()?);
+        figures.add(&what("shim and sandbox, proportional"), Unit::Kilobytes, contender, own + sandbox);
+        figures.add(&what("sandbox, proportional"), Unit::Kilobytes, contender, sandbox);
+        figures.add(&what("the sandbox's cgroup"), Unit::Kilobytes, contender, shim.sandbox_cgroup()?);
+    }
+    for pod in pods {
+        pod.remove().await?;
+    }
+    Ok(())
 }
 
 async fn at_rest(

@@ -13,26 +13,34 @@ use crate::process::Shim;
 
 pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let sizes: &[usize] = if bench.choose(4, 1) == 1 { &[10] } else { &[10, 50, 100, 200] };
-    for &pods in sizes {
-        let rounds = if pods > 50 { 1 } else { bench.choose(3, 2) };
+    let with = |containers: usize| move |&pods: &usize| (pods, containers);
+    let of_three: &[usize] = if bench.choose(4, 1) == 1 { &[] } else { &[100] };
+    for (pods, containers) in sizes.iter().map(with(1)).chain(of_three.iter().map(with(3))) {
+        let rounds = if pods > 50 && containers == 1 { 1 } else { bench.choose(3, 2) };
         for round in 0..rounds {
             for turn in 0..SHIMS.len() {
                 let contender = SHIMS[(round + turn) % SHIMS.len()];
                 eprintln!(
-                    "bench: scale: {pods} pods of {}, round {} of {rounds}",
+                    "bench: scale: {pods} pods of {containers} on {}, round {} of {rounds}",
                     contender.label(),
                     round + 1
                 );
-                at_once(bench, contender, pods, figures).await?;
+                at_once(bench, contender, pods, containers, figures).await?;
             }
         }
     }
     Ok(())
 }
 
-async fn at_once(bench: &Bench, contender: Contender, count: usize, figures: &mut Figures) -> Result<()> {
+async fn at_once(
+    bench: &Bench,
+    contender: Contender,
+    count: usize,
+    containers: usize,
+    figures: &mut Figures,
+) -> Result<()> {
     let Some(runtime) = contender.handler() else { return Ok(()) };
-    let (results, started) = timed(start(bench.node, runtime, count)).await?;
+    let (results, started) = timed(start(bench.node, runtime, count, containers)).await?;
     let (running, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
     for error in failed.iter().filter_map(|result| result.as_ref().err()) {
         eprintln!("bench: scale: {error:#}");
@@ -45,7 +53,8 @@ async fn at_once(bench: &Bench, contender: Contender, count: usize, figures: &mu
         processor += shim.processor_time()?;
     }
     let ((), ended) = timed(end(pods)).await?;
-    let what = |name: &str| format!("{count} pods: {name}");
+    let size = if containers == 1 { String::new() } else { format!(" of {containers} containers") };
+    let what = |name: &str| format!("{count} pods{size}: {name}");
     figures.add(&what("until all run"), Unit::Seconds, contender, started.as_secs_f64());
     #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
     figures.add(&what("failed"), Unit::Count, contender, failed.len() as f64);
@@ -55,18 +64,23 @@ async fn at_once(bench: &Bench, contender: Contender, count: usize, figures: &mu
     Ok(())
 }
 
-/// Starts pods at once: each a sandbox and one container.
+/// Starts pods at once: each a sandbox and so many containers, one after another, as a kubelet does.
 async fn start(
     node: &'static Containerd,
     runtime: Runtime,
     count: usize,
+    containers: usize,
 ) -> Result<Vec<Result<RunningPod<'static>>>> {
     let mut starts = JoinSet::new();
     for _ in 0..count {
         starts.spawn(async move {
-            let pod = Pod::new("bench-scale").container(Program::new("app"));
+            let names: Vec<String> = (1..=containers).map(|number| format!("c{number}")).collect();
+            let pod =
+                names.iter().fold(Pod::new("bench-scale"), |pod, name| pod.container(Program::new(name)));
             let mut pod = pod.run(node, runtime).await?;
-            pod.start("app").await?;
+            for name in &names {
+                pod.start(name).await?;
+            }
             Ok(pod)
         });
     }
