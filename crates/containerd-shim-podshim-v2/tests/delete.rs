@@ -7,13 +7,17 @@ mod common;
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use common::container::RealContainer;
-use common::{Node, answer, end, finish, shut_down, spawn, wait_until};
+use common::{Node, PATIENCE, answer, end, finish, shut_down, spawn, wait_until};
+use containerd_shim_protos::Client;
 use containerd_shim_protos::api::DeleteResponse;
+use containerd_shim_protos::sandbox_api::{CreateSandboxRequest, StartSandboxRequest};
+use containerd_shim_protos::sandbox_sync::SandboxClient;
+use containerd_shim_protos::ttrpc::context::with_duration;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use oci_runtime::bundle::{Bundle, ExitRecord};
@@ -97,6 +101,56 @@ fn a_dead_shims_pod_is_ended_in_order() {
     // The sandbox is killed without being asked first.
     assert_eq!(fs::read_to_string(node.dir.path().join("log/order")).unwrap(), "app\nproxy\n");
     assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
+/// N3, N10 with the Sandbox API: containerd keeps the sandbox's bundle in another folder than the containers', and runs `delete`
+/// for them in any order. The first one ends the pod in its order, whichever it is for.
+#[test]
+fn a_dead_shims_pod_of_the_sandbox_api_is_ended_in_order_from_each_bundle() {
+    for order in [["pod", "proxy", "app"], ["proxy", "app", "pod"], ["app", "pod", "proxy"]] {
+        let node = Node::of_sandbox_api("api", "pod");
+        let address = node.started("pod");
+        let place = sandbox_of(&node, &address);
+        let plan = ("podshim.io/plan", "proxy=sidecar, app=main");
+        let containers = ["proxy", "app"].map(|name| {
+            let annotations = [(TYPE, "container"), (SANDBOX, "pod"), (NAME, name), plan];
+            let container = RealContainer::run(&node, name, &annotations);
+            assert_eq!(node.started(name), address);
+            container
+        });
+        end(node.server(), Signal::SIGKILL);
+        assert!(place.join("ipc").exists(), "nobody has removed what the shim held");
+        answer(node.delete(order[0]));
+        for container in &containers {
+            assert!(!container.lives(), "{order:?}: {:?} still runs", container.id());
+        }
+        assert_eq!(
+            fs::read_to_string(node.dir.path().join("log/order")).unwrap(),
+            "app\nproxy\n",
+            "{order:?}"
+        );
+        assert!(!place.exists(), "{order:?}: {}", place.display());
+        for id in &order[1..] {
+            answer(node.delete(id));
+        }
+        assert_eq!(node.leftovers(), Vec::<String>::new(), "{order:?}");
+    }
+}
+
+/// Has the shim make and start the sandbox `pod`. Returns where its mounts are.
+fn sandbox_of(node: &Node, address: &str) -> PathBuf {
+    let sandbox = SandboxClient::new(Client::connect(address).unwrap());
+    let create = CreateSandboxRequest {
+        sandbox_id: "pod".to_owned(),
+        bundle_path: node.bundle("pod").display().to_string(),
+        ..Default::default()
+    };
+    sandbox.create_sandbox(with_duration(PATIENCE), &create).unwrap();
+    let start = StartSandboxRequest { sandbox_id: "pod".to_owned(), ..Default::default() };
+    sandbox.start_sandbox(with_duration(PATIENCE), &start).unwrap();
+    let states = fs::read_dir(node.state_dir()).unwrap().flatten();
+    let mut places = states.map(|state| state.path().join("sandbox"));
+    places.find(|place| place.exists()).expect("its mounts are below the pod's state")
 }
 
 /// Without a plan there is no order to keep, only an end, as with containerd's own shim.

@@ -24,7 +24,7 @@ pub use field::NotUnderstood;
 pub(crate) use groups::Groups;
 pub(crate) use limits::understood;
 pub(crate) use maker::{Entry, Recipe};
-pub use pins::{Pins, PinsError, PinsRequest, Sharing};
+pub use pins::{Pins, PinsError, PinsRequest, PodRoot, Sharing};
 pub(crate) use place::{Place, scope_at};
 pub(crate) use record::Record;
 pub use request::SandboxRequest;

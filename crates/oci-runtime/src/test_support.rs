@@ -188,3 +188,37 @@ fn spec(arguments: &[&str], id: &str) -> Value {
         },
     })
 }
+
+/// A user namespace whose root is the node's user 200000, and namespaces that it owns, as CRI makes them for `hostUsers: false`.
+/// They end when it is dropped.
+pub(crate) struct UserNamespace(std::process::Child);
+
+impl UserNamespace {
+    /// With further ones, as `unshare` calls them.
+    pub(crate) fn with(namespaces: &[&str]) -> Self {
+        let mut command = std::process::Command::new("unshare");
+        command.arg("--user").args(namespaces).args(["sh", "-c", "echo; exec sleep 60"]);
+        command.stdout(std::process::Stdio::piped());
+        #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
+        let mut child = command.spawn().unwrap();
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        for map in ["uid_map", "gid_map"] {
+            std::fs::write(format!("/proc/{}/{map}", child.id()), "0 200000 65536\n").unwrap();
+        }
+        Self(child)
+    }
+
+    /// The file of one of them, by its name there.
+    pub(crate) fn namespace(&self, name: &str) -> std::path::PathBuf {
+        format!("/proc/{}/ns/{name}", self.0.id()).into()
+    }
+}
+
+impl Drop for UserNamespace {
+    #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

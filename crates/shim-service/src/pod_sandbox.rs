@@ -21,7 +21,7 @@ use tracing::warn;
 
 use crate::clock::wall_now;
 use crate::spec_file;
-use config::PodConfig;
+use config::{PodConfig, UserSharing};
 
 /// How long a sandbox may wait for its Start. containerd sends it at once; a 2.3 that cannot pull its pause image never does, and
 /// undoes nothing (trap 32).
@@ -75,6 +75,10 @@ impl PodSandbox {
         let resolv_conf = spec::resolv_conf(&config, fs::read(spec::RESOLV_CONF.1).unwrap_or_default());
         let request = PinsRequest {
             ipc: config.namespaces.ipc,
+            root: match config.namespaces.user {
+                UserSharing::Pod(root) => Some(root),
+                _ => None,
+            },
             sysctls: with_defaults(&config, if network.is_some() { sysctls } else { &[] }),
             files: vec![
                 (spec::HOSTNAME.0, format!("{hostname}\n").into_bytes()),
@@ -199,5 +203,8 @@ pub(crate) fn refuse_no_process(spec: &Spec) -> Result<(), String> {
     }
 }
 
+#[cfg(test)]
+#[path = "../tests/recorded/mod.rs"]
+mod recorded;
 #[cfg(test)]
 mod tests;

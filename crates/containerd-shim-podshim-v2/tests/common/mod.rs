@@ -30,13 +30,31 @@ pub struct Node {
     pub dir: tempfile::TempDir,
     /// The shim program that is run.
     pub program: PathBuf,
+    folders: Folders,
+}
+
+/// Where containerd keeps the bundles.
+enum Folders {
+    One,
+    /// Apart, as with the Sandbox API of 2.x (CONTRACT §5).
+    OfSandboxApi {
+        sandbox: &'static str,
+    },
 }
 
 impl Node {
     pub fn new(name: &str) -> Self {
         let namespace = format!("bootstrap-{name}-{}", std::process::id());
         let program = env!("CARGO_BIN_EXE_containerd-shim-podshim-v2").into();
-        Self { namespace, dir: tempfile::tempdir().unwrap(), program }
+        Self { namespace, dir: tempfile::tempdir().unwrap(), program, folders: Folders::One }
+    }
+
+    /// With the bundle of the pod's sandbox, which has no spec yet.
+    pub fn of_sandbox_api(name: &str, sandbox: &'static str) -> Self {
+        let mut node = Self::new(name);
+        node.folders = Folders::OfSandboxApi { sandbox };
+        fs::create_dir_all(node.bundle(sandbox)).unwrap();
+        node
     }
 
     pub fn daemon(&self) -> PathBuf {
@@ -48,7 +66,12 @@ impl Node {
     }
 
     pub fn bundle(&self, id: &str) -> PathBuf {
-        self.dir.path().join("bundles").join(id)
+        let folder = match self.folders {
+            Folders::One => return self.dir.path().join("bundles").join(id),
+            Folders::OfSandboxApi { sandbox } if sandbox == id => "io.containerd.sandbox.controller.v1.shim",
+            Folders::OfSandboxApi { .. } => "io.containerd.runtime.v2.task",
+        };
+        self.dir.path().join(folder).join(&self.namespace).join(id)
     }
 
     /// A bundle whose spec contains only annotations.

@@ -132,10 +132,9 @@ impl Container {
         let helped = async {
             if !barrier.has_arrived().await.map_err(kernel)? {
                 // Then `made` says why.
-                return Ok(None);
+                return Ok(());
             }
             let pid = Pid::from_raw(pid.load(Ordering::Acquire));
-            let adopted = self.adopt_sandbox(&ticket, pid)?;
             if let Place::Scope(scope) = request.place() {
                 let (limits, properties) = (request.limits(), request.properties());
                 scope.start(pid, &self.id, limits, properties, groups.are_v2()).await.map_err(failed)?;
@@ -143,14 +142,14 @@ impl Container {
             groups.make(request.limits()).map_err(kernel)?;
             groups.put(pid).map_err(kernel)?;
             request.prepare(pid).map_err(|error| failed(error.to_string()))?;
-            barrier.open().map_err(kernel)?;
-            Ok(Some(adopted))
+            barrier.open().map_err(kernel)
         };
         // The child ends when `helped` has failed, for its barrier is gone then.
         let (made, helped) = tokio::join!(made, helped);
-        let adopted = helped?;
-        made.map_err(kernel)?.map_err(|error| failed(error.to_string()))?;
-        let (process, exit) = adopted.ok_or_else(|| failed("it ended before it began".to_owned()))?;
+        helped?;
+        // Of a pod with a user namespace it is a child of the one that waited.
+        let pid = made.map_err(kernel)?.map_err(|error| failed(error.to_string()))?;
+        let (process, exit) = self.adopt_sandbox(&ticket, pid)?;
         self.launched_sandbox(process, exit)
     }
 

@@ -15,7 +15,7 @@ use std::{
     },
     path::Path,
     ptr::null,
-    sync::atomic::AtomicI32,
+    sync::atomic::{AtomicI32, Ordering},
 };
 
 use nix::{
@@ -32,6 +32,8 @@ use crate::runtime::settings::SessionKeyring;
 
 /// The child's stack. The deepest call has some hundred bytes of arguments.
 const STACK: usize = 32 * 1024;
+/// Whoever makes a child waits until it has executed its program or has ended.
+const IN_OUR_MEMORY: c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID;
 
 /// Why the process could not be made.
 #[derive(Debug, Error)]
@@ -68,8 +70,14 @@ struct Child {
     steps: Vec<Step>,
     argv: [*const libc::c_char; 2],
     envp: [*const libc::c_char; 1],
+    /// How many steps have begun.
+    begun: usize,
     /// The step that failed, and the kernel's number.
     failed: Option<(usize, c_int)>,
+    /// Where the number of the process goes.
+    pid: *mut libc::pid_t,
+    /// The end of the stack of the process that does what is inside the user namespace.
+    inner_stack: *mut c_void,
 }
 
 impl Recipe {
@@ -94,11 +102,16 @@ impl Recipe {
             steps.push(Step::Unshare(libc::CLONE_NEWCGROUP));
         }
         let mut files = Vec::new();
-        for (kind, path) in &request.joined {
-            let file = joinable(request, *kind, path)?;
-            steps.push(Step::Join(file.as_raw_fd(), flag(*kind)));
-            files.push(file);
-        }
+        let is_user = |kind: NamespaceKind| kind == NamespaceKind::User;
+        let mut join = |kinds: &dyn Fn(NamespaceKind) -> bool, steps: &mut Vec<Step>| {
+            for (kind, path) in request.joined.iter().filter(|(kind, _)| kinds(*kind)) {
+                let file = joinable(request, *kind, path)?;
+                steps.push(Step::Join(file.as_raw_fd(), flag(*kind)));
+                files.push(file);
+            }
+            Ok::<_, MakeError>(())
+        };
+        join(&|kind| !is_user(kind), &mut steps)?;
         for (file, value) in &request.sysctls {
             steps.push(write(&format!("/proc/sys/{file}"), value)?);
         }
@@ -117,9 +130,17 @@ impl Recipe {
         if !request.profile.is_empty() {
             steps.push(write(profile_file(), &format!("exec {}", request.profile))?);
         }
+        let mut namespaces = request.new.iter().filter(in_clone).fold(0, |flags, kind| flags | flag(*kind));
+        let joins_user = request.joined.iter().any(|(kind, _)| is_user(*kind));
+        if joins_user {
+            // What only the node's root may do has been done.
+            join(&is_user, &mut steps)?;
+            steps.extend([Step::RootOfNamespace, Step::Inside(std::mem::take(&mut namespaces))]);
+        }
         // No device can be made in a user namespace. The node's own is safe there: no user of the namespace owns it.
-        let streams = if request.id_maps.is_some() { Streams::OfNode } else { Streams::Own };
-        let root = text(root.as_os_str())?;
+        let streams = if joins_user || request.id_maps.is_some() { Streams::OfNode } else { Streams::Own };
+        // The bundle is closed to a user namespace's root. Any directory does: the mount namespace is its own.
+        let root = if joins_user { c"/proc".to_owned() } else { text(root.as_os_str())? };
         steps.extend([Step::PrivateMounts, Step::EmptyRoot(root, streams), Step::OwnSession]);
         if let Entry::Groups(_) = entry {
             let limit = |(number, soft, hard): &(u32, u64, u64)| Step::Rlimit(*number, *soft, *hard);
@@ -129,7 +150,6 @@ impl Recipe {
         steps.extend([Step::NoCapabilities, Step::User(request.uid, request.gid), Step::NoNewPrivileges]);
         steps.push(Step::Execute(program.as_raw_fd()));
         files.push(program);
-        let namespaces = request.new.iter().filter(in_clone).fold(0, |flags, kind| flags | flag(*kind));
         Ok(Self { steps, namespaces, _files: files })
     }
 
@@ -139,11 +159,20 @@ impl Recipe {
     /// The step that failed. No process is left then but a zombie, which the reaper takes.
     pub(crate) fn make(self, pid: &AtomicI32) -> Result<Pid, MakeError> {
         let (argv, envp) = ([c"/pause".as_ptr(), null()], [null()]);
-        let mut child = Child { steps: self.steps, argv, envp, failed: None };
-        let made = clone(&mut child, self.namespaces, pid)
+        let mut inner_stack = stack();
+        let mut child = Child {
+            steps: self.steps,
+            argv,
+            envp,
+            begun: 0,
+            failed: None,
+            pid: pid.as_ptr(),
+            inner_stack: inner_stack.as_mut_ptr_range().end.cast(),
+        };
+        clone(&mut child, self.namespaces)
             .map_err(|error| MakeError::new("make the sandbox's process", error))?;
         match child.failed {
-            None => Ok(made),
+            None => Ok(Pid::from_raw(pid.load(Ordering::Acquire))),
             Some((step, number)) => {
                 let step = child.steps.get(step).map(Step::words).unwrap_or_default();
                 Err(MakeError::new(step, io::Error::from_raw_os_error(number)))
@@ -208,11 +237,16 @@ fn flag(kind: NamespaceKind) -> c_int {
     }
 }
 
+fn stack() -> Vec<u128> {
+    vec![0; STACK / size_of::<u128>()]
+}
+
 /// Makes a child that does `child`'s steps, and returns when it has executed its program or has ended.
-fn clone(child: &mut Child, namespaces: c_int, number: &AtomicI32) -> io::Result<Pid> {
-    let mut stack: Vec<u128> = vec![0; STACK / size_of::<u128>()];
+fn clone(child: &mut Child, namespaces: c_int) -> io::Result<()> {
+    let mut stack = stack();
     let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID | libc::SIGCHLD | namespaces;
+    let flags = IN_OUR_MEMORY | libc::SIGCHLD | namespaces;
+    let number = child.pid;
     // A handler of the shim must not run in the child. The program wants all signals blocked, and waits for them.
     let mut before = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
@@ -220,8 +254,8 @@ fn clone(child: &mut Child, namespaces: c_int, number: &AtomicI32) -> io::Result
     let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
     // SAFETY: the child has a stack of its own, makes only system calls, and is gone from this memory, by execve or exit, when
     // clone returns: until then this thread, the only one that could touch `child`, waits.
-    let pid = unsafe { libc::clone(run, top, flags, (&raw mut *child).cast(), number.as_ptr()) };
-    let result = if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) };
+    let pid = unsafe { libc::clone(run, top, flags, (&raw mut *child).cast(), number) };
+    let result = if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     // The kernel has made this memory not dumpable when the child in it became another user.
     // SAFETY: sets a flag of this process to what it was.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable) };
@@ -234,10 +268,27 @@ fn clone(child: &mut Child, namespaces: c_int, number: &AtomicI32) -> io::Result
 extern "C" fn run(child: *mut c_void) -> c_int {
     // SAFETY: `clone` passes a Child, and waits while this runs.
     let child = unsafe { &mut *child.cast::<Child>() };
-    for (number, step) in child.steps.iter().enumerate() {
-        // SAFETY: see `act`.
-        if let Err(error) = unsafe { act(step, &child.argv, &child.envp) } {
-            child.failed = Some((number, error));
+    while let Some(step) = child.steps.get(child.begun) {
+        child.begun += 1;
+        let result = match step {
+            &Step::Inside(namespaces) => {
+                let flags = IN_OUR_MEMORY | libc::CLONE_PARENT | namespaces;
+                // SAFETY: as in `clone`. The inner child goes on behind this step, on a stack of its own, and this one ends when
+                // it may run again.
+                let pid = unsafe {
+                    libc::clone(run, child.inner_stack, flags, (&raw mut *child).cast(), child.pid)
+                };
+                if pid >= 0 {
+                    break;
+                }
+                // SAFETY: the place of this thread's error number.
+                Err(unsafe { *libc::__errno_location() })
+            }
+            // SAFETY: see `act`.
+            step => unsafe { act(step, &child.argv, &child.envp) },
+        };
+        if let Err(error) = result {
+            child.failed = Some((child.begun - 1, error));
             break;
         }
     }

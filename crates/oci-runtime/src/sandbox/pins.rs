@@ -7,7 +7,10 @@
 use std::{
     fs::{self, File, Permissions},
     io,
-    os::unix::fs::PermissionsExt,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::{PermissionsExt, chown},
+    },
     path::{Path, PathBuf},
     thread,
 };
@@ -40,6 +43,15 @@ pub enum Sharing {
     Node,
 }
 
+/// Who root of a user namespace is on the node. The pod's files are root's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PodRoot {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
 /// What a pod's containers are to share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PinsRequest {
@@ -47,6 +59,8 @@ pub struct PinsRequest {
     pub network: Option<PathBuf>,
     /// The ipc namespace and `/dev/shm`.
     pub ipc: Sharing,
+    /// Of a user namespace of its own, which CRI has made for the network namespace; without one it is in the node's.
+    pub root: Option<PodRoot>,
     /// Of a uts namespace of its own. Empty: the node's name at this moment.
     pub hostname: String,
     /// Names with dots, as in a pod's manifest.
@@ -82,6 +96,7 @@ pub struct Pins {
     place: PathBuf,
     ipc: Sharing,
     uts: Sharing,
+    user: Sharing,
 }
 
 impl Pins {
@@ -93,7 +108,8 @@ impl Pins {
     /// [`PinsError`]; nothing is left then.
     pub fn make(place: &Path, request: &PinsRequest) -> Result<Self, PinsError> {
         let uts = if request.network.is_some() { Sharing::Pod } else { Sharing::Node };
-        let pins = Self { place: place.to_owned(), ipc: request.ipc, uts };
+        let user = if request.root.is_some() { Sharing::Pod } else { Sharing::Node };
+        let pins = Self { place: place.to_owned(), ipc: request.ipc, uts, user };
         let sysctls = checked(request)?;
         let made = pins.make_place(request).and_then(|()| pins.make_namespaces(request, &sysctls));
         if let Err(error) = made {
@@ -112,6 +128,11 @@ impl Pins {
     /// The pod's uts namespace; `None`: the node's.
     pub fn uts(&self) -> Option<PathBuf> {
         (self.uts == Sharing::Pod).then(|| self.place.join("uts"))
+    }
+
+    /// The pod's user namespace; `None`: the node's.
+    pub fn user(&self) -> Option<PathBuf> {
+        (self.user == Sharing::Pod).then(|| self.place.join("user"))
     }
 
     /// What belongs on `/dev/shm`.
@@ -156,6 +177,10 @@ impl Pins {
             let path = self.file(name);
             fs::write(&path, content)
                 .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o644)))
+                .and_then(|()| match request.root {
+                    Some(PodRoot { uid, gid }) => chown(&path, Some(uid), Some(gid)),
+                    None => Ok(()),
+                })
                 .map_err(step(at(&path)))?;
         }
         if self.ipc == Sharing::Pod {
@@ -169,8 +194,13 @@ impl Pins {
     /// On a thread that ends with it: it enters the namespaces.
     fn make_namespaces(&self, request: &PinsRequest, sysctls: &[(String, String)]) -> Result<(), PinsError> {
         let work = || {
+            let owner = self.user().map(|place| owner_of(request, &place)).transpose()?;
+            let enter = |kind| match &owner {
+                None => unshare(kind).map_err(io::Error::from),
+                Some(owner) => owned::enter_new(owner, kind),
+            };
             if let Some(uts) = self.uts() {
-                unshare(CloneFlags::CLONE_NEWUTS).map_err(from("make a uts namespace"))?;
+                enter(CloneFlags::CLONE_NEWUTS).map_err(step("make a uts namespace"))?;
                 if !request.hostname.is_empty() {
                     fs::write(HOSTNAME, &request.hostname)
                         .map_err(step(format!("set the hostname {:?}", request.hostname)))?;
@@ -178,17 +208,20 @@ impl Pins {
                 pin("uts", &uts)?;
             }
             if let Some(ipc) = self.ipc() {
-                unshare(CloneFlags::CLONE_NEWIPC).map_err(from("make an ipc namespace"))?;
+                enter(CloneFlags::CLONE_NEWIPC).map_err(step("make an ipc namespace"))?;
                 pin("ipc", &ipc)?;
             }
             if let Some(path) = &request.network {
                 enter_network(path, sysctls)?;
             }
-            for (file, value) in sysctls {
-                let path = format!("/proc/sys/{file}");
-                fs::write(&path, value).map_err(step(format!("write {value:?} to {path}")))?;
+            let (of_network, of_ipc): (Vec<_>, Vec<_>) =
+                sysctls.iter().partition(|(file, _)| file.starts_with("net/"));
+            write(&of_network)?;
+            // The kernel lets only the root of their user namespace write these.
+            if let Some(root) = request.root.filter(|_| !of_ipc.is_empty()) {
+                owned::become_user(root.uid).map_err(step("become the pod's root"))?;
             }
-            Ok(())
+            write(&of_ipc)
         };
         thread::scope(|scope| {
             let spawned = thread::Builder::new().name("podshim-pins".to_owned()).spawn_scoped(scope, work);
@@ -226,11 +259,31 @@ fn enter_network(path: &Path, sysctls: &[(String, String)]) -> Result<(), PinsEr
         .map_err(from(&format!("enter the network namespace {}", path.display())))
 }
 
+fn write(sysctls: &[&(String, String)]) -> Result<(), PinsError> {
+    for (file, value) in sysctls {
+        let path = format!("/proc/sys/{file}");
+        fs::write(&path, value).map_err(step(format!("write {value:?} to {path}")))?;
+    }
+    Ok(())
+}
+
+/// Mounts and opens the user namespace that owns the pod's network.
+fn owner_of(request: &PinsRequest, place: &Path) -> Result<OwnedFd, PinsError> {
+    let find = || step("find the user namespace of the pod's network");
+    let network = request.network.as_ref().ok_or(io::ErrorKind::NotFound.into()).map_err(find())?;
+    let owner = File::open(network).and_then(|network| owned::owner(&network)).map_err(find())?;
+    pin_file(&format!("/proc/thread-self/fd/{}", owner.as_raw_fd()), place)?;
+    Ok(owner)
+}
+
 /// Mounts a namespace of this thread.
 fn pin(kind: &str, path: &Path) -> Result<(), PinsError> {
+    pin_file(&format!("/proc/thread-self/ns/{kind}"), path)
+}
+
+fn pin_file(namespace: &str, path: &Path) -> Result<(), PinsError> {
     File::create(path).map_err(step(format!("make {}", path.display())))?;
-    let namespace = PathBuf::from(format!("/proc/thread-self/ns/{kind}"));
-    mount_at(path, Some(&namespace), MsFlags::MS_BIND, None)
+    mount_at(path, Some(Path::new(namespace)), MsFlags::MS_BIND, None)
 }
 
 fn tmpfs(path: &Path, flags: MsFlags, options: &str) -> Result<(), PinsError> {
@@ -251,6 +304,8 @@ fn from(what: &str) -> impl FnOnce(Errno) -> PinsError {
     let failed = step(what);
     move |errno| failed(errno.into())
 }
+
+mod owned;
 
 #[cfg(test)]
 mod tests;

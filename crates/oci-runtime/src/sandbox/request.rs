@@ -330,11 +330,18 @@ fn namespaces(value: &Value) -> Result<Namespaces, NotUnderstood> {
         match (path, kind) {
             ("", kind) => new.push(*kind),
             // Joined by path they are another pod's or the node's.
-            (_, NamespaceKind::Mount | NamespaceKind::Pid | NamespaceKind::Cgroup | NamespaceKind::User) => {
+            (_, NamespaceKind::Mount | NamespaceKind::Pid | NamespaceKind::Cgroup) => {
                 return Err(not_done(&format!("the {kind:?} namespace {path:?}")));
             }
             (path, kind) => joined.push((*kind, Path::new(path).to_owned())),
         }
+    }
+    // Those of a pod of the Sandbox API: everything that the user namespace is to own exists, but for what is below.
+    let of_pod = |kind: &NamespaceKind| matches!(kind, NamespaceKind::Mount | NamespaceKind::Pid);
+    if let Some((kind, path)) = joined.iter().find(|(kind, _)| *kind == NamespaceKind::User)
+        && !new.iter().all(of_pod)
+    {
+        return Err(not_done(&format!("the {kind:?} namespace {:?}", path.display().to_string())));
     }
     if !new.contains(&NamespaceKind::Mount) {
         return Err(not_done("a sandbox in the node's mount namespace"));

@@ -24,6 +24,8 @@ pub(super) enum Step {
         shims: RawFd,
     },
     RootOfNamespace,
+    /// The rest is done by a child in these namespaces, which becomes the shim's child.
+    Inside(c_int),
     EnterGroup(RawFd),
     Join(RawFd, c_int),
     Unshare(c_int),
@@ -56,6 +58,7 @@ impl Step {
         match self {
             Self::Barrier { .. } => "wait until the shim has prepared it".to_owned(),
             Self::RootOfNamespace => "become root of its user namespace".to_owned(),
+            Self::Inside(_) => "make namespaces that its user namespace owns".to_owned(),
             Self::EnterGroup(_) => "enter a control group".to_owned(),
             Self::Join(..) => "join a namespace".to_owned(),
             Self::Unshare(_) => "make a control group namespace".to_owned(),
@@ -117,6 +120,8 @@ pub(super) unsafe fn act(
                 checked(syscall(libc::SYS_setresgid, 0, 0, 0))?;
                 checked(syscall(libc::SYS_setresuid, 0, 0, 0))
             }
+            // `maker` does it.
+            Step::Inside(_) => Err(libc::EINVAL),
             Step::EnterGroup(file) => checked(syscall(libc::SYS_write, *file, c"0".as_ptr(), 1_usize)),
             Step::Join(file, kind) => checked(syscall(libc::SYS_setns, *file, *kind)),
             Step::Unshare(flags) => checked(syscall(libc::SYS_unshare, *flags)),

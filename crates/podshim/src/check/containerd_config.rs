@@ -212,8 +212,8 @@ impl Config<'_> {
     fn check_sandboxer(&mut self, line: usize, runtime: &dyn TableLike) {
         let at = self.line_of(runtime, "sandboxer");
         let lost = "for containerd 2.3 and later: before, a pod of the node's network ends the daemon. Lost with it: cAdvisor's \
-                    figures of pod networks, one SELinux level for a pod, user namespaces, and containerd's default sysctls but \
-                    for sandbox-sysctls in /etc/podshim/config.toml";
+                    figures of pod networks, one SELinux level for a pod, and containerd's default sysctls but for \
+                    sandbox-sysctls in /etc/podshim/config.toml";
         let finding = self.note(Severity::Note, at, lost);
         (finding.key, finding.value) = (Some("sandboxer".to_owned()), Some("shim".to_owned()));
         if text(runtime, "runtime_type") != Some(TYPE) {

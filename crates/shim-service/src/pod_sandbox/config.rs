@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use oci_runtime::sandbox::Sharing;
+use oci_runtime::sandbox::{PodRoot, Sharing};
 use protobuf::well_known_types::any::Any;
 use protobuf::well_known_types::empty::Empty;
 use protobuf::{Message, UnknownValueRef};
@@ -44,7 +44,20 @@ pub(crate) struct Namespaces {
     pub(crate) network: Sharing,
     pub(crate) ipc: Sharing,
     pub(crate) pid: PidSharing,
-    pub(crate) user: Sharing,
+    pub(crate) user: UserSharing,
+}
+
+/// Which user namespace the containers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UserSharing {
+    /// The node's.
+    Node,
+    /// One for all, that of the pod's network.
+    Pod(PodRoot),
+    /// One whose ids do not say who root is.
+    WithoutRoot,
+    /// What no pod can have.
+    Unknown,
 }
 
 /// Which pid namespace the containers have.
@@ -61,7 +74,7 @@ pub(crate) enum PidSharing {
 impl Default for Namespaces {
     /// Without CRI. In CRI's message an absent number is POD, also for the pid namespace.
     fn default() -> Self {
-        Self { network: Sharing::Pod, ipc: Sharing::Pod, pid: PidSharing::Container, user: Sharing::Node }
+        Self { network: Sharing::Pod, ipc: Sharing::Pod, pid: PidSharing::Container, user: UserSharing::Node }
     }
 }
 
@@ -114,9 +127,24 @@ fn namespaces(options: &Fields) -> Option<Namespaces> {
             _ => PidSharing::Container,
         },
         ipc: sharing(3),
-        // Absent: none, as before there were any.
-        user: if options.has(5) && user.number(1) == POD { Sharing::Pod } else { Sharing::Node },
+        user: match user.number(1) {
+            // Absent: none, as before there were any.
+            _ if !options.has(5) => UserSharing::Node,
+            POD => match (node_id_of_root(&user, 2)?, node_id_of_root(&user, 3)?) {
+                (Some(uid), Some(gid)) => UserSharing::Pod(PodRoot { uid, gid }),
+                _ => UserSharing::WithoutRoot,
+            },
+            NODE => UserSharing::Node,
+            _ => UserSharing::Unknown,
+        },
     })
+}
+
+/// In `IDMapping`s: which id of the node is 0 in the namespace.
+fn node_id_of_root(user: &Fields, number: u32) -> Option<Option<u32>> {
+    let mappings: Vec<_> = user.bytes(number).map(Fields::read).collect::<Option<_>>()?;
+    let root = mappings.iter().find(|mapping| mapping.number(2) == 0 && mapping.number(3) > 0);
+    root.map(|mapping| u32::try_from(mapping.number(1)).ok()).map_or(Some(None), |id| Some(Some(id?)))
 }
 
 /// The fields of any message. Parsed as `Empty`, which knows no field, it keeps them all.

@@ -13,7 +13,7 @@ use oci_runtime::sandbox::{Pins, Sharing};
 use pod_spec::kruise;
 use serde_json::{Value, json};
 
-use super::config::{PidSharing, PodConfig};
+use super::config::{PidSharing, PodConfig, UserSharing};
 use crate::cri::{CONTAINER_TYPE, SANDBOX_ID};
 
 /// The namespace paths of a process that does not exist.
@@ -50,6 +50,7 @@ pub(crate) fn of_sandbox(id: &str, config: &PodConfig, network: Option<&Path>, p
     joined("network", network);
     joined("ipc", pins.ipc().as_deref());
     joined("uts", pins.uts().as_deref());
+    joined("user", pins.user().as_deref());
     if config.namespaces.pid != PidSharing::Node {
         namespaces.push(json!({"type": "pid"}));
     }
@@ -152,6 +153,7 @@ impl Substitutes<'_> {
             "network" => Ok(self.network.map(Path::to_owned)),
             "ipc" => Ok(self.pins.ipc()),
             "uts" => Ok(self.pins.uts()),
+            "user" if self.pins.user().is_some() => Ok(self.pins.user()),
             "pid" if namespaces.pid == PidSharing::Node => Ok(None),
             "pid" if namespaces.pid == PidSharing::Pod => match self.process_1 {
                 Some(pid) => Ok(Some(PathBuf::from(format!("/proc/{pid}/ns/pid")))),
@@ -234,8 +236,13 @@ pub(crate) fn needs_process_1(config: &PodConfig) -> bool {
 
 /// Why podshim does not make such a sandbox.
 pub(crate) fn refusal(config: &PodConfig) -> Option<&'static str> {
-    (config.namespaces.user == Sharing::Pod).then_some(
-        "a user namespace (hostUsers: false) is not possible with sandboxer = \"shim\": use a runtime with sandboxer = \
-         \"podsandbox\" for this pod",
-    )
+    match config.namespaces.user {
+        UserSharing::Pod(_) if config.namespaces.network == Sharing::Node => Some(
+            "a user namespace (hostUsers: false) with the node's network is not possible with sandboxer = \"shim\": use a runtime \
+             with sandboxer = \"podsandbox\" for this pod",
+        ),
+        UserSharing::WithoutRoot => Some("its user namespace has no user or no group 0"),
+        UserSharing::Unknown => Some("its user namespace can only be the pod's or the node's"),
+        UserSharing::Node | UserSharing::Pod(_) => None,
+    }
 }

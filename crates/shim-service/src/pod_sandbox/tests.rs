@@ -1,8 +1,9 @@
-use oci_runtime::sandbox::Sharing;
+use containerd_shim_protos::sandbox_api::CreateSandboxRequest;
+use oci_runtime::sandbox::{PodRoot, Sharing};
 use protobuf::well_known_types::any::Any;
 use serde_json::{Value, json};
 
-use super::config::{Dns, Namespaces, PidSharing, PodConfig};
+use super::config::{Dns, Namespaces, PidSharing, PodConfig, UserSharing};
 use super::spec::{Substitutes, of_sandbox, resolv_conf};
 use super::*;
 
@@ -57,6 +58,7 @@ fn pins(config: &PodConfig, network: Option<&str>) -> (tempfile::TempDir, Pins) 
     let request = PinsRequest {
         network: network.map(PathBuf::from),
         ipc: config.namespaces.ipc,
+        root: None,
         hostname: "shop-0".to_owned(),
         sysctls: Vec::new(),
         files: Vec::new(),
@@ -125,7 +127,7 @@ fn cris_message_is_read_by_its_numbers() {
         network: Sharing::Pod,
         ipc: Sharing::Pod,
         pid: PidSharing::Container,
-        user: Sharing::Node,
+        user: UserSharing::Node,
     };
     assert_eq!(config.namespaces, own);
     // proto3 does not send a 0: an empty option is POD for all.
@@ -133,8 +135,34 @@ fn cris_message_is_read_by_its_numbers() {
     let host = [number(1, 2), number(2, 2), number(3, 2), field(5, number(1, 2))].concat();
     let node = Namespaces { network: Sharing::Node, ipc: Sharing::Node, pid: PidSharing::Node, ..own };
     assert_eq!(super::tests::config(host).namespaces, node);
-    let user = [number(2, 1), field(5, field(2, "\u{8}\u{1}"))].concat();
-    assert_eq!(super::tests::config(user).namespaces.user, Sharing::Pod);
+}
+
+#[test]
+fn a_user_namespace_needs_a_root_and_is_the_pods_or_the_nodes() {
+    let mapping = |of_node: u8, in_pod: u8| [number(1, of_node), number(2, in_pod), number(3, 100)].concat();
+    let user = |mode: u8, parts: &[Vec<u8>]| {
+        config(field(5, [number(1, mode), parts.concat()].concat())).namespaces.user
+    };
+    let (uid, gid) = (field(2, mapping(70, 0)), field(3, mapping(80, 0)));
+    let both = [uid.clone(), gid.clone()];
+    assert_eq!(user(0, &both), UserSharing::Pod(PodRoot { uid: 70, gid: 80 }));
+    assert_eq!(user(2, &both), UserSharing::Node);
+    for (user, words) in [
+        (user(0, &[uid]), "no group 0"),
+        (user(0, &[field(2, mapping(70, 1)), gid]), "no user"),
+        (user(0, &[]), "no user"),
+        (user(1, &both), "the pod's or the node's"),
+        (user(3, &both), "the pod's or the node's"),
+    ] {
+        let config = PodConfig { namespaces: Namespaces { user, ..usual().namespaces }, ..usual() };
+        assert!(super::spec::refusal(&config).is_some_and(|reason| reason.contains(words)), "{user:?}");
+    }
+    let root = UserSharing::Pod(PodRoot { uid: 70, gid: 80 });
+    let own = Namespaces { user: root, ..usual().namespaces };
+    assert_eq!(super::spec::refusal(&PodConfig { namespaces: own, ..usual() }), None);
+    let of_node = Namespaces { network: Sharing::Node, ..own };
+    let reason = super::spec::refusal(&PodConfig { namespaces: of_node, ..usual() });
+    assert!(reason.is_some_and(|reason| reason.contains("the node's network")), "{reason:?}");
 }
 
 #[test]
@@ -159,6 +187,36 @@ fn trap_29_the_namespaces_of_no_process_are_replaced() {
     let node = config([number(1, 2), number(2, 2), number(3, 2)].concat());
     let node = corrected(&node, None, of_cri(&["network", "ipc", "uts", "pid"])).unwrap();
     assert_eq!(paths(&node), pairs(&[("mount", "")]));
+}
+
+/// The pods and the containers that containerd 2.3.4 described, as the OCI runtime gets them.
+#[test]
+fn trap_29_what_containerd_writes_for_pid_0_reaches_no_runtime() {
+    let shared = [("/etc/hostname", "PLACE/hostname"), ("/etc/hosts", "PLACE/hosts")];
+    let own = [("pid", ""), ("ipc", "PLACE/ipc"), ("uts", "PLACE/uts"), ("mount", ""), ("network", NET)];
+    let of_process_1 = [("pid", "/proc/17/ns/pid"), own[1], own[2], own[3], own[4]];
+    for (pod, process_1, namespaces, shm) in [
+        ("shop", None, own.as_slice(), "PLACE/shm"),
+        ("shared-pid", Some(17), of_process_1.as_slice(), "PLACE/shm"),
+        ("node-net", None, &[("pid", ""), ("mount", "")], "/dev/shm"),
+    ] {
+        let create: CreateSandboxRequest = recorded::request(pod, "CreateSandbox");
+        let config = PodConfig::of(create.options.as_ref()).unwrap();
+        assert_eq!(config.cgroup_parent, "/podshim-recorded/pod0");
+        assert_eq!(config.network(&create.netns_path).is_some(), pod != "node-net");
+        let mut recorded = recorded::spec(pod);
+        let spec = json!({"linux": {"namespaces": recorded["namespaces"].take()}, "mounts": recorded["mounts"].take()});
+        let spec = corrected(&config, process_1, spec).unwrap();
+        assert_eq!(paths(&spec), pairs(namespaces), "{pod}");
+        let sources = sources(&spec);
+        for (place, source) in shared.into_iter().chain([("/dev/shm", shm)]) {
+            let found: Vec<_> = sources.iter().filter(|(found, _)| found == place).collect();
+            assert_eq!(found, [&(place.to_owned(), source.to_owned())], "{pod}: {place}");
+        }
+    }
+    let create: CreateSandboxRequest = recorded::request("user-namespace", "CreateSandbox");
+    let config = PodConfig::of(create.options.as_ref()).unwrap();
+    assert_eq!(config.namespaces.user, UserSharing::Pod(PodRoot { uid: 200_000, gid: 200_000 }));
 }
 
 /// Fail closed: a namespace that the pod has not is no reason to run in the node's.

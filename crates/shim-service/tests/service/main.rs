@@ -9,6 +9,8 @@ mod gone;
 mod hostile;
 mod node;
 mod options;
+#[path = "../recorded/mod.rs"]
+mod recorded;
 mod sandbox;
 mod streams;
 mod support;

@@ -1,4 +1,7 @@
-//! The Sandbox API (CONTRACT §5) as containerd 2.3 calls it: one sandbox from Create to Shutdown, and what goes wrong.
+//! The Sandbox API (CONTRACT §5) as containerd 2.3 calls it: one sandbox from Create to Shutdown, and what goes wrong. What a pod is
+//! made from is what 2.3.4 sent; messages for what it does not send are built here.
+
+mod replay;
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use ttrpc::Code;
 
+use crate::recorded;
 use crate::support::{CALL_LIMIT, Pod, context, refusal, with_pod};
 use crate::traps::pass;
 
@@ -39,6 +43,12 @@ fn options(plan: &str, namespace_option: &[u8]) -> Any {
 }
 
 const OWN_PIDS: &[u8] = &[0x10, 1];
+
+/// As 2.3.4 sent them, with `PLAN`.
+fn usual() -> Any {
+    let request: CreateSandboxRequest = recorded::request("shop", "CreateSandbox");
+    request.options.unwrap()
+}
 
 struct Api {
     client: SandboxClient,
@@ -101,7 +111,7 @@ impl Api {
     }
 }
 
-/// A container as CRI describes it for a sandbox without a pid.
+/// A container as the CRI of 2.3.4 describes it for a sandbox without a pid.
 fn container(pod: &Pod, id: &str, name: &str, program: &str) {
     let kind = [
         ("io.kubernetes.cri.container-type", "container"),
@@ -111,12 +121,9 @@ fn container(pod: &Pod, id: &str, name: &str, program: &str) {
     let bundle = pod.bundle(id, program, &kind);
     let path = bundle.join("config.json");
     let mut spec: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    spec["linux"]["namespaces"] = json!([
-        {"type": "pid"},
-        {"type": "ipc", "path": "/proc/0/ns/ipc"},
-        {"type": "uts", "path": "/proc/0/ns/uts"},
-        {"type": "network", "path": "/proc/0/ns/net"},
-    ]);
+    let mut recorded = recorded::spec("shop");
+    spec["linux"]["namespaces"] = recorded["namespaces"].take();
+    spec["mounts"] = recorded["mounts"].take();
     fs::write(path, spec.to_string()).unwrap();
 }
 
@@ -129,7 +136,7 @@ async fn ends(pod: Pod) {
 fn a_pod_without_a_process() {
     with_pod(async |mut pod| {
         let api = Api::of(&pod).await;
-        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
+        api.create("pod", usual()).await.unwrap();
         let started = api.start().await.unwrap();
         assert_eq!(started.pid, 0);
         assert_eq!(started.spec.type_url, "types.containerd.io/opencontainers/runtime-spec/1/Spec");
@@ -204,7 +211,7 @@ fn k13_a_stop_of_the_sandbox_ends_its_containers_first() {
 #[test]
 fn trap_31_a_restarted_containerd_finds_its_sandbox() {
     with_pod(async |pod| {
-        let api = Api::started(&pod, options(PLAN, OWN_PIDS)).await;
+        let api = Api::started(&pod, usual()).await;
         let connect = ConnectRequest { id: "pod".to_owned(), ..Default::default() };
         let connected = pod.client.connect(context(), &connect).await.unwrap();
         assert_eq!((connected.shim_pid, connected.task_pid), (std::process::id(), 0));
@@ -226,7 +233,7 @@ fn trap_31_a_restarted_containerd_finds_its_sandbox() {
 fn trap_32_a_sandbox_that_was_never_started_ends_with_shutdown() {
     with_pod(async |pod| {
         let api = Api::of(&pod).await;
-        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
+        api.create("pod", usual()).await.unwrap();
         assert_eq!(api.status().await.unwrap().state, "SANDBOX_NOTREADY");
         pod.client.shutdown(context(), &ShutdownRequest::new()).await.unwrap();
         ends(pod).await;
@@ -239,7 +246,7 @@ fn trap_32_a_sandbox_that_was_never_started_ends_with_shutdown() {
 fn trap_32_a_sandbox_that_nobody_starts_ends() {
     with_pod(async |pod| {
         let api = Api::of(&pod).await;
-        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
+        api.create("pod", usual()).await.unwrap();
         pass(Duration::from_secs(119)).await;
         assert_eq!(api.status().await.unwrap().state, "SANDBOX_NOTREADY");
         pass(Duration::from_secs(2)).await;
@@ -264,7 +271,7 @@ async fn until_gone(api: &Api) {
 #[test]
 fn trap_32_a_started_sandbox_outlives_shutdown() {
     with_pod(async |pod| {
-        let api = Api::started(&pod, options(PLAN, OWN_PIDS)).await;
+        let api = Api::started(&pod, usual()).await;
         pod.client.shutdown(context(), &ShutdownRequest::new()).await.unwrap();
         assert_eq!(api.status().await.unwrap().state, "SANDBOX_READY");
         api.shutdown().await.unwrap();
@@ -277,14 +284,17 @@ fn trap_32_a_started_sandbox_outlives_shutdown() {
 fn a_sandbox_that_is_refused_leaves_nothing() {
     with_pod(async |pod| {
         let api = Api::of(&pod).await;
-        let users = [OWN_PIDS, &field(5, field(2, [0x08, 1]))].concat();
+        // A user namespace without ids, and the network's owner is the node.
+        let users = [OWN_PIDS, &field(5, [])].concat();
+        let of_node: CreateSandboxRequest = recorded::request("user-namespace", "CreateSandbox");
         let foreign = Any { type_url: "acme.Pod".to_owned(), ..Any::default() };
         for (id, options, word) in [
-            ("pod", options(PLAN, &users), "hostUsers"),
+            ("pod", options(PLAN, &users), "no user"),
+            ("pod", of_node.options.unwrap(), "the node's own"),
             ("pod", options("app=mian", OWN_PIDS), "mian"),
             // Process 1 is podshim's own with runc and crun alone.
             ("pod", options(PLAN, &[]), "process 1"),
-            ("other", options(PLAN, OWN_PIDS), "serves"),
+            ("other", usual(), "serves"),
             ("pod", foreign, "acme.Pod"),
         ] {
             if word == "process 1" {
@@ -298,8 +308,8 @@ fn a_sandbox_that_is_refused_leaves_nothing() {
             assert_eq!(refusal(api.status().await).0, Code::NOT_FOUND);
             api.stop("pod").await.unwrap();
         }
-        api.create("pod", options(PLAN, OWN_PIDS)).await.unwrap();
-        assert_eq!(refusal(api.create("pod", options(PLAN, OWN_PIDS)).await).0, Code::ALREADY_EXISTS);
+        api.create("pod", usual()).await.unwrap();
+        assert_eq!(refusal(api.create("pod", usual()).await).0, Code::ALREADY_EXISTS);
         api.shutdown().await.unwrap();
         ends(pod).await;
     });

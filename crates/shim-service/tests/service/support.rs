@@ -40,10 +40,15 @@ pub struct Pod {
 
 /// Runs a test against a pod's server, and ends the processes that the test has left.
 pub fn with_pod(test: impl AsyncFnOnce(Pod)) {
+    with_pod_of("pod", test);
+}
+
+/// With another id of the pod than `pod`.
+pub fn with_pod_of(id: &str, test: impl AsyncFnOnce(Pod)) {
     // Dropped last, and also when the test fails.
     let _children = Children;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async { test(Pod::serve().await).await });
+    LocalSet::new().block_on(&runtime, async { test(Pod::serve(id).await).await });
 }
 
 /// The processes of the containers: the server makes the test the subreaper of them all.
@@ -84,13 +89,13 @@ pub fn context() -> Context {
 }
 
 impl Pod {
-    async fn serve() -> Self {
+    async fn serve(id: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (collector, events) = collect_events(&directory.path().join("events")).await;
         let path = directory.path().join("shim");
         let config = ServeConfig {
             namespace: "test".to_owned(),
-            id: "pod".to_owned(),
+            id: id.to_owned(),
             containerd_ttrpc_address: Some(directory.path().join("events").display().to_string()),
             listener: UnixListener::bind(&path).unwrap(),
             node_file: directory.path().join("config.toml"),

@@ -13,7 +13,7 @@ use crate::{
     reaper::ExitWatch,
     runtime::{CreateOptions, DeleteMode},
     stdio::ChildStdio,
-    test_support::{TestContainer, process, run, until, within},
+    test_support::{TestContainer, UserNamespace, process, run, until, within},
 };
 
 /// A bundle whose spec asks for a sandbox; `adjust` may change it.
@@ -184,6 +184,53 @@ fn in_a_user_namespace(spec: &mut Value) {
     spec["linux"]["gidMappings"] = map;
     spec["linux"]["sysctl"] = json!({"net.ipv4.ip_unprivileged_port_start": "0"});
     spec["linux"]["namespaces"].as_array_mut().unwrap().push(json!({"type": "user"}));
+}
+
+/// Process 1 of a pod of the Sandbox API: the user namespace and the others exist, and its pid namespace has to be the user
+/// namespace's, else no container can mount its /proc.
+#[test]
+fn in_the_user_namespace_of_a_pod_it_has_a_pid_namespace_that_belongs_to_it() {
+    run(async {
+        let pod = UserNamespace::with(&["--net", "--ipc", "--uts"]);
+        let file = |name: &str| pod.namespace(name);
+        let (_test, container) = sandbox(|spec| {
+            spec["process"]["user"] = json!({"uid": 65535, "gid": 65534});
+            spec["process"]["rlimits"] = Value::Null;
+            spec["hostname"] = Value::Null;
+            spec["linux"]["sysctl"] = Value::Null;
+            let joined = [("user", "user"), ("network", "net"), ("ipc", "ipc"), ("uts", "uts")]
+                .map(|(kind, name)| json!({"type": kind, "path": file(name)}));
+            let new = [json!({"type": "mount"}), json!({"type": "pid"})];
+            spec["linux"]["namespaces"] = joined.into_iter().chain(new).collect();
+        });
+        // As containerd makes the bundle of a sandbox of the Sandbox API.
+        fs::set_permissions(container.bundle().path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .unwrap();
+        let launched = create(&container).await;
+        until(|| status(&launched, "Seccomp") == "2").await;
+        assert_eq!(status(&launched, "Name"), "pause");
+        assert_eq!(status(&launched, "Uid"), "265535\t265535\t265535\t265535");
+        assert_eq!(status(&launched, "PPid"), std::process::id().to_string(), "it is the shim's child");
+        assert_eq!(status(&launched, "NSpid").split_whitespace().last(), Some("1"));
+        assert_eq!(fs::read_to_string(of_process(&launched, "oom_score_adj")).unwrap(), "500\n");
+        for name in ["user", "net", "ipc", "uts"] {
+            let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+            assert_eq!(inode(&of_process(&launched, &format!("ns/{name}"))), inode(&file(name)), "{name}");
+        }
+        // Its root mounts a /proc of that pid namespace, as the OCI runtime does for a container.
+        let mut enter = std::process::Command::new("nsenter");
+        enter.args(["--target", &launched.process.pid().to_string(), "--user", "--pid", "--setuid", "0"]);
+        enter.args(["unshare", "--mount", "sh", "-c", "mount -t proc proc /proc && cat /proc/1/comm"]);
+        #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
+        let seen = enter.output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&seen.stdout),
+            "pause\n",
+            "{}",
+            String::from_utf8_lossy(&seen.stderr)
+        );
+        end(&container, launched.exit).await;
+    });
 }
 
 /// The namespaces are of its user namespace, as those of an OCI runtime are, and the node's root did what only it may do.

@@ -1,11 +1,13 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
+use crate::test_support::UserNamespace;
 
 fn request() -> PinsRequest {
     PinsRequest {
         network: Some("/proc/self/ns/net".into()),
         ipc: Sharing::Pod,
+        root: None,
         hostname: "shop-0".to_owned(),
         sysctls: vec![("kernel.shm_rmid_forced".to_owned(), "1".to_owned())],
         files: vec![("hosts", b"127.0.0.1 localhost\n".to_vec())],
@@ -109,5 +111,48 @@ fn everything_that_a_killed_shim_has_left_is_removed() {
     let again = PinsRequest { network: None, ..request() };
     Pins::make(&place, &again).unwrap();
     Pins::remove(&place).unwrap();
+    assert!(!place.exists());
+}
+
+/// What a container may do in a namespace the kernel asks of the user namespace that owns it.
+#[test]
+fn the_namespaces_of_a_pod_with_a_user_namespace_belong_to_it() {
+    let owner = UserNamespace::with(&["--net"]);
+    let (_directory, place) = place();
+    let request = PinsRequest {
+        network: Some(owner.namespace("net")),
+        root: Some(PodRoot { uid: 200_000, gid: 200_001 }),
+        ..request()
+    };
+    let children = || fs::read_to_string("/proc/thread-self/children").unwrap();
+    let before = children();
+    let pins = Pins::make(&place, &request).unwrap();
+    assert_eq!(children(), before, "no child is left");
+    let user = pins.user().unwrap();
+    assert_eq!(inode(&user), inode(&owner.namespace("user")));
+    let (ipc, uts) = (pins.ipc().unwrap(), pins.uts().unwrap());
+    for path in [&ipc, &uts] {
+        let found = owned::owner(&File::open(path).unwrap()).unwrap();
+        assert_eq!(File::from(found).metadata().unwrap().ino(), inode(&user), "{}", path.display());
+    }
+    let hostname = || fs::read_to_string(HOSTNAME).unwrap().trim().to_owned();
+    assert_eq!(within(&uts, CloneFlags::CLONE_NEWUTS, hostname), "shop-0");
+    let forced = || fs::read_to_string("/proc/sys/kernel/shm_rmid_forced").unwrap();
+    assert_eq!(within(&ipc, CloneFlags::CLONE_NEWIPC, forced).trim(), "1");
+    // SAFETY: asks a number of this process.
+    assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }, 1, "as it was");
+    let hosts = fs::metadata(pins.file("hosts")).unwrap();
+    assert_eq!((hosts.uid(), hosts.gid()), (200_000, 200_001), "its root may write the pod's files");
+    Pins::remove(&place).unwrap();
+    assert!(!place.exists());
+}
+
+/// The node's user namespace would be no protection at all.
+#[test]
+fn a_network_of_the_nodes_user_namespace_is_none_of_a_pod_with_its_own() {
+    let (_directory, place) = place();
+    let request = PinsRequest { root: Some(PodRoot { uid: 1000, gid: 1000 }), ..request() };
+    let error = Pins::make(&place, &request).unwrap_err().to_string();
+    assert!(error.contains("it is the node's own"), "{error}");
     assert!(!place.exists());
 }

@@ -132,6 +132,23 @@ fn a_user_namespace_has_both_maps_and_makes_all_others() {
     assert_eq!(of_spec(&spec).unwrap_err().to_string(), reason);
 }
 
+/// As podshim writes it for a pod of the Sandbox API. What else is new would belong to the node's user namespace.
+#[test]
+fn an_existing_user_namespace_is_joined_where_all_but_the_pid_namespace_exist() {
+    let mut spec = cri();
+    spec["hostname"] = Value::Null;
+    spec["linux"]["sysctl"] = Value::Null;
+    let joined =
+        ["user", "ipc", "uts", "network"].map(|kind| json!({"type": kind, "path": format!("/run/{kind}")}));
+    let new = [json!({"type": "mount"}), json!({"type": "pid"})];
+    spec["linux"]["namespaces"] = joined.into_iter().chain(new).collect();
+    let request = of_spec(&spec).unwrap();
+    assert!(!request.needs_help() && request.joined.contains(&(NamespaceKind::User, "/run/user".into())));
+    spec["linux"]["namespaces"][1] = json!({"type": "ipc"});
+    let reason = "the User namespace \"/run/user\" is not done by podshim itself";
+    assert_eq!(of_spec(&spec).unwrap_err().to_string(), reason);
+}
+
 /// A value of another kind is not the same as none: a user that is no number is not root.
 #[test]
 fn what_is_no_value_of_its_field_is_the_oci_runtimes() {

@@ -1,0 +1,128 @@
+//! Namespaces that belong to a pod's user namespace.
+//!
+//! A thread may enter every namespace but this one: the kernel takes only a process of one thread. So a child makes what the user
+//! namespace is to own, in the shim's memory and with the shim's table of files: it opens the result there and ends.
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::fs::MetadataExt,
+    },
+};
+
+use nix::{
+    errno::Errno,
+    sched::{CloneFlags, setns},
+    sys::signal::{SigSet, SigmaskHow, sigprocmask},
+};
+
+/// `NS_GET_USERNS` of `ioctl_ns`.
+const GET_OWNER: libc::c_ulong = 0xb701;
+/// Two system calls deep.
+const STACK: usize = 16 * 1024;
+
+/// The user namespace that owns a namespace.
+///
+/// # Errors
+/// The kernel's, and that it is the node's own.
+pub(super) fn owner(namespace: &File) -> io::Result<OwnedFd> {
+    // SAFETY: without an argument. The kernel makes a new descriptor.
+    let owner = Errno::result(unsafe { libc::ioctl(namespace.as_raw_fd(), GET_OWNER as _) })?;
+    // SAFETY: the kernel has just made it for this call alone.
+    let owner = File::from(unsafe { OwnedFd::from_raw_fd(owner) });
+    let (found, nodes) = (owner.metadata()?, std::fs::metadata("/proc/self/ns/user")?);
+    if (found.dev(), found.ino()) == (nodes.dev(), nodes.ino()) {
+        return Err(io::Error::other("it is the node's own"));
+    }
+    Ok(owner.into())
+}
+
+/// Makes a namespace of that kind, uts or ipc, which `owner` owns, and enters it with the calling thread.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn enter_new(owner: &OwnedFd, kind: CloneFlags) -> io::Result<()> {
+    let path = match kind {
+        CloneFlags::CLONE_NEWUTS => c"/proc/self/ns/uts",
+        _ => c"/proc/self/ns/ipc",
+    };
+    let mut work = Work { owner: owner.as_raw_fd(), kind: kind.bits(), path, made: Err(libc::ECANCELED) };
+    run(&mut work)?;
+    let made = work.made.map_err(io::Error::from_raw_os_error)?;
+    // SAFETY: the child has opened it in this table of files, and has ended.
+    let made = unsafe { OwnedFd::from_raw_fd(made) };
+    Ok(setns(made.as_fd(), kind)?)
+}
+
+/// Takes a user's rights for the calling thread, which is to end soon.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn become_user(uid: u32) -> io::Result<()> {
+    // SAFETY: asks a number of this process.
+    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
+    // SAFETY: only numbers. The C library's function would change every thread of the shim.
+    Errno::result(unsafe { libc::syscall(libc::SYS_setresuid, u32::MAX, uid, u32::MAX) })?;
+    // The kernel has made the memory of all threads not dumpable.
+    // SAFETY: sets a flag of this process to what it was.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable) };
+    Ok(())
+}
+
+struct Work {
+    owner: RawFd,
+    kind: c_int,
+    path: &'static CStr,
+    /// The namespace's file, or the kernel's number.
+    made: Result<RawFd, c_int>,
+}
+
+/// Runs the child to its end.
+fn run(work: &mut Work) -> io::Result<()> {
+    let mut stack: Vec<u128> = vec![0; STACK / size_of::<u128>()];
+    let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
+    // Without a signal at its end it is no child that the reaper sees.
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES;
+    let mut before = SigSet::empty();
+    // A handler of the shim must not run in the child.
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
+    // SAFETY: asks a number of this process.
+    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
+    // SAFETY: the child has a stack of its own, makes only system calls, and has ended when clone returns.
+    let child = unsafe { libc::clone(make, top, flags, (&raw mut *work).cast()) };
+    let made = if child < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    if child > 0 {
+        // SAFETY: takes the child's end, which the reaper does not wait for.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WCLONE) };
+    }
+    // The kernel has made this memory not dumpable when the child in it changed its rights.
+    // SAFETY: sets a flag of this process to what it was.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable) };
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
+    drop(stack);
+    made
+}
+
+/// The child.
+extern "C" fn make(work: *mut c_void) -> c_int {
+    // SAFETY: `run` passes a Work, and waits while this runs.
+    let work = unsafe { &mut *work.cast::<Work>() };
+    // SAFETY: system calls on what was prepared before.
+    work.made = unsafe {
+        let result = match libc::syscall(libc::SYS_setns, work.owner, libc::CLONE_NEWUSER) {
+            0 => libc::syscall(libc::SYS_unshare, work.kind),
+            failed => failed,
+        };
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let result = match result {
+            0 => libc::syscall(libc::SYS_openat, libc::AT_FDCWD, work.path.as_ptr(), flags, 0),
+            failed => failed,
+        };
+        RawFd::try_from(result).ok().filter(|file| *file >= 0).ok_or_else(|| *libc::__errno_location())
+    };
+    // SAFETY: ends the child at once.
+    unsafe { libc::syscall(libc::SYS_exit, 0) as c_int }
+}
