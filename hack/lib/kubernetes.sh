@@ -13,6 +13,10 @@ KUBERNETES=$RELEASES/kubelet
 CLUSTER_BUILT=(kubelet kube-apiserver kube-controller-manager kube-scheduler kube-proxy)
 CLUSTER_PACKAGES=(etcd-server kubernetes-client) CLUSTER_FETCHED=(etcd kubectl)
 
+# What hack/conformance needs besides: Kubernetes' own tests, the program that runs them side by side, the programs of their
+# images, and the files that those images have (a directory).
+CONFORMANCE_BUILT=(e2e.test ginkgo agnhost nnp test-images)
+
 # kubernetes_program NAME: its path. Fails if it was not built.
 kubernetes_program() { realpath -qe "$KUBERNETES/current/$1"; }
 
@@ -30,6 +34,12 @@ build_kubelet() { build_kubernetes kubelet; }
 build_cluster() {
     fetch_cluster_packages
     build_kubernetes "${CLUSTER_BUILT[@]}"
+}
+
+# build_conformance: a cluster, and what tests it. All from one unpacked source.
+build_conformance() {
+    fetch_cluster_packages
+    build_kubernetes "${CLUSTER_BUILT[@]}" "${CONFORMANCE_BUILT[@]}"
 }
 
 # build_kubernetes PROGRAM...: quick if they are built already. To build a newer version, remove the directory. A
@@ -126,12 +136,41 @@ in_kubernetes() (
 
 # compile_kubernetes DIRECTORY PROGRAM: DIRECTORY/PROGRAM. Without cloud providers, docker and cgo, which no test needs.
 compile_kubernetes() {
-    local directory=$1 program=$2 version
-    [ "$program" != kube-apiserver ] || generate_openapi "$directory" || return
+    local directory=$1 program=$2
+    case $program in
+    e2e.test)
+        # The tests of cloud providers are in the same program.
+        generate_bindata "$directory" &&
+            TAGS=dockerless go_kubernetes "$directory" test -vet=off -c -o "$directory/$program" ./test/e2e
+        ;;
+    ginkgo) go_kubernetes "$directory" build -o "$directory/$program" ./vendor/github.com/onsi/ginkgo/ginkgo ;;
+    agnhost) go_kubernetes "$directory" build -o "$directory/$program" ./test/images/agnhost ;;
+    nnp) go_kubernetes "$directory" build -o "$directory/$program" ./test/images/nonewprivs ;;
+    test-images) cp -r "$directory/go/src/k8s.io/kubernetes/test/images" "$directory/$program" ;;
+    kube-apiserver)
+        generate_openapi "$directory" && go_kubernetes "$directory" build -o "$directory/$program" "./cmd/$program"
+        ;;
+    *) go_kubernetes "$directory" build -o "$directory/$program" "./cmd/$program" ;;
+    esac
+}
+
+# go_kubernetes DIRECTORY COMMAND ARGUMENT...: the compiler. The programs say the version of the package.
+go_kubernetes() {
+    local directory=$1 command=$2 version
+    shift 2
     version=$(sed -nE 's/^Version: (.*really)?([0-9.]+)-.*/v\2/p' "$directory"/archives/kubernetes_*.dsc)
-    in_kubernetes "$directory" go build -tags 'providerless dockerless' \
-        -ldflags "-s -w -X k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion=$version" \
-        -o "$directory/$program" "./cmd/$program"
+    in_kubernetes "$directory" go "$command" -tags "${TAGS:-providerless dockerless}" \
+        -ldflags "-s -w -X k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion=$version" "$@"
+}
+
+# generate_bindata DIRECTORY: the source file of the tests that holds their data, which the package does not have. As the
+# source's own hack/generate-bindata.sh does it.
+generate_bindata() {
+    in_kubernetes "$1" go build -o "$1/go-bindata" ./vendor/github.com/go-bindata/go-bindata/go-bindata &&
+        in_kubernetes "$1" "$1/go-bindata" -nometadata -o test/e2e/generated/bindata.go -pkg generated \
+            -ignore .jpg -ignore .png -ignore .md -ignore 'BUILD(\.bazel)?' \
+            test/conformance/testdata/... test/e2e/testing-manifests/... test/e2e_node/testing-manifests/... \
+            test/images/... test/fixtures/...
 }
 
 # generate_openapi DIRECTORY: the one source file of the API server that the package does not have. As the source's own
