@@ -119,7 +119,7 @@ fn a_dead_shims_pod_of_the_sandbox_api_is_ended_in_order_from_each_bundle() {
             container
         });
         end(node.server(), Signal::SIGKILL);
-        assert!(place.join("ipc").exists(), "nobody has removed what the shim held");
+        assert!(place.join("ipc").exists(), "what the shim held is still there");
         answer(node.delete(order[0]));
         for container in &containers {
             assert!(!container.lives(), "{order:?}: {:?} still runs", container.id());

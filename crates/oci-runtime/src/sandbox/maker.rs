@@ -32,7 +32,7 @@ use crate::runtime::settings::SessionKeyring;
 
 /// The child's stack. The deepest call has some hundred bytes of arguments.
 const STACK: usize = 32 * 1024;
-/// Whoever makes a child waits until it has executed its program or has ended.
+/// The caller waits until it has executed its program or has ended.
 const IN_OUR_MEMORY: c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID;
 
 /// Why the process could not be made.
