@@ -254,12 +254,15 @@ async fn s3_t1_a_life_is_sent_as_spans() -> Result<()> {
     // The socket stays in the instance's network.
     let collector = node.in_network(|| Ok(TcpListener::bind("127.0.0.1:0")?)).await?;
     let address = collector.local_addr()?.to_string();
+    let (watches, has_spans) = tokio::sync::oneshot::channel();
     let received = std::thread::spawn(move || -> Result<Vec<Value>> {
         let mut spans: Vec<Value> = Vec::new();
+        let mut watches = Some(watches);
         while !spans.iter().any(|span| span["name"] == "pod") {
             let request = take_spans(&collector)?;
             let resource = &request["resourceSpans"][0];
             spans.extend(resource["scopeSpans"][0]["spans"].as_array().context("no spans")?.iter().cloned());
+            watches.take().map(|watches| watches.send(()));
         }
         Ok(spans)
     });
@@ -268,6 +271,8 @@ async fn s3_t1_a_life_is_sent_as_spans() -> Result<()> {
     pod.wait_for("app", Started, 1, SOON).await?;
     let words = ["watch", "--otlp", &address, &sandbox];
     let life = async {
+        // A pod that has gone before the command has asked for it has no events.
+        tokio::time::timeout(AMPLE, has_spans).await.context("no spans of a pod that lives")??;
         pod.stop_all_at_once(SOON).await?;
         pod.remove().await
     };
