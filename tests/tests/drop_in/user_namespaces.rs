@@ -62,6 +62,9 @@ async fn look(node: &Containerd, runtime: Runtime, labels: &[&str]) -> Result<St
     let program = ["podshim.test/busybox:1", &id, "sh", "-c", LOOK];
     let words: Vec<&str> = run.into_iter().chain(labels.iter().copied()).chain(program).collect();
     let output = node.ctr().output(&words).await?;
+    // containerd may collect the snapshot with the owners changed, which the container of another run leaves behind, just after
+    // this `ctr` has found it: then `ctr` says that its parent is not there, with any shim.
+    ensure!(output.exit_code == Some(0), "{words:?}: {output:?}");
     Footprint::of_containers(&[&id]).wait_gone(node, SOON).await?;
     Ok(output.stdout)
 }
