@@ -14,7 +14,7 @@ mod stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use e2e::Containerd;
+use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
 use tokio::time::Instant;
 
 use crate::contender::Contender;
@@ -101,6 +101,22 @@ impl Question {
             Question::Start => start::measure(bench, figures).await,
         }
     }
+}
+
+/// A pod of so many containers, started one after another, as a kubelet does.
+async fn pod_of(
+    containers: usize,
+    name: &str,
+    node: &'static Containerd,
+    runtime: Runtime,
+) -> Result<RunningPod<'static>> {
+    let names: Vec<String> = (1..=containers).map(|number| format!("c{number}")).collect();
+    let pod = names.iter().fold(Pod::new(name), |pod, name| pod.container(Program::new(name)));
+    let mut pod = pod.run(node, runtime).await?;
+    for name in &names {
+        pod.start(name).await?;
+    }
+    Ok(pod)
 }
 
 /// Where and how much is measured.

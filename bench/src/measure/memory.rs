@@ -6,7 +6,7 @@ use anyhow::Result;
 use e2e::durations::SOON;
 use e2e::{Event, Pod, Program};
 
-use super::Bench;
+use super::{Bench, pod_of};
 use crate::contender::{Contender, SHIMS};
 use crate::figures::{Figures, Unit};
 use crate::process::Shim;
@@ -47,7 +47,7 @@ async fn empty(bench: &Bench, contender: Contender, figures: &mut Figures) -> Re
     let Some(runtime) = contender.handler() else { return Ok(()) };
     let mut pods = Vec::new();
     for _ in 0..EMPTY {
-        pods.push(Pod::new("bench-memory").run(bench.node, runtime).await?);
+        pods.push(pod_of(0, "bench-memory", bench.node, runtime).await?);
     }
     let ids: Vec<String> = pods.iter().map(|pod| pod.sandbox().to_owned()).collect();
     let shims = Shim::of_each(&ids)?;
@@ -72,12 +72,7 @@ async fn at_rest(
     figures: &mut Figures,
 ) -> Result<()> {
     let Some(runtime) = contender.handler() else { return Ok(()) };
-    let names: Vec<String> = (1..=containers).map(|number| format!("c{number}")).collect();
-    let pod = names.iter().fold(Pod::new("bench-memory"), |pod, name| pod.container(Program::new(name)));
-    let mut pod = pod.run(bench.node, runtime).await?;
-    for name in &names {
-        pod.start(name).await?;
-    }
+    let pod = pod_of(containers, "bench-memory", bench.node, runtime).await?;
     let shim = Shim::of(pod.sandbox())?;
     shim.settle().await?;
     add(figures, &format!("pause + {containers}"), contender, &shim)?;

@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use e2e::{Containerd, Pod, Program, RunningPod, Runtime};
+use e2e::{Containerd, RunningPod, Runtime};
 use tokio::task::{JoinSet, LocalSet};
 
-use super::{Bench, timed};
+use super::{Bench, pod_of, timed};
 use crate::contender::{Contender, SHIMS};
 use crate::figures::{Figures, Unit};
 use crate::process::Shim;
 
+/// How many pods, of how many containers each.
+const SIZES: [(usize, usize); 5] = [(10, 1), (50, 1), (100, 1), (200, 1), (100, 3)];
+
 pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
-    let sizes: &[usize] = if bench.choose(4, 1) == 1 { &[10] } else { &[10, 50, 100, 200] };
-    let with = |containers: usize| move |&pods: &usize| (pods, containers);
-    let of_three: &[usize] = if bench.choose(4, 1) == 1 { &[] } else { &[100] };
-    for (pods, containers) in sizes.iter().map(with(1)).chain(of_three.iter().map(with(3))) {
+    let sizes = &SIZES[..bench.choose(SIZES.len(), 1)];
+    for &(pods, containers) in sizes {
         let rounds = if pods > 50 && containers == 1 { 1 } else { bench.choose(3, 2) };
         for round in 0..rounds {
             for turn in 0..SHIMS.len() {
@@ -73,16 +74,7 @@ async fn start(
 ) -> Result<Vec<Result<RunningPod<'static>>>> {
     let mut starts = JoinSet::new();
     for _ in 0..count {
-        starts.spawn(async move {
-            let names: Vec<String> = (1..=containers).map(|number| format!("c{number}")).collect();
-            let pod =
-                names.iter().fold(Pod::new("bench-scale"), |pod, name| pod.container(Program::new(name)));
-            let mut pod = pod.run(node, runtime).await?;
-            for name in &names {
-                pod.start(name).await?;
-            }
-            Ok(pod)
-        });
+        starts.spawn(async move { pod_of(containers, "bench-scale", node, runtime).await });
     }
     let mut results = Vec::new();
     while let Some(joined) = starts.join_next().await {
