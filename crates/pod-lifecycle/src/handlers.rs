@@ -1,6 +1,6 @@
 //! What one event does: a caller's request, an exit, the end of an operation.
 //!
-//! A handler changes the tables and answers its caller. It never looks ahead: what follows for other containers is `rules`.
+//! A handler changes the tables and answers its caller. Never looks ahead: what follows for other containers is `rules`.
 
 pub(crate) mod checkpoint;
 pub(crate) mod create;

@@ -1,7 +1,7 @@
 //! The pod as a deterministic state machine.
 //!
 //! Owns every decision about a pod: which container starts, is held, is restarted or gets a signal, and when; and what
-//! callers see. Events go in, actions come out, time is an argument. It never does anything itself: no IO, no clock, no
+//! callers see. Events go in, actions come out, time is an argument. Never does anything itself: no IO, no clock, no
 //! randomness, no threads; the same events at the same times give the same actions.
 //!
 //! The contract with the driver:
@@ -21,7 +21,6 @@
 //! * [`Event::Exited`] of a process comes after the `Done` that announced the process, and exactly once.
 //! * Each [`Event::Request`] gets exactly one [`Action::Reply`]. A `Wait` may take as long as the container, and gets
 //!   no reply after [`Event::Abandoned`].
-
 //!
 //! The files stand on floors; each imports only what is below it: `interface`, `outbox`, `container`, `member`, `stop`,
 //! `state`, `questions`, `steps`, `rules`, `handlers`, `pod`. The head of each says what it owns; docs/rules.md names the

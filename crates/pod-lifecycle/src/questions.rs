@@ -1,4 +1,4 @@
-//! What is so: reads the tables and changes nothing.
+//! What is so, as the tables have it. Changes nothing.
 //!
 //! Handlers, steps and rules ask here, so that a decision that several of them need is made in one place.
 

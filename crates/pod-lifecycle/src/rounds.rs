@@ -1,6 +1,6 @@
 //! The rounds of a pod: what lies between two of its stops (T14, J11), and when its caller last created something (I8).
 //!
-//! Owns these counts and times; what follows from them is decided above.
+//! Owns these counts and times. Decides nothing: what follows from them is decided above.
 
 use crate::interface::time::PodTime;
 use crate::member::Creation;

@@ -1,7 +1,7 @@
 //! What `handle` applies after every event until nothing changes, and the parts of it that handlers need at once.
 //!
-//! A rule is level-triggered: it looks at the tables as they are, not at what happened. It never answers a request that it
-//! was not given.
+//! A rule is level-triggered: it looks at the tables as they are, not at what happened. Never answers a request that it was
+//! not given.
 
 pub(crate) mod callers_stop;
 pub(crate) mod completion;

@@ -1,6 +1,6 @@
 //! The pause container as the tables know it: which one it is, and whether it is gone (K16).
 //!
-//! Owns that its end is handled once. What a stop does with it is `rules::sandbox`.
+//! Owns that its end is handled once. Decides nothing: what a stop does with it is `rules::sandbox`.
 
 use crate::interface::id::ContainerId;
 

@@ -1,6 +1,6 @@
 //! One thing done to one container, with all that goes with it: a signal, a start, a final exit.
 //!
-//! A step chooses no container and no moment.
+//! Never chooses the container or the moment.
 
 pub(crate) mod back_off;
 pub(crate) mod finish;

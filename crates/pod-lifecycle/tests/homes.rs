@@ -1,32 +1,78 @@
-//! docs/rules.md names one file for each rule that the core decides, and that file speaks of the rule.
+//! docs/rules.md names one file for each rule that the core decides, and that file marks the rule where it decides it. Each
+//! file of the core, and each home of a rule, says at its head what it may not do.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Decided outside of the core: the shim, its `delete`, the node.
 const OUTSIDE: [&str; 8] = ["N1", "N2", "N3", "N5", "N6", "N7", "N10", "N11"];
 
 const HEADING: &str = "## Where each rule is decided";
 
+/// A sentence at a file's head that begins so says what the file may not do.
+const LIMITS: [&str; 6] =
+    ["Never ", "May never ", "Knows no", "Knows neither ", "Decides nothing", "Changes nothing"];
+
 /// Whether a text has that id as a word of its own.
 fn names(text: &str, id: &str) -> bool {
     text.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == id)
 }
 
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A home as docs/rules.md writes it, from the folder of the crates.
+fn path_of(home: &str) -> String {
+    if home.starts_with("pod-spec/") { home.to_owned() } else { format!("pod-lifecycle/src/{home}") }
+}
+
+/// The text at a file's head, as one line.
+fn head(text: &str) -> String {
+    text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+fn says_its_limit(head: &str) -> bool {
+    let mut sentences = head.split(". ").flat_map(|sentence| sentence.split(".  "));
+    sentences.any(|sentence| LIMITS.iter().any(|limit| sentence.trim_start().starts_with(limit)))
+}
+
+/// The comments in a file's code: neither its head nor its tests.
+fn comments(text: &str) -> String {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.starts_with("//!"));
+    lines.filter_map(|line| Some(line.split_once("//")?.1)).collect::<Vec<_>>().join("\n")
+}
+
+/// Every source below a folder, by its path from there.
+fn sources(root: &Path, folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() {
+            sources(root, &entry, found);
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            found.push(entry.strip_prefix(root).expect("a path below").display().to_string());
+        }
+    }
+}
+
 #[test]
 fn every_rule_has_one_home() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let crates = crates();
     let page = fs::read_to_string(crates.join("../docs/rules.md")).expect("docs/rules.md");
     let mut homes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in page.lines().skip_while(|line| *line != HEADING).filter(|l| l.starts_with("| `")) {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         let file = cells[1].trim_matches('`').to_owned();
-        let path =
-            if file.starts_with("pod-spec/") { file.clone() } else { format!("pod-lifecycle/src/{file}") };
+        let path = path_of(&file);
         let text = fs::read_to_string(crates.join(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let comments = comments(&text);
         for id in cells[3].split(", ") {
-            assert!(names(&text, id), "{path} does not speak of {id}, which docs/rules.md says it decides");
+            let marked = names(&comments, id);
+            assert!(
+                marked,
+                "no comment in the code of {path} marks {id}, which docs/rules.md says it decides"
+            );
             homes.entry(id.to_owned()).or_default().push(file.clone());
         }
     }
@@ -42,6 +88,43 @@ fn every_rule_has_one_home() {
     assert!(ids.len() > 80, "{} rules", ids.len());
     let homeless: Vec<_> = ids.iter().filter(|id| !homes.contains_key(**id)).collect();
     assert!(homeless.is_empty(), "rules without a home: {homeless:?}");
+}
+
+#[test]
+fn every_file_says_what_it_may_not_do() {
+    let crates = crates();
+    let page = fs::read_to_string(crates.join("../docs/rules.md")).expect("docs/rules.md");
+    let rows = page.lines().skip_while(|line| *line != HEADING).filter(|line| line.starts_with("| `"));
+    let mut files: Vec<String> = rows.filter_map(|row| row.split('`').nth(1)).map(path_of).collect();
+    sources(&crates, &crates.join("pod-lifecycle/src"), &mut files);
+    files.retain(|file| !file.ends_with("/tests.rs"));
+    assert!(files.len() > 100, "{} files", files.len());
+    let silent: Vec<_> = files
+        .iter()
+        .filter(|file| !says_its_limit(&head(&fs::read_to_string(crates.join(file)).expect("a source"))))
+        .collect();
+    assert!(silent.is_empty(), "no sentence at the head begins with one of {LIMITS:?}: {silent:#?}");
+}
+
+/// Floors cannot show this one: a question may be asked at any time.
+#[test]
+fn a_question_changes_nothing() {
+    let folder = crates().join("pod-lifecycle/src/questions");
+    let mut files = Vec::new();
+    sources(&folder, &folder, &mut files);
+    assert!(files.len() > 10, "{} files", files.len());
+    let text = |file: &String| fs::read_to_string(folder.join(file)).expect("a source");
+    let changing: Vec<_> = files.iter().filter(|file| text(file).contains("&mut State")).collect();
+    assert!(changing.is_empty(), "these take the tables as `&mut State`: {changing:?}");
+}
+
+#[test]
+fn a_mark_is_a_comment_at_code() {
+    let text = "//! Of T1. Knows no pod.\n\n/// T2: it.\nfn f() {} // T3\nlet t4;\n#[cfg(test)]\n/// T5.";
+    let found = ["T1", "T2", "T3", "T4", "T5"].map(|id| names(&comments(text), id));
+    assert_eq!(found, [false, true, true, false, false]);
+    assert!(says_its_limit(&head(text)));
+    assert!(!says_its_limit(&head("//! An extra process, never held. Owns it.\n")));
 }
 
 fn is_id(word: &str) -> bool {

@@ -48,7 +48,7 @@ pub fn is_mark(key: &str) -> bool {
     [SIDECARSETS, WORKING].contains(&key)
 }
 
-/// The plan of the marks; `None` if no SidecarSet has injected anything.
+/// S12: the plan of the marks; `None` if no SidecarSet has injected anything.
 pub(crate) fn plan(annotations: &[(&str, &str)], most: usize) -> Option<Result<Plan, MarksProblem>> {
     let value =
         |wanted: &str| annotations.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.trim());

@@ -1,10 +1,10 @@
-//! The order of a plan, as data: what each member waits for when it starts, and what it outlives when the pod stops.
-//! Owns how the list, parallel groups and `after.<c>` become one acyclic relation. `pod-lifecycle` decides which
-//! container may start or stop at a given moment.
+//! The order of a plan, as data: what each member waits for when it starts, and what it outlives when the pod stops. Owns
+//! how the list, parallel groups and `after.<c>` become one acyclic relation. Never decides which container may start or
+//! stop at a given moment: `pod-lifecycle` does.
 //!
-//! `after.<c>` takes the place of the list for `c`: it starts after what that names and nothing else. For the others
-//! `c` keeps its place in the list, or moves behind what it waits for if the list has that further back. So every link
-//! leads to a smaller place, or to the same place where `after` says so: the list never closes a circle.
+//! `after.<c>` takes the place of the list for `c`: it starts after what that names and nothing else. For the others `c`
+//! keeps its place in the list, or moves behind what it waits for if the list has that further back. So every link leads to
+//! a smaller place, or to the same place where `after` says so: the list never closes a circle.
 
 use crate::plan::{Condition, Member, Plan, Role};
 

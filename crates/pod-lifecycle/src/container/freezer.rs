@@ -1,7 +1,7 @@
 //! The cgroup freezer of one container.
 //!
 //! Owns whether it is frozen, and the change under way. A pause that is under way at an exit would freeze the next process:
-//! its cgroup has the same name.
+//! its cgroup has the same name. Knows neither the container nor the pod.
 
 use crate::interface::id::{OpId, RequestId};
 

@@ -31,7 +31,9 @@ pub(crate) struct GateProbe {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProbeStage {
+    /// U1: until the program has been exec'd.
     Executed,
+    /// U2: the gate's own probe, with its counts.
     Probe,
 }
 

@@ -1,6 +1,7 @@
 //! A hold: since when, for what, and when its next line is due (U7, U13).
 //!
-//! Owns the times of the lines. Which container is held, and the words for what it waits for, are `questions::holds`.
+//! Owns the times of the lines. Knows neither the container nor the words for what it waits for: those are
+//! `questions::holds`.
 
 use std::time::Duration;
 

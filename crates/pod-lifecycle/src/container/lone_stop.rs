@@ -1,6 +1,7 @@
 //! What podshim knows of a sidecar's stop signal that came before its turn (T16).
 //!
-//! Owns the judgement on one signal: open until its window is over, then alone or not.
+//! Owns the judgement on one signal: open until its window is over, then alone or not. Knows neither the container nor the
+//! pod.
 
 use crate::interface::time::PodTime;
 

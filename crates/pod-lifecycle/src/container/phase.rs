@@ -1,6 +1,6 @@
 //! Where a container is in its life.
 //!
-//! Owns the list of phases. Only `container::events` moves a container from one to another.
+//! Owns the list of phases. Decides nothing: only `container::events` moves a container from one to another.
 
 use std::time::Duration;
 

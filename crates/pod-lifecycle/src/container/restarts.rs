@@ -1,4 +1,6 @@
-//! How long to wait before a restart, and how many restarts there are (R4): pure functions of the restarts so far.
+//! How long to wait before a restart, and how many restarts there are (R4).
+//!
+//! Owns both counts. Knows neither the clock nor the container.
 
 use std::time::Duration;
 
@@ -39,7 +41,7 @@ impl Restarts {
         self.count = self.count.saturating_add(1);
     }
 
-    /// The delay before the next process: `first`, then `base` doubled each time, at most `max`.
+    /// R4: the delay before the next process: `first`, then `base` doubled each time, at most `max`.
     pub(crate) fn next_delay(&mut self, backoff: &Backoff) -> Duration {
         let delay = match self.delays {
             0 => backoff.first,

@@ -1,7 +1,7 @@
 //! Create: which containers a pod accepts, what each is to the pod, and the end of a create (S1, S8, K13, K16, T11).
 //!
 //! Owns how the plan is learned (11.4). A restored container cannot be held: it goes on in the middle of its work, without
-//! the start that a gate holds back. So podshim restores no member of a plan (S1).
+//! the start that a gate holds back. So podshim restores no member of a plan (S1). Never starts a program.
 
 use pod_spec::Others;
 

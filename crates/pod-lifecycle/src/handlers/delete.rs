@@ -1,6 +1,6 @@
 //! Delete: the removal of a container, and its end.
 //!
-//! Owns in which phases a container can be deleted (trap 12).
+//! Owns in which phases a container can be deleted (trap 12). Never ends a program that runs: its caller kills it first.
 
 use crate::container::EndedRemoval;
 use crate::container::phase::{BeforeRemoval, Phase, Program};

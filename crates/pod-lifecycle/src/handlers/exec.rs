@@ -1,6 +1,7 @@
 //! Execs: extra processes of a container, never held (K1, U8).
 //!
-//! Owns every request about an exec, and what its exit means for its container's own exit (CONTRACT §6).
+//! Owns every request about an exec, and what its exit means for its container's own exit (CONTRACT §6). Never holds an
+//! exec.
 
 use pod_spec::Signal;
 
@@ -24,6 +25,7 @@ fn refuses_exec(pod: &State, id: &ContainerId) -> Option<Refusal> {
     let reason = match container.phase() {
         // As with the runc shim: a frozen container would not run it.
         Phase::Running { .. } if container.freezer.is_paused() => "is paused",
+        // U8: also one whose program does not run yet.
         Phase::Created | Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } => return None,
         Phase::Creating { .. } => "is being created",
         Phase::Prepared | Phase::Restoring { .. } => "is not restored yet",

@@ -1,6 +1,6 @@
 //! The result of a gate's check (U1, U2, U4).
 //!
-//! Owns what a verdict means for which role. How many results make a verdict is `container::gate_probe`.
+//! Owns what a verdict means for which role. Never counts results: how many make a verdict is `container::gate_probe`.
 
 use pod_spec::Role;
 

@@ -1,7 +1,7 @@
 //! The signal table: what Kill(container, signal) means (K-rules).
 //!
-//! Owns the decision between delivering, holding and ending. `rules::turns` decides when a held signal's turn comes (T3).
-//! Each branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
+//! Owns the decision between delivering, holding and ending. Never decides when a held signal's turn comes: `rules::turns`
+//! does (T3). Each branch answers the request at once: a caller's grace period runs from the answer (CONTRACT §3).
 
 use std::time::Duration;
 
@@ -263,7 +263,7 @@ fn pass_on(pod: &mut State, id: &ContainerId, signal: Signal, reach: Reach) -> R
     )))
 }
 
-/// K7, K8, K15: keeps a sidecar's stop signal until its turn, which may be now; the first signal counts.
+/// T3, K7, K8, K15: keeps a sidecar's stop signal until its turn, which may be now; the first signal counts.
 fn hold_signal(pod: &mut State, id: &ContainerId, signal: Signal, reach: Reach) {
     let decide_at = pod.now() + pod.lone_stop_window();
     let Some(container) = pod.container_mut(id) else { return };

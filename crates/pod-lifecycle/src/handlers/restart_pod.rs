@@ -1,6 +1,6 @@
 //! A restart of the pod that an operator asks for (R14).
 //!
-//! Owns the answer. What a restart does is `rules::pod_restart`.
+//! Owns the answer. Never stops or starts a container: what a restart does is `rules::pod_restart`.
 
 use crate::interface::action::Reply;
 use crate::interface::id::RequestId;

@@ -1,6 +1,6 @@
 //! Start: a container that a caller starts, and the end of a start (S6, S13, U7, I4, U11, J3).
 //!
-//! Owns what its caller sees of it (CONTRACT §6). Whether it may start now is `questions::holds`.
+//! Owns what its caller sees of it (CONTRACT §6). Never decides whether it may start now: `questions::holds` does.
 
 use pod_spec::{RestartPolicy, Role, Signal};
 
@@ -70,7 +70,7 @@ fn start_completed_init(pod: &mut State, request: RequestId, id: ContainerId, ex
     }
 }
 
-/// Start of a planned container.
+/// U7: Start of a planned container never waits: one that may not start yet is held, and its caller has its answer.
 fn start_member(pod: &mut State, request: RequestId, id: ContainerId) {
     if pod.stop().is_some_and(|stop| stop.is_for_good()) {
         let text = format!("cannot start container {id}: the pod is stopping");

@@ -1,6 +1,6 @@
 //! A stop that an operator or a signal to the shim asks for (T12c).
 //!
-//! Owns its time (T5). What a stop does is `rules::stop`.
+//! Owns its time (T5). Never sends a signal: what a stop does is `rules::stop`.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Switch: an operator's request that the standby of a pair takes over (V3).
 //!
-//! Owns which requests are refused. The takeover is `rules::standby`.
+//! Owns which requests are refused. Never starts or stops one of the pair: the takeover is `rules::standby`.
 
 use crate::interface::id::RequestId;
 use crate::interface::outcome::{Refusal, RefusalKind};

@@ -1,4 +1,4 @@
-//! What the pod wants done. Actions are data; the driver executes them in the order in which they come.
+//! What the pod wants done. Actions are data; the driver executes them in the order in which they come. Decides nothing.
 
 use pod_spec::Signal;
 

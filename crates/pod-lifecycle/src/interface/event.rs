@@ -1,4 +1,6 @@
 //! What can happen to a pod: requests of callers, completions of podshim's own operations, exits, time.
+//!
+//! Decides nothing: what an event means is `handlers`.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! How a process ended, and the exit codes that podshim reports itself.
+//!
+//! Decides nothing: which code a caller sees is `questions::exit_codes`.
 
 use crate::interface::time::WallTime;
 

@@ -1,4 +1,4 @@
-//! Names of things: containers, execs, requests and operations. Owns nothing else.
+//! Names of things: containers, execs, requests and operations. Knows nothing of what they name.
 
 use std::fmt;
 use std::sync::Arc;

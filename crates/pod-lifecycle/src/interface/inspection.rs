@@ -1,4 +1,4 @@
-//! The pod as an operator sees it: types only.
+//! The pod as an operator sees it: types only. Decides nothing: `questions::inspect` fills them in.
 
 use std::time::Duration;
 

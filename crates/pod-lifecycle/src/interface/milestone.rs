@@ -1,5 +1,5 @@
-//! What podshim keeps of a pod's life, so that an operator can see later what happened. Owns the entries; nothing in the pod
-//! depends on them. The driver adds the times.
+//! What podshim keeps of a pod's life, so that an operator can see later what happened. Owns the entries. Decides nothing:
+//! no rule reads them. The driver adds the times.
 
 use std::time::Duration;
 

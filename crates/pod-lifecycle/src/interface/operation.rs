@@ -1,4 +1,6 @@
 //! The operations that take time; the driver runs them.
+//!
+//! Decides nothing: when one is due is a rule, or a handler.
 
 use std::fmt;
 use std::time::Duration;

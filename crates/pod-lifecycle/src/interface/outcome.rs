@@ -1,4 +1,6 @@
 //! How requests and operations fail: the kinds that containerd knows, in words that a user can act on.
+//!
+//! Decides nothing: who refuses what is `handlers`.
 
 /// The kinds of refusal that containerd distinguishes (CONTRACT §9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,6 @@
 //! What the core needs to know of a container's OCI spec.
+//!
+//! Knows nothing of JSON: the driver reads the spec.
 
 use std::time::Duration;
 

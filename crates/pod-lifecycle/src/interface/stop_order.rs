@@ -1,4 +1,6 @@
 //! The order of a stop as data, for systemd, which may stop containers in the shim's place (N5).
+//!
+//! Decides nothing: `questions::stop_order` fills it in.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Time as a value: the core never reads a clock; its driver passes the time in.
+//! Time as a value. Never reads a clock: the driver passes the time in.
 
 use std::fmt;
 use std::ops::Add;

@@ -1,4 +1,6 @@
 //! What callers see of a container or exec.
+//!
+//! Decides nothing: `questions::exit_codes` says which exit they see.
 
 use crate::interface::exit::Exit;
 

@@ -1,7 +1,8 @@
-//! What podshim knows of a planned container's end when its task is gone: who asked for it, how it ended, whether it counts.
+//! What podshim knows of a planned container's end when its task is gone: who asked for it, how it ended, whether it
+//! counts.
 //!
-//! CRI deletes a task as soon as it has exited (F6), so the task itself cannot keep this. Owns the facts; which of them are
-//! evidence is `questions::evidence`.
+//! CRI deletes a task as soon as it has exited (F6), so the task itself cannot keep this. Owns the facts. Decides nothing:
+//! which of them are evidence is `questions::evidence`.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! The gate of a planned container, over all tasks of its name.
 //!
 //! Owns that an open gate stays open for the round (U3), and that a task that was let go once does not wait again (S6).
+//! Knows no container, and not why a gate opens.
 
 /// The gate of one member.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +18,7 @@ pub(crate) enum GateState {
     Closed,
     /// The program has been exec'd (U1); its probe has not succeeded yet (U2).
     Started,
+    /// U3: until the round is over.
     Open,
 }
 

@@ -1,6 +1,6 @@
 //! Whether the pod is complete (J1, J5, J6, J11), and what of it is left.
 //!
-//! Owns what a finished job is. What follows is `rules::completion`.
+//! Owns what a finished job is. Changes nothing: what follows is `rules::completion`.
 
 use pod_spec::{RestartPolicy, Role};
 

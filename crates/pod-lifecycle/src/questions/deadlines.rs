@@ -1,7 +1,7 @@
 //! When the pod next needs the clock.
 //!
 //! Owns the list of everything that waits for a time. Each entry belongs to a rule that asks for the same time; one that is
-//! missing here comes too late.
+//! missing here comes too late. Changes nothing: what is due then is with its rule.
 
 use crate::container::Container;
 use crate::container::gate_probe::GateProbe;

@@ -1,6 +1,6 @@
 //! Which ends are evidence of a stop of the pod (T12), and which of a stop of one container alone (T15, T16).
 //!
-//! Owns when evidence goes stale. The facts are `member::evidence`; no signal is sent here.
+//! Owns when evidence goes stale. Changes nothing: the facts are `member::evidence`.
 
 use pod_spec::Role;
 

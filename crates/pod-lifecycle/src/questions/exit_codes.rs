@@ -1,6 +1,6 @@
 //! Which exit code callers see (J2 to J4, J10).
 //!
-//! Owns the mapping from a real code to a shown one, in one place.
+//! Owns the mapping from a real code to a shown one, in one place. Changes nothing: `steps::finish` shows an exit.
 
 use pod_spec::{Gate, RestartPolicy, Role, Signal};
 
@@ -29,6 +29,7 @@ fn shown_code(pod: &State, container: &Container, index: usize, real: u32) -> u3
     }
     match (pod.stop(), role) {
         (Some(stop), Role::Sidecar) if by_code && stop.goes_on() => not_zero(real),
+        // J2.
         (Some(_), Role::Sidecar) if pod.masks_exit_codes() => 0,
         // A complete job would never end if its caller ran this init again.
         (Some(stop), Role::Init) if by_code && stop.cause() == StopCause::Completed => 0,

@@ -1,6 +1,7 @@
 //! How long stops may take (T5, T8, T17), and whether there is time for a hook (H3).
 //!
-//! Owns which figure counts: the plan's, the kubelet's, the node's, or podshim's own.
+//! Owns which figure counts: the plan's, the kubelet's, the node's, or podshim's own. Changes nothing: what happens when
+//! the time is over is `rules::turns` and `rules::timers`.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Whether a container may start, and what it waits for, in words (S2, I1, S6, S9, S13, U7, U13).
 //!
-//! Owns the reasons. When a hold ends and when its lines are written is `rules::startup`.
+//! Owns the reasons. Changes nothing: when a hold ends and when its lines are written is `rules::startup`.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Which hook runs next (H1 to H4), and whether its signal still comes after it (T3).
 //!
-//! Owns the order of the hooks. What has run is `container::hooks`.
+//! Owns the order of the hooks. Changes nothing: what has run is `container::hooks`.
 
 use pod_spec::Role;
 

@@ -1,6 +1,6 @@
 //! The pod as an operator and as callers see it: a copy of what is known at one moment.
 //!
-//! Owns the projection of the tables to public types.
+//! Owns the projection of the tables to public types. Changes nothing.
 
 use pod_spec::{RestartPolicy, Role};
 

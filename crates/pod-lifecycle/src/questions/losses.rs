@@ -1,6 +1,6 @@
 //! Members that no caller recreates (I8, T15).
 //!
-//! Owns which members are lost, when, and what each loss means. The consequences are `rules::replacement`.
+//! Owns which members are lost, when, and what each loss means. Changes nothing: the consequences are `rules::replacement`.
 
 use pod_spec::Role;
 

@@ -1,7 +1,8 @@
-//! The order of a plan at work: what a container waits for at its start, and whether a sidecar's turn to stop has come (U10,
-//! T1, T4, T13, V1, V2).
+//! The order of a plan at work: what a container waits for at its start, and whether a sidecar's turn to stop has come
+//! (U10, T1, T4, T13, V1, V2).
 //!
-//! Owns both directions of one relation: a stop's order is the start order reversed.
+//! Owns both directions of one relation: a stop's order is the start order reversed. Changes nothing: `rules::startup` and
+//! `rules::turns` act on it.
 
 use pod_spec::{Link, Role};
 

@@ -1,6 +1,6 @@
 //! Which exits restart the whole pod, and which exits of a restart no caller sees (R14).
 //!
-//! Owns both answers. What a restart does is `rules::pod_restart`.
+//! Owns both answers. Changes nothing: what a restart does is `rules::pod_restart`.
 
 use pod_spec::Fatal;
 

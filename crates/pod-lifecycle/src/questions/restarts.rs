@@ -1,6 +1,6 @@
 //! Whether podshim runs a container again, and who does where podshim does not (I3, U5, R1, R2, R7, R8, R12, R13).
 //!
-//! Owns that decision. When a restart comes is `steps::back_off` and `rules::restart`.
+//! Owns that decision. Changes nothing: when a restart comes is `steps::back_off` and `rules::restart`.
 
 use pod_spec::{CodeSet, RestartMode, RestartPolicy, Role};
 

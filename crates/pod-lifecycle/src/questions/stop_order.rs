@@ -1,6 +1,6 @@
 //! A container's place in a stop by systemd, which may stop containers in the shim's place (N5).
 //!
-//! Owns nothing of a real stop.
+//! Changes nothing, and has no part in a real stop.
 
 use crate::container::phase::Part;
 use crate::interface::id::ContainerId;

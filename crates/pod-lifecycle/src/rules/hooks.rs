@@ -1,6 +1,6 @@
 //! The hooks that a stop of the pod begins with, and hooks that take too long (H1, T8, U4).
 //!
-//! Owns when they begin. The hooks of one container's own stop are `steps::hooks`.
+//! Owns when they begin. Never begins the hooks of one container's own stop: `steps::hooks` does.
 
 use crate::interface::id::ContainerId;
 use crate::interface::operation::Hook;

@@ -1,11 +1,12 @@
 //! A stop of one sidecar alone: how podshim tells it from the start of a stop of the pod, and answers it fast (T16).
 //!
 //! A kubelet that stops a pod sends the StopContainer of all containers at once, except that a container with a preStop
-//! hook gets its own later (F9). So if a kubelet created all living mains, none of them has such a hook, and no other
-//! stop comes within the window, then the kubelet stops this sidecar alone (a liveness probe, another image), and waits
-//! for its end before it does anything else for the pod.
+//! hook gets its own later (F9). So if a kubelet created all living mains, none of them has such a hook, and no other stop
+//! comes within the window, then the kubelet stops this sidecar alone (a liveness probe, another image), and waits for its
+//! end before it does anything else for the pod.
 //!
-//! Owns when that is judged, and its revocation. What counts as a stop of the pod is `questions::evidence`.
+//! Owns when that is judged, and its revocation. Never decides what counts as a stop of the pod: `questions::evidence`
+//! does.
 
 use std::time::Duration;
 

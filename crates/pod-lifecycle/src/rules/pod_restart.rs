@@ -1,7 +1,7 @@
 //! The restart of the whole pod in place: a stop in order, then a start in order (R14).
 //!
 //! Owns when it begins and which containers are held for it. Which exits it hides is `questions::pod_restart`; the stop is
-//! `rules::stop`, its end `rules::round`.
+//! `rules::stop`, its end `rules::round`. Never sends a signal.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::steps::renew::{begin_again, renew};
 use crate::stop::StopCause;
 
-/// A container has failed, and its pod restarts with it. R4's delay counts from here.
+/// R14: a container has failed, and its pod restarts with it. R4's delay counts from here.
 pub(crate) fn restart_after_failure(pod: &mut State, id: &ContainerId, exit: Exit) {
     let now = pod.now();
     let Some(container) = pod.container(id) else { return };

@@ -2,10 +2,10 @@
 //!
 //! A kubelet recreates a container that it killed itself in the same sync, whatever the code and the policy (a liveness
 //! probe, another image), but not if the kubelet is restarted in between or the pull fails. The shim cannot know: for
-//! `replace-wait` such an end completes nothing and fails nothing; after that it counts like any other. Under Never
-//! callers recreate nothing else; podshim ends what waits for a container that will not come back (I8).
+//! `replace-wait` such an end completes nothing and fails nothing; after that it counts like any other. Under Never callers
+//! recreate nothing else; podshim ends what waits for a container that will not come back (I8).
 //!
-//! Owns the consequences. Which members are lost, and when, is `questions::losses`.
+//! Owns the consequences. Never decides which members are lost, or when: `questions::losses` does.
 
 use pod_spec::Role;
 

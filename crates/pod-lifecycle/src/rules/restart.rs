@@ -1,6 +1,7 @@
 //! Restarts that are due, and those that will not come (R5, R6, K16).
 //!
-//! Owns their clock. How long a restart is delayed is `steps::back_off`; the start after it is `rules::startup`.
+//! Owns their clock. Never decides how long a restart is delayed, which `steps::back_off` does; the start after it is
+//! `rules::startup`.
 
 use pod_spec::Signal;
 

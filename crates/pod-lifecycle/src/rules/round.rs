@@ -1,6 +1,6 @@
 //! The end of a stop, and with it of a round (T14, T18).
 //!
-//! Owns when a stop is over, and what goes on then. How a stop begins is `rules::stop`.
+//! Owns when a stop is over, and what goes on then. Never begins a stop: `rules::stop` does.
 
 use pod_spec::Role;
 

@@ -1,7 +1,7 @@
 //! How a stop of the pod begins (T2, T11, T12).
 //!
-//! Owns what happens at T0. Whose turn it is later is `rules::turns`, its end `rules::round`; how long it may take is
-//! `questions::grace`.
+//! Owns what happens at T0. Never decides whose turn it is later, which `rules::turns` does; its end is `rules::round`, and
+//! how long it may take `questions::grace`.
 
 use pod_spec::Role;
 

@@ -1,6 +1,7 @@
 //! Everything that is due, container by container.
 //!
-//! Owns the order of the timers, and the SIGKILL that is due (T7, T8, U4). Each other timer is with its rule.
+//! Owns the order of the timers, and the SIGKILL that is due (T7, T8, U4). Decides nothing else: each other timer is with
+//! its rule.
 
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::SignalCause;

@@ -1,6 +1,6 @@
 //! `zero-grace=order` (K11): how the short time of such a stop is shared.
 //!
-//! Owns the shares. Which SIGKILL begins such a stop is `handlers::kill`.
+//! Owns the shares. Never begins such a stop: `handlers::kill` does.
 
 use pod_spec::Role;
 

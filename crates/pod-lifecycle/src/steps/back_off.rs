@@ -1,6 +1,6 @@
 //! A restart that is due later (R4, R7).
 //!
-//! Owns how long. Whether a container is restarted at all is `questions::restarts`.
+//! Owns how long. Never decides whether a container is restarted at all: `questions::restarts` does.
 
 use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;

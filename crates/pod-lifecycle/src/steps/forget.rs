@@ -1,4 +1,7 @@
-//! A container that is gone: no request that waits for it stays unanswered.
+//! A container that is gone.
+//!
+//! Owns that no request that waits for it stays unanswered. Never decides that it goes: its create has failed, or its
+//! caller has deleted it.
 
 use crate::container::{Container, Remains};
 use crate::interface::action::Reply;

@@ -1,7 +1,7 @@
 //! Which process the kernel kills first when memory is short: no sidecar before the mains that need it (N8).
 //!
 //! Owns when podshim corrects that. A container's own value comes with its spec, and callers create containers in any
-//! order.
+//! order. Never raises a value.
 
 use pod_spec::{OomScore, Role};
 
@@ -10,7 +10,7 @@ use crate::interface::action::Action;
 use crate::interface::id::ContainerId;
 use crate::state::State;
 
-/// A container has a new process, with the value of its spec. podshim corrects a sidecar's value before its program
+/// N8: a container has a new process, with the value of its spec. podshim corrects a sidecar's value before its program
 /// runs, and all sidecars' values when a main is created.
 pub(crate) fn limit_oom_scores(pod: &mut State, id: &ContainerId) {
     if pod.plan().is_none_or(|plan| plan.oom_score != OomScore::Protect) {

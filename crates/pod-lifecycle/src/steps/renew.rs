@@ -1,6 +1,6 @@
 //! A container that begins again with its pod: held, as if its program had never run (R14).
 //!
-//! Owns what it forgets. Which containers do that is `questions::pod_restart`.
+//! Owns what it forgets. Never decides which containers do that: `questions::pod_restart` does.
 
 use crate::container::Container;
 use crate::interface::exit::Exit;

@@ -1,7 +1,7 @@
 //! Signals to one container: when one is really sent, and what goes with it.
 //!
 //! Owns that a signal waits for the end of a start, and that a frozen container is thawed for the signal that ends it
-//! (K17). Whether a container gets a signal at all is decided above.
+//! (K17). Never decides whether a container gets a signal at all: that is decided above.
 
 use pod_spec::Signal;
 

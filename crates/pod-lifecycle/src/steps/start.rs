@@ -1,6 +1,7 @@
 //! The start of a container's program, and the answer to its caller.
 //!
-//! Owns the order of TaskStart and the answer to Start. Whether a container may start is `questions::holds`.
+//! Owns the order of TaskStart and the answer to Start. Never decides whether a container may start: `questions::holds`
+//! does.
 
 use crate::container::Container;
 use crate::interface::action::{Action, Notice, Reply};

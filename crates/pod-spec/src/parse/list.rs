@@ -1,5 +1,6 @@
-//! The list in `podshim.io/plan`: `name[@alias]=role` entries, groups `a+b=role`, standby pairs `a|b=sidecar`,
-//! `*=main`. Owns its grammar. Wrong entries keep their names, so that other keys that name them are not errors too.
+//! The list in `podshim.io/plan`: `name[@alias]=role` entries, groups `a+b=role`, standby pairs `a|b=sidecar`, `*=main`.
+//! Owns its grammar. Wrong entries keep their names, so that other keys that name them are not errors too. Never reads
+//! another key.
 
 use crate::error::ListError;
 use crate::excerpt::excerpt;

@@ -1,5 +1,6 @@
 //! One pass over a pod's annotations: classifies every key, reads its value and keeps every error; makes a plan only if
-//! there is no error (S5). Owns the order of the checks; the modules below own the grammar of each value.
+//! there is no error (S5). Owns the order of the checks; the modules below own the grammar of each value. Never makes a
+//! plan of a part of the annotations.
 
 mod after;
 mod codes;
@@ -41,7 +42,7 @@ use word::word;
 /// the end of the list: `*` makes it a main anyway, and so its settings have a place.
 ///
 /// # Errors
-/// Everything of 11.4 that annotations alone can show, all of it at once.
+/// S5: everything of 11.4 that annotations alone can show, all of it at once.
 pub fn parse<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Parsed, InvalidPlan> {
     // Sorted, so that the same pod gets the same message whatever map the caller uses.
     let mut ours: BTreeMap<&str, &str> =

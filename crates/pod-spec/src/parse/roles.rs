@@ -1,5 +1,5 @@
-//! A plan said container by container: `role.<c>` (S10). Owns the order of such a plan, and which containers are its
-//! mains; makes of it what `list` makes of `podshim.io/plan`, so that nothing else knows the two forms apart.
+//! A plan said container by container: `role.<c>` (S10). Owns the order of such a plan, and which containers are its mains;
+//! makes of it what `list` makes of `podshim.io/plan`, so that nothing else knows the two forms apart. Never reads a list.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) fn of<'a>(ours: &BTreeMap<&'a str, &'a str>) -> Vec<(&'a str, &'a str
     ours.iter().filter_map(role).filter(|(_, name, _)| !name.is_empty()).collect()
 }
 
-/// The inits, then the sidecars, then the mains, each by name: a kubelet creates its own init containers before all
+/// S10: the inits, then the sidecars, then the mains, each by name: a kubelet creates its own init containers before all
 /// others, and an init behind a sidecar would wait for ever.
 pub(super) fn list(roles: &[(&str, &str, &str)], findings: &mut Findings) -> List {
     let mut list = List { listed: Vec::new(), others: Others::Mains, names: Names::Complete };
