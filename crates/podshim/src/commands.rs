@@ -5,6 +5,7 @@ pub mod check;
 pub mod doctor;
 pub mod drain;
 pub mod history;
+mod in_use;
 pub mod inspect;
 pub mod install;
 pub mod metrics;

@@ -213,6 +213,48 @@ pub fn runtime_files(layout: &Layout) -> Vec<PathBuf> {
     }
 }
 
+/// The file that makes podshim containerd's default runtime, and under which name; `None` if none does. A file counts even
+/// where another one that containerd reads later says otherwise: its line is one edit away from counting.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn default_in_file(layout: &Layout) -> Result<Option<(PathBuf, String)>, InstallError> {
+    let texts = configurations(layout)?;
+    let names = names(&texts);
+    let named = texts.iter().filter_map(|(file, text)| Some((file, containerd::default_runtime(text)?)));
+    let mut those = named.filter(|(_, name)| names.contains(name));
+    Ok(those.next().map(|(file, name)| (file.clone(), name)))
+}
+
+/// Whether containerd's files have podshim's runtime under this name.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn is_podshims_name(layout: &Layout, name: &str) -> Result<bool, InstallError> {
+    Ok(names(&configurations(layout)?).iter().any(|own| own == name))
+}
+
+fn names(texts: &[(PathBuf, String)]) -> Vec<String> {
+    let own = texts.iter().flat_map(|(_, text)| containerd::names(text));
+    own.chain([containerd::HANDLER.to_owned()]).collect()
+}
+
+/// All files that containerd's configuration is in, or is made of, with their texts.
+fn configurations(layout: &Layout) -> Result<Vec<(PathBuf, String)>, InstallError> {
+    let mut files: Vec<_> = place::all(&layout.found).iter().map(|place| place.file().to_owned()).collect();
+    files.push(layout.found.configuration());
+    files.sort();
+    files.dedup();
+    let mut texts = Vec::new();
+    for file in files {
+        if let Some(text) = layout.read(&file)? {
+            texts.extend(imported(&layout.root, &file, &text)?);
+            texts.push((file, text));
+        }
+    }
+    Ok(texts)
+}
+
 /// The changes that installing makes, without files that are already right. `version` is for a configuration without
 /// any key; `None` leaves containerd's configuration alone.
 ///

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 
+use super::in_use::{self, Node};
 use crate::install::containerd::{FIRST_WITH_SHIM, FileVersion, Sandboxer};
 use crate::install::files::{self, Change};
 use crate::install::label::{Labels, node_name};
@@ -16,8 +17,6 @@ use crate::install::{self, Layout, Programs, ReferenceText, cri, diff, host};
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Paint, print};
-use crate::pods::{PodReport, PodState};
-use crate::shims;
 
 const INSTALL: &str = "install";
 const UNINSTALL: &str = "uninstall";
@@ -38,7 +37,8 @@ const UNINSTALL_ABOUT: &str = "\
 Removes what podshim install has written: the programs, their files, and podshim's lines in containerd's configuration,
 which is then byte for byte what it was, except for what others have changed since. Shows each change and asks. It leaves
 the files of a package: remove the package. While pods run on podshim it refuses, and names them: containerd needs the
-shim's program to clean up after them. Remove the pods first: cordon the node and run `kubectl drain` (docs/node.md).";
+shim's program to clean up after them. Remove the pods first: cordon the node and run `kubectl drain` (docs/node.md).
+While podshim is containerd's default runtime it refuses too: no pod of the node could start after that.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 wrong arguments.";
 /// Arguments of both commands.
@@ -105,7 +105,8 @@ pub struct InstallArguments {
 pub struct UninstallArguments {
     #[command(flatten)]
     common: CommonArguments,
-    /// Uninstall even while pods run on podshim; you must then clean up what is left of them
+    /// Uninstall even while pods run on podshim; you must then clean up what is left of them. It does not help while podshim
+    /// is the default runtime
     #[arg(long)]
     force: bool,
     /// Restart containerd afterwards if its configuration has changed
@@ -138,13 +139,6 @@ enum Confirmation {
     Ask,
     Given,
     ShowOnly,
-}
-
-/// Whether the node's programs run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Node {
-    Here,
-    Elsewhere,
 }
 
 impl CommonArguments {
@@ -260,8 +254,12 @@ pub fn uninstall(
     reference: Vec<ReferenceText>,
 ) -> Result<Outcome, CommandError> {
     let (layout, confirmation) = (arguments.common.layout()?, arguments.common.confirmation());
-    if !arguments.force && confirmation != Confirmation::ShowOnly {
-        refuse_running(&layout)?;
+    let node = arguments.common.live(&layout.root);
+    if confirmation != Confirmation::ShowOnly {
+        in_use::refuse_default(&layout, node)?;
+        if !arguments.force {
+            in_use::refuse_running(&layout)?;
+        }
     }
     let changes =
         install::uninstall(&layout, reference).map_err(|error| CommandError::Input(error.to_string()))?;
@@ -302,42 +300,6 @@ pub fn has_runtime(arguments: &HasRuntimeArguments) -> Result<Outcome, CommandEr
             Err(CommandError::Input(format!("containerd at {socket}: {error}")))
         }
     }
-}
-
-/// A live shim has its program in memory, but containerd cleans up after it, and after a dead one, with `delete`, which
-/// runs the file.
-fn refuse_running(layout: &Layout) -> Result<(), CommandError> {
-    let pods: Vec<_> = shims::all_below(&layout.root)?.into_iter().map(PodReport::of).collect();
-    if pods.is_empty() {
-        return Ok(());
-    }
-    let in_states = |states: &[PodState]| {
-        let those = pods.iter().filter(|pod| states.contains(&pod.state));
-        those.map(PodReport::title).collect::<Vec<_>>().join(", ")
-    };
-    let reasons = [
-        (
-            in_states(&[PodState::Running, PodState::Stopping, PodState::Restarting, PodState::ShimSilent]),
-            "these pods run on podshim: ",
-            ": end them first, with `podshim drain`",
-        ),
-        (
-            in_states(&[PodState::Completed, PodState::Failed, PodState::Stopped]),
-            "these pods have ended, and their shims keep their exits: ",
-            ": start containerd, which must take their exits, and remove the pods",
-        ),
-        (
-            in_states(&[PodState::ShimDead]),
-            "of these pods the shim is dead: ",
-            ": start containerd, which cleans up after them",
-        ),
-    ];
-    let reasons = reasons.into_iter().filter(|(pods, ..)| !pods.is_empty());
-    let reasons: Vec<_> = reasons.map(|(pods, before, after)| format!("{before}{pods}{after}")).collect();
-    Err(CommandError::Input(format!(
-        "{}; containerd needs the shim's program to clean up after them; or give --force",
-        reasons.join("; ")
-    )))
 }
 
 fn next(layout: &Layout) -> String {

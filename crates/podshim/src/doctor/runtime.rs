@@ -126,12 +126,9 @@ fn shim(report: &mut Report<'_>, text: &str) {
 /// CONTRACT §1.7: containerd 1.x forgets its built-in runc when a file names any runtime.
 fn forgotten_runc(report: &mut Report<'_>, (path, text): &(PathBuf, String)) {
     let Ok(document) = Document::parse(text.as_str()) else { return };
-    let containerd = section(document.as_table(), FileVersion::Two.plugin())
-        .and_then(|section| section.get("containerd"))
-        .and_then(Item::as_table_like);
-    let default = containerd.and_then(|table| table.get("default_runtime_name")).and_then(Item::as_str);
-    let default = default.unwrap_or("runc");
-    let runtimes = containerd.and_then(|table| table.get("runtimes")).and_then(Item::as_table_like);
+    let section = section(document.as_table(), FileVersion::Two.plugin());
+    let default = section.and_then(config_text::default_of_section).unwrap_or("runc");
+    let runtimes = section.and_then(config_text::runtimes);
     if runtimes.is_some_and(|runtimes: &dyn TableLike| !runtimes.contains_key(default)) {
         report.fail(
             SUBJECT,

@@ -14,6 +14,8 @@ use crate::node::Release;
 
 /// A runtime's name in containerd's configuration, and the RuntimeClass's handler.
 pub const HANDLER: &str = "podshim";
+/// The key of the runtime for pods that name no RuntimeClass.
+const DEFAULT_RUNTIME: &str = "default_runtime_name";
 const BEGIN: &str = "# podshim: begin (written by podshim install; podshim uninstall takes it out)";
 const END: &str = "# podshim: end";
 /// The runtime in a file of version 2.
@@ -43,6 +45,8 @@ pub enum FileVersion {
 }
 
 impl FileVersion {
+    const ALL: [Self; 2] = [Self::Two, Self::Three];
+
     /// The version that a containerd of this major release writes itself.
     pub fn of_release(major: u32) -> Self {
         if major < 2 { Self::Two } else { Self::Three }
@@ -363,12 +367,46 @@ pub(crate) fn uses_sandbox_api(text: &str) -> bool {
     with_runtimes(text, uses_it).is_some()
 }
 
+/// The names under which a file has podshim's runtime.
+pub(crate) fn names(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let take = |name: &str, runtime: &dyn TableLike| -> Option<()> {
+        if containerd_config::is_podshim(runtime) {
+            names.push(name.to_owned());
+        }
+        None
+    };
+    with_named_runtimes(text, take);
+    names
+}
+
+/// The default runtime that a file names, in the section of either version. A template is no TOML: there the line counts.
+pub(crate) fn default_runtime(text: &str) -> Option<String> {
+    let Ok(document) = parse(text) else {
+        let mut values = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(DEFAULT_RUNTIME)?.trim().strip_prefix('='));
+        return values.next_back().map(|value| value.trim().trim_matches(['"', '\'']).to_owned());
+    };
+    let named = |version: &FileVersion| default_of_section(section(document.as_table(), version.plugin())?);
+    FileVersion::ALL.iter().find_map(named).map(str::to_owned)
+}
+
+/// The default runtime that a plugin's section names.
+pub(crate) fn default_of_section(section: &dyn TableLike) -> Option<&str> {
+    section.get("containerd")?.get(DEFAULT_RUNTIME)?.as_str()
+}
+
 fn with_runtimes<T>(text: &str, look: impl Fn(&dyn TableLike) -> Option<T>) -> Option<T> {
+    with_named_runtimes(text, |_, runtime| look(runtime))
+}
+
+fn with_named_runtimes<T>(text: &str, mut look: impl FnMut(&str, &dyn TableLike) -> Option<T>) -> Option<T> {
     let document = parse(text).ok()?;
-    let versions = [FileVersion::Two, FileVersion::Three].into_iter();
-    let sections =
-        versions.filter_map(|version| section(document.as_table(), version.plugin()).and_then(runtimes));
-    sections.flat_map(|runtimes| runtimes.iter()).find_map(|(_, item)| look(item.as_table_like()?))
+    let sections = FileVersion::ALL
+        .iter()
+        .filter_map(|version| section(document.as_table(), version.plugin()).and_then(runtimes));
+    sections.flat_map(|runtimes| runtimes.iter()).find_map(|(name, item)| look(name, item.as_table_like()?))
 }
 
 /// The section of a plugin.
@@ -376,6 +414,7 @@ pub(crate) fn section<'a>(root: &'a Table, plugin: &str) -> Option<&'a dyn Table
     root.get("plugins")?.get(plugin)?.as_table_like()
 }
 
-fn runtimes(section: &dyn TableLike) -> Option<&dyn TableLike> {
+/// The runtimes of a plugin's section.
+pub(crate) fn runtimes(section: &dyn TableLike) -> Option<&dyn TableLike> {
     section.get("containerd")?.get("runtimes")?.as_table_like()
 }

@@ -68,6 +68,23 @@ pub fn version(socket: &Path) -> Result<String, CriError> {
 /// # Errors
 /// It does not answer.
 pub fn loaded(socket: &Path) -> Result<Loaded, CriError> {
+    let config = config(socket)?;
+    let runtime = config.get("containerd").and_then(|it| it.get("runtimes")).and_then(|it| it.get(HANDLER));
+    Ok(if runtime.is_some() { Loaded::Yes } else { Loaded::No })
+}
+
+/// The default runtime of the containerd that listens there, if it says which.
+///
+/// # Errors
+/// It does not answer.
+pub fn default_runtime(socket: &Path) -> Result<Option<String>, CriError> {
+    let config = config(socket)?;
+    let name = config.get("containerd").and_then(|it| it.get("defaultRuntimeName"));
+    Ok(name.and_then(|name| name.as_str()).map(str::to_owned))
+}
+
+/// The configuration with which a containerd runs.
+fn config(socket: &Path) -> Result<serde_json::Value, CriError> {
     // `verbose`, by which the answer has the configuration.
     let answer = ask(socket, "/runtime.v1.RuntimeService/Status", &[0x08, 1])?;
     let info =
@@ -75,10 +92,7 @@ pub fn loaded(socket: &Path) -> Result<Loaded, CriError> {
     let part = |entry, number| message::first(entry, number).and_then(Value::bytes);
     let config = info.filter(|entry| part(entry, 1) == Some(b"config")).find_map(|entry| part(entry, 2));
     let config = config.ok_or(CriError::Malformed("no configuration"))?;
-    let config: serde_json::Value = serde_json::from_slice(config)
-        .map_err(|_| CriError::Malformed("a configuration that is not JSON"))?;
-    let runtime = config.get("containerd").and_then(|it| it.get("runtimes")).and_then(|it| it.get(HANDLER));
-    Ok(if runtime.is_some() { Loaded::Yes } else { Loaded::No })
+    serde_json::from_slice(config).map_err(|_| CriError::Malformed("a configuration that is not JSON"))
 }
 
 /// The answer to one request.

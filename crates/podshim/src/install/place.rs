@@ -97,6 +97,16 @@ pub enum PlaceError {
     File(#[from] FileError),
 }
 
+impl Found {
+    /// The file that its containerd reads.
+    pub fn configuration(&self) -> PathBuf {
+        match &self.place {
+            Place::Config(config) if self.distribution == Distribution::Containerd => config.clone(),
+            _ => self.distribution.configuration(),
+        }
+    }
+}
+
 impl Distribution {
     const SPECIAL: [Self; 4] = [Self::K3s, Self::Rke2, Self::K0s, Self::Microk8s];
 

@@ -131,6 +131,15 @@ pub fn loaded(root: &Root, found: &Found) -> Result<Loaded, CriError> {
     cri::loaded(&socket.path())
 }
 
+/// The default runtime of the running containerd of the node, if it says which.
+///
+/// # Errors
+/// It does not answer.
+pub fn default_runtime(root: &Root, found: &Found) -> Result<Option<String>, CriError> {
+    let socket = root.reach(found.distribution.socket())?;
+    cri::default_runtime(&socket.path())
+}
+
 impl Stay {
     /// Brings podshim's runtime into the running containerd, labels the node, and stays until a signal.
     ///
