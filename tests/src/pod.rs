@@ -3,6 +3,7 @@
 
 mod cut_off;
 mod faults;
+mod sandbox;
 
 pub use cut_off::remove_all_of;
 pub use faults::{is_of_a_cut_off_create, is_of_a_shim};

@@ -11,6 +11,7 @@ mod groups;
 mod id_map;
 mod limits;
 mod maker;
+mod owned;
 mod pins;
 mod place;
 mod program;

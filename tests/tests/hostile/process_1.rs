@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e::durations::SOON;
 use e2e::pod::PidNamespace;
 use e2e::task::Task;
@@ -15,16 +15,8 @@ async fn own_sandbox<'node>(node: &'node Containerd, program: Program) -> Result
     let mut pod = pod.run(node, Runtime::Podshim).await?;
     pod.start("app").await?;
     pod.wait_for("app", Event::Started, 1, SOON).await?;
-    let pid = sandbox_pid(node, &pod).await?;
-    let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
-    ensure!(program.to_string_lossy().contains("memfd:pause"), "{} made it", program.display());
+    pod.has_own_sandbox().await?;
     Ok(pod)
-}
-
-async fn sandbox_pid(node: &Containerd, pod: &RunningPod<'_>) -> Result<libc::pid_t> {
-    let tasks = node.ctr().run(&["-n", "k8s.io", "tasks", "list"]).await?;
-    let line = tasks.lines().find(|line| line.starts_with(pod.sandbox())).context("no such task")?;
-    Ok(line.split_whitespace().nth(1).context("no pid")?.parse()?)
 }
 
 /// With CAP_SYS_PTRACE (a debugger's container) it sees all of it, and there is nothing of the node's.
@@ -42,7 +34,7 @@ async fn what_process_1_has_is_not_the_nodes() -> Result<()> {
     }
     // What is open there is its own: the mode of the node's device stays.
     let before = std::fs::metadata("/dev/null")?;
-    let pid = sandbox_pid(&node, &pod).await?;
+    let pid = pod.sandbox_pid().await?;
     for stream in 0..=2 {
         let open = std::fs::metadata(format!("/proc/{pid}/fd/{stream}"))?;
         ensure!(

@@ -1,8 +1,11 @@
 //! The users and groups of a user namespace: which of the node's each of them is.
 
+use std::{ffi::CStr, fs::File, io};
+
 use serde_json::Value;
 
 use super::field::{NotUnderstood, at, list, not_done, only};
+use super::owned;
 
 /// The kernel takes no more (Linux 4.15).
 const MOST_RANGES: usize = 340;
@@ -12,6 +15,26 @@ const MOST_RANGES: usize = 340;
 pub(super) struct IdMaps {
     pub(super) uids: String,
     pub(super) gids: String,
+}
+
+impl IdMaps {
+    /// Whether an existing user namespace has these maps, in any order.
+    ///
+    /// # Errors
+    /// The kernel's, also that it is no user namespace.
+    pub(super) fn are_of(&self, namespace: &File) -> io::Result<bool> {
+        let is_same = |map: &str, file: &'static CStr| {
+            Ok::<_, io::Error>(sorted(map) == sorted(&owned::map(namespace, file)?))
+        };
+        Ok(is_same(&self.uids, c"/proc/self/uid_map")? && is_same(&self.gids, c"/proc/self/gid_map")?)
+    }
+}
+
+/// The ranges of a map. The kernel pads its numbers.
+fn sorted(map: &str) -> Vec<Vec<&str>> {
+    let mut ranges: Vec<_> = map.lines().map(|line| line.split_whitespace().collect()).collect();
+    ranges.sort_unstable();
+    ranges
 }
 
 /// Reads both mappings; `None` if there is neither.

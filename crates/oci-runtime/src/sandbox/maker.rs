@@ -95,14 +95,17 @@ impl Recipe {
         let program =
             program::open().map_err(|error| MakeError::new("keep the sandbox's program in memory", error))?;
         let mut steps = entry_steps(entry, request);
+        let is_user = |kind: NamespaceKind| kind == NamespaceKind::User;
+        let joins_user = request.joined.iter().any(|(kind, _)| is_user(*kind));
+        // An existing user namespace owns what is made inside of it.
+        let is_made_inside = |kind: NamespaceKind| joins_user && request.new.contains(&kind);
         // In its groups first: a control group namespace begins where its maker is.
         // The others are made by the clone itself.
-        let in_clone = |kind: &&NamespaceKind| **kind != NamespaceKind::Cgroup;
-        if request.new.contains(&NamespaceKind::Cgroup) {
+        let in_clone = |kind: &&NamespaceKind| joins_user || **kind != NamespaceKind::Cgroup;
+        if request.new.contains(&NamespaceKind::Cgroup) && !joins_user {
             steps.push(Step::Unshare(libc::CLONE_NEWCGROUP));
         }
         let mut files = Vec::new();
-        let is_user = |kind: NamespaceKind| kind == NamespaceKind::User;
         let mut join = |kinds: &dyn Fn(NamespaceKind) -> bool, steps: &mut Vec<Step>| {
             for (kind, path) in request.joined.iter().filter(|(kind, _)| kinds(*kind)) {
                 let file = joinable(request, *kind, path)?;
@@ -112,17 +115,11 @@ impl Recipe {
             Ok::<_, MakeError>(())
         };
         join(&|kind| !is_user(kind), &mut steps)?;
-        for (file, value) in &request.sysctls {
-            steps.push(write(&format!("/proc/sys/{file}"), value)?);
-        }
+        let (inside, outside) =
+            settings(request)?.into_iter().partition::<Vec<_>, _>(|(kind, _)| is_made_inside(*kind));
+        steps.extend(outside.into_iter().map(|(_, step)| step));
         if let (Some(score), Entry::Groups(_)) = (request.oom_score_adj, entry) {
             steps.push(write("/proc/self/oom_score_adj", &score.to_string())?);
-        }
-        if !request.hostname.is_empty() {
-            steps.push(Step::Hostname(text(OsStr::new(&request.hostname))?));
-        }
-        if !request.domainname.is_empty() {
-            steps.push(Step::Domainname(text(OsStr::new(&request.domainname))?));
         }
         if keyring == SessionKeyring::New {
             steps.push(Step::SessionKeyring(text(OsStr::new(&format!("_ses.{id}")))?));
@@ -130,22 +127,29 @@ impl Recipe {
         if !request.profile.is_empty() {
             steps.push(write(profile_file(), &format!("exec {}", request.profile))?);
         }
+        let limits: Vec<_> = match entry {
+            Entry::Groups(_) => request
+                .rlimits
+                .iter()
+                .map(|(number, soft, hard)| Step::Rlimit(*number, *soft, *hard))
+                .collect(),
+            Entry::Barrier(_) => Vec::new(),
+        };
+        let (limits_before, limits) = if joins_user { (limits, Vec::new()) } else { (Vec::new(), limits) };
         let mut namespaces = request.new.iter().filter(in_clone).fold(0, |flags, kind| flags | flag(*kind));
-        let joins_user = request.joined.iter().any(|(kind, _)| is_user(*kind));
         if joins_user {
-            // What only the node's root may do has been done.
+            // What only the node's root may do has been done: raise a limit, too.
+            steps.extend(limits_before);
             join(&is_user, &mut steps)?;
             steps.extend([Step::RootOfNamespace, Step::Inside(std::mem::take(&mut namespaces))]);
+            steps.extend(inside.into_iter().map(|(_, step)| step));
         }
         // No device can be made in a user namespace. The node's own is safe there: no user of the namespace owns it.
         let streams = if joins_user || request.id_maps.is_some() { Streams::OfNode } else { Streams::Own };
         // The bundle is closed to a user namespace's root. Any directory does: the mount namespace is its own.
         let root = if joins_user { c"/proc".to_owned() } else { text(root.as_os_str())? };
         steps.extend([Step::PrivateMounts, Step::EmptyRoot(root, streams), Step::OwnSession]);
-        if let Entry::Groups(_) = entry {
-            let limit = |(number, soft, hard): &(u32, u64, u64)| Step::Rlimit(*number, *soft, *hard);
-            steps.extend(request.rlimits.iter().map(limit));
-        }
+        steps.extend(limits);
         steps.push(Step::CloseFiles(program.as_raw_fd()));
         steps.extend([Step::NoCapabilities, Step::User(request.uid, request.gid), Step::NoNewPrivileges]);
         steps.push(Step::Execute(program.as_raw_fd()));
@@ -191,6 +195,23 @@ fn entry_steps(entry: &Entry<'_>, request: &SandboxRequest) -> Vec<Step> {
             steps
         }
     }
+}
+
+/// What it sets in its namespaces, by the namespace.
+fn settings(request: &SandboxRequest) -> Result<Vec<(NamespaceKind, Step)>, MakeError> {
+    let mut settings = Vec::new();
+    for (file, value) in &request.sysctls {
+        let is_network = file.starts_with("net/");
+        let kind = if is_network { NamespaceKind::Network } else { NamespaceKind::Ipc };
+        settings.push((kind, write(&format!("/proc/sys/{file}"), value)?));
+    }
+    if !request.hostname.is_empty() {
+        settings.push((NamespaceKind::Uts, Step::Hostname(text(OsStr::new(&request.hostname))?)));
+    }
+    if !request.domainname.is_empty() {
+        settings.push((NamespaceKind::Uts, Step::Domainname(text(OsStr::new(&request.domainname))?)));
+    }
+    Ok(settings)
 }
 
 /// Opens a namespace.

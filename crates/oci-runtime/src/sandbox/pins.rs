@@ -24,6 +24,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::maker::is_the_nodes_network;
+use super::owned;
 use super::request::{NamespaceKind, sysctls};
 
 /// Room for the pod's files, which its containers may write. hosts files of several thousand lines fit.
@@ -304,8 +305,6 @@ fn from(what: &str) -> impl FnOnce(Errno) -> PinsError {
     let failed = step(what);
     move |errno| failed(errno.into())
 }
-
-mod owned;
 
 #[cfg(test)]
 mod tests;

@@ -94,6 +94,8 @@ pub struct SandboxRequest {
     pub(super) rlimits: Vec<(u32, u64, u64)>,
     /// Of a user namespace of its own.
     pub(super) id_maps: Option<IdMaps>,
+    /// What the maps of the user namespace that it joins have to be.
+    pub(super) maps_of_joined: Option<IdMaps>,
     /// Of AppArmor, which the kernel has then.
     pub(super) profile: String,
     pub(super) place: Place,
@@ -111,7 +113,9 @@ impl SandboxRequest {
         if !program::may_be_executed() {
             return Err(NotUnderstood::because("vm.memfd_noexec is 2"));
         }
-        Self::of_spec(&read(bundle)?, &Node { driver, ..Node::of_machine() })
+        let request = Self::of_spec(&read(bundle)?, &Node { driver, ..Node::of_machine() })?;
+        request.compare_maps()?;
+        Ok(request)
     }
 
     /// Reads a spec. See [`Self::of_bundle`].
@@ -177,7 +181,10 @@ impl SandboxRequest {
             return Err(NotUnderstood::because("process.apparmorProfile on a node without AppArmor"));
         }
         let (new, joined) = namespaces(at(linux, "namespaces"))?;
-        let id_maps = id_maps(at(linux, "uidMappings"), at(linux, "gidMappings"))?;
+        let mut id_maps = id_maps(at(linux, "uidMappings"), at(linux, "gidMappings"))?;
+        // CRI of containerd 2 writes them beside the path of a user namespace, which has had them from the beginning.
+        let joins_user = joined.iter().any(|(kind, _)| *kind == NamespaceKind::User);
+        let maps_of_joined = id_maps.take_if(|_| joins_user);
         if id_maps.is_some() != new.contains(&NamespaceKind::User) {
             return Err(not_done("a user namespace without both of its mappings"));
         }
@@ -209,6 +216,7 @@ impl SandboxRequest {
             sysctls: sysctls(at(linux, "sysctl"), has)?,
             rlimits: rlimits(at(process, "rlimits"))?,
             id_maps,
+            maps_of_joined,
             profile: profile.to_owned(),
             place,
             properties: properties(at(spec, "annotations"))?,
@@ -217,6 +225,21 @@ impl SandboxRequest {
             new,
             joined,
         })
+    }
+
+    /// runc 1.1 takes a user namespace whose maps are not the spec's as it is, later ones refuse it.
+    fn compare_maps(&self) -> Result<(), NotUnderstood> {
+        let Some(maps) = &self.maps_of_joined else { return Ok(()) };
+        for (_, path) in self.joined.iter().filter(|(kind, _)| *kind == NamespaceKind::User) {
+            let is_same = fs::File::open(path).and_then(|namespace| maps.are_of(&namespace));
+            let wrong = match is_same {
+                Ok(true) => continue,
+                Ok(false) => "its mappings are not those of the spec".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            return Err(NotUnderstood::because(&format!("the user namespace {}: {wrong}", path.display())));
+        }
+        Ok(())
     }
 
     /// The limits of its control groups.
@@ -335,13 +358,6 @@ fn namespaces(value: &Value) -> Result<Namespaces, NotUnderstood> {
             }
             (path, kind) => joined.push((*kind, Path::new(path).to_owned())),
         }
-    }
-    // Those of a pod of the Sandbox API: everything that the user namespace is to own exists, but for what is below.
-    let of_pod = |kind: &NamespaceKind| matches!(kind, NamespaceKind::Mount | NamespaceKind::Pid);
-    if let Some((kind, path)) = joined.iter().find(|(kind, _)| *kind == NamespaceKind::User)
-        && !new.iter().all(of_pod)
-    {
-        return Err(not_done(&format!("the {kind:?} namespace {:?}", path.display().to_string())));
     }
     if !new.contains(&NamespaceKind::Mount) {
         return Err(not_done("a sandbox in the node's mount namespace"));

@@ -132,9 +132,9 @@ fn a_user_namespace_has_both_maps_and_makes_all_others() {
     assert_eq!(of_spec(&spec).unwrap_err().to_string(), reason);
 }
 
-/// As podshim writes it for a pod of the Sandbox API. What else is new would belong to the node's user namespace.
+/// As podshim writes it for a pod of the Sandbox API, and as CRI of containerd 2 does, with the maps of what exists.
 #[test]
-fn an_existing_user_namespace_is_joined_where_all_but_the_pid_namespace_exist() {
+fn an_existing_user_namespace_is_joined() {
     let mut spec = cri();
     spec["hostname"] = Value::Null;
     spec["linux"]["sysctl"] = Value::Null;
@@ -145,8 +145,12 @@ fn an_existing_user_namespace_is_joined_where_all_but_the_pid_namespace_exist() 
     let request = of_spec(&spec).unwrap();
     assert!(!request.needs_help() && request.joined.contains(&(NamespaceKind::User, "/run/user".into())));
     spec["linux"]["namespaces"][1] = json!({"type": "ipc"});
-    let reason = "the User namespace \"/run/user\" is not done by podshim itself";
-    assert_eq!(of_spec(&spec).unwrap_err().to_string(), reason);
+    let map = json!([{"containerID": 0, "hostID": 65536, "size": 65536}]);
+    spec["linux"]["uidMappings"] = map.clone();
+    spec["linux"]["gidMappings"] = map;
+    let request = of_spec(&spec).unwrap();
+    assert!(!request.needs_help(), "its maps are written");
+    assert_eq!((request.id_maps, request.maps_of_joined.unwrap().uids), (None, "0 65536 65536\n".to_owned()));
 }
 
 /// A value of another kind is not the same as none: a user that is no number is not root.

@@ -6,7 +6,7 @@
 use std::{
     ffi::{CStr, c_int, c_void},
     fs::File,
-    io,
+    io::{self, Read},
     os::{
         fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::fs::MetadataExt,
@@ -57,6 +57,20 @@ pub(super) fn enter_new(owner: &OwnedFd, kind: CloneFlags) -> io::Result<()> {
     Ok(setns(made.as_fd(), kind)?)
 }
 
+/// A map of a user namespace, as `/proc/PID/uid_map` or `gid_map` has it for a process inside: `file` of `/proc/self`.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn map(namespace: &File, file: &'static CStr) -> io::Result<String> {
+    let mut work = Work { owner: namespace.as_raw_fd(), kind: 0, path: file, made: Err(libc::ECANCELED) };
+    run(&mut work)?;
+    let opened = work.made.map_err(io::Error::from_raw_os_error)?;
+    let mut text = String::new();
+    // SAFETY: the child has opened it in this table of files, and has ended.
+    File::from(unsafe { OwnedFd::from_raw_fd(opened) }).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Takes a user's rights for the calling thread, which is to end soon.
 ///
 /// # Errors
@@ -74,9 +88,10 @@ pub(super) fn become_user(uid: u32) -> io::Result<()> {
 
 struct Work {
     owner: RawFd,
+    /// What is made; 0: nothing.
     kind: c_int,
     path: &'static CStr,
-    /// The namespace's file, or the kernel's number.
+    /// The file, or the kernel's number.
     made: Result<RawFd, c_int>,
 }
 
