@@ -11,6 +11,7 @@ mod groups;
 mod id_map;
 mod limits;
 mod maker;
+mod our_memory;
 mod owned;
 mod pins;
 mod place;

@@ -18,13 +18,11 @@ use std::{
     sync::atomic::{AtomicI32, Ordering},
 };
 
-use nix::{
-    sys::signal::{SigSet, SigmaskHow, sigprocmask},
-    unistd::Pid,
-};
+use nix::unistd::Pid;
 use thiserror::Error;
 
 use super::barrier::ChildEnd;
+use super::our_memory;
 use super::program;
 use super::request::{NamespaceKind, SandboxRequest};
 use super::steps::{Step, Streams, act};
@@ -127,7 +125,7 @@ impl Recipe {
         if !request.profile.is_empty() {
             steps.push(write(profile_file(), &format!("exec {}", request.profile))?);
         }
-        let limits: Vec<_> = match entry {
+        let mut limits: Vec<_> = match entry {
             Entry::Groups(_) => request
                 .rlimits
                 .iter()
@@ -135,11 +133,10 @@ impl Recipe {
                 .collect(),
             Entry::Barrier(_) => Vec::new(),
         };
-        let (limits_before, limits) = if joins_user { (limits, Vec::new()) } else { (Vec::new(), limits) };
         let mut namespaces = request.new.iter().filter(in_clone).fold(0, |flags, kind| flags | flag(*kind));
         if joins_user {
             // What only the node's root may do has been done: raise a limit, too.
-            steps.extend(limits_before);
+            steps.append(&mut limits);
             join(&is_user, &mut steps)?;
             steps.extend([Step::RootOfNamespace, Step::Inside(std::mem::take(&mut namespaces))]);
             steps.extend(inside.into_iter().map(|(_, step)| step));
@@ -149,7 +146,7 @@ impl Recipe {
         // The bundle is closed to a user namespace's root. Any directory does: the mount namespace is its own.
         let root = if joins_user { c"/proc".to_owned() } else { text(root.as_os_str())? };
         steps.extend([Step::PrivateMounts, Step::EmptyRoot(root, streams), Step::OwnSession]);
-        steps.extend(limits);
+        steps.append(&mut limits);
         steps.push(Step::CloseFiles(program.as_raw_fd()));
         steps.extend([Step::NoCapabilities, Step::User(request.uid, request.gid), Step::NoNewPrivileges]);
         steps.push(Step::Execute(program.as_raw_fd()));
@@ -268,19 +265,12 @@ fn clone(child: &mut Child, namespaces: c_int) -> io::Result<()> {
     let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
     let flags = IN_OUR_MEMORY | libc::SIGCHLD | namespaces;
     let number = child.pid;
-    // A handler of the shim must not run in the child. The program wants all signals blocked, and waits for them.
-    let mut before = SigSet::empty();
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
-    // SAFETY: asks a number of this process.
-    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
-    // SAFETY: the child has a stack of its own, makes only system calls, and is gone from this memory, by execve or exit, when
-    // clone returns: until then this thread, the only one that could touch `child`, waits.
-    let pid = unsafe { libc::clone(run, top, flags, (&raw mut *child).cast(), number) };
-    let result = if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    // The kernel has made this memory not dumpable when the child in it became another user.
-    // SAFETY: sets a flag of this process to what it was.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable) };
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
+    // The program wants all signals blocked, as they are meanwhile, and waits for them.
+    let result = our_memory::with_child(|| {
+        // SAFETY: the child has a stack of its own, makes only system calls, and is gone from this memory, by execve or exit,
+        // when clone returns: until then this thread, the only one that could touch `child`, waits.
+        unsafe { libc::clone(run, top, flags, (&raw mut *child).cast(), number) }
+    });
     drop(stack);
     result
 }

@@ -8,7 +8,7 @@ use std::{
     fs::File,
     io::{self, Read},
     os::{
-        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
         unix::fs::MetadataExt,
     },
 };
@@ -16,8 +16,9 @@ use std::{
 use nix::{
     errno::Errno,
     sched::{CloneFlags, setns},
-    sys::signal::{SigSet, SigmaskHow, sigprocmask},
 };
+
+use super::our_memory;
 
 /// `NS_GET_USERNS` of `ioctl_ns`.
 const GET_OWNER: libc::c_ulong = 0xb701;
@@ -49,12 +50,7 @@ pub(super) fn enter_new(owner: &OwnedFd, kind: CloneFlags) -> io::Result<()> {
         CloneFlags::CLONE_NEWUTS => c"/proc/self/ns/uts",
         _ => c"/proc/self/ns/ipc",
     };
-    let mut work = Work { owner: owner.as_raw_fd(), kind: kind.bits(), path, made: Err(libc::ECANCELED) };
-    run(&mut work)?;
-    let made = work.made.map_err(io::Error::from_raw_os_error)?;
-    // SAFETY: the child has opened it in this table of files, and has ended.
-    let made = unsafe { OwnedFd::from_raw_fd(made) };
-    Ok(setns(made.as_fd(), kind)?)
+    Ok(setns(open_inside(owner.as_fd(), kind.bits(), path)?, kind)?)
 }
 
 /// A map of a user namespace, as `/proc/PID/uid_map` or `gid_map` has it for a process inside: `file` of `/proc/self`.
@@ -62,12 +58,8 @@ pub(super) fn enter_new(owner: &OwnedFd, kind: CloneFlags) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub(super) fn map(namespace: &File, file: &'static CStr) -> io::Result<String> {
-    let mut work = Work { owner: namespace.as_raw_fd(), kind: 0, path: file, made: Err(libc::ECANCELED) };
-    run(&mut work)?;
-    let opened = work.made.map_err(io::Error::from_raw_os_error)?;
     let mut text = String::new();
-    // SAFETY: the child has opened it in this table of files, and has ended.
-    File::from(unsafe { OwnedFd::from_raw_fd(opened) }).read_to_string(&mut text)?;
+    File::from(open_inside(namespace.as_fd(), 0, file)?).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -95,28 +87,30 @@ struct Work {
     made: Result<RawFd, c_int>,
 }
 
+/// Opens a file of /proc/self in the user namespace `owner`, after new namespaces of `kind`, if any, have been made there.
+fn open_inside(owner: BorrowedFd<'_>, kind: c_int, path: &'static CStr) -> io::Result<OwnedFd> {
+    let mut work = Work { owner: owner.as_raw_fd(), kind, path, made: Err(libc::ECANCELED) };
+    run(&mut work)?;
+    let made = work.made.map_err(io::Error::from_raw_os_error)?;
+    // SAFETY: the child has opened it in this table of files, and has ended.
+    Ok(unsafe { OwnedFd::from_raw_fd(made) })
+}
+
 /// Runs the child to its end.
 fn run(work: &mut Work) -> io::Result<()> {
     let mut stack: Vec<u128> = vec![0; STACK / size_of::<u128>()];
     let top: *mut c_void = stack.as_mut_ptr_range().end.cast();
     // Without a signal at its end it is no child that the reaper sees.
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES;
-    let mut before = SigSet::empty();
-    // A handler of the shim must not run in the child.
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
-    // SAFETY: asks a number of this process.
-    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
-    // SAFETY: the child has a stack of its own, makes only system calls, and has ended when clone returns.
-    let child = unsafe { libc::clone(make, top, flags, (&raw mut *work).cast()) };
-    let made = if child < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    if child > 0 {
-        // SAFETY: takes the child's end, which the reaper does not wait for.
-        unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WCLONE) };
-    }
-    // The kernel has made this memory not dumpable when the child in it changed its rights.
-    // SAFETY: sets a flag of this process to what it was.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable) };
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
+    let made = our_memory::with_child(|| {
+        // SAFETY: the child has a stack of its own, makes only system calls, and has ended when clone returns.
+        let child = unsafe { libc::clone(make, top, flags, (&raw mut *work).cast()) };
+        if child > 0 {
+            // SAFETY: takes the child's end, which the reaper does not wait for.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WCLONE) };
+        }
+        child
+    });
     drop(stack);
     made
 }
