@@ -1,23 +1,23 @@
 //! `podshim install --stay`, as a DaemonSet's pod runs it: on a root made for the test, with a containerd that only answers
 //! the CRI's Status, and a systemctl that only writes down how it was called.
 
+mod containerd;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use containerd::LOADED;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-const SOCKET: &str = "run/containerd/containerd.sock";
-/// A restart of the test's containerd makes this file: it has podshim's runtime then.
-const LOADED: &str = "run/containerd/loaded";
+const CONTAINERD: &str = "run/containerd";
 const CALLS: &str = "systemctl-calls";
 
 struct Node {
@@ -28,13 +28,11 @@ impl Node {
     /// A node whose containerd answers.
     fn new() -> Self {
         let node = Self { root: tempfile::tempdir().expect("a directory") };
-        for directory in ["etc/containerd", "run/containerd", "usr/bin"] {
+        for directory in ["etc/containerd", CONTAINERD, "usr/bin"] {
             fs::create_dir_all(node.at(directory)).expect("a directory");
         }
         fs::write(node.at("etc/containerd/config.toml"), "version = 2\n").expect("a configuration");
-        let listener = UnixListener::bind(node.at(SOCKET)).expect("a socket");
-        let loaded = node.at(LOADED);
-        thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, &loaded)));
+        containerd::listen(&node.at(CONTAINERD).join("containerd.sock"));
         node
     }
 
@@ -42,11 +40,16 @@ impl Node {
         self.root.path().join(path)
     }
 
+    /// A restart of the test's containerd makes this file: it has podshim's runtime then.
+    fn loaded(&self) -> PathBuf {
+        self.at(CONTAINERD).join(LOADED)
+    }
+
     /// Puts a systemctl there. It runs with the node's root as its own, so it must be one static program.
     fn with_systemctl(self) -> Self {
         fs::copy("/usr/bin/busybox", self.at("usr/bin/busybox")).expect("a static busybox, of hack/setup");
         let script = format!(
-            "#!/usr/bin/busybox sh\necho \"$@\" >>/{CALLS}\ncase \"$*\" in *\" restart \"*) echo >/{LOADED} ;; esac\n"
+            "#!/usr/bin/busybox sh\necho \"$@\" >>/{CALLS}\ncase \"$*\" in *\" restart \"*) echo >/{CONTAINERD}/{LOADED} ;; esac\n"
         );
         fs::write(self.at("usr/bin/systemctl"), script).expect("a script");
         let executable = fs::Permissions::from_mode(0o755);
@@ -86,39 +89,6 @@ impl Node {
     }
 }
 
-/// Answers a Status request: one message in one frame, as small servers do.
-fn answer(mut stream: UnixStream, loaded: &Path) {
-    // The preface, and frames up to the first DATA.
-    let mut skip = |length: usize| {
-        let mut bytes = vec![0; length];
-        stream.read_exact(&mut bytes).map(|()| bytes)
-    };
-    if skip(24).is_err() {
-        return;
-    }
-    loop {
-        let Ok(head) = skip(9) else { return };
-        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
-        if skip(length).is_err() {
-            return;
-        }
-        if head[3] == 0 {
-            break;
-        }
-    }
-    let name = if loaded.exists() { "podshim" } else { "runc" };
-    let field = |number: u8, value: &[u8]| [&[number << 3 | 2, value.len() as u8][..], value].concat();
-    let config = format!("{{\"containerd\":{{\"runtimes\":{{\"{name}\":{{}}}}}}}}");
-    let status = field(2, &[field(1, b"config"), field(2, config.as_bytes())].concat());
-    let message = [&[0, 0, 0, 0, status.len() as u8][..], &status].concat();
-    let frame = |kind: u8, flags: u8, payload: &[u8]| {
-        [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, 1][..], payload].concat()
-    };
-    let settings = vec![0, 0, 0, 4, 0, 0, 0, 0, 0];
-    let bytes = [settings, frame(1, 4, &[0x88]), frame(0, 0, &message), frame(1, 5, &[0x88])].concat();
-    let _ = stream.write_all(&bytes);
-}
-
 /// A running `podshim install --stay`.
 struct Installer {
     child: Child,
@@ -151,7 +121,7 @@ fn without_permission_it_waits_for_the_restart() {
     let mut installer = node.install(&[]);
     installer.says("the containerd of containerd must be restarted on the node");
     assert_eq!(node.has_runtime(), Some(1));
-    fs::write(node.at(LOADED), "").expect("the restart");
+    fs::write(node.loaded(), "").expect("the restart");
     installer.says("pods can run on podshim here");
     assert_eq!(node.has_runtime(), Some(0));
     installer.ends_at_sigterm();
@@ -195,7 +165,7 @@ fn with_permission_it_restarts_only_what_has_changed() {
     assert_eq!(node.calls(), once, "nothing has changed");
 
     // An installer that died after its changes: the socket is older than the configuration, and the runtime is missing.
-    fs::remove_file(node.at(LOADED)).expect("an old configuration in memory");
+    fs::remove_file(node.loaded()).expect("an old configuration in memory");
     let mut installer = node.install(&["--restart"]);
     installer.says("restarting the containerd of containerd");
     installer.says("pods can run on podshim here");
@@ -234,7 +204,7 @@ fn the_node_is_labelled_when_pods_can_run() {
     let mut installer = node.install(&["--label-proxy", &address, "--node", "node-7"]);
     installer.says("must be restarted");
     assert_eq!(asked.load(Ordering::SeqCst), 0);
-    fs::write(node.at(LOADED), "").expect("the restart");
+    fs::write(node.loaded(), "").expect("the restart");
     installer.says("pods can run on podshim here; the node is labelled");
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     installer.ends_at_sigterm();

@@ -43,8 +43,8 @@ pub(super) fn refuse_default(layout: &Layout, node: Node) -> Result<(), CommandE
     }
 }
 
-/// Refuses while pods run on podshim. A live shim has its program in memory, but containerd cleans up after it, and after a dead one, with `delete`, which
-/// runs the file.
+/// Refuses while pods run on podshim. A live shim has its program in memory, but containerd cleans up after it, and after a
+/// dead one, with `delete`, which runs the file.
 ///
 /// # Errors
 /// Pods do, or the node does not say.
