@@ -23,6 +23,19 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+fn page() -> String {
+    fs::read_to_string(crates().join("../docs/rules.md")).expect("docs/rules.md")
+}
+
+/// Each home that docs/rules.md names, and the ids of the rules that it decides.
+fn homes(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let rows = page.lines().skip_while(|line| *line != HEADING).filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        (cells[1].trim_matches('`'), cells[3])
+    })
+}
+
 /// A home as docs/rules.md writes it, from the folder of the crates.
 fn path_of(home: &str) -> String {
     if home.starts_with("pod-spec/") { home.to_owned() } else { format!("pod-lifecycle/src/{home}") }
@@ -34,8 +47,7 @@ fn head(text: &str) -> String {
 }
 
 fn says_its_limit(head: &str) -> bool {
-    let mut sentences = head.split(". ").flat_map(|sentence| sentence.split(".  "));
-    sentences.any(|sentence| LIMITS.iter().any(|limit| sentence.trim_start().starts_with(limit)))
+    head.split(". ").any(|sentence| LIMITS.iter().any(|limit| sentence.trim_start().starts_with(limit)))
 }
 
 /// The comments in a file's code: neither its head nor its tests.
@@ -59,24 +71,22 @@ fn sources(root: &Path, folder: &Path, found: &mut Vec<String>) {
 #[test]
 fn every_rule_has_one_home() {
     let crates = crates();
-    let page = fs::read_to_string(crates.join("../docs/rules.md")).expect("docs/rules.md");
-    let mut homes: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for line in page.lines().skip_while(|line| *line != HEADING).filter(|l| l.starts_with("| `")) {
-        let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        let file = cells[1].trim_matches('`').to_owned();
-        let path = path_of(&file);
+    let page = page();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (home, ids) in homes(&page) {
+        let path = path_of(home);
         let text = fs::read_to_string(crates.join(&path)).unwrap_or_else(|error| panic!("{path}: {error}"));
         let comments = comments(&text);
-        for id in cells[3].split(", ") {
+        for id in ids.split(", ") {
             let marked = names(&comments, id);
             assert!(
                 marked,
                 "no comment in the code of {path} marks {id}, which docs/rules.md says it decides"
             );
-            homes.entry(id.to_owned()).or_default().push(file.clone());
+            found.entry(id.to_owned()).or_default().push(home.to_owned());
         }
     }
-    let several: Vec<_> = homes.iter().filter(|(_, files)| files.len() > 1).collect();
+    let several: Vec<_> = found.iter().filter(|(_, files)| files.len() > 1).collect();
     assert!(several.is_empty(), "rules with several homes: {several:?}");
     let rules = page
         .lines()
@@ -86,16 +96,14 @@ fn every_rule_has_one_home() {
     let ids = rules.flat_map(|line| line.split("**").skip(1).step_by(2).take_while(|id| is_id(id)));
     let ids: Vec<_> = ids.filter(|id| !OUTSIDE.contains(id) && !id.starts_with('F')).collect();
     assert!(ids.len() > 80, "{} rules", ids.len());
-    let homeless: Vec<_> = ids.iter().filter(|id| !homes.contains_key(**id)).collect();
+    let homeless: Vec<_> = ids.iter().filter(|id| !found.contains_key(**id)).collect();
     assert!(homeless.is_empty(), "rules without a home: {homeless:?}");
 }
 
 #[test]
 fn every_file_says_what_it_may_not_do() {
     let crates = crates();
-    let page = fs::read_to_string(crates.join("../docs/rules.md")).expect("docs/rules.md");
-    let rows = page.lines().skip_while(|line| *line != HEADING).filter(|line| line.starts_with("| `"));
-    let mut files: Vec<String> = rows.filter_map(|row| row.split('`').nth(1)).map(path_of).collect();
+    let mut files: Vec<String> = homes(&page()).map(|(home, _)| path_of(home)).collect();
     sources(&crates, &crates.join("pod-lifecycle/src"), &mut files);
     files.retain(|file| !file.ends_with("/tests.rs"));
     assert!(files.len() > 100, "{} files", files.len());

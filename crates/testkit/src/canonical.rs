@@ -17,13 +17,13 @@ pub(crate) fn canonical(debug: &str, now: PodTime) -> String {
     let (mut operations, mut pids) = (Vec::new(), Vec::new());
     let holds_end = debug.contains(HOLDS_END);
     let mut marks = Marks::of(debug);
-    let mut rest = debug;
-    while let Some((at, mark)) = marks.next_from(debug.len() - rest.len()) {
-        let (before, after) = (&debug[debug.len() - rest.len()..at], &debug[at + mark.len()..]);
+    let mut from = 0;
+    while let Some((at, mark)) = marks.next_from(from) {
+        let (before, after) = (&debug[from..at], &debug[at + mark.len()..]);
         text.push_str(before);
         if mark == LINE {
             // U13: log lines change nothing of what a pod does.
-            rest = after.find(AFTER_LINE).map_or("", |at| &after[at..]);
+            from = after.find(AFTER_LINE).map_or(debug.len(), |end| at + mark.len() + end);
             continue;
         }
         let end = after
@@ -44,9 +44,9 @@ pub(crate) fn canonical(debug: &str, now: PodTime) -> String {
             "pid: " => text.push('0'),
             _ => {}
         }
-        rest = &after[end..];
+        from = at + mark.len() + end;
     }
-    text.push_str(rest);
+    text.push_str(&debug[from..]);
     text
 }
 
