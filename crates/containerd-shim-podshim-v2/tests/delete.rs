@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::container::RealContainer;
+use common::container::{RealContainer, is_running};
 use common::{Node, PATIENCE, answer, end, finish, shut_down, spawn, wait_until};
-use containerd_shim_protos::Client;
-use containerd_shim_protos::api::DeleteResponse;
+use containerd_shim_protos::api::{CreateTaskRequest, DeleteResponse};
 use containerd_shim_protos::sandbox_api::{CreateSandboxRequest, StartSandboxRequest};
 use containerd_shim_protos::sandbox_sync::SandboxClient;
 use containerd_shim_protos::ttrpc::context::with_duration;
+use containerd_shim_protos::{Client, TaskClient};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use oci_runtime::bundle::{Bundle, ExitRecord};
@@ -101,6 +101,59 @@ fn a_dead_shims_pod_is_ended_in_order() {
     // The sandbox is killed without being asked first.
     assert_eq!(fs::read_to_string(node.dir.path().join("log/order")).unwrap(), "app\nproxy\n");
     assert_eq!(node.leftovers(), Vec::<String>::new());
+}
+
+/// N3, N10 with a sandbox that podshim made: no OCI runtime knows it, and the first `delete` ends it all the same, after the others.
+/// They share its pid namespace: a sandbox that ends before them takes them along.
+#[test]
+fn a_dead_shims_own_sandbox_is_ended_last_from_each_bundle() {
+    let plan = ("podshim.io/plan", "proxy=sidecar, app=main");
+    for order in [["pause", "proxy", "app"], ["app", "pause", "proxy"]] {
+        let node = Node::new("own");
+        let bundle = node.make_bundle("pause", &[(TYPE, "sandbox"), (SANDBOX, "pause"), plan]);
+        add_sandbox_spec(&bundle);
+        let address = node.started("pause");
+        let task = TaskClient::new(Client::connect(&address).unwrap());
+        let create = CreateTaskRequest {
+            id: "pause".to_owned(),
+            bundle: bundle.display().to_string(),
+            ..Default::default()
+        };
+        let pause = Pid::from_raw(task.create(with_duration(PATIENCE), &create).unwrap().pid.cast_signed());
+        let containers = ["proxy", "app"].map(|name| {
+            let annotations = [(TYPE, "container"), (SANDBOX, "pause"), (NAME, name), plan];
+            let container = RealContainer::run_beside(&node, name, &annotations, pause);
+            assert_eq!(node.started(name), address);
+            container
+        });
+        end(node.server(), Signal::SIGKILL);
+        assert!(is_running(pause), "no shim, but a sandbox");
+        answer(node.delete(order[0]));
+        // It left its groups just before.
+        wait_until("the sandbox's end", || !is_running(pause));
+        for container in &containers {
+            assert!(!container.lives(), "{order:?}: {:?} still runs", container.id());
+        }
+        let log = fs::read_to_string(node.dir.path().join("log/order")).unwrap();
+        assert_eq!(log, "app\nproxy\n", "{order:?}");
+        for id in &order[1..] {
+            answer(node.delete(id));
+        }
+        let record = format!("/run/containerd/runc/.{}.podshim", node.namespace);
+        assert!(!Path::new(&record).exists(), "{order:?}");
+        assert_eq!(node.leftovers(), Vec::<String>::new(), "{order:?}");
+    }
+}
+
+/// What podshim needs to make a sandbox itself.
+fn add_sandbox_spec(bundle: &Path) {
+    let config = bundle.join("config.json");
+    let mut spec: serde_json::Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+    spec["linux"] = serde_json::json!({
+        "cgroupsPath": format!("/podshim-test-{}-pause", std::process::id()),
+        "namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}],
+    });
+    fs::write(&config, spec.to_string()).unwrap();
 }
 
 /// N3, N10 with the Sandbox API: containerd keeps the sandbox's bundle in another folder than the containers', and runs `delete`

@@ -29,5 +29,6 @@ pub(crate) use maker::{Entry, Recipe};
 pub use pins::{Pins, PinsError, PinsRequest, PodRoot, Sharing};
 pub(crate) use place::{Place, scope_at};
 pub(crate) use record::Record;
+pub use record::is_recorded;
 pub use request::SandboxRequest;
 pub(crate) use scope::end as end_scope;

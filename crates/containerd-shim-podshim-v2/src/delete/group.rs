@@ -17,6 +17,7 @@ use oci_runtime::mount::unmount_rootfs;
 use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::{Container, DeleteMode};
+use oci_runtime::sandbox::is_recorded;
 use pod_spec::{Others, Role};
 use shim_service::options::{OptionsError, RuntimeOptions};
 use tokio::task::JoinHandle;
@@ -89,7 +90,7 @@ pub(super) fn members(address: &SocketAddress, own: &Bundle, own_id: &str, names
         .map(|(id, path)| Member::read(id, path))
         .filter(|member| {
             let is_asked_for = member.id == own_id && !member.bundle.is_removed();
-            is_asked_for || member.is_known_to_its_runtime(namespace)
+            is_asked_for || member.is_known(namespace)
         })
         .collect()
 }
@@ -130,6 +131,12 @@ impl Member {
         let by_star = plan.as_ref().is_some_and(|plan| plan.others == Others::Mains);
         let role = role.map(|member| member.role).or_else(|| by_star.then_some(Role::Main));
         Self { id, name, role, turn, bundle, is_planned, options, options_problem }
+    }
+
+    /// Whether there is something to end: the runtime knows it, or podshim has made it.
+    fn is_known(&self, namespace: &str) -> bool {
+        self.is_known_to_its_runtime(namespace)
+            || is_recorded(&self.options.runtime_root(namespace), &self.id)
     }
 
     /// runc and crun keep a directory for each container that they know.

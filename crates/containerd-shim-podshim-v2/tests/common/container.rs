@@ -32,6 +32,19 @@ impl RealContainer {
         Self::make(node, id, annotations, Stage::Started, "runc", &node.dir.path().join("runc"))
     }
 
+    /// As [`Self::run`], in the pid namespace of another process.
+    pub fn run_beside(node: &Node, id: &str, annotations: &[(&str, &str)], other: Pid) -> Self {
+        let root = node.dir.path().join("runc");
+        let join = |spec: &mut serde_json::Value| {
+            for namespace in spec["linux"]["namespaces"].as_array_mut().unwrap() {
+                if namespace["type"] == "pid" {
+                    namespace["path"] = format!("/proc/{other}/ns/pid").into();
+                }
+            }
+        };
+        Self::make_adjusted(node, id, annotations, Stage::Started, "runc", &root, join)
+    }
+
     pub fn make(
         node: &Node,
         id: &str,
@@ -39,6 +52,18 @@ impl RealContainer {
         stage: Stage,
         binary: &'static str,
         root: &Path,
+    ) -> Self {
+        Self::make_adjusted(node, id, annotations, stage, binary, root, |_| {})
+    }
+
+    fn make_adjusted(
+        node: &Node,
+        id: &str,
+        annotations: &[(&str, &str)],
+        stage: Stage,
+        binary: &'static str,
+        root: &Path,
+        adjust: impl FnOnce(&mut serde_json::Value),
     ) -> Self {
         let path = node.bundle(id);
         let log = node.dir.path().join("log");
@@ -66,6 +91,7 @@ impl RealContainer {
         let bind =
             serde_json::json!({ "destination": "/log", "type": "bind", "source": log, "options": ["rbind"] });
         spec["mounts"].as_array_mut().unwrap().push(bind);
+        adjust(&mut spec);
         fs::write(&config, spec.to_string()).unwrap();
 
         let bundle = Bundle::new(&path);

@@ -11,6 +11,11 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Record(PathBuf);
 
+/// Whether podshim has made a sandbox of that id, of which something may be left. `root` is the OCI runtime's.
+pub fn is_recorded(root: &Path, id: &str) -> bool {
+    Record::of(root, id).0.exists()
+}
+
 impl Record {
     /// `root` is that of the OCI runtime, whose last part is containerd's namespace. No namespace begins with a dot, so this
     /// folder is the root of none.
