@@ -23,9 +23,9 @@ use crate::clock::wall_now;
 use crate::spec_file;
 use config::{PodConfig, UserSharing};
 
-/// How long a sandbox may wait for its Start. containerd sends it at once; a 2.3 that cannot pull its pause image never does, and
-/// undoes nothing (trap 32).
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
+/// How long a sandbox may wait for its Start. containerd 2.3 pulls the pause image in between, however long that takes; if it
+/// cannot, it undoes nothing (trap 32). The kubelet gives up RunPodSandbox after four minutes, twice its `runtimeRequestTimeout`.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
 /// A CreateSandbox request, without its id.
 #[derive(Debug)]

@@ -247,7 +247,8 @@ fn trap_32_a_sandbox_that_nobody_starts_ends() {
     with_pod(async |pod| {
         let api = Api::of(&pod).await;
         api.create("pod", usual()).await.unwrap();
-        pass(Duration::from_secs(119)).await;
+        // A kubelet gives up RunPodSandbox after four minutes, in which an image may be pulled.
+        pass(Duration::from_secs(299)).await;
         assert_eq!(api.status().await.unwrap().state, "SANDBOX_NOTREADY");
         pass(Duration::from_secs(2)).await;
         until_gone(&api).await;
