@@ -66,7 +66,7 @@ impl PodSandbox {
         if let Some(reason) = spec::refusal(&config) {
             return Err(reason.to_owned());
         }
-        let network = config.network(&details.netns_path);
+        let network = config.network(&details.netns_path)?;
         let read = |path: &str| fs::read(path).map_err(|error| format!("cannot read {path}: {error}"));
         let hostname = match (network.is_some(), config.hostname.as_str()) {
             (true, name) if !name.is_empty() => name.to_owned(),

@@ -72,9 +72,14 @@ pub(crate) enum PidSharing {
 }
 
 impl Default for Namespaces {
-    /// Without CRI. In CRI's message an absent number is POD, also for the pid namespace.
+    /// Without CRI, which alone makes networks. In CRI's message an absent number is POD, also for the pid namespace.
     fn default() -> Self {
-        Self { network: Sharing::Pod, ipc: Sharing::Pod, pid: PidSharing::Container, user: UserSharing::Node }
+        Self {
+            network: Sharing::Node,
+            ipc: Sharing::Pod,
+            pid: PidSharing::Container,
+            user: UserSharing::Node,
+        }
     }
 }
 
@@ -110,9 +115,20 @@ impl PodConfig {
         })
     }
 
-    /// CRI's network namespace, of a pod that is not in the node's.
-    pub(crate) fn network(&self, path: &str) -> Option<PathBuf> {
-        (self.namespaces.network == Sharing::Pod && !path.is_empty()).then(|| PathBuf::from(path))
+    /// CRI's network namespace, of a pod that is not in the node's. CRI makes it before CreateSandbox.
+    ///
+    /// # Errors
+    /// The pod has one and the request does not: it must not find itself in the node's. In words for the caller.
+    pub(crate) fn network(&self, path: &str) -> Result<Option<PathBuf>, String> {
+        match (self.namespaces.network, path) {
+            (Sharing::Node, _) => Ok(None),
+            (Sharing::Pod, "") => Err(
+                "the pod's namespace_options.network is POD and netns_path is \"\": name the pod's network \
+                     namespace, or set NODE"
+                    .to_owned(),
+            ),
+            (Sharing::Pod, path) => Ok(Some(PathBuf::from(path))),
+        }
     }
 }
 

@@ -203,7 +203,7 @@ fn trap_29_what_containerd_writes_for_pid_0_reaches_no_runtime() {
         let create: CreateSandboxRequest = recorded::request(pod, "CreateSandbox");
         let config = PodConfig::of(create.options.as_ref()).unwrap();
         assert_eq!(config.cgroup_parent, "/podshim-recorded/pod0");
-        assert_eq!(config.network(&create.netns_path).is_some(), pod != "node-net");
+        assert_eq!(config.network(&create.netns_path).unwrap().is_some(), pod != "node-net");
         let mut recorded = recorded::spec(pod);
         let spec = json!({"linux": {"namespaces": recorded["namespaces"].take()}, "mounts": recorded["mounts"].take()});
         let spec = corrected(&config, process_1, spec).unwrap();

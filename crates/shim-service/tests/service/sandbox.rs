@@ -316,6 +316,58 @@ fn a_sandbox_that_is_refused_leaves_nothing() {
     });
 }
 
+/// Fail closed: CRI makes a network namespace before Create for every pod but those of the node's network. A pod that lost its
+/// own must not find itself in the node's.
+#[test]
+fn a_pod_with_a_network_of_its_own_needs_its_namespace() {
+    with_pod(async |pod| {
+        let api = Api::of(&pod).await;
+        let request = |options: Any| CreateSandboxRequest {
+            sandbox_id: "pod".to_owned(),
+            bundle_path: api.bundle.display().to_string(),
+            options: MessageField::some(options),
+            ..Default::default()
+        };
+        let created = api.client.create_sandbox(context(), &request(usual())).await;
+        let (code, text) = refusal(created);
+        assert_eq!(code, Code::INVALID_ARGUMENT, "{text}");
+        assert!(text.contains("network is POD and netns_path is \"\""), "{text}");
+        assert!(!api.place.exists());
+        assert_eq!(refusal(api.status().await).0, Code::NOT_FOUND);
+        // NODE: the network alone.
+        let of_node = options(PLAN, &[OWN_PIDS, &[0x08, 2]].concat());
+        api.client.create_sandbox(context(), &request(of_node)).await.unwrap();
+        assert!(!api.place.join("uts").exists());
+        api.shutdown().await.unwrap();
+        ends(pod).await;
+    });
+}
+
+/// containerd that is killed while it waits for the answer to ShutdownSandbox does not ask again.
+#[test]
+fn a_shutdown_goes_on_without_its_caller() {
+    with_pod(async |pod| {
+        let api = Api::started(&pod, options("app=main", OWN_PIDS)).await;
+        container(&pod, "c-app", "app", "trap '' TERM; while :; do sleep 0.1; done");
+        pod.create("c-app").await.unwrap();
+        pod.start("c-app").await.unwrap();
+        let address = format!("unix://{}", pod.directory.path().join("shim").display());
+        let client = Client::connect(&address).await.unwrap();
+        let request = ShutdownSandboxRequest { sandbox_id: "pod".to_owned(), ..Default::default() };
+        let caller = SandboxClient::new(client.clone());
+        let call = tokio::spawn(async move { caller.shutdown_sandbox(context(), &request).await });
+        // The app, which ignores its signal, keeps it from being answered.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!call.is_finished());
+        call.abort();
+        drop(client);
+        pod.wait("c-app").await.unwrap();
+        pod.delete("c-app").await.unwrap();
+        ends(pod).await;
+        assert!(!api.place.exists());
+    });
+}
+
 /// Fail closed: without such a sandbox the namespace of no process is refused too.
 #[test]
 fn trap_29_a_container_without_a_sandbox_joins_no_process() {
