@@ -161,17 +161,17 @@ impl Sandbox for SandboxService {
             stop(&owner, &request.sandbox_id).await?;
             let target = target(&request.sandbox_id);
             let deleted = owner.ask(|answer| Command::Delete { target, limit: None, answer }).await;
-            unless_not_found(deleted)
+            unless_not_found(deleted)?;
+            // A server that ends closes its connections, in one of a hundred ends before its last answer is written (2.3.4
+            // under load); containerd then reports that the pod cannot be removed.
+            tokio::spawn(async move {
+                tokio::time::sleep(LAST_ANSWER).await;
+                // If the owner has ended, so has the shim.
+                let _ = owner.ask(|answer| Command::Shutdown { answer }).await;
+            });
+            Ok(())
         })
         .await?;
-        // A server that ends closes its connections, in one of a hundred ends before its last answer is written (2.3.4 under
-        // load); containerd then reports that the pod cannot be removed.
-        let owner = self.owner.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(LAST_ANSWER).await;
-            // If the owner has ended, so has the shim.
-            let _ = owner.ask(|answer| Command::Shutdown { answer }).await;
-        });
         Ok(ShutdownSandboxResponse::new())
     }
 
