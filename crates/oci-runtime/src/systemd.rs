@@ -7,5 +7,5 @@ mod manager;
 mod message;
 mod property;
 
-pub(crate) use manager::{Manager, SystemdError};
+pub(crate) use manager::{Manager, SOCKET, SystemdError};
 pub(crate) use property::{Property, PropertyValue};

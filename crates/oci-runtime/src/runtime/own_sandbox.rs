@@ -185,6 +185,8 @@ impl Container {
         let failed = |error: io::Error| self.sandbox_error(Operation::Delete, error.to_string());
         remove_abandoned(cgroups_path, Instant::now() + DEATH_LIMIT).await.map_err(failed)?;
         if let Some(unit) = scope_at(cgroups_path) {
+            // Before the record goes: after a kill in between, the next `delete` finds the record and does this again. systemd
+            // that hangs keeps the record for two seconds only.
             end_scope(unit).await;
         }
         self.record().remove().map_err(failed)

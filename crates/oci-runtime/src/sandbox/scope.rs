@@ -1,18 +1,20 @@
 //! The scope that systemd keeps a sandbox in.
 
-use std::{io, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use nix::unistd::Pid;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::limits::Limits;
 use super::place::Scope;
-use crate::systemd::{Manager, Property, PropertyValue, SystemdError};
+use crate::systemd::{Manager, Property, PropertyValue, SOCKET, SystemdError};
 
 /// For systemd to run the scope's job; runc waits as long.
 const START_LIMIT: Duration = Duration::from_secs(30);
 const START_POLL: Duration = Duration::from_millis(1);
+/// For systemd to end a scope that is empty. It notices that by itself too; a Delete has ten seconds.
+const END_LIMIT: Duration = Duration::from_secs(2);
 
 impl Scope {
     /// Makes the scope of a process that waits, and returns when it is in it.
@@ -98,11 +100,37 @@ pub(crate) async fn end(unit: &str) {
     if !Manager::is_there() {
         return;
     }
-    let ended = async { Manager::connect().await?.stop_unit(unit).await };
-    match ended.await {
-        Err(error) if !error.is_no_such_unit() => {
-            warn!(unit, %error, "systemd may keep the scope of a sandbox that is gone");
-        }
-        _ => {}
+    end_by(Path::new(SOCKET), unit).await;
+}
+
+async fn end_by(socket: &Path, unit: &str) {
+    let ended = async { Manager::connect_to(socket).await?.stop_unit(unit).await };
+    let error = match timeout(END_LIMIT, ended).await {
+        Ok(Err(error)) if !error.is_no_such_unit() => error.to_string(),
+        Ok(_) => return,
+        Err(_) => format!("no answer in {END_LIMIT:?}"),
+    };
+    warn!(unit, error, "systemd may keep the scope of a sandbox that is gone");
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixListener;
+
+    use super::*;
+    use crate::test_support::run;
+
+    /// A Delete, and what is recorded of the sandbox, must not wait for it.
+    #[test]
+    fn systemd_that_does_not_answer_delays_the_end_by_seconds_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("private");
+        run(async {
+            // It accepts, as the kernel does for it, and reads nothing.
+            let _listener = UnixListener::bind(&socket).unwrap();
+            let begun = Instant::now();
+            end_by(&socket, "cri-containerd-shop.scope").await;
+            assert!(begun.elapsed() < 2 * END_LIMIT, "{:?}", begun.elapsed());
+        });
     }
 }

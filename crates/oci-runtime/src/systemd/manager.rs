@@ -18,7 +18,7 @@ use super::message::{self, Body, Message, START};
 use super::property::Property;
 
 /// Where systemd hears root without a bus; systemctl uses it too.
-const SOCKET: &str = "/run/systemd/private";
+pub(crate) const SOCKET: &str = "/run/systemd/private";
 /// For one call. systemd does not answer while it reloads all units, which takes seconds on a large node.
 const CALL_LIMIT: Duration = Duration::from_secs(25);
 /// Bytes of a line before the first message.
@@ -78,7 +78,11 @@ impl Manager {
         Self::connect_to(Path::new(SOCKET)).await
     }
 
-    async fn connect_to(socket: &Path) -> Result<Self, SystemdError> {
+    /// Connects to systemd's manager at that socket.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub(crate) async fn connect_to(socket: &Path) -> Result<Self, SystemdError> {
         let unreachable = |source| SystemdError::Unreachable { path: socket.to_owned(), source };
         let connect = async {
             let mut stream = UnixStream::connect(socket).await?;
