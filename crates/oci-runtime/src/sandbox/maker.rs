@@ -161,7 +161,7 @@ impl Recipe {
     pub(crate) fn make(self, pid: &AtomicI32) -> Result<Pid, MakeError> {
         let (argv, envp) = ([c"/pause".as_ptr(), null()], [null()]);
         let mut inner_stack = stack();
-        let mut child = Child {
+        let mut child = Box::new(Child {
             steps: self.steps,
             argv,
             envp,
@@ -169,15 +169,23 @@ impl Recipe {
             failed: None,
             pid: pid.as_ptr(),
             inner_stack: inner_stack.as_mut_ptr_range().end.cast(),
-        };
+        });
         clone(&mut child, self.namespaces)
             .map_err(|error| MakeError::new("make the sandbox's process", error))?;
+        let words = |step: usize| child.steps.get(step).map(Step::words).unwrap_or_default();
         match child.failed {
-            None => Ok(Pid::from_raw(pid.load(Ordering::Acquire))),
-            Some((step, number)) => {
-                let step = child.steps.get(step).map(Step::words).unwrap_or_default();
-                Err(MakeError::new(step, io::Error::from_raw_os_error(number)))
+            Some((step, number)) => Err(MakeError::new(words(step), io::Error::from_raw_os_error(number))),
+            // Its end lets this thread go on, too: the kernel's OOM killer, or an operator.
+            None if child.begun < child.steps.len() => {
+                let error = MakeError::new(
+                    words(child.begun.saturating_sub(1)),
+                    io::Error::other("the process was killed before it ran its program"),
+                );
+                // If it waited for another one inside of its namespaces, that one may still use these.
+                std::mem::forget((child, inner_stack));
+                Err(error)
             }
+            None => Ok(Pid::from_raw(pid.load(Ordering::Acquire))),
         }
     }
 }

@@ -179,6 +179,35 @@ fn its_namespaces_groups_and_limits_are_those_of_the_spec() {
     });
 }
 
+/// By the OOM killer, or by an operator: there is no sandbox then, whose exit could be waited for.
+#[test]
+fn a_child_that_is_killed_before_it_runs_its_program_is_a_failure() {
+    run(async {
+        let (_test, container) = sandbox(|_| {});
+        let request = container.sandbox.clone().unwrap();
+        let (mut barrier, end) = barrier().unwrap();
+        fs::create_dir_all(container.bundle.rootfs()).unwrap();
+        let root = container.bundle.rootfs();
+        let recipe =
+            Recipe::new(&request, "shop", &root, &Entry::Barrier(&end), SessionKeyring::New).unwrap();
+        let pid = Arc::new(AtomicI32::new(0));
+        let made = helper_thread::run("sandbox", {
+            let pid = pid.clone();
+            move || Ok(recipe.make(&pid))
+        });
+        let killed = async {
+            assert!(barrier.has_arrived().await.unwrap());
+            nix::sys::signal::kill(Pid::from_raw(pid.load(Ordering::Acquire)), nix::sys::signal::SIGKILL)
+                .unwrap();
+        };
+        let (made, ()) = tokio::join!(made, killed);
+        let error = made.unwrap().unwrap_err().to_string();
+        let expected =
+            "cannot wait until the shim has prepared it: the process was killed before it ran its program";
+        assert_eq!(error, expected);
+    });
+}
+
 /// What callers do with any container.
 #[test]
 fn it_starts_ends_at_sigterm_and_is_deleted() {
