@@ -64,6 +64,9 @@ const RLIMITS: [(&str, u32); 16] = [
     ("RLIMIT_RTTIME", 15),
 ];
 
+/// Annotations by which crun does something else.
+const OF_CRUN: [&str; 2] = ["run.oci.", "module.wasm."];
+
 /// The System V part of an ipc namespace.
 const IPC_SYSCTLS: [&str; 8] = [
     "kernel.msgmax",
@@ -150,6 +153,10 @@ impl SandboxRequest {
             return Err(not_done("process.terminal"));
         }
         let user = only(at(process, "user"), "process.user.", &["additionalGids", "gid", "uid", "umask"])?;
+        // Also 0 says something.
+        if !at(user, "umask").is_null() {
+            return Err(not_done("process.user.umask"));
+        }
         // Its own filter allows less than any of the spec's. It has no devices, and may make none.
         let linux = only(
             at(spec, "linux"),
@@ -170,6 +177,12 @@ impl SandboxRequest {
         )?;
         if !is_empty(at(at(linux, "seccomp"), "listenerPath")) {
             return Err(not_done("linux.seccomp.listenerPath"));
+        }
+        let mut annotations = at(spec, "annotations").as_object().into_iter().flatten();
+        if let Some((key, _)) =
+            annotations.find(|(key, _)| OF_CRUN.iter().any(|prefix| key.starts_with(prefix)))
+        {
+            return Err(not_done(&format!("annotation {key}")));
         }
         let place = Place::of(text(linux, "cgroupsPath")?, node.driver)?;
         if matches!(place, Place::Scope(_)) && !node.has_systemd {

@@ -62,6 +62,11 @@ fn what_is_not_known_is_named() {
             json!("5"),
             "annotation org.systemd.property.TimeoutStopSec",
         ),
+        ("/annotations/run.oci.keep_original_groups", json!("1"), "annotation run.oci.keep_original_groups"),
+        ("/annotations/module.wasm.image~1variant", json!("compat"), "annotation module.wasm.image/variant"),
+        ("/process/user/umask", json!(18), "process.user.umask"),
+        // It is a mask, and not none.
+        ("/process/user/umask", json!(0), "process.user.umask"),
         ("/process/selinuxLabel", json!("a:b:c:d"), "process.selinuxLabel"),
         ("/process/scheduler", json!({"policy": "SCHED_FIFO"}), "process.scheduler"),
         ("/process/rlimits/0/type", json!("RLIMIT_NEW"), "process.rlimits RLIMIT_NEW"),
