@@ -162,6 +162,9 @@ impl Pins {
                 Err(errno) => return Err(errno.into()),
             }
         }
+        // Copies in other mount namespaces, made while the pod lived, see no unmount, for these mounts are private, and a volume that
+        // is the node's root would keep its copy in any case. The kernel detaches all of them with the directory that they are
+        // mounted on.
         match fs::remove_dir(place) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -172,7 +175,7 @@ impl Pins {
         let at = |path: &Path| format!("make {}", path.display());
         fs::create_dir_all(&self.place).map_err(step(at(&self.place)))?;
         tmpfs(&self.place, MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, FILES)?;
-        // In a shared mount the namespaces would be mounted in every other mount namespace too, and live on there.
+        // Not in every other mount namespace at once. One that is made later has a copy of all this: see `remove`.
         mount_at(&self.place, None, MsFlags::MS_PRIVATE, None)?;
         for (name, content) in &request.files {
             let path = self.file(name);

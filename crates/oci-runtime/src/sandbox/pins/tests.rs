@@ -156,3 +156,65 @@ fn a_network_of_the_nodes_user_namespace_is_none_of_a_pod_with_its_own() {
     assert!(error.contains("it is the node's own"), "{error}");
     assert!(!place.exists());
 }
+
+/// A mount namespace that was made while the pod lived has copies of its mounts: of another pod's container, or of a service of the
+/// node. None of them may keep the pod's namespaces and its /dev/shm.
+#[test]
+fn no_other_mount_namespace_keeps_what_is_removed() {
+    let (directory, place) = place();
+    let pins = Pins::make(&place, &request()).unwrap();
+    // As a container that mounts the node's root.
+    let volume = directory.path().join("volume");
+    fs::create_dir(&volume).unwrap();
+    let with_volume = |how: &str| {
+        let volume = volume.display();
+        format!("mount --rbind / {volume} && mount --make-{how} {volume} && echo && exec sleep 60")
+    };
+    let plain = "echo; exec sleep 60".to_owned();
+    let others = [
+        (vec!["--mount", "--propagation", "unchanged"], plain.clone()),
+        (vec!["--mount", "--propagation", "slave"], plain.clone()),
+        (vec!["--mount", "--propagation", "private"], plain.clone()),
+        (vec!["--user", "--map-root-user", "--mount"], plain),
+        (vec!["--mount"], with_volume("rprivate")),
+        (vec!["--mount", "--propagation", "slave"], with_volume("rslave")),
+    ]
+    .map(|(options, script)| OtherMounts::made_by(&options, &script));
+    let (ipc, name) = (pins.ipc().unwrap(), place.to_str().unwrap());
+    for (number, other) in others.iter().enumerate() {
+        assert!(other.read("mountinfo").contains(ipc.to_str().unwrap()), "{number} has no copy");
+    }
+    Pins::remove(&place).unwrap();
+    for (number, other) in others.iter().enumerate() {
+        let mounts = other.read("mountinfo");
+        let left: Vec<_> = mounts.lines().filter(|line| line.contains(name)).collect();
+        assert!(left.is_empty(), "{number} keeps {left:#?}");
+    }
+}
+
+/// A process in a mount namespace of its own.
+struct OtherMounts(std::process::Child);
+
+impl OtherMounts {
+    #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
+    fn made_by(options: &[&str], script: &str) -> Self {
+        let mut command = std::process::Command::new("unshare");
+        command.args(options).args(["sh", "-c", script]).stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        Self(child)
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{file}", self.0.id())).unwrap()
+    }
+}
+
+impl Drop for OtherMounts {
+    #[expect(clippy::disallowed_methods, reason = "the test is the only waiter of its children")]
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
