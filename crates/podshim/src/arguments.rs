@@ -60,7 +60,7 @@ impl OutsideArguments {
                 .map_err(|error| CommandError::Input(format!("{name}: {error}")))?,
             None => Node::default(),
         };
-        Ok(Outside { node, injected: self.injected.clone() })
+        Ok(Outside { node, injected: self.injected.clone(), containerd: None })
     }
 
     /// The words that give these arguments to another command.

@@ -18,6 +18,7 @@ pub use pod::Outside;
 
 use crate::annotations;
 use crate::finding::{Finding, Severity};
+use crate::install::containerd::FIRST_WITH_SHIM;
 use crate::manifest;
 use crate::source::Source;
 use crate::yaml;
@@ -38,7 +39,8 @@ pub fn check(source: &Source, outside: &Outside) -> (FileKind, Vec<Finding>) {
     let mut findings = Vec::new();
     let kind = match syntax_of(source) {
         Syntax::Toml if is_containerd_config(&source.text) => {
-            findings = containerd_config::check(source, &outside.node);
+            let too_old = outside.containerd.filter(|release| *release < FIRST_WITH_SHIM);
+            findings = containerd_config::check(source, &outside.node, too_old);
             FileKind::ContainerdConfig
         }
         Syntax::Toml => {

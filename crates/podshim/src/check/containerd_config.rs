@@ -8,6 +8,7 @@ use toml_edit::{Document, Item, Table, TableLike, Value};
 
 use super::glob;
 use crate::finding::{Finding, Severity};
+use crate::node::Release;
 use crate::source::Source;
 
 /// The plugin that has the runtimes, by the file's version.
@@ -59,13 +60,15 @@ const RUNTIME_KEYS: [&str; 17] = [
 struct Config<'a> {
     source: &'a Source,
     node: &'a NodeFile,
+    too_old: Option<Release>,
     version: i64,
     findings: Vec<Finding>,
 }
 
-/// All findings on the file, of a node with that file of its own.
-pub fn check(source: &Source, node: &NodeFile) -> Vec<Finding> {
-    let mut config = Config { source, node, version: 1, findings: Vec::new() };
+/// All findings on the file, of a node with that file of its own. `too_old` is its containerd, if that is one before the first
+/// with the Sandbox API.
+pub fn check(source: &Source, node: &NodeFile, too_old: Option<Release>) -> Vec<Finding> {
+    let mut config = Config { source, node, too_old, version: 1, findings: Vec::new() };
     match Document::parse(source.text.as_str()) {
         Ok(document) => config.check(document.as_table()),
         Err(error) => {
@@ -163,6 +166,7 @@ impl Config<'_> {
         }
         let sandboxer = if self.version == 3 { text(runtime, "sandboxer") } else { None };
         if sandboxer == Some("shim") {
+            self.check_release(runtime);
             self.check_sandboxer(line, runtime);
         } else {
             self.check_type(line, runtime);
@@ -205,6 +209,22 @@ impl Config<'_> {
             finding.value = text(runtime, "runtime_type").map(str::to_owned);
             finding.nearest = Some(TYPE.to_owned());
             finding.fix = Some(format!("runtime_type = \"{TYPE}\", without runtime_path"));
+        }
+    }
+
+    /// Refuses `sandboxer = "shim"` for a containerd that panics with it (containerd#12983).
+    fn check_release(&mut self, runtime: &dyn TableLike) {
+        if let Some(Release { major, minor }) = self.too_old {
+            let message = format!(
+                "needs containerd 2.3 or later, and this is {major}.{minor}: a pod of the node's network ends the daemon"
+            );
+            self.refuse(
+                runtime,
+                "sandboxer",
+                "shim",
+                &message,
+                "remove it: podshim install without --sandboxer",
+            );
         }
     }
 

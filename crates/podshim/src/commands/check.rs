@@ -6,8 +6,9 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::arguments::{FileArguments, OutsideArguments, ResultArguments};
-use crate::check::{FileKind, check};
+use crate::check::{FileKind, Outside, check};
 use crate::finding::{Finding, Severity};
+use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Format, Paint, print, print_json};
 use crate::source::Source;
@@ -31,6 +32,9 @@ pub struct Arguments {
     result: ResultArguments,
     #[command(flatten)]
     outside: OutsideArguments,
+    /// The node's containerd: what its configuration asks for must be possible with it
+    #[arg(long, value_name = "VERSION")]
+    containerd: Option<Release>,
     #[command(flatten)]
     files: FileArguments,
 }
@@ -47,7 +51,7 @@ struct Report {
 /// # Errors
 /// A file that cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let outside = arguments.outside.read()?;
+    let outside = Outside { containerd: arguments.containerd, ..arguments.outside.read()? };
     let mut findings = Vec::new();
     let mut checked = Vec::new();
     for file in &arguments.files.files {
