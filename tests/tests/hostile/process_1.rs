@@ -32,6 +32,9 @@ async fn what_process_1_has_is_not_the_nodes() -> Result<()> {
         let output = sh(act).await?;
         ensure!(output.exit_code != 0 && output.stderr.contains("Read-only"), "{act}: {output:?}");
     }
+    // It may stop it and look into its registers, as any debugger; the program goes on afterwards.
+    let output = sh("tracer 1").await?;
+    ensure!(output.stdout == "child: attached\n1: attached\n", "{output:?}");
     // What is open there is its own: the mode of the node's device stays.
     let before = std::fs::metadata("/dev/null")?;
     let pid = pod.sandbox_pid().await?;

@@ -16,6 +16,7 @@ const ATTEMPTS: &str = "
     ! head -c 1 /proc/1/environ 2>/dev/null || echo environ
     ! readlink /proc/1/exe 2>/dev/null || echo exe
     ! cat /proc/1/maps 2>/dev/null | grep . || echo maps
+    tracer 1
     kill -9 1; kill -STOP 1; kill -HUP 1; kill -SEGV 1
     sleep 0.2
     kill -0 1 || echo gone
@@ -34,7 +35,9 @@ async fn a_container_reaches_nothing_through_the_sandbox_of_its_pod() -> Result<
     pod.wait_for("app", Started, 1, SOON).await?;
     let output = pod.exec("app", &["sh", "-c", ATTEMPTS]).await?;
     let words: Vec<_> = output.stdout.split_whitespace().collect();
-    let expected = "Name: pause State: S (sleeping) CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1 Seccomp: 2";
+    // It may trace its own child.
+    let expected = "child: attached 1: Operation not permitted \
+                    Name: pause State: S (sleeping) CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1 Seccomp: 2";
     ensure!(words.join(" ") == expected, "{output:?}");
     ensure!(
         node.ctr()
