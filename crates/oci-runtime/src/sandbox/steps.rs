@@ -149,7 +149,7 @@ pub(super) unsafe fn act(
             }
             Step::EmptyRoot(path, streams) => {
                 if let Streams::OfNode = streams {
-                    streams_of(c"/dev/null")?;
+                    streams_of(c"/dev/null", libc::O_RDWR)?;
                 }
                 let flags = libc::MS_NOSUID | libc::MS_NOEXEC;
                 // A second inode for `own_streams`.
@@ -215,7 +215,8 @@ pub(super) unsafe fn act(
 }
 
 /// A null device of its own for its streams, made in the current directory, and without a name afterwards. A container with
-/// CAP_SYS_PTRACE in a shared pid namespace has what process 1 has open, and could change the mode of the node's device.
+/// CAP_SYS_PTRACE in a shared pid namespace has what process 1 has open, and could change the mode of the node's device. Where root
+/// may make none, as on a node that is a container, an empty file does: the program reads and writes nothing.
 ///
 /// # Safety
 /// As `act`.
@@ -225,22 +226,30 @@ unsafe fn own_streams() -> Result<(), c_int> {
     let mode = libc::S_IFCHR | 0o666;
     // SAFETY: the name is a constant.
     unsafe {
-        checked(syscall(libc::SYS_mknodat, libc::AT_FDCWD, name.as_ptr(), mode, libc::makedev(1, 3)))?;
-        streams_of(name)?;
+        let made =
+            checked(syscall(libc::SYS_mknodat, libc::AT_FDCWD, name.as_ptr(), mode, libc::makedev(1, 3)));
+        if made == Err(libc::EPERM) {
+            checked(syscall(libc::SYS_mknodat, libc::AT_FDCWD, name.as_ptr(), libc::S_IFREG | 0o400, 0))?;
+            // A mount with a file that is open for writing cannot become read-only.
+            streams_of(name, libc::O_RDONLY)?;
+        } else {
+            made?;
+            streams_of(name, libc::O_RDWR)?;
+        }
         checked(syscall(libc::SYS_unlinkat, libc::AT_FDCWD, name.as_ptr(), 0))
     }
 }
 
-/// A device for all three streams.
+/// One file for all three streams.
 ///
 /// # Safety
 /// As `act`.
-unsafe fn streams_of(device: &CStr) -> Result<(), c_int> {
+unsafe fn streams_of(file: &CStr, access: c_int) -> Result<(), c_int> {
     use libc::syscall;
-    let flags = libc::O_RDWR | libc::O_CLOEXEC;
+    let flags = access | libc::O_CLOEXEC;
     // SAFETY: the kernel only reads the name.
     unsafe {
-        let null = syscall(libc::SYS_openat, libc::AT_FDCWD, device.as_ptr(), flags, 0);
+        let null = syscall(libc::SYS_openat, libc::AT_FDCWD, file.as_ptr(), flags, 0);
         checked(null)?;
         for stream in 0..=2 {
             if null == stream {

@@ -179,6 +179,38 @@ fn its_namespaces_groups_and_limits_are_those_of_the_spec() {
     });
 }
 
+/// A node that is itself a container may not let root make a device. The streams are not the node's then, either.
+#[test]
+fn where_no_device_can_be_made_its_streams_are_files_of_its_own() {
+    run(async {
+        let (_test, container) = sandbox(|_| {});
+        without_mknod();
+        let launched = create(&container).await;
+        until(|| status(&launched, "Seccomp") == "2").await;
+        let root = fs::metadata(of_process(&launched, "root")).unwrap();
+        for stream in 0..=2 {
+            let file = fs::metadata(of_process(&launched, &format!("fd/{stream}"))).unwrap();
+            assert!(file.is_file() && file.len() == 0, "{file:?}");
+            assert_eq!(file.dev(), root.dev(), "of its own root");
+            assert_eq!(file.nlink(), 0, "without a name");
+        }
+        end(&container, launched.exit).await;
+    });
+}
+
+/// Takes CAP_MKNOD from this thread, and so from the children that it makes.
+fn without_mknod() {
+    const VERSION_3: u32 = 0x2008_0522;
+    const MKNOD: u32 = 1 << 27;
+    let (header, mut sets) = ([VERSION_3, 0], [0_u32; 6]);
+    // SAFETY: version 3 has six numbers, of which the first is the lower half of the effective set.
+    unsafe {
+        assert_eq!(libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()), 0);
+        sets[0] &= !MKNOD;
+        assert_eq!(libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()), 0);
+    }
+}
+
 /// By the OOM killer, or by an operator: there is no sandbox then, whose exit could be waited for.
 #[test]
 fn a_child_that_is_killed_before_it_runs_its_program_is_a_failure() {
