@@ -357,7 +357,8 @@ fn release(pid: Pid) -> io::Result<Duration> {
     Ok(time(usage.ru_utime) + time(usage.ru_stime))
 }
 
-fn is_our_child(pid: Pid) -> bool {
+/// Whether it is a child of the shim, alive or not yet reaped: until the next await its number is no other process's.
+pub(crate) fn is_our_child(pid: Pid) -> bool {
     // SAFETY: as in peek().
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;

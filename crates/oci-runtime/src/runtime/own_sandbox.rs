@@ -23,7 +23,7 @@ use crate::{
     cgroup::{Cgroup, abandoned::remove_abandoned},
     helper_thread,
     process::Process,
-    reaper::{ExitWatch, Ticket},
+    reaper::{ExitWatch, Ticket, is_our_child},
     sandbox::{
         Entry, Groups, NotUnderstood, Place, Recipe, Record, SandboxRequest, barrier, end_scope, scope_at,
         understood,
@@ -135,9 +135,17 @@ impl Container {
                 return Ok(());
             }
             let pid = Pid::from_raw(pid.load(Ordering::Acquire));
+            // After each await: if it was killed and reaped meanwhile, its number may be another process's, which must not get
+            // into groups whose processes are killed in the end.
+            let is_there = || match is_our_child(pid) {
+                true => Ok(()),
+                false => Err(failed("its process was killed while it waited".to_owned())),
+            };
+            is_there()?;
             if let Place::Scope(scope) = request.place() {
                 let (limits, properties) = (request.limits(), request.properties());
                 scope.start(pid, &self.id, limits, properties, groups.are_v2()).await.map_err(failed)?;
+                is_there()?;
             }
             groups.make(request.limits()).map_err(kernel)?;
             groups.put(pid).map_err(kernel)?;
