@@ -1,6 +1,7 @@
 //! The Sandbox API (CONTRACT §5) as containerd 2.3 calls it: one sandbox from Create to Shutdown, and what goes wrong. What a pod is
 //! made from is what 2.3.4 sent; messages for what it does not send are built here.
 
+mod process_1;
 mod replay;
 
 use std::fs;
@@ -113,6 +114,11 @@ impl Api {
 
 /// A container as the CRI of 2.3.4 describes it for a sandbox without a pid.
 fn container(pod: &Pod, id: &str, name: &str, program: &str) {
+    container_of("shop", pod, id, name, program);
+}
+
+/// As that of a recorded pod.
+fn container_of(recorded: &str, pod: &Pod, id: &str, name: &str, program: &str) {
     let kind = [
         ("io.kubernetes.cri.container-type", "container"),
         ("io.kubernetes.cri.sandbox-id", "pod"),
@@ -121,7 +127,7 @@ fn container(pod: &Pod, id: &str, name: &str, program: &str) {
     let bundle = pod.bundle(id, program, &kind);
     let path = bundle.join("config.json");
     let mut spec: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    let mut recorded = recorded::spec("shop");
+    let mut recorded = recorded::spec(recorded);
     spec["linux"]["namespaces"] = recorded["namespaces"].take();
     spec["mounts"] = recorded["mounts"].take();
     fs::write(path, spec.to_string()).unwrap();
