@@ -71,6 +71,13 @@ fn a_pod_that_shares_its_pid_namespace_has_a_process_1() {
         let status = api.status().await.unwrap();
         assert_eq!((status.pid, status.state.as_str()), (0, "SANDBOX_READY"));
         let process_1 = process_1(&api).await;
+        // The kernel lets the maker go on before the process has its new name.
+        for _ in 0..100 {
+            if status_line(process_1, "Name") == "pause" {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
         assert_eq!(status_line(process_1, "Name"), "pause");
         assert_eq!(status_line(process_1, "NSpid").split_whitespace().last(), Some("1"));
         let inode = |path: PathBuf| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
