@@ -62,7 +62,8 @@ fn a_held_pod_says_what_it_waits_for() {
         let annotations = [&[PLAN], POD.as_slice()].concat();
         pod.run("c-app", "exec sleep 60", &annotations_named(&annotations, "app")).await;
         let answer = inspect(&pod).await;
-        assert_eq!((answer.version, answer.id.as_str(), answer.namespace.as_str()), (1, "pod", "test"));
+        let namespace = format!("test-{}", std::process::id());
+        assert_eq!((answer.version, answer.id.as_str(), &answer.namespace), (1, "pod", &namespace));
         assert_eq!(
             (answer.pod_name.as_str(), answer.pod_namespace.as_str(), answer.pod_uid.as_str()),
             ("shop", "prod", "1-2-3")

@@ -94,7 +94,8 @@ impl Pod {
         let (collector, events) = collect_events(&directory.path().join("events")).await;
         let path = directory.path().join("shim");
         let config = ServeConfig {
-            namespace: "test".to_owned(),
+            // Tests run side by side, and what a shim records of a sandbox has a place for each namespace.
+            namespace: format!("test-{}", std::process::id()),
             id: id.to_owned(),
             containerd_ttrpc_address: Some(directory.path().join("events").display().to_string()),
             listener: UnixListener::bind(&path).unwrap(),
