@@ -2,8 +2,9 @@
 # Sourced, never run. It may not change anything outside the shell that sources it.
 # shellcheck shell=bash
 
-HACK=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-ROOT=$(dirname "$HACK")
+# Tests call hack/ctr thousands of times: what it needs of this file starts no program.
+HACK=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
+ROOT=${HACK%/*}
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
 # The directory in which hack/build puts the programs.
 NODE_BIN=$TARGET/node
@@ -23,9 +24,11 @@ need_root() { [ "$(id -u)" = 0 ] || die "must run as root (namespaces, mounts an
 
 # A zombie counts as gone: not every init reaps at once.
 alive() {
-    local status
-    status=$(sed -n 's/^State:\s*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null) || return 1
-    [ -n "$status" ] && [ "$status" != Z ] && [ "$status" != X ]
+    local field status=''
+    while read -r field status _; do
+        [ "$field" != State: ] || break
+    done 2>/dev/null <"/proc/$1/status" || return 1
+    [ "$field" = State: ] && [ "$status" != Z ] && [ "$status" != X ]
 }
 
 # wait_until SECONDS WHAT COMMAND...: polls COMMAND until it succeeds, or ends the script with an error that names WHAT.
@@ -40,21 +43,29 @@ wait_until() {
 }
 
 # An instance (hack/containerd-up) is a directory; these files in it name its processes.
-holder_pid() { cat "$1/holder.pid" 2>/dev/null; }
-containerd_pid() { cat "$1/containerd.pid" 2>/dev/null; }
-kubelet_pid() { cat "$1/kubelet.pid" 2>/dev/null; }
+holder_pid() { pid_in "$1/holder.pid"; }
+containerd_pid() { pid_in "$1/containerd.pid"; }
+kubelet_pid() { pid_in "$1/kubelet.pid"; }
+
+pid_in() {
+    local pid
+    { read -r pid <"$1"; } 2>/dev/null && echo "$pid"
+}
 
 # instance_path DIR: the search path of an instance: the shim under test, its release's own programs, the machine's.
 instance_path() {
-    echo "$(cat "$1/bin"):$(cat "$1/programs")/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    echo "$(<"$1/bin"):$(<"$1/programs")/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 }
 
 # in_instance DIR COMMAND...: runs COMMAND in the mount and network namespace of an instance, with its search path.
-in_instance() {
+in_instance() { (become_in_instance "$@"); }
+
+# become_in_instance DIR COMMAND...: the same instead of the rest of the script.
+become_in_instance() {
     local dir=$1 holder
     if ! holder=$(holder_pid "$dir") || ! alive "$holder"; then die "$dir: no instance is up there"; fi
     shift
-    nsenter --target "$holder" --mount --net --wd=/ env "PATH=$(instance_path "$dir")" "$@"
+    exec nsenter --target "$holder" --mount --net --wd=/ env "PATH=$(instance_path "$dir")" "$@"
 }
 
 # run_in_instance DIR NAME PROGRAM ARGUMENT...: in the background, with its log and pid in DIR/NAME.log and DIR/NAME.pid.
