@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use lexopt::prelude::*;
 
-use crate::measure::{Effort, Question};
+use crate::measure::Question;
+use crate::rounds::Effort;
 
 /// How the figures are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

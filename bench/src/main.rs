@@ -8,6 +8,7 @@ mod contender;
 mod figures;
 mod measure;
 mod process;
+mod rounds;
 mod setting;
 mod table;
 
@@ -16,7 +17,7 @@ use e2e::Containerd;
 
 use crate::arguments::{Arguments, Format};
 use crate::figures::Figures;
-use crate::measure::Bench;
+use crate::rounds::Bench;
 
 // One thread: with several, a request could get its number first and reach the socket second, which a Go server of
 // ttrpc 1.2 (containerd 2.x) refuses.

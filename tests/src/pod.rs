@@ -1,149 +1,66 @@
-//! Pods through CRI: the builder, and a running pod whose containers are created and started in any order. Owns the
-//! pod's sandbox, its containers and its directory on the node; the checks are in [`crate::timeline`].
+//! Pods through CRI: a running pod whose containers are created and started in any order. Owns the pod's sandbox, its
+//! containers and its directory on the node; the checks are in [`crate::timeline`].
 
+mod attention;
 mod cut_off;
-mod faults;
+mod description;
+pub mod faults;
 mod sandbox;
 
 pub use cut_off::remove_all_of;
-pub use faults::{is_of_a_cut_off_create, is_of_a_shim};
+pub(crate) use description::unique;
+pub use description::{PidNamespace, Pod};
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use k8s_cri::v1::{
-    Capability, ContainerConfig, ContainerMetadata, ContainerState, ContainerStatus, IdMapping, ImageSpec,
-    KeyValue, LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext,
-    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption,
-    PodSandboxConfig, PodSandboxMetadata, UserNamespace,
+    ContainerState, ContainerStatus, LinuxContainerSecurityContext, NamespaceMode, NamespaceOption,
+    PodSandboxConfig,
 };
 use tokio::task::JoinSet;
 
 use crate::durations::{SOON, pace};
-use crate::program::{LOG, SHARED_DIRECTORY};
-use crate::{Containerd, Cri, Event, ExecOutput, Footprint, Program, Runtime, Timeline, wait};
+use crate::program::LOG;
+use crate::{Containerd, Cri, Event, ExecOutput, Footprint, Runtime, Timeline, wait};
 
-/// The namespace of all pods of the tests, as Kubernetes would have it.
-const NAMESPACE: &str = "e2e";
 /// How long every trace of a removed pod may take to vanish from the node: the shim ends after its last RPC.
 const CLEANUP: Duration = Duration::from_secs(10);
 
 /// How long an exec of a test may take.
 const EXEC: Duration = Duration::from_secs(10);
 
-/// A pod's name, unique among the tests that run at the same time (one process each).
-pub(crate) fn unique(name: &str) -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Which pid namespace the containers of a pod have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PidNamespace {
-    /// One each (the kubelet's default).
-    #[default]
-    Container,
-    /// One for all (`shareProcessNamespace`).
-    Pod,
-    /// The node's (`hostPID`).
-    Node,
-}
-
-/// A pod to be run.
-#[derive(Clone, Debug)]
-pub struct Pod {
+/// A container that was created.
+#[derive(Debug)]
+struct Created {
     name: String,
-    uid: String,
-    annotations: HashMap<String, String>,
-    programs: Vec<Program>,
-    pid_namespace: PidNamespace,
-    host_ids: Option<u32>,
-    grace: Option<Duration>,
-    cgroup_parent: Option<String>,
+    id: String,
+}
+
+/// A pod whose sandbox runs. End it with [`remove`](Self::remove). `hack/containerd-down` removes the pod of a failed
+/// test, because `Drop` cannot await.
+#[derive(Debug)]
+pub struct RunningPod<'node> {
+    pod: Pod,
+    node: &'node Containerd,
+    cri: Cri,
+    config: PodSandboxConfig,
+    sandbox: String,
+    directory: PathBuf,
+    containers: Vec<Created>,
+    footprint: Footprint,
+    shim: Shim,
+}
+
+/// Which shim serves the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shim {
+    Podshim,
+    Other,
 }
 
 impl Pod {
-    /// A pod without annotations and containers. The name is made unique.
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        let uid = unique(name);
-        Self {
-            name: uid.clone(),
-            uid,
-            annotations: HashMap::new(),
-            programs: Vec::new(),
-            pid_namespace: PidNamespace::default(),
-            host_ids: None,
-            grace: None,
-            cgroup_parent: None,
-        }
-    }
-
-    /// Gives it this name, which another pod may have too, as the successor of a deleted pod has: their UIDs differ.
-    #[must_use]
-    pub fn called(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.name);
-        self
-    }
-
-    /// The pod's UID, unique.
-    #[must_use]
-    pub fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    /// The annotation `podshim.io/<key>`.
-    #[must_use]
-    pub fn annotate(mut self, key: &str, value: &str) -> Self {
-        self.annotations.insert(format!("podshim.io/{key}"), value.to_owned());
-        self
-    }
-
-    /// An annotation of the pod that is not podshim's.
-    #[must_use]
-    pub fn annotate_with(mut self, key: &str, value: &str) -> Self {
-        self.annotations.insert(key.to_owned(), value.to_owned());
-        self
-    }
-
-    /// Adds a container. Nothing is created before [`RunningPod::create`].
-    #[must_use]
-    pub fn container(mut self, program: Program) -> Self {
-        self.programs.push(program);
-        self
-    }
-
-    /// The kubelet's termination grace period (whole seconds), annotated on every container as the kubelet does (F8).
-    #[must_use]
-    pub fn kubelet_grace(mut self, grace: Duration) -> Self {
-        self.grace = Some(grace);
-        self
-    }
-
-    /// The containers' pid namespace.
-    #[must_use]
-    pub fn pid_namespace(mut self, pid_namespace: PidNamespace) -> Self {
-        self.pid_namespace = pid_namespace;
-        self
-    }
-
-    /// The pod's cgroup, instead of the default one below the instance's.
-    #[must_use]
-    pub fn cgroup_parent(mut self, path: &str) -> Self {
-        self.cgroup_parent = Some(path.to_owned());
-        self
-    }
-
-    /// A user namespace for the pod (`hostUsers: false`): its ids 0 to 65535 are the node's from `first` on.
-    #[must_use]
-    pub fn user_namespace(mut self, first: u32) -> Self {
-        self.host_ids = Some(first);
-        self
-    }
-
     /// Runs the sandbox (RunPodSandbox): afterwards the pause container is up, and no other container exists.
     ///
     /// # Errors
@@ -192,132 +109,6 @@ impl Pod {
             shim,
         })
     }
-
-    fn namespaces(&self) -> NamespaceOption {
-        let pid = match self.pid_namespace {
-            PidNamespace::Container => NamespaceMode::Container,
-            PidNamespace::Pod => NamespaceMode::Pod,
-            PidNamespace::Node => NamespaceMode::Node,
-        };
-        let userns_options = self.host_ids.is_some().then(|| UserNamespace {
-            mode: NamespaceMode::Pod.into(),
-            uids: self.id_mappings(),
-            gids: self.id_mappings(),
-        });
-        NamespaceOption { pid: pid.into(), userns_options, ..NamespaceOption::default() }
-    }
-
-    fn id_mappings(&self) -> Vec<IdMapping> {
-        let mapping = |host_id| IdMapping { host_id, container_id: 0, length: 65536 };
-        self.host_ids.map(mapping).into_iter().collect()
-    }
-
-    fn sandbox_config(&self, directory: &std::path::Path, cgroup: &str) -> PodSandboxConfig {
-        PodSandboxConfig {
-            metadata: Some(PodSandboxMetadata {
-                name: self.name.clone(),
-                uid: self.uid.clone(),
-                namespace: NAMESPACE.to_owned(),
-                attempt: 0,
-            }),
-            log_directory: directory.join("output").to_string_lossy().into_owned(),
-            annotations: self.annotations.clone(),
-            linux: Some(LinuxPodSandboxConfig {
-                cgroup_parent: cgroup.to_owned(),
-                security_context: Some(LinuxSandboxSecurityContext {
-                    namespace_options: Some(self.namespaces()),
-                    ..LinuxSandboxSecurityContext::default()
-                }),
-                ..LinuxPodSandboxConfig::default()
-            }),
-            ..PodSandboxConfig::default()
-        }
-    }
-
-    fn container_config(
-        &self,
-        program: &Program,
-        attempt: u32,
-        directory: &std::path::Path,
-    ) -> ContainerConfig {
-        let mut annotations: HashMap<String, String> = program.annotations().iter().cloned().collect();
-        annotations.insert("io.kubernetes.container.restartCount".to_owned(), attempt.to_string());
-        if let Some(grace) = self.grace {
-            annotations
-                .insert("io.kubernetes.pod.terminationGracePeriod".to_owned(), grace.as_secs().to_string());
-        }
-        ContainerConfig {
-            metadata: Some(ContainerMetadata { name: program.name().to_owned(), attempt }),
-            image: Some(ImageSpec { image: program.image().to_owned(), ..ImageSpec::default() }),
-            command: program.command(&format!("{SHARED_DIRECTORY}/{LOG}")),
-            mounts: [(directory, SHARED_DIRECTORY)]
-                .into_iter()
-                .chain(program.mounts().iter().map(|(node_path, path)| (node_path.as_path(), path.as_str())))
-                .map(|(node_path, path)| Mount {
-                    container_path: path.to_owned(),
-                    host_path: node_path.to_string_lossy().into_owned(),
-                    // As the kubelet does: without the mappings the pod's root could not write to files of the node's
-                    // root.
-                    uid_mappings: self.id_mappings(),
-                    gid_mappings: self.id_mappings(),
-                    ..Mount::default()
-                })
-                .collect(),
-            envs: program
-                .variables()
-                .iter()
-                .map(|(key, value)| KeyValue { key: key.clone(), value: value.clone() })
-                .collect(),
-            annotations,
-            stdin: program.has_stdin(),
-            log_path: format!("{}.{attempt}.log", program.name()),
-            linux: Some(LinuxContainerConfig {
-                resources: Some(LinuxContainerResources {
-                    memory_limit_in_bytes: program.memory_limit_bytes().unwrap_or_default(),
-                    oom_score_adj: program.own_oom_score(),
-                    ..LinuxContainerResources::default()
-                }),
-                security_context: Some(LinuxContainerSecurityContext {
-                    namespace_options: Some(self.namespaces()),
-                    capabilities: Some(Capability {
-                        add_capabilities: program.added_capabilities().to_vec(),
-                        ..Capability::default()
-                    }),
-                    ..LinuxContainerSecurityContext::default()
-                }),
-            }),
-            ..ContainerConfig::default()
-        }
-    }
-}
-
-/// A container that was created.
-#[derive(Debug)]
-struct Created {
-    name: String,
-    id: String,
-}
-
-/// A pod whose sandbox runs. End it with [`remove`](Self::remove). `hack/containerd-down` removes the pod of a failed
-/// test, because `Drop` cannot await.
-#[derive(Debug)]
-pub struct RunningPod<'node> {
-    pod: Pod,
-    node: &'node Containerd,
-    cri: Cri,
-    config: PodSandboxConfig,
-    sandbox: String,
-    directory: PathBuf,
-    containers: Vec<Created>,
-    footprint: Footprint,
-    shim: Shim,
-}
-
-/// Which shim serves the pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shim {
-    Podshim,
-    Other,
 }
 
 impl RunningPod<'_> {
@@ -538,7 +329,9 @@ impl RunningPod<'_> {
             .wait_gone(self.node, CLEANUP)
             .await
             .with_context(|| format!("pod {}", self.pod.name))?;
-        self.ensure_attentive().await?;
+        if self.shim == Shim::Podshim {
+            attention::ensure_attentive(self.node, &self.sandbox).await?;
+        }
         std::fs::remove_dir_all(&self.directory)?;
         Ok(())
     }

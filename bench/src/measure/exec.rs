@@ -8,9 +8,9 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use super::run::to_its_end;
-use super::{Bench, timed};
 use crate::contender::{Contender, SHIMS};
 use crate::figures::{Figures, Unit};
+use crate::rounds::{Bench, timed};
 
 const AT_ONCE: usize = 8;
 

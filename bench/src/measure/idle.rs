@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 use e2e::{Pod, Program, wait};
 
-use super::Bench;
 use crate::contender::{Contender, SHIMS};
 use crate::figures::{Figures, Unit};
 use crate::process::Shim;
+use crate::rounds::Bench;
 
 pub async fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let pods = bench.choose(100, 10);

@@ -6,10 +6,10 @@ use anyhow::Result;
 use e2e::durations::SOON;
 use e2e::{Event, Pod, Program};
 
-use super::{Bench, pod_of};
 use crate::contender::{Contender, SHIMS};
 use crate::figures::{Figures, Unit};
 use crate::process::Shim;
+use crate::rounds::{Bench, pod_of};
 
 /// Sizes of pods, the pause container not counted.
 const CONTAINERS: [usize; 3] = [1, 3, 10];

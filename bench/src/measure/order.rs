@@ -12,10 +12,10 @@ use e2e::{Containerd, Event, Pod, Program, RunningPod, Runtime, Timeline, wait};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::Bench;
 use super::run::RUNTIME_ROOT;
 use crate::contender::Contender;
 use crate::figures::{Figures, Unit};
+use crate::rounds::Bench;
 
 /// The container started by the runtime alone, for comparison.
 const BARE: &str = "bare";

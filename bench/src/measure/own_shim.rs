@@ -16,7 +16,7 @@ use nix::mount::{MntFlags, umount2};
 use protobuf::Message;
 use tempfile::TempDir;
 
-use super::timed;
+use crate::rounds::timed;
 
 /// Paths of a container's streams; an empty path means no stream.
 #[derive(Clone, Debug, Default)]

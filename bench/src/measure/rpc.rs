@@ -10,10 +10,10 @@ use e2e::direct::bundle::{Bundle, process};
 use protobuf::well_known_types::any::Any;
 use tokio::task::JoinSet;
 
-use super::Bench;
 use super::own_shim::{Addresses, OwnShim, Terminal};
 use crate::contender::{Contender, SHIMS};
 use crate::figures::{Figures, quantile};
+use crate::rounds::{Bench, timed};
 
 /// How many requests are in flight at once, where the measurement sends many.
 const IN_FLIGHT: usize = 32;
@@ -85,7 +85,7 @@ async fn flooded(shim: &OwnShim, request: &StateRequest, count: usize) -> Result
             let mut times = Vec::new();
             for _ in 0..count / IN_FLIGHT {
                 let call = async { Ok(connection.call::<_, StateResponse>("State", &request).await?) };
-                times.push(super::timed(call).await?.1.as_secs_f64());
+                times.push(timed(call).await?.1.as_secs_f64());
             }
             anyhow::Ok(times)
         });

@@ -10,9 +10,9 @@ use e2e::durations::SOON;
 use e2e::{Event, Pod, Program};
 use tokio::process::Command;
 
-use super::{Bench, timed};
 use crate::contender::{ALL, Contender, SHIMS};
 use crate::figures::Figures;
+use crate::rounds::{Bench, timed};
 
 const IMAGE: &str = "podshim.test/busybox:1";
 

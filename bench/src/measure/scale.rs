@@ -6,10 +6,10 @@ use anyhow::Result;
 use e2e::{Containerd, RunningPod, Runtime};
 use tokio::task::{JoinSet, LocalSet};
 
-use super::{Bench, pod_of, timed};
 use crate::contender::{Contender, SHIMS};
 use crate::figures::{Figures, Unit};
 use crate::process::Shim;
+use crate::rounds::{Bench, pod_of, timed};
 
 /// How many pods, of how many containers each.
 const SIZES: [(usize, usize); 5] = [(10, 1), (50, 1), (100, 1), (200, 1), (100, 3)];

@@ -3,10 +3,10 @@
 use anyhow::Result;
 use e2e::direct::bundle::Bundle;
 
-use super::Bench;
 use super::own_shim::{Addresses, OwnShim, Terminal};
 use crate::contender::{Contender, SHIMS};
 use crate::figures::Figures;
+use crate::rounds::Bench;
 
 /// The annotation by which both shims know a container's group.
 const GROUP: &str = "io.kubernetes.cri.sandbox-id";

@@ -12,11 +12,11 @@ use nix::sys::stat::Mode;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Bench;
 use super::own_shim::{Addresses, OwnShim, Terminal};
 use crate::contender::{Contender, SHIMS};
 use crate::figures::{Figures, Unit};
 use crate::process::Shim;
+use crate::rounds::Bench;
 
 /// How many bytes the reader reads at once: as much as a pipe holds.
 const CHUNK: usize = 65536;

@@ -1,6 +1,6 @@
 //! Frames of HTTP/2 (RFC 9113, 4.1): their nine bytes of header, and where one ends. Owns nothing of what they mean.
 
-use crate::CallError;
+use crate::error::CallError;
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;

@@ -18,9 +18,11 @@
 //! A gRPC stack is 300 kB and more, a sixth of the shim. What is left out for that: headers of the answer are not read, so a
 //! call that fails says only that it did ([`CallError::Refused`]); no compression; no second call.
 
+mod error;
 mod frame;
 pub mod message;
 
+pub use error::CallError;
 use frame::{Frame, Frames};
 
 /// What a client says first (RFC 9113, 3.4).
@@ -56,23 +58,6 @@ pub struct Received {
     pub reply: Vec<u8>,
     /// The answer, once it is whole: the call has ended.
     pub message: Option<Vec<u8>>,
-}
-
-/// Why there is no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
-    /// What listens there does not speak HTTP/2.
-    #[error("no answer of gRPC")]
-    NotGrpc,
-    /// The server ended the call without a message; the reason is in headers, which are not read.
-    #[error("the call was refused")]
-    Refused,
-    /// More came than the answer may have.
-    #[error("the answer is too long")]
-    TooLong,
-    /// The answer breaks the protocol.
-    #[error("the answer is not understood: {0}")]
-    Malformed(&'static str),
 }
 
 impl Call {

@@ -1,5 +1,6 @@
-//! The house keeps its floors: in every crate each file imports only files below it, so that no circle of files comes into
-//! being; and in the core each folder stands only on the folders below.
+//! The house keeps its floors: in every crate (libraries, programs and integration tests, their roots too) each file imports
+//! only files below it, so that no circle of files comes into being; and in the core each folder stands only on the folders
+//! below.
 //!
 //! Paths are the truth here: a path in the middle of the code counts like one in a `use`.
 
@@ -30,16 +31,6 @@ type Imports = BTreeMap<String, BTreeMap<String, String>>;
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
-        match entry.extension() {
-            _ if entry.is_dir() => sources(&entry, found),
-            Some(extension) if extension == "rs" => found.push(entry),
-            _ => {}
-        }
-    }
 }
 
 /// `a::{b, c::{d, e}}` as `a::b`, `a::c::d`, `a::c::e`.
@@ -90,25 +81,61 @@ fn paths(text: &str, children: &[&str]) -> Vec<(usize, String)> {
     found
 }
 
-/// The modules of a crate: path and file.
-fn modules(root: &Path) -> BTreeMap<String, String> {
-    let mut files = Vec::new();
-    sources(root, &mut files);
-    let module = |file: &PathBuf| {
-        let file = file.strip_prefix(root).expect("a file of it").display().to_string();
-        let parts: Vec<&str> = file.trim_end_matches(".rs").split('/').collect();
-        let parts = parts.into_iter().filter(|part| !["lib", "main", "mod"].contains(part));
-        (std::iter::once("crate").chain(parts).collect::<Vec<_>>().join("::"), file)
-    };
-    files.iter().map(module).collect()
+/// The modules of a crate, from its root down: path and file.
+fn modules(root: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::from([("crate".to_owned(), root.to_owned())]);
+    let mut unread = vec![("crate".to_owned(), root.to_owned(), folder_of(root))];
+    while let Some((own, file, folder)) = unread.pop() {
+        for (name, at) in declared(&fs::read_to_string(&file).expect("a source")) {
+            let choices = match at {
+                Some(at) => vec![folder_of(&file).join(at)],
+                None => vec![folder.join(format!("{name}.rs")), folder.join(&name).join("mod.rs")],
+            };
+            let child = choices.iter().find(|choice| choice.is_file()).cloned();
+            let child = child.unwrap_or_else(|| panic!("{}: no file of {choices:?}", file.display()));
+            let below = if child.ends_with("mod.rs") { folder_of(&child) } else { child.with_extension("") };
+            let path = format!("{own}::{name}");
+            found.insert(path.clone(), child.clone());
+            unread.push((path, child, below));
+        }
+    }
+    found
 }
 
-/// The names that a crate's lib.rs hands on, and where each comes from.
+fn folder_of(file: &Path) -> PathBuf {
+    file.parent().expect("a folder").to_owned()
+}
+
+/// The `mod name;` of a file, each with its `#[path]`.
+fn declared(text: &str) -> Vec<(String, Option<String>)> {
+    let (mut found, mut at) = (Vec::new(), None);
+    for line in text.lines().map(str::trim) {
+        if let Some(path) = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]")) {
+            at = Some(path.to_owned());
+            continue;
+        }
+        let plain = ["", "pub ", "pub(crate) ", "pub(super) "]
+            .into_iter()
+            .find_map(|visibility| line.strip_prefix(visibility)?.strip_prefix("mod ")?.strip_suffix(';'));
+        if let Some(name) = plain {
+            found.push((name.to_owned(), at.take()));
+        }
+    }
+    found
+}
+
+/// The names that a root has from its files, and where each comes from: all of the crate may use them.
 fn handed_on(root: &Path) -> BTreeMap<String, String> {
-    let text = fs::read_to_string(root.join("lib.rs")).unwrap_or_default().replace('\n', " ");
-    let uses = text.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
+    let text = fs::read_to_string(root).expect("a root");
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let text = code.collect::<Vec<_>>().join(" ");
+    let uses = text.split("use ").skip(1).filter_map(|rest| rest.split(';').next());
     let paths = uses.flat_map(expand).map(|path| path.split(" as ").next().unwrap_or_default().to_owned());
-    paths.filter_map(|path| Some((path.rsplit_once("::")?.1.to_owned(), format!("crate::{path}")))).collect()
+    let path = |path: String| path.strip_prefix("crate::").unwrap_or(&path).to_owned();
+    paths
+        .map(path)
+        .filter_map(|path| Some((path.rsplit_once("::")?.1.to_owned(), format!("crate::{path}"))))
+        .collect()
 }
 
 /// A path as the file of `own` means it.
@@ -122,18 +149,17 @@ fn resolved(own: &str, path: &str) -> String {
     }
 }
 
-fn imports(root: &Path) -> Imports {
+/// What each file of a crate imports; the paths of the files begin at `from`.
+fn imports(root: &Path, from: &Path) -> Imports {
     let (modules, handed_on) = (modules(root), handed_on(root));
+    let name = |file: &Path| file.strip_prefix(from).expect("a file of it").display().to_string();
     let mut found = Imports::new();
-    for (own, name) in
-        modules.iter().filter(|(_, name)| !name.ends_with("tests.rs") && !name.contains("tests/"))
-    {
-        let text = fs::read_to_string(root.join(name)).expect("a source");
+    for (own, file) in &modules {
+        let text = fs::read_to_string(file).expect("a source");
         // In a test module inside the file, `super` is the file itself.
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let below = modules.keys().filter_map(|path| path.strip_prefix(own.as_str())?.strip_prefix("::"));
-        let counts = |path: &&str| *own != "crate" && !path.contains("::");
-        let children: Vec<_> = below.filter(counts).collect();
+        let children: Vec<_> = below.filter(|path| !path.contains("::")).collect();
         for (line, path) in paths(text, &children) {
             let path = resolved(own, &path);
             let first = path.split("::").nth(1).unwrap_or_default();
@@ -143,13 +169,35 @@ fn imports(root: &Path) -> Imports {
                 path = path.rsplit_once("::").map_or("crate", |(parent, _)| parent).to_owned();
             }
             let to = &modules[&path];
-            if to != name && path != "crate" {
-                let place = format!("{name}:{line} imports {to}");
-                found.entry(name.clone()).or_default().entry(to.clone()).or_insert(place);
+            if to != file {
+                let place = format!("{}:{line} imports {}", name(file), name(to));
+                found.entry(name(file)).or_default().entry(name(to)).or_insert(place);
             }
         }
     }
     found
+}
+
+/// The roots of a package's crates: its library, its programs and its integration tests.
+fn roots(package: &Path) -> Vec<PathBuf> {
+    let entries = |folder: &str| {
+        let entries = fs::read_dir(package.join(folder)).into_iter().flatten();
+        let mut found: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        found.sort();
+        found
+    };
+    let roots = ["src/lib.rs", "src/main.rs"].map(|root| package.join(root)).into_iter();
+    let others = ["src/bin", "tests", "fuzz_targets"].into_iter().flat_map(entries);
+    let others = others.map(|entry| if entry.is_dir() { entry.join("main.rs") } else { entry });
+    let is_source = |root: &PathBuf| root.is_file() && root.extension().is_some_and(|end| end == "rs");
+    roots.chain(others).filter(is_source).collect()
+}
+
+/// All packages of the repository.
+fn packages() -> Vec<PathBuf> {
+    let folders = fs::read_dir(crates()).expect("the crates").map(|entry| entry.expect("a crate").path());
+    let others = ["tests", "bench", "fuzz"].map(|package| crates().join("..").join(package));
+    folders.chain(others).filter(|folder| folder.join("Cargo.toml").is_file()).collect()
 }
 
 /// The first circle below a file, as its imports.
@@ -174,28 +222,38 @@ fn circle(
 
 #[test]
 fn no_crate_has_a_circle_of_files() {
-    let folders = fs::read_dir(crates()).expect("the crates").map(|entry| entry.expect("a crate").path());
-    let mut wrong = Vec::new();
-    for root in folders.map(|folder| folder.join("src")).filter(|root| root.is_dir()) {
-        let (imports, mut done) = (imports(&root), BTreeSet::new());
-        let mut circles =
-            imports.keys().filter_map(|file| circle(file, &imports, &mut Vec::new(), &mut done));
-        wrong.extend(circles.next().map(|circle| format!("{}\n  {}", root.display(), circle.join("\n  "))));
+    let packages = packages();
+    assert!(packages.len() > 12, "{} packages", packages.len());
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for package in &packages {
+        for root in roots(package) {
+            let (imports, mut done) = (imports(&root, package), BTreeSet::new());
+            let mut circles =
+                imports.keys().filter_map(|file| circle(file, &imports, &mut Vec::new(), &mut done));
+            let place = root.canonicalize().expect("a root").display().to_string();
+            wrong.extend(circles.next().map(|circle| format!("{place}\n  {}", circle.join("\n  "))));
+            count += 1;
+        }
     }
+    assert!(count > 60, "{count} crates");
     assert!(wrong.is_empty(), "circles of files, each as the imports that make it:\n{}", wrong.join("\n"));
 }
 
 #[test]
 fn each_floor_of_the_core_stands_on_those_below() {
     let floor = |file: &str| {
+        let file = file.trim_start_matches("src/");
         let name = file.split(['/', '.']).next().unwrap_or_default();
         CORE.iter().position(|floor| *floor == name).unwrap_or(CORE.len())
     };
-    let imports = imports(&crates().join("pod-lifecycle/src"));
+    let package = crates().join("pod-lifecycle");
+    let imports = imports(&package.join("src/lib.rs"), &package);
     assert!(imports.len() > 50, "the test has read {} files only", imports.len());
     let all = imports.iter().flat_map(|(file, to)| to.iter().map(move |(to, place)| (file, to, place)));
-    let climbs: Vec<_> =
-        all.filter(|(file, to, _)| floor(file) < floor(to)).map(|(_, _, place)| &**place).collect();
+    let climbs: Vec<_> = all
+        .filter(|(file, to, _)| !file.ends_with("tests.rs") && floor(file) < floor(to))
+        .map(|(_, _, place)| &**place)
+        .collect();
     assert!(climbs.is_empty(), "imports of a floor above:\n{}", climbs.join("\n"));
 }
 

@@ -1,20 +1,14 @@
 //! What tests of faults ask of a running pod: its shim, what is left of it, and a kubelet's next sync when containerd
 //! is back. Kills no process itself.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use control_api::Past;
 use k8s_cri::v1::ContainerState;
-use protobuf::Message;
 
-use super::{Created, NAMESPACE, RunningPod};
-use crate::durations::{LONGEST_AWAY, SOON, at_most};
+use super::{Created, RunningPod, Shim};
+use crate::durations::SOON;
 use crate::wait;
-
-/// The shim writes the record after its last answer.
-const RECORD: Duration = Duration::from_secs(1);
 
 impl RunningPod<'_> {
     /// The pid of the pod's shim.
@@ -37,7 +31,7 @@ impl RunningPod<'_> {
     /// # Errors
     /// If the shim lives and does not answer.
     pub async fn longest_away(&self) -> Result<Option<(Duration, String)>> {
-        if self.shim == super::Shim::Other || self.shim_pid().is_err() {
+        if self.shim == Shim::Other || self.shim_pid().is_err() {
             return Ok(None);
         }
         // Inside the instance, where the shims' sockets are.
@@ -50,39 +44,6 @@ impl RunningPod<'_> {
         let answer: serde_json::Value = serde_json::from_str(&answer.stdout)?;
         let on = answer["longest_away_on"].as_str().unwrap_or_default().to_owned();
         Ok(answer["longest_away_ms"].as_u64().map(|away| (Duration::from_millis(away), on)))
-    }
-
-    /// Checks the record that a shim writes when its pod has ended. A shim that was killed, or is not podshim, leaves
-    /// none.
-    ///
-    /// # Errors
-    /// If the shim's thread served nothing for longer than [`LONGEST_AWAY`].
-    pub(super) async fn ensure_attentive(&self) -> Result<()> {
-        if self.shim == super::Shim::Other {
-            return Ok(());
-        }
-        let record = wait::until("the pod's record", RECORD, async || self.record()).await;
-        let Some((away, on)) = record.ok().and_then(|past| {
-            let pod = past.pod.into_option()?;
-            Some((Duration::from_micros(pod.longest_away_us?), pod.longest_away_on))
-        }) else {
-            return Ok(());
-        };
-        self.node.note("longest-away", &format!("{} {on}", away.as_millis()))?;
-        ensure!(at_most(away, LONGEST_AWAY), "the shim was away for {away:?}, on {on:?}");
-        Ok(())
-    }
-
-    /// The record of the removed pod.
-    fn record(&self) -> Result<Option<Past>> {
-        let directory = self.node.root()?.join("var/lib/podshim/history").join(NAMESPACE);
-        let is_its = |path: &PathBuf| {
-            let name = path.to_string_lossy();
-            name.ends_with(".past") && name.contains(&self.sandbox[..13])
-        };
-        let files = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-        let Some(file) = files.into_iter().find(is_its) else { return Ok(None) };
-        Ok(Some(Past::parse_from_bytes(&std::fs::read(file)?)?))
     }
 
     /// Waits until `unwanted` accepts none of the pod's [`leftovers`](Self::leftovers).

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use e2e::durations::{AMPLE, pace};
-use e2e::pod::{is_of_a_cut_off_create, remove_all_of};
+use e2e::pod::faults::is_of_a_cut_off_create;
+use e2e::pod::remove_all_of;
 use e2e::{Containerd, RunningPod, Runtime, wait};
 use tokio::time::Instant;
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use e2e::Event::{Started, Term};
 use e2e::durations::{AMPLE, SOON, seconds};
 use e2e::instance::signal;
-use e2e::pod::is_of_a_shim;
+use e2e::pod::faults::is_of_a_shim;
 use e2e::{Containerd, RunningPod, wait};
 
 use crate::life::{self, CALLERS_ORDER, Main};

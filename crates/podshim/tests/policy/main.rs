@@ -3,6 +3,7 @@
 
 mod admission;
 mod play;
+mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,6 +19,7 @@ use podshim::source::Source;
 use podshim::translate::{Target, translate};
 use podshim::yaml::{Node, documents};
 use serde_json::{Value, json};
+use support::{annotations, names, native_sidecars};
 
 const LABEL: &str = "podshim.io/policy";
 
@@ -27,11 +29,6 @@ fn fixture(name: &str) -> Value {
     let pods = documents(&fs::read_to_string(path).expect("pods.yaml")).expect("YAML");
     let found = pods.iter().find(|it| it.root.at(&["metadata", "name"]).and_then(Node::text) == Some(name));
     pod(&found.unwrap_or_else(|| panic!("no pod {name}")).root)
-}
-
-fn annotations(pod: &Value) -> BTreeMap<String, String> {
-    let entries = pod["metadata"]["annotations"].as_object().into_iter().flatten();
-    entries.map(|(key, value)| (key.clone(), value.as_str().expect("a string").to_owned())).collect()
 }
 
 /// The annotations of podshim, without the prefix.
@@ -84,17 +81,6 @@ fn plan(pod: &Value) -> Plan {
     let annotations = annotations(pod);
     let pairs = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     pod_spec::parse(pairs).unwrap_or_else(|error| panic!("{error}\n{annotations:#?}")).plan.expect("a plan")
-}
-
-fn names<'a>(pod: &'a Value, list: &str) -> Vec<&'a str> {
-    let containers = pod["spec"][list].as_array().into_iter().flatten();
-    containers.map(|container| container["name"].as_str().expect("a name")).collect()
-}
-
-fn native_sidecars(pod: &Value) -> Vec<&str> {
-    let inits = pod["spec"]["initContainers"].as_array().into_iter().flatten();
-    let natives = inits.filter(|container| container["restartPolicy"] == "Always");
-    natives.map(|container| container["name"].as_str().expect("a name")).collect()
 }
 
 /// A kubelet creates what follows a native sidecar only when that has started. So no native sidecar may wait for what

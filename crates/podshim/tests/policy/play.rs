@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::{Scenario, Simulator};
 
-use crate::{annotations, names, native_sidecars};
+use crate::support::{annotations, names, native_sidecars};
 
 /// Runs the pod to its end: a job's mains end by themselves, another pod is stopped. The lines have time, container and event.
 pub fn play(pod: &Value) -> Vec<String> {
