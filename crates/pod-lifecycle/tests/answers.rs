@@ -235,7 +235,7 @@ fn k3_a_held_container_is_killed_once() {
     driver.signal("app", Signal::TERM);
     assert_eq!(driver.signalled(), ["app"]);
     driver.signal("app", Signal::HUP);
-    assert_eq!(driver.refusals, ["cannot send signal 1 to container app: it is being stopped"]);
+    assert_eq!(driver.refusals, ["cannot send signal 1 to container app: it is ending"]);
 }
 
 /// A created container that got a stop signal is not started any more.

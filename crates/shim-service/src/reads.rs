@@ -66,7 +66,7 @@ pub(crate) fn update(state: &mut State, id: ContainerId, limits: Vec<u8>, answer
         return drop(answer.send(Err(not_found(&id))));
     };
     if view.status == Status::Stopped {
-        let message = format!("cannot update container {id}: it has stopped");
+        let message = format!("cannot update container {id}: it {}", view.status.in_words());
         return drop(answer.send(Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into())));
     }
     let limits: Rc<[u8]> = limits.into();
@@ -113,7 +113,7 @@ pub(crate) fn resize(state: &mut State, target: &Target, size: TerminalSize) -> 
     let view = state.pod.view(target)?;
     // An error for execs only, as in the runc shim.
     if target.exec.is_some() && view.status == Status::Stopped {
-        let message = format!("cannot resize the terminal of {target}: it has stopped");
+        let message = format!("cannot resize the terminal of {target}: it {}", view.status.in_words());
         return Err(Refusal { kind: RefusalKind::FailedPrecondition, message }.into());
     }
     let Some(resources) = state.containers.get_mut(&target.container) else {

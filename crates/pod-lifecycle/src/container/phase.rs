@@ -1,6 +1,7 @@
 //! Where a container is in its life.
 //!
-//! Owns the list of phases. Decides nothing: only `container::events` moves a container from one to another.
+//! Owns the list of phases, and the words for them in refusals. Decides nothing: only `container::events` moves a container
+//! from one to another.
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::interface::id::{OpId, RequestId};
 use crate::interface::milestone::SignalCause;
 use crate::interface::operation::Reach;
 use crate::interface::time::PodTime;
+use crate::interface::view::Status;
 
 /// Where a container is in its life.
 #[derive(Clone, Debug)]
@@ -104,6 +106,22 @@ impl Phase {
             Self::Removing { .. } => true,
             Self::Creating { deletes, .. } => !deletes.is_empty(),
             _ => false,
+        }
+    }
+
+    /// What follows "it" in a refusal.
+    pub(crate) fn in_words(&self) -> &'static str {
+        match self {
+            Self::Creating { .. } => "is being created",
+            Self::Created => Status::Created.in_words(),
+            Self::Prepared | Self::Restoring { .. } => "is not restored yet",
+            Self::Held(_) => "is held",
+            Self::Starting { .. } => "is being started",
+            Self::Running { .. } => Status::Running.in_words(),
+            Self::CompletedAgain { .. } | Self::Hidden { .. } => "is completed",
+            Self::BackingOff { .. } | Self::Recreating { .. } => "is restarting",
+            Self::EndingUnrun { .. } | Self::Draining { .. } => "is ending",
+            Self::Stopped { .. } | Self::Removing { .. } => Status::Stopped.in_words(),
         }
     }
 

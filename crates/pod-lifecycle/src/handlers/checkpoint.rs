@@ -41,36 +41,32 @@ pub(crate) fn checkpoint_container(
     }
 }
 
-fn refuses_checkpoint(pod: &State, container: &Container, after: AfterCheckpoint) -> Option<&'static str> {
+fn refuses_checkpoint(pod: &State, container: &Container, after: AfterCheckpoint) -> Option<String> {
     match (container.phase(), container.freezer) {
-        _ if container.is_being_checkpointed() => return Some("it is already being checkpointed"),
+        _ if container.is_being_checkpointed() => return Some("it is already being checkpointed".to_owned()),
         (Phase::Running { .. }, freezer) if freezer.is_changing() => {
-            return Some("it is being paused or resumed");
+            return Some("it is being paused or resumed".to_owned());
         }
         (Phase::Running { .. }, _) => {}
-        (Phase::Held(_), _) => return Some("it is held, its program has not been started"),
-        (Phase::BackingOff { .. } | Phase::Recreating { .. }, _) => return Some("it is restarting"),
-        (Phase::Hidden { .. } | Phase::CompletedAgain { .. }, _) => return Some("it is completed"),
-        (Phase::Stopped { .. } | Phase::Removing { .. }, _) => return Some("it has stopped"),
-        (Phase::EndingUnrun { .. } | Phase::Draining { .. }, _) => return Some("it is ending"),
-        _ => return Some("its program does not run yet"),
+        (phase, _) => return Some(format!("it {}", phase.in_words())),
     }
-    match (after, pod.role(container)) {
+    let reason = match (after, pod.role(container)) {
         (AfterCheckpoint::End, Some(Role::Sidecar)) => {
-            Some("its plan has it as a sidecar, which is restarted when it ends: leave it running")
+            "its plan has it as a sidecar, which is restarted when it ends: leave it running"
         }
         (AfterCheckpoint::End, Some(Role::Init)) => {
-            Some("its plan has it as an init, which would fail with it: leave it running")
+            "its plan has it as an init, which would fail with it: leave it running"
         }
         // The runtime kills it.
         (AfterCheckpoint::End, Some(Role::Main)) if restarts_pod(pod, container, KILLED) => {
-            Some("its fatal key has the pod restarted when it ends: leave it running")
+            "its fatal key has the pod restarted when it ends: leave it running"
         }
         (AfterCheckpoint::End, Some(Role::Main)) if restarts_after(pod, container, KILLED) => {
-            Some("its restart key has it restarted when it ends: leave it running")
+            "its restart key has it restarted when it ends: leave it running"
         }
-        (AfterCheckpoint::End, Some(Role::Main) | None) | (AfterCheckpoint::LeaveRunning, _) => None,
-    }
+        (AfterCheckpoint::End, Some(Role::Main) | None) | (AfterCheckpoint::LeaveRunning, _) => return None,
+    };
+    Some(reason.to_owned())
 }
 
 /// A checkpoint has ended. If it ended the program, that exit is shown like any other, before or after this reply.

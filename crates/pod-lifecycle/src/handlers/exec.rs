@@ -13,6 +13,7 @@ use crate::interface::id::{ContainerId, ExecId, RequestId, Target};
 use crate::interface::milestone::SignalCause;
 use crate::interface::operation::{Operation, Reach};
 use crate::interface::outcome::{Failure, Outcome, Refusal, RefusalKind};
+use crate::interface::view::Status;
 use crate::rules::exit::finish_if_drained;
 use crate::state::State;
 use crate::steps::signal::kill_execs;
@@ -24,15 +25,10 @@ fn refuses_exec(pod: &State, id: &ContainerId) -> Option<Refusal> {
     };
     let reason = match container.phase() {
         // As with the runc shim: a frozen container would not run it.
-        Phase::Running { .. } if container.freezer.is_paused() => "is paused",
+        Phase::Running { .. } if container.freezer.is_paused() => Status::Paused.in_words(),
         // U8: also one whose program does not run yet.
         Phase::Created | Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } => return None,
-        Phase::Creating { .. } => "is being created",
-        Phase::Prepared | Phase::Restoring { .. } => "is not restored yet",
-        Phase::CompletedAgain { .. } | Phase::Hidden { .. } => "is completed",
-        Phase::BackingOff { .. } | Phase::Recreating { .. } => "is restarting",
-        Phase::EndingUnrun { .. } | Phase::Draining { .. } => "is ending",
-        Phase::Stopped { .. } | Phase::Removing { .. } => "has stopped",
+        phase => phase.in_words(),
     };
     Some(Refusal::precondition(format!("cannot exec in container {id}: it {reason}")))
 }

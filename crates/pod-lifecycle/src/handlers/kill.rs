@@ -63,8 +63,8 @@ pub(crate) fn kill_container(
         return pod.reply_not_found(request, &id);
     };
     match *container.phase() {
-        Phase::Creating { .. } => {
-            let text = format!("cannot signal container {id}: it is being created");
+        Phase::Creating { .. } | Phase::Prepared | Phase::Restoring { .. } => {
+            let text = format!("cannot signal container {id}: it {}", container.phase().in_words());
             return pod.reply(request, Err(Refusal::precondition(text)));
         }
         // S1, as with `runc kill --all`: no process is left to signal.
@@ -72,10 +72,6 @@ pub(crate) fn kill_container(
             if reach == Reach::All && container.part() == Part::Passthrough =>
         {
             return pod.reply(request, Ok(Reply::Ok));
-        }
-        Phase::Prepared | Phase::Restoring { .. } => {
-            let text = format!("cannot signal container {id}: it is not restored yet");
-            return pod.reply(request, Err(Refusal::precondition(text)));
         }
         // CONTRACT §9: on NotFound containerd's WithProcessKill takes the answer from Wait.
         Phase::Stopped { .. } | Phase::Removing { .. } => {
@@ -246,21 +242,15 @@ fn take_over_grace(pod: &mut State, id: &ContainerId, index: usize) {
 /// K6, and K5 for signals that are no stop signals.
 fn pass_on(pod: &mut State, id: &ContainerId, signal: Signal, reach: Reach) -> Result<Reply, Refusal> {
     let Some(container) = pod.container(id) else { return Ok(Reply::Ok) };
-    let refusal = match container.phase() {
-        Phase::Created | Phase::Starting { .. } | Phase::Running { .. } => {
-            signal_init(pod, id, signal, reach, SignalCause::Caller);
-            return Ok(Reply::Ok);
-        }
-        // K3: SIGHUP would kill the runtime's init.
-        Phase::Held(_) => "held",
-        Phase::Hidden { .. } | Phase::CompletedAgain { .. } => "completed",
-        Phase::EndingUnrun { .. } => "being stopped",
-        _ => "restarting",
-    };
-    Err(Refusal::precondition(format!(
-        "cannot send signal {} to container {id}: it is {refusal}",
-        signal.number()
-    )))
+    let phase = container.phase();
+    if !matches!(phase, Phase::Created | Phase::Starting { .. } | Phase::Running { .. }) {
+        // K3: in a held one SIGHUP would kill the runtime's init.
+        let (number, reason) = (signal.number(), phase.in_words());
+        let text = format!("cannot send signal {number} to container {id}: it {reason}");
+        return Err(Refusal::precondition(text));
+    }
+    signal_init(pod, id, signal, reach, SignalCause::Caller);
+    Ok(Reply::Ok)
 }
 
 /// T3, K7, K8, K15: keeps a sidecar's stop signal until its turn, which may be now; the first signal counts.

@@ -49,9 +49,8 @@ pub(crate) fn start_container(pod: &mut State, request: RequestId, id: Container
             return start_completed_init(pod, request, id, exit);
         }
         (Phase::Prepared, _) => return restore_container(pod, request, id),
-        (Phase::Creating { .. }, _) => format!("container {id} is being created"),
-        (Phase::Stopped { .. } | Phase::Removing { .. }, _) => {
-            format!("cannot start container {id}: it has stopped")
+        (phase @ (Phase::Creating { .. } | Phase::Stopped { .. } | Phase::Removing { .. }), _) => {
+            format!("cannot start container {id}: it {}", phase.in_words())
         }
         _ => format!("cannot start container {id}: it was already started"),
     };

@@ -29,3 +29,16 @@ pub enum Status {
     /// Exited.
     Stopped,
 }
+
+impl Status {
+    /// What follows "it" in a refusal.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Created => "is not started",
+            Self::Running => "is running",
+            Self::Paused => "is paused",
+            Self::Stopped => "has stopped",
+        }
+    }
+}
