@@ -295,6 +295,7 @@ fn s13_a_start_that_is_ordered_above_is_logged() {
         driver.run(name, |spec| (spec.start_barrier, spec.plan) = (StartBarrier::Open, None));
     };
     behind_the_barrier(&mut driver, "app");
+    assert_eq!(driver.warnings.len(), 1, "at its first start");
     // S6: again, it would not be held.
     exits(&mut driver, "app", 1);
     delete(&mut driver, "app");
