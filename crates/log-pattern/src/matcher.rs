@@ -80,9 +80,9 @@ impl Matcher {
         }
         // Only the instructions that waited for the end of the line are left to follow.
         self.open.extend(self.at_end.drain(..).map(|at| at + 1));
-        let beginning = self.place;
+        let opened_at = self.place;
         self.place = Place::End;
-        let found = self.follow(beginning == Place::Beginning);
+        let found = self.follow(opened_at);
         self.begin();
         found
     }
@@ -90,11 +90,11 @@ impl Matcher {
     /// The pattern may begin anywhere.
     fn follow_from_here(&mut self) -> bool {
         self.open.push(0);
-        self.follow(self.place == Place::Beginning)
+        self.follow(self.place)
     }
 
-    /// Follows all open ways to where they need a letter; true if one of them reaches the end of the pattern.
-    fn follow(&mut self, is_beginning: bool) -> bool {
+    /// Follows all open ways, opened at that place, to where they need a letter; true if one reaches the end of the pattern.
+    fn follow(&mut self, opened_at: Place) -> bool {
         while let Some(at) = self.open.pop() {
             if std::mem::replace(&mut self.visited[at], self.position) == self.position {
                 continue;
@@ -102,7 +102,7 @@ impl Matcher {
             match &self.program[at] {
                 Instruction::Match => return true,
                 Instruction::Letter(_) => self.waiting.push(at),
-                Instruction::Start if is_beginning => self.open.push(at + 1),
+                Instruction::Start if opened_at == Place::Beginning => self.open.push(at + 1),
                 Instruction::Start => {}
                 Instruction::End if self.place == Place::End => self.open.push(at + 1),
                 Instruction::End => self.at_end.push(at),

@@ -9,6 +9,7 @@ pub(crate) mod milestone;
 pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod spec;
+pub(crate) mod stop_cause;
 pub(crate) mod stop_order;
 pub(crate) mod time;
 pub(crate) mod view;

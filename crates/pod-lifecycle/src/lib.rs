@@ -49,7 +49,7 @@ pub use interface::exit::Exit;
 pub use interface::id::{ContainerId, ExecId, OpId, RequestId, Target};
 pub use interface::inspection::{
     BudgetLeft, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop, Inspection,
-    Missing, MissingEnd, PodOutcome, StopReason,
+    Missing, MissingEnd, PodOutcome,
 };
 pub use interface::milestone::{Milestone, SignalCause};
 pub use interface::operation::{Check, Hook, Operation, Reach};
@@ -57,6 +57,7 @@ pub use interface::outcome::{Failure, Outcome, Refusal, RefusalKind};
 pub use interface::spec::{
     Caller, ContainerSpec, KubeletHook, KubeletType, Origin, PidNamespace, StartBarrier, TaskKind,
 };
+pub use interface::stop_cause::{SandboxEnd, StopCause};
 pub use interface::stop_order::StopOrder;
 pub use interface::time::{PodTime, WallTime};
 pub use interface::view::{Status, View};

@@ -16,7 +16,7 @@ use crate::interface::inspection::{GateProgress, InspectedPart};
 use crate::interface::spec::{ContainerSpec, KubeletType};
 use crate::interface::time::PodTime;
 use crate::member::evidence::{Ask, Asked, Ended};
-use crate::member::gate::{GateState, MemberGate};
+use crate::member::gate::{GateState, MemberGate, NewestTask};
 
 /// One planned container, and what is known of it across all tasks of its name.
 #[derive(Clone, Debug)]
@@ -351,14 +351,14 @@ impl MemberState {
         self.pair_role = PairRole::Standby;
     }
 
-    /// T14: a stop is over; `lives` is whether its newest task goes on. J11: in a job the ends of the mains are kept.
-    pub(crate) fn end_round(&mut self, lives: bool, policy: RestartPolicy) {
+    /// T14: a stop is over. J11: in a job the ends of the mains are kept.
+    pub(crate) fn end_round(&mut self, newest: NewestTask, policy: RestartPolicy) {
         if policy == RestartPolicy::Always {
             self.ended = None;
         }
         self.asked = None;
         self.caller_start = CallerStart::Never;
-        self.gate.end_round(lives);
+        self.gate.end_round(newest);
     }
 }
 

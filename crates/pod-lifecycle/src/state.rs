@@ -15,13 +15,14 @@ use crate::interface::id::{ContainerId, ExecId, OpId, RequestId, Target};
 use crate::interface::milestone::Milestone;
 use crate::interface::operation::Operation;
 use crate::interface::outcome::Refusal;
+use crate::interface::stop_cause::StopCause;
 use crate::interface::time::PodTime;
 use crate::member::MemberState;
 use crate::outbox::Outbox;
 use crate::pod_restarts::PodRestarts;
 use crate::rounds::Rounds;
 use crate::sandbox::Sandbox;
-use crate::stop::{Stop, StopCause};
+use crate::stop::Stop;
 
 /// Why no container of the plan starts any more (I2).
 #[derive(Clone, Debug)]

@@ -7,7 +7,8 @@ use std::time::Duration;
 use pod_spec::Signal;
 
 use crate::interface::exit::code_of_signal;
-use crate::interface::inspection::{BudgetLeft, InspectedStop, StopReason};
+use crate::interface::inspection::{BudgetLeft, InspectedStop};
+use crate::interface::stop_cause::{SandboxEnd, StopCause};
 use crate::interface::time::PodTime;
 
 /// The time that every container still gets when the budget is spent, from the last stop signals to SIGKILL (T6; the
@@ -20,40 +21,6 @@ pub(crate) struct Stop {
     cause: StopCause,
     budget: Budget,
     others_until: PodTime,
-}
-
-/// Why a stop began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StopCause {
-    /// T12a.
-    Caller,
-    /// T12b.
-    Sandbox(SandboxEnd),
-    /// T12c: a signal to the shim.
-    Requested,
-    /// K11: SIGKILL where `zero-grace=order` makes a stop of it (T12c).
-    ZeroGrace,
-    /// T12c: the mains are done (J1).
-    Completed,
-    /// I2.
-    InitFailed,
-    /// I8.
-    SidecarFailed,
-    /// T12c: the end of a container that is fatal (R9).
-    Fatal,
-    /// R14: the pod is to start again.
-    Restart,
-}
-
-/// How a stop involves the sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SandboxEnd {
-    /// K13: a caller stops it; the signal waits until nothing else is left.
-    Killed(Signal),
-    /// K13: pause has got its signal.
-    Signalled,
-    /// K16: it died by itself.
-    Died,
 }
 
 impl Stop {
@@ -168,17 +135,7 @@ impl Stop {
 impl Stop {
     pub(crate) fn inspect(&self, now: PodTime) -> InspectedStop {
         InspectedStop {
-            reason: match self.cause {
-                StopCause::Caller => StopReason::Caller,
-                StopCause::Sandbox(_) => StopReason::Sandbox,
-                StopCause::Requested => StopReason::Requested,
-                StopCause::ZeroGrace => StopReason::ZeroGrace,
-                StopCause::Completed => StopReason::Completed,
-                StopCause::InitFailed => StopReason::InitFailed,
-                StopCause::SidecarFailed => StopReason::SidecarFailed,
-                StopCause::Fatal => StopReason::Fatal,
-                StopCause::Restart => StopReason::Restart,
-            },
+            cause: self.cause,
             budget: match self.budget {
                 Budget::Callers => BudgetLeft::Callers,
                 Budget::Until { at, .. } => BudgetLeft::Until(at.since(now)),

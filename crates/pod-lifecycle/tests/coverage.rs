@@ -126,18 +126,26 @@ fn entries(rules: &str) -> Vec<(String, String)> {
     entries
 }
 
-/// The bold ids that an entry begins with, ranges in full; `whole` takes those of the rest, too.
-fn ids(entry: &str, whole: bool) -> Vec<Id> {
+/// Which ids of an entry are meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// Those that it begins with.
+    First,
+    All,
+}
+
+/// The bold ids of an entry, ranges in full.
+fn ids(entry: &str, which: Which) -> Vec<Id> {
     let parts: Vec<&str> = entry.split("**").collect();
     let mut ids = Vec::<Id>::new();
     for (place, part) in parts.iter().enumerate().skip(1).step_by(2) {
-        let Some(id) = Id::parse(part) else { if whole { continue } else { break } };
+        let Some(id) = Id::parse(part) else { if which == Which::All { continue } else { break } };
         let continues = place > 2 && parts[place - 1] == " to ";
         match ids.last() {
             Some(first) if continues => ids.extend(first.next().to(id).collect::<Vec<_>>()),
             _ => ids.push(id),
         }
-        if !whole && !matches!(parts.get(place + 1), Some(&(", " | " to "))) {
+        if which == Which::First && !matches!(parts.get(place + 1), Some(&(", " | " to "))) {
             break;
         }
     }
@@ -153,14 +161,18 @@ fn rules(entries: &[(String, String)]) -> Vec<(Id, Status)> {
             entry if entry.contains("** Planned") => Status::Planned,
             _ => Status::Built,
         };
-        let own = ids(entry, false).into_iter().filter(|id| RULES.contains(id.letter));
+        let own = ids(entry, Which::First).into_iter().filter(|id| RULES.contains(id.letter));
         rules.extend(own.map(|id| (id, status)));
     }
     rules
 }
 
 fn cases(entries: &[(String, String)]) -> Vec<Id> {
-    entries.iter().filter(|(section, _)| section == "Cases").flat_map(|(_, entry)| ids(entry, true)).collect()
+    entries
+        .iter()
+        .filter(|(section, _)| section == "Cases")
+        .flat_map(|(_, entry)| ids(entry, Which::All))
+        .collect()
 }
 
 /// The ids that a test bears, and the cases that its comment names.
@@ -311,12 +323,14 @@ fn rules_and_cases_are_kept_apart() {
     let root = root();
     let page = fs::read_to_string(root.join("docs/rules.md")).expect("docs/rules.md");
     let entries = entries(&page);
-    let known: BTreeSet<Id> = entries.iter().flat_map(|(_, entry)| ids(entry, true)).collect();
+    let known: BTreeSet<Id> = entries.iter().flat_map(|(_, entry)| ids(entry, Which::All)).collect();
     let unknown = tests(&root).into_iter().filter(|found| !known.contains(&found.id));
     let unknown: Vec<_> = unknown.map(|found| format!("{} of {}", found.id, found.name)).collect();
     assert!(unknown.is_empty(), "neither a rule nor a case of docs/rules.md:\n{}", unknown.join("\n"));
-    let bare =
-        entries.iter().filter(|(section, _)| section == "Cases").flat_map(|(_, entry)| ids(entry, true));
+    let bare = entries
+        .iter()
+        .filter(|(section, _)| section == "Cases")
+        .flat_map(|(_, entry)| ids(entry, Which::All));
     assert_eq!(bare.filter(|id| id.of == Of::Rules).collect::<Vec<_>>(), [], "cases without their prefix");
     let mut files = Vec::new();
     for folder in ["crates", "tests"] {
@@ -340,8 +354,11 @@ fn rules_and_cases_are_kept_apart() {
 #[test]
 fn ids_are_read_as_the_page_writes_them() {
     let text = |ids: Vec<Id>| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    assert_eq!(text(ids("* **K1**, **K2** A signal **T3**", false)), "K1 K2");
-    assert_eq!(text(ids("* **ks-G8** to **ks-G10** Never, **ks-H1**", true)), "ks-G8 ks-G9 ks-G10 ks-H1");
+    assert_eq!(text(ids("* **K1**, **K2** A signal **T3**", Which::First)), "K1 K2");
+    assert_eq!(
+        text(ids("* **ks-G8** to **ks-G10** Never, **ks-H1**", Which::All)),
+        "ks-G8 ks-G9 ks-G10 ks-H1"
+    );
     let ids_of = |name: &str, kind: Kind, comment: &str| {
         let mut found = Vec::new();
         of_test(name, kind, comment, &mut found);

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use pod_lifecycle::{InspectedContainer, InspectedStop, Inspection, PodTime};
 
-use crate::text::{show_duration, show_signal};
+use crate::text::{show_cause, show_duration, show_signal};
 use crate::trace::Trace;
 
 impl Trace {
     pub(crate) fn inspection(&mut self, now: PodTime, inspection: &Inspection) {
         let Inspection { stop, outcome, missing, containers } = inspection;
-        let stop =
-            stop.as_ref().map(|InspectedStop { reason, budget }| format!("stop: {reason:?}, {budget:?}"));
+        let stop = stop
+            .as_ref()
+            .map(|InspectedStop { cause, budget }| format!("stop: {}, {budget:?}", show_cause(*cause)));
         let outcome = outcome.map(|outcome| format!("{outcome:?}"));
         let missing = missing
             .as_ref()

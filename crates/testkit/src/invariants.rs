@@ -231,7 +231,11 @@ impl Invariants {
                 }
             }
             (Operation::Check(Check::Probe { .. }), Gate::Probe { timing, .. }) => {
-                picture.counted(succeeded);
+                if succeeded {
+                    picture.check_succeeded()
+                } else {
+                    picture.check_failed()
+                }
                 if picture.successes >= timing.successes {
                     picture.opens();
                 }

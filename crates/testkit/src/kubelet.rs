@@ -25,7 +25,7 @@ use pod_lifecycle::{ContainerId, KubeletHook, PodTime};
 use crate::new_container::NewContainer;
 use crate::text::millis;
 use back_off::BackOff;
-use cri::{CallId, Cri};
+use cri::{CallEnd, CallId, Cri};
 use fuzz_input::Rng;
 use ledger::Ledger;
 use order::Ending;
@@ -172,8 +172,8 @@ impl Kubelet {
         loop {
             let finished = self.cri.take_finished();
             let idle = finished.is_empty();
-            for (call, succeeded) in finished {
-                self.call_ended(now, call, succeeded);
+            for (call, end) in finished {
+                self.call_ended(now, call, end);
             }
             if idle {
                 break;
@@ -364,7 +364,8 @@ impl Kubelet {
         }
     }
 
-    fn call_ended(&mut self, now: PodTime, call: CallId, succeeded: bool) {
+    fn call_ended(&mut self, now: PodTime, call: CallId, end: CallEnd) {
+        let failed = end == CallEnd::Failed;
         match &mut self.work {
             Work::Syncing(sync) => {
                 let Some(step) = sync.waits_for else { return };
@@ -372,11 +373,11 @@ impl Kubelet {
                     return;
                 }
                 sync.waits_for = None;
-                sync.failed |= !succeeded;
+                sync.failed |= failed;
                 // A failed kill ends the sync, and so does an init that does not start; no other failure does.
                 let ends = match step {
-                    Step::Kill(_) => !succeeded,
-                    Step::Start(_) => !succeeded && sync.starts_init,
+                    Step::Kill(_) => failed,
+                    Step::Start(_) => failed && sync.starts_init,
                 };
                 if ends {
                     sync.kills.clear();
@@ -384,7 +385,7 @@ impl Kubelet {
                 }
                 self.go_on(now);
             }
-            Work::Ending => self.end_goes_on(now, call, succeeded),
+            Work::Ending => self.end_goes_on(now, call, end),
             _ => {}
         }
     }

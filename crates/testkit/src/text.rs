@@ -1,7 +1,8 @@
-//! How times and signals are written in scenarios and traces. Owns nothing else.
+//! How times, signals and causes of stops are written in scenarios and traces. Owns nothing else.
 
 use std::time::Duration;
 
+use pod_lifecycle::StopCause;
 use pod_spec::Signal;
 
 /// Reads `0s`, `250ms`, `1.5s`, `2m`.
@@ -22,6 +23,14 @@ pub(crate) fn show_duration(duration: Duration) -> String {
     match duration.subsec_millis() {
         0 => format!("{}s", duration.as_secs()),
         _ => format!("{}ms", duration.as_millis()),
+    }
+}
+
+/// Writes why a stop began, as an operator sees it: without what becomes of the sandbox.
+pub(crate) fn show_cause(cause: StopCause) -> String {
+    match cause {
+        StopCause::Sandbox(_) => "Sandbox".to_owned(),
+        _ => format!("{cause:?}"),
     }
 }
 

@@ -8,7 +8,7 @@ use pod_lifecycle::{
 };
 
 use crate::command::{Detail, show_target};
-use crate::text::show_signal;
+use crate::text::{show_cause, show_signal};
 use crate::world::ProcessEvent;
 
 /// The lines so far.
@@ -153,7 +153,9 @@ fn show_milestone(milestone: &Milestone) -> String {
         Milestone::SwitchBegan => "switch began".to_owned(),
         Milestone::Switched => "switched".to_owned(),
         Milestone::SwitchFailed { reason } => format!("switch failed: {reason}"),
-        Milestone::StopBegan(stop) => format!("stop began: {:?}, budget {:?}", stop.reason, stop.budget),
+        Milestone::StopBegan(stop) => {
+            format!("stop began: {}, budget {:?}", show_cause(stop.cause), stop.budget)
+        }
         Milestone::PodRestart { reason, delay } => format!("restart in {delay:?}: {reason}"),
         Milestone::LastCall => "last call".to_owned(),
         Milestone::BudgetSpent => "budget spent".to_owned(),

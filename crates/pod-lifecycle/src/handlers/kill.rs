@@ -17,6 +17,7 @@ use crate::interface::milestone::{Milestone, SignalCause};
 use crate::interface::operation::Reach;
 use crate::interface::outcome::Refusal;
 use crate::interface::spec::Caller;
+use crate::interface::stop_cause::{SandboxEnd, StopCause};
 use crate::member::evidence::Ask;
 use crate::questions::evidence::stop_was_asked;
 use crate::questions::grace::grace_without_caller;
@@ -29,7 +30,7 @@ use crate::steps::finish::finish;
 use crate::steps::hooks::stop_after_hooks;
 use crate::steps::signal::{deliver_stop, kill_now, signal_init};
 use crate::steps::unrun::end_without_running;
-use crate::stop::{SandboxEnd, Stop, StopCause};
+use crate::stop::Stop;
 
 /// K9, K10: the time a sidecar gets between its stop signal and a caller's SIGKILL. crictl gives up 2 s after its kill
 /// (F5).

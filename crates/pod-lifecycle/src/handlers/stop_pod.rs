@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
+use crate::interface::stop_cause::StopCause;
 use crate::questions::grace::pod_grace;
 use crate::rules::stop::begin_stop_within;
 use crate::state::State;
-use crate::stop::StopCause;
 
 /// A signal to the shim, or an operator's stop: everything ends, in order.
 pub(crate) fn stop_pod(pod: &mut State, grace: Option<Duration>) {

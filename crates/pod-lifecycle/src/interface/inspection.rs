@@ -6,6 +6,7 @@ use pod_spec::{Gate, Role, Signal};
 
 use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;
+use crate::interface::stop_cause::StopCause;
 
 /// What there is to know of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,32 +53,9 @@ pub enum MissingEnd {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InspectedStop {
     /// Why it began.
-    pub reason: StopReason,
+    pub cause: StopCause,
     /// What is left of its time.
     pub budget: BudgetLeft,
-}
-
-/// Why a stop began (T12, K11, J1, I2, R9).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
-    /// A caller stops the containers.
-    Caller,
-    /// The sandbox is stopped, or died.
-    Sandbox,
-    /// An operator, or a signal to the shim.
-    Requested,
-    /// A SIGKILL where `zero-grace=order`.
-    ZeroGrace,
-    /// The mains are done.
-    Completed,
-    /// An init failed under Never.
-    InitFailed,
-    /// A sidecar could not be started under Never, or was not recreated.
-    SidecarFailed,
-    /// A fatal container ended.
-    Fatal,
-    /// The pod is to start again (R14).
-    Restart,
 }
 
 /// What is left of a stop's budget (T5, T6).

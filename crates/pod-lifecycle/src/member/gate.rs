@@ -38,6 +38,13 @@ enum WasOpen {
     Before,
 }
 
+/// Whether the newest task of a name goes on into the next round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewestTask {
+    Lives,
+    IsGone,
+}
+
 impl MemberGate {
     pub(crate) fn state(self) -> GateState {
         self.state
@@ -80,11 +87,11 @@ impl MemberGate {
 
     /// T14: what has ended waits for its gates again, what lives goes on. A stop that turned out to be no stop of the
     /// pod opens no gate.
-    pub(crate) fn end_round(&mut self, lives: bool) {
-        (self.state, self.release) = match (lives, self.state) {
-            (true, GateState::Open) => (GateState::Open, Release::Released),
-            (true, _) => (GateState::Closed, Release::Released),
-            (false, _) => (GateState::Closed, Release::Waiting),
+    pub(crate) fn end_round(&mut self, newest: NewestTask) {
+        (self.state, self.release) = match (newest, self.state) {
+            (NewestTask::Lives, GateState::Open) => (GateState::Open, Release::Released),
+            (NewestTask::Lives, _) => (GateState::Closed, Release::Released),
+            (NewestTask::IsGone, _) => (GateState::Closed, Release::Waiting),
         };
     }
 }
@@ -100,9 +107,9 @@ mod tests {
         assert!(gate.open() && !gate.open());
         gate.note_executed();
         assert!(gate.is_open());
-        gate.end_round(true);
+        gate.end_round(NewestTask::Lives);
         assert!(gate.is_open() && gate.is_released());
-        gate.end_round(false);
+        gate.end_round(NewestTask::IsGone);
         assert!(!gate.is_open() && !gate.is_released() && gate.was_ever_open());
     }
 
@@ -112,7 +119,7 @@ mod tests {
         let mut gate = MemberGate::default();
         gate.note_executed();
         assert_eq!(gate.state(), GateState::Started);
-        gate.end_round(true);
+        gate.end_round(NewestTask::Lives);
         assert_eq!(gate.state(), GateState::Closed);
     }
 
@@ -122,7 +129,7 @@ mod tests {
         let mut gate = MemberGate::default();
         gate.release();
         assert!(gate.is_released() && !gate.is_open());
-        gate.end_round(false);
+        gate.end_round(NewestTask::IsGone);
         assert!(!gate.is_released());
     }
 }

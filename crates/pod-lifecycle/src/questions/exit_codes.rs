@@ -6,8 +6,8 @@ use pod_spec::{Gate, RestartPolicy, Role, Signal};
 
 use crate::container::Container;
 use crate::interface::exit::{Exit, code_of_signal};
+use crate::interface::stop_cause::StopCause;
 use crate::state::State;
-use crate::stop::StopCause;
 
 /// What callers see of an exit.
 pub(crate) fn shown_exit(pod: &State, container: &Container, real: Exit) -> Exit {

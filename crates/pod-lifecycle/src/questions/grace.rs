@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::container::Container;
 use crate::interface::id::ContainerId;
+use crate::interface::stop_cause::StopCause;
 use crate::interface::time::PodTime;
 use crate::state::State;
-use crate::stop::{MIN_KILL_DELAY, Stop, StopCause};
+use crate::stop::{MIN_KILL_DELAY, Stop};
 
 /// The budget of a stop that podshim begins where neither plan, kubelet nor node sets one (T5).
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);

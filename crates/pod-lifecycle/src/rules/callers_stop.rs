@@ -4,10 +4,10 @@
 
 use pod_spec::Role;
 
+use crate::interface::stop_cause::StopCause;
 use crate::questions::evidence::{is_evidence, stop_was_asked};
 use crate::rules::stop::begin_stop;
 use crate::state::State;
-use crate::stop::StopCause;
 
 /// T12a: a caller stops a main and a sidecar, or all planned containers that live, if these are several.
 pub(crate) fn detect_callers_stop(pod: &mut State) {

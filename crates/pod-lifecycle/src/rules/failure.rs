@@ -8,12 +8,12 @@ use pod_spec::Role;
 use crate::container::phase::Program;
 use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;
+use crate::interface::stop_cause::StopCause;
 use crate::member::evidence::EndedBy;
 use crate::questions::restarts::{Stopped, is_not_repeated};
 use crate::rules::stop::begin_stop;
 use crate::state::State;
 use crate::steps::finish::note_end;
-use crate::stop::StopCause;
 
 /// I2, I8: the pod has failed; sidecars are stopped in reverse order, no other container starts.
 pub(crate) fn fail_pod(pod: &mut State, index: usize, reason: String) {

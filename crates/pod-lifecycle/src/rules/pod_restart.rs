@@ -10,13 +10,13 @@ use crate::container::phase::Phase;
 use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::Milestone;
+use crate::interface::stop_cause::StopCause;
 use crate::interface::time::show_duration;
 use crate::questions::pod_restart::{is_renewed, limit_of_restarts};
 use crate::questions::restarts::keeps_running;
 use crate::rules::stop::begin_stop;
 use crate::state::State;
 use crate::steps::renew::{begin_again, renew};
-use crate::stop::StopCause;
 
 /// R14: a container has failed, and its pod restarts with it. R4's delay counts from here.
 pub(crate) fn restart_after_failure(pod: &mut State, id: &ContainerId, exit: Exit) {

@@ -4,16 +4,17 @@
 
 use pod_spec::Role;
 
-use crate::container::Container;
 use crate::container::ending::NextExit;
 use crate::interface::milestone::Milestone;
+use crate::interface::stop_cause::StopCause;
+use crate::member::gate::NewestTask;
 use crate::questions::completion::held_may_be_stopped_yet;
 use crate::questions::grace::grace_of;
 use crate::questions::order::turn_has_come;
 use crate::questions::pod_restart::resumes_at;
 use crate::rules::gate::program_started;
 use crate::state::State;
-use crate::stop::{MIN_KILL_DELAY, Stop, StopCause};
+use crate::stop::{MIN_KILL_DELAY, Stop};
 
 /// T14, T10: a stop is over when everything it covers is final, however much of its budget is left. Then what was created meanwhile starts in order. A stop
 /// for good is never over.
@@ -82,8 +83,11 @@ fn end_stop(pod: &mut State) {
 fn begin_round(pod: &mut State) {
     let (now, policy) = (pod.now(), pod.policy());
     for index in 0..pod.members().len() {
-        let lives = pod.current(index).is_some_and(Container::is_alive);
-        pod.member_mut(index).end_round(lives, policy);
+        let newest = match pod.current(index) {
+            Some(container) if container.is_alive() => NewestTask::Lives,
+            _ => NewestTask::IsGone,
+        };
+        pod.member_mut(index).end_round(newest, policy);
         let Some(id) = pod.member(index).current().cloned() else { continue };
         let Some(container) = pod.container_mut(&id) else { continue };
         container.hooks.new_round();

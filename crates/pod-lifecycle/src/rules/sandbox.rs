@@ -9,10 +9,11 @@ use crate::container::phase::Part;
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::SignalCause;
 use crate::interface::operation::Reach;
+use crate::interface::stop_cause::{SandboxEnd, StopCause};
 use crate::rules::stop::begin_stop;
 use crate::state::State;
 use crate::steps::signal::{deliver_stop, kill_now, signal_init, thaw};
-use crate::stop::{MIN_KILL_DELAY, SandboxEnd, StopCause};
+use crate::stop::MIN_KILL_DELAY;
 
 /// K13: pause goes when everything else has gone, or could not be ended.
 pub(crate) fn end_sandbox(pod: &mut State) {

@@ -9,6 +9,7 @@ use crate::container::phase::{Part, Phase};
 use crate::interface::exit::Exit;
 use crate::interface::id::ContainerId;
 use crate::interface::milestone::Milestone;
+use crate::interface::stop_cause::StopCause;
 use crate::interface::time::PodTime;
 use crate::member::MemberState;
 use crate::questions::grace::limit_of;
@@ -22,7 +23,7 @@ use crate::steps::finish::finish;
 use crate::steps::hooks::stop_after_hooks;
 use crate::steps::renew::renew;
 use crate::steps::unrun::{end_latecomer, end_without_running};
-use crate::stop::{Stop, StopCause};
+use crate::stop::Stop;
 
 /// A stop of the pod begins, with the time that its cause gives it (T5, T12).
 pub(crate) fn begin_stop(pod: &mut State, cause: StopCause) {

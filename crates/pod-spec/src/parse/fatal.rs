@@ -8,12 +8,6 @@ use crate::plan::Fatal;
 
 use super::options;
 
-/// The options of `restart`.
-#[derive(Clone, Copy, PartialEq)]
-enum FatalOption {
-    Limit,
-}
-
 /// Reads the word and its option.
 pub(super) fn parse(value: &str) -> Result<Fatal, Problem> {
     let (word, rest) = match value.split_once(';') {
@@ -27,7 +21,8 @@ pub(super) fn parse(value: &str) -> Result<Fatal, Problem> {
             Some(_) => Err(Problem::OptionOfOtherFatal { word: word_of(&FATALS, &fatal) }),
         };
     };
-    for given in options::split(rest, &[("limit", FatalOption::Limit)])? {
+    // The only option.
+    for given in options::split(rest, &[("limit", ())])? {
         // Without one restart the word is `failure`.
         limit = given.count(1)?;
     }

@@ -78,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             let took_ms = milliseconds(took);
             print_json(&Report { stopped, took_ms, pod: left })?;
         }
-        Format::Text => print(&show(pod, stopped, took, left.as_ref(), Paint::of(&stdout())))?,
+        Format::Text => print(&show(pod, took, left.as_ref(), Paint::of(&stdout())))?,
     }
     Ok(if stopped { Outcome::Success } else { Outcome::Findings })
 }
@@ -127,9 +127,10 @@ fn unless_gone<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientErr
     }
 }
 
-fn show(pod: &str, stopped: bool, took: Duration, left: Option<&PodReport>, paint: Paint) -> String {
+/// `left` is the pod as it is, if its shim has not gone.
+fn show(pod: &str, took: Duration, left: Option<&PodReport>, paint: Paint) -> String {
     let seconds = format!("{:.1}s", took.as_secs_f64());
-    if stopped {
+    if left.is_none_or(PodReport::has_stopped) {
         return format!("pod {pod}: {} in {seconds}\n", paint.text(Colour::Green, "stopped"));
     }
     let containers = left.iter().flat_map(|pod| &pod.containers);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use control_api::container::{GateState, Role as WireRole, State as WireState};
-use control_api::{Budget, Container, Cost, InspectResponse, Outcome, StopReason as WireReason, VERSION};
+use control_api::{Budget, Container, Cost, InspectResponse, Outcome, StopReason, VERSION};
 use oci_runtime::busy::LongestRound;
 use pod_lifecycle::{
     BudgetLeft, Exit, GateProgress, InspectedContainer, InspectedPart, InspectedState, InspectedStop,
-    Inspection, PodOutcome, StopReason,
+    Inspection, PodOutcome, StopCause,
 };
 use pod_spec::Role;
 
@@ -50,23 +50,23 @@ pub(crate) fn response(
 }
 
 /// Why a stop began.
-pub(super) fn reason(reason: StopReason) -> WireReason {
-    match reason {
-        StopReason::Caller => WireReason::CALLER,
-        StopReason::Sandbox => WireReason::SANDBOX_ENDED,
-        StopReason::Requested => WireReason::REQUESTED,
-        StopReason::ZeroGrace => WireReason::ZERO_GRACE,
-        StopReason::Completed => WireReason::MAINS_DONE,
-        StopReason::InitFailed => WireReason::INIT_FAILED,
-        StopReason::SidecarFailed => WireReason::SIDECAR_FAILED,
-        StopReason::Fatal => WireReason::FATAL,
-        StopReason::Restart => WireReason::RESTART,
+pub(super) fn reason(cause: StopCause) -> StopReason {
+    match cause {
+        StopCause::Caller => StopReason::CALLER,
+        StopCause::Sandbox(_) => StopReason::SANDBOX_ENDED,
+        StopCause::Requested => StopReason::REQUESTED,
+        StopCause::ZeroGrace => StopReason::ZERO_GRACE,
+        StopCause::Completed => StopReason::MAINS_DONE,
+        StopCause::InitFailed => StopReason::INIT_FAILED,
+        StopCause::SidecarFailed => StopReason::SIDECAR_FAILED,
+        StopCause::Fatal => StopReason::FATAL,
+        StopCause::Restart => StopReason::RESTART,
     }
 }
 
 /// Why a stop began, who counts its time, and how much is left of it.
-pub(crate) fn stop(stop: InspectedStop) -> (WireReason, Budget, Duration) {
-    let reason = reason(stop.reason);
+pub(crate) fn stop(stop: InspectedStop) -> (StopReason, Budget, Duration) {
+    let reason = reason(stop.cause);
     let (budget, left) = match stop.budget {
         BudgetLeft::Callers => (Budget::CALLERS, Duration::ZERO),
         BudgetLeft::Until(left) => (Budget::ENFORCED, left),

@@ -123,7 +123,7 @@ impl Tally {
             // Again when its reason or its time changes (T9).
             Milestone::StopBegan(stop) if self.stop == CountedStop::None => {
                 self.stop = CountedStop::UnderWay;
-                self.add(Count::Stops(reason(stop.reason).word()));
+                self.add(Count::Stops(reason(stop.cause).word()));
             }
             Milestone::BudgetSpent if self.stop != CountedStop::Overran => {
                 self.stop = CountedStop::Overran;

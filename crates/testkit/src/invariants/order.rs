@@ -480,7 +480,14 @@ impl Invariants {
         }
         let is_job = self.policy().is_some_and(|policy| policy != RestartPolicy::Always);
         for (name, picture) in &mut self.members {
-            picture.new_round(living.contains(name), is_job);
+            if living.contains(name) {
+                picture.lives_on()
+            } else {
+                picture.waits_again()
+            }
+            if !is_job {
+                picture.forget_done();
+            }
         }
     }
 

@@ -179,12 +179,12 @@ pub(super) struct MemberPicture {
 }
 
 impl MemberPicture {
-    pub(super) fn counted(&mut self, succeeded: bool) {
-        if succeeded {
-            (self.successes, self.failures) = (self.successes + 1, 0);
-        } else {
-            (self.successes, self.failures) = (0, self.failures + 1);
-        }
+    pub(super) fn check_succeeded(&mut self) {
+        (self.successes, self.failures) = (self.successes + 1, 0);
+    }
+
+    pub(super) fn check_failed(&mut self) {
+        (self.successes, self.failures) = (0, self.failures + 1);
     }
 
     pub(super) fn counted_anew(&mut self) {
@@ -197,12 +197,18 @@ impl MemberPicture {
         self.was_open = true;
     }
 
-    /// T14: a new round, for a member that lives or does not. What a job's mains have done is kept (J11), but opens no
-    /// gate.
-    pub(super) fn new_round(&mut self, lives: bool, is_job: bool) {
-        self.released = lives;
-        self.executed &= lives;
-        self.open &= lives;
-        self.done_from = self.done_from.filter(|_| is_job);
+    /// T14: a new round for a member that lives: its program goes on, and so what it has waited for.
+    pub(super) fn lives_on(&mut self) {
+        self.released = true;
+    }
+
+    /// T14: a new round for a member that has ended.
+    pub(super) fn waits_again(&mut self) {
+        (self.released, self.executed, self.open) = (false, false, false);
+    }
+
+    /// What a member has done in earlier rounds counts no more. A job's mains keep it (J11), but it opens no gate.
+    pub(super) fn forget_done(&mut self) {
+        self.done_from = None;
     }
 }

@@ -27,6 +27,13 @@ pub(crate) enum ShimCall {
     Delete(ContainerId),
 }
 
+/// How a call to the CRI has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallEnd {
+    Done,
+    Failed,
+}
+
 /// A call of CRI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallId(u64);
@@ -61,7 +68,7 @@ pub(crate) struct Cri {
     calls: BTreeMap<CallId, Call>,
     requests: BTreeMap<RequestId, CallId>,
     out: VecDeque<(CallId, ShimCall)>,
-    finished: Vec<(CallId, bool)>,
+    finished: Vec<(CallId, CallEnd)>,
     changes: u64,
     last_call: u64,
 }
@@ -191,11 +198,11 @@ impl Cri {
 
     fn stop_goes_on(&mut self, now: PodTime, call: CallId) {
         let Some(Call::Stop { id, timeout, stage }) = self.calls.get_mut(&call) else { return };
-        let Some(listed) = self.listed.get_mut(id) else { return self.finish(call, true) };
+        let Some(listed) = self.listed.get_mut(id) else { return self.finish(call, CallEnd::Done) };
         let signal = match *stage {
             StopStage::Waiting(at) if at <= now => {
                 if listed.state != State::Running {
-                    return self.finish(call, true);
+                    return self.finish(call, CallEnd::Done);
                 }
                 if timeout.is_zero() {
                     Some(Signal::KILL)
@@ -209,7 +216,9 @@ impl Cri {
                 }
             }
             StopStage::Signalled { kill_at } if kill_at <= now => Some(Signal::KILL),
-            StopStage::Killed { give_up_at } if give_up_at <= now => return self.finish(call, false),
+            StopStage::Killed { give_up_at } if give_up_at <= now => {
+                return self.finish(call, CallEnd::Failed);
+            }
             _ => None,
         };
         let Some(signal) = signal else { return };
@@ -220,13 +229,13 @@ impl Cri {
         self.out.push_back((call, kill));
     }
 
-    fn finish(&mut self, call: CallId, succeeded: bool) {
+    fn finish(&mut self, call: CallId, end: CallEnd) {
         if self.calls.remove(&call).is_some() {
-            self.finished.push((call, succeeded));
+            self.finished.push((call, end));
         }
     }
 
-    pub(super) fn take_finished(&mut self) -> Vec<(CallId, bool)> {
+    pub(super) fn take_finished(&mut self) -> Vec<(CallId, CallEnd)> {
         std::mem::take(&mut self.finished)
     }
 
@@ -254,7 +263,7 @@ impl Cri {
                     (StartStage::Creating, Err(_)) => self.start_failed(now, call, &id),
                     (StartStage::Starting, Ok(())) => {
                         self.set(now, &id, State::Running);
-                        self.finish(call, true);
+                        self.finish(call, CallEnd::Done);
                     }
                     (StartStage::Starting, Err(_)) => {
                         *stage = StartStage::Cleaning;
@@ -265,13 +274,13 @@ impl Cri {
                 }
             }
             Some(Call::Stop { timeout, stage, .. }) => match (*stage, result) {
-                (_, Err(_)) if !gone => self.finish(call, false),
+                (_, Err(_)) if !gone => self.finish(call, CallEnd::Failed),
                 (StopStage::Signalling, _) => *stage = StopStage::Signalled { kill_at: now + *timeout },
                 _ => {}
             },
             Some(Call::Sandbox { left }) => match (result, left.front().cloned()) {
                 (Err(_), Some(first)) if gone => self.gone(call, &first),
-                (Err(_), _) => self.finish(call, false),
+                (Err(_), _) => self.finish(call, CallEnd::Failed),
                 _ => {}
             },
             None => {}
@@ -280,7 +289,7 @@ impl Cri {
 
     fn start_failed(&mut self, now: PodTime, call: CallId, id: &ContainerId) {
         self.set(now, id, State::Exited { code: START_ERROR, at: now });
-        self.finish(call, false);
+        self.finish(call, CallEnd::Failed);
     }
 
     /// StopPodSandbox goes on with the next container.
@@ -294,7 +303,7 @@ impl Cri {
             Some(next) => {
                 self.out.push_back((call, ShimCall::Kill(next, Signal::KILL, Reach::Process)));
             }
-            None => self.finish(call, true),
+            None => self.finish(call, CallEnd::Done),
         }
     }
 
@@ -309,7 +318,7 @@ impl Cri {
                 Some(Call::Start { new, stage: StartStage::Cleaning, .. }) if new.id == *id => {
                     self.start_failed(now, call, id);
                 }
-                Some(Call::Stop { id: stopped, .. }) if stopped == id => self.finish(call, true),
+                Some(Call::Stop { id: stopped, .. }) if stopped == id => self.finish(call, CallEnd::Done),
                 Some(Call::Sandbox { .. }) => self.gone(call, id),
                 _ => {}
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pod_lifecycle::{ContainerId, PodTime};
 
-use super::cri::CallId;
+use super::cri::{CallEnd, CallId};
 use super::order::{EndOrder, Ending, Waiting};
 use super::setup::{LEAST_GRACE, SpecPart};
 use super::{Kubelet, Work};
@@ -118,10 +118,10 @@ impl Kubelet {
     }
 
     /// A call of the end has returned.
-    pub(super) fn end_goes_on(&mut self, now: PodTime, call: CallId, succeeded: bool) {
+    pub(super) fn end_goes_on(&mut self, now: PodTime, call: CallId, end: CallEnd) {
         let Some(ending) = &mut self.ending else { return };
         if ending.sandbox == Some(call) {
-            if succeeded {
+            if end == CallEnd::Done {
                 self.work = Work::Over;
                 self.note("kubelet has ended the pod".to_owned());
             } else {
