@@ -226,12 +226,12 @@ pub fn default_in_file(layout: &Layout) -> Result<Option<(PathBuf, String)>, Ins
     Ok(those.next().map(|(file, name)| (file.clone(), name)))
 }
 
-/// Whether containerd's files have podshim's runtime under this name.
+/// The names that podshim's runtime has in containerd's files, and the one that install gives it.
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn is_podshims_name(layout: &Layout, name: &str) -> Result<bool, InstallError> {
-    Ok(names(&configurations(layout)?).iter().any(|own| own == name))
+pub fn names_of_podshim(layout: &Layout) -> Result<Vec<String>, InstallError> {
+    Ok(names(&configurations(layout)?))
 }
 
 fn names(texts: &[(PathBuf, String)]) -> Vec<String> {

@@ -67,23 +67,38 @@ pub fn all(root: &Path) -> Result<Vec<Shim>, FindError> {
     Ok(asked(entries.into_iter().map(|entry| (entry.socket.clone(), entry)).collect()))
 }
 
-/// All pods of the node with this root, with their shims' answers.
+/// All pods of the node with this root, with their shims' answers. Each directory and each entry that is there must be read:
+/// a pod that is passed over would lose its shim's program.
 ///
 /// # Errors
 /// [`FindError::List`].
 pub fn all_below(root: &Root) -> Result<Vec<Shim>, FindError> {
+    let failed = |path: &Path, source| FindError::List { root: root.shown(path), source };
     let state = Path::new(STATE_ROOT);
     let namespaces = match root.list(state) {
         Ok(names) => names,
         // No pod has run since the node was booted.
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(source) => return Err(FindError::List { root: root.shown(state), source }),
+        Err(error) => return Err(failed(state, error)),
     };
-    let pods = namespaces.iter().map(|name| state.join(name)).flat_map(|directory| {
-        let names = root.list(&directory).unwrap_or_default();
-        names.into_iter().map(move |name| directory.join(name).join(FILE))
-    });
-    let entries: Vec<_> = pods.filter_map(|file| Entry::parse(&root.read(&file).ok()?)).collect();
+    // A pod ends meanwhile, or the name is that of a file beside the directories.
+    let is_no_pod =
+        |error: &io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+    let mut entries = Vec::new();
+    for directory in namespaces.iter().map(|name| state.join(name)) {
+        let pods = match root.list(&directory) {
+            Err(error) if is_no_pod(&error) => continue,
+            listed => listed.map_err(|error| failed(&directory, error))?,
+        };
+        for file in pods.iter().map(|name| directory.join(name).join(FILE)) {
+            let content = match root.read(&file) {
+                Err(error) if is_no_pod(&error) => continue,
+                read => read.map_err(|error| failed(&file, error))?,
+            };
+            let broken = || failed(&file, io::Error::other("not an entry of a pod"));
+            entries.push(Entry::parse(&content).ok_or_else(broken)?);
+        }
+    }
     // Open until all have answered.
     let sockets: Vec<_> = entries.iter().map(|entry| root.reach(&entry.socket).ok()).collect();
     let paths = sockets.iter().map(|socket| socket.as_ref().map_or_else(|| NOWHERE.into(), Reached::path));

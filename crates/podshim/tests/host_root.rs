@@ -1,6 +1,8 @@
 //! `podshim install --host-root` and `uninstall --host-root`: the node's root as a container sees it, with hostile symlinks
 //! in it, with the files of each distribution, and with pods.
 
+mod containerd;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,6 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use control_api::entry::Entry;
+
+/// Those of the containerds of all distributions.
+const SOCKETS: [&str; 4] = [
+    "/run/containerd/containerd.sock",
+    "/run/k3s/containerd/containerd.sock",
+    "/run/k0s/containerd.sock",
+    "/var/snap/microk8s/common/run/containerd.sock",
+];
 
 /// A node's root, and beside it a directory that stands for the container's own files.
 struct Node {
@@ -19,6 +29,11 @@ impl Node {
         let node = Self { directory: tempfile::tempdir().expect("a directory") };
         fs::create_dir_all(node.at("")).expect("a root");
         fs::create_dir_all(node.outside("")).expect("a directory");
+        // Without an answer of containerd nothing is removed.
+        for socket in SOCKETS {
+            fs::create_dir_all(node.at(socket).parent().expect("a directory")).expect("a directory");
+            containerd::listen(&node.at(socket));
+        }
         node
     }
 
@@ -234,8 +249,9 @@ fn the_place_of_an_earlier_release_is_cleaned_too() {
     node.write(&mark, &format!("version = 3\nimports = [\"{K3S}/config-v3.toml.d/*.toml\"]\n"));
     node.succeeds("install", &[]);
     node.succeeds("uninstall", &[]);
-    let files: Vec<_> = Node::files(&node.at("")).into_keys().collect();
-    assert_eq!(files, [node.at(&mark)]);
+    let mut files = Node::files(&node.at(""));
+    files.retain(|file, _| !SOCKETS.iter().any(|socket| *file == node.at(socket)));
+    assert_eq!(files.into_keys().collect::<Vec<_>>(), [node.at(&mark)]);
 }
 
 #[test]
@@ -272,7 +288,7 @@ fn uninstall_is_refused_while_pods_are_there() {
     let output = node.run("uninstall", &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("of these pods the shim is dead: prod/shop"), "{}", said(&output));
-    fs::remove_dir_all(node.at("/run")).expect("the pod ends");
+    fs::remove_dir_all(node.at("/run/podshim")).expect("the pod ends");
     assert_eq!(Node::files(&node.at("")), files);
     node.succeeds("uninstall", &[]);
 

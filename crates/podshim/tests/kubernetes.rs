@@ -194,6 +194,40 @@ fn the_containers_words_are_understood() {
     }
 }
 
+/// The line of docs/daemonset.md makes a Job for each node: they have other names, and each runs on its node.
+#[test]
+fn each_node_has_a_removal_of_its_own() {
+    let page = fs::read_to_string(directory().join("../../docs/daemonset.md")).expect("the page");
+    let line = page.lines().map(str::trim).find(|line| line.starts_with("sed ")).expect("the line");
+    let (sed, kubectl) = line.split_once(" | ").expect("a pipe");
+    assert_eq!(kubectl, "kubectl apply --filename -");
+    let job = |node: &str| {
+        let command = sed.replace("the-node", node);
+        #[allow(clippy::disallowed_methods, reason = "a test runs the line as users do")]
+        let output =
+            Command::new("sh").args(["-c", &command]).current_dir(directory().join("../..")).output();
+        let text = String::from_utf8(output.expect("sh").stdout).expect("UTF-8");
+        documents(&text).expect("YAML").remove(0).root
+    };
+    for node in ["node-1", "node-2.example"] {
+        let job = job(node);
+        let name = job.at(&["metadata", "name"]).and_then(Node::text);
+        assert_eq!(name, Some(&*format!("podshim-remove-{node}")));
+        let terms = [
+            "spec",
+            "template",
+            "spec",
+            "affinity",
+            "nodeAffinity",
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "nodeSelectorTerms",
+        ];
+        let field = &job.at(&terms).expect("terms").items()[0].get("matchFields").expect("fields").items()[0];
+        assert_eq!((field.text_of("key"), texts(field, "values")), (Some("metadata.name"), vec![node]));
+    }
+    assert!(page.contains("job/podshim-remove-NODE"), "the page waits for the Job by its name");
+}
+
 /// kustomize, which is in kubectl, renders each overlay: the patches find what they patch.
 #[test]
 fn kustomize_renders_each_overlay() {

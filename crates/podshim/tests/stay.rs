@@ -1,5 +1,5 @@
-//! `podshim install --stay`, as a DaemonSet's pod runs it: on a root made for the test, with a containerd that only answers
-//! the CRI's Status, and a systemctl that only writes down how it was called.
+//! `podshim install --stay`, as a DaemonSet's pod runs it: on a root made for the test, with a containerd that only
+//! answers the CRI, and a systemctl that only writes down how it was called.
 
 mod containerd;
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use containerd::DEFAULT;
+use containerd::{DEFAULT, SANDBOXES};
 
 const CONFIG: &str = "/etc/containerd/config.toml";
 const K3S: &str = "/var/lib/rancher/k3s/agent/etc/containerd";
@@ -124,4 +124,40 @@ fn a_containerd_that_runs_with_podshim_as_its_default_is_restarted_first() {
     node.refuses(&["uninstall", "--host-root"], "containerd still runs with podshim as its default runtime");
     node.says(DEFAULT, "runc");
     node.succeeds(&["uninstall", "--host-root"]);
+}
+
+/// The Job sees the node below a directory: where that has not all of the node, pods may run that it does not see.
+#[test]
+fn without_an_answer_nothing_is_removed_from_a_running_node() {
+    let node = Node::new();
+    node.write(CONFIG, "version = 2\n");
+    node.succeeds(&["install", "--host-root"]);
+    let uninstall = ["uninstall", "--host-root"];
+    node.refuses(
+        &uninstall,
+        "cannot find out which pods run on this node: containerd at /run/containerd/containerd.sock: ",
+    );
+    let node = node.with_containerd();
+    // The directory of the pods' entries cannot be read, or an entry cannot.
+    node.write("/run/podshim", "");
+    node.refuses(&uninstall, "cannot read ");
+    fs::remove_file(node.at("/run/podshim")).expect("a file");
+    node.write("/run/podshim/k8s.io/abc/pod.json", "{\"id\":");
+    node.refuses(&uninstall, "pod.json: not an entry of a pod");
+    fs::remove_dir_all(node.at("/run/podshim")).expect("a directory");
+    node.write("/run/podshim/totals.json", "{}");
+    node.succeeds(&uninstall);
+}
+
+/// What containerd knows of and podshim's own directory does not.
+#[test]
+fn pods_that_only_containerd_knows_of_count() {
+    let node = Node::new().with_containerd();
+    node.write(CONFIG, "version = 2\n");
+    node.succeeds(&["install", "--host-root"]);
+    node.says(SANDBOXES, "prod web runc ready\nprod shop podshim ready\nprod old podshim gone\n");
+    let uninstall = ["uninstall", "--host-root"];
+    node.refuses(&uninstall, "containerd has these pods on podshim: prod/shop: ");
+    node.says(SANDBOXES, "prod web runc ready\nprod old podshim gone\n");
+    node.succeeds(&uninstall);
 }

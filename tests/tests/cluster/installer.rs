@@ -13,12 +13,14 @@ use e2e::durations::seconds;
 use e2e::{Cluster, Containerd, Workload, hack, wait};
 use serde_json::{Value, json};
 
+use crate::containerd;
 use crate::support::{SOON, started_in_order, with_proxy};
 
 const LABEL: &str = "podshim.io/ready";
 /// The name of the test's own RuntimeClass: the cluster's is for the other tests.
 const CLASS: &str = "podshim-installed";
 const IMAGES: [&str; 2] = ["podshim.test/podshim:installer-1", "podshim.test/podshim:installer-2"];
+const REMOVAL: &str = "job/podshim-remove-node-1";
 const CONFIG: &str = "version = 2\n# the node's\n";
 
 /// The root that the installer takes for the node's.
@@ -62,7 +64,10 @@ async fn rendered(
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/kubernetes").join(overlay).canonicalize()?;
     let directory = directory.to_str().context("no UTF-8")?;
     let words = ["create", "--dry-run=client", "--output=json", "--kustomize", directory];
-    let output = cluster.kubectl(&words).await?;
+    let mut output = cluster.kubectl(&words).await?;
+    if overlay == "remove" {
+        output = output.replace("NODE", "node-1");
+    }
     let objects = serde_json::Deserializer::from_str(&output).into_iter::<Value>();
     let mut objects = objects.collect::<Result<Vec<_>, _>>()?;
     for object in &mut objects {
@@ -78,8 +83,11 @@ async fn rendered(
                 continue;
             }
             container["image"] = json!(IMAGES[0]);
-            let socket = json!({ "name": "socket", "mountPath": "/host/run/containerd/containerd.sock" });
             container["args"].as_array_mut().context("no args")?.push(json!("--restart"));
+            if overlay == "remove" {
+                continue;
+            }
+            let socket = json!({ "name": "socket", "mountPath": "/host/run/containerd/containerd.sock" });
             container["volumeMounts"].as_array_mut().context("no mounts")?.push(socket);
         }
         let volumes = pod["volumes"].as_array_mut().context("no volumes")?;
@@ -182,25 +190,27 @@ async fn the_installer_labels_is_replaced_and_removes() -> Result<()> {
     .await?;
     ensure!(host.has("usr/local/bin/podshim") && label(&cluster).await? == "true");
 
-    // Removal is refused while a pod is there, and goes on when it has ended.
+    // Removal is refused while containerd does not answer and while a pod is there, and goes on when it has ended. The node's own
+    // containerd has the other tests' pods: the test's stands in for it.
     let pod = host.path.join("run/podshim/k8s.io/abc");
     fs::create_dir_all(&pod)?;
     Entry { id: "abc".to_owned(), pod_name: "shop".to_owned(), ..Entry::default() }.write_to(&pod)?;
     for object in rendered(&cluster, "remove", &node, &host).await? {
         cluster.apply(&object).await?;
     }
-    wait_for_log(&cluster, "job/podshim-remove", "of these pods the shim is dead: ").await?;
-    ensure!(host.has("usr/local/bin/podshim"));
+    wait_for_log(&cluster, REMOVAL, "of these pods the shim is dead: ").await?;
     fs::remove_dir_all(host.path.join("run/podshim"))?;
+    wait_for_log(&cluster, REMOVAL, "cannot find out which pods run on this node: ").await?;
+    ensure!(host.has("usr/local/bin/podshim"));
+    let socket = host.path.join("run/containerd/containerd.sock");
+    // The mount of the socket has left a file there.
+    fs::remove_file(&socket).or_else(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })?;
+    containerd::listen(&socket);
     cluster
-        .kubectl(&[
-            "--namespace",
-            "podshim",
-            "wait",
-            "--for=condition=complete",
-            "job/podshim-remove",
-            "--timeout=180s",
-        ])
+        .kubectl(&["--namespace", "podshim", "wait", "--for=condition=complete", REMOVAL, "--timeout=180s"])
         .await?;
     ensure!(!host.has("usr/local/bin/podshim") && !host.has("etc/systemd/system/podshim-drain.service"));
     ensure!(fs::read_to_string(host.path.join("etc/containerd/config.toml"))? == CONFIG);

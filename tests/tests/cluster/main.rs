@@ -2,6 +2,8 @@
 //! roll-out, a drain, a node that is cut from power. Run by `hack/cluster test`, which has a cluster of two nodes.
 
 mod command;
+#[path = "../../../crates/podshim/tests/containerd/mod.rs"]
+mod containerd;
 mod daemon_sets;
 mod deployments;
 mod drains;

@@ -2,7 +2,10 @@
 //!
 //! Owns these reasons and what to do about each. Changes nothing.
 
-use crate::install::stay::default_runtime;
+use std::fmt::Display;
+
+use crate::install::cri::Sandbox;
+use crate::install::stay::{default_runtime, sandboxes};
 use crate::install::{self, Layout};
 use crate::outcome::CommandError;
 use crate::pods::{PodReport, PodState};
@@ -11,7 +14,11 @@ use crate::shims;
 /// Whether the node's programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
+    /// They do, where this command runs.
     Here,
+    /// They do, and this command is in a container that has the node's root below a directory.
+    Mounted,
+    /// They do not: a file system for a node.
     Elsewhere,
 }
 
@@ -32,7 +39,7 @@ pub(super) fn refuse_default(layout: &Layout, node: Node) -> Result<(), CommandE
         return Ok(());
     }
     match default_runtime(&layout.root, &layout.found) {
-        Ok(Some(name)) if install::is_podshims_name(layout, &name).map_err(failed)? => {
+        Ok(Some(name)) if install::names_of_podshim(layout).map_err(failed)?.contains(&name) => {
             Err(CommandError::Input(format!(
                 "containerd still runs with podshim as its default runtime ({name:?}), though no file says so any more: \
                  restart it first; nothing was changed"
@@ -43,16 +50,43 @@ pub(super) fn refuse_default(layout: &Layout, node: Node) -> Result<(), CommandE
     }
 }
 
-/// Refuses while pods run on podshim. A live shim has its program in memory, but containerd cleans up after it, and after a
-/// dead one, with `delete`, which runs the file.
+/// Refuses while pods run on podshim, as podshim's own directory and containerd know them. A live shim has its program in
+/// memory, but containerd cleans up after it, and after a dead one, with `delete`, which runs the file.
+///
+/// A container may not have all of the node below its directory: there containerd must answer, which shows that it has the
+/// node's /run, where podshim's own directory is.
 ///
 /// # Errors
-/// Pods do, or the node does not say.
-pub(super) fn refuse_running(layout: &Layout) -> Result<(), CommandError> {
-    let pods: Vec<_> = shims::all_below(&layout.root)?.into_iter().map(PodReport::of).collect();
-    if pods.is_empty() {
+/// Pods do, or the node does not say whether they do.
+pub(super) fn refuse_running(layout: &Layout, node: Node) -> Result<(), CommandError> {
+    let unknown = |reason: &dyn Display| {
+        CommandError::Input(format!(
+            "cannot find out which pods run on this node: {reason}; nothing was changed. Mend that, or give --force"
+        ))
+    };
+    let shims = shims::all_below(&layout.root).map_err(|error| unknown(&error))?;
+    let pods: Vec<_> = shims.into_iter().map(PodReport::of).collect();
+    let mut reasons = of_entries(&pods);
+    let socket = layout.found.distribution.socket().display();
+    match (sandboxes(&layout.root, &layout.found), node) {
+        (_, Node::Elsewhere) | (Err(_), Node::Here) => {}
+        (Ok(sandboxes), _) => reasons.extend(of_containerd(layout, &sandboxes, &pods)?),
+        (Err(error), Node::Mounted) if reasons.is_empty() => {
+            return Err(unknown(&format_args!("containerd at {socket}: {error}")));
+        }
+        (Err(_), Node::Mounted) => {}
+    }
+    if reasons.is_empty() {
         return Ok(());
     }
+    Err(CommandError::Input(format!(
+        "{}; containerd needs the shim's program to clean up after them; or give --force",
+        reasons.join("; ")
+    )))
+}
+
+/// Why the pods in podshim's own directory need it.
+fn of_entries(pods: &[PodReport]) -> Vec<String> {
     let in_states = |states: &[PodState]| {
         let those = pods.iter().filter(|pod| states.contains(&pod.state));
         those.map(PodReport::title).collect::<Vec<_>>().join(", ")
@@ -75,9 +109,20 @@ pub(super) fn refuse_running(layout: &Layout) -> Result<(), CommandError> {
         ),
     ];
     let reasons = reasons.into_iter().filter(|(pods, ..)| !pods.is_empty());
-    let reasons: Vec<_> = reasons.map(|(pods, before, after)| format!("{before}{pods}{after}")).collect();
-    Err(CommandError::Input(format!(
-        "{}; containerd needs the shim's program to clean up after them; or give --force",
-        reasons.join("; ")
-    )))
+    reasons.map(|(pods, before, after)| format!("{before}{pods}{after}")).collect()
+}
+
+/// The pods that containerd has on podshim, and that are not among those of podshim's own directory.
+fn of_containerd(
+    layout: &Layout,
+    sandboxes: &[Sandbox],
+    known: &[PodReport],
+) -> Result<Option<String>, CommandError> {
+    let failed = |error: install::InstallError| CommandError::Input(error.to_string());
+    let names = install::names_of_podshim(layout).map_err(failed)?;
+    let on_podshim = sandboxes.iter().filter(|sandbox| names.contains(&sandbox.handler));
+    let unknown = on_podshim.filter(|sandbox| !known.iter().any(|pod| pod.title() == sandbox.pod));
+    let pods: Vec<_> = unknown.map(|sandbox| sandbox.pod.as_str()).collect();
+    let says = || format!("containerd has these pods on podshim: {}: remove them first", pods.join(", "));
+    Ok((!pods.is_empty()).then(says))
 }

@@ -38,6 +38,7 @@ Removes what podshim install has written: the programs, their files, and podshim
 which is then byte for byte what it was, except for what others have changed since. Shows each change and asks. It leaves
 the files of a package: remove the package. While pods run on podshim it refuses, and names them: containerd needs the
 shim's program to clean up after them. Remove the pods first: cordon the node and run `kubectl drain` (docs/node.md).
+With --host-root it also refuses if containerd does not answer: pods may run then that it does not see.
 While podshim is containerd's default runtime it refuses too: no pod of the node could start after that.";
 const EXIT_CODES: &str = "\
 Exit codes: 0; 1 something stands in the way, and nothing was changed, or the answer was no; 2 wrong arguments.";
@@ -160,9 +161,13 @@ impl CommonArguments {
         Ok(Layout { root, bin_dir, found })
     }
 
-    /// The node that this command runs on, or none.
+    /// Where the node's programs run.
     fn live(&self, root: &Root) -> Node {
-        if self.host_root.is_some() || root.is_own() { Node::Here } else { Node::Elsewhere }
+        match (&self.host_root, root.is_own()) {
+            (Some(_), _) => Node::Mounted,
+            (None, true) => Node::Here,
+            (None, false) => Node::Elsewhere,
+        }
     }
 }
 
@@ -258,7 +263,7 @@ pub fn uninstall(
     if confirmation != Confirmation::ShowOnly {
         in_use::refuse_default(&layout, node)?;
         if !arguments.force {
-            in_use::refuse_running(&layout)?;
+            in_use::refuse_running(&layout, node)?;
         }
     }
     let changes =
@@ -329,8 +334,8 @@ fn release(given: Option<Release>, layout: &Layout, node: Node) -> Result<Releas
         Release::parse(&cri::version(&socket.path()).ok()?)
     };
     let installed = || match node {
-        Node::Here if layout.root.is_own() => Release::installed().or_else(running),
-        Node::Here => running(),
+        Node::Here => Release::installed().or_else(running),
+        Node::Mounted => running(),
         Node::Elsewhere => None,
     };
     given.or_else(installed).ok_or_else(|| {

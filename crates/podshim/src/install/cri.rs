@@ -1,12 +1,13 @@
-//! What the node's containerd answers on its CRI socket: its version, and whether it has podshim's runtime.
+//! What the node's containerd answers on its CRI socket: its version, its runtimes, and its pods.
 //!
-//! Owns the two requests and the few fields that are read of their answers.
+//! Owns these requests and the few fields that are read of their answers.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use control_api::text::printable;
 use grpc_call::message::{self, Value};
 use grpc_call::{Call, CallError};
 
@@ -16,6 +17,8 @@ use super::containerd::HANDLER;
 const SILENCE: Duration = Duration::from_secs(5);
 /// More than any answer has: containerd's configuration as JSON is some 20 kB.
 const MAX_ANSWER: usize = 4 << 20;
+/// The state SANDBOX_READY. What is zero is not sent.
+const READY: u64 = 0;
 
 /// Whether the running containerd has podshim's runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +84,35 @@ pub fn default_runtime(socket: &Path) -> Result<Option<String>, CriError> {
     let config = config(socket)?;
     let name = config.get("containerd").and_then(|it| it.get("defaultRuntimeName"));
     Ok(name.and_then(|name| name.as_str()).map(str::to_owned))
+}
+
+/// A pod's sandbox that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sandbox {
+    /// Its pod: namespace/name.
+    pub pod: String,
+    /// The runtime that its RuntimeClass names; empty for the default runtime.
+    pub handler: String,
+}
+
+/// The sandboxes of the containerd that listens there which have not ended.
+///
+/// # Errors
+/// It does not answer.
+pub fn sandboxes(socket: &Path) -> Result<Vec<Sandbox>, CriError> {
+    let answer = ask(socket, "/runtime.v1.RuntimeService/ListPodSandbox", &[])?;
+    let text = |message, number| {
+        let bytes = message::first(message, number).and_then(Value::bytes).unwrap_or_default();
+        printable(&String::from_utf8_lossy(bytes))
+    };
+    let items = message::fields(&answer).filter(|(number, _)| *number == 1);
+    let items = items.filter_map(|(_, value)| value.bytes());
+    let live = items.filter(|item| message::first(item, 3).and_then(Value::number).unwrap_or(READY) == READY);
+    let sandbox = |item| {
+        let metadata = message::first(item, 2).and_then(Value::bytes).unwrap_or_default();
+        Sandbox { pod: format!("{}/{}", text(metadata, 3), text(metadata, 1)), handler: text(item, 7) }
+    };
+    Ok(live.map(sandbox).collect())
 }
 
 /// The configuration with which a containerd runs.

@@ -12,7 +12,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::cri::{self, CriError, Loaded};
+use super::cri::{self, CriError, Loaded, Sandbox};
 use super::host::{self, HostError};
 use super::label::{Labels, Ready};
 use super::place::{Found, Restart};
@@ -138,6 +138,15 @@ pub fn loaded(root: &Root, found: &Found) -> Result<Loaded, CriError> {
 pub fn default_runtime(root: &Root, found: &Found) -> Result<Option<String>, CriError> {
     let socket = root.reach(found.distribution.socket())?;
     cri::default_runtime(&socket.path())
+}
+
+/// The sandboxes of the node's containerd that have not ended.
+///
+/// # Errors
+/// It does not answer.
+pub fn sandboxes(root: &Root, found: &Found) -> Result<Vec<Sandbox>, CriError> {
+    let socket = root.reach(found.distribution.socket())?;
+    cri::sandboxes(&socket.path())
 }
 
 impl Stay {
