@@ -159,6 +159,9 @@ fn rights_are_the_least() {
         assert_eq!(texts(capabilities, "drop"), ["ALL"]);
         let added = texts(capabilities, "add");
         assert!(added.is_empty() || added == ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SYS_CHROOT"], "{added:?}");
+        // SELinux lets no other type write the node's files.
+        let selinux = context.at(&["seLinuxOptions", "type"]).and_then(Node::text);
+        assert_eq!(selinux, (!added.is_empty()).then_some("spc_t"));
         // The token is where the node's files are not.
         let mounts: Vec<_> = container.get("volumeMounts").expect("mounts").items().iter().collect();
         assert_eq!(mounts.len(), 1);
@@ -240,6 +243,11 @@ fn kustomize_renders_each_overlay() {
         let rendered = String::from_utf8(output.stdout).expect("UTF-8");
         let objects: Vec<_> = documents(&rendered).expect("YAML").into_iter().map(|it| it.root).collect();
         assert!(!objects.is_empty());
+        for pod in objects.iter().filter_map(|object| object.at(&["spec", "template", "spec"])) {
+            let own = &pod.get("containers").expect("containers").items()[0];
+            let selinux = own.at(&["securityContext", "seLinuxOptions", "type"]).and_then(Node::text);
+            assert_eq!(selinux, Some("spc_t"), "{}", overlay.display());
+        }
         if !overlay.ends_with("labels") {
             continue;
         }
