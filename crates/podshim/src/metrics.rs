@@ -29,6 +29,7 @@ fn gauges(text: &mut String, pods: &[PodReport]) {
         let count = pods.iter().filter(|pod| pod.state == state).count();
         let _ = writeln!(text, "podshim_pods{{state=\"{name}\"}} {count}");
     }
+    let pods = &newest_of_each_name(pods)[..];
     family(text, "podshim_pod_info", "What a pod is served by.");
     for pod in pods {
         let release = pod.release.as_deref().unwrap_or_default();
@@ -109,14 +110,14 @@ fn family(text: &mut String, name: &str, help: &str) {
 
 fn containers(
     text: &mut String,
-    pods: &[PodReport],
+    pods: &[&PodReport],
     name: &str,
     help: &str,
     rest: impl Fn(&ContainerReport) -> Option<String>,
 ) {
     family(text, name, help);
     for pod in pods {
-        for container in pod.containers.iter().filter(|container| container.role != Role::SANDBOX) {
+        for container in one_of_each_name(pod) {
             if let Some(rest) = rest(container) {
                 let (labels, own, role) = (labels(pod), escape(&container.name), container.role.word());
                 let _ = writeln!(text, "{name}{{{labels},container=\"{own}\",role=\"{role}\"{rest}");
@@ -125,9 +126,39 @@ fn containers(
     }
 }
 
-/// The labels that identify a pod for people. A pod without a name in Kubernetes has its id as the name.
+/// A pod's name is used again while the pod that had it, or its sandbox, still ends: each series is there once, of the newest
+/// pod. One whose shim does not answer has no age: it counts as the oldest.
+fn newest_of_each_name(pods: &[PodReport]) -> Vec<&PodReport> {
+    let mut newest: BTreeMap<_, &PodReport> = BTreeMap::new();
+    for pod in pods {
+        let kept = newest.entry(name(pod)).or_insert(pod);
+        if kept.started_at_ms < pod.started_at_ms {
+            *kept = pod;
+        }
+    }
+    newest.into_values().collect()
+}
+
+/// The containers without the sandbox; of those with the same name one that has not ended, else the last one.
+fn one_of_each_name(pod: &PodReport) -> Vec<&ContainerReport> {
+    let mut chosen: Vec<&ContainerReport> = Vec::new();
+    for container in pod.containers.iter().filter(|container| container.role != Role::SANDBOX) {
+        match chosen.iter_mut().find(|other| other.name == container.name) {
+            Some(other) if other.has_ended() || !container.has_ended() => *other = container,
+            Some(_) => {}
+            None => chosen.push(container),
+        }
+    }
+    chosen
+}
+
+/// What a pod is called: its namespace and name. One without a name in Kubernetes has its id as the name.
+fn name(pod: &PodReport) -> (&str, &str) {
+    (pod.pod_namespace.as_deref().unwrap_or_default(), pod.name.as_deref().unwrap_or(&pod.id))
+}
+
+/// The labels that identify a pod for people.
 fn labels(pod: &PodReport) -> String {
-    let name = pod.name.as_deref().unwrap_or(&pod.id);
-    let namespace = pod.pod_namespace.as_deref().unwrap_or_default();
+    let (namespace, name) = name(pod);
     format!("namespace=\"{}\",pod=\"{}\"", escape(namespace), escape(name))
 }

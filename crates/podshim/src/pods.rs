@@ -165,7 +165,8 @@ fn all_have_ended(containers: &[ContainerReport]) -> bool {
 }
 
 impl ContainerReport {
-    fn has_ended(&self) -> bool {
+    /// Whether its program has ended, or was never created.
+    pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, State::STOPPED | State::EXITED | State::COMPLETED | State::NOT_CREATED)
     }
 }

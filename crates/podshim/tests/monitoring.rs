@@ -61,6 +61,67 @@ fn output() -> String {
     exposition(&[PodReport::of_answer(pod)], &BTreeMap::from([("shop".to_owned(), counts)]))
 }
 
+/// A new pod has the name of one that still ends, and a container that of an earlier one: no series is there twice, which
+/// Prometheus refuses, and the values are the newest's. The strictest parser, that of Prometheus' client library, takes it.
+#[test]
+fn a_name_that_is_used_again_has_each_series_once() {
+    let container = |state: State, code| Container {
+        name: "app".to_owned(),
+        role: Role::MAIN.into(),
+        state: state.into(),
+        real_exit_code: code,
+        ..Default::default()
+    };
+    let pod = |id: &str, started_at_ms, containers| {
+        PodReport::of_answer(InspectResponse {
+            id: id.to_owned(),
+            pod_uid: format!("uid-of-{id}"),
+            pod_name: "web-0".to_owned(),
+            pod_namespace: "shop".to_owned(),
+            started_at_ms,
+            longest_away_us: Some(1000),
+            cost: Some(Cost::default()).into(),
+            containers,
+            ..Default::default()
+        })
+    };
+    let pods = [
+        pod("new", 2000, vec![container(State::EXITED, Some(3)), container(State::RUNNING, None)]),
+        pod("old", 1000, vec![container(State::EXITED, Some(7))]),
+    ];
+    for pods in
+        [&pods[..], &[pod("old", 1000, vec![]), pod("new", 2000, vec![container(State::RUNNING, None)])]]
+    {
+        let text = exposition(pods, &BTreeMap::new());
+        let mut seen = BTreeSet::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (series, _) = line.rsplit_once(' ').expect("a value");
+            assert!(seen.insert(series), "{series} is there twice:\n{text}");
+        }
+        assert!(
+            seen.contains("podshim_pod_info{namespace=\"shop\",pod=\"web-0\",id=\"new\",release=\"\"}"),
+            "{text}"
+        );
+        let state =
+            "podshim_container_state{namespace=\"shop\",pod=\"web-0\",container=\"app\",role=\"main\",state=";
+        let states: Vec<_> = seen.iter().filter_map(|series| series.strip_prefix(state)).collect();
+        assert_eq!(states, ["\"running\"}"], "{text}");
+        assert!(text.contains("podshim_pods{state=\"stopped\"} ") && !text.contains("\"old\""), "{text}");
+        strict_parser_takes(&text);
+    }
+}
+
+fn strict_parser_takes(text: &str) {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(file.path(), text).expect("a file");
+    let program = "import sys\nfrom prometheus_client.openmetrics.parser import text_string_to_metric_families as parse\n\
+                   print(len(list(parse(open(sys.argv[1]).read()))))";
+    #[expect(clippy::disallowed_methods, reason = "a test runs the parser as users do")]
+    let output = Command::new("/usr/bin/python3").args(["-c", program]).arg(file.path()).output();
+    let output = output.expect("python3: hack/setup installs it");
+    assert!(output.status.success(), "{}\n{text}", String::from_utf8_lossy(&output.stderr));
+}
+
 fn is_of_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
@@ -235,6 +296,8 @@ fn the_exporters_objects_fit_together() {
     let containers = of("DaemonSet").at(&["spec", "template", "spec", "containers"]).expect("containers");
     let images: Vec<_> = containers.items().iter().filter_map(|it| it.text_of("image")).collect();
     assert_eq!(images, [format!("podshim:{}", env!("CARGO_PKG_VERSION")).as_str(), "kube-rbac-proxy"]);
+    let selinux = containers.items()[0].at(&["securityContext", "seLinuxOptions", "type"]);
+    assert_eq!(selinux.and_then(|it| it.text()), Some("spc_t"), "it connects to the shims' sockets");
     let arguments = containers.items()[0].get("args").expect("arguments").items();
     let words = std::iter::once("podshim").chain(arguments.iter().filter_map(|word| word.text()));
     table().try_get_matches_from(words).expect("podshim's words");
