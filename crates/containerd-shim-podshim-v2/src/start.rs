@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use containerd_shim::Flags;
 use control_api::entry::{Entry, STATE_ROOT};
+use control_api::places::place;
 use control_api::totals::add_to_totals;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
@@ -269,13 +270,15 @@ impl Request<'_> {
     fn entry(&self, address: &SocketAddress) -> Entry {
         let annotations = self.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let annotation = |key: &str| self.annotations.get(key).cloned().unwrap_or_default();
+        let pod_namespace = annotation("io.kubernetes.cri.sandbox-namespace");
         Entry {
             version: control_api::VERSION,
             id: self.group.to_owned(),
             namespace: self.flags.namespace.clone(),
             socket: address.path().to_owned(),
             pod_name: annotation("io.kubernetes.cri.sandbox-name"),
-            pod_namespace: annotation("io.kubernetes.cri.sandbox-namespace"),
+            counted_as: place(Path::new(STATE_ROOT), &pod_namespace),
+            pod_namespace,
             drain_priority: pod_spec::drain_priority(annotations),
             counts: None,
         }

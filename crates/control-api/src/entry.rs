@@ -37,6 +37,9 @@ pub struct Entry {
     pub pod_namespace: String,
     /// When a drain ends the pod (N11): lower ones first.
     pub drain_priority: i32,
+    /// Under which name that is counted (`crate::places`); empty in the entry of a release without it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub counted_as: String,
     /// What its shim has counted, as of its last change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<PodCounts>,
@@ -75,7 +78,13 @@ impl Entry {
     /// come from a pod.
     pub fn parse(content: &[u8]) -> Option<Self> {
         let mut entry: Self = serde_json::from_slice(content).ok()?;
-        for name in [&mut entry.id, &mut entry.namespace, &mut entry.pod_name, &mut entry.pod_namespace] {
+        for name in [
+            &mut entry.id,
+            &mut entry.namespace,
+            &mut entry.pod_name,
+            &mut entry.pod_namespace,
+            &mut entry.counted_as,
+        ] {
             *name = printable(name);
         }
         Some(entry)

@@ -9,6 +9,7 @@ pub mod client;
 pub mod counts;
 pub mod entry;
 pub mod past;
+pub mod places;
 pub mod text;
 pub mod totals;
 mod words;

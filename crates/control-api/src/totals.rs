@@ -21,26 +21,26 @@ pub const TOTALS: &str = "totals.json";
 const LOCK: &str = "totals.lock";
 const TEMPORARY: &str = ".totals.json";
 /// How many namespaces have counts of their own. A cluster that makes a namespace for each test run must not fill the memory.
-const NAMESPACES: usize = 200;
+pub(crate) const NAMESPACES: usize = 200;
 /// The name for all others; no namespace of Kubernetes can have it.
-const OTHERS: &str = "(others)";
+pub(crate) const OTHERS: &str = "(others)";
 /// How long an ending shim waits for others that end at the same time: each has the lock for less than a millisecond.
 const LOCK_TRIES: u32 = 200;
 const LOCK_RETRY: Duration = Duration::from_millis(5);
 /// How often a reader looks again if a pod has ended while it read.
 const READ_TRIES: u32 = 20;
 
-/// The counts of ended pods, by Kubernetes' namespace.
+/// The counts of ended pods, by the name under which they are shown: that of Kubernetes' namespace, or of all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Totals {
     /// The shim whose counts were added last. If it still has an entry, the process that added them was killed.
     last: String,
-    namespaces: BTreeMap<String, Counts>,
+    pub(crate) namespaces: BTreeMap<String, Counts>,
 }
 
 impl Totals {
-    fn read(root: &Path) -> io::Result<Self> {
+    pub(crate) fn read(root: &Path) -> io::Result<Self> {
         match fs::read(root.join(TOTALS)) {
             // A file that cannot be understood counts as missing.
             Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
@@ -61,17 +61,22 @@ impl Totals {
     }
 
     /// Adds a shim's counts, unless they were added last.
-    fn add(&mut self, namespace: &str, pod: &PodCounts) {
+    fn add(&mut self, entry: &Entry, pod: &PodCounts) {
         if self.last == pod.shim {
             return;
         }
         self.last.clone_from(&pod.shim);
-        self.of_namespace(namespace).add_all(&pod.counts);
+        self.of_pod(entry).add_all(&pod.counts);
     }
 
-    fn of_namespace(&mut self, namespace: &str) -> &mut Counts {
-        let has_place = self.namespaces.contains_key(namespace) || self.namespaces.len() < NAMESPACES;
-        let name = if has_place { namespace } else { OTHERS };
+    /// The counts to which a pod's are added. An entry of an older release names no place: its namespace gets the next one.
+    fn of_pod(&mut self, entry: &Entry) -> &mut Counts {
+        let name = match entry.counted_as.as_str() {
+            "" if self.namespaces.contains_key(&entry.pod_namespace) => &entry.pod_namespace,
+            "" if self.namespaces.len() < NAMESPACES => &entry.pod_namespace,
+            "" => OTHERS,
+            name => name,
+        };
         self.namespaces.entry(name.to_owned()).or_default()
     }
 }
@@ -82,27 +87,24 @@ impl Totals {
 /// # Errors
 /// The lock is not free in time, or the file cannot be written: these counts are lost.
 pub fn add_to_totals(root: &Path, directory: &Path) -> io::Result<()> {
-    let added = match Entry::read_from(directory) {
-        Some(Entry { pod_namespace, counts: Some(counts), .. }) => {
-            add(root, &pod_namespace, &counts, directory)
-        }
-        _ => Ok(()),
-    };
+    let entry = Entry::read_from(directory);
+    let counted = entry.as_ref().and_then(|entry| Some((entry, entry.counts.as_ref()?)));
+    let added = counted.map_or(Ok(()), |(entry, counts)| add(root, entry, counts, directory));
     Entry::remove_from(directory);
     added
 }
 
-fn add(root: &Path, namespace: &str, pod: &PodCounts, directory: &Path) -> io::Result<()> {
+fn add(root: &Path, entry: &Entry, pod: &PodCounts, directory: &Path) -> io::Result<()> {
     let _lock = lock(root)?;
     let mut totals = Totals::read(root)?;
-    totals.add(namespace, pod);
+    totals.add(entry, pod);
     totals.write(root)?;
     // Under the lock: until the next pod is added, `last` keeps a reader from counting this one twice.
     Entry::remove_from(directory);
     Ok(())
 }
 
-fn lock(root: &Path) -> io::Result<Flock<File>> {
+pub(crate) fn lock(root: &Path) -> io::Result<Flock<File>> {
     // Does not recreate a directory that a purge of podshim has removed.
     let mut file = File::create(root.join(LOCK))?;
     for _ in 0..LOCK_TRIES {
@@ -138,9 +140,9 @@ pub fn all(root: &Path) -> io::Result<BTreeMap<String, Counts>> {
 fn sum(totals: Totals, entries: &[Entry]) -> BTreeMap<String, Counts> {
     let mut sum = totals.clone();
     for entry in entries {
-        let of_namespace = sum.of_namespace(&entry.pod_namespace);
+        let of_pod = sum.of_pod(entry);
         if let Some(pod) = entry.counts.as_ref().filter(|pod| pod.shim != totals.last) {
-            of_namespace.add_all(&pod.counts);
+            of_pod.add_all(&pod.counts);
         }
     }
     sum.namespaces
@@ -152,6 +154,7 @@ mod tests {
 
     use super::*;
     use crate::counts::{Count, CountedRole};
+    use crate::places::place;
 
     const RESTARTS: Count<'_> = Count::Restarts(CountedRole::Sidecar);
 
@@ -206,7 +209,8 @@ mod tests {
         let web = pod(root, "web");
         entry("shop", "1-1", 3).write_to(&web).unwrap();
         let mut totals = Totals::default();
-        totals.add("shop", &entry("shop", "1-1", 3).counts.unwrap());
+        let counted = entry("shop", "1-1", 3);
+        totals.add(&counted, counted.counts.as_ref().unwrap());
         totals.write(root).unwrap();
         assert_eq!(restarts(root, "shop"), Some(3));
         add_to_totals(root, &web).unwrap();
@@ -229,6 +233,36 @@ mod tests {
         assert_eq!(restarts(root, OTHERS), Some(5));
     }
 
+    /// More namespaces have pods than there are places, and the pods end in another order than they started in.
+    #[test]
+    fn no_name_loses_counts_when_pods_of_too_many_namespaces_end() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let mut pods = Vec::new();
+        for number in 0..NAMESPACES as u64 + 5 {
+            // The order of the entries is not that of their starts.
+            let namespace = format!("test-{}", number * 37 % 211);
+            let directory = pod(root, &format!("pod-{namespace}"));
+            let counted_as = place(root, &namespace);
+            let started =
+                Entry { counted_as, id: namespace.clone(), ..entry(&namespace, &format!("{number}-1"), 1) };
+            started.write_to(&directory).unwrap();
+            pods.push(directory);
+        }
+        let mut before = all(root).unwrap();
+        assert_eq!(before[OTHERS].of(RESTARTS), 5);
+        for ended in pods.iter().rev() {
+            add_to_totals(root, ended).unwrap();
+            let after = all(root).unwrap();
+            for (name, counts) in &before {
+                let now = after.get(name).map(|counts| counts.of(RESTARTS));
+                assert!(now >= Some(counts.of(RESTARTS)), "{name}: {now:?}");
+            }
+            before = after;
+        }
+        assert_eq!((before.len(), before[OTHERS].of(RESTARTS)), (NAMESPACES + 1, 5));
+    }
+
     #[test]
     fn a_purged_directory_is_not_recreated_and_a_held_lock_is_not_waited_for() {
         let root = tempfile::tempdir().unwrap();
@@ -238,7 +272,7 @@ mod tests {
         assert_eq!(add_to_totals(root.path(), &web).unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(held);
         let purged = root.path().join("purged");
-        assert!(add(&purged, "shop", &PodCounts::default(), &web).is_err());
+        assert!(add(&purged, &Entry::default(), &PodCounts::default(), &web).is_err());
         assert!(!purged.exists());
     }
 
