@@ -5,7 +5,7 @@ mod containerd;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -252,6 +252,38 @@ fn the_place_of_an_earlier_release_is_cleaned_too() {
     let mut files = Node::files(&node.at(""));
     files.retain(|file, _| !SOCKETS.iter().any(|socket| *file == node.at(socket)));
     assert_eq!(files.into_keys().collect::<Vec<_>>(), [node.at(&mark)]);
+}
+
+/// The drop-in is removed before the template turns out to be one that cannot be replaced: it is there again, with its owner and
+/// mode, and so is its directory.
+#[test]
+fn a_failed_removal_gives_back_files_with_their_rights() {
+    let node = Node::new();
+    let (mark, template) = (format!("{K3S}/config.toml"), format!("{K3S}/config.toml.tmpl"));
+    node.write(&template, "{{ template \"base\" . }}\n");
+    node.write(&mark, "version = 2\n");
+    node.succeeds("install", &[]);
+    node.write(&mark, &format!("version = 3\nimports = [\"{K3S}/config-v3.toml.d/*.toml\"]\n"));
+    node.succeeds("install", &[]);
+    let file = node.at(&format!("{K3S}/config-v3.toml.d/podshim.toml"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("permissions");
+    if nix::unistd::geteuid().is_root() {
+        chown(&file, Some(1234), Some(5678)).expect("an owner");
+    }
+    let rights = |file: &Path| {
+        let found = fs::metadata(file).expect("the file");
+        (found.mode(), found.uid(), found.gid())
+    };
+    let (before, files) = (rights(&file), Node::files(&node.at("")));
+    let obstacle = node.at(&format!("{K3S}/.config.toml.tmpl.podshim-new"));
+    fs::create_dir(&obstacle).expect("a directory");
+    let output = node.run("uninstall", &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("config.toml.tmpl: cannot be written"), "{}", said(&output));
+    assert_eq!(Node::files(&node.at("")), files);
+    assert_eq!(rights(&file), before);
+    fs::remove_dir(obstacle).expect("a directory");
+    node.succeeds("uninstall", &[]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::root::Root;
+use super::root::{Rights, Root};
 
 /// What is, or shall be, at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct Change {
     pub before: Content,
     /// What shall be there.
     pub after: Content,
+    /// The rights of the file that is there.
+    rights: Option<Rights>,
 }
 
 /// A file that cannot be read or written.
@@ -96,7 +98,8 @@ impl Change {
             }
         };
         let before = before.map_err(|error| failed(&path, error))?;
-        Ok(Self { root: root.clone(), path, before, after })
+        let rights = root.rights(&path);
+        Ok(Self { root: root.clone(), path, before, after, rights })
     }
 
     /// The path on the node.
@@ -109,6 +112,12 @@ impl Change {
         self.root.shown(&self.path)
     }
 
+    /// The change that gives the file back what it was, once this one has been made.
+    pub fn reversed(&self) -> Self {
+        let (before, after) = (self.after.clone(), self.before.clone());
+        Self { root: self.root.clone(), path: self.path.clone(), before, after, rights: self.rights }
+    }
+
     /// Whether the file already is as it shall be.
     pub fn is_nothing(&self) -> bool {
         match (&self.before, &self.after) {
@@ -118,8 +127,34 @@ impl Change {
         }
     }
 
-    fn apply(&self, content: &Content) -> Result<(), FileError> {
-        put(&self.root, &self.path, content).map_err(|error| FileError::write(&self.shown(), error))
+    fn make(&self) -> Result<(), FileError> {
+        self.written(put(&self.root, &self.path, &self.after))
+    }
+
+    /// Reverts the change: the file has its content and its rights again.
+    fn revert(&self) -> Result<(), FileError> {
+        let bytes = match &self.before {
+            Content::Text(text) => Some(text.as_bytes()),
+            Content::Program(bytes) => Some(&bytes[..]),
+            Content::Absent | Content::Link(_) | Content::Copy { .. } => None,
+        };
+        self.written(match (bytes, self.rights) {
+            (Some(bytes), Some(rights)) => self.root.put_file_back(&self.path, bytes, rights),
+            _ => put(&self.root, &self.path, &self.before),
+        })
+    }
+
+    fn written(&self, result: io::Result<()>) -> Result<(), FileError> {
+        result.map_err(|error| FileError::write(&self.shown(), error))
+    }
+
+    /// Removes a directory of podshim's own in which the file was, if it is empty.
+    fn remove_own_directory(&self) {
+        let own = ["podshim", "cri-containerd-.scope.d"];
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        if directory.file_name().is_some_and(|name| own.iter().any(|own| name == *own)) {
+            self.root.remove_empty(directory);
+        }
     }
 }
 
@@ -138,35 +173,32 @@ fn content(root: &Root, path: &Path) -> io::Result<Content> {
 /// # Errors
 /// The system's error for the change that failed; all changes before it have been reverted.
 pub fn apply(changes: &[Change]) -> Result<(), FileError> {
+    let mut result = Ok(());
     for (index, change) in changes.iter().enumerate() {
-        if let Err(error) = change.apply(&change.after) {
-            for done in changes[..index].iter().rev() {
-                // Report only the first error: a change that cannot be reverted can be installed again.
-                let _ = done.apply(&done.before);
-            }
-            return Err(error);
+        result = change.make();
+        if result.is_err() {
+            revert(&changes[..index]);
+            break;
         }
     }
-    Ok(())
+    // At the end: a directory that was removed before a failure would come back with other rights.
+    changes.iter().for_each(Change::remove_own_directory);
+    result
+}
+
+/// Reverts changes, the last one first. Passes over one that cannot be reverted: it can be installed again.
+fn revert(changes: &[Change]) {
+    for change in changes.iter().rev() {
+        let _ = change.revert();
+    }
 }
 
 fn put(root: &Root, path: &Path, content: &Content) -> io::Result<()> {
     match content {
-        Content::Absent => remove(root, path),
+        Content::Absent => root.remove(path),
         Content::Text(text) => root.put_file(path, text.as_bytes(), path, 0o644),
         Content::Program(bytes) => root.put_file(path, bytes, path, 0o755),
         Content::Copy { of, text } => root.put_file(path, text.as_bytes(), of, 0o600),
         Content::Link(target) => root.put_link(path, target),
     }
-}
-
-fn remove(root: &Root, path: &Path) -> io::Result<()> {
-    root.remove(path)?;
-    // Remove podshim's own directories with their last file.
-    let own = ["podshim", "cri-containerd-.scope.d"];
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    if directory.file_name().is_some_and(|name| own.iter().any(|own| name == *own)) {
-        root.remove_empty(directory);
-    }
-    Ok(())
 }

@@ -41,7 +41,7 @@ impl Reached {
 
 /// Who may do what with a file: mode, owner and group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rights {
+pub struct Rights {
     mode: Mode,
     owner: Option<(Uid, Gid)>,
 }
@@ -151,6 +151,14 @@ impl Root {
     pub fn put_file(&self, path: &Path, content: &[u8], like: &Path, mode: u32) -> io::Result<()> {
         let rights =
             self.rights(like).unwrap_or(Rights { mode: Mode::from_bits_truncate(mode), owner: None });
+        self.put_file_back(path, content, rights)
+    }
+
+    /// Puts a file with this content and these rights in the place of what is at `path`, in one step.
+    ///
+    /// # Errors
+    /// The system's error; nothing has changed then.
+    pub fn put_file_back(&self, path: &Path, content: &[u8], rights: Rights) -> io::Result<()> {
         self.put(path, |directory, name| write_new(directory, name, content, rights))
     }
 
@@ -200,7 +208,8 @@ impl Root {
         }
     }
 
-    fn rights(&self, path: &Path) -> Option<Rights> {
+    /// The rights of the file at a path, behind symlinks; `None` if there is none.
+    pub fn rights(&self, path: &Path) -> Option<Rights> {
         let found = fstat(self.open(path, OFlag::O_PATH).ok()?).ok()?;
         let owner = (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid));
         Some(Rights { mode: Mode::from_bits_truncate(found.st_mode), owner: Some(owner) })
