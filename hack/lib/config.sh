@@ -93,25 +93,49 @@ cri_runtimes() {
 [plugins."$plugin".containerd]
   default_runtime_name = "$default_runtime"
 
-[plugins."$plugin".containerd.runtimes.runc]
-  runtime_type = "io.containerd.runc.v2"
-  [plugins."$plugin".containerd.runtimes.runc.options]
-$(oci_runtime_option "$dir")
-    SystemdCgroup = $([ "$(cat "$dir/cgroup-driver")" = systemd ] && echo true || echo false)
+$(runc_runtime "$plugin" "$dir" runc)
 CONFIG
+    # With --handler: the default runtime under another name.
+    [ ! -e "$dir/handler" ] || "${default_runtime}_runtime" "$plugin" "$dir" "$(cat "$dir/handler")"
     # With --installed `podshim install` writes podshim's part.
     [ -e "$dir/installed" ] || podshim_runtimes "$plugin" "$dir"
+}
+
+# runc_runtime PLUGIN DIR NAME: containerd's own shim.
+runc_runtime() {
+    cat <<CONFIG
+[plugins."$1".containerd.runtimes.$3]
+  runtime_type = "io.containerd.runc.v2"
+  [plugins."$1".containerd.runtimes.$3.options]
+$(oci_runtime_option "$2")
+    SystemdCgroup = $([ "$(cat "$2/cgroup-driver")" = systemd ] && echo true || echo false)
+CONFIG
+}
+
+# podshim_runtime PLUGIN DIR NAME
+podshim_runtime() {
+    cat <<CONFIG
+
+[plugins."$1".containerd.runtimes.$3]
+  runtime_type = "io.containerd.podshim.v2"
+  pod_annotations = ["podshim.io/*", "kruise.io/*", "apps.kruise.io/*", "*.sidecarset.kruise.io/*"]
+  container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
+CONFIG
+    # With runc podshim needs no table, and is installed without one: 2.x cannot start pods with user namespaces on a
+    # custom runtime type that has one. 1.6 passes only ConfigPath on (CONTRACT §1.7).
+    [ -n "$(oci_runtime_option "$2")" ] || return 0
+    echo "  [plugins.\"$1\".containerd.runtimes.$3.options]"
+    case $(cat "$2/containerd-version") in
+    1.6) echo "    ConfigPath = \"$2/podshim-options.toml\"" ;;
+    *) oci_runtime_option "$2" ;;
+    esac
 }
 
 # podshim_runtimes PLUGIN DIR
 podshim_runtimes() {
     local plugin=$1 dir=$2
+    podshim_runtime "$plugin" "$dir" podshim
     cat <<CONFIG
-
-[plugins."$plugin".containerd.runtimes.podshim]
-  runtime_type = "io.containerd.podshim.v2"
-  pod_annotations = ["podshim.io/*", "kruise.io/*", "apps.kruise.io/*", "*.sidecarset.kruise.io/*"]
-  container_annotations = ["podshim.io/*", "io.kubernetes.pod.*", "io.kubernetes.container.*"]
 
 # The other ways to name a shim: runc's type with another program, for which containerd 2.x reports the runtime's
 # features to the kubelet; and the program's file as the type.
@@ -144,14 +168,6 @@ $(case $(cat "$dir/containerd-version") in
         *) echo '    BinaryName = "crun"' ;;
         esac)
 CONFIG
-    # With runc podshim needs no table, and is installed without one: 2.x cannot start pods with user namespaces on a
-    # custom runtime type that has one. 1.6 passes only ConfigPath on (CONTRACT §1.7).
-    [ -n "$(oci_runtime_option "$dir")" ] || return 0
-    echo "  [plugins.\"$plugin\".containerd.runtimes.podshim.options]"
-    case $(cat "$dir/containerd-version") in
-    1.6) echo "    ConfigPath = \"$dir/podshim-options.toml\"" ;;
-    *) oci_runtime_option "$dir" ;;
-    esac
 }
 
 # oci_runtime_option DIR: prints nothing for runc, which every shim finds by itself.
