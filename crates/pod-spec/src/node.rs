@@ -3,11 +3,13 @@
 //! Owns the words of that file and what they mean for a pod's annotations: defaults for what a pod does not set, what
 //! it may not set, and the bounds that it must keep (DESIGN §6).
 
+mod value;
+
 use std::time::Duration;
 
-use crate::duration::{self, DurationError, DurationText};
+use crate::duration::DurationText;
 use crate::error::{InvalidPlan, PlanError, Problem};
-use crate::excerpt::{excerpt, printable};
+use crate::excerpt::printable;
 use crate::keys::{CONTAINER_KEYS, POD_KEYS, PREFIX, PodKey, ZERO_GRACES};
 use crate::kruise;
 use crate::limits::{
@@ -19,6 +21,11 @@ use crate::parse::{Parsed, gate_kind, parse};
 use crate::plan::{Backoff, Defaults, Gate, GateAction, Plan, Role, ZeroGrace};
 use crate::toml::{TomlError, Value, assignments};
 use crate::warning::Warning;
+
+pub use value::ValueProblem;
+use value::{
+    choices_of, count_of, duration_of, duration_within, size_of, sysctls_of, text_of, word_of, words_of,
+};
 
 /// The node's configuration. The default is that of a node without a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,39 +112,6 @@ pub enum NodeError {
         key: &'static str,
         /// What is wrong with it.
         problem: ValueProblem,
-    },
-}
-
-/// What is wrong with a value of the file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ValueProblem {
-    /// A value of the wrong kind.
-    #[error("must be {0}")]
-    Kind(&'static str),
-    /// An invalid duration.
-    #[error(transparent)]
-    Duration(#[from] DurationError),
-    /// A word that is not one of the valid ones.
-    #[error("unknown word {word:?}{hint}")]
-    UnknownWord {
-        /// The word.
-        word: String,
-        /// The nearest one.
-        hint: Hint,
-    },
-    /// `backoff-max` is shorter than `backoff-base`, and is set later.
-    #[error("is shorter than backoff-base ({0})")]
-    BelowBase(DurationText),
-    /// `backoff-base` is longer than `backoff-max`, and is set later.
-    #[error("is longer than backoff-max ({0})")]
-    AboveMax(DurationText),
-    /// A bound that every pod meets, or that none can.
-    #[error("must be between {least} and {most}")]
-    Range {
-        /// The smallest one.
-        least: String,
-        /// The largest one.
-        most: String,
     },
 }
 
@@ -430,81 +404,4 @@ impl Node {
             }
         }
     }
-}
-
-fn text_of(value: Value) -> Result<String, ValueProblem> {
-    match value {
-        Value::Text(text) => Ok(text),
-        _ => Err(ValueProblem::Kind("a string in quotes")),
-    }
-}
-
-fn duration_of(value: Value) -> Result<Duration, ValueProblem> {
-    Ok(duration::parse(&text_of(value)?)?)
-}
-
-/// Reads a duration that is not shorter than the bound that holds everywhere, and not so long that no pod can keep it.
-fn duration_within(value: Value, least: Duration, most: Duration) -> Result<Duration, ValueProblem> {
-    let duration = duration_of(value)?;
-    if (least..=most).contains(&duration) {
-        return Ok(duration);
-    }
-    let show = |duration| DurationText(duration).to_string();
-    Err(ValueProblem::Range { least: show(least), most: show(most) })
-}
-
-fn count_of(value: Value, least: usize, most: usize) -> Result<usize, ValueProblem> {
-    let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
-    let count = usize::try_from(count).unwrap_or_default();
-    if (least..=most).contains(&count) {
-        return Ok(count);
-    }
-    Err(ValueProblem::Range { least: least.to_string(), most: most.to_string() })
-}
-
-/// A size in bytes, as Kubernetes writes it.
-fn size_of(value: Value) -> Result<u64, ValueProblem> {
-    const KIND: ValueProblem = ValueProblem::Kind("a size, such as \"64Mi\"");
-    let text = match value {
-        Value::Number(bytes) => return u64::try_from(bytes).map_err(|_| KIND),
-        Value::Text(text) => text,
-        Value::Switch(_) | Value::List(_) => return Err(KIND),
-    };
-    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
-    let (count, unit) =
-        units.into_iter().find_map(|(name, shift)| Some((text.strip_suffix(name)?, shift))).ok_or(KIND)?;
-    let count: u64 = count.parse().map_err(|_| KIND)?;
-    count.checked_mul(1 << unit).ok_or(KIND)
-}
-
-fn word_of<T: Copy>(word: &str, words: &[(&'static str, T)]) -> Result<T, ValueProblem> {
-    choose(word, words).map_err(|hint| ValueProblem::UnknownWord { word: excerpt(word), hint })
-}
-
-/// `net.` alone: of the node's namespaces no default may change anything, and a pod may share its node's ipc.
-fn sysctls_of(value: Value) -> Result<Vec<(String, String)>, ValueProblem> {
-    let kind = ValueProblem::Kind("a list of \"net.NAME=VALUE\"");
-    let Value::List(list) = value else { return Err(kind) };
-    let sysctl = |text: &String| {
-        let (name, value) = text.split_once('=')?;
-        let (name, value) = (name.trim(), value.trim());
-        (name.starts_with("net.") && !value.is_empty()).then(|| (name.to_owned(), value.to_owned()))
-    };
-    list.iter().map(|text| sysctl(text).ok_or(kind.clone())).collect()
-}
-
-/// A list of some of those words.
-fn words_of<T: Copy>(value: Value, words: &[(&'static str, T)]) -> Result<Vec<&'static str>, ValueProblem> {
-    let own: Vec<_> = words.iter().map(|(word, _)| (*word, *word)).collect();
-    choices_of(value, &own, "a list of strings, such as [\"grace\"]")
-}
-
-/// What the words of a list stand for.
-fn choices_of<T: Copy>(
-    value: Value,
-    words: &[(&'static str, T)],
-    kind: &'static str,
-) -> Result<Vec<T>, ValueProblem> {
-    let Value::List(list) = value else { return Err(ValueProblem::Kind(kind)) };
-    list.iter().map(|word| word_of(word, words)).collect()
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use nix::pty::{Winsize, openpty};
 
-use super::{Node, command, web};
+use super::node::{Node, command, web};
 
 /// A table is as wide as the terminal, but never narrower than is readable; without a terminal nothing is cut.
 #[test]
