@@ -2,9 +2,7 @@
 //!
 //! Owns the reasons. Changes nothing: when a hold ends and when its lines are written is `rules::startup`.
 
-use std::time::Duration;
-
-use pod_spec::{RestartPolicy, Role, Source};
+use pod_spec::{Role, Source};
 
 use crate::container::Container;
 use crate::container::hold::{Obstacle, Wait};
@@ -12,7 +10,7 @@ use crate::container::phase::{Phase, Program};
 use crate::interface::id::ContainerId;
 use crate::interface::spec::{KubeletType, StartBarrier};
 use crate::interface::time::show_duration;
-use crate::questions::losses::replacement_deadline_of;
+use crate::questions::losses::{Loss, loss_of, replacement_deadline_of};
 use crate::questions::order::{first_blocker, stands_by};
 use crate::questions::restarts::keeps_running;
 use crate::state::State;
@@ -125,18 +123,8 @@ fn obstacle_in_words(pod: &State, index: usize, obstacle: Obstacle) -> String {
         Obstacle::CouldNotStart => {
             format!("could not be created: {}", state.start_failure().unwrap_or_default())
         }
-        Obstacle::StoppedByCaller => match given_up_in(pod, index) {
-            Some(left) => {
-                format!("stopped by its caller, recreated within {} or the pod fails", show_duration(left))
-            }
-            None => "stopped by its caller, not recreated yet".to_owned(),
-        },
-        Obstacle::Ended => match given_up_in(pod, index) {
-            Some(left) => {
-                format!("exited with {code}, recreated within {} or the pod fails", show_duration(left))
-            }
-            None => format!("exited with {code}, not recreated yet"),
-        },
+        Obstacle::StoppedByCaller => format!("stopped by its caller, {}", recreated_in_words(pod, index)),
+        Obstacle::Ended => format!("exited with {code}, {}", recreated_in_words(pod, index)),
         Obstacle::NotStarted => "created, not started yet".to_owned(),
         Obstacle::Held => "held itself".to_owned(),
         Obstacle::AtWork => work_in_words(pod, index),
@@ -154,8 +142,12 @@ fn work_in_words(pod: &State, index: usize) -> String {
     }
 }
 
-/// I8: how long until a member that does not come back fails its pod.
-fn given_up_in(pod: &State, index: usize) -> Option<Duration> {
-    let by = replacement_deadline_of(pod, index)?;
-    (pod.policy() == RestartPolicy::Never).then(|| by.since(pod.now()))
+/// I8: how long podshim waits for a member that does not come back, and what happens then.
+fn recreated_in_words(pod: &State, index: usize) -> String {
+    let Some(deadline) = replacement_deadline_of(pod, index) else { return "not recreated yet".to_owned() };
+    let what = match loss_of(pod, index) {
+        Loss::GoesOn => "goes on without it",
+        Loss::FailsPod(_) => "fails",
+    };
+    format!("recreated within {} or the pod {what}", show_duration(deadline.since(pod.now())))
 }
