@@ -24,7 +24,7 @@ pub enum Build {
 
 impl Build {
     async fn directory(self) -> Result<PathBuf> {
-        let said = match self {
+        let printed = match self {
             Build::Current => {
                 let shared = std::env::var_os(SHARED_INSTANCE)
                     .with_context(|| format!("{SHARED_INSTANCE} is not set: which build is tested?"))?;
@@ -35,7 +35,7 @@ impl Build {
                 command::run(&script, [""; 0]).await?.success(&script)?
             }
         };
-        Ok(said.trim().into())
+        Ok(printed.trim().into())
     }
 
     /// Replaces each program by a rename: a process that runs the old file keeps it.

@@ -29,7 +29,7 @@ pub enum Fault {
     /// Does its work, and is killed.
     IsKilledAfterwards,
     /// Does its work and exits with 0, but its pid file holds an invalid pid. For commands that make a process.
-    NamesNobody,
+    NamesNoProcess,
 }
 
 impl Fault {
@@ -44,7 +44,7 @@ impl Fault {
         Self::WritesGarbage,
         Self::FailsAfterwards,
         Self::IsKilledAfterwards,
-        Self::NamesNobody,
+        Self::NamesNoProcess,
     ];
 
     /// What the error that the user gets must contain.
@@ -54,7 +54,7 @@ impl Fault {
             Self::Fails | Self::FailsAfterwards => WORDS,
             Self::IsKilled | Self::IsKilledAfterwards => "was killed by signal 9",
             Self::WritesGarbage => "ended with exit status 1",
-            Self::NamesNobody => "is not a pid",
+            Self::NamesNoProcess => "is not a pid",
             Self::Hangs => "took more than",
         }
     }
@@ -62,7 +62,7 @@ impl Fault {
     /// Whether the runtime does the command's work in spite of the fault.
     #[must_use]
     pub fn works(self) -> bool {
-        matches!(self, Self::FailsAfterwards | Self::IsKilledAfterwards | Self::NamesNobody)
+        matches!(self, Self::FailsAfterwards | Self::IsKilledAfterwards | Self::NamesNoProcess)
     }
 
     fn script(self) -> &'static str {
@@ -75,7 +75,7 @@ impl Fault {
             Self::Hangs => "sleep 1000 & wait",
             Self::FailsAfterwards => "\"$real\" \"$@\" || exit; say",
             Self::IsKilledAfterwards => "\"$real\" \"$@\" || exit; kill -KILL $$",
-            Self::NamesNobody => "\"$real\" \"$@\" || exit; echo '-7 x' >\"$pid_file\"; exit",
+            Self::NamesNoProcess => "\"$real\" \"$@\" || exit; echo '-7 x' >\"$pid_file\"; exit",
         }
     }
 }

@@ -247,7 +247,7 @@ impl Program {
 
     /// Runs a shell script as the container's process, which then execs the program: shows the state at the very start.
     #[must_use]
-    pub fn looks_first(mut self, script: &str) -> Self {
+    pub fn begins_with_script(mut self, script: &str) -> Self {
         self.script = Some(script.to_owned());
         self
     }

@@ -132,7 +132,7 @@ impl<'node> Task<'node> {
     ///
     /// # Errors
     /// If `ctr` cannot be run.
-    pub async fn look(&self, script: &str) -> Result<Output> {
+    pub async fn run_script(&self, script: &str) -> Result<Output> {
         self.exec(&[], &["sh", "-c", &format!("{script}; sleep 0.5")]).await
     }
 

@@ -92,9 +92,9 @@ impl OwnShim {
         // containerd holds the other end of the log.
         self.logs.push(std::fs::OpenOptions::new().read(true).write(true).open(path.join("log"))?);
         self.bundles.push(id.to_owned());
-        let (said, time) = timed(self.binary.act("start", id, &path, None)).await?;
-        ensure!(said.exit_code == Some(0), "start: {:?}: {}", said.exit_code, said.stderr);
-        self.address = said.stdout;
+        let (answer, time) = timed(self.binary.act("start", id, &path, None)).await?;
+        ensure!(answer.exit_code == Some(0), "start: {:?}: {}", answer.exit_code, answer.stderr);
+        self.address = answer.stdout;
         let (connection, _) = Connection::open(&self.address).await?;
         self.connection = Some(connection);
         Ok(time)

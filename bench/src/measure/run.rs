@@ -77,8 +77,8 @@ pub async fn to_its_end(mut command: Command) -> Result<Duration> {
     let program = format!("{:?}", command.as_std());
     let run = async { command.output().await.with_context(|| format!("cannot run {program}")) };
     let (output, time) = timed(run).await?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program}: {}: {said}", output.status);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program}: {}: {errors}", output.status);
     Ok(time)
 }
 

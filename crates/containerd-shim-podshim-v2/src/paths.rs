@@ -131,7 +131,7 @@ mod tests {
 
     /// CONTRACT §1.5: `printf %s /run/containerd/containerd.sock/k8s.io/abc | sha256sum`; `ctr shim` computes the same.
     #[test]
-    fn the_socket_is_where_ctr_looks_for_it() {
+    fn the_socket_is_where_ctr_expects_it() {
         let mut containerd =
             StartOpts { address: "/run/containerd/containerd.sock".into(), ..containerd("k8s.io") };
         let address = SocketAddress::of_pod(&containerd, "abc");

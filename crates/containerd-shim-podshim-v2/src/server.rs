@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const LIMIT: Duration = Duration::from_secs(20);
 
     /// The files of a pod, and the lock that its server holds.
     fn pod_in(directory: &Path) -> (SocketAddress, StateDir, FileLock) {
@@ -182,10 +182,10 @@ mod tests {
         let bootstrap = FileLock::try_acquire(&state.bootstrap_lock()).unwrap().unwrap();
         let (taken, is_taken) = mpsc::channel();
         thread::scope(|scope| {
-            scope.spawn(|| leave(&address, server, &state, PATIENCE * 2));
+            scope.spawn(|| leave(&address, server, &state, LIMIT * 2));
             scope.spawn(|| {
                 // As `delete` does.
-                let server = FileLock::acquire(&state.server_lock(), PATIENCE);
+                let server = FileLock::acquire(&state.server_lock(), LIMIT);
                 let done =
                     server.map(|server| remove_pod_files(address.path(), server, Some(bootstrap), &state));
                 taken.send(done.is_ok()).unwrap();
@@ -196,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn an_ending_server_removes_what_a_mere_look_leaves() {
+    fn an_ending_server_removes_what_a_mere_lock_leaves() {
         let directory = tempfile::tempdir().unwrap();
         let (address, state, server) = pod_in(directory.path());
-        let look = FileLock::try_acquire(&state.bootstrap_lock()).unwrap().unwrap();
+        let lock = FileLock::try_acquire(&state.bootstrap_lock()).unwrap().unwrap();
         thread::scope(|scope| {
-            scope.spawn(|| leave(&address, server, &state, PATIENCE));
-            drop(look);
+            scope.spawn(|| leave(&address, server, &state, LIMIT));
+            drop(lock);
         });
         assert!(!state.path().exists());
     }

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use common::container::{RealContainer, is_running};
-use common::{Node, PATIENCE, answer, end, finish, shut_down, spawn, wait_until};
+use common::{LIMIT, Node, answer, end, finish, shut_down, spawn, wait_until};
 use containerd_shim_protos::api::{CreateTaskRequest, DeleteResponse};
 use containerd_shim_protos::sandbox_api::{CreateSandboxRequest, StartSandboxRequest};
 use containerd_shim_protos::sandbox_sync::SandboxClient;
@@ -119,7 +119,7 @@ fn a_dead_shims_own_sandbox_is_ended_last_from_each_bundle() {
             bundle: bundle.display().to_string(),
             ..Default::default()
         };
-        let pause = Pid::from_raw(task.create(with_duration(PATIENCE), &create).unwrap().pid.cast_signed());
+        let pause = Pid::from_raw(task.create(with_duration(LIMIT), &create).unwrap().pid.cast_signed());
         let containers = ["proxy", "app"].map(|name| {
             let annotations = [(TYPE, "container"), (SANDBOX, "pause"), (NAME, name), plan];
             let container = RealContainer::run_beside(&node, name, &annotations, pause);
@@ -198,9 +198,9 @@ fn sandbox_of(node: &Node, address: &str) -> PathBuf {
         bundle_path: node.bundle("pod").display().to_string(),
         ..Default::default()
     };
-    sandbox.create_sandbox(with_duration(PATIENCE), &create).unwrap();
+    sandbox.create_sandbox(with_duration(LIMIT), &create).unwrap();
     let start = StartSandboxRequest { sandbox_id: "pod".to_owned(), ..Default::default() };
-    sandbox.start_sandbox(with_duration(PATIENCE), &start).unwrap();
+    sandbox.start_sandbox(with_duration(LIMIT), &start).unwrap();
     let states = fs::read_dir(node.state_dir()).unwrap().flatten();
     let mut places = states.map(|state| state.path().join("sandbox"));
     places.find(|place| place.exists()).expect("its mounts are below the pod's state")

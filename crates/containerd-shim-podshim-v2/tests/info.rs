@@ -102,7 +102,7 @@ fn a_runtime_without_features_is_described_without() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_said() {
+fn what_cannot_be_answered_is_reported() {
     let missing = table("BinaryName = \"no-such-runtime\"").write_to_bytes().unwrap();
     let unknown = options("acme.Options", "x").write_to_bytes().unwrap();
     let misspelt = table("BinryName = \"runc\"").write_to_bytes().unwrap();

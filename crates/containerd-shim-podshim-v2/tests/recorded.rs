@@ -8,7 +8,7 @@ mod common;
 use std::io::Write;
 use std::process::Stdio;
 
-use common::{Node, PATIENCE, finish, shut_down, spawn, succeeded};
+use common::{LIMIT, Node, finish, shut_down, spawn, succeeded};
 use containerd_shim_protos::api::{ConnectRequest, StateRequest};
 use containerd_shim_protos::ttrpc::{self, Code};
 use containerd_shim_protos::{Client, TaskClient};
@@ -64,7 +64,7 @@ fn start(name: &str, input: &[u8], verbosity: &[&str]) {
 
     // CONTRACT §9: Connect never fails, State of an unknown id is NotFound.
     let task = TaskClient::new(Client::connect(&address).unwrap());
-    let context = || ttrpc::context::with_duration(PATIENCE);
+    let context = || ttrpc::context::with_duration(LIMIT);
     let connect = ConnectRequest { id: ID.to_owned(), ..ConnectRequest::default() };
     let connected = task.connect(context(), &connect).unwrap();
     assert_eq!((connected.shim_pid, connected.task_pid), (server.as_raw().unsigned_abs(), 0));

@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Node, PATIENCE, end, failed, finish, shut_down, spawn, succeeded, wait_until};
+use common::{LIMIT, Node, end, failed, finish, shut_down, spawn, succeeded, wait_until};
 use containerd_shim_protos::api::{DeleteResponse, KillRequest, PidsRequest, ShutdownRequest};
 use containerd_shim_protos::bootstrap_api::BootstrapResult;
 use containerd_shim_protos::protobuf::Message;
@@ -155,7 +155,7 @@ fn fill_log(address: &str) {
     let task = TaskClient::new(Client::connect(address).unwrap());
     for _ in 0..2000 {
         let request = KillRequest { id: "no-such-id".into(), signal: 15, ..KillRequest::default() };
-        let answer = task.kill(ttrpc::context::with_duration(PATIENCE), &request);
+        let answer = task.kill(ttrpc::context::with_duration(LIMIT), &request);
         assert!(answer.is_err_and(|error| error.to_string().contains("not found")));
     }
 }
@@ -176,7 +176,7 @@ fn start_with_debug(node: &Node) -> String {
 /// Trap 19: a log whose reader has gone (a containerd that died), and one that is never read (one that hangs): the
 /// server goes on serving, and ends when it is asked to.
 #[test]
-fn trap_19_a_log_without_a_reader_stops_nobody() {
+fn trap_19_a_log_without_a_reader_stops_no_other() {
     let node = Node::new("trap19");
     let log = bundle_with_log(&node);
     // containerd opens the fifo for both and reads; here it dies.
@@ -234,9 +234,9 @@ fn trap_15_a_shim_without_a_task_can_be_ended() {
     // containerd 1.7 and later send this request when they start: the answer "not found" makes them delete the shim.
     let task = TaskClient::new(Client::connect(&address).unwrap());
     let pids = PidsRequest { id: "c1".into(), ..Default::default() };
-    let answer = task.pids(ttrpc::context::with_duration(PATIENCE), &pids);
+    let answer = task.pids(ttrpc::context::with_duration(LIMIT), &pids);
     assert!(answer.is_err_and(|error| error.to_string().contains("not found")));
-    let context = ttrpc::context::with_duration(PATIENCE);
+    let context = ttrpc::context::with_duration(LIMIT);
     let server = node.server();
     task.shutdown(context, &ShutdownRequest { id: "c1".into(), ..Default::default() }).unwrap();
     wait_until("the server's end", || node.servers().is_empty());

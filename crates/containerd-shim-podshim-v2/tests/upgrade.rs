@@ -38,7 +38,7 @@ fn a_program_that_is_replaced_meanwhile_still_makes_a_server() {
 /// Additions of a newer release to the files in a bundle are ignored: this release's `delete`, as after a downgrade,
 /// finds runtime, group and exit.
 #[test]
-fn what_a_newer_release_has_added_is_not_looked_at() {
+fn what_a_newer_release_has_added_is_ignored() {
     let node = Node::new("newer");
     let container = RealContainer::run(&node, "c1", &[]);
     node.started("c1");
@@ -58,7 +58,7 @@ fn what_a_newer_release_has_added_is_not_looked_at() {
 
 /// A file that cannot be parsed at all is reported, and counts as missing: the container ends all the same.
 #[test]
-fn what_cannot_be_understood_is_told_and_left_aside() {
+fn what_cannot_be_understood_is_reported_and_left_aside() {
     let node = Node::new("strange");
     let bundle = Bundle::new(node.make_bundle("c1", &[]));
     node.started("c1");

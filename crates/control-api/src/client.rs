@@ -249,7 +249,7 @@ mod tests {
 
     /// Packages are upgraded while pods run: this release and the one before understand each other.
     #[test]
-    fn other_versions_are_told() {
+    fn other_versions_are_reported() {
         assert!(understood(VERSION).is_ok());
         for theirs in [0, VERSION + 1, VERSION + 7] {
             let error = understood(theirs).unwrap_err().to_string();

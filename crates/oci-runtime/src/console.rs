@@ -275,7 +275,7 @@ async fn copy_output(
     sink: Option<&AsyncFd<File>>,
     lines: &WatchedLines,
 ) -> io::Result<()> {
-    let look = async |data: &[u8]| {
+    let inspect = async |data: &[u8]| {
         // Take it out of its place: a new watch may be put there meanwhile.
         let Some(mut watched) = lines.take() else { return };
         if watched.feed(data).await == ControlFlow::Continue(()) {
@@ -283,27 +283,27 @@ async fn copy_output(
         }
     };
     match sink {
-        Some(sink) => copy(master, sink, look).await,
+        Some(sink) => copy(master, sink, inspect).await,
         None => {
             let mut buffer = [0; COPY_BUFFER];
             loop {
                 match read(master, &mut buffer).await? {
                     0 => return Ok(()),
-                    length => look(&buffer[..length]).await,
+                    length => inspect(&buffer[..length]).await,
                 }
             }
         }
     }
 }
 
-async fn copy(source: &AsyncFd<File>, sink: &AsyncFd<File>, look: impl AsyncFn(&[u8])) -> io::Result<()> {
+async fn copy(source: &AsyncFd<File>, sink: &AsyncFd<File>, inspect: impl AsyncFn(&[u8])) -> io::Result<()> {
     let mut buffer = [0; COPY_BUFFER];
     loop {
         let length = read(source, &mut buffer).await?;
         if length == 0 {
             return Ok(());
         }
-        look(&buffer[..length]).await;
+        inspect(&buffer[..length]).await;
         let mut rest = &buffer[..length];
         while !rest.is_empty() {
             let written = sink.async_io(Interest::WRITABLE, |mut sink| sink.write(rest)).await?;

@@ -163,7 +163,7 @@ mod tests {
     fn a_helper_has_nothing_but_the_files_of_its_job() {
         run_test(async {
             let reaper = Reaper::start().unwrap();
-            let (mut said, say) = std::io::pipe().unwrap();
+            let (mut reader, writer) = std::io::pipe().unwrap();
             let (other, _held) = std::io::pipe().unwrap();
             let other = other.as_raw_fd();
             let job = move || {
@@ -172,14 +172,14 @@ mod tests {
                 let read = unsafe { libc::read(other, (&raw mut byte).cast(), 1) };
                 if read < 0 { 7 } else { 0 }
             };
-            let files = [say.as_fd()];
+            let files = [writer.as_fd()];
             // SAFETY: one system call, on a descriptor that is closed in the child.
             let (helper, exit) = unsafe { run(&reaper, c"podshim-test", &files, job) }.unwrap();
-            drop(say);
+            drop(writer);
             assert_eq!(within(exit).await.code, 7);
             drop(helper);
             let mut rest = Vec::new();
-            said.read_to_end(&mut rest).unwrap();
+            reader.read_to_end(&mut rest).unwrap();
             assert_eq!(rest, b"");
         });
     }

@@ -272,9 +272,9 @@ impl Process {
                 return ExecOutcome::TimedOut;
             }
             // Do not wait for the next look if the program ends at once, as many an init container does.
-            let next_look = tokio::time::sleep_until(deadline.min(Instant::now() + pause));
+            let next_check = tokio::time::sleep_until(deadline.min(Instant::now() + pause));
             tokio::select! {
-                () = next_look => pause = (pause * 2).min(EXEC_POLL_LONGEST),
+                () = next_check => pause = (pause * 2).min(EXEC_POLL_LONGEST),
                 () = &mut exit => return ExecOutcome::Exited,
             }
         }

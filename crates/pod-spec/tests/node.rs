@@ -122,8 +122,8 @@ fn what_a_pod_does_not_say_the_node_says() {
 fn how_long_a_caller_may_take() {
     let text = "replace-wait = \"10m\"\nlone-stop-window = \"4s\"\nvisible-after = 0";
     let defaults = pod(&node(text), &[PLAN]).expect("a pod").plan.expect("a plan").defaults;
-    let said = (defaults.replace_wait, defaults.lone_stop_window, defaults.visible_after);
-    assert_eq!(said, (Duration::from_secs(600), Duration::from_secs(4), None));
+    let found = (defaults.replace_wait, defaults.lone_stop_window, defaults.visible_after);
+    assert_eq!(found, (Duration::from_secs(600), Duration::from_secs(4), None));
     let defaults = pod(&node("visible-after = 9"), &[PLAN]).expect("a pod").plan.expect("a plan").defaults;
     assert_eq!(defaults.visible_after, Some(9));
 }

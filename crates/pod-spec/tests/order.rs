@@ -142,7 +142,7 @@ fn s8_an_unnamed_main_needs_what_a_named_one_does() {
 }
 
 #[test]
-fn a_gate_of_a_main_counts_when_somebody_waits_for_it() {
+fn a_gate_of_a_main_counts_when_a_container_waits_for_it() {
     let annotations = [("plan", "a=main, b=main"), ("ready.a", "tcp::80"), ("after.b", "a=ready")];
     assert!(matches!(plan(&annotations).members[0].gate, pod_spec::Gate::Probe { .. }));
 }

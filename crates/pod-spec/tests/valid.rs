@@ -422,7 +422,7 @@ fn a_main_has_no_gate_even_if_one_is_written() {
 
 /// S10: the same plan as the list in the documented order, whatever the order of the keys.
 #[test]
-fn s10_roles_are_a_plan_that_is_said_container_by_container() {
+fn s10_roles_are_a_plan_that_is_written_container_by_container() {
     let by_role = [
         ("role.b-log", "sidecar"),
         ("role.a-mesh", " sidecar "),

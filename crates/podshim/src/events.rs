@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_masked_code_is_told_with_the_real_one() {
+    fn a_masked_code_is_shown_with_the_real_one() {
         let event = |code, shown_code| {
             EventReport::of(Event { kind: Kind::STOPPED.into(), code, shown_code, ..Default::default() })
         };
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_once() {
+    fn an_end_is_reported_once() {
         let event = |kind: Kind, at: u64, code, shown_code| {
             let name = "proxy".to_owned();
             EventReport::of(Event {

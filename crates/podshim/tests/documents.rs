@@ -39,8 +39,8 @@ fn podshim(command: &[&str], text: &str) -> String {
 fn every_pod_of_the_migration_page_passes_check() {
     let mut after = 0;
     for (title, example) in page("migration.md") {
-        let said = podshim(&["check"], &example);
-        assert!(said.contains(": ok (1 pod)"), "{said}\n{example}");
+        let printed = podshim(&["check"], &example);
+        assert!(printed.contains(": ok (1 pod)"), "{printed}\n{example}");
         assert_eq!(example.contains("podshim.io/plan"), title == "After:", "{title}\n{example}");
         after += usize::from(title == "After:");
     }
@@ -88,8 +88,8 @@ fn every_pod_of_the_page_about_injected_sidecars_passes_check() {
     assert_eq!(examples.len(), 2);
     for (_, example) in examples {
         let injected = ["istio-proxy", "linkerd-proxy"].into_iter().find(|name| example.contains(name));
-        let said = podshim(&["check", "--injected", injected.expect("a proxy")], &example);
-        assert!(said.contains(": ok (1 pod)"), "{said}\n{example}");
+        let printed = podshim(&["check", "--injected", injected.expect("a proxy")], &example);
+        assert!(printed.contains(": ok (1 pod)"), "{printed}\n{example}");
         assert!(podshim(&["check"], &example).contains("1 error"), "{example}");
     }
 }

@@ -28,7 +28,7 @@ struct Pod {
     annotations: Vec<(String, String)>,
     plan: Plan,
     names: Vec<String>,
-    said: Value,
+    explanation: Value,
 }
 
 /// What one container lacks for ever.
@@ -43,7 +43,7 @@ enum Missing {
 }
 
 #[test]
-fn s2_s3_u10_what_starts_is_what_is_said_to_wait_for_nothing_missing() {
+fn s2_s3_u10_what_starts_is_what_is_shown_to_wait_for_nothing_missing() {
     let mut unnamed = 0;
     for pod in pods() {
         unnamed += usize::from(pod.plan.others == Others::Mains);
@@ -66,10 +66,10 @@ fn s2_s3_u10_what_starts_is_what_is_said_to_wait_for_nothing_missing() {
 }
 
 #[test]
-fn t1_t6_t13_signals_come_when_what_they_are_said_to_wait_for_is_gone() {
+fn t1_t6_t13_signals_come_when_what_they_are_shown_to_wait_for_is_gone() {
     for pod in pods() {
         let (begin, trace) = pod.stopped(|index| format!("term=0@{}ms", 100 + index * 370 % 1100));
-        let budget = begin + milliseconds(&pod.said["stop"]["budget_ms"]);
+        let budget = begin + milliseconds(&pod.explanation["stop"]["budget_ms"]);
         for name in pod.names.iter().filter(|name| pod.ends_in_a_stop(name)) {
             let part = pod.part(name);
             let others = part["stops_after"].as_array().expect("a list").iter();
@@ -84,7 +84,7 @@ fn t1_t6_t13_signals_come_when_what_they_are_said_to_wait_for_is_gone() {
 }
 
 #[test]
-fn t6_t8_nothing_takes_longer_than_is_said() {
+fn t6_t8_nothing_takes_longer_than_is_shown() {
     for pod in pods() {
         let (begin, trace) = pod.stopped(|_| "ignore-term".to_owned());
         for name in pod.names.iter().filter(|name| pod.ends_in_a_stop(name)) {
@@ -103,8 +103,8 @@ fn t6_t8_nothing_takes_longer_than_is_said() {
 #[test]
 fn s2_the_longest_plan_is_explained_at_once() {
     let sidecars: Vec<String> = (0..63).map(|index| format!("c{index}=sidecar, ")).collect();
-    let said = podshim_plan(&format!("podshim.io/plan: \"{}*=main\"\n", sidecars.concat()));
-    let containers = said["annotations"]["containers"].as_array().expect("containers");
+    let explanation = podshim_plan(&format!("podshim.io/plan: \"{}*=main\"\n", sidecars.concat()));
+    let containers = explanation["annotations"]["containers"].as_array().expect("containers");
     assert_eq!((containers.len(), &containers[63]["name"]), (64, &json!("*")));
     assert_eq!((&containers[63]["start_step"], &containers[0]["stop_step"]), (&json!(64), &json!(64)));
 }
@@ -112,7 +112,7 @@ fn s2_the_longest_plan_is_explained_at_once() {
 impl Pod {
     /// The command's answer about a container.
     fn part(&self, name: &str) -> &Value {
-        let parts = self.said["containers"].as_array().expect("containers");
+        let parts = self.explanation["containers"].as_array().expect("containers");
         parts.iter().find(|part| part["name"] == *name).unwrap_or_else(|| panic!("nothing of {name}: {self}"))
     }
 
@@ -202,7 +202,7 @@ impl Pod {
 
 impl std::fmt::Display for Pod {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "seed {} {:#?}\n{:#}", self.seed, self.annotations, self.said)
+        write!(f, "seed {} {:#?}\n{:#}", self.seed, self.annotations, self.explanation)
     }
 }
 
@@ -243,10 +243,10 @@ fn pods() -> Vec<Pod> {
     let mut pods: Vec<Pod> = SEEDS.filter_map(pod).collect();
     for pods in pods.chunks_mut(AT_ONCE) {
         let manifests: Vec<String> = pods.iter().map(manifest).collect();
-        let mut said = podshim_plan(&manifests.join("---\n"));
+        let mut explanation = podshim_plan(&manifests.join("---\n"));
         for pod in pods {
             let title = format!("Pod seed-{}", pod.seed);
-            pod.said = said.remove(&title).unwrap_or_else(|| panic!("nothing of {pod}"));
+            pod.explanation = explanation.remove(&title).unwrap_or_else(|| panic!("nothing of {pod}"));
         }
     }
     pods
@@ -268,7 +268,7 @@ fn pod(seed: u64) -> Option<Pod> {
     if plan.others == Others::Mains {
         names.extend(["any0", "any1"].map(str::to_owned));
     }
-    Some(Pod { seed, annotations, plan, names, said: Value::Null })
+    Some(Pod { seed, annotations, plan, names, explanation: Value::Null })
 }
 
 /// The pod's manifest, as JSON: JSON is YAML.

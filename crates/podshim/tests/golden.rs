@@ -47,13 +47,13 @@ fn commands_say_what_their_golden_files_have() {
     for case in cases.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (name, call) = case.split_once(": ").expect("NAME: ARGUMENTS");
         let path = folder().join(format!("{name}.out"));
-        let said = run(&call.split_whitespace().collect::<Vec<_>>());
+        let printed = run(&call.split_whitespace().collect::<Vec<_>>());
         if rewrite {
-            fs::write(&path, &said).expect("a golden file");
+            fs::write(&path, &printed).expect("a golden file");
         }
         let expected = fs::read_to_string(&path).unwrap_or_default();
-        if said != expected {
-            wrong.push(format!("{name}:\n{said}\n  instead of:\n{expected}"));
+        if printed != expected {
+            wrong.push(format!("{name}:\n{printed}\n  instead of:\n{expected}"));
         }
         listed.push(path);
     }

@@ -132,8 +132,8 @@ fn printed(text: &str) -> Vec<(String, String)> {
 #[test]
 fn a_text_of_a_pod_is_letters_and_nothing_else() {
     let harmless = printed("harmless");
-    for (command, said) in &harmless {
-        assert!(said.contains("harmless"), "{command} says nothing of it: {said}");
+    for (command, text) in &harmless {
+        assert!(text.contains("harmless"), "{command} says nothing of it: {text}");
     }
     for hostile in [
         "tcp:1\n  state        running\n",
@@ -143,11 +143,11 @@ fn a_text_of_a_pod_is_letters_and_nothing_else() {
         "\u{9b}31mred\u{85}next\u{2028}line\u{2029}",
         "\u{202e}desrever\u{2066}\u{200f}",
     ] {
-        for ((command, said), (_, usual)) in printed(hostile).iter().zip(&harmless) {
+        for ((command, text), (_, usual)) in printed(hostile).iter().zip(&harmless) {
             let wrong = |letter: char| letter.is_control() && letter != '\n';
             let turns = |letter: char| matches!(letter, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
-            assert!(!said.contains(|letter| wrong(letter) || turns(letter)), "{command}: {said:?}");
-            assert_eq!(said.lines().count(), usual.lines().count(), "{command} of {hostile:?}: {said}");
+            assert!(!text.contains(|letter| wrong(letter) || turns(letter)), "{command}: {text:?}");
+            assert_eq!(text.lines().count(), usual.lines().count(), "{command} of {hostile:?}: {text}");
         }
     }
 }

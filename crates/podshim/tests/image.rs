@@ -121,12 +121,12 @@ fn what_cannot_be_an_image_is_refused() {
         (vec!["--arch".to_owned(), "riscv64".to_owned()], "is it amd64 or arm64?"),
         (vec!["--name".to_owned(), "podshim".to_owned()], "has no tag"),
     ] {
-        let output = directory.path().join("image.tar");
+        let image = directory.path().join("image.tar");
         let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let words = [&["--output", output.to_str().expect("UTF-8")][..], &words].concat();
-        let said = run(script(), &words);
-        let errors = String::from_utf8_lossy(&said.stderr).into_owned();
-        assert!(!said.status.success() && errors.contains(reason), "{words:?}: {errors}");
-        assert!(!output.exists());
+        let words = [&["--output", image.to_str().expect("UTF-8")][..], &words].concat();
+        let output = run(script(), &words);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && errors.contains(reason), "{words:?}: {errors}");
+        assert!(!image.exists());
     }
 }

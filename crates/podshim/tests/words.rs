@@ -1,11 +1,28 @@
 //! No page, help text, message or comment has a word that the style section of CONTRIBUTING.md forbids.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each of these words hides who acts, or what happens. CONTRIBUTING.md says what to write instead.
 const WORDS: [&str; 6] = ["nobody", "whoever", "somebody", "anew", "told", "whomever"];
 const PHRASES: [&str; 4] = ["that is none", "the other one of", "made again", "from the begin "];
+/// No name has one of these words either: a reader has to guess what they stand for.
+const METAPHORS: [&str; 19] = [
+    "birth", "blow", "consent", "duty", "ear", "ears", "hear", "heard", "intent", "look", "looked", "looks",
+    "mailbox", "news", "patience", "said", "sense", "sight", "teller",
+];
+/// Nor is one of these a whole name.
+const WHOLE: [&str; 3] = ["FarEnd", "Was", "Word"];
+/// These still have such names.
+const NOT_YET: [&str; 6] = [
+    "crates/podshim/src/install/",
+    "crates/podshim/src/install.rs",
+    "crates/podshim/tests/host_root.rs",
+    "crates/podshim/tests/install.rs",
+    "crates/podshim/tests/stay.rs",
+    "crates/podshim/tests/uninstall.rs",
+];
 /// These files name the words to avoid.
 const EXEMPT: [&str; 2] = ["crates/podshim/tests/words.rs", "docs/coverage.md"];
 
@@ -55,6 +72,92 @@ fn words_only(text: &str) -> String {
         .split(|letter: char| !letter.is_alphanumeric() && letter != '\'')
         .filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+/// The names in a source, without comments, strings and letters in quotes.
+fn names(source: &str) -> Vec<&str> {
+    let (mut found, mut rest) = (Vec::new(), source);
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            'r' if rest.starts_with("r\"") => 2 + rest[2..].find('"').map_or(rest.len() - 2, |end| end + 1),
+            'r' if rest.starts_with("r#\"") => {
+                3 + rest[3..].find("\"#").map_or(rest.len() - 3, |end| end + 2)
+            }
+            '"' => quoted(rest),
+            '\'' if rest.starts_with("'\\") || rest.chars().nth(2) == Some('\'') => quoted(rest),
+            _ if first.is_alphabetic() || first == '_' => {
+                let end = |letter: char| !letter.is_alphanumeric() && letter != '_';
+                let name = &rest[..rest.find(end).unwrap_or(rest.len())];
+                found.push(name);
+                name.len()
+            }
+            _ => first.len_utf8(),
+        };
+        rest = &rest[length..];
+    }
+    found
+}
+
+/// The length of a text in quotes.
+fn quoted(rest: &str) -> usize {
+    let (quote, mut escaped) = (rest.chars().next(), false);
+    for (place, letter) in rest.char_indices().skip(1) {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            _ if Some(letter) == quote => return place + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// `FarEnd`, `far_end` and `FAR_END` as "far" and "end".
+fn parts(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut before = '_';
+    for letter in name.chars() {
+        if !letter.is_alphabetic() || (letter.is_uppercase() && before.is_lowercase()) {
+            parts.push(String::new());
+        }
+        if letter.is_alphabetic() {
+            let last = parts.last_mut().expect("one at least");
+            last.extend(letter.to_lowercase());
+        }
+        before = letter;
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+#[test]
+fn names_are_no_metaphors() {
+    let mut found = BTreeSet::new();
+    for (file, text) in pages() {
+        let stem = file.rsplit('/').next().and_then(|name| name.strip_suffix(".rs"));
+        let Some(stem) = stem.filter(|_| !NOT_YET.iter().any(|path| file.starts_with(path))) else {
+            continue;
+        };
+        for name in names(&text).into_iter().chain([stem]) {
+            let is_word =
+                |part: &String| METAPHORS.contains(&part.as_str()) || WORDS.contains(&part.as_str());
+            if WHOLE.contains(&name) || parts(name).iter().any(is_word) {
+                found.insert(format!("{file}: {name}"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{} names:\n{}", found.len(), Vec::from_iter(found).join("\n"));
+}
+
+#[test]
+fn a_name_is_read_as_its_words() {
+    let source =
+        "fn it_Was(look: &'a Far) { \"said \\\" told\"; 'x'; '\\''; r#\"ear\"#; r\"ear\"; } // heard";
+    assert_eq!(names(source), ["fn", "it_Was", "look", "a", "Far"]);
+    assert_eq!(parts("FarEnd"), ["far", "end"]);
+    assert_eq!(parts("FAR_END2"), ["far", "end"]);
+    assert_eq!(parts("u2_stops_nobody"), ["u", "stops", "nobody"]);
 }
 
 #[test]

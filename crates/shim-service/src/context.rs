@@ -23,7 +23,7 @@ pub(crate) struct PodContext {
     /// Where console sockets are made.
     pub(crate) console_directory: Rc<Path>,
     /// How fast the lines of all containers are searched for `log:` gates.
-    pub(crate) looks: LinePace,
+    pub(crate) line_pace: LinePace,
     /// How much of a processor the pod's restarts and probes may take.
     pub(crate) throttle: Rc<Throttle>,
 }

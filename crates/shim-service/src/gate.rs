@@ -50,9 +50,9 @@ pub(crate) fn check(resources: &mut Resources, check: Check, done: Finisher) {
             done.spawn(async move { readiness.within(timeout).await });
         }
         Check::Probe { action: GateAction::File(path), timeout } => {
-            let (looks, reaper) =
-                (resources.file_looks().clone(), resources.runtime().reaper().charged_to(Charge::Probes));
-            done.spawn(async move { verdict(probe::file(&reaper, &process, &path, &looks, timeout).await) });
+            let (checks, reaper) =
+                (resources.file_checks().clone(), resources.runtime().reaper().charged_to(Charge::Probes));
+            done.spawn(async move { verdict(probe::file(&reaper, &process, &path, &checks, timeout).await) });
         }
         Check::Probe { action: GateAction::Exec(command), timeout } => {
             let process = match resources.process_with(&command) {

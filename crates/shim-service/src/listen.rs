@@ -89,7 +89,7 @@ fn watch_lines(
     let watch = |readiness: Rc<Readiness>| {
         let mut matcher = pattern.matcher();
         matcher.begin();
-        LineWatch::new(pattern.size(), resources.context().looks.clone(), move |piece| {
+        LineWatch::new(pattern.size(), resources.context().line_pace.clone(), move |piece| {
             let is_found = match piece {
                 Piece::Part(text) => matcher.advance(text),
                 Piece::End => matcher.end(),

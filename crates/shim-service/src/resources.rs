@@ -61,7 +61,7 @@ pub(crate) struct Resources {
     deletes: Vec<RequestId>,
     /// The container's own process as JSON, for `process_with`.
     process_spec: Option<Rc<Value>>,
-    file_looks: FileChecks,
+    file_checks: FileChecks,
     /// For a `notify` gate.
     notify: Option<NotifyListener>,
 }
@@ -108,7 +108,7 @@ impl Resources {
             execs: BTreeMap::new(),
             deletes: Vec::new(),
             process_spec: None,
-            file_looks: FileChecks::default(),
+            file_checks: FileChecks::default(),
             notify: None,
         }
     }
@@ -141,8 +141,8 @@ impl Resources {
         self.rootfs_use
     }
 
-    pub(crate) fn file_looks(&self) -> &FileChecks {
-        &self.file_looks
+    pub(crate) fn file_checks(&self) -> &FileChecks {
+        &self.file_checks
     }
 
     pub(crate) fn launcher(&self) -> Launcher {

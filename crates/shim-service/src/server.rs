@@ -108,7 +108,7 @@ pub async fn serve(config: ServeConfig) -> Result<Option<Past>, ServeError> {
         draining_file: draining_file.into(),
         state_directory: state_directory.as_path().into(),
         console_directory: console_directory(socket.as_deref().unwrap_or(Path::new(&id))).into(),
-        looks: LinePace::default(),
+        line_pace: LinePace::default(),
         throttle: Rc::new(Throttle::new(reaper.clone())),
     };
     let identity = Identity { id: id.clone(), namespace, ..Identity::default() };

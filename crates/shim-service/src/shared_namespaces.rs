@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_process_paths_are_looked_at() {
+    fn only_process_paths_are_read() {
         assert_eq!(process_path(Path::new("/proc/17/ns/pid")), Some((Pid::from_raw(17), "pid")));
         assert_eq!(process_path(Path::new("/run/netns/cni-1")), None);
         assert_eq!(process_path(Path::new("/proc/self/ns/net")), None);

@@ -264,7 +264,7 @@ impl Invariants {
         let name = container.name.clone();
         let bare = self.member(&name).is_some_and(|member| member.gate == Gate::Running);
         if let Some(picture) = self.members.get_mut(&name) {
-            picture.counted_anew();
+            picture.counted_from_zero();
             picture.executed |= was_executed;
             if bare && was_executed {
                 picture.opens();

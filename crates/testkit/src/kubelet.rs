@@ -224,18 +224,18 @@ impl Kubelet {
     pub(crate) fn began(&mut self, now: PodTime, id: &ContainerId) {
         self.ledger.began(id);
         if self.setup.version == KubeletVersion::Aware {
-            self.look(now);
+            self.relist(now);
         }
     }
 
     /// CRI sees a container's exit.
     pub(crate) fn exited(&mut self, now: PodTime, id: &ContainerId, code: u32) {
         self.cri.exited(now, id, code);
-        self.look(now);
+        self.relist(now);
     }
 
     /// The PLEG sees a change at its next look.
-    fn look(&mut self, now: PodTime) {
+    fn relist(&mut self, now: PodTime) {
         if matches!(self.work, Work::Idle) {
             let relist = self.relist_after(now);
             self.due = self.due.min(relist);
@@ -360,7 +360,7 @@ impl Kubelet {
         if self.ending.is_some() {
             self.due = now;
         } else if self.cri.changes() != self.seen {
-            self.look(now);
+            self.relist(now);
         }
     }
 

@@ -47,9 +47,9 @@ enum Shape {
 
 const SHAPES: [Shape; 4] = [Shape::Plain, Shape::MainsFirst, Shape::Hooked, Shape::Fatal];
 
-/// `SETTLE` is longer than any of these pods needs; for `FIRST_LOOK` the pod without a fault is watched.
+/// `SETTLE` is longer than any of these pods needs; for `FIRST_SYNC` the pod without a fault is watched.
 const SETTLE: Duration = Duration::from_secs(3600);
-const FIRST_LOOK: Duration = Duration::from_secs(40);
+const FIRST_SYNC: Duration = Duration::from_secs(40);
 const GRACE: Duration = Duration::from_secs(4);
 
 /// All scenarios of one policy.
@@ -134,7 +134,7 @@ fn pod(
 /// The moments at which something happens to that pod without a fault, and the middle between each two.
 fn moments(head: &[Command]) -> BTreeSet<Duration> {
     let mut simulator = Simulator::default();
-    let commands = head.iter().cloned().chain([Command::Advance(FIRST_LOOK)]);
+    let commands = head.iter().cloned().chain([Command::Advance(FIRST_SYNC)]);
     // A run that fails here fails in each of the scenarios.
     let _ = simulator.run(&Scenario(commands.collect()));
     let mut moments: BTreeSet<Duration> =

@@ -23,16 +23,16 @@ fn restarts(pod: &RunningPod<'_>) -> Result<usize> {
 
 /// Execs while the sidecar restarts, until both together are `count`. Returns how many of each there were.
 async fn call(pod: &RunningPod<'_>, count: usize) -> Result<(usize, usize)> {
-    let (before, mut looked, mut reported) = (restarts(pod)?, Instant::now(), Instant::now());
+    let (before, mut checked, mut reported) = (restarts(pod)?, Instant::now(), Instant::now());
     let (mut execs, mut restarted) = (0, 0);
     while execs + restarted < count {
         let output = pod.exec("app", &["true"]).await?;
         ensure!(output.exit_code == 0, "{output:?}");
         execs += 1;
         // The log of the containers grows with each restart: it is not read after every exec.
-        if looked.elapsed() >= INTERVAL {
+        if checked.elapsed() >= INTERVAL {
             restarted = restarts(pod)? - before;
-            looked = Instant::now();
+            checked = Instant::now();
         }
         if reported.elapsed() >= PROGRESS {
             println!("{execs} execs, {restarted} restarts");

@@ -25,7 +25,7 @@ const PODS_BETWEEN_OUTAGES: usize = 10;
 const LIMIT: Duration = AMPLE;
 
 /// containerd's own shim leaves cgroups of pods that were cut off, which cannot be removed as empty ones: the run goes on.
-const PATIENCE_WITH_RUNC: Duration = Duration::from_secs(10);
+const LIMIT_WITH_RUNC: Duration = Duration::from_secs(10);
 
 /// How often a line says how far it is.
 const PROGRESS: Duration = Duration::from_secs(30);
@@ -181,8 +181,8 @@ impl<'node> Run<'node> {
 
     /// Removes a pod as often as it takes.
     async fn remove(&self, uid: &str) -> Result<()> {
-        let patience = if self.runtime == Runtime::Runc { PATIENCE_WITH_RUNC } else { 5 * LIMIT };
-        let deadline = Instant::now() + patience * pace();
+        let limit = if self.runtime == Runtime::Runc { LIMIT_WITH_RUNC } else { 5 * LIMIT };
+        let deadline = Instant::now() + limit * pace();
         loop {
             self.outages.wait_over().await?;
             let removed = tokio::time::timeout(LIMIT / 2, remove_all_of(self.node, uid)).await;

@@ -95,7 +95,7 @@ async fn serve(cluster: &Cluster, name: &str) -> Result<SocketAddr> {
     let node = cluster.node(1)?;
     let answers = move || {
         for _ in 0..100 {
-            if TcpStream::connect_timeout(&address, PATIENCE).is_ok() {
+            if TcpStream::connect_timeout(&address, CONNECT_LIMIT).is_ok() {
                 return Ok(());
             }
             std::thread::sleep(milliseconds(200));
@@ -107,7 +107,7 @@ async fn serve(cluster: &Cluster, name: &str) -> Result<SocketAddr> {
 }
 
 /// How long a connection may take before it counts as failed: a packet that is lost is sent again after a second.
-const PATIENCE: Duration = seconds(3);
+const CONNECT_LIMIT: Duration = seconds(3);
 
 /// A client on node 1 that connects to a service again and again.
 struct Client {
@@ -123,7 +123,7 @@ impl Client {
         let connect = move || {
             let mut served = 0;
             while !stopped.load(Ordering::Relaxed) {
-                TcpStream::connect_timeout(&address, PATIENCE)
+                TcpStream::connect_timeout(&address, CONNECT_LIMIT)
                     .with_context(|| format!("connection {} to the service", served + 1))?;
                 served += 1;
                 std::thread::sleep(milliseconds(50));

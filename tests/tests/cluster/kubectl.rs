@@ -41,8 +41,8 @@ async fn exec_and_logs() -> Result<()> {
     let workload = Workload::pod(with_proxy("asked")).run(&cluster).await?;
     workload.wait_ready(1, SOON).await?;
     let exec = ["exec", workload.name(), "--container=app", "--"];
-    let said = cluster.kubectl(&[&exec[..], &["echo", "hello"]].concat()).await?;
-    ensure!(said == "hello\n", "{said:?}");
+    let printed = cluster.kubectl(&[&exec[..], &["echo", "hello"]].concat()).await?;
+    ensure!(printed == "hello\n", "{printed:?}");
     let failed = cluster.kubectl(&[&exec[..], &["sh", "-c", "exit 7"]].concat()).await;
     let error = format!("{:#}", failed.err().unwrap_or_else(|| anyhow::anyhow!("it succeeded")));
     ensure!(error.contains("exit code 7"), "{error}");

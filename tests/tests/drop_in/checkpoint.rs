@@ -167,8 +167,8 @@ async fn a_checkpoint_without_its_file_cannot_be_restored_and_leaves_nothing() -
     ensure!(forgetful != RUNTIME, "the runtime is the same");
     fs::write(&program, forgetful)?;
     let output = case.restore(&second, &image).await?;
-    let is_said = output.stderr.contains("OCI runtime restore failed: there is no state to restore");
-    ensure!(output.exit_code != Some(0) && is_said, "{output:?}");
+    let is_reported = output.stderr.contains("OCI runtime restore failed: there is no state to restore");
+    ensure!(output.exit_code != Some(0) && is_reported, "{output:?}");
     case.remove(&[&first, &second], Some(&image)).await
 }
 
@@ -187,9 +187,9 @@ async fn run_program(case: &Case<'_>, program: &str) -> Result<()> {
 /// The word in a program's file, as soon as there is one.
 async fn word(node: &Containerd, id: &str) -> Result<String> {
     wait::until("its word", SOON, async || {
-        let said = node.ctr().output(&["task", "exec", "--exec-id", "look", id, "cat", "/word"]).await?;
-        let said = said.stdout.trim().to_owned();
-        Ok((!said.is_empty()).then_some(said))
+        let printed = node.ctr().output(&["task", "exec", "--exec-id", "look", id, "cat", "/word"]).await?;
+        let printed = printed.stdout.trim().to_owned();
+        Ok((!printed.is_empty()).then_some(printed))
     })
     .await
 }

@@ -81,7 +81,7 @@ async fn another_oci_runtime() -> Result<()> {
 /// reports these features. 2.x learns them from `-info`, and asks only for runc's type. 1.x reports no handlers to the
 /// kubelet.
 #[tokio::test]
-async fn the_kubelet_is_told_what_the_runtime_can_do() -> Result<()> {
+async fn the_kubelet_learns_what_the_runtime_can_do() -> Result<()> {
     let node = Containerd::connect().await?;
     let cri = node.cri()?;
     let (runc, podshim) = (cri.handler_features("runc").await?, cri.handler_features("podshim-path").await?);

@@ -14,7 +14,7 @@ const IMAGE: &str = "podshim.test/busybox:1";
 
 on_both_runtimes!(
     a_program_takes_both_streams_and_ends_with_its_container,
-    an_execs_program_is_told_the_execs_id,
+    an_execs_program_is_given_the_execs_id,
     a_program_that_cannot_be_run_fails_the_create,
     a_file_takes_both_streams,
     an_exec_writes_to_a_file,
@@ -122,7 +122,7 @@ async fn a_program_takes_both_streams_and_ends_with_its_container(runtime: Runti
     logged.remove().await
 }
 
-async fn an_execs_program_is_told_the_execs_id(runtime: Runtime) -> Result<()> {
+async fn an_execs_program_is_given_the_execs_id(runtime: Runtime) -> Result<()> {
     let node = Containerd::connect().await?;
     let logged = Logged::new(&node, runtime, "exec")?;
     let output = logged.run(&["--null-io"], "exec sleep 60").await?;

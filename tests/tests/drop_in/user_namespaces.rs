@@ -12,7 +12,7 @@ const FIRST: u32 = 200_000;
 
 /// What a shell in the container sees: its own id, the owner of the image's files, the map of its namespace. The shell
 /// ends half a second late: a `ctr` that learns of the end before it has read the output drops that output.
-const LOOK: &str = "id -u; stat -c %u /bin/busybox; awk '{print $2}' /proc/self/uid_map; touch /new && stat -c %u /new; \
+const SCRIPT: &str = "id -u; stat -c %u /bin/busybox; awk '{print $2}' /proc/self/uid_map; touch /new && stat -c %u /new; \
                     sleep 0.5";
 
 /// containerd's own error where it starts no such container, with any shim. 1.7 cannot map volumes. 2.x accepts an
@@ -53,7 +53,7 @@ async fn a_pod_has_a_user_namespace(handler: &str) -> Result<()> {
     }
     started?;
     pod.wait_for("app", Event::Started, 1, SOON).await?;
-    let seen = pod.exec("app", &["sh", "-c", LOOK]).await?;
+    let seen = pod.exec("app", &["sh", "-c", SCRIPT]).await?;
     ensure!(seen.stdout == format!("0\n0\n{first}\n0\n"), "{seen:?}");
     let pid = node.cri()?.container_pid(pod.id("app")?).await?;
     let owner = std::fs::metadata(format!("/proc/{pid}"))?.uid();
@@ -63,12 +63,12 @@ async fn a_pod_has_a_user_namespace(handler: &str) -> Result<()> {
     pod.remove().await
 }
 
-/// Runs [`LOOK`] with `ctr run --uidmap --gidmap` and returns its stdout.
-async fn look(node: &Containerd, runtime: Runtime, labels: &[&str]) -> Result<String> {
+/// Runs [`SCRIPT`] with `ctr run --uidmap --gidmap` and returns its stdout.
+async fn owners(node: &Containerd, runtime: Runtime, labels: &[&str]) -> Result<String> {
     let id = format!("userns-{}-{}", runtime.handler(), std::process::id());
     let map = format!("0:{FIRST}:65536");
     let run = ["run", "--rm", "--runtime", runtime.runtime_type(), "--uidmap", &map, "--gidmap", &map];
-    let program = ["podshim.test/busybox:1", &id, "sh", "-c", LOOK];
+    let program = ["podshim.test/busybox:1", &id, "sh", "-c", SCRIPT];
     let words: Vec<&str> = run.into_iter().chain(labels.iter().copied()).chain(program).collect();
     let output = node.ctr().output(&words).await?;
     // containerd may collect the snapshot with the owners changed, which the container of another run leaves behind, just after
@@ -99,7 +99,7 @@ async fn pod_on_podshim_as_runcs_program() -> Result<()> {
 async fn container_with_a_copied_snapshot() -> Result<()> {
     let node = Containerd::connect().await?;
     for runtime in [Runtime::Runc, Runtime::Podshim] {
-        let seen = look(&node, runtime, &[]).await?;
+        let seen = owners(&node, runtime, &[]).await?;
         ensure!(seen == format!("0\n0\n{FIRST}\n0\n"), "{runtime:?}: {seen:?}");
     }
     Ok(())
@@ -109,8 +109,8 @@ async fn container_with_a_copied_snapshot() -> Result<()> {
 #[tokio::test]
 async fn container_with_mapped_layers() -> Result<()> {
     let node = Containerd::connect().await?;
-    let runc = look(&node, Runtime::Runc, &["--remap-labels"]).await?;
-    let podshim = look(&node, Runtime::Podshim, &["--remap-labels"]).await?;
+    let runc = owners(&node, Runtime::Runc, &["--remap-labels"]).await?;
+    let podshim = owners(&node, Runtime::Podshim, &["--remap-labels"]).await?;
     ensure!(podshim == runc, "runc: {runc:?}, podshim: {podshim:?}");
     if node.version()? >= (2, 0) {
         ensure!(podshim == format!("0\n0\n{FIRST}\n0\n"), "{podshim:?}");

@@ -60,8 +60,8 @@ impl<'node> Neighbours<'node> {
             ensure!(e2e::instance::is_alive(pid), "{when}: {name} has ended, and containerd does not know");
             let output = self.pod.exec(name, &["true"]).await?;
             ensure!(output.exit_code == 0, "{when}: {name}: {output:?}");
-            let heard = timeline.count(name, Term) + timeline.count(name, Exiting);
-            ensure!(heard == 0, "{when}: {name} got a stop signal\n{timeline}");
+            let noticed = timeline.count(name, Term) + timeline.count(name, Exiting);
+            ensure!(noticed == 0, "{when}: {name} got a stop signal\n{timeline}");
         }
         Ok(())
     }
@@ -76,7 +76,7 @@ impl<'node> Neighbours<'node> {
 /// N3: a regular delete, and several `delete` actions at once for each of the pod's containers, also for running ones
 /// and pause, as a containerd runs them that cannot reach the shim.
 #[tokio::test]
-async fn n3_deletes_and_repeated_delete_actions_touch_nobody_in_a_live_pod() -> Result<()> {
+async fn n3_deletes_and_repeated_delete_actions_touch_nothing_in_a_live_pod() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut group = Neighbours::of(&node, "deletes").await?;
     for attempt in 1..=3 {
@@ -111,7 +111,7 @@ async fn n3_deletes_and_repeated_delete_actions_touch_nobody_in_a_live_pod() -> 
 /// Trap 12: the runtime's delete takes longer than the 10 s in which containerd's CRI handles an exit. containerd
 /// repeats the delete until it is answered.
 #[tokio::test]
-async fn trap_12_a_delete_that_outlasts_containerds_patience_touches_nobody_else() -> Result<()> {
+async fn trap_12_a_delete_that_outlasts_containerds_limit_touches_no_other() -> Result<()> {
     let (runtime, node) = FaultyRuntime::of_a_node().await?;
     let group = Neighbours::of(&node, "slow-delete").await?;
     runtime.hold("delete")?;
@@ -132,7 +132,7 @@ async fn trap_12_a_delete_that_outlasts_containerds_patience_touches_nobody_else
 /// Traps 12 and 15: containerd is killed during a delete. The delete ends before the next containerd runs, or while
 /// that loads its pods.
 #[tokio::test]
-async fn trap_12_a_delete_that_outlives_containerd_touches_nobody_else() -> Result<()> {
+async fn trap_12_a_delete_that_outlives_containerd_touches_no_other() -> Result<()> {
     let (runtime, node) = FaultyRuntime::of_a_node().await?;
     let mut group = Neighbours::of(&node, "outlived-delete").await?;
     for (count, ends_during_reload) in [(1, false), (2, true)] {

@@ -8,7 +8,7 @@ use e2e::{Containerd, Fault, FaultyRuntime, Task, wait};
 
 use crate::support::Group;
 
-fn ensure_told(output: &Output, command: &str, fault: Fault) -> Result<()> {
+fn ensure_reported(output: &Output, command: &str, fault: Fault) -> Result<()> {
     ensure!(output.exit_code == Some(1), "{fault:?}: {output:?}");
     let expected = format!("OCI runtime {command} ");
     ensure!(
@@ -40,7 +40,7 @@ async fn a_create_that_goes_wrong_leaves_nothing_and_can_be_tried_again() -> Res
     for fault in Fault::QUICK_IN_MAKING {
         group.runtime.break_command("create", fault)?;
         let (task, output) = group.attempt("create").await?;
-        ensure_told(&output, "create", fault)?;
+        ensure_reported(&output, "create", fault)?;
         wait::until(&format!("nothing to be left after {fault:?}"), SOON, async || {
             Ok(task.leftovers()?.is_empty().then_some(()))
         })
@@ -64,7 +64,7 @@ async fn a_start_that_goes_wrong_leaves_no_program_running() -> Result<()> {
     for fault in Fault::QUICK {
         group.runtime.break_command("start", fault)?;
         let (task, output) = group.attempt("start").await?;
-        ensure_told(&output, "start", fault)?;
+        ensure_reported(&output, "start", fault)?;
         // As with containerd's own shim, the task still exists until its caller deletes it.
         task.wait_status(if fault.works() { "STOPPED" } else { "CREATED" }).await?;
         group.ensure_untouched().await?;
@@ -82,7 +82,7 @@ async fn an_exec_that_goes_wrong_leaves_no_process() -> Result<()> {
     for fault in Fault::QUICK_IN_MAKING {
         group.runtime.break_command("exec", fault)?;
         let output = task.exec(&[], &["sleep", "600"]).await?;
-        ensure_told(&output, "exec", fault)?;
+        ensure_reported(&output, "exec", fault)?;
         wait_alone(&task).await.with_context(|| format!("after {fault:?}"))?;
         group.runtime.mend("exec")?;
         ensure_usable(&task).await?;
@@ -99,7 +99,7 @@ async fn a_pause_that_goes_wrong_leaves_everybody_running() -> Result<()> {
     for fault in Fault::QUICK {
         group.runtime.break_command("pause", fault)?;
         let output = task.task(&["pause"]).await?;
-        ensure_told(&output, "pause", fault)?;
+        ensure_reported(&output, "pause", fault)?;
         task.wait_status("RUNNING").await?;
         group.runtime.mend("pause")?;
         ensure_usable(&task).await?;
@@ -143,7 +143,7 @@ async fn a_delete_that_goes_wrong_can_be_tried_again() -> Result<()> {
         let task = group.run("delete").await?;
         group.runtime.break_command("delete", fault)?;
         let output = task.task(&["rm", "--force"]).await?;
-        ensure_told(&output, "delete", fault)?;
+        ensure_reported(&output, "delete", fault)?;
         task.wait_status("STOPPED").await?;
         group.ensure_untouched().await?;
         group.runtime.mend("delete")?;
@@ -161,7 +161,7 @@ async fn a_checkpoint_that_goes_wrong_leaves_the_program_running() -> Result<()>
     for fault in Fault::QUICK.into_iter().filter(|fault| !fault.works()) {
         group.runtime.break_command("checkpoint", fault)?;
         let output = task.task(&["checkpoint"]).await?;
-        ensure_told(&output, "checkpoint", fault)?;
+        ensure_reported(&output, "checkpoint", fault)?;
         task.wait_status("RUNNING").await?;
         ensure_usable(&task).await?;
     }
@@ -209,7 +209,7 @@ async fn a_runtime_that_hangs_is_killed_after_its_limit() -> Result<()> {
         let group = Group::new(&node, "hang").await?;
         group.runtime.break_command(command, Fault::Hangs)?;
         let (task, output) = group.attempt("hang").await?;
-        ensure_told(&output, command, Fault::Hangs)?;
+        ensure_reported(&output, command, Fault::Hangs)?;
         group.runtime.mend(command)?;
         task.remove().await?;
         group.remove().await
@@ -222,7 +222,7 @@ async fn a_runtime_that_hangs_is_killed_after_its_limit() -> Result<()> {
             "exec" => task.exec(&[], &["true"]).await?,
             _ => task.task(words).await?,
         };
-        ensure_told(&output, command, Fault::Hangs)?;
+        ensure_reported(&output, command, Fault::Hangs)?;
         group.runtime.mend(command)?;
         if command != "delete" {
             ensure_usable(&task).await?;

@@ -37,7 +37,7 @@ async fn a_good_pod_stays_punctual_beside_all_of_them() -> Result<()> {
         .annotate("ready.mail", "notify;fail=100000")
         .annotate("ready.file", &format!("file:/fuse/{ENDLESS};period=100ms;timeout=200ms;fail=100000"))
         .kubelet_grace(Duration::from_secs(i64::MAX.unsigned_abs()))
-        .container(Program::new("log").looks_first(flood))
+        .container(Program::new("log").begins_with_script(flood))
         .container(Program::new("mail").ignores_term())
         .container(Program::new("file").mount(fuse.path(), "/fuse"))
         .container(Program::new("app"))

@@ -11,7 +11,7 @@ use crate::support::{PROMPT, ensure_serving};
 /// Issue 18: after a create, an exec, a probe and a hook the shim looked up which program runs, and so asked the
 /// program's file system. Here the tenant serves that file system.
 #[tokio::test]
-async fn u1_a_program_on_a_file_system_that_never_answers_stops_nobody() -> Result<()> {
+async fn u1_a_program_on_a_file_system_that_never_answers_stops_no_other() -> Result<()> {
     let node = Containerd::connect().await?;
     let fuse = Fuse::mount(&node, "program").await?;
     let mut pod = Pod::new("fuse-program")
@@ -44,7 +44,7 @@ async fn u1_a_program_on_a_file_system_that_never_answers_stops_nobody() -> Resu
 /// U2: a `file:` gate on such a file system blocks only a helper process, which podshim kills, and the pod ends in
 /// time.
 #[tokio::test]
-async fn u2_a_file_gate_on_a_file_system_that_never_answers_stops_nobody() -> Result<()> {
+async fn u2_a_file_gate_on_a_file_system_that_never_answers_stops_no_other() -> Result<()> {
     let node = Containerd::connect().await?;
     let fuse = Fuse::mount(&node, "gate").await?;
     fuse.falls_silent();

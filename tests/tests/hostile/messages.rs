@@ -57,7 +57,7 @@ pub fn send_lingering(node: &Containerd, pod: &RunningPod<'_>, container: &str) 
 /// Issue 18: the container decided how long the close of a received descriptor took, on the shim's only thread.
 /// StartContainer ran into its deadline, the stop of another container hung, and the pod could not be removed any more.
 #[tokio::test]
-async fn u2_a_descriptor_that_lingers_stops_nobody() -> Result<()> {
+async fn u2_a_descriptor_that_lingers_stops_no_other() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("lingering")
         .annotate("plan", "s1=sidecar, app=main")

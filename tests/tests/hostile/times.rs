@@ -44,7 +44,7 @@ async fn t5_the_longest_grace_that_an_operator_can_say_ends_no_shim() -> Result<
     pod.start_all(&["s1", "app"]).await?;
     ensure_serving(&pod, "app").await?;
     let longest = u64::MAX.to_string();
-    let said = podshim(&node, &["stop", "--grace", &longest, pod.sandbox()]).await?;
-    ensure!(said.contains("stopped"), "{said}");
+    let printed = podshim(&node, &["stop", "--grace", &longest, pod.sandbox()]).await?;
+    ensure!(printed.contains("stopped"), "{printed}");
     pod.remove().await
 }

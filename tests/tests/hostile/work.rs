@@ -118,7 +118,7 @@ async fn u2_a_pattern_costs_what_it_means() -> Result<()> {
     let mut pod = Pod::new("pattern")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("ready.s1", &large_pattern())
-        .container(Program::new("s1").looks_first(line))
+        .container(Program::new("s1").begins_with_script(line))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;

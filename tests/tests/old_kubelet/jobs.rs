@@ -10,7 +10,7 @@ use e2e::{ContainerState, Kubelet, Manifest, Phase, PodStatus, Program, Runtime,
 use crate::support::{SOON, on_both};
 
 /// Longer than a kubelet takes to see an exit and to report it.
-const LOOKS: std::time::Duration = seconds(5);
+const INTERVAL: std::time::Duration = seconds(5);
 
 /// A job beside a proxy that ends only at its stop signal, and not with 0.
 fn job(policy: RestartPolicy, main: Program) -> Manifest {
@@ -28,7 +28,7 @@ async fn outcome(kubelet: &Kubelet, manifest: Manifest, runs: usize) -> Result<(
     pod.wait_for("job", Exiting, runs, SOON).await?;
     let status = match kubelet.runtime() {
         Runtime::Runc => {
-            wait::quiet_time(LOOKS).await;
+            wait::quiet_time(INTERVAL).await;
             pod.status().await?
         }
         Runtime::Podshim => pod.wait_status("that the pod has ended", SOON, PodStatus::has_ended).await?,

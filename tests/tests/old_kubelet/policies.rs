@@ -21,7 +21,7 @@ use tokio::task::{JoinSet, LocalSet};
 use crate::support::{SOON, probe};
 
 /// A kubelet's back-off of ten seconds may come twice, and several pods share the machine.
-const PATIENCE: Duration = seconds(150);
+const LIMIT: Duration = seconds(150);
 /// Longer than a kubelet takes to recreate what it killed: it does so in the same sync, or after its own restart.
 const NODE_FILE: &str = "replace-wait = \"15s\"";
 /// A job's main runs longer than a fault takes to happen.
@@ -109,7 +109,7 @@ impl Fault {
         };
         match self {
             Fault::Missing(of) if of == name => program.missing(),
-            Fault::Fatal if name == "s2" => program.exits(1).runs_for_each(&[seconds(5), WORK + PATIENCE]),
+            Fault::Fatal if name == "s2" => program.exits(1).runs_for_each(&[seconds(5), WORK + LIMIT]),
             Fault::Liveness(of) | Fault::Image(of)
                 if of == name && kubelet == KubeletLife::KilledInBetween =>
             {
@@ -234,7 +234,7 @@ async fn befall(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest, all_run: 
             let ended = |status: &PodStatus| {
                 status.of("s1").is_ok_and(|it| it.restarts > 0 || !it.state.is_running())
             };
-            pod.wait_status("that the liveness probe has killed", PATIENCE, ended).await?;
+            pod.wait_status("that the liveness probe has killed", LIMIT, ended).await?;
             touch("open")?;
         }
         Fault::Fatal => {
@@ -254,7 +254,7 @@ async fn befall(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest, all_run: 
             };
             pod.wait_for("s2", Started, 1, SOON).await?;
             pod.wait_status("that all containers run", SOON, all_are_running).await?;
-            pod.wait_status("that the startup probe has killed", PATIENCE, killed).await?;
+            pod.wait_status("that the startup probe has killed", LIMIT, killed).await?;
             touch("open")?;
         }
     }
@@ -309,27 +309,27 @@ async fn life(
         // Under this policy the kubelet retries the container again and again, and the others live on.
         (Always | OnFailure, Fault::Missing(name)) => {
             let is_tried = |status: &PodStatus| status.of(name).is_ok_and(|it| it.restarts >= 1);
-            let status = pod.wait_status("that it is tried again", PATIENCE, is_tried).await?;
+            let status = pod.wait_status("that it is tried again", LIMIT, is_tried).await?;
             let s1 = status.of("s1")?;
             ensure!(s1.state.is_running() && s1.restarts == 0, "{status:#?}");
         }
         (Never | OnFailure, _) => {
-            let status = pod.wait_status("that the pod has ended", PATIENCE, PodStatus::has_ended).await?;
+            let status = pod.wait_status("that the pod has ended", LIMIT, PodStatus::has_ended).await?;
             job_is_done(fault, policy, kubelet_life, &status)?;
             ensure!(!fault.spares_main() || status.of("app")?.restarts == 0, "{status:#?}");
         }
         (Always, _) => {
-            let status = pod.wait_seen(PATIENCE).await?;
+            let status = pod.wait_seen(LIMIT).await?;
             ensure!(!fault.spares_main() || status.of("app")?.restarts == 0, "{status:#?}");
             let again = fault.kills_by_liveness().contains(&"app")
                 || matches!(fault, Fault::Image("app") | Fault::Fatal);
             let starts = if again { 2 } else { 1 };
-            let timeline = pod.wait_for("app", Started, starts, PATIENCE).await?;
+            let timeline = pod.wait_for("app", Started, starts, LIMIT).await?;
             ensure!(timeline.count("app", Starting) == starts, "{timeline}");
         }
     }
     pod.delete()?;
-    pod.wait_ended(PATIENCE).await?;
+    pod.wait_ended(LIMIT).await?;
     Ok(())
 }
 

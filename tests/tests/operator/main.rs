@@ -99,8 +99,8 @@ async fn running<'node>(node: &'node Containerd, name: &str) -> Result<RunningPo
 async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
     let node = Containerd::connect().await?;
     let pod = running(&node, "operator-stop").await?;
-    let said = json(&node, &["stop", "--grace", "20s", "--json", pod.sandbox()]).await?;
-    ensure!(said["stopped"] == true, "{said}");
+    let report = json(&node, &["stop", "--grace", "20s", "--json", pod.sandbox()]).await?;
+    ensure!(report["stopped"] == true, "{report}");
     let timeline = pod.timeline()?;
     timeline.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
     ensure!(timeline.count("proxy", Term) == 1, "{timeline}");
@@ -116,8 +116,8 @@ async fn t12_t1_a_pod_is_stopped_in_order_by_hand() -> Result<()> {
 async fn r14_a_pod_is_restarted_by_hand() -> Result<()> {
     let node = Containerd::connect().await?;
     let pod = running(&node, "operator-restart").await?;
-    let said = json(&node, &["restart", "--json", pod.sandbox()]).await?;
-    ensure!(said["restarted"] == true && said["pod"]["state"] == "running", "{said}");
+    let report = json(&node, &["restart", "--json", pod.sandbox()]).await?;
+    ensure!(report["restarted"] == true && report["pod"]["state"] == "running", "{report}");
     let timeline = pod.wait_for("app", Started, 2, SOON).await?;
     timeline.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
     let second = |name| timeline.of(name, Starting).nth(1).map(|entry| entry.at);
@@ -231,7 +231,7 @@ async fn n3_dead_and_hanging_shims_are_listed_as_that() -> Result<()> {
 
 /// U1, T1: `podshim timeline` draws the events in their order, and `podshim watch` prints them and ends with the pod.
 #[tokio::test]
-async fn u1_t1_a_pods_life_is_drawn_and_told() -> Result<()> {
+async fn u1_t1_a_pods_life_is_drawn_and_listed() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("operator-timeline")
         .annotate("plan", "proxy=sidecar, app=main")

@@ -205,7 +205,7 @@ async fn n3_a_killed_shim_leaves_a_record() -> Result<()> {
 
 /// U10: the plan names a main that the pod has under another name.
 #[tokio::test]
-async fn u10_a_main_that_nobody_creates_is_told() -> Result<()> {
+async fn u10_a_main_that_is_never_created_is_reported() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("past-typo")
         .annotate("plan", "proxy=sidecar, worker=main")

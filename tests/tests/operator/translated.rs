@@ -149,8 +149,8 @@ async fn v1_v4_t1_the_hot_upgrade_of_an_injected_sidecar() -> Result<()> {
     timeline.doesnt_start("proxy-2")?;
 
     let switch = ["--run", "podshim", "switch", running.sandbox(), "proxy-1"];
-    let said = node.ctr().output(&switch).await?;
-    ensure!(said.exit_code == Some(0), "{said:?}");
+    let output = node.ctr().output(&switch).await?;
+    ensure!(output.exit_code == Some(0), "{output:?}");
     let migrated = running.exec("web", &["test", "-e", "/pod/migrated"]).await?;
     ensure!(migrated.exit_code == 0, "the postStart hook did not migrate");
     running.stop_all_at_once(AMPLE).await?;

@@ -101,16 +101,16 @@ impl Run {
         // containerd holds the other end of the log.
         self.logs.push(std::fs::OpenOptions::new().read(true).write(true).open(path.join("log"))?);
         self.bundles.push(id.to_owned());
-        let said = self.act("start", id, bundle.options.as_ref()).await?;
-        let mut fields = vec![("exit code".to_owned(), format!("{:?}", said.exit_code))];
-        if said.exit_code == Some(0) {
-            let (connection, address) = Connection::open(&said.stdout).await?;
+        let output = self.act("start", id, bundle.options.as_ref()).await?;
+        let mut fields = vec![("exit code".to_owned(), format!("{:?}", output.exit_code))];
+        if output.exit_code == Some(0) {
+            let (connection, address) = Connection::open(&output.stdout).await?;
             let socket = PathBuf::from(address.trim_start_matches("unix://"));
             self.sockets.push(socket);
             self.connection = Some(connection.clone());
             self.connections.insert(id.to_owned(), (connection, address));
         }
-        fields.push(("stderr".to_owned(), self.names.of_text(&said.stderr)));
+        fields.push(("stderr".to_owned(), self.names.of_text(&output.stderr)));
         self.record(format!("start the shim of {id}"), fields);
         let ends = Ends::make(&self.directory.join("io"), id, bundle.streams)?;
         self.ends.insert(id.to_owned(), ends);
@@ -274,12 +274,12 @@ impl Run {
 
     /// Runs `delete` for a bundle, as containerd does at the end of every life.
     pub async fn delete_action(&mut self, id: &str) -> Result<()> {
-        let said = self.act("delete", id, None).await?;
+        let output = self.act("delete", id, None).await?;
         let mut fields = vec![
-            ("exit code".to_owned(), format!("{:?}", said.exit_code)),
-            ("stderr".to_owned(), self.names.of_text(&said.stderr)),
+            ("exit code".to_owned(), format!("{:?}", output.exit_code)),
+            ("stderr".to_owned(), self.names.of_text(&output.stderr)),
         ];
-        match DeleteResponse::parse_from_bytes(&said.stdout) {
+        match DeleteResponse::parse_from_bytes(&output.stdout) {
             Ok(response) => fields.extend(self.names.fields(&response)),
             Err(error) => fields.push(("stdout".to_owned(), error.to_string())),
         }

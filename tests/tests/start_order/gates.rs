@@ -15,7 +15,7 @@ use crate::support::{
 /// container records at its very start what runs in the pod. A sidecar's own first line proves nothing: it may come
 /// later than the next program's, because the sidecar needs a processor to write it.
 async fn five_pods_keep_two_sidecars_in_order(node: &Containerd) -> Result<()> {
-    let noting = |name| Program::new(name).looks_first(&format!("ps -o args > /pod/seen-by-{name}"));
+    let noting = |name| Program::new(name).begins_with_script(&format!("ps -o args > /pod/seen-by-{name}"));
     for _ in 0..5 {
         let mut pod = Pod::new("u1")
             .pid_namespace(PidNamespace::Pod)

@@ -13,13 +13,14 @@ use crate::support::{SOON, held_for, lines_of_podshim, ready_in_run, wait_starte
 
 /// A sidecar that serves the files of `/www` on port 8080 of its loopback.
 fn web_server(name: &str) -> Program {
-    Program::new(name).looks_first("mkdir /www && httpd -p 127.0.0.1:8080 -h /www")
+    Program::new(name).begins_with_script("mkdir /www && httpd -p 127.0.0.1:8080 -h /www")
 }
 
 /// A sidecar that answers every connection to port 8080 with the output of `command`.
 fn answering(name: &str, command: &str) -> Program {
-    Program::new(name)
-        .looks_first(&format!("echo '{command}' > /answer; nc -ll -p 8080 -e sh /answer > /dev/null 2>&1 &"))
+    Program::new(name).begins_with_script(&format!(
+        "echo '{command}' > /answer; nc -ll -p 8080 -e sh /answer > /dev/null 2>&1 &"
+    ))
 }
 
 /// U2, U6: the first answer with a good status opens the gate; until then the hold's line shows the status.
@@ -50,7 +51,7 @@ async fn u2_gates_without_a_host_find_programs_on_the_pods_ip() -> Result<()> {
     let node = Containerd::connect().await?;
     let server = |name, port| {
         let of_pod = "$(ip -4 -o addr show scope global | sed 's/.* inet \\([0-9.]*\\).*/\\1/')";
-        Program::new(name).looks_first(&format!(
+        Program::new(name).begins_with_script(&format!(
             "mkdir /www && touch /www/healthz && (sleep 1; exec httpd -p {of_pod}:{port} -h /www) &"
         ))
     };
@@ -121,7 +122,7 @@ async fn u2_u4_a_file_gate_opens_in_the_run_that_makes_the_file() -> Result<()> 
     let mut pod = Pod::new("u2-file")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("ready.s1", "file:/tmp/ready;period=200ms;fail=15")
-        .container(Program::new("s1").looks_first(in_second_run))
+        .container(Program::new("s1").begins_with_script(in_second_run))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
@@ -149,7 +150,7 @@ async fn u2_a_file_gate_is_not_opened_by_links_out_of_the_root() -> Result<()> {
             .annotate("gate-timeout", "3s")
             .annotate("ready.hostile", &ready_in_run("hostile", 1, "period=100ms"))
             .annotate("ready.s1", "file:/pod/link;period=100ms;fail=1000")
-            .container(Program::new("hostile").looks_first(&format!("ln -s {target} /pod/link")))
+            .container(Program::new("hostile").begins_with_script(&format!("ln -s {target} /pod/link")))
             .container(Program::new("s1"))
             .container(Program::new("app").exits(0))
             .run(&node, Runtime::Podshim)

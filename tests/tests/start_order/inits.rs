@@ -366,7 +366,7 @@ async fn f11_what_has_no_process_outlasts_containerd() -> Result<()> {
 
 /// I5: a caller that has created no later container waits for the exit, so podshim shows it at once.
 #[tokio::test]
-async fn i5_an_exit_that_the_caller_waits_for_is_told_at_once() -> Result<()> {
+async fn i5_an_exit_that_the_caller_waits_for_is_shown_at_once() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("i5-alone")
         .annotate("plan", "i1=init, regular=main")

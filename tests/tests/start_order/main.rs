@@ -6,8 +6,8 @@
 mod after;
 mod annotations;
 mod gates;
+mod gates_notified;
 mod gates_probed;
-mod gates_told;
 mod held;
 mod inits;
 mod kruise;

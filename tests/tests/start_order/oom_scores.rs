@@ -21,8 +21,8 @@ async fn wait_scores(pod: &RunningPod<'_>, name: &str, expected: &[i64]) -> Resu
 
 /// `oom_score_adj` of a container's program and of the child it has.
 async fn scores(pod: &RunningPod<'_>, name: &str) -> Result<Vec<i64>> {
-    let look = "for pid in 1 $(pidof sleep); do cat /proc/$pid/oom_score_adj; done";
-    let seen = pod.exec(name, &["sh", "-c", look]).await?;
+    let script = "for pid in 1 $(pidof sleep); do cat /proc/$pid/oom_score_adj; done";
+    let seen = pod.exec(name, &["sh", "-c", script]).await?;
     Ok(seen.stdout.lines().map(str::parse).collect::<Result<_, _>>()?)
 }
 
@@ -34,8 +34,8 @@ async fn n8_a_sidecar_is_not_killed_before_its_mains() -> Result<()> {
     let mut pod = Pod::new("n8")
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main, web=main")
         .annotate("oom-score", "protect")
-        .container(Program::new("s1").oom_score(999).looks_first("sleep 1000 &"))
-        .container(Program::new("s2").oom_score(500).looks_first("sleep 1000 &"))
+        .container(Program::new("s1").oom_score(999).begins_with_script("sleep 1000 &"))
+        .container(Program::new("s2").oom_score(500).begins_with_script("sleep 1000 &"))
         .container(Program::new("web").oom_score(950))
         .container(Program::new("app").oom_score(900))
         .run(&node, Runtime::Podshim)
@@ -62,7 +62,7 @@ async fn n8_without_the_key_scores_are_the_containers_own() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("n8-own")
         .annotate("plan", "s1=sidecar, app=main")
-        .container(Program::new("s1").oom_score(999).looks_first("sleep 1000 &"))
+        .container(Program::new("s1").oom_score(999).begins_with_script("sleep 1000 &"))
         .container(Program::new("app").oom_score(900))
         .run(&node, Runtime::Podshim)
         .await?;

@@ -184,7 +184,7 @@ async fn s8_all_others_are_mains_but_not_an_ephemeral_one() -> Result<()> {
 /// S10, S11: two injectors and an init, each with its own role, created in the wrong order. The init runs first, then the
 /// sidecars by name, then what has no role; the stop is the reverse.
 #[tokio::test]
-async fn s10_s11_roles_said_one_by_one_are_a_plan() -> Result<()> {
+async fn s10_s11_roles_written_one_by_one_are_a_plan() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("s10")
         .annotate("role.b-log", "sidecar")

@@ -69,7 +69,7 @@ async fn r6_r11_each_exit_of_a_visible_sidecar_is_its_callers() -> Result<()> {
         .annotate("ready.s1", &ready_in_run("s1", 1, "period=100ms"))
         .container(
             Program::new("s1")
-                .looks_first("test ! -e /left || echo left-behind; touch /left")
+                .begins_with_script("test ! -e /left || echo left-behind; touch /left")
                 .runs_for_each(&[milliseconds(500), seconds(600)])
                 .exits_each(&[0]),
         )

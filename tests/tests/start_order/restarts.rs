@@ -98,7 +98,7 @@ async fn r5_the_turn_beats_the_backoff() -> Result<()> {
 /// R8: podshim alone handles five crashes of a sidecar: the caller sees one container in one attempt that has run all
 /// the time, and there are never two of its processes.
 #[tokio::test]
-async fn r8_five_crashes_are_nobody_elses_business() -> Result<()> {
+async fn r8_five_crashes_concern_no_other() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("r8")
         .annotate("plan", "s1=sidecar, app=main")

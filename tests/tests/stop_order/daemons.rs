@@ -244,7 +244,7 @@ async fn sigterm_to_the_shim_ends_deaf_containers_within_the_grace() -> Result<(
 
 /// SIGTERM to the shim of a pod without a plan: every container gets its stop signal, pause ends last.
 #[tokio::test]
-async fn sigterm_to_the_shim_of_a_pod_without_a_plan_leaves_nobody() -> Result<()> {
+async fn sigterm_to_the_shim_of_a_pod_without_a_plan_leaves_nothing() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod =
         Pod::new("shim-term-bare").container(Program::new("app")).run(&node, Runtime::Podshim).await?;

@@ -50,14 +50,14 @@ async fn n7_t1_a_drain_ends_all_pods_at_once_each_in_its_order() -> Result<()> {
         pods.push(pod_of_three(&node, &format!("n7-{number}")).await?);
     }
     let begin = tokio::time::Instant::now();
-    let said = node.ctr().run(&["--run", "podshim", "drain"]).await?;
+    let printed = node.ctr().run(&["--run", "podshim", "drain"]).await?;
     let took = begin.elapsed();
-    ensure!(said.contains("5 pods ended in time."), "{said}");
+    ensure!(printed.contains("5 pods ended in time."), "{printed}");
     for pod in &pods {
-        ensure!(said.contains(&format!("e2e/{}: ended after", pod.name())), "{said}");
+        ensure!(printed.contains(&format!("e2e/{}: ended after", pod.name())), "{printed}");
         in_order(pod)?;
     }
-    ensure!(took < seconds(5) * pace(), "it took {took:?}: {said}");
+    ensure!(took < seconds(5) * pace(), "it took {took:?}: {printed}");
 
     let refused = pod_of_three(&node, "n7-new").await.err().context("a pod was run on a node that drains")?;
     ensure!(format!("{refused:#}").contains("node is draining"), "{refused:#}");
@@ -72,10 +72,10 @@ async fn n7_t9_a_drain_has_its_own_limit() -> Result<()> {
     let node = Containerd::start().await?;
     let stubborn = stubborn_pod(&node, "n7-stubborn").await?;
     let drained = node.ctr().output(&["--run", "podshim", "drain", "--timeout", "1s"]).await?;
-    let said = format!("{drained:?}");
+    let printed = format!("{drained:?}");
     ensure!(
-        said.contains("its time cut short, after") && said.contains("1 of 1 pod did not end in time"),
-        "{said}"
+        printed.contains("its time cut short, after") && printed.contains("1 of 1 pod did not end in time"),
+        "{printed}"
     );
     for container in ["app", "s1"] {
         stubborn.wait_exited(container, SOON).await?;

@@ -39,7 +39,7 @@ async fn i6_ks_l7_a_pod_that_initializes_ends_at_once() -> Result<()> {
 
 /// ks-L8, T4 (kubernetes#125880): a sidecar that never gets ready does not use up the grace of 180 s.
 #[tokio::test]
-async fn t4_ks_l8_what_never_started_holds_up_nobody() -> Result<()> {
+async fn t4_ks_l8_what_never_started_delays_no_other() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("l8")
         .annotate("plan", "s1=sidecar, s2=sidecar, s3=sidecar, app=main")

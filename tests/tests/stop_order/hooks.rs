@@ -90,7 +90,7 @@ async fn h1_a_hook_is_a_part_of_its_container() -> Result<()> {
     let mut pod = Pod::new("h1-part")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("on-terminate.s1", &format!("exec:[\"sh\", \"-c\", \"{script}\"]"))
-        .container(Program::new("s1").looks_first("echo program $(hostname) $PATH $(pwd) $(id -u)"))
+        .container(Program::new("s1").begins_with_script("echo program $(hostname) $PATH $(pwd) $(id -u)"))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
@@ -99,11 +99,11 @@ async fn h1_a_hook_is_a_part_of_its_container() -> Result<()> {
     let id = pod.id("s1")?.to_owned();
     pod.stop_all_at_once(AMPLE).await?;
     let log = pod.wait_for_output("s1", "stderr F to stderr").await?;
-    let said = |word: &str| {
+    let logged = |word: &str| {
         let line = log.lines().find(|line| line.contains(&format!("stdout F {word} ")));
         line.and_then(|line| Some(line.split_once(word)?.1.to_owned()))
     };
-    ensure!(said("hook").is_some() && said("hook") == said("program"), "{log}");
+    ensure!(logged("hook").is_some() && logged("hook") == logged("program"), "{log}");
     let daemon = std::fs::read_to_string(node.directory().join("containerd.log"))?;
     ensure!(
         !daemon.lines().any(|line| line.contains("exec-added") && line.contains(&id)),
@@ -261,13 +261,13 @@ async fn u4_ks_j5_an_unready_sidecar_is_stopped_with_its_pre_stop_hook() -> Resu
 
 /// H6: if a hook makes its program exit again and again before its turn, a line in the container's log says so.
 #[tokio::test]
-async fn h6_a_hook_that_ends_its_container_is_told() -> Result<()> {
+async fn h6_a_hook_that_ends_its_container_is_reported() -> Result<()> {
     let node = Containerd::connect().await?;
     // The root file system keeps its writes over a restart in place (R6).
     let mut pod = Pod::new("h6")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("on-terminate.s1", "exec:sh -c 'touch /quit; kill 1'")
-        .container(Program::new("s1").looks_first("test ! -e /quit || exit 0"))
+        .container(Program::new("s1").begins_with_script("test ! -e /quit || exit 0"))
         .container(Program::new("app").term_delay(seconds(6)))
         .run(&node, Runtime::Podshim)
         .await?;

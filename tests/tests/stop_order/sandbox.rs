@@ -205,7 +205,7 @@ async fn k11_k13_a_sandbox_stop_ends_what_never_ran() -> Result<()> {
 /// K13, R5, T4: a signal to pause while a main is held, a sidecar waits for its restart and another runs: the stop does
 /// not wait for programs that will not start.
 #[tokio::test]
-async fn k13_r5_what_has_no_program_holds_up_nobody() -> Result<()> {
+async fn k13_r5_what_has_no_program_delays_no_other() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("k13-backoff")
         .annotate("plan", "s1=sidecar, s2=sidecar, app=main")

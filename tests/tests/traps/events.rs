@@ -96,7 +96,7 @@ async fn trap_09_no_exit_is_lost_in_a_storm() -> Result<()> {
     let mut pod = Pod::new("trap09")
         .pid_namespace(PidNamespace::Node)
         .container(Program::new("quiet"))
-        .container(Program::new("storm").looks_first(storm))
+        .container(Program::new("storm").begins_with_script(storm))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start_all(&["quiet", "storm"]).await?;
@@ -160,7 +160,7 @@ async fn trap_16_a_dead_shims_exits_keep_their_codes() -> Result<()> {
 
 /// Trap 16, the other half: a container that ran when its shim was killed ends too, and is reported as killed.
 #[tokio::test]
-async fn trap_16_what_a_dead_shim_ran_is_told_as_killed() -> Result<()> {
+async fn trap_16_what_a_dead_shim_ran_is_reported_as_killed() -> Result<()> {
     let node = Containerd::connect().await?;
     let log = EventLog::record(&node).await?;
     let task = Task::run(&node, "trap16-live", &[], &["sleep", "600"]).await?;

@@ -100,7 +100,7 @@ async fn trap_28_state_is_answered_while_a_hundred_kills_are_under_way() -> Resu
         asked += 1;
     }
     ensure!(asked > 0, "no State was requested meanwhile");
-    let counted = target.look("wc -l </count").await?;
+    let counted = target.run_script("wc -l </count").await?;
     // The kernel merges pending signals of one number.
     ensure!(counted.stdout.trim().parse::<u32>()? > 0, "{counted:?}");
     target.remove().await?;

@@ -33,14 +33,14 @@ async fn trap_11_a_background_child_holds_up_no_exit_and_no_delete() -> Result<(
             "{events:#?}"
         );
         // The holder lives on, as under containerd's own shim.
-        let ps = task.look("ps").await?;
+        let ps = task.run_script("ps").await?;
         ensure!(ps.stdout.contains("sleep 600"), "{ps:?}");
         let killed = task.task(&["kill", "-s", "KILL"]).await?;
         ensure!(killed.exit_code == Some(0), "{killed:?}");
         task.wait_status("STOPPED").await.map(drop)
     };
-    let (said, ()) = tokio::try_join!(exec, ended)?;
-    ensure!(said == "said\n5\n", "{said:?}");
+    let (printed, ()) = tokio::try_join!(exec, ended)?;
+    ensure!(printed == "said\n5\n", "{printed:?}");
     task.remove().await
 }
 
@@ -65,7 +65,7 @@ async fn trap_11_a_containers_child_does_not_keep_its_log_open() -> Result<()> {
 /// Trap 19: containerd is away, so no process reads the shim's log, and its pipe fills up. The shim neither blocks nor
 /// dies, and serves the next containerd.
 #[tokio::test]
-async fn trap_19_a_log_that_nobody_reads_stops_nobody() -> Result<()> {
+async fn trap_19_an_unread_log_stops_no_other() -> Result<()> {
     let node = Containerd::start().await?;
     // In the node's PID namespace the shim reaps and logs each orphan: 5000 lines are more than a pipe holds.
     let marks = node.directory().join("trap19");
@@ -74,7 +74,7 @@ async fn trap_19_a_log_that_nobody_reads_stops_nobody() -> Result<()> {
          i=0; while [ $i -lt 5000 ]; do (true &); i=$((i + 1)); done";
     let mut pod = Pod::new("trap19")
         .pid_namespace(PidNamespace::Node)
-        .container(Program::new("storm").looks_first(storm).mount(&marks, "/marks").term_exit_code(4))
+        .container(Program::new("storm").begins_with_script(storm).mount(&marks, "/marks").term_exit_code(4))
         .run(&node, Runtime::Podshim)
         .await?;
     pod.start("storm").await?;

@@ -51,8 +51,8 @@ impl Exchange {
 
 /// The JSON that a `podshim` command prints.
 async fn podshim(node: &Containerd, arguments: &[&str]) -> Result<Value> {
-    let said = node.ctr().run(&[&["--run", "podshim"], arguments].concat()).await?;
-    serde_json::from_str(&said).with_context(|| format!("{arguments:?}: {said}"))
+    let printed = node.ctr().run(&[&["--run", "podshim"], arguments].concat()).await?;
+    serde_json::from_str(&printed).with_context(|| format!("{arguments:?}: {printed}"))
 }
 
 async fn is_running(pod: &RunningPod<'_>, name: &str) -> Result<()> {

@@ -22,7 +22,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// A deadline that no healthy run comes near.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// A namespace of its own with bundles in it. Dropping it ends the servers that are left.
 pub struct Node {
@@ -231,7 +231,7 @@ pub fn end(pid: Pid, signal: Signal) {
 pub fn shut_down(pid: Pid, address: &str) {
     end_by(pid, || {
         let task = TaskClient::new(Client::connect(address).unwrap());
-        let context = ttrpc::context::with_duration(PATIENCE);
+        let context = ttrpc::context::with_duration(LIMIT);
         task.shutdown(context, &ShutdownRequest::default()).unwrap();
     });
 }
@@ -245,7 +245,7 @@ fn end_by(pid: Pid, means: impl FnOnce()) {
     // SAFETY: the kernel has just made this descriptor for this call alone.
     let pidfd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
     means();
-    let timeout = PollTimeout::try_from(PATIENCE).unwrap();
+    let timeout = PollTimeout::try_from(LIMIT).unwrap();
     let mut fds = [PollFd::new(std::os::fd::AsFd::as_fd(&pidfd), PollFlags::POLLIN)];
     assert_eq!(poll(&mut fds, timeout), Ok(1), "process {pid} did not end");
 }
@@ -253,7 +253,7 @@ fn end_by(pid: Pid, means: impl FnOnce()) {
 /// Polls until `condition` holds.
 #[expect(clippy::disallowed_methods, reason = "a deadline needs a clock")]
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + LIMIT;
     while !condition() {
         assert!(std::time::Instant::now() < deadline, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(5));

@@ -203,8 +203,8 @@ fn header(buffer: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     header
 }
 
-/// Calls `look` with the kind, the data and the length of each control message of the socket level.
-fn each_control(header: &libc::msghdr, mut look: impl FnMut(libc::c_int, *const u8, usize)) {
+/// Calls `visit` with the kind, the data and the length of each control message of the socket level.
+fn each_control(header: &libc::msghdr, mut visit: impl FnMut(libc::c_int, *const u8, usize)) {
     // SAFETY: recvmsg has filled the header; the macros stay inside its control buffer.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !next.is_null() {
@@ -212,7 +212,7 @@ fn each_control(header: &libc::msghdr, mut look: impl FnMut(libc::c_int, *const 
         unsafe {
             if (*next).cmsg_level == libc::SOL_SOCKET {
                 let bytes = (*next).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                look((*next).cmsg_type, libc::CMSG_DATA(next), bytes);
+                visit((*next).cmsg_type, libc::CMSG_DATA(next), bytes);
             }
             next = libc::CMSG_NXTHDR(header, next);
         }

@@ -54,7 +54,7 @@ pub struct NotifySocket {
 }
 
 impl NotifySocket {
-    /// Makes the socket in the bundle and listens on the current `LocalSet`: `hear` gets each message with its sender.
+    /// Makes the socket in the bundle and listens on the current `LocalSet`: `receive` gets each message with its sender.
     ///
     /// Every user of the container may connect. No other process can: only root may enter the bundle.
     ///
@@ -63,15 +63,15 @@ impl NotifySocket {
     pub fn listen(
         reaper: &Reaper,
         bundle: &Bundle,
-        hear: impl Fn(Sender, Message) + 'static,
+        receive: impl Fn(Sender, Message) + 'static,
     ) -> io::Result<Self> {
-        Self::listen_on(reaper, bind(&bundle.notify_socket_path())?, hear)
+        Self::listen_on(reaper, bind(&bundle.notify_socket_path())?, receive)
     }
 
     fn listen_on(
         reaper: &Reaper,
         socket: UnixDatagram,
-        hear: impl Fn(Sender, Message) + 'static,
+        receive: impl Fn(Sender, Message) + 'static,
     ) -> io::Result<Self> {
         let Relay { reports, helper } = Relay::start(reaper, socket.into())?;
         let reports = async_file::register(File::from(reports), Interest::READABLE)?;
@@ -82,7 +82,7 @@ impl NotifySocket {
                 match relay::next_report(reports.get_ref().as_raw_fd(), &mut room) {
                     Ok(Some(report)) => {
                         busy::during("a container's message", || {
-                            hear(Sender(report.sender), Message::parse(report.text));
+                            receive(Sender(report.sender), Message::parse(report.text));
                         });
                         if report.rights == PassedDescriptors::Some {
                             relay::acknowledge(reports.get_ref());

@@ -36,8 +36,8 @@ enum Lookup {
 struct RunningLookup(FileChecks);
 
 impl RunningLookup {
-    fn begin(looks: &FileChecks) -> Option<Self> {
-        (looks.0.replace(Lookup::Running) == Lookup::Idle).then(|| Self(looks.clone()))
+    fn begin(checks: &FileChecks) -> Option<Self> {
+        (checks.0.replace(Lookup::Running) == Lookup::Idle).then(|| Self(checks.clone()))
     }
 }
 
@@ -55,10 +55,10 @@ pub async fn file(
     reaper: &Reaper,
     process: &Process,
     path: &str,
-    looks: &FileChecks,
+    checks: &FileChecks,
     timeout: Duration,
 ) -> ProbeResult {
-    let failure = match tokio::time::timeout(timeout, look(reaper, process, path, looks)).await {
+    let failure = match tokio::time::timeout(timeout, check(reaper, process, path, checks)).await {
         Ok(Ok(())) => return ProbeResult::Success,
         Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => "is not there".to_owned(),
         Ok(Err(error)) => format!("cannot be looked for: {error}"),
@@ -68,11 +68,11 @@ pub async fn file(
 }
 
 /// Looks in a helper process: even the root may be a file system that has to ask its server (NFS).
-async fn look(reaper: &Reaper, process: &Process, path: &str, looks: &FileChecks) -> io::Result<()> {
+async fn check(reaper: &Reaper, process: &Process, path: &str, checks: &FileChecks) -> io::Result<()> {
     let (Some(pidfd), Ok(path)) = (process.pidfd(), CString::new(path)) else {
         return Err(io::ErrorKind::NotFound.into());
     };
-    let Some(running) = RunningLookup::begin(looks) else {
+    let Some(running) = RunningLookup::begin(checks) else {
         return Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
             "its file system has not answered the last look",
@@ -130,20 +130,20 @@ mod tests {
 
     /// U2, DESIGN §6: a look that does not return must not cost another one in each period.
     #[test]
-    fn u2_a_file_system_that_never_answers_costs_one_look() {
+    fn u2_a_file_system_that_never_answers_costs_one_check() {
         run(async {
             let reaper = Reaper::start().unwrap();
             let own = reaper.spawn(std::process::Command::new("sleep").arg("1000")).unwrap();
-            let looks = FileChecks::default();
+            let checks = FileChecks::default();
             let limit = Duration::from_secs(5);
-            let running = RunningLookup::begin(&looks).unwrap();
-            let refused = within(file(&reaper, &own.process, "/", &looks, limit)).await.to_string();
+            let running = RunningLookup::begin(&checks).unwrap();
+            let refused = within(file(&reaper, &own.process, "/", &checks, limit)).await.to_string();
             assert_eq!(
                 refused,
                 "file:/ cannot be looked for: its file system has not answered the last look"
             );
             drop(running);
-            assert_eq!(within(file(&reaper, &own.process, "/", &looks, limit)).await, ProbeResult::Success);
+            assert_eq!(within(file(&reaper, &own.process, "/", &checks, limit)).await, ProbeResult::Success);
             own.process.signal(crate::process::SignalNumber::KILL).unwrap();
             within(own.exit).await;
         });

@@ -245,24 +245,24 @@ fn u2_file_probe_stays_inside_the_containers_root() {
         link("inside", "/tmp/ready");
         link("itself", "itself");
         let (test, created) = with_volume(&links).await;
-        let looks = FileChecks::default();
-        let look = async |path: &str| {
-            within(file(&test.reaper, &created.process, path, &looks.clone(), TIMEOUT)).await
+        let checks = FileChecks::default();
+        let check = async |path: &str| {
+            within(file(&test.reaper, &created.process, path, &checks.clone(), TIMEOUT)).await
         };
-        assert_eq!(look("/tmp/ready").await.to_string(), "file:/tmp/ready is not there");
+        assert_eq!(check("/tmp/ready").await.to_string(), "file:/tmp/ready is not there");
         std::fs::write(test.container.bundle().rootfs().join("tmp/ready"), "").unwrap();
         for path in ["/tmp/ready", "/shared/inside", "/tmp", "/../tmp/ready", "/shared/../tmp/ready"] {
-            assert_eq!(look(path).await, ProbeResult::Success, "{path}");
+            assert_eq!(check(path).await, ProbeResult::Success, "{path}");
         }
         for path in ["/shared/absolute", "/shared/dots", host_file.to_str().unwrap(), "/tmp/ready/x"] {
-            assert!(matches!(look(path).await, ProbeResult::Failure(_)), "{path}");
+            assert!(matches!(check(path).await, ProbeResult::Failure(_)), "{path}");
         }
         for path in ["/shared/magic", "/shared/itself", "/proc/1/root/tmp/ready"] {
-            let refused = look(path).await.to_string();
+            let refused = check(path).await.to_string();
             assert!(refused.contains("cannot be looked for"), "{path}: {refused}");
         }
         created.process.signal(SignalNumber::KILL).unwrap();
         within(created.exit).await;
-        assert!(look("/tmp/ready").await.to_string().contains("is not there"));
+        assert!(check("/tmp/ready").await.to_string().contains("is not there"));
     });
 }

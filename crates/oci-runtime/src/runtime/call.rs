@@ -119,8 +119,8 @@ impl Container {
         // A new incarnation (R6) has another pid; this exec is not in it.
         let init = self.bundle.read_init_pid().ok().filter(|_| operation == Operation::Exec);
         let error = loop {
-            let look = init.map_or(deadline, |_| deadline.min(Instant::now() + INIT_POLL));
-            if let Ok(exit) = tokio::time::timeout_at(look, &mut exit).await {
+            let next_check = init.map_or(deadline, |_| deadline.min(Instant::now() + INIT_POLL));
+            if let Ok(exit) = tokio::time::timeout_at(next_check, &mut exit).await {
                 return Ok(exit);
             }
             let id = self.id.to_string();

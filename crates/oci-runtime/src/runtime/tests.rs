@@ -131,7 +131,7 @@ fn xp_3_a_container_is_created_again_in_its_bundle_with_its_writes_and_streams()
 }
 
 #[test]
-fn a_missing_program_is_told_in_the_words_of_the_runtime_and_leaves_nothing() {
+fn a_missing_program_is_reported_in_the_words_of_the_runtime_and_leaves_nothing() {
     run(async {
         let test = TestContainer::new(&["no-such-program"], |_| {});
         let error = test

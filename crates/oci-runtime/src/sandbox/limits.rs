@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_of_cri_are_said_in_both_versions() {
+    fn the_limits_of_cri_are_written_in_both_versions() {
         let sandbox =
             understood(&json!({"devices": [{"allow": false, "access": "rwm"}], "cpu": {"shares": 2}}))
                 .unwrap();

@@ -29,10 +29,10 @@ impl Scope {
         properties: &[Property],
         is_v2: bool,
     ) -> Result<(), String> {
-        let said = |error: SystemdError| error.to_string();
+        let in_words = |error: SystemdError| error.to_string();
         let properties = self.properties(pid, id, limits, properties, is_v2);
-        let mut manager = Manager::connect().await.map_err(said)?;
-        manager.start_scope(&self.unit, &properties).await.map_err(said)?;
+        let mut manager = Manager::connect().await.map_err(in_words)?;
+        manager.start_scope(&self.unit, &properties).await.map_err(in_words)?;
         let deadline = Instant::now() + START_LIMIT;
         while !self.has(pid).map_err(|error| error.to_string())? {
             if Instant::now() >= deadline {

@@ -110,7 +110,7 @@ impl Lines {
                 let line = std::mem::take(&mut self.begun);
                 // A terminal ends its lines with both characters.
                 let end = line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
-                self.look_at(&String::from_utf8_lossy(&line[..end])).await;
+                self.inspect_line(&String::from_utf8_lossy(&line[..end])).await;
                 self.begun = line;
                 self.begun.clear();
             }
@@ -118,20 +118,20 @@ impl Lines {
         self.state
     }
 
-    async fn look_at(&mut self, line: &str) {
+    async fn inspect_line(&mut self, line: &str) {
         let mut rest = line;
         while !rest.is_empty() && self.state == ControlFlow::Continue(()) {
             let (now, later) = rest.split_at(rest.floor_char_boundary(self.left.max(char::MAX.len_utf8())));
-            self.look(Piece::Part(now), now.len()).await;
+            self.inspect(Piece::Part(now), now.len()).await;
             rest = later;
         }
         if self.state == ControlFlow::Continue(()) {
             // An empty line costs as much as one byte.
-            self.look(Piece::End, 1).await;
+            self.inspect(Piece::End, 1).await;
         }
     }
 
-    async fn look(&mut self, piece: Piece<'_>, letters: usize) {
+    async fn inspect(&mut self, piece: Piece<'_>, letters: usize) {
         self.state = (self.watch.callback.borrow_mut())(piece);
         self.left = self.left.saturating_sub(letters);
         if self.left == 0 {
@@ -168,7 +168,11 @@ impl Tap {
 
     /// Reads what `source` holds, unless that was read already. Returns how many bytes were read: so many may be moved;
     /// 0 is the end of the stream. If the future is dropped half way, the tap can no longer be used.
-    pub(super) async fn look(&mut self, source: &File, most: usize) -> nix::Result<(usize, ControlFlow<()>)> {
+    pub(super) async fn inspect(
+        &mut self,
+        source: &File,
+        most: usize,
+    ) -> nix::Result<(usize, ControlFlow<()>)> {
         if self.ahead > 0 {
             return Ok((self.ahead, self.lines.state));
         }
@@ -240,7 +244,7 @@ mod tests {
 
     /// DESIGN §6: a line without an end costs no memory, and the next line is whole again.
     #[test]
-    fn a_line_is_looked_at_up_to_its_bound() {
+    fn a_line_is_inspected_up_to_its_bound() {
         run(async {
             let (seen, watch) = watch(1);
             let mut lines = Lines::new(watch);
@@ -257,15 +261,15 @@ mod tests {
     /// DESIGN §6, issue 18: reading lines happens outside of the container's limits. Within one line other tasks get
     /// the thread, and all lines of a pod together take only a part of a processor.
     #[test]
-    fn looks_take_a_part_of_the_time() {
+    fn inspection_takes_a_part_of_the_time() {
         run(async {
             let pace = LinePace::default();
-            let look = |_: Piece<'_>| ControlFlow::Continue(());
+            let inspect = |_: Piece<'_>| ControlFlow::Continue(());
             let began = tokio::time::Instant::now();
             let mut others = 0;
             let line = [&[b'x'; LINE_LONGEST][..], b"\n"].concat();
             let two = async || {
-                let watch = LineWatch::new(50, pace.clone(), look);
+                let watch = LineWatch::new(50, pace.clone(), inspect);
                 let _ = Lines::new(watch).feed(&line).await;
             };
             let mut both = std::pin::pin!(async { tokio::join!(two(), two()) });

@@ -172,7 +172,7 @@ impl Mover {
         loop {
             // Taken before the attempt: clearing it does not clear a readiness that arrives during the attempt.
             let mut readable = self.source.readable().await?;
-            match self.move_looked_at().await {
+            match self.move_inspected().await {
                 Ok(0) => return Ok(()),
                 // Looking at lines takes time; with a flood of them it would take all of the thread's.
                 Ok(_) if self.tap.borrow().is_some() => tokio::task::yield_now().await,
@@ -201,29 +201,29 @@ impl Mover {
     }
 
     /// How many bytes may be moved: all, or those that have been looked at. 0 is the end of the stream.
-    async fn look(&self) -> nix::Result<usize> {
+    async fn inspect(&self) -> nix::Result<usize> {
         loop {
             // Take it out of its place: a new tap may be put there meanwhile.
             let Some(mut tap) = self.tap.take() else { return Ok(EVERYTHING) };
             // On the heap: it has 4 kB, twice, which each stream's task would hold for as long as its container lives, watched or not.
-            let looked_at = Box::pin(tap.look(self.source.get_ref(), EVERYTHING)).await;
+            let inspected = Box::pin(tap.inspect(self.source.get_ref(), EVERYTHING)).await;
             let mut place = self.tap.borrow_mut();
-            match looked_at {
+            match inspected {
                 // The new tap of a later incarnation starts behind the data that is there now, and counts that for
                 // itself.
                 _ if place.is_some() => continue,
                 Ok((_, ControlFlow::Break(()))) => return Ok(EVERYTHING),
-                looked_at => {
+                inspected => {
                     *place = Some(tap);
-                    return looked_at.map(|(bytes, _)| bytes);
+                    return inspected.map(|(bytes, _)| bytes);
                 }
             }
         }
     }
 
     /// Moves what may be moved and fits. Returns its length in bytes; 0 is the end of the stream.
-    async fn move_looked_at(&self) -> nix::Result<usize> {
-        match self.look().await? {
+    async fn move_inspected(&self) -> nix::Result<usize> {
+        match self.inspect().await? {
             0 => Ok(0),
             limit => self.move_available(limit),
         }

@@ -190,10 +190,10 @@ mod tests {
     /// Speaks as systemd does on its own socket, and answers the first call with `answer`.
     async fn fake(listener: UnixListener, answer: Vec<u8>) -> Vec<u8> {
         let (mut stream, _) = listener.accept().await.unwrap();
-        let mut heard = vec![0; 200];
-        let length = stream.read(&mut heard).await.unwrap();
+        let mut received = vec![0; 200];
+        let length = stream.read(&mut received).await.unwrap();
         let user: String = geteuid().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
-        assert_eq!(String::from_utf8_lossy(&heard[..length]), format!("\0AUTH EXTERNAL {user}\r\n"));
+        assert_eq!(String::from_utf8_lossy(&received[..length]), format!("\0AUTH EXTERNAL {user}\r\n"));
         stream.write_all(b"OK 0123456789abcdef\r\n").await.unwrap();
         let mut begin = [0; 7];
         stream.read_exact(&mut begin).await.unwrap();

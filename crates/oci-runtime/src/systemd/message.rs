@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_from_signals() {
+    fn answers_are_distinguished_from_signals() {
         let done = answer(2, &[(5, "u", 7, ""), (7, "s", 0, ":1.1"), (8, "g", 0, "o")], &[]);
         assert_eq!(message(&done), Some(Message::Done { call: 7 }));
         let mut words = Bytes::default();

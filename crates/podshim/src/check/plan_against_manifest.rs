@@ -297,7 +297,7 @@ impl PlanAgainstManifest<'_> {
         let (period, delay) = (number("periodSeconds", 10).max(1), number("initialDelaySeconds", 0));
         let seconds = period.saturating_mul(number("failureThreshold", 3));
         let allowed = Duration::from_secs(seconds.saturating_add(delay));
-        let gates = awaited.iter().map(|awaited| patience(&self.plan.members[*awaited].gate));
+        let gates = awaited.iter().map(|awaited| longest_wait(&self.plan.members[*awaited].gate));
         let gates = gates.fold(Duration::ZERO, Duration::saturating_add);
         let longest = self.plan.gate_timeout.map_or(gates, |limit| limit.min(gates));
         if allowed < longest {
@@ -384,7 +384,7 @@ impl PlanAgainstManifest<'_> {
 }
 
 /// How long a gate may stay closed before podshim restarts its sidecar.
-fn patience(gate: &Gate) -> Duration {
+fn longest_wait(gate: &Gate) -> Duration {
     match gate {
         Gate::Probe { timing, .. } => {
             timing.delay.saturating_add(timing.period.saturating_mul(timing.failures))

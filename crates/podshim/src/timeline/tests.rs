@@ -158,7 +158,7 @@ fn an_end_is_drawn_as_what_it_was() {
 
 /// The 64 characters of an id say nothing to people.
 #[test]
-fn names_are_told_and_no_ids() {
+fn names_are_shown_and_no_ids() {
     let (pod_id, other) = ("a".repeat(64), "0123456789abcdef".repeat(4));
     let event = |name: &str| {
         EventReport::of(Event { kind: Kind::CREATED.into(), name: name.to_owned(), ..Default::default() })

@@ -95,7 +95,7 @@ app: held, waiting for sidecar \"proxy\": tcp:15021 refused
 
 /// A pod whose shim is dead is still found by its name, and the command explains what a dead shim means.
 #[test]
-fn the_pod_of_a_dead_shim_is_told() {
+fn the_pod_of_a_dead_shim_is_reported() {
     let node = Node::new();
     drop(UnixListener::bind(node.entry("dead", "batch")).unwrap());
     let (code, shown, _) = node.podshim(&["inspect", "batch"]);
@@ -256,10 +256,10 @@ fn metrics_are_written_and_served() {
     let mut served = command(&["metrics", "--listen", "127.0.0.1:0"], node.root.path());
     #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
     let mut served = served.stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(served.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let mut line = String::new();
+    BufReader::new(served.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let address =
-        said.trim().strip_prefix("podshim: metrics on http://").unwrap().strip_suffix("/metrics").unwrap();
+        line.trim().strip_prefix("podshim: metrics on http://").unwrap().strip_suffix("/metrics").unwrap();
     let ask = |request: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();

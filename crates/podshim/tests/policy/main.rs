@@ -178,7 +178,7 @@ fn what_a_webhook_adds_is_a_sidecar_if_it_is_native_and_else_nothing() {
 }
 
 #[test]
-fn what_is_said_by_hand_stays() {
+fn what_is_written_by_hand_stays() {
     let policy = Policy::read();
     // A role and a gate of its author; `logs` comes behind the native sidecar, which cannot wait for it.
     let pod = admitted(&policy, fixture("with-roles"));

@@ -69,13 +69,13 @@ mod tests {
             |id: &str, milestone| Action::Record { container: Some(ContainerId::from(id)), milestone };
         let exited = |code| Milestone::Exited { exit: Exit { code, at: WallTime::default() } };
         let due = || Milestone::RestartDue { delay: Duration::from_secs(1) };
-        let said = |actions: &[Action]| lines(actions).map(|(_, line)| line).collect::<Vec<_>>();
+        let logged = |actions: &[Action]| lines(actions).map(|(_, line)| line).collect::<Vec<_>>();
         let one_event = [record("a", exited(3)), record("b", due()), record("a", due())];
-        assert_eq!(said(&one_event), ["exited with code 3; restart in 1s", "restart in 1s"]);
+        assert_eq!(logged(&one_event), ["exited with code 3; restart in 1s", "restart in 1s"]);
         // Its processes end first.
-        assert_eq!(said(&one_event[..2]), ["exited with code 3", "restart in 1s"]);
-        assert_eq!(said(&one_event[2..]), ["restart in 1s"]);
+        assert_eq!(logged(&one_event[..2]), ["exited with code 3", "restart in 1s"]);
+        assert_eq!(logged(&one_event[2..]), ["restart in 1s"]);
         let at_once = [record("a", exited(1)), record("a", Milestone::RestartDue { delay: Duration::ZERO })];
-        assert_eq!(said(&at_once), ["exited with code 1; restart at once"]);
+        assert_eq!(logged(&at_once), ["exited with code 1; restart at once"]);
     }
 }

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_leaves_it_running_and_a_strange_message_is_refused() {
+    fn no_option_leaves_it_running_and_a_strange_message_is_refused() {
         assert_eq!(checkpoint_options(None).unwrap(), CheckpointOptions::default());
         let error = checkpoint_options(Some(&any("acme.Options", |_| {}))).unwrap_err().to_string();
         assert!(error.contains("acme.Options"), "{error}");

@@ -14,7 +14,7 @@ use ttrpc::asynchronous::{Server, TtrpcContext, transport::Listener};
 use super::*;
 
 /// A deadline no healthy run comes near.
-const PATIENCE: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// containerd's end: hands on what arrives and refuses topic `/bad`.
 struct Containerd {
@@ -50,7 +50,7 @@ fn publish_numbers(publisher: &Publisher, numbers: std::ops::Range<u32>) {
 }
 
 async fn next(received: &mut UnboundedReceiver<Envelope>) -> Envelope {
-    tokio::time::timeout(PATIENCE, received.recv()).await.expect("an event in time").unwrap()
+    tokio::time::timeout(LIMIT, received.recv()).await.expect("an event in time").unwrap()
 }
 
 async fn next_number(received: &mut UnboundedReceiver<Envelope>) -> u32 {
@@ -94,7 +94,7 @@ async fn order_survives_restarts() {
         publish_numbers(&publisher, round * 50 + 25..(round + 1) * 50);
     }
     let _server = start_containerd(&path, &sender).await;
-    assert_eq!(publisher.flush(PATIENCE).await, 0);
+    assert_eq!(publisher.flush(LIMIT).await, 0);
     while expected < 200 {
         assert_eq!(next_number(&mut received).await, expected);
         expected += 1;

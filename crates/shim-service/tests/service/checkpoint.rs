@@ -56,7 +56,7 @@ fn a_checkpoint_leaves_it_running_or_ends_it_as_the_options_say() {
 }
 
 #[test]
-fn a_failed_checkpoint_is_told_in_the_runtimes_words_and_changes_nothing() {
+fn a_failed_checkpoint_is_reported_in_the_runtimes_words_and_changes_nothing() {
     with_pod(async |pod| {
         pod.run("c", "exec sleep 60", &[]).await;
         fs::write(pod.directory.path().join("c/fail.checkpoint"), "criu failed: type NOTIFY errno 0")

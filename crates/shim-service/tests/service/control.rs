@@ -251,7 +251,7 @@ fn a_peer_that_is_not_root_gets_no_answer() {
         for (path, mode) in [(pod.directory.path(), 0o755), (&socket, 0o777)] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         }
-        let ask_as_nobody = move || {
+        let ask_as_another_user = move || {
             let unprivileged = 65_534;
             // SAFETY: changes this thread's ids and touches no memory. The bare system call, unlike the C library's
             // wrapper, leaves the other threads' ids.
@@ -260,7 +260,7 @@ fn a_peer_that_is_not_root_gets_no_answer() {
             assert_eq!(changed, 0, "the test must be run by root");
             Client::connect(&socket, LIMIT).and_then(|client| client.inspect())
         };
-        let asked = tokio::task::spawn_blocking(|| std::thread::spawn(ask_as_nobody).join().unwrap());
+        let asked = tokio::task::spawn_blocking(|| std::thread::spawn(ask_as_another_user).join().unwrap());
         let refused = asked.await.unwrap().unwrap_err();
         assert!(matches!(refused, ClientError::Protocol(_)), "{refused}");
         assert_eq!(inspect(&pod).await.version, 1);

@@ -81,7 +81,7 @@ fn n7_a_node_that_is_draining_takes_nothing_new() {
 
 /// N5, R6: every scope is stopped after the drain; the OCI runtime reads that from the spec.
 #[test]
-fn n5_systemd_is_told_to_wait_for_the_drain() {
+fn n5_systemd_has_to_wait_for_the_drain() {
     with_pod(async |pod| {
         for (id, annotations) in [("app", vec![PLAN]), ("proxy", vec![PLAN]), ("plain", vec![])] {
             in_scope(&pod.bundle(id, "exec sleep 60", &annotations), id);

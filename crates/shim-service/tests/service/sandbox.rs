@@ -249,7 +249,7 @@ fn trap_32_a_sandbox_that_was_never_started_ends_with_shutdown() {
 
 /// And by itself, if containerd does not come back.
 #[test]
-fn trap_32_a_sandbox_that_nobody_starts_ends() {
+fn trap_32_a_sandbox_that_no_caller_starts_ends() {
     with_pod(async |pod| {
         let api = Api::of(&pod).await;
         api.create("pod", usual()).await.unwrap();

@@ -228,7 +228,7 @@ fn trap_12_a_delete_during_a_slow_one_shares_its_end() {
 /// Trap 13: with one shim for a sandbox, 2.x sends Shutdown after the sandbox's Delete only; 1.x after each. The shim
 /// ends after the Delete of the last one, whichever that is, and not before.
 #[test]
-fn trap_13_a_shim_ends_with_its_last_container_however_it_is_told() {
+fn trap_13_a_shim_ends_with_its_last_container_however_it_is_asked() {
     const ALL: [&str; 3] = ["pause", "app", "proxy"];
     // The order of deletes, and after which of them a Shutdown comes.
     for (order, published) in [
@@ -343,7 +343,7 @@ fn trap_28_hanging_kills_are_in_nobodys_way() {
 
 /// Trap 15: a containerd that was killed between its `start` and its Create never comes back to that shim.
 #[test]
-fn trap_15_a_shim_that_nobody_uses_ends() {
+fn trap_15_an_unused_shim_ends() {
     with_pod(async |pod| {
         // From here on it serves, and its wait has begun.
         pod.state("c").await.unwrap_err();

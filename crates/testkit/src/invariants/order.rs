@@ -120,7 +120,7 @@ impl Invariants {
                     container.has_run = true;
                     if let Some(picture) = self.members.get_mut(&container.name) {
                         picture.released = true;
-                        picture.counted_anew();
+                        picture.counted_from_zero();
                     }
                 }
                 Ok(())

@@ -187,7 +187,7 @@ impl MemberPicture {
         (self.successes, self.failures) = (0, self.failures + 1);
     }
 
-    pub(super) fn counted_anew(&mut self) {
+    pub(super) fn counted_from_zero(&mut self) {
         (self.successes, self.failures) = (0, 0);
     }
 

@@ -15,7 +15,7 @@ use crate::new_container::NewContainer;
 /// What CRI reports for a container that could not be started.
 pub(super) const START_ERROR: u32 = 128;
 /// How long a kubelet waits for an answer, beyond a container's grace.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(120);
+const CLIENT_LIMIT: Duration = Duration::from_secs(120);
 const PAUSE: &str = "pause";
 
 /// A call of the shim that CRI makes.
@@ -223,7 +223,7 @@ impl Cri {
         };
         let Some(signal) = signal else { return };
         if signal == Signal::KILL {
-            *stage = StopStage::Killed { give_up_at: now + CLIENT_PATIENCE };
+            *stage = StopStage::Killed { give_up_at: now + CLIENT_LIMIT };
         }
         let kill = ShimCall::Kill(id.clone(), signal, Reach::Process);
         self.out.push_back((call, kill));

@@ -110,13 +110,13 @@ impl Kubelet {
                 let running = self.newest(name).filter(|newest| newest.state == State::Running);
                 let Some(id) = running.map(|newest| newest.id.clone()) else { return };
                 if !matches!(self.work, Work::Down | Work::Over) && self.failed_probes.insert(id) {
-                    self.look(now);
+                    self.relist(now);
                 }
             }
             Fault::Image(name) => {
                 if let Some(container) = self.index_of(name) {
                     self.images[container] += 1;
-                    self.look(now);
+                    self.relist(now);
                 }
             }
             Fault::Pull(name, time) => {
@@ -128,7 +128,7 @@ impl Kubelet {
                 if let Some(container) = self.index_of(name)
                     && self.cri.remove_dead(container)
                 {
-                    self.look(now);
+                    self.relist(now);
                 }
             }
             Fault::Broken(name, _) => self.broken.extend(self.index_of(name)),

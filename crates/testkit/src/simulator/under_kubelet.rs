@@ -13,7 +13,7 @@ use crate::kubelet::{Kubelet, ShimCall};
 use crate::world::ProcessEvent;
 
 /// Between two checks of the promise.
-const LOOK: Duration = Duration::from_secs(20);
+const CHECK_INTERVAL: Duration = Duration::from_secs(20);
 /// A pod that goes on must keep its promise for this long: longer than a kubelet's longest back-off, so that a
 /// container that restarts for ever is noticed.
 const STEADY: Duration = Duration::from_secs(360);
@@ -107,7 +107,7 @@ impl Simulator {
             if unkept.is_none() {
                 let before = self.now;
                 if self.kubelet.as_ref().is_some_and(|kubelet| kubelet.is_over()) {
-                    self.run_until(Some(self.now + LOOK))?;
+                    self.run_until(Some(self.now + CHECK_INTERVAL))?;
                     self.none_is_left(self.live(), "ended by its kubelet")?;
                     return self.check_idle();
                 }
@@ -121,7 +121,7 @@ impl Simulator {
                 let what = unkept.unwrap_or_else(|| "the pod is never steady".to_owned());
                 return Err(RunError::Unkept { now: self.now, what });
             }
-            self.run_until(Some((self.now + LOOK).min(end)))?;
+            self.run_until(Some((self.now + CHECK_INTERVAL).min(end)))?;
         }
     }
 

@@ -147,12 +147,12 @@ impl Run {
 
     /// Runs `start` a second time for a bundle, as after a lost answer.
     pub async fn start_again(&mut self, id: &str) -> Result<()> {
-        let said = self.act("start", id, None).await?;
-        let printed = String::from_utf8_lossy(&said.stdout).into_owned();
+        let output = self.act("start", id, None).await?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let same = self.sockets.iter().any(|socket| printed.contains(&*socket.to_string_lossy()));
         let fields = vec![
-            ("exit code".to_owned(), format!("{:?}", said.exit_code)),
-            ("stderr".to_owned(), self.names.of_text(&said.stderr)),
+            ("exit code".to_owned(), format!("{:?}", output.exit_code)),
+            ("stderr".to_owned(), self.names.of_text(&output.stderr)),
             ("the same address".to_owned(), same.to_string()),
         ];
         self.record(format!("start the shim of {id} again"), fields);

@@ -29,10 +29,10 @@ use crate::{
 type Messages = Rc<RefCell<Vec<(Sender, Message)>>>;
 
 fn listen(reaper: &Reaper, bundle: &Bundle) -> (Messages, NotifySocket) {
-    let heard = Messages::default();
-    let hearing = heard.clone();
-    let hear = move |sender, message| hearing.borrow_mut().push((sender, message));
-    (heard, NotifySocket::listen(reaper, bundle, hear).unwrap())
+    let messages = Messages::default();
+    let received = messages.clone();
+    let receive = move |sender, message| received.borrow_mut().push((sender, message));
+    (messages, NotifySocket::listen(reaper, bundle, receive).unwrap())
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn senders_are_known_and_descriptors_closed() {
         let path = directory.path().join("x".repeat(120));
         std::fs::create_dir(&path).unwrap();
         let bundle = Bundle::new(&path);
-        let (heard, listener) = listen(&Reaper::start().unwrap(), &bundle);
+        let (messages, listener) = listen(&Reaper::start().unwrap(), &bundle);
         let client = UnixDatagram::unbound().unwrap();
         let parent = File::open(&path).unwrap();
         let address = format!("/proc/self/fd/{}/notify.sock", parent.as_raw_fd());
@@ -68,15 +68,15 @@ fn senders_are_known_and_descriptors_closed() {
         client.send(&[b'x'; MESSAGE_LONGEST + 1]).unwrap();
         client.send(b"STATUS=one").unwrap();
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-        until(|| heard.borrow().len() == 1).await;
+        until(|| messages.borrow().len() == 1).await;
         let before = descriptors();
         let rights = [parent.as_raw_fd(); 3];
         send_with(&client, b"READY=1", &rights);
-        until(|| heard.borrow().len() == 2).await;
+        until(|| messages.borrow().len() == 2).await;
         // The additional one is the second sender's pidfd, which the test keeps.
         assert_eq!(descriptors(), before + 1);
         let own = Cgroup::of_pid(getpid()).unwrap();
-        for (sender, _) in heard.borrow().iter() {
+        for (sender, _) in messages.borrow().iter() {
             assert_eq!(sender.0.pid(), getpid());
             assert!(!sender.is_in(&own), "the shim's own groups are no container's");
         }
@@ -118,7 +118,7 @@ fn u2_a_descriptor_that_cannot_be_closed_stops_a_helper_only() {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
         let reaper = Reaper::start().unwrap();
-        let (heard, listener) = listen(&reaper, &bundle);
+        let (messages, listener) = listen(&reaper, &bundle);
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
         let lingering = [Lingering::new(), Lingering::new()];
@@ -126,10 +126,10 @@ fn u2_a_descriptor_that_cannot_be_closed_stops_a_helper_only() {
         send_with(&client, b"STATUS=many", &[lingering[1].socket.as_raw_fd(); 253]);
         let closed = lingering.map(|lingering| lingering._other_end);
         let began = Instant::now();
-        until(|| heard.borrow().len() == 1).await;
+        until(|| messages.borrow().len() == 1).await;
         // The helper closes the first one, and the second is in the queue.
         tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!(heard.borrow().len(), 1);
+        assert_eq!(messages.borrow().len(), 1);
         let helper = listener.helper.pid();
         drop(listener);
         until_ended(&helper.to_string()).await;
@@ -141,11 +141,11 @@ fn u2_a_descriptor_that_cannot_be_closed_stops_a_helper_only() {
 /// sd_notify_barrier(3): the descriptor is closed when all earlier messages were taken, so `systemd-notify` waits until
 /// its cgroup has been checked.
 #[test]
-fn u2_a_barrier_ends_when_what_came_before_has_been_heard() {
+fn u2_a_barrier_ends_when_what_came_before_has_been_received() {
     run(async {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
-        let (heard, _listener) = listen(&Reaper::start().unwrap(), &bundle);
+        let (messages, _listener) = listen(&Reaper::start().unwrap(), &bundle);
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
@@ -154,7 +154,7 @@ fn u2_a_barrier_ends_when_what_came_before_has_been_heard() {
         send_with(&client, b"BARRIER=1", &[writer.as_raw_fd()]);
         drop(writer);
         drop(within(reader.readable()).await.unwrap());
-        assert_eq!(heard.borrow().first().map(|(_, message)| message.readiness), Some(Readiness::Ready));
+        assert_eq!(messages.borrow().first().map(|(_, message)| message.readiness), Some(Readiness::Ready));
     });
 }
 
@@ -165,7 +165,7 @@ fn u2_descriptors_do_not_push_the_sender_out() {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
         let reaper = Reaper::start().unwrap();
-        let (heard, _listener) = listen(&reaper, &bundle);
+        let (messages, _listener) = listen(&reaper, &bundle);
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
         let null = File::open("/dev/null").unwrap();
@@ -180,9 +180,9 @@ fn u2_descriptors_do_not_push_the_sender_out() {
         };
         let child = reaper.spawn(&mut command).unwrap();
         within(child.exit).await;
-        until(|| !heard.borrow().is_empty()).await;
-        assert_eq!(heard.borrow()[0].0.0.pid(), child.process.pid());
-        assert!(!heard.borrow()[0].0.0.is_running());
+        until(|| !messages.borrow().is_empty()).await;
+        assert_eq!(messages.borrow()[0].0.0.pid(), child.process.pid());
+        assert!(!messages.borrow()[0].0.0.is_running());
     });
 }
 
@@ -193,7 +193,7 @@ fn a_sender_that_is_gone_is_in_no_container() {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::new(directory.path());
         let reaper = Reaper::start().unwrap();
-        let (heard, _listener) = listen(&reaper, &bundle);
+        let (messages, _listener) = listen(&reaper, &bundle);
         let client = UnixDatagram::unbound().unwrap();
         client.connect(bundle.notify_socket_path()).unwrap();
         let mut command = std::process::Command::new("true");
@@ -210,9 +210,9 @@ fn a_sender_that_is_gone_is_in_no_container() {
         let last = UnixDatagram::unbound().unwrap();
         last.connect(bundle.notify_socket_path()).unwrap();
         last.send(b"STATUS=last").unwrap();
-        until(|| heard.borrow().last().is_some_and(|(_, message)| message.status.is_some())).await;
-        let heard = heard.borrow();
-        assert!(heard.iter().rev().skip(1).all(|(sender, _)| !sender.is_in(&cgroup)), "{heard:?}");
+        until(|| messages.borrow().last().is_some_and(|(_, message)| message.status.is_some())).await;
+        let messages = messages.borrow();
+        assert!(messages.iter().rev().skip(1).all(|(sender, _)| !sender.is_in(&cgroup)), "{messages:?}");
     });
 }
 

@@ -35,7 +35,7 @@ impl Answer {
 }
 
 /// Asserts that no further connection was made.
-fn nobody_waits(listener: &TcpListener) {
+fn no_connection_waits(listener: &TcpListener) {
     listener.set_nonblocking(true).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "{listener:?}");
 }
@@ -65,7 +65,7 @@ fn u2_an_http_probe_reads_no_answer_without_an_end() {
             let result = within(http(process, own, "/", TIMEOUT)).await.to_string();
             assert!(result.ends_with(expected), "{}: {result}", answer.head);
         }
-        nobody_waits(&server.join().unwrap());
+        no_connection_waits(&server.join().unwrap());
     });
 }
 
@@ -95,14 +95,14 @@ fn u2_an_http_probe_goes_nowhere_else() {
             assert_eq!(within(http(process, own, "/", TIMEOUT)).await, ProbeResult::Success);
         }
         for listener in [server.join().unwrap(), of_the_node, beside] {
-            nobody_waits(&listener);
+            no_connection_waits(&listener);
         }
     });
 }
 
 /// A server that never closes has accepted; one that never accepts costs the timeout.
 #[test]
-fn u2_a_tcp_probe_waits_for_nobody_to_close() {
+fn u2_a_tcp_probe_waits_for_no_server_to_close() {
     with_listener(async |process, listener| {
         let own = loopback(&listener);
         assert_eq!(within(tcp(process, own, TIMEOUT)).await, ProbeResult::Success);
@@ -196,22 +196,22 @@ fn u2_a_file_probe_is_not_outrun_by_a_swapped_link() {
         std::fs::create_dir(&volume).unwrap();
         let (test, created) = with_volume(&volume).await;
         let race = Race::begin(volume.clone(), of_the_node.to_str().unwrap());
-        let looks = FileChecks::default();
-        let look =
-            async |path: &str| within(file(&test.reaper, &created.process, path, &looks, TIMEOUT)).await;
+        let checks = FileChecks::default();
+        let check =
+            async |path: &str| within(file(&test.reaper, &created.process, path, &checks, TIMEOUT)).await;
         let mut rounds = 0;
         // A busy machine may let the other thread wait.
         while rounds < 300 || race.swaps() < 100 {
             rounds += 1;
             for path in ["/shared/door/secret", "/shared/inner/secret", "/shared/door/../of-the-node/secret"]
             {
-                assert!(matches!(look(path).await, ProbeResult::Failure(_)), "{path}");
+                assert!(matches!(check(path).await, ProbeResult::Failure(_)), "{path}");
             }
         }
         drop(race);
         // So it was not the look that failed.
         std::fs::write(volume.join("inside"), "").unwrap();
-        assert_eq!(look("/shared/inside").await, ProbeResult::Success);
+        assert_eq!(check("/shared/inside").await, ProbeResult::Success);
         created.process.signal(SignalNumber::KILL).unwrap();
         within(created.exit).await;
     });

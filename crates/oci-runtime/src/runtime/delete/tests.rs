@@ -78,7 +78,7 @@ fn n3_delete_by_force_needs_no_bundle() {
 /// runc 1.3 reports this failure, 1.1 does not. A second delete would succeed, because nothing is left. The hook reads
 /// its standard input: SIGPIPE kills crun 1.8 where a hook ends before crun has written the state to it.
 #[test]
-fn a_poststop_hook_that_fails_is_told_as_the_runtime_does() {
+fn a_poststop_hook_that_fails_is_reported_as_the_runtime_does() {
     run(async {
         let hook = json!({"poststop": [{"path": "/bin/sh", "args": ["sh", "-c", "cat >/dev/null; exit 1"]}]});
         let test = TestContainer::new(&["true"], |spec| spec["hooks"] = hook);

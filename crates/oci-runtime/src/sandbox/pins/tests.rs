@@ -25,12 +25,12 @@ fn inode(path: &Path) -> u64 {
 }
 
 /// Enters a pinned namespace on a thread of its own and looks.
-fn within<T: Send>(path: &Path, kind: CloneFlags, look: impl FnOnce() -> T + Send) -> T {
+fn within<T: Send>(path: &Path, kind: CloneFlags, inspect: impl FnOnce() -> T + Send) -> T {
     let file = File::open(path).unwrap();
     thread::scope(|scope| {
         let thread = scope.spawn(move || {
             setns(file, kind).unwrap();
-            look()
+            inspect()
         });
         thread.join().unwrap()
     })

@@ -88,7 +88,7 @@ fn opening_waits_for_a_reader_that_comes_late() {
 /// A Create that fails before it connects has not touched the fifos: a reader that had seen EOF on the first one would
 /// have gone, and the next Create would wait for a reader.
 #[test]
-fn a_set_that_is_given_up_before_it_is_connected_has_told_its_readers_nothing() {
+fn a_set_that_is_given_up_before_it_is_connected_has_sent_its_readers_nothing() {
     run(async {
         let reaper = Reaper::start().unwrap();
         let directory = tempfile::tempdir().unwrap();

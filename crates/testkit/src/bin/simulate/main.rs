@@ -63,7 +63,7 @@ fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
     // A panic is a finding, reported like the others.
     std::panic::set_hook(Box::new(|_| {}));
     let next = &AtomicU64::new(0);
-    let (sender, news) = mpsc::channel();
+    let (sender, reports) = mpsc::channel();
     let clock = Clock::start();
     let (mut done, mut printed, mut table) = (0, Duration::ZERO, Table::default());
     let mut found: BTreeMap<String, Finding> = BTreeMap::new();
@@ -73,8 +73,8 @@ fn simulate(options: &Options, runs: &Runs) -> Result<ExitCode, String> {
             scope.spawn(move || run(runs, next, &sender));
         }
         drop(sender);
-        for news in news {
-            match news {
+        for report in reports {
+            match report {
                 WorkerReport::Progress(runs, part) => {
                     done += runs;
                     table.add(&part);

@@ -149,7 +149,7 @@ fn maps_that_are_not_those_of_the_existing_user_namespace_are_the_oci_runtimes()
 
 /// The namespaces are of its user namespace, as those of an OCI runtime are, and the node's root did what only it may do.
 #[test]
-fn in_a_user_namespace_it_is_nobody_on_the_node() {
+fn in_a_user_namespace_it_is_an_unprivileged_user_on_the_node() {
     run(async {
         let (_test, container) = sandbox(in_a_user_namespace);
         let launched = create(&container).await;

@@ -56,10 +56,10 @@ fn has_children() -> bool {
 #[test]
 fn the_program_gets_its_arguments_two_variables_and_three_descriptors() {
     run(async {
-        let look = "printf '<%s>' \"$@\" >arguments
+        let script = "printf '<%s>' \"$@\" >arguments
             tr '\\0' '\\n' </proc/$$/environ | sort >environment
             ls /proc/$$/fd >descriptors; readlink /proc/$$/fd/0 >stdin; exec 5>&-; cat <&3 >out";
-        let logged = Logged::new(look);
+        let logged = Logged::new(script);
         // What any child of this test inherits, including the script itself.
         let inherited = {
             let mut command = Command::new(logged.path("logger"));

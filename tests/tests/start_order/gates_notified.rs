@@ -60,7 +60,7 @@ async fn u4_a_log_gate_is_armed_again_for_the_next_run() -> Result<()> {
     let mut pod = Pod::new("u4-log")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("ready.s1", "log:^ready$;period=500ms;fail=4")
-        .container(Program::new("s1").looks_first(in_second_run))
+        .container(Program::new("s1").begins_with_script(in_second_run))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
@@ -84,7 +84,7 @@ async fn u2_a_log_gate_stands_a_flood() -> Result<()> {
     let mut pod = Pod::new("u2-flood")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("ready.s1", "log:^(r|re)+ady$;fail=1000")
-        .container(Program::new("s1").looks_first(flood))
+        .container(Program::new("s1").begins_with_script(flood))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
@@ -123,7 +123,7 @@ async fn u2_a_notify_gate_opens_with_ready() -> Result<()> {
         "{held}"
     );
     // U2: an exec is a process of the container too, and can use the socket.
-    let said = pod
+    let output = pod
         .exec(
             "s2",
             &[
@@ -139,7 +139,7 @@ async fn u2_a_notify_gate_opens_with_ready() -> Result<()> {
             ],
         )
         .await?;
-    ensure!(said.exit_code == 0, "{said:?}");
+    ensure!(output.exit_code == 0, "{output:?}");
     wait_started(&pod, &["app"]).await?;
     pod.remove().await
 }
@@ -152,7 +152,7 @@ async fn u4_a_notify_gate_is_armed_again_for_the_next_run() -> Result<()> {
     let mut pod = Pod::new("u4-notify")
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("ready.s1", "notify;delay=500ms;period=500ms;fail=3")
-        .container(Program::new("s1").notifies("READY=1", seconds(1)).looks_first(in_second_run))
+        .container(Program::new("s1").notifies("READY=1", seconds(1)).begins_with_script(in_second_run))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
@@ -186,7 +186,7 @@ async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
         .annotate("plan", "s1=sidecar, app=main")
         .annotate("ready.s1", "notify;period=200ms;fail=1000")
         .container(Program::new("s1"))
-        .container(Program::new("hostile").looks_first("until ls /proc/*/root/dev/podshim-notify; do sleep 0.1; done; ln -s $(ls /proc/*/root/dev/podshim-notify | head -n 1) /tmp/s").notifies_at("/tmp/s", "READY=1", seconds(0)))
+        .container(Program::new("hostile").begins_with_script("until ls /proc/*/root/dev/podshim-notify; do sleep 0.1; done; ln -s $(ls /proc/*/root/dev/podshim-notify | head -n 1) /tmp/s").notifies_at("/tmp/s", "READY=1", seconds(0)))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
@@ -196,7 +196,7 @@ async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
     pod.start("hostile").await?;
     wait_started(&pod, &["hostile"]).await?;
     holds_without_taking(&mut pod).await?;
-    let said = pod
+    let output = pod
         .exec(
             "s1",
             &[
@@ -212,7 +212,7 @@ async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
             ],
         )
         .await?;
-    ensure!(said.exit_code == 0, "{said:?}");
+    ensure!(output.exit_code == 0, "{output:?}");
     wait_started(&pod, &["app"]).await?;
     pod.remove().await
 }
@@ -220,7 +220,7 @@ async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
 /// DESIGN §6: a process outside of the pod cannot open the gate, though root finds the socket in the bundle. A daemon
 /// of the container can, though only its cgroups tie it to the container.
 #[tokio::test]
-async fn u2_ready_is_taken_from_a_daemon_and_from_nobody_outside() -> Result<()> {
+async fn u2_ready_is_taken_from_a_daemon_and_from_no_process_outside() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("u2-outside")
         .annotate("plan", "s1=sidecar, app=main")
@@ -240,8 +240,8 @@ async fn u2_ready_is_taken_from_a_daemon_and_from_nobody_outside() -> Result<()>
     let daemon = format!(
         "(setsid /bin/pod-member --name daemon --run 0.5 --notify-to {SOCKET} --notify READY=1 </dev/null >/dev/null 2>&1 &)"
     );
-    let said = pod.exec("s1", &["sh", "-c", &daemon]).await?;
-    ensure!(said.exit_code == 0, "{said:?}");
+    let output = pod.exec("s1", &["sh", "-c", &daemon]).await?;
+    ensure!(output.exit_code == 0, "{output:?}");
     wait_started(&pod, &["app"]).await?;
     pod.remove().await
 }
@@ -249,7 +249,7 @@ async fn u2_ready_is_taken_from_a_daemon_and_from_nobody_outside() -> Result<()>
 /// README: if the output does not pass through podshim, or there is no place for a socket, the create fails and says
 /// why.
 #[tokio::test]
-async fn u2_what_could_never_be_heard_is_refused() -> Result<()> {
+async fn u2_what_could_never_be_received_is_refused() -> Result<()> {
     let node = Containerd::connect().await?;
     let mut pod = Pod::new("u2-dev")
         .annotate("plan", "s1=sidecar, app=main")
