@@ -1,6 +1,14 @@
 # The files of a package (hack/deb, hack/rpm, hack/release).
 # shellcheck shell=bash
 
+# same_everywhere: takes away what the caller's environment would put into the files: languages, time zones, a umask, options of
+# tools, the compiler's flags.
+same_everywhere() {
+    umask 022
+    export LC_ALL=C TZ=UTC
+    unset LANG LANGUAGE TAR_OPTIONS GZIP POSIXLY_CORRECT CDPATH CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS CARGO_BUILD_TARGET
+}
+
 # package_version: of the workspace.
 package_version() { sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml"; }
 

@@ -1,0 +1,191 @@
+//! `hack/release`: what it packs is the commit, whatever the work tree has, and the same whatever the caller's environment is.
+//! The repository is made for the test: the real scripts that pack, and stand-ins for what builds.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The scripts that are as in this repository.
+const REAL: [&str; 8] = [
+    "hack/release",
+    "hack/deb",
+    "hack/rpm",
+    "hack/image",
+    "hack/lib/common.sh",
+    "hack/lib/package.sh",
+    "hack/lib/oci.sh",
+    "hack/lib/pack-release",
+];
+
+/// The programs of the checkout say what its file `source` says. The command installs as the real one does: directories get
+/// the modes that the umask leaves.
+const BUILD: &str = r#"#!/usr/bin/env bash
+set -euo pipefail
+source "$(dirname "$0")/lib/common.sh"
+bin=$TARGET/node-${2:-native}
+mkdir -p "$bin"
+cat >"$bin/podshim" <<'END'
+#!/bin/sh
+[ "$1" = install ] || exit 1
+mkdir -p "$3/etc" "$3/usr/bin" "$3/usr/share/podshim"
+echo text >"$3/usr/share/podshim/page"
+END
+sed 's/^/# /' "$ROOT/source" >>"$bin/podshim"
+cp "$ROOT/source" "$bin/containerd-shim-podshim-v2"
+chmod 755 "$bin"/*
+echo "$bin"
+"#;
+
+/// Stands for cargo and rpmbuild: their package is a list of the files with their modes, and what the tool sees of the caller.
+const LIST: &str = r#"list() { (cd "$1" && find . -printf '%M %p\n' | sort && cat usr/bin/*); }
+seen() { umask; date +%Z; ls -A ~; echo "${LC_ALL:-} ${TAR_OPTIONS:-}"; }
+"#;
+const CARGO: &str = r#"case $1 in
+metadata) echo '{"packages": [], "resolve": {"nodes": []}}' ;;
+deb) while [ "$1" != --output ]; do shift; done; { list target/package; umask; date +%Z; echo "${LC_ALL:-}"; } >"$2" ;;
+esac
+"#;
+const RPMBUILD: &str = r#"for word; do
+    case $word in
+    "_topdir "*) top=${word#_topdir } ;;
+    "stage "*) stage=${word#stage } ;;
+    *-linux) machine=${word%-linux} ;;
+    esac
+done
+mkdir -p "$top/RPMS/$machine"
+{ list "$stage"; seen; } >"$top/RPMS/$machine/podshim-1.rpm"
+"#;
+
+struct Repository {
+    directory: tempfile::TempDir,
+}
+
+impl Repository {
+    fn new() -> Self {
+        let repository = Self { directory: tempfile::tempdir().expect("a directory") };
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for name in REAL {
+            let text = fs::read_to_string(own.join(name)).unwrap_or_default();
+            repository.script(&format!("work/{name}"), &text);
+        }
+        let filter = fs::read_to_string(own.join("hack/lib/spdx.jq")).expect("the filter");
+        repository.write("work/hack/lib/spdx.jq", &filter);
+        repository.script("work/hack/build", BUILD);
+        repository.script("work/hack/setup", "#!/bin/sh\n");
+        repository.script("work/hack/lib/try-programs", "#!/bin/sh\n");
+        repository.write("work/hack/lib/emulate.sh", "emulated() { shift && \"$@\"; }\n");
+        repository.write("work/Cargo.toml", "[workspace.package]\nversion = \"1.2.3\"\n\n");
+        repository.write("work/source", "the commit's program\n");
+        for name in ["README.md", "CHANGELOG.md", "LICENSE", "docs/page.md"] {
+            repository.write(&format!("work/{name}"), "the commit's\n");
+        }
+        let lock = "[[package]]\nname = \"a\"\nversion = \"1.0.0\"\nchecksum = \"00\"\n";
+        repository.write("work/Cargo.lock", lock);
+        repository.write("work/.gitignore", "target\n");
+        for (name, text) in [("cargo", CARGO), ("rpmbuild", RPMBUILD), ("rustc", "echo /rust\n")] {
+            repository
+                .script(&format!("tools/{name}"), &format!("#!/usr/bin/env bash\nset -eu\n{LIST}{text}"));
+        }
+        for words in [&["init", "--quiet"][..], &["add", "."], &["commit", "--quiet", "--message=one"]] {
+            let identity = ["-c", "user.name=a", "-c", "user.email=a@example", "-C"];
+            let work = repository.at("work");
+            let git = [&identity[..], &[work.to_str().expect("UTF-8")], words].concat();
+            #[allow(clippy::disallowed_methods, reason = "a test runs git as users do")]
+            let output = Command::new("git").args(git).output().expect("git");
+            assert!(output.status.success(), "{}", said(&output));
+        }
+        repository
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path)
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        fs::create_dir_all(self.at(path).parent().expect("a directory")).expect("a directory");
+        fs::write(self.at(path), text).expect("a file");
+    }
+
+    fn script(&self, path: &str, text: &str) {
+        self.write(path, text);
+        fs::set_permissions(self.at(path), fs::Permissions::from_mode(0o755)).expect("permissions");
+    }
+
+    /// Makes a release with this umask and environment; the directory of its files.
+    #[allow(clippy::disallowed_methods, reason = "a test runs the script as its users do")]
+    fn release(&self, name: &str, umask: &str, environment: &[(&str, &str)], more: &str) -> PathBuf {
+        let output = self.at(name);
+        let call = format!("umask {umask} && hack/release --output {} {more}", output.display());
+        let path = format!("{}:{}", self.at("tools").display(), std::env::var("PATH").expect("a PATH"));
+        let mut command = Command::new("bash");
+        command.args(["-c", &call]).current_dir(self.at("work")).env("PATH", path);
+        command.env_remove("CARGO_TARGET_DIR").env("HOME", self.at("")).envs(environment.iter().copied());
+        let ran = command.output().expect("bash");
+        assert!(ran.status.success(), "{}", said(&ran));
+        output
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// All files of an archive in one text.
+#[allow(clippy::disallowed_methods, reason = "a test looks into the archive as users do")]
+fn content(archive: &Path) -> String {
+    let output = Command::new("tar").arg("-xOf").arg(archive).output().expect("tar");
+    assert!(output.status.success(), "{}", said(&output));
+    said(&output)
+}
+
+/// Programs, pages and scripts that are changed and not committed, and a file that no commit has.
+#[test]
+fn what_is_packed_is_the_commit() {
+    let repository = Repository::new();
+    repository.write("work/source", "the work tree's program\n");
+    repository.write("work/README.md", "the work tree's\n");
+    repository.write("work/docs/new.md", "the work tree's\n");
+    let packing = fs::read_to_string(repository.at("work/hack/lib/package.sh")).expect("the script");
+    let edited =
+        packing.replace("install -m 755", "echo \"# the work tree's\" >>\"$bin/podshim\"; install -m 755");
+    assert_ne!(packing, edited);
+    repository.write("work/hack/lib/package.sh", &edited);
+    let files = repository.release("out", "022", &[], "");
+    let mut seen = 0;
+    for entry in fs::read_dir(&files).expect("files") {
+        let path = entry.expect("an entry").path();
+        let text = match path.to_str().expect("UTF-8") {
+            name if name.ends_with(".tar.gz") => content(&path),
+            _ => String::from_utf8_lossy(&fs::read(&path).expect("a file")).into_owned(),
+        };
+        assert!(!text.contains("the work tree's"), "{}: {text}", path.display());
+        seen += usize::from(text.contains("the commit's program"));
+    }
+    assert_eq!(seen, 7, "two tarballs, two of each package, one image");
+}
+
+/// The same commit with other settings of the caller gives the same bytes.
+#[test]
+fn the_callers_environment_does_not_get_in() {
+    let repository = Repository::new();
+    let plain = repository.release("plain", "022", &[], "--twice");
+    repository.write("other/.rpmmacros", "%_binary_payload w1.gzdio\n");
+    repository.write("other/.gitconfig", "[tar]\n\tumask = 0077\n[core]\n\tautocrlf = true\n");
+    let home = repository.at("other").to_str().expect("UTF-8").to_owned();
+    let environment = [
+        ("HOME", home.as_str()),
+        ("LC_ALL", "C.UTF-8"),
+        ("LANG", "C.UTF-8"),
+        ("TZ", "Asia/Tokyo"),
+        ("TAR_OPTIONS", "--format=pax"),
+    ];
+    let other = repository.release("another", "077", &environment, "");
+    for entry in fs::read_dir(&plain).expect("files") {
+        let name = entry.expect("an entry").file_name();
+        let text = |directory: &Path| fs::read(directory.join(&name)).expect("a file");
+        let shown = || String::from_utf8_lossy(&text(&other)).into_owned();
+        assert!(text(&plain) == text(&other), "{}: {}", name.to_string_lossy(), shown());
+    }
+    assert_eq!(fs::read_dir(&plain).expect("files").count(), fs::read_dir(&other).expect("files").count());
+}
