@@ -296,7 +296,13 @@ fn two_distributions_on_one_node_need_a_word() {
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("the files of k3s and k0s: say with --config"), "{}", said(&output));
     assert_eq!(Node::files(&node.at("")), before);
-    node.succeeds("install", &["--config", "/etc/k0s/containerd.toml"]);
+    let said = node.succeeds("install", &["--config", "/etc/k0s/containerd.toml"]);
+    assert!(said.contains("Found k0s: "), "{said}");
+    // The file of k3s is written by k3s: the runtime goes where that takes changes, and k3s is what is restarted.
+    let said = node.succeeds("install", &["--config", &format!("{K3S}/config.toml")]);
+    assert!(said.contains("systemctl restart k3s|k3s-agent"), "{said}");
+    assert!(node.text(&format!("{K3S}/config.toml.tmpl")).contains("runtimes.podshim]"));
+    assert_eq!(node.text(&format!("{K3S}/config.toml")), "version = 2\n");
 }
 
 /// As the package's removal: refused while pods run, whose shims are found below the root.

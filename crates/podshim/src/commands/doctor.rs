@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::arguments::ResultArguments;
 use crate::doctor::{Check, Node, Status, examine};
-use crate::install::place::{self, Distribution};
+use crate::install::place;
 use crate::install::root::Root;
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
@@ -49,8 +49,8 @@ struct Report {
 
 /// The file that the node's containerd reads. With more than one distribution, that of a containerd of its own.
 fn configuration(root: &Path) -> PathBuf {
-    let found = place::find(&Root::new(root)).map(|found| found.distribution);
-    found.unwrap_or(Distribution::Containerd).configuration()
+    let found = place::find(&Root::new(root)).map(|found| found.configuration());
+    found.unwrap_or_else(|_| place::CONFIG.into())
 }
 
 /// Runs the command.

@@ -51,8 +51,8 @@ struct CommonArguments {
     /// Do not ask
     #[arg(long)]
     yes: bool,
-    /// containerd's configuration; without it that of the k3s, rke2, k0s or microk8s on the node, else
-    /// /etc/containerd/config.toml
+    /// containerd's configuration; one of k3s, rke2, k0s or microk8s is changed where they take changes. Without it that of the
+    /// one on the node, else /etc/containerd/config.toml
     #[arg(long, value_name = "FILE", value_parser = absolute_path)]
     config: Option<PathBuf>,
     /// Where the programs belong; without it /usr/bin if this program is there, else /usr/local/bin
@@ -154,9 +154,10 @@ impl CommonArguments {
     fn layout(&self) -> Result<Layout, CommandError> {
         let root = Root::new(self.host_root.as_ref().unwrap_or(&self.root));
         let found = match &self.config {
-            Some(config) => place::of_config(config.clone()),
-            None => place::find(&root).map_err(|error| CommandError::Input(error.to_string()))?,
+            Some(config) => place::of_config(&root, config.clone()),
+            None => place::find(&root),
         };
+        let found = found.map_err(|error| CommandError::Input(error.to_string()))?;
         let bin_dir = self.bin_dir.clone().unwrap_or_else(default_bin_dir);
         Ok(Layout { root, bin_dir, found })
     }
