@@ -1,8 +1,8 @@
 //! The files that installing podshim on a node writes, their content, and what uninstalling removes of them.
 //!
 //! Owns the list of changes. Computing it writes nothing; [`files`] makes the changes. It starts, restarts and signals
-//! no process: the node's administrator does that, and the command prints the next steps; only [`stay`] may restart
-//! containerd, and only when it was allowed to.
+//! no process, but for the drain's unit, which [`host`] starts: the node's administrator does that, and the command prints the
+//! next steps; only [`stay`] may restart containerd, and only when it was allowed to.
 
 pub mod containerd;
 pub mod cri;
@@ -355,11 +355,11 @@ fn restored(layout: &Layout, file: &Path, text: &str, without: String) -> Result
     Ok(changes)
 }
 
-/// The changes that uninstalling makes.
+/// The changes that take podshim's runtime out of containerd's configuration.
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn uninstall(layout: &Layout, reference: Vec<ReferenceText>) -> Result<Vec<Change>, InstallError> {
+pub fn without_runtime(layout: &Layout) -> Result<Vec<Change>, InstallError> {
     let mut changes = Vec::new();
     for place in place::all(&layout.found) {
         match &place {
@@ -382,6 +382,16 @@ pub fn uninstall(layout: &Layout, reference: Vec<ReferenceText>) -> Result<Vec<C
             }
         }
     }
+    changes.retain(|change| !change.is_nothing());
+    Ok(changes)
+}
+
+/// The changes that uninstalling makes.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn uninstall(layout: &Layout, reference: Vec<ReferenceText>) -> Result<Vec<Change>, InstallError> {
+    let mut changes = without_runtime(layout)?;
     changes.push(layout.change(layout.enabled(), Content::Absent)?);
     if !layout.is_of_package() {
         for (path, _) in layout.texts(reference) {

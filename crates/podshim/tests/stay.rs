@@ -19,6 +19,13 @@ use nix::unistd::Pid;
 
 const CONTAINERD: &str = "run/containerd";
 const CALLS: &str = "systemctl-calls";
+/// The drain's unit is active.
+const DRAIN: &str = "drain-is-active";
+/// If it is there, a restarted containerd does not have the runtime; or does not start.
+const REFUSES: &str = "containerd-refuses";
+const FAILS: &str = "containerd-fails";
+/// Its unit is not active.
+const DOWN: &str = "containerd-is-down";
 
 struct Node {
     root: tempfile::TempDir,
@@ -48,8 +55,13 @@ impl Node {
     /// Puts a systemctl there. It runs with the node's root as its own, so it must be one static program.
     fn with_systemctl(self) -> Self {
         fs::copy("/usr/bin/busybox", self.at("usr/bin/busybox")).expect("a static busybox, of hack/setup");
+        fs::create_dir_all(self.at("run/systemd/system")).expect("a directory");
         let script = format!(
-            "#!/usr/bin/busybox sh\necho \"$@\" >>/{CALLS}\ncase \"$*\" in *\" restart \"*) echo >/{CONTAINERD}/{LOADED} ;; esac\n"
+            "#!/usr/bin/busybox sh\necho \"$@\" >>/{CALLS}\ncase \"$*\" in\n\
+             *is-active*podshim-drain*) [ -e /{DRAIN} ] ;;\n\
+             *' start podshim-drain'*) echo >/{DRAIN} ;;\n\
+             *is-active*containerd*) [ ! -e /{DOWN} ] ;;\n\
+             *' restart '*) [ ! -e /{FAILS} ] || {{ echo >/{DOWN}; exit 1; }}; [ -e /{REFUSES} ] || echo >/{CONTAINERD}/{LOADED} ;;\nesac\n"
         );
         fs::write(self.at("usr/bin/systemctl"), script).expect("a script");
         let executable = fs::Permissions::from_mode(0o755);
@@ -78,7 +90,8 @@ impl Node {
     fn install(&self, more: &[&str]) -> Installer {
         let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/install/gke.toml");
         let words = ["install", "--yes", "--stay", "--shim", shim.to_str().expect("UTF-8")];
-        let mut child = self.command(&[&words, more].concat()).spawn().expect("podshim runs");
+        let mut command = self.command(&[&words, more].concat());
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("podshim runs");
         let lines = BufReader::new(child.stdout.take().expect("its output"));
         Installer { child, lines }
     }
@@ -105,6 +118,16 @@ impl Installer {
             }
         }
         panic!("it ended without {words:?}:\n{all}");
+    }
+
+    /// Its exit code, and all that it has said.
+    #[allow(clippy::disallowed_methods, reason = "a test waits for its own child")]
+    fn ends(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.lines.read_to_string(&mut said).expect("its output");
+        let mut errors = self.child.stderr.take().expect("its errors");
+        errors.read_to_string(&mut said).expect("its errors");
+        (self.child.wait().expect("it ends").code(), said)
     }
 
     #[allow(clippy::disallowed_methods, reason = "a test waits for its own child")]
@@ -156,13 +179,15 @@ fn with_permission_it_restarts_only_what_has_changed() {
     installer.says("restarting the containerd of containerd");
     installer.says("pods can run on podshim here");
     installer.ends_at_sigterm();
-    let once = "daemon-reload\nstart podshim-drain.service\nis-active --quiet containerd.service\nrestart containerd.service\n";
-    assert_eq!(node.calls(), once);
+    let drain = "is-active --quiet podshim-drain.service\n";
+    let start = format!("{drain}daemon-reload\nstart podshim-drain.service\n");
+    let restart = "is-active --quiet containerd.service\nrestart containerd.service\n";
+    assert_eq!(node.calls(), format!("{start}{restart}"));
 
     let mut installer = node.install(&["--restart"]);
     installer.says("pods can run on podshim here");
     installer.ends_at_sigterm();
-    assert_eq!(node.calls(), once, "nothing has changed");
+    assert_eq!(node.calls(), format!("{start}{restart}{drain}"), "nothing has changed");
 
     // An installer that died after its changes: the socket is older than the configuration, and the runtime is missing.
     fs::remove_file(node.loaded()).expect("an old configuration in memory");
@@ -170,7 +195,7 @@ fn with_permission_it_restarts_only_what_has_changed() {
     installer.says("restarting the containerd of containerd");
     installer.says("pods can run on podshim here");
     installer.ends_at_sigterm();
-    assert_eq!(node.calls(), once.repeat(2));
+    assert_eq!(node.calls(), format!("{start}{restart}{drain}{drain}{restart}"));
 
     fs::remove_file(node.at(CALLS)).expect("the calls");
     #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
@@ -181,6 +206,75 @@ fn with_permission_it_restarts_only_what_has_changed() {
         "daemon-reload\nis-active --quiet containerd.service\nrestart containerd.service\n"
     );
     assert!(!node.at("usr/local/bin/podshim").exists());
+}
+
+/// N5: the drain's unit is started at once, without a restart of containerd: by the installer of a DaemonSet and by a person's.
+#[test]
+fn n5_the_drain_is_active_from_the_installation_on() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("skipped: another root directory is for root only");
+    }
+    let node = Node::new().with_systemctl();
+    let mut installer = node.install(&[]);
+    installer.says("podshim-drain.service is started");
+    installer.says("must be restarted on the node");
+    assert!(node.at(DRAIN).exists() && !node.calls().contains("restart"), "{}", node.calls());
+    installer.ends_at_sigterm();
+
+    let node = Node::new().with_systemctl();
+    let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/install/gke.toml");
+    let words = ["install", "--yes", "--shim", shim.to_str().expect("UTF-8")];
+    for drains in [true, false] {
+        #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+        let output = node.command(&words).output().expect("podshim runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert_eq!(said.contains("podshim-drain.service is started"), drains, "{said}");
+        assert!(!said.contains("systemctl start podshim-drain"), "{said}");
+        assert!(node.at(DRAIN).exists() && !node.calls().contains("restart"), "{}", node.calls());
+    }
+}
+
+/// A containerd that answers without the runtime, and one that does not start: it gets its configuration back, byte for byte,
+/// is restarted with it, and left alone until something changes.
+#[test]
+fn a_containerd_that_does_not_take_the_runtime_gets_its_configuration_back() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("skipped: another root directory is for root only");
+    }
+    for obstacle in [REFUSES, FAILS] {
+        let node = Node::new().with_systemctl();
+        fs::write(node.at(obstacle), "").expect("a file");
+        let config = node.at("etc/containerd/config.toml");
+        let original = "version = 2\n\n# the node's, without a line end";
+        fs::write(&config, original).expect("a configuration");
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).expect("permissions");
+        let options = ["--restart", "--restart-timeout", "2s"];
+        let fails = |options: &[&str], reason: &str| {
+            let (code, said) = node.install(options).ends();
+            assert_eq!(code, Some(1), "{said}");
+            assert!(said.contains(reason), "{said}");
+            assert_eq!(fs::read_to_string(&config).expect("the configuration"), original, "{said}");
+            let mode = fs::metadata(&config).expect("the configuration").permissions().mode();
+            assert_eq!(mode & 0o777, 0o640);
+            assert!(!node.at("etc/containerd/config.toml.before-podshim").exists());
+        };
+        fails(&options, "does not have podshim's runtime after its restart");
+        let restarts = || node.calls().matches("\nrestart containerd.service").count();
+        assert_eq!(restarts(), 2, "{}", node.calls());
+        // Another container of the DaemonSet's pod: containerd is not restarted again.
+        fails(&options, "did not take this configuration at its last restart");
+        assert_eq!(restarts(), 2, "{}", node.calls());
+        // The cause is mended.
+        fs::remove_file(node.at(obstacle)).expect("the obstacle");
+        let _ = fs::remove_file(node.at(DOWN));
+        fs::remove_file(node.at("run/podshim-refused-configuration")).expect("what was refused");
+        let mut installer = node.install(&options);
+        installer.says("pods can run on podshim here");
+        installer.ends_at_sigterm();
+        assert!(fs::read_to_string(&config).expect("the configuration").contains("runtimes.podshim]"));
+        assert!(!node.at("run/podshim-refused-configuration").exists());
+    }
 }
 
 /// The node is labelled once its containerd has the runtime, and not before.
@@ -215,6 +309,7 @@ fn words_that_do_not_go_together_are_refused() {
     let node = Node::new();
     for words in [
         &["install", "--restart"][..],
+        &["install", "--stay", "--restart-timeout", "5s"],
         &["install", "--stay", "--label-proxy", "127.0.0.1:1"],
         &["install", "--stay", "--label-proxy", "127.0.0.1:1", "--node", "../secrets"],
         &["install", "--stay", "--dry-run"],

@@ -31,13 +31,15 @@ struct HostRoot {
 impl HostRoot {
     fn make(node: &Containerd) -> Result<Self> {
         let path = node.directory().join("host-root");
-        for directory in ["etc/containerd", "run/containerd", "usr/bin"] {
+        for directory in ["etc/containerd", "run/containerd", "run/systemd/system", "usr/bin"] {
             fs::create_dir_all(path.join(directory))?;
         }
         fs::write(path.join("etc/containerd/config.toml"), CONFIG)?;
         fs::copy("/usr/bin/busybox", path.join("usr/bin/busybox"))?;
         let systemctl = path.join("usr/bin/systemctl");
-        fs::write(&systemctl, "#!/usr/bin/busybox sh\necho \"$@\" >>/calls\n")?;
+        let script = "#!/usr/bin/busybox sh\ncase \"$*\" in\n*is-active*podshim-drain*) [ -e /drain ]; exit ;;\n\
+                      *' start podshim-drain'*) echo >/drain ;;\nesac\necho \"$@\" >>/calls\n";
+        fs::write(&systemctl, script)?;
         fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755))?;
         Ok(Self { path })
     }
@@ -150,6 +152,7 @@ async fn the_installer_labels_is_replaced_and_removes() -> Result<()> {
     // Its configuration has changed, so containerd is restarted, once.
     let calls = host.calls();
     ensure!(calls.iter().filter(|call| *call == "restart containerd.service").count() == 1, "{calls:?}");
+    ensure!(calls.iter().any(|call| call == "start podshim-drain.service"), "{calls:?}");
 
     // A pod of the class goes to the labelled node, and lives on under the next release.
     let workload = Workload::pod(with_proxy("under-installer"));

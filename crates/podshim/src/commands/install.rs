@@ -3,16 +3,18 @@
 use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
 
 use super::in_use::{self, Node};
 use crate::install::containerd::{FIRST_WITH_SHIM, FileVersion, Sandboxer};
 use crate::install::files::{self, Change};
+use crate::install::host::{Drain, Units};
 use crate::install::label::{Labels, node_name};
 use crate::install::place::{self, Distribution, Restart};
 use crate::install::root::Root;
-use crate::install::stay::{Configuration, Permission, Signals, Stay};
+use crate::install::stay::{Configuration, PATIENCE, Permission, Signals, Stay, Undo};
 use crate::install::{self, Layout, Programs, ReferenceText, cri, diff, host};
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
@@ -25,8 +27,8 @@ const UNINSTALL: &str = "uninstall";
 const INSTALL_ABOUT: &str = "\
 Makes this node run pods with podshim: puts the shim and this command where containerd finds them, adds the runtime
 \"podshim\" to containerd's configuration, and enables the unit that drains the node when it goes down. Shows each change,
-asks, and makes all of them or none. A second install changes nothing: what is right already stays. It restarts nothing,
-and says at the end what to do next.
+asks, and makes all of them or none. A second install changes nothing: what is right already stays. It starts that unit on a
+node that runs, which changes nothing until the node goes down; it restarts nothing, and says at the end what to do next.
 
 In a configuration of version 2 (containerd 1.6, 1.7) the runtime is written at the file's end: there an imported file
 would replace the whole section of the CRI, with its mirrors and its cgroup driver. One of version 3 (2.x) gets an import
@@ -89,9 +91,13 @@ pub struct InstallArguments {
     /// For a DaemonSet: wait until containerd has the runtime, and stay until SIGTERM, which removes nothing
     #[arg(long, conflicts_with_all = ["dry_run", "root"])]
     stay: bool,
-    /// With --stay: restart containerd if its configuration has changed, and start podshim-drain
+    /// With --stay: restart containerd if its configuration has changed. If it does not take the runtime, it gets its
+    /// configuration of before and is restarted again
     #[arg(long, requires = "stay")]
     restart: bool,
+    /// With --restart: how long containerd may take, such as 90s; without it 2m
+    #[arg(long, value_name = "DURATION", value_parser = pod_spec::parse_duration, requires = "restart")]
+    restart_timeout: Option<Duration>,
     /// With --stay: label the node podshim.io/ready=true through the kubectl proxy that listens there
     #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["stay", "node"])]
     label_proxy: Option<SocketAddr>,
@@ -132,6 +138,28 @@ pub struct OnHostArguments {
     /// The words for systemctl
     #[arg(value_name = "WORD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
+}
+
+/// What became of the changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    /// There were none.
+    Nothing,
+    /// They are made.
+    All,
+    /// They were only shown.
+    Shown,
+    /// The answer was no.
+    Declined,
+}
+
+impl Made {
+    fn outcome(self) -> Outcome {
+        match self {
+            Self::Nothing | Self::All | Self::Shown => Outcome::Success,
+            Self::Declined => Outcome::Findings,
+        }
+    }
 }
 
 /// Whether to make the changes: ask first, make them without a question, or only show them.
@@ -207,10 +235,27 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
         let name = layout.found.distribution.name();
         print(&format!("Found {name}: the runtime belongs into {}\n", layout.found.place.file().display()))?;
     }
-    let stay = arguments.stay.then(|| stay(arguments, &layout, &changes));
-    let Some(stay) = stay else {
-        return carry_out(&changes, confirmation, INSTALL, "installed already", &next(&layout));
-    };
+    if !arguments.stay {
+        let made = carry_out(&changes, confirmation, INSTALL, "installed already")?;
+        let drain = match (made, node) {
+            (Made::All | Made::Nothing, Node::Here | Node::Mounted) => Some(start_drain(&layout, made)?),
+            (..) => None,
+        };
+        if made == Made::All {
+            print(&next(&layout, drain))?;
+        }
+        return Ok(made.outcome());
+    }
+    let stay = stay(arguments, &layout, &changes)?;
+    if arguments.restart
+        && let Some(mark) = stay.undo.refused(&layout.root)
+    {
+        return Err(CommandError::Input(format!(
+            "containerd did not take this configuration at its last restart, and has the one of before; nothing was changed. \
+             `podshim doctor` on the node says more; once the cause is mended remove {}",
+            mark.display()
+        )));
+    }
     let restarts_itself = layout.found.distribution.restart() == Restart::ByItself;
     if restarts_itself
         && stay.configuration == Configuration::Changed
@@ -225,24 +270,47 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
     }
     // Before the changes: a signal during them shall wait until they are made.
     let signals = Signals::take()?;
-    let made = carry_out(&changes, confirmation, INSTALL, "installed already", "")?;
-    if made != Outcome::Success {
-        return Ok(made);
+    let made = carry_out(&changes, confirmation, INSTALL, "installed already")?;
+    if made == Made::Declined {
+        return Ok(made.outcome());
     }
+    start_drain(&layout, made)?;
     let stayed = stay.run(&signals, |line| print(&format!("{line}\n")));
     stayed.map(|()| Outcome::Success).map_err(|error| CommandError::Input(error.to_string()))
 }
 
-fn stay(arguments: &InstallArguments, layout: &Layout, changes: &[Change]) -> Stay {
+/// Starts the drain's unit. What stands in the way is reported, and what is installed stays.
+fn start_drain(layout: &Layout, made: Made) -> Result<Drain, CommandError> {
+    let units = if made == Made::All { Units::Changed } else { Units::AsBefore };
+    let (drain, line) = match host::start_drain(&layout.root, units) {
+        Ok(Drain::Started) => (Drain::Started, "podshim-drain.service is started\n".to_owned()),
+        Ok(drain) => return Ok(drain),
+        Err(error) => (
+            Drain::NoSystemd,
+            format!(
+                "podshim-drain.service is not started, without which the node's first power-off has no order: {error}\n"
+            ),
+        ),
+    };
+    print(&line)?;
+    Ok(drain)
+}
+
+fn stay(arguments: &InstallArguments, layout: &Layout, changes: &[Change]) -> Result<Stay, CommandError> {
     let labels = arguments.label_proxy.zip(arguments.node.clone());
-    Stay {
+    let files = install::runtime_files(layout);
+    let without_runtime =
+        install::without_runtime(layout).map_err(|error| CommandError::Input(error.to_string()))?;
+    Ok(Stay {
         root: layout.root.clone(),
         found: layout.found.clone(),
-        files: install::runtime_files(layout),
+        undo: Undo::new(changes, &files, without_runtime),
+        files,
         configuration: configuration(layout, changes),
+        patience: arguments.restart_timeout.unwrap_or(PATIENCE),
         permission: if arguments.restart { Permission::Given } else { Permission::Withheld },
         labels: labels.map(|(proxy, node)| Labels { proxy, node }),
-    }
+    })
 }
 
 fn configuration(layout: &Layout, changes: &[Change]) -> Configuration {
@@ -269,17 +337,19 @@ pub fn uninstall(
     }
     let changes =
         install::uninstall(&layout, reference).map_err(|error| CommandError::Input(error.to_string()))?;
-    let next = format!("Next: systemctl daemon-reload{}\n", then_restart(&layout));
-    let next = if arguments.restart { "" } else { &next };
-    let made = carry_out(&changes, confirmation, UNINSTALL, "nothing is installed", next)?;
-    if arguments.restart && made == Outcome::Success && !changes.is_empty() {
+    let made = carry_out(&changes, confirmation, UNINSTALL, "nothing is installed")?;
+    if made == Made::All && !arguments.restart {
+        print(&format!("Next: systemctl daemon-reload{}\n", then_restart(&layout)))?;
+    }
+    if arguments.restart && made == Made::All {
         let failed = |error: host::HostError| CommandError::Input(format!("podshim is removed, but {error}"));
         host::forget_units(&layout.root).map_err(failed)?;
         if configuration(&layout, &changes) == Configuration::Changed {
-            host::restart(&layout.root, layout.found.distribution.restart()).map_err(failed)?;
+            let unit = host::active_unit(&layout.root, layout.found.distribution.restart());
+            unit.and_then(|unit| host::restart(&layout.root, unit)).map_err(failed)?;
         }
     }
-    Ok(made)
+    Ok(made.outcome())
 }
 
 /// Runs `podshim on-host`: becomes systemctl.
@@ -308,13 +378,17 @@ pub fn has_runtime(arguments: &HasRuntimeArguments) -> Result<Outcome, CommandEr
     }
 }
 
-fn next(layout: &Layout) -> String {
-    format!(
-        "Next: systemctl daemon-reload{} && systemctl start podshim-drain\n      (pods run on), and once for the cluster: \
-         kubectl apply -f {}\n",
-        then_restart(layout),
-        layout.runtime_class().display()
-    )
+/// What is left for people. `drain` is what became of its unit, on a node that runs.
+fn next(layout: &Layout, drain: Option<Drain>) -> String {
+    let restart = then_restart(layout);
+    let steps = match drain {
+        Some(Drain::Started | Drain::WasActive) => restart.trim_start_matches(" && ").to_owned(),
+        Some(Drain::NoSystemd) | None => {
+            format!("systemctl daemon-reload{restart} && systemctl start podshim-drain")
+        }
+    };
+    let steps = if steps.is_empty() { steps } else { format!("{steps}\n      (pods run on), and ") };
+    format!("Next: {steps}once for the cluster: kubectl apply -f {}\n", layout.runtime_class().display())
 }
 
 /// The words for a shell that restart the node's containerd.
@@ -364,16 +438,15 @@ fn carry_out(
     confirmation: Confirmation,
     command: &'static str,
     nothing: &str,
-    next: &str,
-) -> Result<Outcome, CommandError> {
+) -> Result<Made, CommandError> {
     if changes.is_empty() {
         print(&format!("Nothing to do: {nothing}.\n"))?;
-        return Ok(Outcome::Success);
+        return Ok(Made::Nothing);
     }
     let paint = Paint::of(&stdout());
     print(&changes.iter().map(|change| diff::show(change, paint)).collect::<String>())?;
     match confirmation {
-        Confirmation::ShowOnly => return Ok(Outcome::Success),
+        Confirmation::ShowOnly => return Ok(Made::Shown),
         Confirmation::Given => {}
         Confirmation::Ask if !stdin().is_terminal() => {
             return Err(CommandError::usage(command, "no terminal to ask on: give --yes or --dry-run"));
@@ -385,13 +458,13 @@ fn carry_out(
             stdin().lock().read_line(&mut answer)?;
             if !matches!(answer.trim(), "y" | "Y" | "yes") {
                 print("Nothing was changed.\n")?;
-                return Ok(Outcome::Findings);
+                return Ok(Made::Declined);
             }
         }
     }
     files::apply(changes).map_err(|error| CommandError::Input(format!("{error}; nothing was changed")))?;
-    print(&format!("{}\n{next}", paint.text(Colour::Green, "Done.")))?;
-    Ok(Outcome::Success)
+    print(&format!("{}\n", paint.text(Colour::Green, "Done.")))?;
+    Ok(Made::All)
 }
 
 /// Files will name the path, and their readers have other working directories.

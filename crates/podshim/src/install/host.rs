@@ -18,6 +18,8 @@ const SYSTEMCTL: &str = "/usr/bin/systemctl";
 pub const ON_HOST: &str = "on-host";
 /// What a service manager gives to its units.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// It is there where systemd is process 1 (sd_booted(3)).
+const RUNS: &str = "/run/systemd/system";
 /// The unit that keeps the order when the node goes down.
 const DRAIN: &str = "podshim-drain.service";
 
@@ -35,6 +37,15 @@ pub enum HostError {
     Inactive(String),
 }
 
+/// Whether systemd must read its units again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// It must.
+    Changed,
+    /// It has read them.
+    AsBefore,
+}
+
 /// How a call of systemctl ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -42,27 +53,57 @@ enum End {
     Failure,
 }
 
-/// Lets systemd read its units again, and starts the drain's, which does nothing until the node goes down.
-///
-/// # Errors
-/// systemd did not.
-pub fn take_units(root: &Root) -> Result<(), HostError> {
-    need(root, &["daemon-reload"])?;
-    need(root, &["start", DRAIN])
+/// Whether the unit of the drain is active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// It was.
+    WasActive,
+    /// It was not, and is now.
+    Started,
+    /// systemd does not run on the node.
+    NoSystemd,
 }
 
-/// Restarts the node's containerd.
+/// Lets systemd read its units again if they have changed, and starts the drain's if it is not active. It does nothing until the
+/// node goes down; a unit that is only enabled would not be stopped then, so the first power-off would have no order.
 ///
 /// # Errors
 /// systemd did not.
-pub fn restart(root: &Root, how: Restart) -> Result<(), HostError> {
-    let Restart::Units(units) = how else { return Ok(()) };
+pub fn start_drain(root: &Root, units: Units) -> Result<Drain, HostError> {
+    if !root.exists(Path::new(RUNS)) {
+        return Ok(Drain::NoSystemd);
+    }
+    let is_active = systemctl(root, &["is-active", "--quiet", DRAIN])? == End::Success;
+    if units == Units::Changed || !is_active {
+        need(root, &["daemon-reload"])?;
+    }
+    if is_active {
+        return Ok(Drain::WasActive);
+    }
+    need(root, &["start", DRAIN])?;
+    Ok(Drain::Started)
+}
+
+/// The unit with which the node's containerd is restarted; `None` where its supervisor does that.
+///
+/// # Errors
+/// systemctl cannot be run, or none of the units is active.
+pub fn active_unit(root: &Root, how: Restart) -> Result<Option<&'static str>, HostError> {
+    let Restart::Units(units) = how else { return Ok(None) };
     for unit in units {
         if systemctl(root, &["is-active", "--quiet", unit])? == End::Success {
-            return need(root, &["restart", unit]);
+            return Ok(Some(unit));
         }
     }
     Err(HostError::Inactive(units.join(", ")))
+}
+
+/// Restarts the unit of the node's containerd, whatever state it is in.
+///
+/// # Errors
+/// systemd did not.
+pub fn restart(root: &Root, unit: Option<&str>) -> Result<(), HostError> {
+    unit.map_or(Ok(()), |unit| need(root, &["restart", unit]))
 }
 
 /// Lets systemd forget units that are gone.

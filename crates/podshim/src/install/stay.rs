@@ -5,14 +5,15 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::cri::{self, CriError, Loaded, Sandbox};
+use super::files::{self, Change, Content};
 use super::host::{self, HostError};
 use super::label::{Labels, Ready};
 use super::place::{Found, Restart};
@@ -20,8 +21,11 @@ use super::root::Root;
 
 /// How often to ask a containerd that does not have podshim's runtime yet.
 const SOON: Duration = Duration::from_secs(2);
-/// How many times, before a restarted containerd counts as broken: two minutes.
-const PATIENCE: u32 = 60;
+/// How long a restarted containerd may take, unless another time is given.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+/// The configuration that containerd did not take. Without it an installer that is started again would restart containerd again
+/// and again. A reboot removes it.
+const REFUSED: &str = "/run/podshim-refused-configuration";
 /// How often to look whether all is as it was: a node that was removed and came back has no label.
 const LATER: Duration = Duration::from_secs(60);
 
@@ -49,16 +53,20 @@ pub enum StayError {
     /// Signals or the output cannot be used.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The node's systemd did not do it.
+    /// The node's systemd does not run the containerd that shall be restarted.
     #[error(transparent)]
     Host(#[from] HostError),
     /// containerd was restarted, and does not have the runtime.
-    #[error("containerd at {socket} does not have podshim's runtime {} s after its restart: {state}; `podshim doctor` on the node says more", (SOON * PATIENCE).as_secs())]
+    #[error(
+        "containerd at {socket} does not have podshim's runtime after its restart: {state}; {reverted}; `podshim doctor` on the node says more"
+    )]
     NotLoaded {
         /// Its socket.
         socket: PathBuf,
-        /// Its last answer.
+        /// What is known of it.
         state: String,
+        /// What became of its configuration.
+        reverted: String,
     },
 }
 
@@ -73,10 +81,61 @@ pub struct Stay {
     pub files: Vec<PathBuf>,
     /// Whether the installation changed them.
     pub configuration: Configuration,
+    /// What gives containerd back the configuration that it had, and as what it is known then.
+    pub undo: Undo,
     /// Whether containerd may be restarted.
     pub permission: Permission,
+    /// How long it may take then.
+    pub patience: Duration,
     /// Where the node is labelled, if it shall be.
     pub labels: Option<Labels>,
+}
+
+/// How containerd gets back the configuration that it had.
+#[derive(Debug)]
+pub struct Undo {
+    /// The changes that do so.
+    pub changes: Vec<Change>,
+    /// The texts with podshim's runtime.
+    pub texts: String,
+}
+
+impl Undo {
+    /// Of the changes that an installation makes to these files, or, where it makes none, of those that take the runtime out.
+    pub fn new(changes: &[Change], files: &[PathBuf], without_runtime: Vec<Change>) -> Self {
+        // A backup is beside its file, and goes with it.
+        let is_of = |change: &&Change| {
+            let mut of = files.iter().map(PathBuf::as_path);
+            of.any(|file| {
+                change.path() == file || matches!(&change.after, Content::Copy { of, .. } if of == file)
+            })
+        };
+        let made: Vec<_> = changes.iter().filter(is_of).collect();
+        match made.is_empty() {
+            true => Self {
+                texts: texts(without_runtime.iter().map(|change| &change.before)),
+                changes: without_runtime,
+            },
+            false => Self {
+                changes: made.iter().rev().map(|change| change.reversed()).collect(),
+                texts: texts(made.iter().map(|change| &change.after)),
+            },
+        }
+    }
+
+    /// Whether containerd did not take these texts at its last restart. Then the file that says so.
+    pub fn refused(&self, root: &Root) -> Option<PathBuf> {
+        let refused = root.read(Path::new(REFUSED)).ok()?;
+        (refused == self.texts.as_bytes()).then(|| root.shown(Path::new(REFUSED)))
+    }
+}
+
+fn texts<'a>(contents: impl Iterator<Item = &'a Content>) -> String {
+    let texts = contents.filter_map(|content| match content {
+        Content::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
 }
 
 /// Whether the node has the label that it shall have.
@@ -153,7 +212,7 @@ impl Stay {
     /// Brings podshim's runtime into the running containerd, labels the node, and stays until a signal.
     ///
     /// # Errors
-    /// systemd failed, or containerd does not take the runtime.
+    /// containerd does not take the runtime: it has its configuration of before again.
     pub fn run(
         &self,
         signals: &Signals,
@@ -162,6 +221,8 @@ impl Stay {
         if self.until_loaded(signals, &mut say)? == Woken::BySignal {
             return Ok(());
         }
+        // A file that cannot be removed is there until the next boot.
+        let _ = self.root.remove(Path::new(REFUSED));
         say("containerd has podshim's runtime")?;
         let mut last = None;
         loop {
@@ -203,6 +264,7 @@ impl Stay {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
     fn until_loaded(
         &self,
         signals: &Signals,
@@ -214,40 +276,84 @@ impl Stay {
             (permission, needs_restart) => needs_restart && permission == Permission::Given,
         };
         let name = self.found.distribution.name();
+        let mut unit = None;
         if restarts {
-            host::take_units(&self.root)?;
+            // Before the restart: after one that failed the unit is not active.
+            unit = host::active_unit(&self.root, self.found.distribution.restart())?;
             say(&match self.found.distribution.restart() {
                 Restart::Units(_) => {
                     format!("restarting the containerd of {name}: its configuration has changed")
                 }
                 Restart::ByItself => format!("{name} restarts its containerd by itself"),
             })?;
-            host::restart(&self.root, self.found.distribution.restart())?;
+            if let Err(error) = host::restart(&self.root, unit) {
+                return Err(self.revert(unit, error.to_string(), signals));
+            }
         } else if self.configuration == Configuration::Changed || matches!(state, Ok(Loaded::No)) {
             say(&format!(
                 "the containerd of {name} must be restarted on the node: it reads its configuration only then"
             ))?;
         }
-        for tries in 0.. {
-            if restarts && tries == PATIENCE {
+        let begin = Instant::now();
+        loop {
+            state = loaded(&self.root, &self.found);
+            if matches!(state, Ok(Loaded::Yes)) {
+                return Ok(Woken::ByTime);
+            }
+            if restarts && begin.elapsed() >= self.patience {
                 let state = match state {
                     Ok(_) => "it runs without it".to_owned(),
                     Err(error) => error.to_string(),
                 };
-                return Err(StayError::NotLoaded {
-                    socket: self.found.distribution.socket().to_owned(),
-                    state,
-                });
-            }
-            state = loaded(&self.root, &self.found);
-            if matches!(state, Ok(Loaded::Yes)) {
-                return Ok(Woken::ByTime);
+                let seconds = self.patience.as_secs();
+                return Err(self.revert(unit, format!("{state} for {seconds} s"), signals));
             }
             if signals.wait(SOON)? == Woken::BySignal {
                 return Ok(Woken::BySignal);
             }
         }
-        Ok(Woken::ByTime)
+    }
+
+    /// Gives containerd back the configuration that it had, and restarts it.
+    fn revert(&self, unit: Option<&str>, state: String, signals: &Signals) -> StayError {
+        let reverted = match self.give_back(unit, signals) {
+            Ok(Loaded::Yes) => {
+                "its configuration is as before, with which it has the runtime again".to_owned()
+            }
+            Ok(Loaded::No) => "its configuration is as before, with which it answers again".to_owned(),
+            Err(error) => error,
+        };
+        if !matches!(loaded(&self.root, &self.found), Ok(Loaded::Yes)) {
+            // Of a node that had it before. The failure itself is what there is to report.
+            let _ = self.label(Ready::No);
+        }
+        StayError::NotLoaded { socket: self.found.distribution.socket().to_owned(), state, reverted }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
+    fn give_back(&self, unit: Option<&str>, signals: &Signals) -> Result<Loaded, String> {
+        // First: an installer that is killed meanwhile must not try the same again.
+        let path = Path::new(REFUSED);
+        let marked = self.root.put_file(path, self.undo.texts.as_bytes(), path, 0o600);
+        marked
+            .map_err(|error| format!("its configuration stays, as {REFUSED} cannot be written: {error}"))?;
+        files::apply(&self.undo.changes)
+            .map_err(|error| format!("its configuration cannot be given back: {error}"))?;
+        host::restart(&self.root, unit)
+            .map_err(|error| format!("its configuration is as before, but it was not restarted: {error}"))?;
+        let begin = Instant::now();
+        loop {
+            match loaded(&self.root, &self.found) {
+                Ok(state) => return Ok(state),
+                Err(error) if begin.elapsed() >= self.patience => {
+                    return Err(format!("its configuration is as before, but it does not answer: {error}"));
+                }
+                Err(_) => {}
+            }
+            if !matches!(signals.wait(SOON), Ok(Woken::ByTime)) {
+                return Err("its configuration is as before, and it is being restarted".to_owned());
+            }
+        }
     }
 
     /// containerd reads its configuration when it starts, and makes its socket then. So an installer that was killed
