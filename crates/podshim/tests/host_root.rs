@@ -67,8 +67,8 @@ impl Node {
 
     fn succeeds(&self, command: &str, more: &[&str]) -> String {
         let output = self.run(command, more);
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        said(&output)
+        assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+        printed(&output)
     }
 
     /// Every file below a directory, with its content; a link with its target.
@@ -91,7 +91,7 @@ impl Node {
     }
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{out}{err}")
 }
@@ -124,13 +124,13 @@ fn hostile_links_do_not_lead_out_of_the_root() {
             // It may fail, as the target does not exist below the root; then nothing has changed there either.
             let inside = Node::files(&node.at(""));
             let output = node.run("install", &["--containerd", "1.7"]);
-            assert_eq!(Node::files(&node.outside("")), before, "{kind} {link}: {}", said(&output));
+            assert_eq!(Node::files(&node.outside("")), before, "{kind} {link}: {}", printed(&output));
             if output.status.code() != Some(0) {
-                assert_eq!(Node::files(&node.at("")), inside, "{kind} {link}: {}", said(&output));
+                assert_eq!(Node::files(&node.at("")), inside, "{kind} {link}: {}", printed(&output));
             }
             let output = node.run("uninstall", &[]);
-            assert_eq!(output.status.code(), Some(0), "{kind} {link}: {}", said(&output));
-            assert_eq!(Node::files(&node.outside("")), before, "{kind} {link}: {}", said(&output));
+            assert_eq!(output.status.code(), Some(0), "{kind} {link}: {}", printed(&output));
+            assert_eq!(Node::files(&node.outside("")), before, "{kind} {link}: {}", printed(&output));
         }
     }
 }
@@ -165,7 +165,7 @@ fn a_root_that_is_not_there_is_refused() {
         .output()
         .expect("runs");
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("none: no such directory"), "{}", said(&output));
+    assert!(printed(&output).contains("none: no such directory"), "{}", printed(&output));
 }
 
 const K3S: &str = "/var/lib/rancher/k3s/agent/etc/containerd";
@@ -196,8 +196,8 @@ fn the_places_of_distributions_are_found_and_restored() {
         // It is there on many nodes, for docker.
         node.write("/etc/containerd/config.toml", "version = 2\n");
         let before = Node::files(&node.at(""));
-        let said = node.succeeds("install", &[]);
-        assert!(said.contains(&format!("Found {name}: the runtime belongs into {place}\n")), "{said}");
+        let printed = node.succeeds("install", &[]);
+        assert!(printed.contains(&format!("Found {name}: the runtime belongs into {place}\n")), "{printed}");
         let written = node.text(&place);
         assert_eq!(written.matches(runtime).count(), 1, "{place}:\n{written}");
         assert_eq!(node.text("/etc/containerd/config.toml"), "version = 2\n");
@@ -278,8 +278,8 @@ fn a_failed_removal_gives_back_files_with_their_rights() {
     let obstacle = node.at(&format!("{K3S}/.config.toml.tmpl.podshim-new"));
     fs::create_dir(&obstacle).expect("a directory");
     let output = node.run("uninstall", &[]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("config.toml.tmpl: cannot be written"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+    assert!(printed(&output).contains("config.toml.tmpl: cannot be written"), "{}", printed(&output));
     assert_eq!(Node::files(&node.at("")), files);
     assert_eq!(rights(&file), before);
     fs::remove_dir(obstacle).expect("a directory");
@@ -294,13 +294,13 @@ fn two_distributions_on_one_node_need_a_word() {
     let before = Node::files(&node.at(""));
     let output = node.run("install", &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("the files of k3s and k0s: say with --config"), "{}", said(&output));
+    assert!(printed(&output).contains("the files of k3s and k0s: say with --config"), "{}", printed(&output));
     assert_eq!(Node::files(&node.at("")), before);
-    let said = node.succeeds("install", &["--config", "/etc/k0s/containerd.toml"]);
-    assert!(said.contains("Found k0s: "), "{said}");
+    let printed = node.succeeds("install", &["--config", "/etc/k0s/containerd.toml"]);
+    assert!(printed.contains("Found k0s: "), "{printed}");
     // The file of k3s is written by k3s: the runtime goes where that takes changes, and k3s is what is restarted.
-    let said = node.succeeds("install", &["--config", &format!("{K3S}/config.toml")]);
-    assert!(said.contains("systemctl restart k3s|k3s-agent"), "{said}");
+    let printed = node.succeeds("install", &["--config", &format!("{K3S}/config.toml")]);
+    assert!(printed.contains("systemctl restart k3s|k3s-agent"), "{printed}");
     assert!(node.text(&format!("{K3S}/config.toml.tmpl")).contains("runtimes.podshim]"));
     assert_eq!(node.text(&format!("{K3S}/config.toml")), "version = 2\n");
 }
@@ -325,7 +325,7 @@ fn uninstall_is_refused_while_pods_are_there() {
     entry.write_to(&pod).expect("an entry");
     let output = node.run("uninstall", &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("of these pods the shim is dead: prod/shop"), "{}", said(&output));
+    assert!(printed(&output).contains("of these pods the shim is dead: prod/shop"), "{}", printed(&output));
     fs::remove_dir_all(node.at("/run/podshim")).expect("the pod ends");
     assert_eq!(Node::files(&node.at("")), files);
     node.succeeds("uninstall", &[]);
@@ -344,14 +344,18 @@ fn a_distribution_that_restarts_by_itself_needs_the_permission() {
     node.write("/etc/k0s/containerd.toml", "# k0s_managed=true\nversion = 2\n");
     let before = Node::files(&node.at(""));
     let output = node.run("install", &["--stay"]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("allow that with --restart; nothing was changed"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+    assert!(
+        printed(&output).contains("allow that with --restart; nothing was changed"),
+        "{}",
+        printed(&output)
+    );
     assert_eq!(Node::files(&node.at("")), before);
 }
 
 /// `podshim doctor` reads what k3s has made of the drop-in's directory.
 #[test]
-fn doctor_looks_where_the_distribution_reads() {
+fn doctor_reads_where_the_distribution_does() {
     let node = Node::new();
     let text = format!("version = 3\nimports = [\"{K3S}/config-v3.toml.d/*.toml\"]\n");
     node.write(&format!("{K3S}/config.toml"), &text);
@@ -359,7 +363,7 @@ fn doctor_looks_where_the_distribution_reads() {
     let doctor = || {
         let root = node.at("");
         let mut call = Command::new(env!("CARGO_BIN_EXE_podshim"));
-        said(&call.args(["doctor", "--containerd", "2.1", "--root"]).arg(root).output().expect("runs"))
+        printed(&call.args(["doctor", "--containerd", "2.1", "--root"]).arg(root).output().expect("runs"))
     };
     assert!(doctor().contains(&format!("{K3S}/config.toml: no runtime of podshim")), "{}", doctor());
     node.succeeds("install", &[]);

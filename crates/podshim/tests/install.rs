@@ -56,8 +56,8 @@ impl Node {
             .expect("script runs");
         script.stdin.take().expect("its input").write_all(answer.as_bytes()).expect("an answer");
         let output = script.wait_with_output().expect("it ends");
-        assert_eq!(output.status.code(), Some(code), "{answer:?}: {}", said(&output));
-        said(&output)
+        assert_eq!(output.status.code(), Some(code), "{answer:?}: {}", printed(&output));
+        printed(&output)
     }
 
     /// `podshim install` with a fixture as the shim: any file will do.
@@ -96,7 +96,7 @@ fn fixture(name: &str) -> String {
     fs::read_to_string(fixtures().join(name)).expect("a fixture")
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     format!(
         "{}{}{:?}",
         String::from_utf8_lossy(&output.stdout),
@@ -106,8 +106,8 @@ fn said(output: &Output) -> String {
 }
 
 fn succeeds(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}", said(output));
-    said(output)
+    assert_eq!(output.status.code(), Some(0), "{}", printed(output));
+    printed(output)
 }
 
 /// Whether `new` is `old` with one insertion: every byte of `old` is still there, in order.
@@ -167,7 +167,7 @@ fn what_is_written_passes_check() {
         #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
         let output =
             Command::new(env!("CARGO_BIN_EXE_podshim")).arg("check").arg(&file).output().expect("runs");
-        assert!(succeeds(&output).contains(": ok (containerd's configuration)"), "{}", said(&output));
+        assert!(succeeds(&output).contains(": ok (containerd's configuration)"), "{}", printed(&output));
     }
 }
 
@@ -309,8 +309,8 @@ fn what_a_program_cannot_change_is_refused_and_nothing_is_changed() {
         let node = Node::with_config(&text);
         let before = node.files();
         let output = node.install(&[]);
-        assert_eq!(output.status.code(), Some(1), "{text}\n{}", said(&output));
-        assert!(said(&output).contains(words) && said(&output).contains("config.toml: "), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(1), "{text}\n{}", printed(&output));
+        assert!(printed(&output).contains(words) && printed(&output).contains("config.toml: "), "{}", printed(&output));
         assert_eq!(node.files(), before);
     }
 }
@@ -326,9 +326,9 @@ fn a_section_that_another_file_replaces_is_not_added_to() {
     let output = node.install(&[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        said(&output).contains("it imports /etc/containerd/extra/cri.toml, which replaces"),
+        printed(&output).contains("it imports /etc/containerd/extra/cri.toml, which replaces"),
         "{}",
-        said(&output)
+        printed(&output)
     );
     assert_eq!(node.files(), before);
     // An imported section of another plugin does not matter.
@@ -357,8 +357,12 @@ fn a_failure_takes_back_what_was_done_before_it() {
     fs::create_dir(node.config().with_file_name(".config.toml.podshim-new")).expect("a directory");
     let before = node.files();
     let output = node.install(&[]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("config.toml: cannot be written: Is a directory"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+    assert!(
+        printed(&output).contains("config.toml: cannot be written: Is a directory"),
+        "{}",
+        printed(&output)
+    );
     assert_eq!(node.files(), before);
 }
 
@@ -370,10 +374,10 @@ fn on_a_terminal_it_asks() {
     {
         let node = Node::with_config(&fixture("kubeadm.toml"));
         let before = node.files();
-        let said = node.asked(answer, code);
-        assert!(said.contains("changes? [y/N]"), "{answer:?}: {said}");
-        assert_eq!(said.contains("Nothing was changed."), !is_installed, "{answer:?}: {said}");
-        assert_eq!(node.files() != before, is_installed, "{answer:?}: {said}");
+        let printed = node.asked(answer, code);
+        assert!(printed.contains("changes? [y/N]"), "{answer:?}: {printed}");
+        assert_eq!(printed.contains("Nothing was changed."), !is_installed, "{answer:?}: {printed}");
+        assert_eq!(node.files() != before, is_installed, "{answer:?}: {printed}");
     }
 }
 
@@ -397,16 +401,16 @@ fn the_sandbox_api_is_for_containerd_2_3_and_later() {
     let before = node.files();
     for release in ["1.7", "2.1", "2.2"] {
         let refused = node.install(&["--sandboxer", "shim", "--containerd", release]);
-        assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+        assert_eq!(refused.status.code(), Some(1), "{}", printed(&refused));
         assert!(
-            said(&refused).contains("2.3 or later") && said(&refused).contains(release),
+            printed(&refused).contains("2.3 or later") && printed(&refused).contains(release),
             "{}",
-            said(&refused)
+            printed(&refused)
         );
     }
     assert_eq!(node.files(), before);
     let installed = node.install(&["--sandboxer", "shim", "--containerd", "2.3"]);
-    assert!(installed.status.success(), "{}", said(&installed));
+    assert!(installed.status.success(), "{}", printed(&installed));
     let file = node.root.path().join("etc/containerd/conf.d/podshim.toml");
     let text = fs::read_to_string(&file).expect("the runtime");
     assert!(
@@ -424,7 +428,7 @@ fn the_sandbox_api_needs_a_file_of_version_3() {
     let before = node.files();
     let refused = node.install(&["--sandboxer", "shim", "--containerd", "2.3"]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(said(&refused).contains("containerd config migrate"), "{}", said(&refused));
+    assert!(printed(&refused).contains("containerd config migrate"), "{}", printed(&refused));
     assert_eq!(node.files(), before);
 }
 

@@ -93,7 +93,7 @@ impl Repository {
             let git = [&identity[..], &[work.to_str().expect("UTF-8")], words].concat();
             #[allow(clippy::disallowed_methods, reason = "a test runs git as users do")]
             let output = Command::new("git").args(git).output().expect("git");
-            assert!(output.status.success(), "{}", said(&output));
+            assert!(output.status.success(), "{}", printed(&output));
         }
         repository
     }
@@ -122,12 +122,12 @@ impl Repository {
         command.args(["-c", &call]).current_dir(self.at("work")).env("PATH", path);
         command.env_remove("CARGO_TARGET_DIR").env("HOME", self.at("")).envs(environment.iter().copied());
         let ran = command.output().expect("bash");
-        assert!(ran.status.success(), "{}", said(&ran));
+        assert!(ran.status.success(), "{}", printed(&ran));
         output
     }
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -135,8 +135,8 @@ fn said(output: &Output) -> String {
 #[allow(clippy::disallowed_methods, reason = "a test looks into the archive as users do")]
 fn content(archive: &Path) -> String {
     let output = Command::new("tar").arg("-xOf").arg(archive).output().expect("tar");
-    assert!(output.status.success(), "{}", said(&output));
-    said(&output)
+    assert!(output.status.success(), "{}", printed(&output));
+    printed(&output)
 }
 
 /// Programs, pages and scripts that are changed and not committed, and a file that no commit has.

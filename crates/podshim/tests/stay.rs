@@ -123,11 +123,11 @@ impl Installer {
     /// Its exit code, and all that it has said.
     #[allow(clippy::disallowed_methods, reason = "a test waits for its own child")]
     fn ends(mut self) -> (Option<i32>, String) {
-        let mut said = String::new();
-        self.lines.read_to_string(&mut said).expect("its output");
+        let mut printed = String::new();
+        self.lines.read_to_string(&mut printed).expect("its output");
         let mut errors = self.child.stderr.take().expect("its errors");
-        errors.read_to_string(&mut said).expect("its errors");
-        (self.child.wait().expect("it ends").code(), said)
+        errors.read_to_string(&mut printed).expect("its errors");
+        (self.child.wait().expect("it ends").code(), printed)
     }
 
     #[allow(clippy::disallowed_methods, reason = "a test waits for its own child")]
@@ -155,8 +155,8 @@ fn without_permission_it_waits_for_the_restart() {
     assert!(config.contains("runtimes.podshim]"), "{config}");
     // All is right already: a second one has nothing to do.
     let mut installer = node.install(&[]);
-    let said = installer.says("pods can run on podshim here");
-    assert!(said.starts_with("Nothing to do") && !said.contains("restarted"), "{said}");
+    let printed = installer.says("pods can run on podshim here");
+    assert!(printed.starts_with("Nothing to do") && !printed.contains("restarted"), "{printed}");
     installer.ends_at_sigterm();
 }
 
@@ -227,10 +227,10 @@ fn n5_the_drain_is_active_from_the_installation_on() {
     for drains in [true, false] {
         #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
         let output = node.command(&words).output().expect("podshim runs");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{said}");
-        assert_eq!(said.contains("podshim-drain.service is started"), drains, "{said}");
-        assert!(!said.contains("systemctl start podshim-drain"), "{said}");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{printed}");
+        assert_eq!(printed.contains("podshim-drain.service is started"), drains, "{printed}");
+        assert!(!printed.contains("systemctl start podshim-drain"), "{printed}");
         assert!(node.at(DRAIN).exists() && !node.calls().contains("restart"), "{}", node.calls());
     }
 }
@@ -251,10 +251,10 @@ fn a_containerd_that_does_not_take_the_runtime_gets_its_configuration_back() {
         fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).expect("permissions");
         let options = ["--restart", "--restart-timeout", "2s"];
         let fails = |options: &[&str], reason: &str| {
-            let (code, said) = node.install(options).ends();
-            assert_eq!(code, Some(1), "{said}");
-            assert!(said.contains(reason), "{said}");
-            assert_eq!(fs::read_to_string(&config).expect("the configuration"), original, "{said}");
+            let (code, printed) = node.install(options).ends();
+            assert_eq!(code, Some(1), "{printed}");
+            assert!(printed.contains(reason), "{printed}");
+            assert_eq!(fs::read_to_string(&config).expect("the configuration"), original, "{printed}");
             let mode = fs::metadata(&config).expect("the configuration").permissions().mode();
             assert_eq!(mode & 0o777, 0o640);
             assert!(!node.at("etc/containerd/config.toml.before-podshim").exists());

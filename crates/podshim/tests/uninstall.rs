@@ -54,19 +54,19 @@ impl Node {
 
     fn succeeds(&self, words: &[&str]) {
         let output = self.run(words);
-        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", printed(&output));
     }
 
     /// It fails with these words, and everything is still there.
     fn refuses(&self, words: &[&str], reason: &str) {
         let output = self.run(words);
-        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", said(&output));
-        assert!(said(&output).contains(reason), "{words:?}: {}", said(&output));
-        assert!(self.at("/usr/local/bin/podshim").exists(), "{words:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", printed(&output));
+        assert!(printed(&output).contains(reason), "{words:?}: {}", printed(&output));
+        assert!(self.at("/usr/local/bin/podshim").exists(), "{words:?}: {}", printed(&output));
     }
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{out}{err}")
 }

@@ -14,7 +14,7 @@ use crate::install::host::{Drain, Units};
 use crate::install::label::{Labels, node_name};
 use crate::install::place::{self, Distribution, Restart};
 use crate::install::root::Root;
-use crate::install::stay::{Configuration, PATIENCE, Permission, Signals, Stay, Undo};
+use crate::install::stay::{Configuration, Permission, RESTART_LIMIT, Signals, Stay, Undo};
 use crate::install::{self, Layout, Programs, ReferenceText, cri, diff, host};
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
@@ -307,7 +307,7 @@ fn stay(arguments: &InstallArguments, layout: &Layout, changes: &[Change]) -> Re
         undo: Undo::new(changes, &files, without_runtime),
         files,
         configuration: configuration(layout, changes),
-        patience: arguments.restart_timeout.unwrap_or(PATIENCE),
+        restart_limit: arguments.restart_timeout.unwrap_or(RESTART_LIMIT),
         permission: if arguments.restart { Permission::Given } else { Permission::Withheld },
         labels: labels.map(|(proxy, node)| Labels { proxy, node }),
     })

@@ -397,16 +397,16 @@ pub(crate) fn default_of_section(section: &dyn TableLike) -> Option<&str> {
     section.get("containerd")?.get(DEFAULT_RUNTIME)?.as_str()
 }
 
-fn with_runtimes<T>(text: &str, look: impl Fn(&dyn TableLike) -> Option<T>) -> Option<T> {
-    with_named_runtimes(text, |_, runtime| look(runtime))
+fn with_runtimes<T>(text: &str, read: impl Fn(&dyn TableLike) -> Option<T>) -> Option<T> {
+    with_named_runtimes(text, |_, runtime| read(runtime))
 }
 
-fn with_named_runtimes<T>(text: &str, mut look: impl FnMut(&str, &dyn TableLike) -> Option<T>) -> Option<T> {
+fn with_named_runtimes<T>(text: &str, mut read: impl FnMut(&str, &dyn TableLike) -> Option<T>) -> Option<T> {
     let document = parse(text).ok()?;
     let sections = FileVersion::ALL
         .iter()
         .filter_map(|version| section(document.as_table(), version.plugin()).and_then(runtimes));
-    sections.flat_map(|runtimes| runtimes.iter()).find_map(|(name, item)| look(name, item.as_table_like()?))
+    sections.flat_map(|runtimes| runtimes.iter()).find_map(|(name, item)| read(name, item.as_table_like()?))
 }
 
 /// The section of a plugin.

@@ -168,9 +168,9 @@ mod tests {
             let _ = stream.write_all(&answer);
             let _ = stream.read_to_end(&mut Vec::new());
         });
-        let said = ask(&path);
+        let loaded = ask(&path);
         server.join().unwrap();
-        said
+        loaded
     }
 
     /// Frames of HTTP/2: its settings, and one with the message that ends the stream.

@@ -22,7 +22,7 @@ use super::root::Root;
 /// How often to ask a containerd that does not have podshim's runtime yet.
 const SOON: Duration = Duration::from_secs(2);
 /// How long a restarted containerd may take, unless another time is given.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const RESTART_LIMIT: Duration = Duration::from_secs(120);
 /// The configuration that containerd did not take. Without it an installer that is started again would restart containerd again
 /// and again. A reboot removes it.
 const REFUSED: &str = "/run/podshim-refused-configuration";
@@ -86,7 +86,7 @@ pub struct Stay {
     /// Whether containerd may be restarted.
     pub permission: Permission,
     /// How long it may take then.
-    pub patience: Duration,
+    pub restart_limit: Duration,
     /// Where the node is labelled, if it shall be.
     pub labels: Option<Labels>,
 }
@@ -234,10 +234,10 @@ impl Stay {
             };
             let mut next = LATER;
             if let Some(ready) = ready {
-                let (labelled, said) = self.label(ready);
-                if last.as_ref() != Some(&said) {
-                    say(&said)?;
-                    last = Some(said);
+                let (labelled, line) = self.label(ready);
+                if last.as_ref() != Some(&line) {
+                    say(&line)?;
+                    last = Some(line);
                 }
                 if labelled == Labelled::Failed {
                     // The proxy may have been started after this container.
@@ -300,12 +300,12 @@ impl Stay {
             if matches!(state, Ok(Loaded::Yes)) {
                 return Ok(Woken::ByTime);
             }
-            if restarts && begin.elapsed() >= self.patience {
+            if restarts && begin.elapsed() >= self.restart_limit {
                 let state = match state {
                     Ok(_) => "it runs without it".to_owned(),
                     Err(error) => error.to_string(),
                 };
-                let seconds = self.patience.as_secs();
+                let seconds = self.restart_limit.as_secs();
                 return Err(self.revert(unit, format!("{state} for {seconds} s"), signals));
             }
             if signals.wait(SOON)? == Woken::BySignal {
@@ -345,7 +345,7 @@ impl Stay {
         loop {
             match loaded(&self.root, &self.found) {
                 Ok(state) => return Ok(state),
-                Err(error) if begin.elapsed() >= self.patience => {
+                Err(error) if begin.elapsed() >= self.restart_limit => {
                     return Err(format!("its configuration is as before, but it does not answer: {error}"));
                 }
                 Err(_) => {}
