@@ -92,7 +92,7 @@ impl Pod {
         self
     }
 
-    /// Adds a container. Nothing is created before [`RunningPod::create`].
+    /// Adds a container. Nothing is created before [`super::RunningPod::create`].
     #[must_use]
     pub fn container(mut self, program: Program) -> Self {
         self.programs.push(program);
