@@ -62,4 +62,4 @@ pub use interface::stop_order::StopOrder;
 pub use interface::time::{PodTime, WallTime};
 pub use interface::view::{Status, View};
 pub use pod::{Pod, UNSETTLED};
-pub use stop::MIN_KILL_DELAY as FLOOR;
+pub use stop::MIN_KILL_DELAY;

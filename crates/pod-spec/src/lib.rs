@@ -36,7 +36,7 @@ pub use duration::{BoundedDuration, DurationError, DurationText, parse as parse_
 pub use error::{CodesError, GateError, InvalidPlan, ListError, OptionError, PlanError, Problem};
 pub use keys::PREFIX;
 pub use nearest::Hint;
-pub use node::{History, Marks, Node, NodeError, SandboxMaker, ValueProblem};
+pub use node::{History, KruiseMarks, Node, NodeError, SandboxMaker, ValueProblem};
 pub use order::{Link, Order, needs};
 pub use parse::{Parsed, parse};
 pub use plan::{

@@ -45,17 +45,21 @@ pub struct Node {
     history: History,
     sandbox: SandboxMaker,
     sandbox_sysctls: Vec<(String, String)>,
-    read: Vec<Marks>,
+    kruise: KruiseMarks,
 }
 
-/// What other controllers write on a pod, and podshim can read as a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marks {
-    /// OpenKruise's SidecarSets (S12).
-    Kruise,
+/// Whether podshim reads the marks of OpenKruise's SidecarSets as a plan (S12).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KruiseMarks {
+    /// They say nothing to podshim.
+    #[default]
+    Ignored,
+    /// They are the plan of a pod without one of its own.
+    Read,
 }
 
-const MARKS: [(&str, Marks); 1] = [("kruise", Marks::Kruise)];
+/// What the key `read` can name.
+const READABLE: [(&str, KruiseMarks); 1] = [("kruise", KruiseMarks::Read)];
 
 /// Who makes the process of a pod's sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -250,7 +254,10 @@ impl Node {
             Key::HistoryAge => self.history.age = duration_of(value)?,
             Key::Sandbox => self.sandbox = word_of(&text_of(value)?, &SANDBOX_MAKERS)?,
             Key::SandboxSysctls => self.sandbox_sysctls = sysctls_of(value)?,
-            Key::Read => self.read = choices_of(value, &MARKS, "a list of strings, such as [\"kruise\"]")?,
+            Key::Read => {
+                let read = choices_of(value, &READABLE, "a list of strings, such as [\"kruise\"]")?;
+                self.kruise = read.last().copied().unwrap_or_default();
+            }
             Key::VisibleAfter => {
                 let Value::Number(count) = value else { return Err(ValueProblem::Kind("a number")) };
                 let count = u32::try_from(count)
@@ -283,7 +290,7 @@ impl Node {
             }
             let says = |word: &str| ours.iter().any(|(key, _)| key.strip_prefix(PREFIX) == Some(word));
             self.complete(plan, says);
-        } else if self.reads(Marks::Kruise) {
+        } else if self.kruise == KruiseMarks::Read {
             self.read_kruise(&all, &mut parsed);
         }
         Ok(parsed)
@@ -301,9 +308,9 @@ impl Node {
         }
     }
 
-    /// Whether these marks on a pod count.
-    pub fn reads(&self, marks: Marks) -> bool {
-        self.read.contains(&marks)
+    /// Whether Kruise's marks on a pod count.
+    pub fn kruise_marks(&self) -> KruiseMarks {
+        self.kruise
     }
 
     /// How much podshim keeps of pods that are gone.

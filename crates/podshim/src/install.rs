@@ -18,7 +18,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use pod_spec::{Marks, Node, kruise};
+use pod_spec::{KruiseMarks, Node, kruise};
 
 use self::containerd::{ConfigError, FileVersion, Sandboxer};
 use self::files::{Change, Content, FileError};
@@ -148,7 +148,10 @@ impl Layout {
     fn marks(&self) -> Result<Marked, FileError> {
         let text = self.read(Path::new(NODE_FILE_PLACE))?;
         let node = text.and_then(|text| Node::parse(&text).ok()).unwrap_or_default();
-        Ok(if node.reads(Marks::Kruise) { Marked::Kruise } else { Marked::None })
+        Ok(match node.kruise_marks() {
+            KruiseMarks::Read => Marked::Kruise,
+            KruiseMarks::Ignored => Marked::None,
+        })
     }
 
     /// podshim's runtime in a file of that version.

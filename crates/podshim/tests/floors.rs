@@ -187,7 +187,7 @@ fn roots(package: &Path) -> Vec<PathBuf> {
         found
     };
     let roots = ["src/lib.rs", "src/main.rs"].map(|root| package.join(root)).into_iter();
-    let others = ["src/bin", "tests", "fuzz_targets"].into_iter().flat_map(entries);
+    let others = ["src/bin", "tests", "targets"].into_iter().flat_map(entries);
     let others = others.map(|entry| if entry.is_dir() { entry.join("main.rs") } else { entry });
     let is_source = |root: &PathBuf| root.is_file() && root.extension().is_some_and(|end| end == "rs");
     roots.chain(others).filter(is_source).collect()

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pod_lifecycle::{
-    Action, Check, ContainerId, Event, Exit, FLOOR, Notice, OpId, Operation, Outcome, Pod, PodTime, Reply,
-    Request, RequestId, Status, Target, TaskKind, UNSETTLED,
+    Action, Check, ContainerId, Event, Exit, MIN_KILL_DELAY, Notice, OpId, Operation, Outcome, Pod, PodTime,
+    Reply, Request, RequestId, Status, Target, TaskKind, UNSETTLED,
 };
 use pod_spec::{Defaults, Gate, Plan, RestartPolicy, Role, Signal};
 
@@ -133,7 +133,7 @@ impl Invariants {
             Event::Done { op, outcome, .. } => self.done(*op, outcome),
             Event::Exited { target, exit } => self.exited(target, *exit),
             Event::StopPod { grace } => {
-                self.must_end_within(grace.unwrap_or_else(|| self.pod_grace()) + FLOOR)
+                self.must_end_within(grace.unwrap_or_else(|| self.pod_grace()) + MIN_KILL_DELAY)
             }
             Event::Abandoned { id } => drop(self.requests.remove(id)),
             Event::OutOfMemory { .. } | Event::Tick => {}
@@ -160,7 +160,7 @@ impl Invariants {
             Request::Kill { target: Target { container, exec: None }, signal, .. } => {
                 let is_sandbox = self.containers.get(container).is_some_and(|c| c.kind == TaskKind::Sandbox);
                 if is_sandbox && self.plan.is_some() && self.means_stop(container, *signal) {
-                    self.must_end_within(FLOOR);
+                    self.must_end_within(MIN_KILL_DELAY);
                 }
             }
             _ => {}
@@ -273,7 +273,7 @@ impl Invariants {
         self.completed(&target.container);
         if is_sandbox && self.plan.is_some() {
             self.sandbox_gone = true;
-            self.must_end_within(FLOOR);
+            self.must_end_within(MIN_KILL_DELAY);
         }
     }
 

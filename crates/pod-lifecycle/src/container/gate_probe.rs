@@ -97,7 +97,7 @@ impl GateProbe {
     }
 
     /// The next check has begun.
-    pub(crate) fn sent(&mut self, op: OpId, gate: &Gate, now: PodTime) {
+    pub(crate) fn check_began(&mut self, op: OpId, gate: &Gate, now: PodTime) {
         let period = match (self.stage, gate) {
             (ProbeStage::Probe, Gate::Probe { action, timing }) if !action.is_waited_for() => timing.period,
             _ => Duration::ZERO,
@@ -107,7 +107,7 @@ impl GateProbe {
     }
 
     /// A check has ended.
-    pub(crate) fn checked(&mut self, outcome: &Outcome, gate: &Gate, now: PodTime) -> Verdict {
+    pub(crate) fn check_ended(&mut self, outcome: &Outcome, gate: &Gate, now: PodTime) -> Verdict {
         self.in_flight = None;
         match (outcome, self.stage, gate) {
             (Outcome::Failed(_), ProbeStage::Executed, _) => {
@@ -159,16 +159,16 @@ mod tests {
     fn u1_u2_exec_then_successes_in_a_row() {
         let (gate, now) = (gate(2, 9), PodTime::ZERO);
         let mut probe = GateProbe::new(now);
-        assert_eq!(probe.checked(&failed(), &gate, now), Verdict::Closed);
+        assert_eq!(probe.check_ended(&failed(), &gate, now), Verdict::Closed);
         assert_eq!(probe.last_failure(), None);
-        assert_eq!(probe.checked(&Outcome::Ok, &gate, now), Verdict::Executed);
+        assert_eq!(probe.check_ended(&Outcome::Ok, &gate, now), Verdict::Executed);
         for (outcome, verdict) in [
             (Outcome::Ok, Verdict::Closed),
             (failed(), Verdict::Closed),
             (Outcome::Ok, Verdict::Closed),
             (Outcome::Ok, Verdict::Ready),
         ] {
-            assert_eq!(probe.checked(&outcome, &gate, now), verdict);
+            assert_eq!(probe.check_ended(&outcome, &gate, now), verdict);
         }
     }
 
@@ -177,11 +177,11 @@ mod tests {
     fn u4_failures_in_a_row() {
         let (gate, now) = (gate(2, 2), PodTime::ZERO);
         let mut probe = GateProbe::new(now);
-        probe.checked(&Outcome::Ok, &gate, now);
-        assert_eq!(probe.checked(&failed(), &gate, now), Verdict::Closed);
-        assert_eq!(probe.checked(&Outcome::Ok, &gate, now), Verdict::Closed);
-        assert_eq!(probe.checked(&failed(), &gate, now), Verdict::Closed);
-        assert_eq!(probe.checked(&failed(), &gate, now), Verdict::Failed);
+        probe.check_ended(&Outcome::Ok, &gate, now);
+        assert_eq!(probe.check_ended(&failed(), &gate, now), Verdict::Closed);
+        assert_eq!(probe.check_ended(&Outcome::Ok, &gate, now), Verdict::Closed);
+        assert_eq!(probe.check_ended(&failed(), &gate, now), Verdict::Closed);
+        assert_eq!(probe.check_ended(&failed(), &gate, now), Verdict::Failed);
         assert_eq!(probe.last_failure(), Some("refused"));
     }
 
@@ -194,9 +194,9 @@ mod tests {
         for (action, next) in [(notify, now), (tcp, now + timing.period)] {
             let gate = Gate::Probe { action, timing: timing.clone() };
             let mut probe = GateProbe::new(now);
-            probe.checked(&Outcome::Ok, &gate, now);
-            probe.sent(OpId(1), &gate, now);
-            probe.checked(&failed(), &gate, now);
+            probe.check_ended(&Outcome::Ok, &gate, now);
+            probe.check_began(OpId(1), &gate, now);
+            probe.check_ended(&failed(), &gate, now);
             assert_eq!(probe.deadline(), Some(next), "{gate}");
         }
     }

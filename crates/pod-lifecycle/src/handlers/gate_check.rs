@@ -18,7 +18,7 @@ pub(crate) fn gate_check_ended(pod: &mut State, id: ContainerId, outcome: Outcom
     let Some(index) = container.member() else { return };
     let gate = pod.member(index).member().gate.clone();
     let probe = pod.container_mut(&id).and_then(Container::probe_mut);
-    let Some(verdict) = probe.map(|probe| probe.checked(&outcome, &gate, now)) else { return };
+    let Some(verdict) = probe.map(|probe| probe.check_ended(&outcome, &gate, now)) else { return };
     match verdict {
         Verdict::Failed if pod.member(index).role() == Role::Sidecar => gate_failed(pod, &id),
         // The caller restarts a main (R8): podshim goes on probing it.

@@ -17,13 +17,13 @@ use crate::steps::finish::note_end;
 
 /// I2, I8: the pod has failed; sidecars are stopped in reverse order, no other container starts.
 pub(crate) fn fail_pod(pod: &mut State, index: usize, reason: String) {
-    set_failure(pod, index, reason);
+    fail_and_note(pod, index, reason);
     let is_init = pod.member(index).role() == Role::Init;
     begin_stop(pod, if is_init { StopCause::InitFailed } else { StopCause::SidecarFailed });
 }
 
 /// From now on no container starts, and held ones end with that reason.
-fn set_failure(pod: &mut State, index: usize, reason: String) {
+fn fail_and_note(pod: &mut State, index: usize, reason: String) {
     pod.note(format!("pod failed: {} {reason}", pod.member(index)));
     pod.fail(index, reason);
 }
@@ -40,7 +40,7 @@ pub(crate) fn stop_if_fatal(pod: &mut State, index: usize, code: u32) {
     pod.note(line);
     begin_stop(pod, StopCause::Fatal);
     if pod.recreates_nothing() {
-        set_failure(pod, index, format!("has ended with {code}, which is fatal"));
+        fail_and_note(pod, index, format!("has ended with {code}, which is fatal"));
     }
 }
 

@@ -103,6 +103,6 @@ pub(crate) fn send_check(pod: &mut State, id: &ContainerId) {
     let gate = state.member().gate.clone();
     let op = pod.run(id, Operation::Check(probe.next_check(&gate)));
     if let Some(probe) = pod.container_mut(id).and_then(Container::probe_mut) {
-        probe.sent(op, &gate, now);
+        probe.check_began(op, &gate, now);
     }
 }

@@ -3,7 +3,7 @@
 //! Owns which section each version reads (CONTRACT §1.7, trap 27). Reads this one file, no file under its
 //! `imports`.
 
-use pod_spec::{Marks, Node as NodeFile, kruise, nearest_word};
+use pod_spec::{KruiseMarks, Node as NodeFile, kruise, nearest_word};
 use toml_edit::{Document, Item, Table, TableLike, Value};
 
 use super::glob;
@@ -289,7 +289,7 @@ impl Config<'_> {
 
     /// S12: a node that reads Kruise's marks, and a runtime that they do not reach.
     fn check_globs_of_kruise(&mut self, handler: &str, globs: &[String], line: usize) {
-        if !self.node.reads(Marks::Kruise) {
+        if self.node.kruise_marks() == KruiseMarks::Ignored {
             return;
         }
         let is_missing = |(example, _): &(&str, &str)| !globs.iter().any(|glob| glob::matches(glob, example));

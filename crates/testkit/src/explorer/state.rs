@@ -52,13 +52,13 @@ struct Untimed {
 
 #[derive(Clone, Debug)]
 struct Process {
-    stage: Stage,
+    program: InitProgram,
     /// A signal has doomed it to end with this code.
     doom: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum InitProgram {
     RuntimeInit,
     Program,
 }
@@ -184,7 +184,7 @@ impl State {
             if process.doom.is_some() {
                 choices.push(Choice::Exit(target.clone(), Cause::Signalled));
             }
-            if process.stage == Stage::Program {
+            if process.program == InitProgram::Program {
                 let own = self.world.endings.get(&show_target(target)).into_iter().flatten();
                 choices.extend(own.map(|code| Choice::Exit(target.clone(), Cause::Own(*code))));
             }
@@ -267,7 +267,7 @@ impl State {
             (Success::Fails, _) => {
                 self.world.failures = self.world.failures.saturating_sub(1);
                 if let (Operation::Start, Some(process)) = (operation, self.world.processes.get_mut(&init)) {
-                    process.stage = Stage::RuntimeInit;
+                    process.program = InitProgram::RuntimeInit;
                 }
                 Outcome::Failed(Failure { message: "it failed".to_owned(), kind: RefusalKind::Internal })
             }
@@ -276,7 +276,7 @@ impl State {
                 let target = Target { container: container.clone(), exec: Some(exec.clone()) };
                 let outcome = self.new_process(target.clone());
                 if let Some(process) = self.world.processes.get_mut(&target) {
-                    process.stage = Stage::Program;
+                    process.program = InitProgram::Program;
                 }
                 outcome
             }
@@ -288,7 +288,7 @@ impl State {
     fn new_process(&mut self, target: Target) -> Outcome {
         self.next_pid += 1;
         let pid = self.next_pid;
-        self.world.processes.insert(target, Process { stage: Stage::RuntimeInit, doom: None });
+        self.world.processes.insert(target, Process { program: InitProgram::RuntimeInit, doom: None });
         Outcome::Process { pid }
     }
 
@@ -323,7 +323,7 @@ impl State {
             Action::Run { op, container, operation } => {
                 let init = self.world.processes.get_mut(&Target::init(container.clone()));
                 match (&operation, init) {
-                    (Operation::Start, Some(process)) => process.stage = Stage::Program,
+                    (Operation::Start, Some(process)) => process.program = InitProgram::Program,
                     (Operation::Remove, Some(process)) => process.doom = Some(137),
                     _ => {}
                 }
@@ -334,7 +334,7 @@ impl State {
                 for (other, process) in &mut self.world.processes {
                     let hit =
                         *other == target || (reach == Reach::All && other.container == target.container);
-                    let ignores = process.stage == Stage::Program
+                    let ignores = process.program == InitProgram::Program
                         && signal != Signal::KILL
                         && (signal == Signal::HUP || stubborn.contains(target.container.as_str()));
                     if hit && !ignores {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pod_lifecycle::{
-    ContainerId, ContainerSpec, FLOOR, Hook, KubeletHook, KubeletType, Operation, Request, TaskKind,
+    ContainerId, ContainerSpec, Hook, KubeletHook, KubeletType, MIN_KILL_DELAY, Operation, Request, TaskKind,
 };
 use pod_spec::{
     CodeSet, Condition, Member, Others, Plan, RestartMode, RestartPolicy, Role, Signal, Source, ZeroGrace,
@@ -302,7 +302,7 @@ impl Invariants {
     /// T6: whether every container may be signalled, whatever the order.
     fn budget_is_over(&self) -> bool {
         self.plan.as_ref().is_some_and(|plan| plan.grace == Some(Duration::ZERO))
-            || self.kill_by.is_some_and(|by| by <= self.now + FLOOR)
+            || self.kill_by.is_some_and(|by| by <= self.now + MIN_KILL_DELAY)
             || self.own_budget.is_some_and(|end| end <= self.now)
     }
 
@@ -460,7 +460,7 @@ impl Invariants {
             self.must_end_within(ZERO_GRACE);
         }
         if let Some(grace) = self.plan.as_ref().and_then(|plan| plan.grace) {
-            self.must_end_within(grace + FLOOR);
+            self.must_end_within(grace + MIN_KILL_DELAY);
         }
     }
 
