@@ -1,0 +1,132 @@
+//! Each field of the core's state has one writer, and docs/design.md has the table of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const HEADING: &str = "| file | type | fields |";
+
+/// Types that carry values from one verb to another, and keep nothing.
+const CARRIERS: [&str; 9] = [
+    "Change",
+    "EndTimes",
+    "EndedCreate",
+    "EndedRemoval",
+    "EndedStart",
+    "ExecRemains",
+    "PodFailure",
+    "Remains",
+    "Waiting",
+];
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// The code of every file of the core but its interface, without its tests, by its path from src.
+fn files() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![source()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(source()).expect("below src").display().to_string();
+            if name.starts_with("interface") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).expect("a source");
+            found.insert(name, text.split("#[cfg(test)]").next().unwrap_or_default().to_owned());
+        }
+    }
+    found
+}
+
+/// The types with named fields in a file, each with its fields; one that other files reach is in italics.
+fn types(code: &str) -> Vec<(String, Vec<String>)> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut is_inside = false;
+    for line in code.lines() {
+        let declared = ["pub struct ", "pub(crate) struct ", "struct "]
+            .iter()
+            .find_map(|begin| line.strip_prefix(begin));
+        if let Some(name) = declared.and_then(|rest| rest.strip_suffix(" {")) {
+            found.push((name.split('<').next().unwrap_or_default().to_owned(), Vec::new()));
+            is_inside = true;
+        } else if line == "}" {
+            is_inside = false;
+        } else if let Some((_, fields)) = found.last_mut().filter(|_| is_inside) {
+            let Some(field) = line.strip_prefix("    ").filter(|field| !field.starts_with(['/', '#', ' ']))
+            else {
+                continue;
+            };
+            let open = field.strip_prefix("pub(crate) ").or_else(|| field.strip_prefix("pub "));
+            let Some((name, _)) = open.unwrap_or(field).split_once(": ") else { continue };
+            fields.push(if open.is_some() { format!("*{name}*") } else { name.to_owned() });
+        }
+    }
+    found
+}
+
+#[test]
+fn the_table_of_writers_is_that_of_the_code() {
+    let page = fs::read_to_string(source().join("../../../docs/design.md")).expect("docs/design.md");
+    let rows =
+        page.lines().skip_while(|line| *line != HEADING).skip(2).take_while(|line| line.starts_with('|'));
+    let mut table: Vec<String> = rows.map(str::to_owned).collect();
+    table.sort();
+    let mut code = Vec::new();
+    for (file, text) in files() {
+        let parts = types(&text).into_iter().filter(|(name, fields)| {
+            // One field is a part itself, or a number with a name.
+            fields.len() > 1
+                && !CARRIERS.contains(&name.as_str())
+                && fields.iter().any(|field| !field.starts_with('*'))
+        });
+        code.extend(parts.map(|(name, fields)| format!("| `{file}` | `{name}` | {} |", fields.join(", "))));
+    }
+    code.sort();
+    assert_eq!(table, code);
+}
+
+/// A part is changed by its verbs: no other file puts another one into its place.
+#[test]
+fn no_file_assigns_a_part_of_another() {
+    let files = files();
+    let mut found = Vec::new();
+    for (owner, text) in &files {
+        let parts = types(text).into_iter().filter(|(name, _)| !CARRIERS.contains(&name.as_str()));
+        for field in parts.flat_map(|(_, fields)| fields) {
+            let Some(field) = field.strip_prefix('*').and_then(|field| field.strip_suffix('*')) else {
+                continue;
+            };
+            let assigns = format!(".{field} = ");
+            // Files in the folder of a type's file have methods of that type.
+            let has_methods = |file: &str, owner: &str| {
+                file == owner
+                    || owner.strip_suffix(".rs").is_some_and(|stem| file.starts_with(&format!("{stem}/")))
+            };
+            let is_its_own = |file: &str| {
+                files.iter().any(|(other, text)| {
+                    let fields = types(text).into_iter().flat_map(|(_, fields)| fields);
+                    has_methods(file, other) && fields.into_iter().any(|own| own.trim_matches('*') == field)
+                })
+            };
+            let others = files.iter().filter(|(file, text)| {
+                !has_methods(file, owner) && text.contains(&assigns) && !is_its_own(file)
+            });
+            let wrong = others.map(|(file, _)| format!("{file}: {assigns}"));
+            found.extend(wrong);
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn fields_are_read_as_they_are_declared() {
+    let code = "/// One.\npub(crate) struct One {\n    /// Text: more.\n    a: u8,\n    pub(crate) b: Vec<Other>,\n}\nstruct Unit;\n";
+    assert_eq!(types(code), [("One".to_owned(), vec!["a".to_owned(), "*b*".to_owned()])]);
+}
