@@ -58,7 +58,8 @@ impl Sandbox for SandboxService {
         request: CreateSandboxRequest,
     ) -> ttrpc::Result<CreateSandboxResponse> {
         let config = PodConfig::of(request.options.as_ref())
-            .map_err(|message| ServiceError::Invalid { container: request.sandbox_id.clone(), message })?;
+            .map_err(|message| ServiceError::Invalid { container: request.sandbox_id.clone(), message })?
+            .unwrap_or_else(|| PodConfig::without_cri(&request.netns_path));
         let sandbox = ContainerId::from(request.sandbox_id.as_str());
         let bundle = PathBuf::from(request.bundle_path);
         let details = Box::new(SandboxDetails { bundle, config, netns_path: request.netns_path });

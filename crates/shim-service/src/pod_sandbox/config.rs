@@ -84,16 +84,23 @@ impl Default for Namespaces {
 }
 
 impl PodConfig {
-    /// Reads the message. Without one (`ctr sandboxes run`) a pod of defaults.
+    /// A pod of defaults, for a caller without CRI (`ctr sandboxes run`): in the network that it names, if it names one.
+    pub(crate) fn without_cri(netns_path: &str) -> Self {
+        let network = if netns_path.is_empty() { Sharing::Node } else { Sharing::Pod };
+        Self { namespaces: Namespaces { network, ..Namespaces::default() }, ..Self::default() }
+    }
+
+    /// Reads the message; `None` without one.
     ///
     /// # Errors
     /// Another message, or none that can be read, in words for the caller.
-    pub(crate) fn of(options: Option<&Any>) -> Result<Self, String> {
-        let Some(any) = options.filter(|any| !any.type_url.is_empty()) else { return Ok(Self::default()) };
+    pub(crate) fn of(options: Option<&Any>) -> Result<Option<Self>, String> {
+        let Some(any) = options.filter(|any| !any.type_url.is_empty()) else { return Ok(None) };
         if any.type_url.rsplit('/').next() != Some(TYPE) {
             return Err(format!("options of type {:?} are not known: use {TYPE}", any.type_url));
         }
-        Self::read(&any.value).ok_or_else(|| format!("the {TYPE} cannot be read"))
+        let config = Self::read(&any.value).ok_or_else(|| format!("the {TYPE} cannot be read"))?;
+        Ok(Some(config))
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {

@@ -45,7 +45,7 @@ fn message(namespace_option: Vec<u8>) -> Any {
 }
 
 fn config(namespace_option: Vec<u8>) -> PodConfig {
-    PodConfig::of(Some(&message(namespace_option))).unwrap()
+    PodConfig::of(Some(&message(namespace_option))).unwrap().unwrap()
 }
 
 /// The kubelet's: pid CONTAINER.
@@ -172,7 +172,7 @@ fn another_message_is_refused() {
     assert!(error.contains("acme.Sandbox") && error.contains("runtime.v1.PodSandboxConfig"), "{error}");
     let broken = Any { value: vec![0x0a, 200], ..message(Vec::new()) };
     assert!(PodConfig::of(Some(&broken)).unwrap_err().contains("cannot be read"));
-    assert_eq!(PodConfig::of(None), Ok(PodConfig::default()));
+    assert_eq!(PodConfig::of(None), Ok(None));
 }
 
 /// CONTRACT §5: pid 0 is in no container's spec when the OCI runtime reads it.
@@ -201,7 +201,7 @@ fn trap_29_what_containerd_writes_for_pid_0_reaches_no_runtime() {
         ("node-net", None, &[("pid", ""), ("mount", "")], "/dev/shm"),
     ] {
         let create: CreateSandboxRequest = recorded::request(pod, "CreateSandbox");
-        let config = PodConfig::of(create.options.as_ref()).unwrap();
+        let config = PodConfig::of(create.options.as_ref()).unwrap().unwrap();
         assert_eq!(config.cgroup_parent, "/podshim-recorded/pod0");
         assert_eq!(config.network(&create.netns_path).unwrap().is_some(), pod != "node-net");
         let mut recorded = recorded::spec(pod);
@@ -215,7 +215,7 @@ fn trap_29_what_containerd_writes_for_pid_0_reaches_no_runtime() {
         }
     }
     let create: CreateSandboxRequest = recorded::request("user-namespace", "CreateSandbox");
-    let config = PodConfig::of(create.options.as_ref()).unwrap();
+    let config = PodConfig::of(create.options.as_ref()).unwrap().unwrap();
     assert_eq!(config.namespaces.user, UserSharing::Pod(PodRoot { uid: 200_000, gid: 200_000 }));
 }
 
@@ -328,4 +328,11 @@ fn the_nodes_default_sysctls_are_the_pods_where_it_says_nothing() {
     let node = node.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let expected = [("net.core.somaxconn", "99"), ("net.ipv4.ip_unprivileged_port_start", "0")];
     assert_eq!(with_defaults(&usual(), &node), pairs(&expected));
+}
+
+/// `ctr sandboxes run`.
+#[test]
+fn without_cri_the_network_is_the_one_that_is_named() {
+    assert_eq!(PodConfig::without_cri("").network("").unwrap(), None);
+    assert_eq!(PodConfig::without_cri(NET).network(NET).unwrap(), Some(NET.into()));
 }
