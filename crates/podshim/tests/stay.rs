@@ -233,6 +233,13 @@ fn n5_the_drain_is_active_from_the_installation_on() {
         assert!(!printed.contains("systemctl start podshim-drain"), "{printed}");
         assert!(node.at(DRAIN).exists() && !node.calls().contains("restart"), "{}", node.calls());
     }
+    // On a node with everything in place, too.
+    fs::remove_file(node.at(DRAIN)).expect("the drain");
+    let words = ["install", "--dry-run", "--shim", shim.to_str().expect("UTF-8")];
+    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
+    let output = node.command(&words).output().expect("podshim runs");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Nothing to do"), "{output:?}");
+    assert!(!node.at(DRAIN).exists(), "{}", node.calls());
 }
 
 /// A containerd that answers without the runtime, and one that does not start: it gets its configuration back, byte for byte,
@@ -247,8 +254,14 @@ fn a_containerd_that_does_not_take_the_runtime_gets_its_configuration_back() {
         fs::write(node.at(obstacle), "").expect("a file");
         let config = node.at("etc/containerd/config.toml");
         let original = "version = 2\n\n# the node's, without a line end";
-        fs::write(&config, original).expect("a configuration");
-        fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).expect("permissions");
+        // On some nodes it is a link.
+        let target = if obstacle == FAILS { node.at("etc/containerd/node.toml") } else { config.clone() };
+        fs::write(&target, original).expect("a configuration");
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).expect("permissions");
+        if target != config {
+            let _ = fs::remove_file(&config);
+            std::os::unix::fs::symlink("node.toml", &config).expect("a link");
+        }
         let options = ["--restart", "--restart-timeout", "2s"];
         let fails = |options: &[&str], reason: &str| {
             let (code, printed) = node.install(options).ends();

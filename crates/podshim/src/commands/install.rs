@@ -441,7 +441,8 @@ fn carry_out(
 ) -> Result<Made, CommandError> {
     if changes.is_empty() {
         print(&format!("Nothing to do: {nothing}.\n"))?;
-        return Ok(Made::Nothing);
+        // --dry-run changes nothing, also no unit.
+        return Ok(if confirmation == Confirmation::ShowOnly { Made::Shown } else { Made::Nothing });
     }
     let paint = Paint::of(&stdout());
     print(&changes.iter().map(|change| diff::show(change, paint)).collect::<String>())?;

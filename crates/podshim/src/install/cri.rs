@@ -15,8 +15,10 @@ use super::containerd::HANDLER;
 
 /// How long containerd may be silent.
 const SILENCE: Duration = Duration::from_secs(5);
-/// More than any answer has: containerd's configuration as JSON is some 20 kB.
-const MAX_ANSWER: usize = 4 << 20;
+/// As a kubelet allows: a pod's annotations may be 256 kB.
+const MAX_ANSWER: usize = 16 << 20;
+/// ListPodSandbox's request with the filter `state: SANDBOX_READY`: containerd keeps ended sandboxes, too.
+const READY_ONLY: [u8; 4] = [0x0a, 0x02, 0x12, 0x00];
 /// The state SANDBOX_READY. What is zero is not sent.
 const READY: u64 = 0;
 
@@ -100,7 +102,7 @@ pub struct Sandbox {
 /// # Errors
 /// It does not answer.
 pub fn sandboxes(socket: &Path) -> Result<Vec<Sandbox>, CriError> {
-    let answer = ask(socket, "/runtime.v1.RuntimeService/ListPodSandbox", &[])?;
+    let answer = ask(socket, "/runtime.v1.RuntimeService/ListPodSandbox", &READY_ONLY)?;
     let text = |message, number| {
         let bytes = message::first(message, number).and_then(Value::bytes).unwrap_or_default();
         printable(&String::from_utf8_lossy(bytes))
