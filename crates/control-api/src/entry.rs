@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::counts::PodCounts;
+use crate::replace::replace;
 use crate::text::printable;
 
 /// The directory of all pods' state. It does not outlive a reboot, and neither do pods.
@@ -51,15 +52,7 @@ impl Entry {
     /// # Errors
     /// The system's answer; no part of the entry is left then.
     pub fn write_to(&self, directory: &Path) -> io::Result<()> {
-        let temporary = directory.join(TEMPORARY);
-        let written = serde_json::to_vec(self)
-            .map_err(io::Error::from)
-            .and_then(|text| fs::write(&temporary, text))
-            .and_then(|()| fs::rename(&temporary, directory.join(FILE)));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        written
+        replace(&directory.join(FILE), &directory.join(TEMPORARY), &serde_json::to_vec(self)?)
     }
 
     /// Removes the entry of a pod, if there is one.

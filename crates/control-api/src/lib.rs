@@ -10,6 +10,7 @@ pub mod counts;
 pub mod entry;
 pub mod past;
 pub mod places;
+mod replace;
 pub mod text;
 pub mod totals;
 mod words;

@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 
 use crate::entry::Entry;
+use crate::replace::replace;
 use crate::text::printable;
 use crate::totals::{NAMESPACES, OTHERS, Totals, lock};
 
@@ -66,13 +67,8 @@ fn read(root: &Path) -> io::Result<Option<BTreeSet<String>>> {
 }
 
 fn write(root: &Path, names: &BTreeSet<String>) -> io::Result<()> {
-    let temporary = root.join(TEMPORARY);
     let text: String = names.iter().map(|name| format!("{name}\n")).collect();
-    let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, root.join(PLACES)));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    replace(&root.join(PLACES), &root.join(TEMPORARY), text.as_bytes())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::counts::{Counts, PodCounts};
 use crate::entry::Entry;
+use crate::replace::replace;
 
 /// The file's name below [`crate::entry::STATE_ROOT`].
 pub const TOTALS: &str = "totals.json";
@@ -51,13 +52,7 @@ impl Totals {
     }
 
     fn write(&self, root: &Path) -> io::Result<()> {
-        let temporary = root.join(TEMPORARY);
-        let text = serde_json::to_vec(self).map_err(io::Error::from)?;
-        let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, root.join(TOTALS)));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        written
+        replace(&root.join(TOTALS), &root.join(TEMPORARY), &serde_json::to_vec(self)?)
     }
 
     /// Adds a shim's counts, unless they were added last.
