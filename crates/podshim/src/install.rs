@@ -208,14 +208,15 @@ pub fn file_version(layout: &Layout) -> Result<Option<FileVersion>, InstallError
     }
 }
 
-/// The files from which containerd reads podshim's runtime. One that is a link is there twice: a change replaces its target.
+/// The files from which containerd reads podshim's runtime. Each is there as it is behind links, too: that is
+/// what a change replaces.
 pub fn runtime_files(layout: &Layout) -> Vec<PathBuf> {
     let mut files = match &layout.found.place {
         Place::Config(config) => vec![config.clone(), drop_in(config)],
         place => vec![place.file().to_owned()],
     };
     let targets: Vec<_> = files.iter().filter_map(|file| layout.root.behind_links(file).ok()).collect();
-    files.extend(targets.into_iter().filter(|target| !files.contains(target)).collect::<Vec<_>>());
+    files.extend(targets);
     files
 }
 

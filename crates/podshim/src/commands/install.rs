@@ -238,7 +238,7 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
     if !arguments.stay {
         let made = carry_out(&changes, confirmation, INSTALL, "installed already")?;
         let drain = match (made, node) {
-            (Made::All | Made::Nothing, Node::Here | Node::Mounted) => Some(start_drain(&layout, made)?),
+            (Made::All | Made::Nothing, Node::Here | Node::Mounted) => start_drain(&layout, made)?,
             (..) => None,
         };
         if made == Made::All {
@@ -279,21 +279,23 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
     stayed.map(|()| Outcome::Success).map_err(|error| CommandError::Input(error.to_string()))
 }
 
-/// Starts the drain's unit. What stands in the way is reported, and what is installed stays.
-fn start_drain(layout: &Layout, made: Made) -> Result<Drain, CommandError> {
+/// Starts the drain's unit. What stands in the way is reported, and what is installed stays: `None`.
+fn start_drain(layout: &Layout, made: Made) -> Result<Option<Drain>, CommandError> {
     let units = if made == Made::All { Units::Changed } else { Units::AsBefore };
-    let (drain, line) = match host::start_drain(&layout.root, units) {
-        Ok(Drain::Started) => (Drain::Started, "podshim-drain.service is started\n".to_owned()),
-        Ok(drain) => return Ok(drain),
-        Err(error) => (
-            Drain::NoSystemd,
-            format!(
+    match host::start_drain(&layout.root, units) {
+        Ok(drain) => {
+            if drain == Drain::Started {
+                print("podshim-drain.service is started\n")?;
+            }
+            Ok(Some(drain))
+        }
+        Err(error) => {
+            print(&format!(
                 "podshim-drain.service is not started, without which the node's first power-off has no order: {error}\n"
-            ),
-        ),
-    };
-    print(&line)?;
-    Ok(drain)
+            ))?;
+            Ok(None)
+        }
+    }
 }
 
 fn stay(arguments: &InstallArguments, layout: &Layout, changes: &[Change]) -> Result<Stay, CommandError> {
@@ -305,16 +307,15 @@ fn stay(arguments: &InstallArguments, layout: &Layout, changes: &[Change]) -> Re
         root: layout.root.clone(),
         found: layout.found.clone(),
         undo: Undo::new(changes, &files, without_runtime),
+        configuration: configuration(&files, changes),
         files,
-        configuration: configuration(layout, changes),
         restart_limit: arguments.restart_timeout.unwrap_or(RESTART_LIMIT),
         permission: if arguments.restart { Permission::Given } else { Permission::Withheld },
         labels: labels.map(|(proxy, node)| Labels { proxy, node }),
     })
 }
 
-fn configuration(layout: &Layout, changes: &[Change]) -> Configuration {
-    let files = install::runtime_files(layout);
+fn configuration(files: &[PathBuf], changes: &[Change]) -> Configuration {
     let is_changed = changes.iter().any(|change| files.iter().any(|file| file == change.path()));
     if is_changed { Configuration::Changed } else { Configuration::AsBefore }
 }
@@ -344,7 +345,7 @@ pub fn uninstall(
     if arguments.restart && made == Made::All {
         let failed = |error: host::HostError| CommandError::Input(format!("podshim is removed, but {error}"));
         host::forget_units(&layout.root).map_err(failed)?;
-        if configuration(&layout, &changes) == Configuration::Changed {
+        if configuration(&install::runtime_files(&layout), &changes) == Configuration::Changed {
             let unit = host::active_unit(&layout.root, layout.found.distribution.restart());
             unit.and_then(|unit| host::restart(&layout.root, unit)).map_err(failed)?;
         }
