@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod sources;
+
+use sources::{sources, without_tests};
+
 /// Decided outside of the core: the shim, its `delete`, the node.
 const OUTSIDE: [&str; 8] = ["N1", "N2", "N3", "N5", "N6", "N7", "N10", "N11"];
 
@@ -52,20 +56,8 @@ fn says_its_limit(head: &str) -> bool {
 
 /// The comments in a file's code: neither its head nor its tests.
 fn comments(text: &str) -> String {
-    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let lines = code.lines().filter(|line| !line.starts_with("//!"));
+    let lines = without_tests(text).lines().filter(|line| !line.starts_with("//!"));
     lines.filter_map(|line| Some(line.split_once("//")?.1)).collect::<Vec<_>>().join("\n")
-}
-
-/// Every source below a folder, by its path from there.
-fn sources(root: &Path, folder: &Path, found: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
-        if entry.is_dir() {
-            sources(root, &entry, found);
-        } else if entry.extension().is_some_and(|extension| extension == "rs") {
-            found.push(entry.strip_prefix(root).expect("a path below").display().to_string());
-        }
-    }
 }
 
 #[test]

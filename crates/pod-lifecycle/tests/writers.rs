@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod sources;
+
+use sources::{sources, without_tests};
+
 const HEADING: &str = "| file | type | fields |";
 
 /// Types that carry values from one verb to another, and keep nothing.
@@ -25,24 +29,12 @@ fn source() -> PathBuf {
 
 /// The code of every file of the core but its interface, without its tests, by its path from src.
 fn files() -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![source()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let name = path.strip_prefix(source()).expect("below src").display().to_string();
-            if name.starts_with("interface") {
-                continue;
-            }
-            let text = fs::read_to_string(&path).expect("a source");
-            found.insert(name, text.split("#[cfg(test)]").next().unwrap_or_default().to_owned());
-        }
-    }
-    found
+    let mut names = Vec::new();
+    sources(&source(), &source(), &mut names);
+    names.retain(|name| !name.starts_with("interface"));
+    let code =
+        |name: &String| without_tests(&fs::read_to_string(source().join(name)).expect("a source")).to_owned();
+    names.into_iter().map(|name| (name.clone(), code(&name))).collect()
 }
 
 /// The types with named fields in a file, each with its fields; one that other files reach is in italics.
