@@ -11,5 +11,6 @@ mod installer;
 mod jobs;
 mod kubectl;
 mod power;
+mod readme;
 mod runtime_classes;
 mod support;

@@ -4,55 +4,29 @@
 //! actions; an event's time is that of the action's execution.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::time::Duration;
 
 use control_api::event::{Cause, Kind};
 use control_api::{Event, EventsResponse, VERSION};
-use pod_lifecycle::{
-    Action, ContainerId, Hook, Milestone, Notice, Operation, PodTime, SignalCause, WallTime,
-};
-use pod_spec::Signal;
+use pod_lifecycle::{Action, ContainerId, Milestone, Notice, Operation, PodTime, SignalCause, WallTime};
+use protobuf::Message;
 
 use super::inspection::{milliseconds, stop};
 use crate::command::{Answer, LongPoll};
 
 /// How many events are kept, and how many bytes of an event's text: a pod that restarts for months costs no more than one
-/// that restarts for an hour. At most 100 kB, as a rule 30 kB. The start and the stop of four containers do not fill it.
+/// that restarts for an hour. At most 100 kB, as a rule 20 kB. The start and the stop of four containers do not fill it.
 const KEPT: usize = 256;
 const LONGEST_TEXT: usize = 200;
 
 /// The newest events of the pod.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    records: VecDeque<Record>,
+    /// Each as the bytes that a caller gets, without its number: a fifth of the message's size in memory.
+    events: VecDeque<Box<[u8]>>,
     /// The number of the newest event.
     last: u64,
     waiting: Vec<Waiting>,
-}
-
-/// One event.
-#[derive(Debug)]
-struct Record {
-    wall_ms: i64,
-    monotonic_ms: u64,
-    container: Option<ContainerId>,
-    name: Rc<str>,
-    fact: Fact,
-}
-
-/// What has happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Fact {
-    Milestone(Milestone),
-    Created { pid: u32 },
-    Starting,
-    Stopped { shown: u32, real: u32 },
-    Deleted,
-    Signalled { signal: Signal, cause: SignalCause },
-    HookStarted(Hook),
-    Paused,
-    Resumed,
 }
 
 /// A caller that waits for the event after that one.
@@ -70,27 +44,27 @@ impl History {
         (now, wall): (PodTime, WallTime),
         name: impl FnOnce(&ContainerId) -> Option<&'a str>,
     ) {
-        let Some((container, mut fact)) = fact_of(action) else { return };
-        shorten(&mut fact);
-        let known = |id: &ContainerId| {
-            let same = |record: &&Record| record.container.as_ref() == Some(id);
-            self.records.iter().rev().find(same).map(|record| record.name.clone())
-        };
-        let name = container
-            .as_ref()
-            .and_then(|id| known(id).or_else(|| name(id).map(Rc::from)))
-            .unwrap_or_default();
-        if self.records.len() == KEPT {
-            self.records.pop_front();
+        let Some((container, mut event)) = event_of(action) else { return };
+        if let Some(id) = container {
+            // An event that comes after the container's delete has the name that the ones before have.
+            event.name = name(id).map(str::to_owned).or_else(|| self.name_of(id.as_str())).unwrap_or_default();
+            event.id = id.to_string();
+        }
+        event.wall_ms = i64::try_from(wall.0.as_millis()).unwrap_or(i64::MAX);
+        event.monotonic_ms = milliseconds(now.since_epoch());
+        shorten(&mut event.text);
+        shorten(&mut event.failure);
+        if self.events.len() == KEPT {
+            self.events.pop_front();
         }
         self.last += 1;
-        self.records.push_back(Record {
-            wall_ms: i64::try_from(wall.0.as_millis()).unwrap_or(i64::MAX),
-            monotonic_ms: milliseconds(now.since_epoch()),
-            container,
-            name,
-            fact,
-        });
+        // invariant: a message of these few fields can be written.
+        self.events.push_back(event.write_to_bytes().unwrap_or_default().into());
+    }
+
+    fn name_of(&self, id: &str) -> Option<String> {
+        let events = self.events.iter().rev().filter_map(|bytes| Event::parse_from_bytes(bytes).ok());
+        events.into_iter().find(|event| event.id == id).map(|event| event.name)
     }
 
     /// Answers the waiting callers that have an event to get.
@@ -117,95 +91,61 @@ impl History {
     }
 
     fn after(&self, after: u64) -> EventsResponse {
-        let first = self.last + 1 - self.records.len() as u64;
-        let numbered = self.records.iter().zip(first..);
+        let first = self.last + 1 - self.events.len() as u64;
+        let newer = self.events.iter().zip(first..).filter(|(_, sequence)| *sequence > after);
+        let events = newer.map(|(bytes, sequence)| {
+            // invariant: this file wrote the bytes.
+            Event { sequence, ..Event::parse_from_bytes(bytes).unwrap_or_default() }
+        });
         EventsResponse {
             version: VERSION,
-            events: numbered.filter(|(_, sequence)| *sequence > after).map(event).collect(),
+            events: events.collect(),
             lost: first.saturating_sub(after.saturating_add(1)),
             ..Default::default()
         }
     }
 }
 
-fn fact_of(action: &Action) -> Option<(Option<ContainerId>, Fact)> {
-    let (container, fact) = match action {
+/// The event of an action and its container, without times.
+fn event_of(action: &Action) -> Option<(Option<&ContainerId>, Event)> {
+    let mut event = Event::new();
+    let (container, kind) = match action {
         Action::Record { container, milestone } => {
-            return Some((container.clone(), Fact::Milestone(milestone.clone())));
+            (container.as_ref(), milestone_in(milestone, &mut event))
         }
-        Action::Publish(Notice::Created { container, pid }) => (container, Fact::Created { pid: *pid }),
-        Action::Publish(Notice::Deleted { container, .. }) => (container, Fact::Deleted),
-        Action::Publish(Notice::Paused { container }) => (container, Fact::Paused),
-        Action::Publish(Notice::Resumed { container }) => (container, Fact::Resumed),
+        Action::Publish(Notice::Created { container, pid }) => {
+            event.pid = *pid;
+            (Some(container), Kind::CREATED)
+        }
+        Action::Publish(Notice::Deleted { container, .. }) => (Some(container), Kind::DELETED),
+        Action::Publish(Notice::Paused { container }) => (Some(container), Kind::PAUSED),
+        Action::Publish(Notice::Resumed { container }) => (Some(container), Kind::RESUMED),
         Action::Finish { container, shown, real } => {
-            (container, Fact::Stopped { shown: shown.code, real: real.code })
+            (event.code, event.shown_code) = (Some(real.code), Some(shown.code));
+            (Some(container), Kind::STOPPED)
         }
         // Not the signals to execs: those of a kubelet's exec probes would fill the history.
         Action::Signal { target, signal, cause, .. } if target.exec.is_none() => {
-            (&target.container, Fact::Signalled { signal: *signal, cause: *cause })
+            event.signal = signal.number().into();
+            event.cause = cause_of(*cause).into();
+            (Some(&target.container), Kind::SIGNALLED)
         }
         Action::Run { container, operation: Operation::Start | Operation::Restore, .. } => {
-            (container, Fact::Starting)
+            (Some(container), Kind::STARTING)
         }
         Action::Run { container, operation: Operation::RunHook { hook, .. }, .. } => {
-            (container, Fact::HookStarted(*hook))
+            (Some(container), with_text(&mut event, &hook.to_string(), Kind::HOOK_STARTED))
         }
         _ => return None,
     };
-    Some((Some(container.clone()), fact))
+    event.kind = kind.into();
+    Some((container, event))
 }
 
 /// Cuts an event's text to the bound.
-fn shorten(fact: &mut Fact) {
-    let Fact::Milestone(milestone) = fact else { return };
-    let text = match milestone {
-        Milestone::Held { reason }
-        | Milestone::StartFailed { reason }
-        | Milestone::GateFailed { reason }
-        | Milestone::SwitchFailed { reason }
-        | Milestone::HookEnded { failure: Some(reason), .. } => reason,
-        _ => return,
-    };
+fn shorten(text: &mut String) {
     let end = (0..=LONGEST_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text.truncate(end.unwrap_or_default());
-    text.shrink_to_fit();
-}
-
-fn event((record, sequence): (&Record, u64)) -> Event {
-    let mut event = Event {
-        sequence,
-        wall_ms: record.wall_ms,
-        monotonic_ms: record.monotonic_ms,
-        id: record.container.as_ref().map(ToString::to_string).unwrap_or_default(),
-        name: record.name.to_string(),
-        ..Default::default()
-    };
-    event.kind = match &record.fact {
-        Fact::Milestone(milestone) => milestone_in(milestone, &mut event),
-        Fact::Created { pid } => {
-            event.pid = *pid;
-            Kind::CREATED
-        }
-        Fact::Starting => Kind::STARTING,
-        Fact::Stopped { shown, real } => {
-            (event.code, event.shown_code) = (Some(*real), Some(*shown));
-            Kind::STOPPED
-        }
-        Fact::Deleted => Kind::DELETED,
-        Fact::Signalled { signal, cause } => {
-            event.signal = signal.number().into();
-            event.cause = cause_of(*cause).into();
-            Kind::SIGNALLED
-        }
-        Fact::HookStarted(hook) => {
-            event.text = hook.to_string();
-            Kind::HOOK_STARTED
-        }
-        Fact::Paused => Kind::PAUSED,
-        Fact::Resumed => Kind::RESUMED,
-    }
-    .into();
-    event
 }
 
 fn milestone_in(milestone: &Milestone, event: &mut Event) -> Kind {

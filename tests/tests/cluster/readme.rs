@@ -1,0 +1,55 @@
+//! The README's three commands, from nothing to an ordered pod on a cluster: read from there and run as they are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use e2e::{Cluster, hack};
+
+/// Where the README puts its cluster.
+const DIRECTORY: &str = "/tmp/c";
+
+/// The arguments of each call of `hack/cluster` in the README.
+fn commands(readme: &str) -> Vec<Vec<&str>> {
+    let calls = readme.lines().filter_map(|line| line.strip_prefix("    hack/cluster "));
+    let without_comment = calls.filter_map(|call| call.split(" #").next());
+    without_comment.map(|call| call.split_whitespace().collect()).collect()
+}
+
+/// U2, T1: the log that the README shows has the hold, and the app's start after it; `delete` then stops the app.
+#[tokio::test]
+async fn u2_t1_three_commands_show_an_ordered_pod() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let readme = fs::read_to_string(root.join("README.md"))?;
+    let directory = PathBuf::from(format!("{}-readme", Cluster::connect()?.directory().display()));
+    // A cluster of its own in place of the README's directory; paths are from the project's root.
+    let words = |command: &[&str]| -> Vec<PathBuf> {
+        let word = |word: &&str| match *word {
+            DIRECTORY => directory.clone(),
+            file if file.starts_with("hack/") => root.join(file),
+            word => word.into(),
+        };
+        command.iter().map(word).collect()
+    };
+    let commands = commands(&readme);
+    let [up, apply, logs] = &commands[..] else { anyhow::bail!("not three commands: {commands:?}") };
+    hack("cluster", words(up)).await?;
+    let result = async {
+        hack("cluster", words(apply)).await?;
+        // The log ends with the app.
+        let ready = ["kubectl", DIRECTORY, "wait", "--for=condition=Ready", "--timeout=120s", "pod/shop"];
+        let delete = ["kubectl", DIRECTORY, "delete", "pod", "shop"];
+        let deleted = async {
+            hack("cluster", words(&ready)).await?;
+            hack("cluster", words(&delete)).await
+        };
+        let (log, _) = tokio::try_join!(hack("cluster", words(logs)), deleted)?;
+        let place = |words: &str| log.find(words).with_context(|| format!("no {words:?} in the log:\n{log}"));
+        let (held, started, stopped) = (place("WAITS")?, place("STARTED")?, place("STOPS")?);
+        ensure!(held < started && started < stopped, "{log}");
+        anyhow::Ok(())
+    };
+    let result = result.await;
+    hack("cluster", words(&["down", DIRECTORY])).await?;
+    result
+}
