@@ -277,7 +277,7 @@ impl Request<'_> {
             namespace: self.flags.namespace.clone(),
             socket: address.path().to_owned(),
             pod_name: annotation("io.kubernetes.cri.sandbox-name"),
-            counted_as: place(Path::new(STATE_ROOT), &pod_namespace),
+            counted_as: Some(place(Path::new(STATE_ROOT), &pod_namespace)),
             pod_namespace,
             drain_priority: pod_spec::drain_priority(annotations),
             counts: None,

@@ -38,9 +38,10 @@ pub struct Entry {
     pub pod_namespace: String,
     /// When a drain ends the pod (N11): lower ones first.
     pub drain_priority: i32,
-    /// Under which name that is counted (`crate::places`); empty in the entry of a release without it.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub counted_as: String,
+    /// Under which name that is counted (`crate::places`): empty for a pod without a namespace in Kubernetes, `None` in the entry
+    /// of a release without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted_as: Option<String>,
     /// What its shim has counted, as of its last change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<PodCounts>,
@@ -71,13 +72,9 @@ impl Entry {
     /// come from a pod.
     pub fn parse(content: &[u8]) -> Option<Self> {
         let mut entry: Self = serde_json::from_slice(content).ok()?;
-        for name in [
-            &mut entry.id,
-            &mut entry.namespace,
-            &mut entry.pod_name,
-            &mut entry.pod_namespace,
-            &mut entry.counted_as,
-        ] {
+        let names =
+            [&mut entry.id, &mut entry.namespace, &mut entry.pod_name, &mut entry.pod_namespace].into_iter();
+        for name in names.chain(&mut entry.counted_as) {
             *name = printable(name);
         }
         Some(entry)
@@ -136,5 +133,28 @@ mod tests {
         assert_eq!(ids, ["d", "c", "a", "b"]);
         Entry::remove_from(&pod("default", "c"));
         assert_eq!(Entry::list(root.path()).unwrap().len(), 3);
+    }
+
+    /// A release without the name, one that reads a text, and this one read each other's entries.
+    #[test]
+    fn a_missing_name_of_the_counts_is_not_an_empty_one() {
+        #[derive(Deserialize)]
+        struct Older {
+            #[serde(default)]
+            counted_as: String,
+        }
+        for (counted_as, text) in [
+            (None, None),
+            (Some(""), Some(r#""counted_as":"""#)),
+            (Some("shop"), Some(r#""counted_as":"shop""#)),
+        ] {
+            let entry = Entry { counted_as: counted_as.map(str::to_owned), ..Entry::default() };
+            let written = serde_json::to_string(&entry).unwrap();
+            assert_eq!(text.map(|text| written.contains(text)), text.map(|_| true), "{written}");
+            assert_eq!(written.contains("counted_as"), text.is_some(), "{written}");
+            assert_eq!(Entry::parse(written.as_bytes()), Some(entry));
+            let older: Older = serde_json::from_str(&written).unwrap();
+            assert_eq!(older.counted_as, counted_as.unwrap_or_default());
+        }
     }
 }

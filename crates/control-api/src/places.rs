@@ -50,7 +50,7 @@ fn has_place(root: &Path, namespace: &str) -> io::Result<bool> {
 fn of_older_release(root: &Path) -> io::Result<BTreeSet<String>> {
     let totals = Totals::read(root)?;
     let mut names: BTreeSet<_> = totals.namespaces.into_keys().filter(|name| name != OTHERS).collect();
-    for entry in Entry::list(root)?.into_iter().filter(|entry| entry.counted_as.is_empty()) {
+    for entry in Entry::list(root)?.into_iter().filter(|entry| entry.counted_as.is_none()) {
         if names.len() < NAMESPACES {
             names.insert(entry.pod_namespace);
         }

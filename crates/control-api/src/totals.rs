@@ -66,11 +66,11 @@ impl Totals {
 
     /// The counts to which a pod's are added. An entry of an older release names no place: its namespace gets the next one.
     fn of_pod(&mut self, entry: &Entry) -> &mut Counts {
-        let name = match entry.counted_as.as_str() {
-            "" if self.namespaces.contains_key(&entry.pod_namespace) => &entry.pod_namespace,
-            "" if self.namespaces.len() < NAMESPACES => &entry.pod_namespace,
-            "" => OTHERS,
-            name => name,
+        let name = match entry.counted_as.as_deref() {
+            Some(name) => name,
+            None if self.namespaces.contains_key(&entry.pod_namespace) => &entry.pod_namespace,
+            None if self.namespaces.len() < NAMESPACES => &entry.pod_namespace,
+            None => OTHERS,
         };
         self.namespaces.entry(name.to_owned()).or_default()
     }
@@ -238,7 +238,7 @@ mod tests {
             // The order of the entries is not that of their starts.
             let namespace = format!("test-{}", number * 37 % 211);
             let directory = pod(root, &format!("pod-{namespace}"));
-            let counted_as = place(root, &namespace);
+            let counted_as = Some(place(root, &namespace));
             let started =
                 Entry { counted_as, id: namespace.clone(), ..entry(&namespace, &format!("{number}-1"), 1) };
             started.write_to(&directory).unwrap();
@@ -256,6 +256,30 @@ mod tests {
             before = after;
         }
         assert_eq!((before.len(), before[OTHERS].of(RESTARTS)), (NAMESPACES + 1, 5));
+    }
+
+    /// A pod without a namespace in Kubernetes has its name, the empty one, from its start on, like all others.
+    #[test]
+    fn the_counts_of_a_pod_without_a_namespace_keep_their_name() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let start = |namespace: &str, id: &str| {
+            let counted_as = Some(place(root, namespace));
+            let started = Entry { counted_as, id: id.to_owned(), ..entry(namespace, &format!("{id}-1"), 1) };
+            let directory = pod(root, &format!("pod-{id}"));
+            started.write_to(&directory).unwrap();
+            directory
+        };
+        // The first to start, and the last in the order of the entries.
+        let without = start("", "z");
+        assert_eq!(restarts(root, ""), Some(1));
+        for number in 0..NAMESPACES {
+            start(&format!("test-{number}"), &format!("a-{number}"));
+            assert_eq!(restarts(root, ""), Some(1), "after {number}");
+        }
+        assert_eq!(restarts(root, OTHERS), Some(1));
+        add_to_totals(root, &without).unwrap();
+        assert_eq!((restarts(root, ""), restarts(root, OTHERS)), (Some(1), Some(1)));
     }
 
     #[test]

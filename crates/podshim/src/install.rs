@@ -2,16 +2,20 @@
 //!
 //! Owns the list of changes. Computing it writes nothing; [`files`] makes the changes. It starts, restarts and signals
 //! no process, but for the drain's unit, which [`host`] starts: the node's administrator does that, and the command prints the
-//! next steps; only [`stay`] may restart containerd, and only when it was allowed to.
+//! next steps; only [`stay`] and [`give_back`] may restart containerd, and only when that was allowed.
 
 pub mod containerd;
 pub mod cri;
 pub mod diff;
 pub mod files;
+pub mod give_back;
 pub mod host;
 pub mod label;
+pub mod notes;
 pub mod place;
 pub mod root;
+pub mod running;
+pub mod signals;
 pub mod stay;
 
 use std::fs;
@@ -407,6 +411,9 @@ pub fn uninstall(layout: &Layout, reference: Vec<ReferenceText>) -> Result<Vec<C
         for path in [layout.shim(), layout.bin_dir.join(COMMAND)] {
             changes.push(layout.change(path, Content::Absent)?);
         }
+    }
+    for note in [notes::RESTARTED, notes::REFUSED] {
+        changes.push(layout.change(note.into(), Content::Absent)?);
     }
     changes.retain(|change| !change.is_nothing());
     Ok(changes)

@@ -231,6 +231,25 @@ fn each_node_has_a_removal_of_its_own() {
     assert!(page.contains("job/podshim-remove-NODE"), "the page waits for the Job by its name");
 }
 
+/// A Job that is refused while pods run tries again until they are gone: as long as docs/daemonset.md says.
+#[test]
+fn the_removal_tries_again_until_it_is_deleted() {
+    let page = fs::read_to_string(directory().join("../../docs/daemonset.md")).expect("the page");
+    let job = read(&directory().join("remove/job.yaml")).remove(0);
+    let spec = job.get("spec").expect("a spec");
+    let limit: u64 = spec.text_of("backoffLimit").expect("a limit").parse().expect("a number");
+    // The kubelet's longest delay is five minutes. An int32 in all versions of Kubernetes.
+    assert!(limit > 180 * 24 * 12 && limit <= i32::MAX as u64, "{limit}");
+    assert!(page.contains(&format!("after {},{:03} tries (`backoffLimit`)", limit / 1000, limit % 1000)));
+    let pod = spec.at(&["template", "spec"]).expect("a pod");
+    assert_eq!(pod.text_of("restartPolicy"), Some("OnFailure"), "one pod, whose log has the reason");
+    for (of, key) in
+        [(spec, "activeDeadlineSeconds"), (spec, "podFailurePolicy"), (pod, "activeDeadlineSeconds")]
+    {
+        assert!(of.get(key).is_none(), "{key}");
+    }
+}
+
 /// kustomize, which is in kubectl, renders each overlay: the patches find what they patch.
 #[test]
 fn kustomize_renders_each_overlay() {

@@ -19,7 +19,7 @@ const REAL: [&str; 8] = [
 ];
 
 /// The programs of the checkout say what its file `source` says. The command installs as the real one does: directories get
-/// the modes that the umask leaves.
+/// the modes that the umask leaves. It says what the compiler would get of the environment, too.
 const BUILD: &str = r#"#!/usr/bin/env bash
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
@@ -32,6 +32,9 @@ mkdir -p "$3/etc" "$3/usr/bin" "$3/usr/share/podshim"
 echo text >"$3/usr/share/podshim/page"
 END
 sed 's/^/# /' "$ROOT/source" >>"$bin/podshim"
+flags="${RUSTFLAGS:-} ${CARGO_ENCODED_RUSTFLAGS:-} ${CARGO_BUILD_RUSTFLAGS:-} ${RUSTC_WRAPPER:-} ${CARGO_PROFILE_RELEASE_DEBUG:-}"
+# Where the release is built is another directory each time.
+sed -E 's/--remap-path-prefix=[^= ]*=/to-/g; s/^/# compiled:/' <<<"$flags" >>"$bin/podshim"
 cp "$ROOT/source" "$bin/containerd-shim-podshim-v2"
 chmod 755 "$bin"/*
 echo "$bin"
@@ -113,17 +116,22 @@ impl Repository {
     }
 
     /// Makes a release with this umask and environment; the directory of its files.
-    #[allow(clippy::disallowed_methods, reason = "a test runs the script as its users do")]
     fn release(&self, name: &str, umask: &str, environment: &[(&str, &str)], more: &str) -> PathBuf {
         let output = self.at(name);
         let call = format!("umask {umask} && hack/release --output {} {more}", output.display());
+        self.runs(&call, environment);
+        output
+    }
+
+    /// Runs this in the work tree, as a user with this environment does.
+    #[allow(clippy::disallowed_methods, reason = "a test runs the script as its users do")]
+    fn runs(&self, call: &str, environment: &[(&str, &str)]) {
         let path = format!("{}:{}", self.at("tools").display(), std::env::var("PATH").expect("a PATH"));
         let mut command = Command::new("bash");
-        command.args(["-c", &call]).current_dir(self.at("work")).env("PATH", path);
+        command.args(["-c", call]).current_dir(self.at("work")).env("PATH", path);
         command.env_remove("CARGO_TARGET_DIR").env("HOME", self.at("")).envs(environment.iter().copied());
         let ran = command.output().expect("bash");
         assert!(ran.status.success(), "{}", printed(&ran));
-        output
     }
 }
 
@@ -165,6 +173,31 @@ fn what_is_packed_is_the_commit() {
     assert_eq!(seen, 7, "two tarballs, two of each package, one image");
 }
 
+/// What the compiler takes from a caller's environment.
+const COMPILER: [(&str, &str); 5] = [
+    ("RUSTFLAGS", "-C target-cpu=native"),
+    ("CARGO_ENCODED_RUSTFLAGS", "-Cencoded"),
+    ("CARGO_BUILD_RUSTFLAGS", "-Cbuild"),
+    ("RUSTC_WRAPPER", "a-wrapper"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "a-profile"),
+];
+
+/// `hack/deb` and `hack/rpm`, called by hand: nothing of the caller's flags is in the programs.
+#[test]
+fn the_callers_compiler_flags_are_in_no_package() {
+    let repository = Repository::new();
+    for package in ["deb", "rpm"] {
+        let made = |name: &str, environment: &[(&str, &str)]| {
+            let output = repository.at(name);
+            repository.runs(&format!("hack/{package} --output {}", output.display()), environment);
+            fs::read_to_string(output).expect("the package")
+        };
+        let plain = made("plain", &[]);
+        assert!(plain.contains("the commit's program") && plain.contains("# compiled:"), "{plain}");
+        assert_eq!(made("other", &COMPILER), plain, "{package}");
+    }
+}
+
 /// The same commit with other settings of the caller gives the same bytes.
 #[test]
 fn the_callers_environment_does_not_get_in() {
@@ -180,7 +213,7 @@ fn the_callers_environment_does_not_get_in() {
         ("TZ", "Asia/Tokyo"),
         ("TAR_OPTIONS", "--format=pax"),
     ];
-    let other = repository.release("another", "077", &environment, "");
+    let other = repository.release("another", "077", &[&environment[..], &COMPILER].concat(), "");
     for entry in fs::read_dir(&plain).expect("files") {
         let name = entry.expect("an entry").file_name();
         let text = |directory: &Path| fs::read(directory.join(&name)).expect("a file");
@@ -188,4 +221,29 @@ fn the_callers_environment_does_not_get_in() {
         assert!(text(&plain) == text(&other), "{}: {}", name.to_string_lossy(), shown());
     }
     assert_eq!(fs::read_dir(&plain).expect("files").count(), fs::read_dir(&other).expect("files").count());
+    // The release's own flags are in all of them.
+    for entry in fs::read_dir(&plain).expect("files") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|end| end == "deb" || end == "rpm") {
+            let text = fs::read_to_string(&path).expect("a package");
+            assert!(text.contains("# compiled:to-podshim to-target to-cargo to-rust "), "{text}");
+        }
+    }
+}
+
+/// Tests call `hack/ctr` thousands of times, so it finds its files without a program; and however it is called.
+#[test]
+fn ctr_finds_its_files_wherever_it_is_called_from() {
+    let hack = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack").canonicalize().expect("hack");
+    let whole = hack.join("ctr").to_str().expect("UTF-8").to_owned();
+    for (directory, script) in
+        [("", "ctr"), ("", "./ctr"), ("..", "hack/ctr"), ("lib", "../ctr"), ("..", &whole)]
+    {
+        let mut command = Command::new("bash");
+        command.args([script, "--help"]).current_dir(hack.join(directory));
+        #[allow(clippy::disallowed_methods, reason = "a test runs the script as its users do")]
+        let output = command.output().expect("bash");
+        assert!(output.status.success(), "{directory} {script}: {}", printed(&output));
+        assert!(printed(&output).starts_with("usage: hack/ctr"), "{}", printed(&output));
+    }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use containerd::{DEFAULT, SANDBOXES};
+use podshim::install::notes::{REFUSED, RESTARTED};
 
 const CONFIG: &str = "/etc/containerd/config.toml";
 const K3S: &str = "/var/lib/rancher/k3s/agent/etc/containerd";
@@ -160,4 +161,25 @@ fn pods_that_only_containerd_knows_of_count() {
     node.refuses(&uninstall, "containerd has these pods on podshim: prod/shop: ");
     node.says(SANDBOXES, "prod web runc ready\nprod old podshim gone\n");
     node.succeeds(&uninstall);
+}
+
+/// What an installer that stays has noted is removed: by the command, and by the scripts of the packages, as podshim's command
+/// is not there to do it.
+#[test]
+fn an_installers_notes_are_removed() {
+    let node = Node::new();
+    node.write(CONFIG, "version = 2\n");
+    node.succeeds(&["install", "--root"]);
+    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
+    for note in [RESTARTED, REFUSED] {
+        node.write(note, "a configuration");
+        for script in ["debian/postrm", "rpm/podshim.spec"] {
+            let text = fs::read_to_string(dist.join(script)).expect("a script");
+            assert!(text.contains(&format!(" {note}")), "{script}: {note}");
+        }
+    }
+    node.succeeds(&["uninstall", "--root"]);
+    for note in [RESTARTED, REFUSED] {
+        assert!(!node.at(note).exists(), "{note}");
+    }
 }

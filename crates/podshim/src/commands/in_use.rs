@@ -5,7 +5,7 @@
 use std::fmt::Display;
 
 use crate::install::cri::Sandbox;
-use crate::install::stay::{default_runtime, sandboxes};
+use crate::install::running::{default_runtime, sandboxes};
 use crate::install::{self, Layout};
 use crate::outcome::CommandError;
 use crate::pods::{PodReport, PodState};

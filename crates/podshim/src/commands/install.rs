@@ -10,12 +10,15 @@ use clap::{Args, ValueHint};
 use super::in_use::{self, Node};
 use crate::install::containerd::{FIRST_WITH_SHIM, FileVersion, Sandboxer};
 use crate::install::files::{self, Change};
+use crate::install::give_back::{Configuration, Undo};
 use crate::install::host::{Drain, Units};
 use crate::install::label::{Labels, node_name};
 use crate::install::place::{self, Distribution, Restart};
 use crate::install::root::Root;
-use crate::install::stay::{Configuration, Permission, RESTART_LIMIT, Signals, Stay, Undo};
-use crate::install::{self, Layout, Programs, ReferenceText, cri, diff, host};
+use crate::install::running::{self, Daemon};
+use crate::install::signals::Signals;
+use crate::install::stay::{Permission, RESTART_LIMIT, Stay, StayError};
+use crate::install::{self, Layout, Programs, ReferenceText, cri, diff, host, notes};
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Paint, print};
@@ -247,18 +250,13 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
         return Ok(made.outcome());
     }
     let stay = stay(arguments, &layout, &changes)?;
-    if arguments.restart
-        && let Some(mark) = stay.undo.refused(&layout.root)
-    {
-        return Err(CommandError::Input(format!(
-            "containerd did not take this configuration at its last restart, and has the one of before; nothing was changed. \
-             `podshim doctor` on the node says more; once the cause is mended remove {}",
-            mark.display()
-        )));
-    }
+    let failed = |error: StayError| CommandError::Input(error.to_string());
+    // Before the changes: a signal during them shall wait until they are made.
+    let signals = Signals::take()?;
+    stay.refuse_again(&signals).map_err(failed)?;
     let restarts_itself = layout.found.distribution.restart() == Restart::ByItself;
     if restarts_itself
-        && stay.configuration == Configuration::Changed
+        && stay.undo.configuration == Configuration::Changed
         && stay.permission == Permission::Withheld
     {
         let name = layout.found.distribution.name();
@@ -268,15 +266,13 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
              changed"
         )));
     }
-    // Before the changes: a signal during them shall wait until they are made.
-    let signals = Signals::take()?;
     let made = carry_out(&changes, confirmation, INSTALL, "installed already")?;
     if made == Made::Declined {
         return Ok(made.outcome());
     }
     start_drain(&layout, made)?;
-    let stayed = stay.run(&signals, |line| print(&format!("{line}\n")));
-    stayed.map(|()| Outcome::Success).map_err(|error| CommandError::Input(error.to_string()))
+    stay.run(&signals, |line| print(&format!("{line}\n"))).map_err(failed)?;
+    Ok(Outcome::Success)
 }
 
 /// Starts the drain's unit. What stands in the way is reported, and what is installed stays: `None`.
@@ -303,21 +299,18 @@ fn stay(arguments: &InstallArguments, layout: &Layout, changes: &[Change]) -> Re
     let files = install::runtime_files(layout);
     let without_runtime =
         install::without_runtime(layout).map_err(|error| CommandError::Input(error.to_string()))?;
-    Ok(Stay {
+    let daemon = Daemon {
         root: layout.root.clone(),
         found: layout.found.clone(),
-        undo: Undo::new(changes, &files, without_runtime),
-        configuration: configuration(&files, changes),
-        files,
         restart_limit: arguments.restart_timeout.unwrap_or(RESTART_LIMIT),
+    };
+    Ok(Stay {
+        undo: Undo::new(&daemon, changes, &files, without_runtime),
+        daemon,
+        files,
         permission: if arguments.restart { Permission::Given } else { Permission::Withheld },
         labels: labels.map(|(proxy, node)| Labels { proxy, node }),
     })
-}
-
-fn configuration(files: &[PathBuf], changes: &[Change]) -> Configuration {
-    let is_changed = changes.iter().any(|change| files.iter().any(|file| file == change.path()));
-    if is_changed { Configuration::Changed } else { Configuration::AsBefore }
 }
 
 /// Runs `podshim uninstall`. `reference` are the texts that install would write.
@@ -336,6 +329,7 @@ pub fn uninstall(
             in_use::refuse_running(&layout, node)?;
         }
     }
+    let note = notes::restarted(&layout.root);
     let changes =
         install::uninstall(&layout, reference).map_err(|error| CommandError::Input(error.to_string()))?;
     let made = carry_out(&changes, confirmation, UNINSTALL, "nothing is installed")?;
@@ -345,8 +339,8 @@ pub fn uninstall(
     if arguments.restart && made == Made::All {
         let failed = |error: host::HostError| CommandError::Input(format!("podshim is removed, but {error}"));
         host::forget_units(&layout.root).map_err(failed)?;
-        if configuration(&install::runtime_files(&layout), &changes) == Configuration::Changed {
-            let unit = host::active_unit(&layout.root, layout.found.distribution.restart());
+        if Configuration::of(&changes, &install::runtime_files(&layout)) == Configuration::Changed {
+            let unit = running::unit(&layout.root, &layout.found, note);
             unit.and_then(|unit| host::restart(&layout.root, unit)).map_err(failed)?;
         }
     }
@@ -369,7 +363,7 @@ pub fn on_host(arguments: &OnHostArguments) -> Result<Outcome, CommandError> {
 pub fn has_runtime(arguments: &HasRuntimeArguments) -> Result<Outcome, CommandError> {
     let root = Root::new(&arguments.host_root);
     let found = place::find(&root).map_err(|error| CommandError::Input(error.to_string()))?;
-    match install::stay::loaded(&root, &found) {
+    match running::loaded(&root, &found) {
         Ok(cri::Loaded::Yes) => Ok(Outcome::Success),
         Ok(cri::Loaded::No) => Ok(Outcome::Findings),
         Err(error) => {

@@ -8,10 +8,12 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use super::place::Restart;
 use super::root::Root;
+use super::signals::{Signals, Woken};
 
 const SYSTEMCTL: &str = "/usr/bin/systemctl";
 /// The hidden command that runs it with another root.
@@ -22,6 +24,8 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 const RUNS: &str = "/run/systemd/system";
 /// The unit that keeps the order when the node goes down.
 const DRAIN: &str = "podshim-drain.service";
+/// How often to see whether systemctl has ended.
+const CHECK: Duration = Duration::from_millis(50);
 
 /// Why systemd did not do it.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +39,14 @@ pub enum HostError {
     /// None of the units is active.
     #[error("none of these units is active on the node: {0}")]
     Inactive(String),
+    /// systemctl had not ended in time.
+    #[error("`systemctl {call}` had not ended after {} s on the node", .limit.as_secs())]
+    Late {
+        /// Its words.
+        call: String,
+        /// How long it had.
+        limit: Duration,
+    },
 }
 
 /// Whether systemd must read its units again.
@@ -51,6 +63,12 @@ pub enum Units {
 enum End {
     Success,
     Failure,
+}
+
+impl End {
+    fn of(status: ExitStatus) -> Self {
+        if status.success() { Self::Success } else { Self::Failure }
+    }
 }
 
 /// Whether the unit of the drain is active.
@@ -98,12 +116,54 @@ pub fn active_unit(root: &Root, how: Restart) -> Result<Option<&'static str>, Ho
     Err(HostError::Inactive(units.join(", ")))
 }
 
-/// Restarts the unit of the node's containerd, whatever state it is in.
+/// Restarts the unit of the node's containerd, whatever state it is in, and waits until it has started.
 ///
 /// # Errors
 /// systemd did not.
 pub fn restart(root: &Root, unit: Option<&str>) -> Result<(), HostError> {
     unit.map_or(Ok(()), |unit| need(root, &["restart", unit]))
+}
+
+/// The same, but waits at most so long, and not after a signal. systemctl waits for a unit that does not start, or does not stop;
+/// without systemctl systemd goes on with what it has begun.
+///
+/// # Errors
+/// systemd did not, or not in time.
+#[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
+pub fn restart_within(
+    root: &Root,
+    unit: Option<&str>,
+    limit: Duration,
+    signals: &Signals,
+) -> Result<Woken, HostError> {
+    let Some(unit) = unit else { return Ok(Woken::ByTime) };
+    let (begin, arguments) = (Instant::now(), ["restart", unit]);
+    let mut running = Running { child: call(root, &arguments).spawn()? };
+    loop {
+        if let Some(status) = running.child.try_wait()? {
+            return ended(End::of(status), &arguments).map(|()| Woken::ByTime);
+        }
+        let left = limit.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            return Err(HostError::Late { call: arguments.join(" "), limit });
+        }
+        if signals.wait(left.min(CHECK))? == Woken::BySignal {
+            return Ok(Woken::BySignal);
+        }
+    }
+}
+
+/// A systemctl that ends with this value.
+struct Running {
+    child: Child,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has the installer's signal mask, so no other signal would end it. The installer ends soon, which reaps it.
+        let _ = self.child.kill();
+        let _ = self.child.try_wait();
+    }
 }
 
 /// Lets systemd forget units that are gone.
@@ -115,21 +175,30 @@ pub fn forget_units(root: &Root) -> Result<(), HostError> {
 }
 
 fn need(root: &Root, arguments: &[&str]) -> Result<(), HostError> {
-    match systemctl(root, arguments)? {
+    ended(systemctl(root, arguments)?, arguments)
+}
+
+fn ended(end: End, arguments: &[&str]) -> Result<(), HostError> {
+    match end {
         End::Success => Ok(()),
         End::Failure => Err(HostError::Failed(arguments.join(" "))),
     }
 }
 
 fn systemctl(root: &Root, arguments: &[&str]) -> io::Result<End> {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg(ON_HOST).arg(root.directory()).args(arguments);
     #[allow(
         clippy::disallowed_methods,
         reason = "the reaper is the shim's; this command has no other children"
     )]
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
-    Ok(if status.success() { End::Success } else { End::Failure })
+    let status = call(root, arguments).status()?;
+    Ok(End::of(status))
+}
+
+fn call(root: &Root, arguments: &[&str]) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(ON_HOST).arg(root.directory()).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
 }
 
 /// Becomes systemctl with this directory as its root. Returns only if that fails.

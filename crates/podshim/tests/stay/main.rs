@@ -1,141 +1,22 @@
 //! `podshim install --stay`, as a DaemonSet's pod runs it: on a root made for the test, with a containerd that only
 //! answers the CRI, and a systemctl that only writes down how it was called.
 
+#[path = "../containerd/mod.rs"]
 mod containerd;
+mod give_back;
+mod node;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use containerd::LOADED;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-const CONTAINERD: &str = "run/containerd";
-const CALLS: &str = "systemctl-calls";
-/// The drain's unit is active.
-const DRAIN: &str = "drain-is-active";
-/// If it is there, a restarted containerd does not have the runtime; or does not start.
-const REFUSES: &str = "containerd-refuses";
-const FAILS: &str = "containerd-fails";
-/// Its unit is not active.
-const DOWN: &str = "containerd-is-down";
-
-struct Node {
-    root: tempfile::TempDir,
-}
-
-impl Node {
-    /// A node whose containerd answers.
-    fn new() -> Self {
-        let node = Self { root: tempfile::tempdir().expect("a directory") };
-        for directory in ["etc/containerd", CONTAINERD, "usr/bin"] {
-            fs::create_dir_all(node.at(directory)).expect("a directory");
-        }
-        fs::write(node.at("etc/containerd/config.toml"), "version = 2\n").expect("a configuration");
-        containerd::listen(&node.at(CONTAINERD).join("containerd.sock"));
-        node
-    }
-
-    fn at(&self, path: &str) -> PathBuf {
-        self.root.path().join(path)
-    }
-
-    /// A restart of the test's containerd makes this file: it has podshim's runtime then.
-    fn loaded(&self) -> PathBuf {
-        self.at(CONTAINERD).join(LOADED)
-    }
-
-    /// Puts a systemctl there. It runs with the node's root as its own, so it must be one static program.
-    fn with_systemctl(self) -> Self {
-        fs::copy("/usr/bin/busybox", self.at("usr/bin/busybox")).expect("a static busybox, of hack/setup");
-        fs::create_dir_all(self.at("run/systemd/system")).expect("a directory");
-        let script = format!(
-            "#!/usr/bin/busybox sh\necho \"$@\" >>/{CALLS}\ncase \"$*\" in\n\
-             *is-active*podshim-drain*) [ -e /{DRAIN} ] ;;\n\
-             *' start podshim-drain'*) echo >/{DRAIN} ;;\n\
-             *is-active*containerd*) [ ! -e /{DOWN} ] ;;\n\
-             *' restart '*) [ ! -e /{FAILS} ] || {{ echo >/{DOWN}; exit 1; }}; [ -e /{REFUSES} ] || echo >/{CONTAINERD}/{LOADED} ;;\nesac\n"
-        );
-        fs::write(self.at("usr/bin/systemctl"), script).expect("a script");
-        let executable = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(self.at("usr/bin/systemctl"), executable).expect("permissions");
-        self
-    }
-
-    fn calls(&self) -> String {
-        let calls = fs::read_to_string(self.at(CALLS)).unwrap_or_default();
-        calls.replace("--no-ask-password --no-pager ", "")
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_podshim"));
-        command
-            .args(words)
-            .arg("--host-root")
-            .arg(self.root.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        command
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
-    fn install(&self, more: &[&str]) -> Installer {
-        let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/install/gke.toml");
-        let words = ["install", "--yes", "--stay", "--shim", shim.to_str().expect("UTF-8")];
-        let mut command = self.command(&[&words, more].concat());
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("podshim runs");
-        let lines = BufReader::new(child.stdout.take().expect("its output"));
-        Installer { child, lines }
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
-    fn has_runtime(&self) -> Option<i32> {
-        self.command(&["has-runtime"]).status().expect("podshim runs").code()
-    }
-}
-
-/// A running `podshim install --stay`.
-struct Installer {
-    child: Child,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Installer {
-    /// Waits for a line with these words.
-    fn says(&mut self, words: &str) -> String {
-        let mut all = String::new();
-        while self.lines.read_line(&mut all).expect("its output") > 0 {
-            if all.lines().last().is_some_and(|line| line.contains(words)) {
-                return all;
-            }
-        }
-        panic!("it ended without {words:?}:\n{all}");
-    }
-
-    /// Its exit code, and all that it has said.
-    #[allow(clippy::disallowed_methods, reason = "a test waits for its own child")]
-    fn ends(mut self) -> (Option<i32>, String) {
-        let mut printed = String::new();
-        self.lines.read_to_string(&mut printed).expect("its output");
-        let mut errors = self.child.stderr.take().expect("its errors");
-        errors.read_to_string(&mut printed).expect("its errors");
-        (self.child.wait().expect("it ends").code(), printed)
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "a test waits for its own child")]
-    fn ends_at_sigterm(mut self) {
-        kill(Pid::from_raw(self.child.id().try_into().expect("a pid")), Signal::SIGTERM).expect("a signal");
-        assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
-    }
-}
+use node::{CALLS, DOWN, DRAIN, FAILS, Node, REFUSES};
 
 /// Without the permission it waits for a person to restart containerd. SIGTERM removes nothing.
 #[test]

@@ -1,0 +1,167 @@
+//! How containerd gets back the configuration that it had, if it does not take podshim's runtime.
+//!
+//! Owns the order: note what was refused, change the files, restart containerd. An installer that is killed in between leaves
+//! the rest to the next one, which finds by the notes and the files how far this one came.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::cri::Loaded;
+use super::files::{self, Change, Content};
+use super::notes;
+use super::root::Root;
+use super::running::Daemon;
+use super::signals::{Signals, Woken};
+
+/// How often to ask a containerd that is being restarted.
+pub const SOON: Duration = Duration::from_secs(2);
+
+/// What gives containerd back the configuration that it had.
+#[derive(Debug)]
+pub struct Undo {
+    /// The changes that do so after those of the installation.
+    changes: Vec<Change>,
+    /// The changes that take the runtime out of the files as they were before the installation.
+    without_runtime: Vec<Change>,
+    /// Whether the installation changes these files.
+    pub configuration: Configuration,
+    /// The texts of the files with podshim's runtime.
+    pub texts: String,
+}
+
+/// Whether an installation changes containerd's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Configuration {
+    /// It does.
+    Changed,
+    /// It was right already.
+    AsBefore,
+}
+
+impl Configuration {
+    /// Of these changes, if containerd reads its configuration from these files.
+    pub fn of(changes: &[Change], files: &[PathBuf]) -> Self {
+        let is_changed = changes.iter().any(|change| files.iter().any(|file| file == change.path()));
+        if is_changed { Self::Changed } else { Self::AsBefore }
+    }
+}
+
+impl Undo {
+    /// Of an installation that makes these changes. `files` are those from which containerd reads its configuration.
+    pub fn new(daemon: &Daemon, changes: &[Change], files: &[PathBuf], without_runtime: Vec<Change>) -> Self {
+        let root = &daemon.root;
+        // A backup is beside its file, and goes with it.
+        let is_of = |change: &&Change| {
+            let mut of = files.iter().map(PathBuf::as_path);
+            of.any(|file| {
+                change.path() == file || matches!(&change.after, Content::Copy { of, .. } if of == file)
+            })
+        };
+        let made: Vec<_> = changes.iter().filter(is_of).collect();
+        // What is there may be why containerd does not answer: to go back to that would not help.
+        let is_unconfirmed = notes::restarted(root).is_some_and(|note| note.texts == texts(root, files, &[]))
+            && !matches!(daemon.loaded(), Ok(Loaded::Yes));
+        let mut undo: Vec<_> = made.iter().rev().map(|change| change.reversed()).collect();
+        if made.is_empty() || is_unconfirmed {
+            undo.extend(without_runtime.iter().cloned());
+        }
+        Self {
+            changes: undo,
+            without_runtime,
+            configuration: Configuration::of(changes, files),
+            texts: texts(root, files, &made),
+        }
+    }
+
+    /// Whether containerd was restarted with these texts and has not answered yet.
+    pub fn is_restarted(&self, root: &Root) -> bool {
+        notes::restarted(root).is_some_and(|note| note.texts == self.texts)
+    }
+
+    /// Whether containerd did not take these texts.
+    pub fn is_refused(&self, root: &Root) -> bool {
+        notes::refused(root).is_some_and(|texts| texts == self.texts)
+    }
+
+    /// Gives containerd its configuration of before, and restarts it. Returns what became of it, for people.
+    pub fn give_back(&self, daemon: &Daemon, unit: Option<&str>, signals: &Signals) -> String {
+        // First: an installer that is killed meanwhile must not try the same again.
+        match notes::put_refused(&daemon.root, &self.texts) {
+            Ok(()) => restore(&self.changes, daemon, || Ok(unit), signals),
+            Err(error) => {
+                format!("its configuration stays, as {} cannot be written: {error}", notes::REFUSED)
+            }
+        }
+    }
+
+    /// Gives back what an installer did not that was killed on the way: the refused texts are in the files, or containerd was not
+    /// restarted without them. `None` if nothing is left to do.
+    pub fn finish(&self, daemon: &Daemon, signals: &Signals) -> Option<String> {
+        let is_there = self.configuration == Configuration::AsBefore && !self.without_runtime.is_empty();
+        if !is_there && !self.is_restarted(&daemon.root) {
+            return None;
+        }
+        let unit = || daemon.unit().map_err(|error| error.to_string());
+        Some(restore(&self.without_runtime, daemon, unit, signals))
+    }
+}
+
+/// The texts of these files, once these changes are made.
+fn texts(root: &Root, files: &[PathBuf], made: &[&Change]) -> String {
+    // A file is changed behind its links.
+    let mut paths: Vec<_> = files.iter().filter_map(|file| root.behind_links(file).ok()).collect();
+    paths.sort();
+    paths.dedup();
+    let text = |path: &Path| match made.iter().find(|change| change.path() == path) {
+        Some(Change { after: Content::Text(text), .. }) => Some(text.clone()),
+        Some(_) => None,
+        None => files::read_text(root, path).ok().flatten(),
+    };
+    paths.iter().filter_map(|path| text(path)).collect()
+}
+
+fn restore<'a>(
+    changes: &[Change],
+    daemon: &Daemon,
+    unit: impl FnOnce() -> Result<Option<&'a str>, String>,
+    signals: &Signals,
+) -> String {
+    match try_restore(changes, daemon, unit, signals) {
+        Ok(Loaded::Yes) => "its configuration is as before, with which it has the runtime again".to_owned(),
+        Ok(Loaded::No) => "its configuration is as before, with which it answers again".to_owned(),
+        Err(reason) => reason,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
+fn try_restore<'a>(
+    changes: &[Change],
+    daemon: &Daemon,
+    unit: impl FnOnce() -> Result<Option<&'a str>, String>,
+    signals: &Signals,
+) -> Result<Loaded, String> {
+    let begin = Instant::now();
+    files::apply(changes).map_err(|error| format!("its configuration cannot be given back: {error}"))?;
+    let not_restarted =
+        |error: String| format!("its configuration is as before, but it was not restarted: {error}");
+    let interrupted = || "its configuration is as before, and it is being restarted".to_owned();
+    let restarted = unit().and_then(|unit| daemon.restart(unit, signals).map_err(|error| error.to_string()));
+    if restarted == Ok(Woken::BySignal) {
+        // The note stays: the next installer makes sure of the restart.
+        return Err(interrupted());
+    }
+    notes::remove_restarted(&daemon.root);
+    restarted.map_err(not_restarted)?;
+    loop {
+        match daemon.loaded() {
+            Ok(state) => return Ok(state),
+            Err(error) if begin.elapsed() >= daemon.restart_limit => {
+                return Err(format!("its configuration is as before, but it does not answer: {error}"));
+            }
+            Err(_) => {}
+        }
+        if !matches!(signals.wait(SOON), Ok(Woken::ByTime)) {
+            return Err(interrupted());
+        }
+    }
+}
