@@ -45,7 +45,8 @@ async fn u2_t1_three_commands_show_an_ordered_pod() -> Result<()> {
         };
         let (log, _) = tokio::try_join!(hack("cluster", words(logs)), deleted)?;
         let place = |words: &str| log.find(words).with_context(|| format!("no {words:?} in the log:\n{log}"));
-        let (held, started, stopped) = (place("WAITS")?, place("STARTED")?, place("STOPS")?);
+        let (held, started) = (place("podshim: held: waiting for sidecar \"proxy\"")?, place("app Started")?);
+        let stopped = place("app Term")?;
         ensure!(held < started && started < stopped, "{log}");
         anyhow::Ok(())
     };

@@ -47,7 +47,8 @@ impl History {
         let Some((container, mut event)) = event_of(action) else { return };
         if let Some(id) = container {
             // An event that comes after the container's delete has the name that the ones before have.
-            event.name = name(id).map(str::to_owned).or_else(|| self.name_of(id.as_str())).unwrap_or_default();
+            event.name =
+                name(id).map(str::to_owned).or_else(|| self.name_of(id.as_str())).unwrap_or_default();
             event.id = id.to_string();
         }
         event.wall_ms = i64::try_from(wall.0.as_millis()).unwrap_or(i64::MAX);
@@ -110,9 +111,7 @@ impl History {
 fn event_of(action: &Action) -> Option<(Option<&ContainerId>, Event)> {
     let mut event = Event::new();
     let (container, kind) = match action {
-        Action::Record { container, milestone } => {
-            (container.as_ref(), milestone_in(milestone, &mut event))
-        }
+        Action::Record { container, milestone } => (container.as_ref(), milestone_in(milestone, &mut event)),
         Action::Publish(Notice::Created { container, pid }) => {
             event.pid = *pid;
             (Some(container), Kind::CREATED)
