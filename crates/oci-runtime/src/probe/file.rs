@@ -32,6 +32,9 @@ enum Lookup {
     Running,
 }
 
+/// Within a root the kernel does not resolve `..` while any process of the machine renames or mounts something (EAGAIN).
+const TRIES: u32 = 1000;
+
 /// A running lookup; dropping this ends it.
 struct RunningLookup(FileChecks);
 
@@ -117,7 +120,14 @@ fn exists(pidfd: BorrowedFd<'_>, root: &CStr, path: &CStr) -> nix::Result<()> {
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    openat2(root, path, how).map(drop)
+    let mut found = Err(Errno::EAGAIN);
+    for _ in 0..TRIES {
+        found = openat2(&root, path, how).map(drop);
+        if found != Err(Errno::EAGAIN) {
+            break;
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -254,6 +254,17 @@ fn u2_file_probe_stays_inside_the_containers_root() {
         for path in ["/tmp/ready", "/shared/inside", "/tmp", "/../tmp/ready", "/shared/../tmp/ready"] {
             assert_eq!(check(path).await, ProbeResult::Success, "{path}");
         }
+        // Another process's renames do not count. The thread ends with the directory.
+        let names = ["one", "two"].map(|name| shared.path().join(name));
+        std::fs::write(&names[0], "").unwrap();
+        let renames = std::thread::spawn(move || {
+            let [one, two] = &names;
+            while std::fs::rename(one, two).and_then(|()| std::fs::rename(two, one)).is_ok() {}
+        });
+        for _ in 0..20 {
+            assert_eq!(check("/shared/../tmp/ready").await, ProbeResult::Success);
+        }
+        assert!(!renames.is_finished());
         for path in ["/shared/absolute", "/shared/dots", host_file.to_str().unwrap(), "/tmp/ready/x"] {
             assert!(matches!(check(path).await, ProbeResult::Failure(_)), "{path}");
         }

@@ -34,7 +34,7 @@ impl Daemon {
     /// The unit with which it is restarted; `None` where its supervisor does that.
     ///
     /// # Errors
-    /// As [`unit`].
+    /// As [`unit()`].
     pub fn unit(&self) -> Result<Option<&'static str>, HostError> {
         unit(&self.root, &self.found, notes::restarted(&self.root))
     }
