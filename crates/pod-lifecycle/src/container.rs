@@ -285,15 +285,16 @@ impl Container {
     }
 
     /// What callers see: a container that has been started and is not final is RUNNING (F11). `anchor` stands in for
-    /// the pid of a container that has no process of its own at the moment (F13).
-    pub(crate) fn view(&self, anchor: Option<u32>) -> Option<View> {
+    /// the pid of a container that has no process of its own at the moment (F13). One whose create is under way is
+    /// CREATED, for a containerd that was restarted meanwhile: it deletes such a task, and the Delete waits for the end
+    /// of the create. On NotFound containerd 1.6 takes the container for one without a task (trap 15).
+    pub(crate) fn view(&self, anchor: Option<u32>) -> View {
         let running = if self.freezer.shows_paused() { Status::Paused } else { Status::Running };
         let stand_in = anchor.unwrap_or(self.pid);
         let (status, pid, exit) = match &self.phase {
-            Phase::Creating { .. } => return None,
             Phase::Created => (Status::Created, self.pid, None),
             Phase::CompletedAgain { .. } => (Status::Created, stand_in, None),
-            Phase::Prepared | Phase::Restoring { .. } => (Status::Created, 0, None),
+            Phase::Creating { .. } | Phase::Prepared | Phase::Restoring { .. } => (Status::Created, 0, None),
             // F13: the pid of a parked exit is dead already.
             Phase::Starting { early_exit: Some(_), .. } => (Status::Running, stand_in, None),
             Phase::Held(_) | Phase::Starting { .. } | Phase::Running { .. } | Phase::EndingUnrun { .. } => {
@@ -307,7 +308,7 @@ impl Container {
                 (Status::Stopped, self.pid, Some(*exit))
             }
         };
-        Some(View { status, pid, exit, has_process: self.has_process() })
+        View { status, pid, exit, has_process: self.has_process() }
     }
 
     /// Where it is in its life, for operators.

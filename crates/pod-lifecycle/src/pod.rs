@@ -128,7 +128,7 @@ impl Pod {
     /// What callers see of a container or exec.
     ///
     /// # Errors
-    /// NotFound for a container or exec that does not exist or is still being created.
+    /// NotFound for a container or exec that does not exist.
     pub fn view(&self, target: &Target) -> Result<View, Refusal> {
         view_of(&self.state, target)
     }

@@ -455,6 +455,7 @@ impl Simulator {
                 let pause = self.pod.view(&Target::init(PAUSE.into())).ok().map(|view| view.pid);
                 let whose = match (view.has_process, pause == Some(view.pid)) {
                     (true, _) => "own pid",
+                    (false, false) if view.pid == 0 => "no pid",
                     (false, true) => "pid of pause",
                     (false, false) => "last pid",
                 };

@@ -103,14 +103,19 @@ impl RunningPod<'_> {
             }
             // Retried, as by a kubelet's next sync. The new containerd may still be removing what the killed one had
             // begun, and 2.x finds the directory of an unfinished snapshot only when it collects garbage.
+            let mut last = None;
             wait::until(&format!("{name} to be started again"), SOON, async || {
                 match self.start(name).await {
                     Ok(()) => Ok(Some(())),
-                    Err(error) if is_of_a_cut_off_create(&format!("{error:#}")) => Ok(None),
+                    Err(error) if is_of_a_cut_off_create(&format!("{error:#}")) => {
+                        last = Some(error);
+                        Ok(None)
+                    }
                     Err(error) => Err(error),
                 }
             })
-            .await?;
+            .await
+            .with_context(|| format!("the last attempt: {last:?}"))?;
         }
         Ok(())
     }
