@@ -163,7 +163,8 @@ async fn u9_h7_a_startup_probe_during_a_hold() -> Result<()> {
             "readinessProbe": probe(&ready, 1),
         });
         let pod = behind_a_gate("u9-startup", probes).run(kubelet)?;
-        pod.wait_for("proxy", Started, 1, SOON).await?;
+        let runs = |status: &PodStatus| status.of("app").is_ok_and(|app| app.state.is_running());
+        pod.wait_status("that its main runs", SOON, runs).await?;
         // More than enough for a kubelet that probes once a second to kill the container.
         wait::quiet_time(seconds(5)).await;
         let (held, before) = (pod.timeline()?, pod.status().await?);
