@@ -29,11 +29,15 @@
 /* A deadline that never comes. */
 #define NEVER LLONG_MAX
 
+/* How often the file of --run-from is looked for, in milliseconds. */
+#define LOOK_EVERY 50
+
 static const char usage[] =
 	"usage: pod-member --name NAME [options]\n"
 	"  --log FILE            append the events to FILE too\n"
 	"  --start-delay S       seconds from Starting to Started (0)\n"
 	"  --run S[,S...]        seconds from Started to Exiting; absent: for ever\n"
+	"  --run-from FILE       --run's seconds begin when FILE exists, after Started\n"
 	"  --exit-code N[,N...]  exit code at the end of --run (0)\n"
 	"  --term-delay S        seconds from the stop signal to Exiting (0)\n"
 	"  --term-exit-code N    exit code after the stop signal (0)\n"
@@ -53,7 +57,7 @@ static const char usage[] =
 	"the last value serves all later runs.\n";
 
 struct settings {
-	const char *name, *log, *run, *exit_code, *ready_file, *print, *notify, *notify_to;
+	const char *name, *log, *run, *run_from, *exit_code, *ready_file, *print, *notify, *notify_to;
 	double start_delay, term_delay, listen_after, ready_after, notify_after;
 	int term_exit_code, ignore_term, stop_signal, port, leave_child;
 	size_t allocate_mib;
@@ -214,7 +218,8 @@ static void parse(int argc, char **argv)
 		{ "ready-after", 1, NULL, 'F' },    { "allocate", 1, NULL, 'a' },
 		{ "child", 0, NULL, 'c' },	    { "print", 1, NULL, 'o' },
 		{ "notify", 1, NULL, 'm' },	    { "notify-to", 1, NULL, 'M' },
-		{ "notify-after", 1, NULL, 'N' },   { NULL, 0, NULL, 0 },
+		{ "notify-after", 1, NULL, 'N' },   { "run-from", 1, NULL, 'R' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int option, index = 0;
 
@@ -226,6 +231,7 @@ static void parse(int argc, char **argv)
 		case 'l': settings.log = optarg; break;
 		case 's': settings.start_delay = number(name, optarg); break;
 		case 'r': settings.run = optarg; break;
+		case 'R': settings.run_from = optarg; break;
 		case 'x': settings.exit_code = optarg; break;
 		case 't': settings.term_delay = number(name, optarg); break;
 		case 'T': settings.term_exit_code = number(name, optarg); break;
@@ -272,8 +278,8 @@ static int milliseconds_until(long long now, const long long *deadlines, int cou
 
 int main(int argc, char **argv)
 {
-	enum { STARTED, LISTEN, READY, NOTIFY, RUN_OVER, TERM_OVER, DEADLINES };
-	long long deadlines[DEADLINES] = { NEVER, NEVER, NEVER, NEVER, NEVER, NEVER };
+	enum { STARTED, LISTEN, READY, NOTIFY, RUN_FROM, RUN_OVER, TERM_OVER, DEADLINES };
+	long long deadlines[DEADLINES] = { NEVER, NEVER, NEVER, NEVER, NEVER, NEVER, NEVER };
 	struct pollfd polled[2] = { { .fd = -1, .events = POLLIN }, { .fd = -1, .events = POLLIN } };
 	sigset_t signals;
 	int run;
@@ -324,6 +330,12 @@ int main(int argc, char **argv)
 			if (settings.allocate_mib)
 				touch_memory(settings.allocate_mib);
 			if (settings.run)
+				deadlines[RUN_FROM] = now;
+		}
+		if (due(&deadlines[RUN_FROM], now)) {
+			if (settings.run_from && access(settings.run_from, F_OK))
+				deadlines[RUN_FROM] = now + LOOK_EVERY;
+			else
 				deadlines[RUN_OVER] = now + list_value("run", settings.run, run) * 1000;
 		}
 		if (due(&deadlines[LISTEN], now))

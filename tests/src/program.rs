@@ -122,6 +122,12 @@ impl Program {
         self
     }
 
+    /// The time of [`runs_for`](Self::runs_for) begins when `path` exists in the container.
+    #[must_use]
+    pub fn runs_from(self, path: &str) -> Self {
+        self.flag("--run-from", path)
+    }
+
     /// Exits by itself with this code, at once unless [`runs_for`](Self::runs_for) says when.
     #[must_use]
     pub fn exits(self, code: u8) -> Self {

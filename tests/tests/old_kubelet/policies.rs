@@ -24,8 +24,8 @@ use crate::support::{SOON, probe};
 const LIMIT: Duration = seconds(150);
 /// Longer than a kubelet takes to recreate what it killed: it does so in the same sync, or after its own restart.
 const NODE_FILE: &str = "replace-wait = \"15s\"";
-/// A job's main runs longer than a fault takes to happen.
-const WORK: Duration = seconds(15);
+/// How long a job's main works on after the fault has happened, so long that a kubelet acts on the fault before.
+const WORK: Duration = seconds(10);
 /// A container that the kubelet kills ends so slowly that the kubelet itself is killed first.
 const SLOW_END: Duration = seconds(6);
 
@@ -103,13 +103,17 @@ impl Fault {
     fn program(self, policy: RestartPolicy, kubelet: KubeletLife, name: &str) -> Program {
         let program = match (name, policy) {
             // T15: if a 0 after the stop signal counted at once, it would complete the job.
-            ("app", OnFailure) => Program::new(name).runs_for(WORK),
-            ("app", Never) => Program::new(name).runs_for(WORK).term_exit_code(4),
+            ("app", OnFailure) => Program::new(name).runs_for(WORK).runs_from("/pod/befallen"),
+            ("app", Never) => {
+                Program::new(name).runs_for(WORK).runs_from("/pod/befallen").term_exit_code(4)
+            }
             _ => Program::new(name),
         };
         match self {
             Fault::Missing(of) if of == name => program.missing(),
-            Fault::Fatal if name == "s2" => program.exits(1).runs_for_each(&[seconds(5), WORK + LIMIT]),
+            Fault::Fatal if name == "s2" => {
+                program.exits(1).runs_for_each(&[seconds(0), WORK + LIMIT]).runs_from("/pod/end-s2")
+            }
             Fault::Liveness(of) | Fault::Image(of)
                 if of == name && kubelet == KubeletLife::KilledInBetween =>
             {
@@ -238,6 +242,8 @@ async fn befall(fault: Fault, pod: &StaticPod<'_>, changed: &Manifest, all_run: 
             touch("open")?;
         }
         Fault::Fatal => {
+            runs.await?;
+            touch("end-s2")?;
             pod.wait_for("app", Term, 1, SOON).await?;
         }
         Fault::Image(name) => {
@@ -304,6 +310,7 @@ async fn life(
     };
     let pod = manifest.run(kubelet)?;
     befall(fault, &pod, &changed, &moments.all_run).await?;
+    File::create(pod.directory().join("befallen"))?;
     moments.befallen.add_permits(1);
     match (policy, fault) {
         // Under this policy the kubelet retries the container again and again, and the others live on.
