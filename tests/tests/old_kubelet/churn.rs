@@ -34,7 +34,7 @@ async fn round(kubelet: &Kubelet, manifests: &[Manifest], turn: u32) -> Result<(
         manifests.iter().map(|manifest| manifest.clone().run(kubelet)).collect::<Result<_>>()?;
     restart_after(kubelet, point(0)).await?;
     for pod in &pods {
-        pod.wait_seen(3 * SOON).await?;
+        pod.wait_seen(2 * AMPLE).await?;
     }
     for pod in &pods {
         pod.delete()?;
