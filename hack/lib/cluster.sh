@@ -120,7 +120,6 @@ start_control_plane() {
     run_in_control "$dir" etcd --data-dir "$dir/etcd/data" --listen-client-urls http://127.0.0.1:2379 \
         --advertise-client-urls http://127.0.0.1:2379 --listen-peer-urls http://127.0.0.1:2380 \
         --initial-advertise-peer-urls http://127.0.0.1:2380 --initial-cluster default=http://127.0.0.1:2380
-    # --enable-aggregator-routing: webhooks are called at their pods. No kube-proxy knows the addresses of Services here.
     run_in_control "$dir" kube-apiserver --etcd-servers=http://127.0.0.1:2379 --cert-dir="$pki" \
         --advertise-address="$CONTROL_ADDRESS" --secure-port=6443 --insecure-port=0 \
         --tls-cert-file="$pki/kube-apiserver.crt" --tls-private-key-file="$pki/kube-apiserver.key" \
@@ -129,7 +128,7 @@ start_control_plane() {
         --kubelet-preferred-address-types=InternalIP --service-cluster-ip-range="$SERVICES" \
         --service-account-issuer=https://kubernetes.default.svc --service-account-key-file="$pki/accounts.pub" \
         --service-account-signing-key-file="$pki/accounts.key" --authorization-mode=Node,RBAC \
-        --enable-admission-plugins=NodeRestriction --allow-privileged=true --enable-aggregator-routing=true
+        --enable-admission-plugins=NodeRestriction --allow-privileged=true
     wait_until 60 "the API server" kubectl "$dir" get --raw /readyz
     run_in_control "$dir" kube-controller-manager "$(authentication "$dir" kube-controller-manager)" \
         --kubeconfig="$dir/kube-controller-manager.kubeconfig" \
