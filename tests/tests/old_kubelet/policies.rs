@@ -104,9 +104,7 @@ impl Fault {
         let program = match (name, policy) {
             // T15: if a 0 after the stop signal counted at once, it would complete the job.
             ("app", OnFailure) => Program::new(name).runs_for(WORK).runs_from("/pod/befallen"),
-            ("app", Never) => {
-                Program::new(name).runs_for(WORK).runs_from("/pod/befallen").term_exit_code(4)
-            }
+            ("app", Never) => Program::new(name).runs_for(WORK).runs_from("/pod/befallen").term_exit_code(4),
             _ => Program::new(name),
         };
         match self {
