@@ -2,7 +2,7 @@
 //! errors are handled like runc's.
 
 use anyhow::{Context, Result, ensure};
-use e2e::{Containerd, FaultyRuntime, Pod, Program, Runtime, wait};
+use e2e::{Containerd, FaultyRuntime, Pod, Program, RunningPod, Runtime, wait};
 use k8s_cri::v1::ContainerState;
 
 use e2e::durations::{SOON, seconds};
@@ -173,12 +173,12 @@ async fn trap_24_cruns_words_mean_the_same() -> Result<()> {
     Ok(())
 }
 
-/// Trap 15: containerd dies in the middle of a container's create. The shim finishes it. The next containerd finds a
-/// task in CREATED and ends it, and the pod can be used and removed as any other.
-#[tokio::test]
-async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
-    let (runtime, node) = FaultyRuntime::of_a_node().await?;
-    let mut pod = Pod::new("trap15").container(Program::new("app")).run(&node, Runtime::Podshim).await?;
+/// Kills containerd while the runtime, which goes on when it is released, creates the pod's app.
+async fn kill_during_a_create(
+    runtime: &FaultyRuntime,
+    node: &Containerd,
+    pod: &mut RunningPod<'_>,
+) -> Result<()> {
     runtime.hold("create")?;
     let (started, killed) = tokio::join!(pod.start("app"), async {
         runtime.wait_held("create").await?;
@@ -186,9 +186,18 @@ async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
     });
     killed?;
     ensure!(started.is_err(), "an answer came although containerd was killed");
+    Ok(())
+}
+
+/// Trap 15: containerd dies in the middle of a container's create. The shim finishes it. The next containerd finds a
+/// task in CREATED and ends it, and the pod can be used and removed as any other.
+#[tokio::test]
+async fn trap_15_containerd_may_die_during_a_create() -> Result<()> {
+    let (runtime, node) = FaultyRuntime::of_a_node().await?;
+    let mut pod = Pod::new("trap15").container(Program::new("app")).run(&node, Runtime::Podshim).await?;
+    kill_during_a_create(&runtime, &node, &mut pod).await?;
     runtime.release("create")?;
-    // A containerd that looks while the runtime still creates the container does not see it, and cannot delete it
-    // later.
+    // The next containerd looks only then; the test below has one that looks before.
     let sandbox = pod.sandbox().to_owned();
     wait::until("the create to be over", SOON, async || {
         // Where podshim makes the sandboxes, the container is the runtime's first.
@@ -224,13 +233,7 @@ async fn trap_15_a_create_that_outlives_containerd_can_be_removed() -> Result<()
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
-    runtime.hold("create")?;
-    let (started, killed) = tokio::join!(pod.start("app"), async {
-        runtime.wait_held("create").await?;
-        node.kill().await
-    });
-    killed?;
-    ensure!(started.is_err(), "an answer came although containerd was killed");
+    kill_during_a_create(&runtime, &node, &mut pod).await?;
     {
         let serving = node.start_again();
         tokio::pin!(serving);
