@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use oci_runtime::bundle::Bundle;
 use oci_runtime::sandbox::{Pins, PinsRequest};
 use oci_runtime::spec::Spec;
-use pod_lifecycle::{ContainerId, Status, WallTime};
+use pod_lifecycle::{ContainerId, Status, View, WallTime};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::warn;
@@ -129,9 +129,10 @@ impl PodSandbox {
         self.created_at
     }
 
-    /// When a sandbox is given up that no caller has started.
-    pub(crate) fn forgotten_at(&self, status: Status) -> Option<Instant> {
-        (status == Status::Created).then_some(self.forgotten_at)
+    /// When a sandbox is given up that no caller has started. One whose create is under way is shown as created too (F11):
+    /// that create has a limit of its own.
+    pub(crate) fn forgotten_at(&self, view: &View) -> Option<Instant> {
+        (view.status == Status::Created && view.has_process).then_some(self.forgotten_at)
     }
 
     /// Lets go of all that it holds. Containers that still run keep it.

@@ -160,7 +160,7 @@ pub(crate) fn metrics(state: &State, id: &ContainerId) -> Result<Any, ServiceErr
 pub(crate) fn forgotten_at(state: &State) -> Option<Instant> {
     let sandbox = state.sandbox.as_ref()?;
     let view = state.pod.view(&Target::init(sandbox.id().clone())).ok()?;
-    sandbox.forgotten_at(view.status)
+    sandbox.forgotten_at(&view)
 }
 
 /// Whether the sandbox exists and no caller has started it.
