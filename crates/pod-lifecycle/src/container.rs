@@ -214,6 +214,11 @@ impl Container {
         )
     }
 
+    /// Whether it is created, and no caller has started it.
+    pub(crate) fn is_unstarted(&self) -> bool {
+        matches!(self.phase, Phase::Created | Phase::CompletedAgain { .. })
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.phase, Phase::Held(_))
     }

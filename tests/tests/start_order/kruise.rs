@@ -3,9 +3,10 @@
 
 use anyhow::{Result, ensure};
 use e2e::Event::{Exiting, Started, Starting, Term};
+use e2e::instance::signal;
 use e2e::{Containerd, Pod, Program, Runtime};
 
-use crate::support::{AMPLE, SOON, are_running, exit_with, held_for, seconds, wait_started};
+use crate::support::{AMPLE, SOON, are_running, exit_with, held_for, milliseconds, seconds, wait_started};
 
 /// What Kruise's webhook writes for two SidecarSets, of which `mesh` is upgraded hot.
 const SETS: (&str, &str) = (
@@ -57,6 +58,27 @@ async fn s12_r1_t1_a_pod_that_kruise_injected_has_its_order() -> Result<()> {
     for (name, starts) in [("app", 1), ("envoy-1", 1), ("envoy-2", 1), ("tail", 2)] {
         ensure!(timeline.count(name, Starting) == starts, "{name}\n{timeline}");
     }
+    pod.remove().await
+}
+
+/// S12, N3: `delete` reads the marks too, after the shim was killed.
+#[tokio::test]
+async fn s12_n3_a_killed_shims_pod_with_marks_ends_in_order() -> Result<()> {
+    let node = Containerd::start().await?;
+    node.write_node_file(READ).await?;
+    let mut pod = Pod::new("kruise-kill")
+        .annotate_with(SETS.0, r#"{"logs":{"sidecarList":["tail"]}}"#)
+        .container(Program::new("app").term_delay(milliseconds(300)))
+        .container(Program::new("tail"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["app", "tail"]).await?;
+    wait_started(&pod, &["app", "tail"]).await?;
+    signal(pod.shim_pid()?, libc::SIGKILL)?;
+    for name in ["app", "tail"] {
+        pod.wait_exited(name, AMPLE).await?;
+    }
+    pod.timeline()?.in_order(&[("app", Term), ("app", Exiting), ("tail", Term)])?;
     pod.remove().await
 }
 

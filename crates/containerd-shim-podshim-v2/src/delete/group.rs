@@ -18,14 +18,15 @@ use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::{Container, DeleteMode};
 use oci_runtime::sandbox::is_recorded;
-use pod_spec::{Others, Role};
+use pod_spec::{Others, Plan, Role, kruise};
+use shim_service::node;
 use shim_service::options::{OptionsError, RuntimeOptions};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::exit::{now, unseen_exit};
 use super::orphan::Orphan;
-use crate::paths::SocketAddress;
+use crate::paths::{NODE_FILE, SocketAddress};
 
 /// How long mains may take to end on their own.
 const MAINS_LIMIT: Duration = Duration::from_millis(1500);
@@ -112,10 +113,7 @@ impl Member {
     fn read(id: String, path: PathBuf) -> Self {
         let bundle = Bundle::new(path);
         let annotations = bundle.read_spec().map(|spec| spec.annotations).unwrap_or_default();
-        // Create refuses a plan that cannot be parsed, so there is no order to keep.
-        let plan = pod_spec::parse(annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())))
-            .ok()
-            .and_then(|parsed| parsed.plan);
+        let plan = plan_of(&annotations);
         let name = annotations.get(CONTAINER_NAME).unwrap_or(&id).clone();
         let role = plan.iter().flat_map(|plan| &plan.members).find(|member| member.name == name);
         let turn = match role.map(|member| (member.role, member.entry)) {
@@ -143,6 +141,18 @@ impl Member {
     fn is_known_to_its_runtime(&self, namespace: &str) -> bool {
         self.options.runtime_root(namespace).join(&self.id).exists()
     }
+}
+
+/// The plan of the pod that has these annotations. Create refuses a plan that cannot be parsed, or that the node's file
+/// forbids: where there is none, there is no order to keep.
+fn plan_of(annotations: &BTreeMap<String, String>) -> Option<Plan> {
+    let all = || annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let own = pod_spec::parse(all()).ok()?.plan;
+    if own.is_some() || !all().any(|(key, _)| kruise::is_mark(key)) {
+        return own;
+    }
+    // S12: the file says whether OpenKruise's marks count.
+    node::read(Path::new(NODE_FILE)).ok()?.parse_pod(all()).ok()?.plan
 }
 
 /// A member, with what the clean-up needs.

@@ -234,6 +234,11 @@ impl Container {
         self.ending.make_final();
     }
 
+    /// S14: another container takes its name; it is none of the plan's any more.
+    pub(crate) fn lose_name(&mut self) {
+        self.part = Part::Passthrough;
+    }
+
     /// It is between two processes, and will end with `code` instead of running. Returns whether it was.
     pub(crate) fn end_instead_of_running(&mut self, code: u32) {
         match &mut self.phase {

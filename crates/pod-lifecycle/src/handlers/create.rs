@@ -1,4 +1,4 @@
-//! Create: which containers a pod accepts, what each is to the pod, and the end of a create (S1, S8, K13, K16, T11).
+//! Create: which containers a pod accepts, what each is to the pod, and the end of a create (S1, S8, S14, K13, K16, T11).
 //!
 //! Owns how the plan is learned (11.4). A restored container cannot be held: it goes on in the middle of its work, without
 //! the start that a gate holds back. So podshim restores no member of a plan (S1). Never starts a program.
@@ -9,18 +9,18 @@ use crate::container::phase::Part;
 use crate::container::{Container, EndedCreate};
 use crate::handlers::delete::delete_container;
 use crate::interface::action::{Action, Notice, Reply};
-use crate::interface::exit::{Exit, START_FAILED};
+use crate::interface::exit::{Exit, KILLED, START_FAILED};
 use crate::interface::id::{ContainerId, RequestId};
 use crate::interface::operation::Operation;
 use crate::interface::outcome::{Failure, Outcome, Refusal, RefusalKind};
-use crate::interface::spec::{ContainerSpec, KubeletType, Origin, TaskKind};
+use crate::interface::spec::{Caller, ContainerSpec, KubeletType, Origin, TaskKind};
 use crate::member::MemberState;
 use crate::rules::failure::start_refused;
 use crate::rules::round::give_up_callers_stop;
 use crate::state::State;
 use crate::steps::forget::forget;
 use crate::steps::oom_score::limit_oom_scores;
-use crate::steps::unrun::end_latecomer;
+use crate::steps::unrun::{end_latecomer, end_unstarted};
 
 /// A caller creates a container.
 pub(crate) fn create_container(
@@ -43,6 +43,7 @@ pub(crate) fn create_container(
     }
     let mut completed = None;
     if let Part::Member(index) = part {
+        replace_unstarted(pod, index);
         let (policy, quiet_until) = (pod.policy(), pod.now() + pod.replace_wait());
         let creation = pod.member_mut(index).created(id.clone(), &spec, policy);
         pod.rounds.create(creation, quiet_until);
@@ -79,7 +80,9 @@ fn admits(pod: &State, spec: &ContainerSpec, part: Part) -> Result<(), Refusal> 
     }
     admits_restored(pod, spec, part)?;
     let Part::Member(index) = part else { return Ok(()) };
-    if let Some(older) = pod.current(index).filter(|older| !older.is_final()) {
+    let is_replaced =
+        |older: &&Container| older.is_final() || spec.caller == Caller::Cri && older.is_unstarted();
+    if let Some(older) = pod.current(index).filter(|older| !is_replaced(older)) {
         return Err(Refusal::new(
             RefusalKind::AlreadyExists,
             format!(
@@ -90,6 +93,19 @@ fn admits(pod: &State, spec: &ContainerSpec, part: Part) -> Result<(), Refusal> 
         ));
     }
     Ok(())
+}
+
+/// S14: ends a container that no caller has started, whose name another one takes.
+fn replace_unstarted(pod: &mut State, index: usize) {
+    let Some(older) = pod.current(index).filter(|older| older.is_unstarted()) else { return };
+    let id = older.id().clone();
+    if let Some(older) = pod.container_mut(&id) {
+        older.lose_name();
+    }
+    pod.emit_change(Action::Warn(format!(
+        "container {id} was never started, and another one takes its name: it is ended"
+    )));
+    end_unstarted(pod, &id, KILLED);
 }
 
 /// Whether the pod accepts a container that is to be restored.

@@ -1,9 +1,10 @@
-//! The end of a container whose program will not run (K3, J9, T11, K13).
+//! The end of a container whose program will not run (K3, J9, S14, T11, K13).
 //!
 //! Owns how it ends and what its log gets. Never decides why it will not run: that is decided above.
 
 use pod_spec::Signal;
 
+use crate::container::Container;
 use crate::container::phase::{Part, Phase};
 use crate::interface::action::{Action, LineTarget};
 use crate::interface::exit::Exit;
@@ -35,13 +36,17 @@ pub(crate) fn end_without_running(pod: &mut State, id: &ContainerId, code: u32, 
 pub(crate) fn end_latecomer(pod: &mut State, id: &ContainerId) {
     let Some(stop) = pod.stop().filter(|stop| stop.is_for_good()) else { return };
     let code = stop.code_of_held();
-    let Some(container) = pod.container(id).filter(|container| container.part() != Part::Sandbox) else {
-        return;
-    };
-    match *container.phase() {
-        Phase::Created => end_without_running(pod, id, code, None),
-        Phase::CompletedAgain { exit } => finish(pod, id, exit),
-        Phase::Prepared => finish(pod, id, Exit { code, ..Exit::default() }),
+    if pod.container(id).is_some_and(|container| container.part() != Part::Sandbox) {
+        end_unstarted(pod, id, code);
+    }
+}
+
+/// Ends a container that is created and not started; a completed init shows its own exit (I4).
+pub(crate) fn end_unstarted(pod: &mut State, id: &ContainerId, code: u32) {
+    match pod.container(id).map(Container::phase) {
+        Some(Phase::Created) => end_without_running(pod, id, code, None),
+        Some(&Phase::CompletedAgain { exit }) => finish(pod, id, exit),
+        Some(Phase::Prepared) => finish(pod, id, Exit { code, ..Exit::default() }),
         _ => {}
     }
 }
