@@ -75,10 +75,8 @@ async fn s12_n3_a_killed_shims_pod_with_marks_ends_in_order() -> Result<()> {
     pod.start_all(&["app", "tail"]).await?;
     wait_started(&pod, &["app", "tail"]).await?;
     signal(pod.shim_pid()?, libc::SIGKILL)?;
-    for name in ["app", "tail"] {
-        pod.wait_exited(name, AMPLE).await?;
-    }
-    pod.timeline()?.in_order(&[("app", Term), ("app", Exiting), ("tail", Term)])?;
+    let timeline = pod.wait_for("tail", Exiting, 1, AMPLE).await?;
+    timeline.in_order(&[("app", Term), ("app", Exiting), ("tail", Term)])?;
     pod.remove().await
 }
 

@@ -20,3 +20,4 @@ mod restarts_in_place;
 mod sidecars;
 mod standby;
 mod support;
+mod unstarted;

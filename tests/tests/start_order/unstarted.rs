@@ -1,0 +1,59 @@
+//! A container that its caller has left between its create and its start (S14).
+
+use anyhow::{Result, ensure};
+use containerd_shim_protos::shim::shim::{
+    CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse, WaitRequest, WaitResponse,
+};
+use e2e::Event::Started;
+use e2e::direct::bundle::{Bundle, root_file_system};
+use e2e::direct::shim::Connection;
+use e2e::task::unique;
+use e2e::{Containerd, Pod, Program, Runtime};
+use serde_json::json;
+
+use crate::support::{SOON, wait_started};
+
+/// S14, trap 33: containerd keeps the task of a kubelet that was killed, and CRI can neither start nor remove it. The kubelet's
+/// next container of that name starts all the same. This test creates the first task as containerd did: CRI has no request
+/// that stops there.
+#[tokio::test]
+async fn s14_trap_33_the_next_of_an_unstarted_containers_name_starts() -> Result<()> {
+    let node = Containerd::connect().await?;
+    let mut pod = Pod::new("s14")
+        .annotate("plan", "s1=sidecar, app=main")
+        .container(Program::new("s1"))
+        .container(Program::new("app"))
+        .run(&node, Runtime::Podshim)
+        .await?;
+    pod.start_all(&["s1"]).await?;
+    wait_started(&pod, &["s1"]).await?;
+
+    let (id, directory) = (unique("unstarted"), tempfile::tempdir()?);
+    let bundle = directory.path().join(&id);
+    let annotations = json!({
+        "io.kubernetes.cri.container-type": "container",
+        "io.kubernetes.cri.container-name": "app",
+        "io.kubernetes.cri.sandbox-id": pod.sandbox(),
+    });
+    Bundle::program(&["sleep", "600"])
+        .spec(|spec| spec["annotations"] = annotations)
+        .write(&bundle, &format!("{}/{id}", node.cgroup()))?;
+    let address = node.shim_address("k8s.io", pod.sandbox())?;
+    let address = format!("unix://{}{}", node.root()?.display(), address.trim_start_matches("unix://"));
+    let (shim, _) = Connection::open(address.as_bytes()).await?;
+    let create = CreateTaskRequest {
+        id: id.clone(),
+        bundle: bundle.to_string_lossy().into_owned(),
+        rootfs: vec![root_file_system(directory.path())?],
+        ..Default::default()
+    };
+    shim.call::<_, CreateTaskResponse>("Create", &create).await?;
+
+    pod.start_all(&["app"]).await?;
+    pod.wait_for("app", Started, 1, SOON).await?;
+    let wait = WaitRequest { id: id.clone(), ..Default::default() };
+    let first = shim.call::<_, WaitResponse>("Wait", &wait).await?;
+    ensure!(first.exit_status == 137, "{first:?}");
+    shim.call::<_, DeleteResponse>("Delete", &DeleteRequest { id, ..Default::default() }).await?;
+    pod.remove().await
+}
