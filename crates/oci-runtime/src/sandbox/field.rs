@@ -15,7 +15,7 @@ impl NotUnderstood {
     }
 }
 
-/// Whether a field says nothing.
+/// Whether a field says nothing. The keys of an object of objects say something (`linux.netDevices`).
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -23,7 +23,7 @@ pub(super) fn is_empty(value: &Value) -> bool {
         Value::Number(number) => number.as_f64() == Some(0.0),
         Value::String(text) => text.is_empty(),
         Value::Array(values) => values.iter().all(is_empty),
-        Value::Object(map) => map.values().all(is_empty),
+        Value::Object(map) => map.values().all(|value| !value.is_object() && is_empty(value)),
     }
 }
 

@@ -157,6 +157,10 @@ impl SandboxRequest {
         if !at(user, "umask").is_null() {
             return Err(not_done("process.user.umask"));
         }
+        // The sandbox's program ends if it cannot set its filter.
+        if !node.has_seccomp {
+            return Err(NotUnderstood::because("a kernel without seccomp filters"));
+        }
         // Its own filter allows less than any of the spec's. It has no devices, and may make none.
         let linux = only(
             at(spec, "linux"),
@@ -323,6 +327,7 @@ struct Node {
     driver: CgroupDriver,
     has_systemd: bool,
     has_apparmor: bool,
+    has_seccomp: bool,
 }
 
 impl Node {
@@ -332,6 +337,7 @@ impl Node {
             driver: CgroupDriver::default(),
             has_systemd: Manager::is_there(),
             has_apparmor: apparmor.is_ok_and(|enabled| enabled.trim() == "Y"),
+            has_seccomp: Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
         }
     }
 }

@@ -8,7 +8,8 @@ fn of_spec(spec: &Value) -> Result<SandboxRequest, NotUnderstood> {
     SandboxRequest::of_spec(spec, &NODE)
 }
 
-const NODE: Node = Node { driver: CgroupDriver::Cgroupfs, has_systemd: true, has_apparmor: true };
+const NODE: Node =
+    Node { driver: CgroupDriver::Cgroupfs, has_systemd: true, has_apparmor: true, has_seccomp: true };
 
 /// As CRI of containerd 1.6 writes it, but for the long lists.
 fn cri() -> Value {
@@ -76,6 +77,7 @@ fn what_is_not_known_is_named() {
             "a user namespace without both of its mappings",
         ),
         ("/linux/timeOffsets", json!({"boottime": {"secs": 1}}), "linux.timeOffsets"),
+        ("/linux/netDevices", json!({"eth0": {}}), "linux.netDevices"),
         ("/linux/mountLabel", json!("a:b"), "linux.mountLabel"),
         ("/linux/seccomp/listenerPath", json!("/run/agent"), "linux.seccomp.listenerPath"),
         ("/linux/namespaces/0/type", json!("user"), "a user namespace without both of its mappings"),
@@ -102,8 +104,10 @@ fn what_is_not_known_is_named() {
 }
 
 #[test]
-fn a_scope_needs_systemd_and_a_profile_needs_apparmor() {
+fn a_scope_needs_systemd_a_profile_apparmor_and_each_sandbox_seccomp() {
     let mut spec = cri();
+    let without = SandboxRequest::of_spec(&spec, &Node { has_seccomp: false, ..NODE });
+    assert_eq!(without.unwrap_err().to_string(), "a kernel without seccomp filters");
     spec["process"]["apparmorProfile"] = json!("cri-containerd.apparmor.d");
     assert_eq!(of_spec(&spec).unwrap().profile, "cri-containerd.apparmor.d");
     let without = SandboxRequest::of_spec(&spec, &Node { has_apparmor: false, ..NODE });
