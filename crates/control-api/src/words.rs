@@ -3,6 +3,7 @@
 use protobuf::Enum;
 
 use crate::StopReason;
+use crate::event::Cause;
 
 impl StopReason {
     /// All of them: what a pod that stops can have.
@@ -24,6 +25,22 @@ impl StopReason {
             Self::SIDECAR_FAILED => "sidecar-failed",
             Self::FATAL => "fatal",
             Self::RESTART => "restart",
+        }
+    }
+}
+
+impl Cause {
+    /// Its word in the log, in `podshim watch --json`, and the label of `podshim_forced_kills`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NO_CAUSE => "no-cause",
+            Self::BY_CALLER => "caller",
+            Self::TURN => "turn",
+            Self::BUDGET => "budget",
+            Self::GRACE => "grace",
+            Self::RESTART => "restart",
+            Self::NOT_RUN => "not-run",
         }
     }
 }

@@ -28,10 +28,7 @@ impl DisplayWord for Kind {}
 
 impl DisplayWord for Cause {
     fn word(self) -> String {
-        match self {
-            Self::BY_CALLER => "caller".to_owned(),
-            other => word_of_name(other),
-        }
+        Self::word(self).to_owned()
     }
 }
 

@@ -12,7 +12,7 @@ use pod_lifecycle::{Action, ContainerId, Exit, LineTarget, Notice, Reach, Signal
 use pod_spec::Signal;
 use tracing::{error, info, warn};
 
-use crate::control::history::cause_name;
+use crate::control::history::cause_of;
 use crate::exec::ExecResources;
 use crate::names::names;
 use crate::notice;
@@ -60,7 +60,7 @@ fn send_signal(state: &State, target: &Target, signal: Signal, reach: Reach, cau
         return;
     };
     let (container, exec) = (&target.container, target.exec.as_ref().map(ToString::to_string));
-    info!(%container, exec, signal = signal.number(), name = %signal, cause = cause_name(cause), "signal");
+    info!(%container, exec, signal = signal.number(), name = %signal, cause = cause_of(cause).word(), "signal");
     // The init's end by SIGKILL ends the other processes too: by the kernel (a pid namespace) or by KillRemaining.
     if let (Some(cgroup), Reach::All) = (resources.cgroup(), reach)
         && signal != Signal::KILL

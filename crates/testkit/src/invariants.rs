@@ -3,6 +3,7 @@
 //! Owns its own small picture of the pod, drawn from events and actions alone: it never asks the core's tables, except
 //! through `view`, which it checks too.
 
+mod hooks;
 mod oom_score;
 mod order;
 mod picture;

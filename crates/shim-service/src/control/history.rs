@@ -200,19 +200,8 @@ fn with_duration(event: &mut Event, duration: Duration, kind: Kind) -> Kind {
     kind
 }
 
-/// The cause of a signal as the log names it.
-pub(crate) fn cause_name(cause: SignalCause) -> &'static str {
-    match cause {
-        SignalCause::Caller => "caller",
-        SignalCause::Turn => "turn",
-        SignalCause::Budget => "budget",
-        SignalCause::Grace => "grace",
-        SignalCause::Restart => "restart",
-        SignalCause::NotRun => "not-run",
-    }
-}
-
-fn cause_of(cause: SignalCause) -> Cause {
+/// What the core calls the cause of a signal, in the control API's terms.
+pub(crate) fn cause_of(cause: SignalCause) -> Cause {
     match cause {
         SignalCause::Caller => Cause::BY_CALLER,
         SignalCause::Turn => Cause::TURN,

@@ -16,7 +16,7 @@ use pod_lifecycle::{
 };
 use pod_spec::{Role, Signal};
 
-use super::history::cause_name;
+use super::history::cause_of;
 use super::inspection::reason;
 
 /// The pod's counts, and what is needed to count.
@@ -184,7 +184,7 @@ impl Tally {
         if signal != Signal::KILL || before.program == Program::Killed {
             return Counted { stopped_at, ..before };
         }
-        self.add(Count::ForcedKills(before.role, cause_name(cause)));
+        self.add(Count::ForcedKills(before.role, cause_of(cause).word()));
         Counted { stopped_at, program: Program::Killed, ..before }
     }
 

@@ -130,49 +130,6 @@ impl Invariants {
         }
     }
 
-    /// H1, H2, H4: a hook runs once, in a program that runs and has got no stop signal yet.
-    fn may_run_hook(&mut self, id: &ContainerId, hook: Hook) -> Verdict {
-        let container = &self.containers[id];
-        if !container.runs_program() || !container.begun {
-            return self.violated(format!("the {hook} hook of {id} runs without its program (H4)"));
-        }
-        if container.stop_signals > 0 || container.killed {
-            return self.violated(format!("the {hook} hook of {id} runs after its stop signal (H2)"));
-        }
-        let sidecar = container.role == Some(Role::Sidecar);
-        if hook == Hook::PreStop && sidecar && !self.may_end(id, Signal::TERM) {
-            return self
-                .violated(format!("the {hook} hook of {id} runs while a member that needs it runs (H2)"));
-        }
-        if container.hook.is_some() || container.hooks_run.contains(&hook) {
-            return self.violated(format!("the {hook} hook of {id} runs twice (H1, H2)"));
-        }
-        if let Some(container) = self.containers.get_mut(id) {
-            container.hook = Some(hook);
-            container.hook_since = self.now;
-            container.hooks_run.push(hook);
-        }
-        Ok(())
-    }
-
-    /// H1, H2: a stop signal comes after the hooks that have begun, unless no time is left for them.
-    fn may_overtake_hook(&self, id: &ContainerId) -> Verdict {
-        let container = &self.containers[id];
-        let budget_over = self.budget_is_over();
-        let own_grace = self.member(&container.name).is_some_and(|member| member.grace.is_some())
-            || self.now >= container.hook_since + self.pod_grace();
-        let hurried = container.caller_killed || self.is_asked_to_kill(id);
-        match container.hook {
-            Some(hook)
-                if hook != Hook::Migrate
-                    && !(budget_over || own_grace || hurried || container.gate_failed) =>
-            {
-                self.violated(format!("{id} gets its stop signal while its {hook} hook runs (H1, H2)"))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// S2, S6, S13, I1, I4: the start order.
     fn may_begin(&self, id: &ContainerId) -> Verdict {
         let container = &self.containers[id];
@@ -261,7 +218,7 @@ impl Invariants {
     }
 
     /// T1, T6, T7: whether the end of a sidecar may begin.
-    fn may_end(&self, id: &ContainerId, signal: Signal) -> bool {
+    pub(super) fn may_end(&self, id: &ContainerId, signal: Signal) -> bool {
         let container = &self.containers[id];
         let turn =
             !self.containers.values().any(|other| other.runs_program() && self.needs(other, container));
@@ -300,14 +257,14 @@ impl Invariants {
     }
 
     /// T6: whether every container may be signalled, whatever the order.
-    fn budget_is_over(&self) -> bool {
+    pub(super) fn budget_is_over(&self) -> bool {
         self.plan.as_ref().is_some_and(|plan| plan.grace == Some(Duration::ZERO))
             || self.kill_by.is_some_and(|by| by <= self.now + MIN_KILL_DELAY)
             || self.own_budget.is_some_and(|end| end <= self.now)
     }
 
     /// Whether a caller's SIGKILL for that container is being handled.
-    fn is_asked_to_kill(&self, id: &ContainerId) -> bool {
+    pub(super) fn is_asked_to_kill(&self, id: &ContainerId) -> bool {
         matches!(
             &self.asking,
             Some(Request::Kill { target, signal: Signal::KILL, .. }) if target.container == *id
