@@ -5,6 +5,7 @@ mod command;
 #[path = "../../../crates/podshim/tests/containerd/mod.rs"]
 mod containerd;
 mod daemon_sets;
+mod default_runtime;
 mod deployments;
 mod drains;
 mod installer;
