@@ -1,7 +1,10 @@
-//! The cluster's default runtime: pods that name no RuntimeClass run on it.
+//! The cluster's default runtime: pods that name no RuntimeClass run on it, the cluster's own system pods too.
 
-use anyhow::{Result, ensure};
-use e2e::{Cluster, Runtime, Workload};
+use std::net::{SocketAddr, TcpStream};
+
+use anyhow::{Context, Result, ensure};
+use e2e::durations::{milliseconds, seconds};
+use e2e::{Cluster, ClusterPod, Runtime, Workload, wait};
 
 use crate::support::{SOON, with_proxy};
 
@@ -18,6 +21,34 @@ async fn a_pod_runs_on_the_shim_that_it_shows() -> Result<()> {
         let shim = cluster.shim_of(&pods[0]).await?;
         ensure!(shim == runtime, "{name} runs on {shim:?}");
         workload.delete(SOON).await?;
+    }
+    Ok(())
+}
+
+/// kube-proxy is a pod of each node, of no class and so on the default runtime, and serves the API server's Service there.
+#[tokio::test]
+async fn the_clusters_own_pods_run_on_the_default() -> Result<()> {
+    let cluster = Cluster::connect()?;
+    let pods = cluster.get(&["pods", "--namespace=kube-system", "--selector=app=kube-proxy"]).await?;
+    let pods = pods["items"].as_array().context("no list")?;
+    let mut nodes = Vec::new();
+    for object in pods {
+        let pod = ClusterPod::parse(object)?;
+        ensure!(object["spec"]["runtimeClassName"].is_null() && pod.ready, "{object:#}");
+        ensure!(cluster.shim_of(&pod).await? == cluster.default_runtime()?, "{pod:#?}");
+        nodes.push(pod.node);
+    }
+    nodes.sort_unstable();
+    ensure!(nodes == ["node-1", "node-2"], "{nodes:?}");
+
+    let service = cluster.get(&["service", "kubernetes"]).await?;
+    let address = service["spec"]["clusterIP"].as_str().context("no address")?;
+    let address = SocketAddr::new(address.parse()?, 443);
+    for number in [1, 2] {
+        let node = cluster.node(number)?;
+        let connect = move || Ok(TcpStream::connect_timeout(&address, milliseconds(500)).ok().map(drop));
+        let served = async || node.in_network(connect).await;
+        wait::until_seen_every(milliseconds(300), "the Service to answer", seconds(20), served).await?;
     }
     Ok(())
 }
