@@ -29,6 +29,8 @@ async fn a_pod_runs_on_the_shim_that_it_shows() -> Result<()> {
 #[tokio::test]
 async fn the_clusters_own_pods_run_on_the_default() -> Result<()> {
     let cluster = Cluster::connect()?;
+    let rollout = ["--namespace=kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=60s"];
+    cluster.kubectl(&rollout).await?;
     let pods = cluster.get(&["pods", "--namespace=kube-system", "--selector=app=kube-proxy"]).await?;
     let pods = pods["items"].as_array().context("no list")?;
     let mut nodes = Vec::new();

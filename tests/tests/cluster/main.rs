@@ -8,6 +8,7 @@ mod daemon_sets;
 mod default_runtime;
 mod deployments;
 mod drains;
+mod exporter;
 mod installer;
 mod jobs;
 mod kubectl;
