@@ -65,11 +65,10 @@ make_certificates() (
     certificate admin /O=system:masters/CN=admin
     certificate kube-controller-manager /CN=system:kube-controller-manager
     certificate kube-scheduler /CN=system:kube-scheduler
-    certificate kube-proxy /CN=system:kube-proxy
     for node in $(seq "$nodes"); do
         certificate "node-$node" "/O=system:nodes/CN=system:node:node-$node" "IP:$(node_address "$node"),DNS:node-$node"
     done
-    for user in admin kube-controller-manager kube-scheduler kube-proxy $(seq -f node-%g "$nodes"); do
+    for user in admin kube-controller-manager kube-scheduler $(seq -f node-%g "$nodes"); do
         kubeconfig "$dir" "$user" >"$dir/$user.kubeconfig"
     done
 )

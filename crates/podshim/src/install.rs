@@ -15,7 +15,6 @@ pub mod notes;
 pub mod place;
 pub mod root;
 pub mod running;
-pub mod signals;
 pub mod stay;
 
 use std::fs;

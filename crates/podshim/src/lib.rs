@@ -26,6 +26,7 @@ pub mod pods;
 pub mod reference;
 pub mod shims;
 pub mod sidecarset;
+pub mod signals;
 pub mod source;
 pub mod spans;
 pub mod terminal;

@@ -54,7 +54,7 @@ impl Workload {
         Self::new("batch/v1", "Job", manifest)
     }
 
-    /// The shim its pods run with; podshim unless given.
+    /// The shim its pods run with; podshim unless given. They name a `RuntimeClass` only if it is not the cluster's default.
     #[must_use]
     pub fn on(mut self, runtime: Runtime) -> Self {
         self.runtime = runtime;
@@ -90,11 +90,11 @@ impl Workload {
         let directory = cluster.directory().join("work").join(&name);
         std::fs::create_dir_all(&directory)?;
         let running = RunningWorkload { cluster, kind: self.kind, name, directory };
-        cluster.apply(&self.object(&running)).await?;
+        cluster.apply(&self.object(&running)?).await?;
         Ok(running)
     }
 
-    fn object(&self, running: &RunningWorkload<'_>) -> Value {
+    fn object(&self, running: &RunningWorkload<'_>) -> Result<Value> {
         // The kubelet replaces it by the pod's name, as each container has it as a variable.
         let log = format!("{SHARED_DIRECTORY}/$(POD_NAME).log");
         let mut template = self.manifest.template(&running.directory, &log);
@@ -104,7 +104,9 @@ impl Workload {
             }
         }
         template["metadata"]["labels"] = json!({ "app": running.name });
-        template["spec"]["runtimeClassName"] = self.runtime.handler().into();
+        if self.runtime != running.cluster.default_runtime()? {
+            template["spec"]["runtimeClassName"] = self.runtime.handler().into();
+        }
         add(&mut template["spec"], &self.pod_fields);
 
         let head =
@@ -118,7 +120,7 @@ impl Workload {
         add(&mut object, &head);
         add(&mut object["metadata"], &metadata);
         add(&mut object["spec"], &self.fields);
-        object
+        Ok(object)
     }
 }
 
@@ -148,7 +150,11 @@ pub struct ClusterPod {
 }
 
 impl ClusterPod {
-    fn parse(pod: &Value) -> Result<Self> {
+    /// Reads it from the API server's JSON.
+    ///
+    /// # Errors
+    /// If its status has no pod's form.
+    pub fn parse(pod: &Value) -> Result<Self> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let conditions = pod["status"]["conditions"].as_array();
         let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";

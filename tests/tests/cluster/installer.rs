@@ -2,24 +2,25 @@
 //! podshim again. The installer gets a root that is made for the test, as the root of these nodes is the machine's; it
 //! asks the node's own containerd, which has podshim already. So systemctl is a script there that writes down its words.
 
-use std::ffi::OsString;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use control_api::entry::Entry;
 use e2e::durations::seconds;
-use e2e::{Cluster, Containerd, Workload, hack, wait};
+use e2e::{Cluster, ClusterPod, Containerd, Workload, hack, wait};
 use serde_json::{Value, json};
 
 use crate::containerd;
-use crate::support::{SOON, started_in_order, with_proxy};
+use crate::support::{SOON, import, load_image, started_in_order, with_proxy};
 
 const LABEL: &str = "podshim.io/ready";
 /// The name of the test's own RuntimeClass: the cluster's is for the other tests.
 const CLASS: &str = "podshim-installed";
 const IMAGES: [&str; 2] = ["podshim.test/podshim:installer-1", "podshim.test/podshim:installer-2"];
+const PROGRAMS: [&str; 2] = ["podshim", "containerd-shim-podshim-v2"];
 const REMOVAL: &str = "job/podshim-remove-node-1";
 const CONFIG: &str = "version = 2\n# the node's\n";
 
@@ -53,6 +54,36 @@ impl HostRoot {
     fn has(&self, path: &str) -> bool {
         self.path.join(path).exists()
     }
+
+    /// The place for a directory of the node.
+    fn below(&self, directory: &str) -> String {
+        format!("{}{directory}", self.path.display())
+    }
+
+    /// Puts a directory of the node there. Only the node's mount namespace has it, as containerd does.
+    async fn bind(&self, node: &Containerd, directory: &str) -> Result<()> {
+        let place = self.below(directory);
+        fs::create_dir_all(&place)?;
+        node.ctr().run(&["--run", "mount", "--bind", directory, &place]).await.map(drop)
+    }
+
+    async fn unbind(&self, node: &Containerd, directory: &str) -> Result<()> {
+        node.ctr().run(&["--run", "umount", &self.below(directory)]).await.map(drop)
+    }
+}
+
+/// What the node has of a live pod on podshim: its directory, and that of all shims' sockets.
+fn directories_of(node: &Containerd, pod: &ClusterPod) -> Result<[String; 2]> {
+    const PODS: &str = "run/podshim/k8s.io";
+    for directory in fs::read_dir(node.root()?.join(PODS))? {
+        let directory = directory?;
+        let entry = fs::read(directory.path().join("pod.json")).ok().and_then(|entry| Entry::parse(&entry));
+        if entry.is_some_and(|entry| entry.pod_name == pod.name) {
+            let name = directory.file_name().into_string().ok().context("no UTF-8")?;
+            return Ok([format!("/{PODS}/{name}"), "/run/containerd/s".to_owned()]);
+        }
+    }
+    anyhow::bail!("no directory of {}", pod.name)
 }
 
 /// The objects of an overlay, with what the test needs to be other than on a node.
@@ -84,7 +115,8 @@ async fn rendered(
                 container["image"] = json!("podshim.test/kubectl:1");
                 continue;
             }
-            container["image"] = json!(IMAGES[0]);
+            let image = if overlay == "remove" { IMAGES[1] } else { IMAGES[0] };
+            container["image"] = json!(image);
             container["args"].as_array_mut().context("no args")?.push(json!("--restart"));
             if overlay == "remove" {
                 continue;
@@ -102,21 +134,36 @@ async fn rendered(
     Ok(objects)
 }
 
-/// Puts the images onto the node.
+/// The programs of one of the images.
+fn programs(node: &Containerd, image: usize) -> PathBuf {
+    node.directory().join(format!("installer-{image}"))
+}
+
+/// Puts the images onto the node. The second has the programs of another build: other bytes, which no program reads.
 async fn load_images(node: &Containerd) -> Result<()> {
     let bin = fs::read_to_string(node.directory().join("bin"))?;
-    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
-    let archive = node.directory().join("installer-image.tar");
-    let programs = format!("{architecture}={}", bin.trim());
-    let words = ["--arch", &programs, "--name", IMAGES[0], "--output"].map(OsString::from);
-    hack("image", words.into_iter().chain([archive.clone().into()])).await?;
+    for (number, image) in IMAGES.iter().enumerate() {
+        let directory = programs(node, number);
+        fs::create_dir_all(&directory)?;
+        for name in PROGRAMS {
+            fs::copy(Path::new(bin.trim()).join(name), directory.join(name))?;
+            let mut file = fs::File::options().append(true).open(directory.join(name))?;
+            file.write_all(format!("build {number}").as_bytes())?;
+        }
+        load_image(node, &directory, image).await?;
+    }
     let kubectl = node.directory().join("kubectl-image.tar");
     hack("cluster.d/kubectl-image", [&kubectl]).await?;
-    for archive in [archive, kubectl] {
-        let archive = archive.to_str().context("no UTF-8")?;
-        node.ctr().run(&["--namespace", "k8s.io", "images", "import", archive]).await?;
+    import(node, &kubectl).await
+}
+
+/// The programs on the host are those of that image.
+fn has_programs(host: &HostRoot, node: &Containerd, image: usize) -> Result<()> {
+    for name in PROGRAMS {
+        let (installed, built) =
+            (host.path.join("usr/local/bin").join(name), programs(node, image).join(name));
+        ensure!(fs::read(&installed)? == fs::read(built)?, "{} is not of image {image}", installed.display());
     }
-    node.ctr().run(&["--namespace", "k8s.io", "images", "tag", "--force", IMAGES[0], IMAGES[1]]).await?;
     Ok(())
 }
 
@@ -148,7 +195,8 @@ async fn the_installer_labels_is_replaced_and_removes() -> Result<()> {
     cluster.kubectl(&rollout).await?;
     wait_for_log(&cluster, "daemonset/podshim-installer", "the node is labelled").await?;
     ensure!(label(&cluster).await? == "true", "{}", label(&cluster).await?);
-    ensure!(host.has("usr/local/bin/podshim") && host.has("etc/systemd/system/podshim-drain.service"));
+    ensure!(host.has("etc/systemd/system/podshim-drain.service"));
+    has_programs(&host, &node, 0)?;
     // Its configuration has changed, so containerd is restarted, once.
     let calls = host.calls();
     ensure!(calls.iter().filter(|call| *call == "restart containerd.service").count() == 1, "{calls:?}");
@@ -164,7 +212,12 @@ async fn the_installer_labels_is_replaced_and_removes() -> Result<()> {
         .kubectl(&["--namespace", "podshim", "set", "image", "daemonset/podshim-installer", &set_image])
         .await?;
     cluster.kubectl(&rollout).await?;
-    ensure!(host.calls() == calls, "nothing has changed: {:?}", host.calls());
+    wait::until_seen_every(seconds(1), "the next release", SOON, async || {
+        Ok(has_programs(&host, &node, 1).is_ok().then_some(()))
+    })
+    .await?;
+    // After any change systemd reads its units; containerd's configuration has not changed, so it runs on.
+    ensure!(host.calls() == [&calls[..], &["daemon-reload".to_owned()]].concat(), "{:?}", host.calls());
     let after = workload.wait_ready(1, SOON).await?;
     ensure!(before[0].uid == after[0].uid, "{after:#?}");
     let timeline = workload.timeline(&after[0].name)?;
@@ -193,16 +246,21 @@ async fn the_installer_labels_is_replaced_and_removes() -> Result<()> {
     .await?;
     ensure!(host.has("usr/local/bin/podshim") && label(&cluster).await? == "true");
 
-    // Removal is refused while containerd does not answer and while a pod is there, and goes on when it has ended. The node's own
-    // containerd has the other tests' pods: the test's stands in for it.
-    let pod = host.path.join("run/podshim/k8s.io/abc");
-    fs::create_dir_all(&pod)?;
-    Entry { id: "abc".to_owned(), pod_name: "shop".to_owned(), ..Entry::default() }.write_to(&pod)?;
+    // Removal is refused while the pod lives, then while containerd does not answer. Of the node's pods the root gets only
+    // the test's, as the node has the other tests' and its own; the test's containerd stands in for the node's.
+    let directories = directories_of(&node, &after[0])?;
+    for directory in &directories {
+        host.bind(&node, directory).await?;
+    }
     for object in rendered(&cluster, "remove", &node, &host).await? {
         cluster.apply(&object).await?;
     }
-    wait_for_log(&cluster, REMOVAL, "of these pods the shim is dead: ").await?;
-    fs::remove_dir_all(host.path.join("run/podshim"))?;
+    let refusal = format!("these pods run on podshim: default/{}: end them", workload.name());
+    wait_for_log(&cluster, REMOVAL, &refusal).await?;
+    workload.delete(SOON).await?;
+    for directory in &directories {
+        host.unbind(&node, directory).await?;
+    }
     wait_for_log(&cluster, REMOVAL, "cannot find out which pods run on this node: ").await?;
     ensure!(host.has("usr/local/bin/podshim"));
     let socket = host.path.join("run/containerd/containerd.sock");
@@ -219,7 +277,6 @@ async fn the_installer_labels_is_replaced_and_removes() -> Result<()> {
     ensure!(fs::read_to_string(host.path.join("etc/containerd/config.toml"))? == CONFIG);
     ensure!(!host.has("etc/containerd/config.toml.before-podshim"));
 
-    workload.delete(SOON).await?;
     cluster.kubectl(&["delete", "namespace", "podshim"]).await?;
     cluster.kubectl(&["delete", "clusterrole,clusterrolebinding", "podshim-installer"]).await?;
     cluster.kubectl(&["delete", "runtimeclass", CLASS]).await?;

@@ -5,8 +5,10 @@ mod command;
 #[path = "../../../crates/podshim/tests/containerd/mod.rs"]
 mod containerd;
 mod daemon_sets;
+mod default_runtime;
 mod deployments;
 mod drains;
+mod exporter;
 mod installer;
 mod jobs;
 mod kubectl;

@@ -4,7 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use e2e::{Cluster, hack};
+use e2e::durations::seconds;
+use e2e::{Cluster, hack, wait};
+
+use crate::support::SOON;
 
 /// Where the README puts its cluster.
 const DIRECTORY: &str = "/tmp/c";
@@ -36,11 +39,16 @@ async fn u2_t1_three_commands_show_an_ordered_pod() -> Result<()> {
     hack("cluster", words(up)).await?;
     let result = async {
         hack("cluster", words(apply)).await?;
-        // The log ends with the app.
-        let ready = ["kubectl", DIRECTORY, "wait", "--for=condition=Ready", "--timeout=120s", "pod/shop"];
+        // The log ends with the app. The pod is Ready while the app is held (U9).
+        let app = ["kubectl", DIRECTORY, "logs", "shop", "app"];
         let delete = ["kubectl", DIRECTORY, "delete", "pod", "shop"];
         let deleted = async {
-            hack("cluster", words(&ready)).await?;
+            wait::until_seen_every(seconds(1), "the app to start", SOON, async || {
+                // The container is not there at first.
+                let log = hack("cluster", words(&app)).await.unwrap_or_default();
+                Ok(log.contains("app Started").then_some(()))
+            })
+            .await?;
             hack("cluster", words(&delete)).await
         };
         let (log, _) = tokio::try_join!(hack("cluster", words(logs)), deleted)?;

@@ -1,11 +1,13 @@
 //! Pods and limits that the tests share.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::Event::{Exiting, Started, Starting, Term};
 use e2e::durations::seconds;
-use e2e::{Manifest, Program, Timeline};
+use e2e::{Containerd, Manifest, Program, Timeline, hack};
 use serde_json::{Value, json};
 
 /// Limit of a wait for something for which Kubernetes has no delay of its own. A kubelet takes ten seconds and more from
@@ -54,4 +56,19 @@ pub(crate) fn stopped_in_order(timeline: &Timeline) -> Result<()> {
     timeline.in_order(&[("app", Term), ("app", Exiting), ("proxy", Term), ("proxy", Exiting)])?;
     timeline.has_not_restarted("app")?;
     timeline.has_not_restarted("proxy")
+}
+
+/// Makes podshim's image of the programs in a directory, and puts it onto the node.
+pub(crate) async fn load_image(node: &Containerd, programs: &Path, name: &str) -> Result<()> {
+    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let archive = node.directory().join(format!("{}.tar", name.replace(['/', ':'], "-")));
+    let programs = format!("{architecture}={}", programs.display());
+    let words = ["--arch", &programs, "--name", name, "--output"].map(OsString::from);
+    hack("image", words.into_iter().chain([archive.clone().into()])).await?;
+    import(node, &archive).await
+}
+
+pub(crate) async fn import(node: &Containerd, archive: &Path) -> Result<()> {
+    let archive = archive.to_str().context("no UTF-8")?;
+    node.ctr().run(&["--namespace", "k8s.io", "images", "import", archive]).await.map(drop)
 }

@@ -16,12 +16,12 @@ use crate::install::label::{Labels, node_name};
 use crate::install::place::{self, Distribution, Restart};
 use crate::install::root::Root;
 use crate::install::running::{self, Daemon};
-use crate::install::signals::Signals;
 use crate::install::stay::{Permission, RESTART_LIMIT, Stay, StayError};
 use crate::install::{self, Layout, Programs, ReferenceText, cri, diff, host, notes};
 use crate::node::Release;
 use crate::outcome::{CommandError, Outcome};
 use crate::output::{Colour, Paint, print};
+use crate::signals::Signals;
 
 const INSTALL: &str = "install";
 const UNINSTALL: &str = "uninstall";

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::metrics::exposition;
 use crate::output::print;
 use crate::pods::PodReport;
 use crate::shims::{self, FindError};
+use crate::signals::{Signals, Woken};
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -63,16 +65,20 @@ fn collect(root: &Path) -> Result<String, FindError> {
     Ok(exposition(&pods, &counts))
 }
 
-/// Serves one scraper after another, until the process ends.
+/// Serves one scraper after another, until SIGTERM or SIGINT.
 fn serve(address: SocketAddr, root: &Path) -> Result<(), CommandError> {
     let unusable = |error: io::Error| CommandError::Input(format!("cannot listen on {address}: {error}"));
+    let signals = Signals::take().map_err(unusable)?;
     let listener = TcpListener::bind(address).map_err(unusable)?;
     eprintln!("podshim: metrics on http://{}/metrics", listener.local_addr().map_err(unusable)?);
-    for stream in listener.incoming() {
-        match stream {
+    // A scraper that is gone by now must not make it wait for the next one.
+    listener.set_nonblocking(true).map_err(unusable)?;
+    while signals.wait_with(listener.as_fd()).map_err(unusable)? == Woken::ByTime {
+        match listener.accept() {
             // Ignore a scraper that goes away or sends nothing: it must not end the server.
-            Ok(stream) => drop(answer(stream, root)),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Ok((stream, _)) => drop(answer(stream, root)),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::WouldBlock) => {}
             Err(error) => return Err(unusable(error)),
         }
     }

@@ -11,7 +11,7 @@ use super::files::{self, Change, Content};
 use super::notes;
 use super::root::Root;
 use super::running::Daemon;
-use super::signals::{Signals, Woken};
+use crate::signals::{Signals, Woken};
 
 /// How often to ask a containerd that is being restarted.
 pub const SOON: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::place::Restart;
 use super::root::Root;
-use super::signals::{Signals, Woken};
+use crate::signals::{Signals, Woken};
 
 const SYSTEMCTL: &str = "/usr/bin/systemctl";
 /// The hidden command that runs it with another root.

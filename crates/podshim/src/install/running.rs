@@ -9,7 +9,7 @@ use super::host::{self, HostError};
 use super::notes::{self, Restarted};
 use super::place::{Found, Restart};
 use super::root::Root;
-use super::signals::{Signals, Woken};
+use crate::signals::{Signals, Woken};
 
 /// The node's containerd, as an installer that stays deals with it.
 #[derive(Debug)]

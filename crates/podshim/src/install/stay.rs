@@ -14,7 +14,7 @@ use super::label::{Labels, Ready};
 use super::notes;
 use super::place::Restart;
 use super::running::Daemon;
-use super::signals::{Signals, Woken};
+use crate::signals::{Signals, Woken};
 
 /// How long a restarted containerd may take, unless another time is given.
 pub const RESTART_LIMIT: Duration = Duration::from_secs(120);

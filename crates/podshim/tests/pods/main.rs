@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use control_api::container::{Role, State};
 use control_api::{Container, InspectResponse, Outcome};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use node::{Node, command, web};
 
 /// Dead shims, shims that hang and shims that answer are all listed with their state, in the time of one.
@@ -283,9 +285,11 @@ fn metrics_are_written_and_served() {
     assert!(ask(&endless).starts_with("HTTP/1.1 200 OK"));
     assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
-    served.kill().unwrap();
+    // Process 1 of a container gets no signal that it does not take: the exporter's pod would end only by its grace.
+    kill(Pid::from_raw(served.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
     #[expect(clippy::disallowed_methods, reason = "a test runs the command as its users do")]
-    served.wait().unwrap();
+    let status = served.wait().unwrap();
+    assert_eq!(status.code(), Some(0), "{status}");
 }
 
 /// N3: without the shim's program containerd could not clean up after a pod, so `uninstall` names each pod, also one whose

@@ -1,9 +1,9 @@
-//! SIGTERM and SIGINT of an installer that stays.
+//! SIGTERM and SIGINT of a command that stays: the installer, the server of metrics.
 //!
 //! Owns the descriptor by which they arrive, and the wait for one of them.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -41,16 +41,33 @@ impl Signals {
     /// # Errors
     /// The system's error.
     pub fn wait(&self, time: Duration) -> io::Result<Woken> {
-        let descriptor = self.arrived.as_fd();
-        let mut descriptors = [PollFd::new(&descriptor, PollFlags::IN)];
-        let time = Timespec {
+        self.poll(None, Some(time))
+    }
+
+    /// Waits for a signal, or until that descriptor can be read.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn wait_with(&self, other: BorrowedFd<'_>) -> io::Result<Woken> {
+        self.poll(Some(other), None)
+    }
+
+    fn poll(&self, other: Option<BorrowedFd<'_>>, time: Option<Duration>) -> io::Result<Woken> {
+        let arrived = self.arrived.as_fd();
+        let mut descriptors: Vec<_> = [Some(arrived), other]
+            .into_iter()
+            .flatten()
+            .map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN))
+            .collect();
+        let time = time.map(|time| Timespec {
             tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
-        };
-        match poll(&mut descriptors, Some(&time)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(Woken::ByTime),
-            Ok(_) => Ok(Woken::BySignal),
+        });
+        match poll(&mut descriptors, time.as_ref()) {
+            Err(rustix::io::Errno::INTR) => Ok(Woken::ByTime),
             Err(error) => Err(error.into()),
+            Ok(_) if descriptors[0].revents().is_empty() => Ok(Woken::ByTime),
+            Ok(_) => Ok(Woken::BySignal),
         }
     }
 }
