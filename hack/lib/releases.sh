@@ -1,5 +1,6 @@
-# containerd, runc, crun and criu of Debian's releases, beside those installed: where they are kept, how they are
-# fetched. Sourced by hack/setup, which fetches, and by hack/containerd-up, which only reads. Nothing here is installed.
+# containerd, runc, crun, criu and qemu of Debian's releases, beside those installed: where they are kept, how they are
+# fetched. Sourced by hack/setup, which fetches, and by hack/containerd-up and hack/release, which only read. Nothing here is
+# installed.
 # shellcheck shell=bash
 
 # Outside the work tree: a clean build need not fetch again.
@@ -131,3 +132,43 @@ runs() {
     *) LD_BIND_NOW=1 "$1" -v ;;
     esac
 } >/dev/null 2>&1
+
+# What runs programs of another processor, linked statically. qemu 7.2 of Debian 12 refuses prctl(PR_SET_CHILD_SUBREAPER), without
+# which a shim runs no process; 10.0 of trixie passes it on.
+QEMU=$RELEASES/qemu QEMU_SUITE=trixie
+
+# qemu_for MACHINE: the program. Fails if it was not fetched.
+qemu_for() { realpath -qe "$QEMU/current/qemu-$1"; }
+
+# fetch_qemu: quick if it is fetched already. To get a newer one, remove the directory.
+fetch_qemu() {
+    local scratch version
+    ! qemu_for aarch64 >/dev/null || return 0
+    for command in apt-get dpkg-deb; do
+        command -v "$command" >/dev/null || die "$command is missing: qemu cannot be fetched here"
+    done
+    say "setup: fetching qemu of Debian $QEMU_SUITE"
+    mkdir -p "$QEMU"
+    scratch=$(mktemp -d "$QEMU/fetch.XXXXXX")
+    if ! download_qemu "$scratch" >"$scratch/log" 2>&1; then
+        cat "$scratch/log" >&2
+        rm -rf "$scratch"
+        die "qemu of Debian $QEMU_SUITE could not be fetched"
+    fi
+    version=$(cd "$scratch/archives" && printf '%s\n' qemu-user_* | cut -d_ -f2)
+    rm -rf "${QEMU:?}/$version"
+    mv "$scratch/root" "$QEMU/$version"
+    ln -sfn "$version" "$QEMU/current"
+    rm -rf "$scratch"
+}
+
+# download_qemu DIRECTORY: into DIRECTORY/root, those of the package's programs that hack/release may need: all have 470 MB.
+download_qemu() {
+    local directory=$1 options
+    private_apt "$QEMU_SUITE" "$directory" || return
+    apt-get "${options[@]}" update &&
+        apt-get "${options[@]}" --no-install-recommends --download-only --yes install qemu-user || return
+    dpkg-deb --fsys-tarfile "$directory"/archives/qemu-user_*.deb |
+        tar -x -C "$directory/root" --strip-components=3 ./usr/bin/qemu-{aarch64,x86_64} &&
+        "$directory/root/qemu-aarch64" --version
+}

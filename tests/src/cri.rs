@@ -77,6 +77,17 @@ impl Cri {
         Ok(())
     }
 
+    /// StartContainer as part of a caller's trace (`traceparent` of W3C Trace Context).
+    ///
+    /// # Errors
+    /// The error that the call returns.
+    pub async fn start_container_of_trace(&self, id: &str, traceparent: &str) -> Result<()> {
+        let mut request = tonic::Request::new(StartContainerRequest { container_id: id.to_owned() });
+        request.metadata_mut().insert("traceparent", traceparent.parse()?);
+        self.client.clone().start_container(request).await?;
+        Ok(())
+    }
+
     /// StopContainer: the stop signal, and SIGKILL after `timeout` (whole seconds; zero is SIGKILL at once). Returns
     /// when the container has exited.
     ///

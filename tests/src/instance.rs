@@ -126,6 +126,16 @@ impl Containerd {
         Self::start_with(arguments).await
     }
 
+    /// Starts an instance of the test's own that traces its requests, and sends the spans to that URL (containerd 2.0 and later).
+    ///
+    /// # Errors
+    /// If `hack/containerd-up` fails; the error holds its output.
+    pub async fn start_traced(collector: &str) -> Result<Self> {
+        let mut arguments = own_arguments(&own_directory());
+        arguments.extend(["--otlp".into(), collector.into()]);
+        Self::start_with(arguments).await
+    }
+
     pub(crate) async fn start_with(arguments: Vec<OsString>) -> Result<Self> {
         let script = command::script("containerd-up");
         let socket = command::run(&script, arguments).await?.success(&script)?;

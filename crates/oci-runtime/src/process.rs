@@ -11,7 +11,10 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     path::PathBuf,
     pin::pin,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -108,7 +111,20 @@ pub enum ExecOutcome {
 /// The setting is inherited through fork and exec; [`Reaper::spawn`](crate::reaper::Reaper::spawn) undoes it for every
 /// child. Fails with the kernel's error.
 pub fn disable_huge_pages() -> io::Result<()> {
-    Ok(nix::sys::prctl::set_thp_disable(true)?)
+    nix::sys::prctl::set_thp_disable(true)?;
+    HUGE_PAGES_DISABLED.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Whether [`disable_huge_pages`] has done so. qemu's user emulation refuses it: there a child that undid it would not start.
+static HUGE_PAGES_DISABLED: AtomicBool = AtomicBool::new(false);
+
+/// Runs in a child between fork and exec, so it makes only async-signal-safe calls.
+pub(crate) fn restore_huge_pages() -> io::Result<()> {
+    if HUGE_PAGES_DISABLED.load(Ordering::Relaxed) {
+        nix::sys::prctl::set_thp_disable(false)?;
+    }
+    Ok(())
 }
 
 /// The processor time that this process has used, without its children.

@@ -382,6 +382,6 @@ pub(crate) fn prepare_child(shim: Pid) -> io::Result<()> {
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     // Undoes process::disable_huge_pages, which outlives exec and would slow the containers down. With a pre_exec
     // closure the standard library really forks, so the shim's own memory keeps its setting.
-    nix::sys::prctl::set_thp_disable(false)?;
+    process::restore_huge_pages()?;
     process::restore_open_files()
 }

@@ -1,8 +1,12 @@
 //! The examples in the README, `podshim -h`, docs/migration.md and docs/injected.md are valid: readers copy them.
 
+mod readme_commands;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use readme_commands::{DIRECTORY, commands};
 
 /// The YAML blocks of a page, each with the last line of text before it.
 fn examples(text: &str) -> Vec<(String, String)> {
@@ -71,6 +75,29 @@ fn u2_t1_two_annotations_hold_an_app_until_its_proxy_is_ready() {
     assert_eq!(container(1, "waits_for"), r#"[{"container":"proxy","until":"ready"}]"#);
     assert_eq!(container(0, "gate"), "\"tcp::8080\"");
     assert_eq!(container(0, "stops_after"), r#"["app"]"#);
+}
+
+/// `hack/cluster` knows each of the README's three commands, and their pod is there. `hack/cluster test` runs them.
+#[test]
+fn the_readmes_three_commands_lead_onto_a_cluster() {
+    let text = |name: &str| fs::read_to_string(root().join(name)).expect("a file");
+    let (readme, script) = (text("README.md"), text("hack/cluster"));
+    let commands = commands(&readme).expect("three commands");
+    for verb in commands.iter().map(|words| words[0]) {
+        assert!(script.contains(&format!("\n{verb}) ")), "hack/cluster {verb}");
+    }
+    let [up, apply, logs] = commands;
+    assert_eq!(up, ["up", "--dir", DIRECTORY]);
+    let ["kubectl", DIRECTORY, "apply", "-f", manifest] = apply[..] else { panic!("{apply:?}") };
+    let ["logs", DIRECTORY, pod, container] = logs[..] else { panic!("{logs:?}") };
+    let plan = podshim(&["plan", "--json"], &text(manifest));
+    let plan: serde_json::Value = serde_json::from_str(&plan).expect("JSON");
+    let described = &plan["pods"][0];
+    assert_eq!(described["pod"], format!("Pod {pod}"));
+    // It waits for its proxy, as the README says and the log shows.
+    let held = described["containers"].as_array().expect("containers").iter();
+    let held = held.filter(|one| one["name"] == container && one["waits_for"][0]["container"] == "proxy");
+    assert_eq!(held.count(), 1, "{plan}");
 }
 
 /// The last two examples of the page are a manifest and its translation.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The scripts that are as in this repository.
-const REAL: [&str; 8] = [
+const REAL: [&str; 9] = [
     "hack/release",
     "hack/deb",
     "hack/rpm",
@@ -16,6 +16,7 @@ const REAL: [&str; 8] = [
     "hack/lib/package.sh",
     "hack/lib/oci.sh",
     "hack/lib/pack-release",
+    "hack/lib/releases.sh",
 ];
 
 /// The programs of the checkout say what its file `source` says. The command installs as the real one does: directories get

@@ -14,5 +14,7 @@ mod jobs;
 mod kubectl;
 mod power;
 mod readme;
+#[path = "../../../crates/podshim/tests/readme_commands/mod.rs"]
+mod readme_commands;
 mod runtime_classes;
 mod support;

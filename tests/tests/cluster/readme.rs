@@ -7,17 +7,8 @@ use anyhow::{Context, Result, ensure};
 use e2e::durations::seconds;
 use e2e::{Cluster, hack, wait};
 
+use crate::readme_commands::{DIRECTORY, commands};
 use crate::support::SOON;
-
-/// Where the README puts its cluster.
-const DIRECTORY: &str = "/tmp/c";
-
-/// The arguments of each call of `hack/cluster` in the README.
-fn commands(readme: &str) -> Vec<Vec<&str>> {
-    let calls = readme.lines().filter_map(|line| line.strip_prefix("    hack/cluster "));
-    let without_comment = calls.filter_map(|call| call.split(" #").next());
-    without_comment.map(|call| call.split_whitespace().collect()).collect()
-}
 
 /// U2, T1: the log that the README shows has the hold, and the app's start after it; `delete` then stops the app.
 #[tokio::test]
@@ -35,10 +26,10 @@ async fn u2_t1_three_commands_show_an_ordered_pod() -> Result<()> {
         command.iter().map(word).collect()
     };
     let commands = commands(&readme);
-    let [up, apply, logs] = &commands[..] else { anyhow::bail!("not three commands: {commands:?}") };
-    hack("cluster", words(up)).await?;
+    let [up, apply, logs] = commands.map_err(|calls| anyhow::anyhow!("not three commands: {calls:?}"))?;
+    hack("cluster", words(&up)).await?;
     let result = async {
-        hack("cluster", words(apply)).await?;
+        hack("cluster", words(&apply)).await?;
         // The log ends with the app. The pod is Ready while the app is held (U9).
         let app = ["kubectl", DIRECTORY, "logs", "shop", "app"];
         let delete = ["kubectl", DIRECTORY, "delete", "pod", "shop"];
@@ -51,7 +42,7 @@ async fn u2_t1_three_commands_show_an_ordered_pod() -> Result<()> {
             .await?;
             hack("cluster", words(&delete)).await
         };
-        let (log, _) = tokio::try_join!(hack("cluster", words(logs)), deleted)?;
+        let (log, _) = tokio::try_join!(hack("cluster", words(&logs)), deleted)?;
         let place = |words: &str| log.find(words).with_context(|| format!("no {words:?} in the log:\n{log}"));
         let (held, started) = (place("podshim: held: waiting for sidecar \"proxy\"")?, place("app Started")?);
         let stopped = place("app Term")?;

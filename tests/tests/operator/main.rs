@@ -4,6 +4,7 @@ mod bounds;
 mod image;
 mod metrics;
 mod past;
+mod traces;
 mod translated;
 
 use anyhow::{Context, Result, ensure};
