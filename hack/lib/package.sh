@@ -1,4 +1,4 @@
-# The files of a package (hack/deb, hack/rpm, hack/release).
+# The files of a package (hack/deb, hack/rpm, hack/image, hack/release).
 # shellcheck shell=bash
 
 # same_everywhere: takes away what the caller's environment would put into the files: languages, time zones, a umask, options of

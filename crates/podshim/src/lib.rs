@@ -8,6 +8,7 @@
 
 pub mod annotations;
 pub mod arguments;
+pub mod bounded;
 pub mod check;
 pub mod commands;
 pub mod doctor;

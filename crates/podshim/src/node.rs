@@ -1,15 +1,26 @@
 //! Facts about this node that no file has. Owns running the few programs that report them.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-/// The standard output of a program; `None` if it cannot be run or fails.
-#[allow(clippy::disallowed_methods, reason = "the reaper is the shim's; this command has no other children")]
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::bounded::{self, Bound, Over};
+
+/// The standard output of a program; `None` if it cannot be run, fails, or does not end.
 pub fn output(program: &OsStr, arguments: &[&str]) -> Option<String> {
-    let output =
-        Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    // A file, as a pipe that is not read would stop the program.
+    let mut written = File::from(memfd_create(c"output", MFdFlags::MFD_CLOEXEC).ok()?);
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(written.try_clone().ok()?).stderr(Stdio::null());
+    let Over::Ended(status) = bounded::run(&mut command, Bound::usual(None)).ok()? else { return None };
+    let mut output = Vec::new();
+    written.rewind().ok()?;
+    written.read_to_end(&mut output).ok()?;
+    status.success().then(|| String::from_utf8_lossy(&output).into_owned())
 }
 
 /// A release of containerd.

@@ -261,6 +261,8 @@ fn promtool_takes_the_dashboards_queries() {
 fn the_operators_rule_object_has_the_same_groups() {
     let alerts = read("alerts.yaml");
     let (_, groups) = alerts.split_once("groups:\n").expect("groups");
+    // Its comment names the other file.
+    assert!(alerts.contains("# dist/monitoring/kubernetes/rules.yaml "), "{alerts}");
     let object = read("kubernetes/rules.yaml");
     let (_, own) = object.split_once("  groups:\n").expect("groups");
     let unindented: Vec<_> = own.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();

@@ -183,15 +183,15 @@ const COMPILER: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_DEBUG", "a-profile"),
 ];
 
-/// `hack/deb` and `hack/rpm`, called by hand: nothing of the caller's flags is in the programs.
+/// `hack/deb`, `hack/rpm` and `hack/image`, called by hand: nothing of the caller's flags is in the programs.
 #[test]
 fn the_callers_compiler_flags_are_in_no_package() {
     let repository = Repository::new();
-    for package in ["deb", "rpm"] {
+    for package in ["deb", "rpm", "image"] {
         let made = |name: &str, environment: &[(&str, &str)]| {
             let output = repository.at(name);
             repository.runs(&format!("hack/{package} --output {}", output.display()), environment);
-            fs::read_to_string(output).expect("the package")
+            String::from_utf8_lossy(&fs::read(output).expect("the package")).into_owned()
         };
         let plain = made("plain", &[]);
         assert!(plain.contains("the commit's program") && plain.contains("# compiled:"), "{plain}");

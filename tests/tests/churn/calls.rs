@@ -13,6 +13,11 @@ use crate::pods;
 /// How much more private memory a shim may have, in kB.
 const GROWTH: u64 = 64;
 
+/// The RuntimeClass, and the memory that it adds to each pod's requests, in kB. A scheduler counts with it: a shim that needed more
+/// would take what the node's other pods were given.
+const RUNTIME_CLASS: &str = include_str!("../../../dist/kubernetes/base/runtimeclass.yaml");
+const OVERHEAD: (&str, u64) = ("memory: 1Mi", 1024);
+
 /// How often the restarts are counted, and how often a line says how far it is.
 const INTERVAL: Duration = Duration::from_secs(1);
 const PROGRESS: Duration = Duration::from_secs(30);
@@ -61,6 +66,9 @@ async fn a_shim_holds_as_much_after_many_execs_and_restarts_as_at_first() -> Res
     println!("{execs} execs, {restarts} restarts: at first {before:?}, now {:?}", Usage::of(shim)?);
     let after = before.wait_regained(shim).await?;
     ensure!(after.private <= before.private + GROWTH, "private memory has grown: {before:?}, {after:?}");
+    let (line, overhead) = OVERHEAD;
+    ensure!(RUNTIME_CLASS.contains(line), "{RUNTIME_CLASS}");
+    ensure!(after.private <= overhead, "more private memory than the RuntimeClass counts with: {after:?}");
     pod.stop_all_at_once(AMPLE).await?;
     pod.remove().await
 }

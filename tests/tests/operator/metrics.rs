@@ -10,7 +10,7 @@ use e2e::Event::{Exiting, Started};
 use e2e::durations::{AMPLE, SOON, milliseconds, seconds};
 use e2e::instance::signal;
 use e2e::{Containerd, Pod, Program, Runtime, wait};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{container, inspect, listed, podshim};
 
@@ -147,8 +147,35 @@ async fn n3_counters_survive_a_killed_shim() -> Result<()> {
     is_monotonic(&after, &metrics(&node).await?)
 }
 
-/// Prometheus itself scrapes the exporter, takes its answer for OpenMetrics, and evaluates the alert rules on it; and the
-/// strictest parser of OpenMetrics takes it.
+/// The panels of the dashboard that have something to show of the pod of `prometheus_reads_the_metrics_and_the_rules`.
+const SHOWN: [&str; 4] = [
+    "Pods by state",
+    "Restarts by podshim",
+    "Calls of the OCI runtime, 90th percentile",
+    "Processor time for pods outside of their cgroups",
+];
+
+/// The queries of the dashboard as rules for Prometheus, which evaluates each then, and the names of those in `SHOWN`.
+fn dashboard_rules() -> Result<(Value, Vec<String>)> {
+    let dashboard: Value = serde_json::from_str(include_str!("../../../dist/monitoring/dashboard.json"))?;
+    let (mut rules, mut shown) = (Vec::new(), Vec::new());
+    for panel in dashboard["panels"].as_array().context("no panels")? {
+        for target in panel["targets"].as_array().context("no targets")? {
+            let name = format!("dashboard:{}", rules.len());
+            // Grafana puts in its variables.
+            let query = target["expr"].as_str().context("no query")?.replace("$namespace", "e2e");
+            rules.push(json!({"record": name, "expr": query}));
+            if panel["title"].as_str().is_some_and(|title| SHOWN.contains(&title)) {
+                shown.push(name);
+            }
+        }
+    }
+    ensure!(shown.len() == SHOWN.len(), "{shown:?}");
+    Ok((json!({"groups": [{"name": "dashboard", "rules": rules}]}), shown))
+}
+
+/// Prometheus itself scrapes the exporter, takes its answer for OpenMetrics, and evaluates the alert rules and the dashboard's
+/// queries on it; and the strictest parser of OpenMetrics takes it.
 #[tokio::test]
 async fn prometheus_reads_the_metrics_and_the_rules() -> Result<()> {
     let node = Containerd::start().await?;
@@ -158,30 +185,43 @@ async fn prometheus_reads_the_metrics_and_the_rules() -> Result<()> {
     pod.wait_for("proxy", Started, 2, SOON).await?;
     let rules =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/monitoring/alerts.yaml").canonicalize()?;
+    let (dashboard, shown) = dashboard_rules()?;
+    // Each rule has been evaluated, and those with a result have recorded it.
+    let is_evaluated = shown.iter().map(|name| format!("grep -q '\"{name}\"' $directory/recorded"));
+    let is_evaluated = is_evaluated.collect::<Vec<_>>().join(" && ");
     let script = format!(
         r#"set -e
         directory=$(mktemp -d)
+        cat >$directory/dashboard.json <<'END'
+{dashboard}
+END
         podshim metrics --listen 127.0.0.1:9753 & exporter=$!
         cat >$directory/config.yml <<'END'
 global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}}
-rule_files: [{}]
+rule_files: [{}, dashboard.json]
 scrape_configs: [{{job_name: podshim, static_configs: [{{targets: ['127.0.0.1:9753']}}]}}]
 END
         prometheus --config.file=$directory/config.yml --storage.tsdb.path=$directory/data \
             --web.listen-address=127.0.0.1:9754 >$directory/log 2>&1 & server=$!
         trap 'kill $exporter $server; rm -rf $directory' EXIT
         ask() {{ busybox wget -q -O - "http://127.0.0.1:9754/api/v1/$1"; }}
+        is_read() {{
+            ask 'query?query=podshim_restarts_total%3E0' | grep -q sidecar &&
+                ask 'query?query=%7B__name__%3D~%22dashboard%3A.*%22%7D' >$directory/recorded &&
+                ask rules >$directory/rules &&
+                ! grep -q '"health":"unknown"' $directory/rules && {is_evaluated}
+        }}
         for attempt in $(seq 100); do
-            if ask 'query?query=podshim_restarts_total%3E0' 2>$directory/errors | grep -q sidecar; then
+            if is_read 2>$directory/errors; then
                 ask 'query?query=podshim_stop_seconds_bucket%20or%20podshim_restarts_total%3E0'; echo
                 ask 'targets/metadata?metric=podshim_restarts'; echo
                 ask 'targets/metadata?metric=podshim_gate_wait_seconds'; echo
-                ask rules; echo
+                cat $directory/rules; echo
                 exit
             fi
             sleep 0.2
         done
-        cat $directory/log $directory/errors >&2
+        cat $directory/log $directory/errors $directory/recorded >&2
         exit 1"#,
         rules.display()
     );
@@ -199,7 +239,8 @@ END
     );
     let groups = rules["data"]["groups"].as_array().context("no groups")?;
     let loaded: Vec<_> = groups.iter().flat_map(|group| group["rules"].as_array()).flatten().collect();
-    ensure!(loaded.len() > 5 && loaded.iter().all(|rule| rule["health"] != "err"), "{rules}");
+    let of_dashboard = dashboard["groups"][0]["rules"].as_array().map_or(0, Vec::len);
+    ensure!(loaded.len() > of_dashboard + 5 && loaded.iter().all(|rule| rule["health"] == "ok"), "{rules}");
 
     let parsed = node
         .ctr()

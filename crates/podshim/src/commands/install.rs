@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 
 use super::in_use::{self, Node};
+use crate::bounded::Bound;
 use crate::install::containerd::{FIRST_WITH_SHIM, FileVersion, Sandboxer};
 use crate::install::files::{self, Change};
 use crate::install::give_back::{Configuration, Undo};
@@ -241,7 +242,7 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
     if !arguments.stay {
         let made = carry_out(&changes, confirmation, INSTALL, "installed already")?;
         let drain = match (made, node) {
-            (Made::All | Made::Nothing, Node::Here | Node::Mounted) => start_drain(&layout, made)?,
+            (Made::All | Made::Nothing, Node::Here | Node::Mounted) => start_drain(&layout, made, None)?,
             (..) => None,
         };
         if made == Made::All {
@@ -270,15 +271,19 @@ pub fn install(arguments: &InstallArguments, reference: Vec<ReferenceText>) -> R
     if made == Made::Declined {
         return Ok(made.outcome());
     }
-    start_drain(&layout, made)?;
+    start_drain(&layout, made, Some(&signals))?;
     stay.run(&signals, |line| print(&format!("{line}\n"))).map_err(failed)?;
     Ok(Outcome::Success)
 }
 
 /// Starts the drain's unit. What stands in the way is reported, and what is installed stays: `None`.
-fn start_drain(layout: &Layout, made: Made) -> Result<Option<Drain>, CommandError> {
+fn start_drain(
+    layout: &Layout,
+    made: Made,
+    signals: Option<&Signals>,
+) -> Result<Option<Drain>, CommandError> {
     let units = if made == Made::All { Units::Changed } else { Units::AsBefore };
-    match host::start_drain(&layout.root, units) {
+    match host::start_drain(&layout.root, units, signals) {
         Ok(drain) => {
             if drain == Drain::Started {
                 print("podshim-drain.service is started\n")?;
@@ -297,15 +302,16 @@ fn start_drain(layout: &Layout, made: Made) -> Result<Option<Drain>, CommandErro
 fn stay(arguments: &InstallArguments, layout: &Layout, changes: &[Change]) -> Result<Stay, CommandError> {
     let labels = arguments.label_proxy.zip(arguments.node.clone());
     let files = install::runtime_files(layout);
-    let without_runtime =
-        install::without_runtime(layout).map_err(|error| CommandError::Input(error.to_string()))?;
+    let failed = |error: install::InstallError| CommandError::Input(error.to_string());
+    let without_runtime = install::without_runtime(layout).map_err(failed)?;
     let daemon = Daemon {
         root: layout.root.clone(),
         found: layout.found.clone(),
         restart_limit: arguments.restart_timeout.unwrap_or(RESTART_LIMIT),
     };
+    let undo = Undo::new(&daemon, changes, &files, &without_runtime);
     Ok(Stay {
-        undo: Undo::new(&daemon, changes, &files, without_runtime),
+        undo: undo.map_err(|error| failed(error.into()))?,
         daemon,
         files,
         permission: if arguments.restart { Permission::Given } else { Permission::Withheld },
@@ -340,8 +346,9 @@ pub fn uninstall(
         let failed = |error: host::HostError| CommandError::Input(format!("podshim is removed, but {error}"));
         host::forget_units(&layout.root).map_err(failed)?;
         if Configuration::of(&changes, &install::runtime_files(&layout)) == Configuration::Changed {
-            let unit = running::unit(&layout.root, &layout.found, note);
-            unit.and_then(|unit| host::restart(&layout.root, unit)).map_err(failed)?;
+            let unit = running::unit(&layout.root, &layout.found, note, None);
+            let bound = Bound { limit: RESTART_LIMIT, signals: None };
+            unit.and_then(|unit| host::restart(&layout.root, unit, bound)).map_err(failed)?;
         }
     }
     Ok(made.outcome())

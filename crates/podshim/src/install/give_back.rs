@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::cri::Loaded;
-use super::files::{self, Change, Content};
-use super::notes;
+use super::files::{self, Change, Content, FileError};
+use super::host::HostError;
+use super::notes::{self, Before};
 use super::root::Root;
 use super::running::Daemon;
 use crate::signals::{Signals, Woken};
@@ -21,8 +22,10 @@ pub const SOON: Duration = Duration::from_secs(2);
 pub struct Undo {
     /// The changes that do so after those of the installation.
     changes: Vec<Change>,
-    /// The changes that take the runtime out of the files as they were before the installation.
-    without_runtime: Vec<Change>,
+    /// The changes that finish what a killed installer has begun to give back; `None` if none has. Its restart may be all that is left.
+    unfinished: Option<Vec<Change>>,
+    /// The files as they were when containerd answered last, to be noted, in the order in which they are given back.
+    pub before: Vec<Before>,
     /// Whether the installation changes these files.
     pub configuration: Configuration,
     /// The texts of the files with podshim's runtime.
@@ -47,8 +50,17 @@ impl Configuration {
 }
 
 impl Undo {
-    /// Of an installation that makes these changes. `files` are those from which containerd reads its configuration.
-    pub fn new(daemon: &Daemon, changes: &[Change], files: &[PathBuf], without_runtime: Vec<Change>) -> Self {
+    /// Of an installation that makes these changes. `files` are those from which containerd reads its configuration;
+    /// `without_runtime` takes the runtime out of them as they are.
+    ///
+    /// # Errors
+    /// A file that an installer has noted cannot be read.
+    pub fn new(
+        daemon: &Daemon,
+        changes: &[Change],
+        files: &[PathBuf],
+        without_runtime: &[Change],
+    ) -> Result<Self, FileError> {
         let root = &daemon.root;
         // A backup is beside its file, and goes with it.
         let is_of = |change: &&Change| {
@@ -58,19 +70,33 @@ impl Undo {
             })
         };
         let made: Vec<_> = changes.iter().filter(is_of).collect();
+        let (present, texts) = (texts(root, files, &[]), texts(root, files, &made));
+        let note = notes::restarted(root);
+        // From a restart with these texts it is known what containerd had before. Else the runtime is what may be wrong.
+        let earlier = |texts: &str| match &note {
+            Some(note) if note.texts == texts && !note.before.is_empty() => before(root, &note.before),
+            _ => Ok(without_runtime.to_vec()),
+        };
         // What is there may be why containerd does not answer: to go back to that would not help.
-        let is_unconfirmed = notes::restarted(root).is_some_and(|note| note.texts == texts(root, files, &[]))
-            && !matches!(daemon.loaded(), Ok(Loaded::Yes));
+        let unconfirmed =
+            note.as_ref().filter(|note| note.texts == present && !matches!(daemon.loaded(), Ok(Loaded::Yes)));
         let mut undo: Vec<_> = made.iter().rev().map(|change| change.reversed()).collect();
-        if made.is_empty() || is_unconfirmed {
-            undo.extend(without_runtime.iter().cloned());
+        if made.is_empty() || unconfirmed.is_some() {
+            undo.extend(earlier(&present)?);
         }
-        Self {
+        let configuration = Configuration::of(changes, files);
+        let is_there = configuration == Configuration::AsBefore && !without_runtime.is_empty();
+        let is_restarted = note.as_ref().is_some_and(|note| note.texts == texts);
+        Ok(Self {
             changes: undo,
-            without_runtime,
-            configuration: Configuration::of(changes, files),
-            texts: texts(root, files, &made),
-        }
+            unfinished: (is_there || is_restarted).then(|| earlier(&texts)).transpose()?,
+            before: match unconfirmed {
+                Some(note) => note.before.clone(),
+                None => made.iter().rev().filter_map(|change| noted(change)).collect(),
+            },
+            configuration,
+            texts,
+        })
     }
 
     /// Whether containerd was restarted with these texts and has not answered yet.
@@ -97,12 +123,23 @@ impl Undo {
     /// Gives back what an installer did not that was killed on the way: the refused texts are in the files, or containerd was not
     /// restarted without them. `None` if nothing is left to do.
     pub fn finish(&self, daemon: &Daemon, signals: &Signals) -> Option<String> {
-        let is_there = self.configuration == Configuration::AsBefore && !self.without_runtime.is_empty();
-        if !is_there && !self.is_restarted(&daemon.root) {
-            return None;
-        }
-        let unit = || daemon.unit().map_err(|error| error.to_string());
-        Some(restore(&self.without_runtime, daemon, unit, signals))
+        let changes = self.unfinished.as_ref()?;
+        Some(restore(changes, daemon, || daemon.unit(signals), signals))
+    }
+}
+
+/// The changes that give these files their texts.
+fn before(root: &Root, files: &[Before]) -> Result<Vec<Change>, FileError> {
+    let content = |text: &Option<String>| text.clone().map_or(Content::Absent, Content::Text);
+    files.iter().map(|(path, text)| Change::new(root, path.clone(), content(text))).collect()
+}
+
+/// What this change replaces, to be noted. containerd's files are texts.
+fn noted(change: &Change) -> Option<Before> {
+    match &change.before {
+        Content::Absent => Some((change.path().to_owned(), None)),
+        Content::Text(text) => Some((change.path().to_owned(), Some(text.clone()))),
+        _ => None,
     }
 }
 
@@ -123,7 +160,7 @@ fn texts(root: &Root, files: &[PathBuf], made: &[&Change]) -> String {
 fn restore<'a>(
     changes: &[Change],
     daemon: &Daemon,
-    unit: impl FnOnce() -> Result<Option<&'a str>, String>,
+    unit: impl FnOnce() -> Result<Option<&'a str>, HostError>,
     signals: &Signals,
 ) -> String {
     match try_restore(changes, daemon, unit, signals) {
@@ -137,16 +174,16 @@ fn restore<'a>(
 fn try_restore<'a>(
     changes: &[Change],
     daemon: &Daemon,
-    unit: impl FnOnce() -> Result<Option<&'a str>, String>,
+    unit: impl FnOnce() -> Result<Option<&'a str>, HostError>,
     signals: &Signals,
 ) -> Result<Loaded, String> {
     let begin = Instant::now();
     files::apply(changes).map_err(|error| format!("its configuration cannot be given back: {error}"))?;
     let not_restarted =
-        |error: String| format!("its configuration is as before, but it was not restarted: {error}");
+        |error: HostError| format!("its configuration is as before, but it was not restarted: {error}");
     let interrupted = || "its configuration is as before, and it is being restarted".to_owned();
-    let restarted = unit().and_then(|unit| daemon.restart(unit, signals).map_err(|error| error.to_string()));
-    if restarted == Ok(Woken::BySignal) {
+    let restarted = unit().and_then(|unit| daemon.restart(unit, signals));
+    if matches!(restarted, Err(HostError::BySignal(_))) {
         // The note stays: the next installer makes sure of the restart.
         return Err(interrupted());
     }

@@ -8,12 +8,13 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use super::place::Restart;
 use super::root::Root;
-use crate::signals::{Signals, Woken};
+use crate::bounded::{self, Bound, Over};
+use crate::signals::Signals;
 
 const SYSTEMCTL: &str = "/usr/bin/systemctl";
 /// The hidden command that runs it with another root.
@@ -24,8 +25,6 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 const RUNS: &str = "/run/systemd/system";
 /// The unit that keeps the order when the node goes down.
 const DRAIN: &str = "podshim-drain.service";
-/// How often to see whether systemctl has ended.
-const CHECK: Duration = Duration::from_millis(50);
 
 /// Why systemd did not do it.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +46,9 @@ pub enum HostError {
         /// How long it had.
         limit: Duration,
     },
+    /// A signal arrived before systemctl had ended.
+    #[error("a signal ended the wait for `systemctl {0}`")]
+    BySignal(String),
 }
 
 /// Whether systemd must read its units again.
@@ -86,112 +88,74 @@ pub enum Drain {
 /// node goes down; a unit that is only enabled would not be stopped then, so the first power-off would have no order.
 ///
 /// # Errors
-/// systemd did not.
-pub fn start_drain(root: &Root, units: Units) -> Result<Drain, HostError> {
+/// systemd did not, or not in time.
+pub fn start_drain(root: &Root, units: Units, signals: Option<&Signals>) -> Result<Drain, HostError> {
     if !root.exists(Path::new(RUNS)) {
         return Ok(Drain::NoSystemd);
     }
-    let is_active = systemctl(root, &["is-active", "--quiet", DRAIN])? == End::Success;
+    let is_active = is_active(root, DRAIN, signals)?;
     if units == Units::Changed || !is_active {
-        need(root, &["daemon-reload"])?;
+        need(root, &["daemon-reload"], Bound::usual(signals))?;
     }
     if is_active {
         return Ok(Drain::WasActive);
     }
-    need(root, &["start", DRAIN])?;
+    need(root, &["start", DRAIN], Bound::usual(signals))?;
     Ok(Drain::Started)
 }
 
 /// The unit with which the node's containerd is restarted; `None` where its supervisor does that.
 ///
 /// # Errors
-/// systemctl cannot be run, or none of the units is active.
-pub fn active_unit(root: &Root, how: Restart) -> Result<Option<&'static str>, HostError> {
+/// systemctl cannot be run or is late, or none of the units is active.
+pub fn active_unit(
+    root: &Root,
+    how: Restart,
+    signals: Option<&Signals>,
+) -> Result<Option<&'static str>, HostError> {
     let Restart::Units(units) = how else { return Ok(None) };
     for unit in units {
-        if systemctl(root, &["is-active", "--quiet", unit])? == End::Success {
+        if is_active(root, unit, signals)? {
             return Ok(Some(unit));
         }
     }
     Err(HostError::Inactive(units.join(", ")))
 }
 
-/// Restarts the unit of the node's containerd, whatever state it is in, and waits until it has started.
-///
-/// # Errors
-/// systemd did not.
-pub fn restart(root: &Root, unit: Option<&str>) -> Result<(), HostError> {
-    unit.map_or(Ok(()), |unit| need(root, &["restart", unit]))
-}
-
-/// The same, but waits at most so long, and not after a signal. systemctl waits for a unit that does not start, or does not stop;
-/// without systemctl systemd goes on with what it has begun.
+/// Restarts the unit of the node's containerd, whatever state it is in, and waits until it has started. systemctl waits for a unit
+/// that does not start, or does not stop; without systemctl systemd goes on with what it has begun.
 ///
 /// # Errors
 /// systemd did not, or not in time.
-#[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
-pub fn restart_within(
-    root: &Root,
-    unit: Option<&str>,
-    limit: Duration,
-    signals: &Signals,
-) -> Result<Woken, HostError> {
-    let Some(unit) = unit else { return Ok(Woken::ByTime) };
-    let (begin, arguments) = (Instant::now(), ["restart", unit]);
-    let mut running = Running { child: call(root, &arguments).spawn()? };
-    loop {
-        if let Some(status) = running.child.try_wait()? {
-            return ended(End::of(status), &arguments).map(|()| Woken::ByTime);
-        }
-        let left = limit.saturating_sub(begin.elapsed());
-        if left.is_zero() {
-            return Err(HostError::Late { call: arguments.join(" "), limit });
-        }
-        if signals.wait(left.min(CHECK))? == Woken::BySignal {
-            return Ok(Woken::BySignal);
-        }
-    }
-}
-
-/// A systemctl that ends with this value.
-struct Running {
-    child: Child,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It has the installer's signal mask, so no other signal would end it. The installer ends soon, which reaps it.
-        let _ = self.child.kill();
-        let _ = self.child.try_wait();
-    }
+pub fn restart(root: &Root, unit: Option<&str>, bound: Bound<'_>) -> Result<(), HostError> {
+    unit.map_or(Ok(()), |unit| need(root, &["restart", unit], bound))
 }
 
 /// Lets systemd forget units that are gone.
 ///
 /// # Errors
-/// systemd did not.
+/// systemd did not, or not in time.
 pub fn forget_units(root: &Root) -> Result<(), HostError> {
-    need(root, &["daemon-reload"])
+    need(root, &["daemon-reload"], Bound::usual(None))
 }
 
-fn need(root: &Root, arguments: &[&str]) -> Result<(), HostError> {
-    ended(systemctl(root, arguments)?, arguments)
+fn is_active(root: &Root, unit: &str, signals: Option<&Signals>) -> Result<bool, HostError> {
+    Ok(systemctl(root, &["is-active", "--quiet", unit], Bound::usual(signals))? == End::Success)
 }
 
-fn ended(end: End, arguments: &[&str]) -> Result<(), HostError> {
-    match end {
+fn need(root: &Root, arguments: &[&str], bound: Bound<'_>) -> Result<(), HostError> {
+    match systemctl(root, arguments, bound)? {
         End::Success => Ok(()),
         End::Failure => Err(HostError::Failed(arguments.join(" "))),
     }
 }
 
-fn systemctl(root: &Root, arguments: &[&str]) -> io::Result<End> {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the reaper is the shim's; this command has no other children"
-    )]
-    let status = call(root, arguments).status()?;
-    Ok(End::of(status))
+fn systemctl(root: &Root, arguments: &[&str], bound: Bound<'_>) -> Result<End, HostError> {
+    match bounded::run(&mut call(root, arguments), bound)? {
+        Over::Ended(status) => Ok(End::of(status)),
+        Over::Late => Err(HostError::Late { call: arguments.join(" "), limit: bound.limit }),
+        Over::BySignal => Err(HostError::BySignal(arguments.join(" "))),
+    }
 }
 
 fn call(root: &Root, arguments: &[&str]) -> Command {

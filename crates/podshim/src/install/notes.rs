@@ -1,15 +1,16 @@
 //! What an installer notes for the one after it, as it may be killed at any moment: with which configuration it restarts
-//! containerd, and which one containerd did not take.
+//! containerd, which one containerd had before, and which one containerd did not take.
 //!
 //! Owns two files below /run, so a reboot removes both. They hold the texts of containerd's files, and count only as long as
 //! an installation would leave the same texts.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::root::Root;
 
-/// The configuration with which containerd was restarted and has not answered yet, below a line with its unit.
+/// The configuration with which containerd was restarted and has not answered yet, below a line with its unit and one with the files
+/// as they were before, in JSON.
 pub const RESTARTED: &str = "/run/podshim-restarted-configuration";
 /// The configuration that containerd did not take. Without it an installer that is started again would restart containerd again
 /// and again.
@@ -22,15 +23,22 @@ const MODE: u32 = 0o600;
 pub struct Restarted {
     /// Its unit; empty where containerd's supervisor restarts it.
     pub unit: String,
+    /// The files that installers have changed since containerd answered last.
+    pub before: Vec<Before>,
     /// The texts with podshim's runtime.
     pub texts: String,
 }
 
+/// A file's path and its text; `None` if there was no such file.
+pub type Before = (PathBuf, Option<String>);
+
 /// The restart that was noted, if there is one.
 pub fn restarted(root: &Root) -> Option<Restarted> {
     let note = String::from_utf8(root.read(Path::new(RESTARTED)).ok()?).ok()?;
-    let (unit, texts) = note.split_once('\n')?;
-    Some(Restarted { unit: unit.to_owned(), texts: texts.to_owned() })
+    let (unit, rest) = note.split_once('\n')?;
+    let (before, texts) = rest.split_once('\n')?;
+    let before = serde_json::from_str(before).ok()?;
+    Some(Restarted { unit: unit.to_owned(), before, texts: texts.to_owned() })
 }
 
 /// The texts that containerd did not take, if that was noted.
@@ -42,8 +50,10 @@ pub fn refused(root: &Root) -> Option<String> {
 ///
 /// # Errors
 /// The system's error.
-pub fn put_restarted(root: &Root, unit: Option<&str>, texts: &str) -> io::Result<()> {
-    put(root, RESTARTED, &format!("{}\n{texts}", unit.unwrap_or_default()))
+pub fn put_restarted(root: &Root, unit: Option<&str>, before: &[Before], texts: &str) -> io::Result<()> {
+    // JSON has no line end in a text.
+    let before = serde_json::to_string(before)?;
+    put(root, RESTARTED, &format!("{}\n{before}\n{texts}", unit.unwrap_or_default()))
 }
 
 /// Notes that containerd does not take these texts.

@@ -9,7 +9,8 @@ use super::host::{self, HostError};
 use super::notes::{self, Restarted};
 use super::place::{Found, Restart};
 use super::root::Root;
-use crate::signals::{Signals, Woken};
+use crate::bounded::Bound;
+use crate::signals::Signals;
 
 /// The node's containerd, as an installer that stays deals with it.
 #[derive(Debug)]
@@ -35,16 +36,16 @@ impl Daemon {
     ///
     /// # Errors
     /// As [`unit()`].
-    pub fn unit(&self) -> Result<Option<&'static str>, HostError> {
-        unit(&self.root, &self.found, notes::restarted(&self.root))
+    pub fn unit(&self, signals: &Signals) -> Result<Option<&'static str>, HostError> {
+        unit(&self.root, &self.found, notes::restarted(&self.root), Some(signals))
     }
 
     /// Restarts it, and waits at most as long as a restart may take.
     ///
     /// # Errors
     /// systemd did not, or not in time.
-    pub fn restart(&self, unit: Option<&str>, signals: &Signals) -> Result<Woken, HostError> {
-        host::restart_within(&self.root, unit, self.restart_limit, signals)
+    pub fn restart(&self, unit: Option<&str>, signals: &Signals) -> Result<(), HostError> {
+        host::restart(&self.root, unit, Bound { limit: self.restart_limit, signals: Some(signals) })
     }
 }
 
@@ -52,10 +53,15 @@ impl Daemon {
 /// from a restart is not active: then it is the one that the installer of that restart has noted.
 ///
 /// # Errors
-/// systemctl cannot be run, or none of the units is active.
-pub fn unit(root: &Root, found: &Found, note: Option<Restarted>) -> Result<Option<&'static str>, HostError> {
+/// systemctl cannot be run or is late, or none of the units is active.
+pub fn unit(
+    root: &Root,
+    found: &Found,
+    note: Option<Restarted>,
+    signals: Option<&Signals>,
+) -> Result<Option<&'static str>, HostError> {
     let how = found.distribution.restart();
-    let active = host::active_unit(root, how);
+    let active = host::active_unit(root, how, signals);
     let (Err(HostError::Inactive(_)), Restart::Units(units), Some(note)) = (&active, how, note) else {
         return active;
     };

@@ -20,6 +20,7 @@ use crate::signals::{Signals, Woken};
 pub const RESTART_LIMIT: Duration = Duration::from_secs(120);
 /// How often to look whether all is as it was: a node that was removed and came back has no label.
 const LATER: Duration = Duration::from_secs(60);
+const BY_SIGNAL: &str = "ended by a signal: what is installed stays";
 
 /// Whether containerd may be restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +116,7 @@ impl Stay {
         }
         let given_back = self.undo.finish(&self.daemon, signals);
         if given_back.is_some() {
-            // Of a node that had it before. The refusal itself is what there is to report.
-            let _ = self.label(Ready::No);
+            self.label_as_without();
         }
         let as_before = || "it has the one of before; nothing was changed".to_owned();
         let state = given_back.unwrap_or_else(as_before);
@@ -132,8 +132,14 @@ impl Stay {
         signals: &Signals,
         mut say: impl FnMut(&str) -> io::Result<()>,
     ) -> Result<(), StayError> {
-        if self.until_loaded(signals, &mut say)? == Woken::BySignal {
-            return Ok(());
+        // A signal may have arrived while the changes were made: then containerd is not restarted.
+        if signals.wait(Duration::ZERO)? == Woken::BySignal {
+            return Ok(say(BY_SIGNAL)?);
+        }
+        match self.until_loaded(signals, &mut say) {
+            Ok(Woken::ByTime) => {}
+            Ok(Woken::BySignal) | Err(StayError::Host(HostError::BySignal(_))) => return Ok(()),
+            Err(error) => return Err(error),
         }
         notes::remove_all(&self.daemon.root);
         say("containerd has podshim's runtime")?;
@@ -158,8 +164,7 @@ impl Stay {
                 }
             }
             if signals.wait(next)? == Woken::BySignal {
-                say("ended by a signal: what is installed stays")?;
-                return Ok(());
+                return Ok(say(BY_SIGNAL)?);
             }
         }
     }
@@ -194,17 +199,18 @@ impl Stay {
             Step::None => return Ok(Woken::ByTime),
             Step::Restart => {
                 // Before the restart: after one that failed the unit is not active.
-                let unit = self.daemon.unit()?;
+                let unit = self.daemon.unit(signals)?;
                 say(&match distribution.restart() {
                     Restart::Units(_) => {
                         format!("restarting the containerd of {name}: its configuration has changed")
                     }
                     Restart::ByItself => format!("{name} restarts its containerd by itself"),
                 })?;
-                notes::put_restarted(&self.daemon.root, unit, &self.undo.texts).map_err(StayError::Note)?;
+                notes::put_restarted(&self.daemon.root, unit, &self.undo.before, &self.undo.texts)
+                    .map_err(StayError::Note)?;
                 match self.daemon.restart(unit, signals) {
-                    Ok(Woken::ByTime) => Some(unit),
-                    Ok(Woken::BySignal) => return Ok(Woken::BySignal),
+                    Ok(()) => Some(unit),
+                    Err(error @ HostError::BySignal(_)) => return Err(error.into()),
                     Err(error) => return Err(self.revert(unit, error.to_string(), signals)),
                 }
             }
@@ -212,7 +218,7 @@ impl Stay {
                 say(&format!(
                     "the containerd of {name} was restarted with this configuration before: waiting for its answer"
                 ))?;
-                Some(self.daemon.unit()?)
+                Some(self.daemon.unit(signals)?)
             }
             Step::ByPerson => {
                 if self.undo.configuration == Configuration::Changed || state.is_ok() {
@@ -244,12 +250,17 @@ impl Stay {
     /// Gives containerd back the configuration that it had, and restarts it.
     fn revert(&self, unit: Option<&str>, state: String, signals: &Signals) -> StayError {
         let reverted = self.undo.give_back(&self.daemon, unit, signals);
-        if !matches!(self.daemon.loaded(), Ok(Loaded::Yes)) {
-            // Of a node that had it before. The failure itself is what there is to report.
-            let _ = self.label(Ready::No);
-        }
+        self.label_as_without();
         let socket = self.daemon.found.distribution.socket().to_owned();
         StayError::NotLoaded { socket, state, reverted }
+    }
+
+    /// After a give-back: takes the label from a node that had it, unless containerd has an earlier runtime again.
+    fn label_as_without(&self) {
+        if !matches!(self.daemon.loaded(), Ok(Loaded::Yes)) {
+            // The failure itself is what there is to report.
+            let _ = self.label(Ready::No);
+        }
     }
 
     /// containerd reads its configuration when it starts, and makes its socket then. So an installer that was killed

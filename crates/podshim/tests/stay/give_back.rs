@@ -43,7 +43,15 @@ impl Node {
         installer.ends_at_sigterm();
         let config = self.read(CONFIG);
         assert!(config.contains("runtimes.podshim]"), "{config}");
-        assert_eq!(self.read(RESTARTED), format!("containerd.service\n{config}"));
+        self.has_noted(&config);
+    }
+
+    /// The note of a restart has this configuration, below the unit and the files of before.
+    fn has_noted(&self, config: &str) {
+        let note = self.read(RESTARTED);
+        let mut lines = note.splitn(3, '\n');
+        assert_eq!(lines.next(), Some("containerd.service"), "{note}");
+        assert_eq!(lines.nth(1), Some(config), "{note}");
     }
 
     /// The configuration is as before, containerd answers with it, and no note of a restart is left.
@@ -104,7 +112,7 @@ fn a_note_of_another_configuration_does_not_count() {
     installer.reports("containerd is restarted");
     installer.ends_at_sigterm();
     assert_eq!(node.restarts(), 2, "{}", node.calls());
-    assert_eq!(node.read(RESTARTED), format!("containerd.service\n{changed}"));
+    node.has_noted(&changed);
     // Changed again, and containerd is newer than that: not even then.
     fs::write(node.at(CONFIG), changed.clone() + "# again\n").expect("a change");
     let socket = node.at(CONTAINERD).join("containerd.sock");
@@ -125,6 +133,8 @@ fn the_next_release_does_not_give_back_what_did_not_answer() {
     let first = node.read(CONFIG);
     fs::create_dir_all(node.at("etc/podshim")).expect("a directory");
     fs::write(node.at("etc/podshim/config.toml"), "read = [\"kruise\"]\n").expect("the node's file");
+    // That one is killed, too.
+    node.is_left_after_a_restart();
     node.fails("for 2 s; its configuration is as before, with which it answers again");
     assert_ne!(node.read(REFUSED), first, "another text was tried");
     node.is_as_before();
@@ -156,6 +166,38 @@ fn what_a_killed_installer_has_not_given_back_is_given_back_before_the_refusal()
 enum Moment {
     BeforeTheFiles,
     BeforeTheRestart,
+}
+
+/// The node has the runtime of an earlier release, with which containerd runs; it does not start with the one of this release. The
+/// installer is killed after the restart, before the file was given back, and between that and the restart.
+#[test]
+fn the_runtime_of_an_earlier_release_comes_back_byte_for_byte() {
+    for moment in [None, Some(Moment::BeforeTheFiles), Some(Moment::BeforeTheRestart)] {
+        let Some(node) = node("nothing") else { return };
+        let mut installer = node.install(&RESTART);
+        installer.says("pods can run on podshim here");
+        installer.ends_at_sigterm();
+        let earlier = node.read(CONFIG);
+        fs::write(node.at(BREAKS), "kruise").expect("a file");
+        fs::create_dir_all(node.at("etc/podshim")).expect("a directory");
+        fs::write(node.at("etc/podshim/config.toml"), "read = [\"kruise\"]\n").expect("the node's file");
+        node.is_left_after_a_restart();
+        assert_ne!(node.read(CONFIG), earlier);
+        if moment.is_some() {
+            fs::write(node.at(REFUSED), node.read(CONFIG)).expect("the note");
+        }
+        if moment == Some(Moment::BeforeTheRestart) {
+            fs::write(node.at(CONFIG), &earlier).expect("the configuration");
+        }
+        node.fails("its configuration is as before, with which it has the runtime again");
+        assert_eq!(node.read(CONFIG), earlier);
+        assert_eq!(node.has_runtime(), Some(0));
+        assert_eq!(node.read("etc/containerd/config.toml.before-podshim"), ORIGINAL);
+        assert!(!node.at(RESTARTED).exists());
+        assert_eq!(node.restarts(), 3, "{}", node.calls());
+        node.fails("nothing was changed");
+        assert_eq!((node.read(CONFIG), node.restarts()), (earlier, 3));
+    }
 }
 
 /// The installer of the change ended before the restart. What the next one notes is the same as if it had made the change.
@@ -193,25 +235,38 @@ fn a_refusal_does_not_count_once_containerd_runs_with_it() {
 #[test]
 fn a_restart_that_hangs_is_bounded() {
     let Some(node) = node(HANGS) else { return };
+    fs::write(node.at(HANGS), "restart").expect("a file");
     node.fails("`systemctl restart containerd.service` had not ended after 2 s");
     node.is_as_before();
     assert_eq!(node.restarts(), 2, "{}", node.calls());
 }
 
+/// Whichever call of systemctl waits for a systemd that hangs.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test measures how long the end takes")]
-fn it_ends_at_sigterm_while_a_restart_hangs() {
-    let Some(node) = node(HANGS) else { return };
-    let mut installer = node.install(&RESTART);
-    installer.reports("the restart hangs");
-    let begin = Instant::now();
-    installer.ends_at_sigterm();
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
-    // The next one does not know whether systemd goes on: it restarts containerd, which has not started since the change.
-    let mut installer = node.install(&RESTART);
-    installer.says("pods can run on podshim here");
-    installer.ends_at_sigterm();
-    assert!(!node.at(RESTARTED).exists());
+fn it_ends_at_sigterm_while_systemctl_hangs() {
+    let before = ["is-active --quiet podshim-drain", "daemon-reload", "start podshim-drain"];
+    for call in before.into_iter().chain(["is-active --quiet containerd", "restart"]) {
+        let Some(node) = node(HANGS) else { return };
+        fs::write(node.at(HANGS), call).expect("a file");
+        let mut installer = node.install(&RESTART);
+        installer.reports("systemctl hangs");
+        let begin = Instant::now();
+        installer.ends_at_sigterm();
+        assert!(begin.elapsed() < Duration::from_secs(20), "{call}: {:?}", begin.elapsed());
+        // Nothing is begun after the signal.
+        assert_eq!(
+            node.calls().lines().last().map(|last| last.starts_with(call)),
+            Some(true),
+            "{}",
+            node.calls()
+        );
+        // The next one does not know whether systemd goes on: it restarts containerd, which has not started since the change.
+        let mut installer = node.install(&RESTART);
+        installer.says("pods can run on podshim here");
+        installer.ends_at_sigterm();
+        assert!(!node.at(RESTARTED).exists());
+    }
 }
 
 /// The note has the unit that is to be restarted: it is not active.

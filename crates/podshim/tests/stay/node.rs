@@ -18,9 +18,9 @@ pub const DRAIN: &str = "drain-is-active";
 /// If it is there, a restarted containerd does not have the runtime; or does not start.
 pub const REFUSES: &str = "containerd-refuses";
 pub const FAILS: &str = "containerd-fails";
-/// If it is there, a containerd that was restarted with the runtime ends.
+/// If it is there, a containerd that was restarted with the runtime, and this text in its configuration, ends.
 pub const BREAKS: &str = "containerd-breaks";
-/// If it is there, the next restart does not end.
+/// If it is there, the next call with the words in it does not end.
 pub const HANGS: &str = "systemctl-hangs";
 /// Its unit is not active.
 pub const DOWN: &str = "containerd-is-down";
@@ -30,21 +30,25 @@ const SYSTEMCTL: &str = r#"#!/usr/bin/busybox sh
 run() { /usr/bin/busybox "$@"; }
 echo "$@" >>/CALLS
 socket=/RUN/containerd.sock
+hangs=
+[ ! -e /HANGS ] || hangs=$(run cat /HANGS)
+case " $*" in
+*" ${hangs:-no call}"*)
+    run rm /HANGS
+    echo 'systemctl hangs' >&2
+    exec /usr/bin/busybox sleep 60
+    ;;
+esac
 case "$*" in
 *is-active*podshim-drain*) [ -e /DRAIN ] ;;
 *' start podshim-drain'*) echo >/DRAIN ;;
 *is-active*containerd*) [ ! -e /DOWN ] ;;
 *' restart '*)
     [ ! -e /FAILS ] || { echo >/DOWN; exit 1; }
-    if [ -e /HANGS ]; then
-        run rm /HANGS
-        echo 'the restart hangs' >&2
-        exec /usr/bin/busybox sleep 60
-    fi
     run rm -f /DOWN /RUN/LOADED
     [ ! -e /RUN/away ] || run mv /RUN/away $socket
     if run grep -q 'runtimes.podshim]' /etc/containerd/config.toml; then
-        if [ -e /BREAKS ]; then
+        if [ -e /BREAKS ] && run grep -q "$(run cat /BREAKS)" /etc/containerd/config.toml; then
             run mv $socket /RUN/away
             echo >/DOWN
         elif [ -e /REFUSES ]; then

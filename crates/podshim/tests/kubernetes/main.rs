@@ -1,6 +1,8 @@
 //! dist/kubernetes: names agree, images name no registry, rights are what docs/daemonset.md says, and the containers' words
 //! are words of this command. tests/tests/cluster/installer.rs applies them.
 
+mod label_policy;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
