@@ -5,12 +5,11 @@ pub mod workload;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use k8s_cri::v1::PodSandboxState;
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::instance::{self, Ownership};
-use crate::{ClusterPod, Containerd, Footprint, Runtime, command};
+use crate::{Containerd, Runtime, command};
 
 /// Names the directory of the cluster that all tests of a run share. Set by `hack/cluster test`.
 pub const SHARED_CLUSTER: &str = "PODSHIM_CLUSTER_DIR";
@@ -101,28 +100,6 @@ impl Cluster {
         let name = std::fs::read_to_string(&file).with_context(|| format!("no {}", file.display()))?;
         let known = [Runtime::Runc, Runtime::Podshim].into_iter().find(|one| one.handler() == name.trim());
         known.with_context(|| format!("{}: not a runtime: {name}", file.display()))
-    }
-
-    /// The shim that a live pod runs on, by its node's processes.
-    ///
-    /// # Errors
-    /// If the pod's node has no sandbox or no shim of it, or more than one.
-    pub async fn shim_of(&self, pod: &ClusterPod) -> Result<Runtime> {
-        let number = pod.node.trim_start_matches("node-").parse();
-        let node = self.node(number.with_context(|| format!("not on a node: {pod:#?}"))?)?;
-        let sandboxes = node.cri()?.list_pod_sandboxes().await?;
-        let ready = PodSandboxState::SandboxReady as i32;
-        let sandbox = sandboxes
-            .iter()
-            .find(|one| one.state == ready && one.metadata.as_ref().is_some_and(|its| its.uid == pod.uid))
-            .with_context(|| format!("no sandbox on the node of {pod:#?}"))?;
-        let found = Footprint::of_containers(&[&sandbox.id]).find(&node)?;
-        let has = |shim: &str| found.iter().any(|line| line.starts_with("process: ") && line.contains(shim));
-        match (has("containerd-shim-podshim-v2"), has("containerd-shim-runc-v2")) {
-            (true, false) => Ok(Runtime::Podshim),
-            (false, true) => Ok(Runtime::Runc),
-            _ => bail!("not one shim of {}: {found:#?}", pod.name),
-        }
     }
 
     /// The containerd of a node, by the node's number.

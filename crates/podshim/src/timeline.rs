@@ -16,6 +16,7 @@ use pod_spec::Signal;
 
 use self::chart::{Chart, Lane, LaneBuilder, Mark, MarkKind, Phase};
 use crate::events::{EventReport, Sentences};
+use crate::output::Colour;
 use crate::pods::{PodReport, display_name};
 use crate::words::DisplayWord;
 
@@ -203,9 +204,9 @@ fn mark(event: &EventReport) -> Option<Mark> {
     let kind = match event.kind {
         Kind::GATE_OPENED | Kind::SWITCHED => MarkKind::Gate,
         Kind::SIGNALLED | Kind::SIGNAL_HELD => MarkKind::Signal,
-        Kind::EXITED if event.code == Some(0) => MarkKind::Done,
-        Kind::EXITED
-        | Kind::GATE_FAILED
+        // Which stop signal it got is in other events.
+        Kind::EXITED => MarkKind::of_exit(event.code, None),
+        Kind::GATE_FAILED
         | Kind::GATE_TIMED_OUT
         | Kind::START_FAILED
         | Kind::SWITCH_FAILED
@@ -218,6 +219,11 @@ fn mark(event: &EventReport) -> Option<Mark> {
         _ => return None,
     };
     Some(Mark { at_ms: event.monotonic_ms, kind, text: event.sentence() })
+}
+
+/// The colour of an event's line: that of its mark.
+pub fn colour_of(event: &EventReport) -> Option<Colour> {
+    mark(event).map(|mark| text::sign_of(mark.kind).1)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Each of these words hides who acts, or what happens. CONTRIBUTING.md says what to write instead.
 const WORDS: [&str; 6] = ["nobody", "whoever", "somebody", "anew", "told", "whomever"];
-const PHRASES: [&str; 4] = ["that is none", "the other one of", "made again", "from the begin "];
+const PHRASES: [&str; 4] = ["that is none", "the other one of", "made again", "the begin "];
 /// No name has one of these words either: a reader has to guess what they stand for.
 const METAPHORS: [&str; 19] = [
     "birth", "blow", "consent", "duty", "ear", "ears", "hear", "heard", "intent", "look", "looked", "looks",

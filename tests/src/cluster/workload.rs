@@ -4,11 +4,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use k8s_cri::v1::PodSandboxState;
 use serde_json::{Value, json};
 
 use crate::program::SHARED_DIRECTORY;
-use crate::{Cluster, Manifest, PodStatus, Runtime, Timeline, command, wait};
+use crate::{Cluster, Footprint, Manifest, PodStatus, Runtime, Timeline, command, wait};
 
 /// How often the API server is asked: each question is a process.
 const INTERVAL: Duration = Duration::from_millis(300);
@@ -167,6 +168,28 @@ impl ClusterPod {
             leaving: !pod["metadata"]["deletionTimestamp"].is_null(),
             status: PodStatus::parse(pod)?,
         })
+    }
+
+    /// The shim that it runs on while it lives, by its node's processes.
+    ///
+    /// # Errors
+    /// If its node has no sandbox or no shim of it, or more than one.
+    pub async fn shim(&self, cluster: &Cluster) -> Result<Runtime> {
+        let number = self.node.trim_start_matches("node-").parse();
+        let node = cluster.node(number.with_context(|| format!("not on a node: {self:#?}"))?)?;
+        let sandboxes = node.cri()?.list_pod_sandboxes().await?;
+        let ready = PodSandboxState::SandboxReady as i32;
+        let sandbox = sandboxes
+            .iter()
+            .find(|one| one.state == ready && one.metadata.as_ref().is_some_and(|its| its.uid == self.uid))
+            .with_context(|| format!("no sandbox on the node of {self:#?}"))?;
+        let found = Footprint::of_containers(&[&sandbox.id]).find(&node)?;
+        let has = |shim: &str| found.iter().any(|line| line.starts_with("process: ") && line.contains(shim));
+        match (has("containerd-shim-podshim-v2"), has("containerd-shim-runc-v2")) {
+            (true, false) => Ok(Runtime::Podshim),
+            (false, true) => Ok(Runtime::Runc),
+            _ => bail!("not one shim of {}: {found:#?}", self.name),
+        }
     }
 }
 

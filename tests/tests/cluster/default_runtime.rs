@@ -18,7 +18,7 @@ async fn a_pod_runs_on_the_shim_that_it_shows() -> Result<()> {
         let pods = workload.wait_ready(1, SOON).await?;
         let class = workload.object().await?["spec"]["runtimeClassName"].take();
         ensure!(class.is_null() == (runtime == cluster.default_runtime()?), "{name}: {class}");
-        let shim = cluster.shim_of(&pods[0]).await?;
+        let shim = pods[0].shim(&cluster).await?;
         ensure!(shim == runtime, "{name} runs on {shim:?}");
         workload.delete(SOON).await?;
     }
@@ -37,7 +37,7 @@ async fn the_clusters_own_pods_run_on_the_default() -> Result<()> {
     for object in pods {
         let pod = ClusterPod::parse(object)?;
         ensure!(object["spec"]["runtimeClassName"].is_null() && pod.ready, "{object:#}");
-        ensure!(cluster.shim_of(&pod).await? == cluster.default_runtime()?, "{pod:#?}");
+        ensure!(pod.shim(&cluster).await? == cluster.default_runtime()?, "{pod:#?}");
         nodes.push(pod.node);
     }
     nodes.sort_unstable();

@@ -80,7 +80,7 @@ fn places_of(path: &str, mount: &CgroupMount, own: &str) -> Vec<PathBuf> {
     let group = own.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, group) = (fields.next()?, fields.next()?);
-        let is_it = match mount.is_v2 {
+        let is_it = match mount.is_v2() {
             true => controllers.is_empty(),
             false => controllers.split(',').any(|one| mount.controllers.iter().any(|other| one == other)),
         };

@@ -21,17 +21,28 @@ pub(super) const MOUNT_POINT: &str = "/sys/fs/cgroup";
 /// The usual length limit of these files; only lists of processes and devices are longer.
 const USUAL_LENGTH: usize = 4096;
 
+/// Which of the kernel's two interfaces a hierarchy has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CgroupVersion {
+    V1,
+    V2,
+}
+
 /// A mounted cgroup hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CgroupMount {
     pub(crate) point: PathBuf,
     /// The group that is visible at the mount point; not `/` inside containers.
     pub(super) root: PathBuf,
-    pub(crate) is_v2: bool,
+    pub(crate) version: CgroupVersion,
     pub(crate) controllers: Vec<String>,
 }
 
 impl CgroupMount {
+    pub(crate) fn is_v2(&self) -> bool {
+        self.version == CgroupVersion::V2
+    }
+
     /// The directory of the group that `/proc/<pid>/cgroup` calls `path`.
     pub(crate) fn directory_of(&self, path: &str) -> PathBuf {
         let path = Path::new(path.trim_end());
@@ -47,13 +58,13 @@ pub(crate) fn cgroup_mounts(mountinfo: &str) -> Vec<CgroupMount> {
         let mut mount = mount.split(' ').skip(3);
         let (root, point) = (mount.next()?, mount.next()?);
         let mut file_system = file_system.split(' ');
-        let is_v2 = match file_system.next()? {
-            "cgroup" => false,
-            "cgroup2" => true,
+        let version = match file_system.next()? {
+            "cgroup" => CgroupVersion::V1,
+            "cgroup2" => CgroupVersion::V2,
             _ => return None,
         };
         let controllers = file_system.nth(1)?.split(',').map(str::to_owned).collect();
-        Some(CgroupMount { point: point.into(), root: root.into(), is_v2, controllers })
+        Some(CgroupMount { point: point.into(), root: root.into(), version, controllers })
     };
     mountinfo.lines().filter_map(parse).collect()
 }
@@ -61,18 +72,18 @@ pub(crate) fn cgroup_mounts(mountinfo: &str) -> Vec<CgroupMount> {
 /// Where every distribution mounts the hierarchies of a `/proc/<pid>/cgroup`, without a search: one directory for each
 /// of v1, or v2 alone.
 pub(super) fn customary_mounts(membership: &str) -> Vec<CgroupMount> {
-    let mount = |point: &Path, is_v2, controllers: &str| CgroupMount {
+    let mount = |point: &Path, version, controllers: &str| CgroupMount {
         point: point.into(),
         root: "/".into(),
-        is_v2,
+        version,
         controllers: controllers.split(',').map(str::to_owned).collect(),
     };
     let top = Path::new(MOUNT_POINT);
     if statfs(top).is_ok_and(|file_system| file_system.filesystem_type() == CGROUP2_SUPER_MAGIC) {
-        return vec![mount(top, true, "")];
+        return vec![mount(top, CgroupVersion::V2, "")];
     }
     let controllers = membership.lines().filter_map(|line| line.split(':').nth(1));
-    controllers.map(|controllers| mount(&top.join(controllers), false, controllers)).collect()
+    controllers.map(|controllers| mount(&top.join(controllers), CgroupVersion::V1, controllers)).collect()
 }
 
 /// The open directory of a group. CRI of containerd 2.3 has every container's statistics read each second, from thirty

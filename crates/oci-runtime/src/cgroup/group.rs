@@ -99,11 +99,11 @@ impl Cgroup {
 
     pub(super) fn locate(membership: &str, mounts: &[CgroupMount]) -> Option<Self> {
         // v2 is mounted alone at the customary place; on a hybrid host the controllers are in v1.
-        let unified_alone = mounts.iter().any(|mount| mount.is_v2 && mount.point == Path::new(MOUNT_POINT))
-            || mounts.iter().all(|mount| mount.is_v2);
+        let unified_alone = mounts.iter().any(|mount| mount.is_v2() && mount.point == Path::new(MOUNT_POINT))
+            || mounts.iter().all(|mount| mount.is_v2());
         if unified_alone {
             let path = membership.lines().find_map(|line| line.strip_prefix("0::"))?;
-            let mount = mounts.iter().find(|mount| mount.is_v2)?;
+            let mount = mounts.iter().find(|mount| mount.is_v2())?;
             return Some(Self::V2(mount.directory_of(path)));
         }
         Some(Self::V1(Box::new(v1::Hierarchies::locate(membership, mounts))))

@@ -39,7 +39,7 @@ impl Hierarchies {
         let directory = |controller: &str| {
             let mount = mounts
                 .iter()
-                .find(|mount| !mount.is_v2 && mount.controllers.iter().any(|one| one == controller))?;
+                .find(|mount| !mount.is_v2() && mount.controllers.iter().any(|one| one == controller))?;
             Some(mount.directory_of(group_of(controller)?))
         };
         Self {

@@ -144,7 +144,7 @@ impl Container {
             is_there()?;
             if let Place::Scope(scope) = request.place() {
                 let (limits, properties) = (request.limits(), request.properties());
-                scope.start(pid, &self.id, limits, properties, groups.are_v2()).await.map_err(failed)?;
+                scope.start(pid, &self.id, limits, properties, groups.version()).await.map_err(failed)?;
                 is_there()?;
             }
             groups.make(request.limits()).map_err(kernel)?;
@@ -215,7 +215,7 @@ impl Container {
         let limits = understood(&document).map_err(failed)?;
         let groups = Groups::at(request.place().path()).map_err(|error| failed(error.to_string()))?;
         if let Place::Scope(scope) = request.place() {
-            scope.limit(&limits, groups.are_v2()).await.map_err(|error| failed(error.to_string()))?;
+            scope.limit(&limits, groups.version()).await.map_err(|error| failed(error.to_string()))?;
         }
         groups.limit(&limits).map_err(|error| failed(error.to_string()))
     }

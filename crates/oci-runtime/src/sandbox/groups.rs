@@ -12,7 +12,7 @@ use std::{
 use nix::unistd::{Pid, write};
 
 use super::limits::{Limits, Setting};
-use crate::cgroup::{CgroupMount, cgroup_mounts};
+use crate::cgroup::{CgroupMount, CgroupVersion, cgroup_mounts};
 
 /// The hierarchies of v1 that an OCI runtime puts a container into.
 const CONTROLLERS: [&str; 15] = [
@@ -55,9 +55,9 @@ impl Groups {
     pub(crate) fn at(path: &str) -> io::Result<Self> {
         let mut mounts = cgroup_mounts(&fs::read_to_string("/proc/self/mountinfo")?);
         // On a hybrid node all controllers are in v1.
-        if mounts.iter().any(|mount| !mount.is_v2) {
+        if mounts.iter().any(|mount| !mount.is_v2()) {
             mounts.retain(|mount| mount.controllers.iter().any(|one| CONTROLLERS.contains(&one.as_str())));
-            mounts.retain(|mount| !mount.is_v2);
+            mounts.retain(|mount| !mount.is_v2());
         }
         // A hierarchy may be mounted at several places.
         let mut seen = BTreeSet::new();
@@ -95,7 +95,7 @@ impl Groups {
     /// The first that the kernel does not take, with its file. A controller that is not mounted is an error, as it is of
     /// the OCI runtimes.
     pub(crate) fn limit(&self, limits: &Limits) -> io::Result<()> {
-        let is_v2 = self.are_v2();
+        let is_v2 = self.version() == CgroupVersion::V2;
         for Setting { controller, file, text } in if is_v2 { limits.v2() } else { limits.v1() } {
             let group = self.0.iter().find(|group| is_v2 || group.has(controller));
             let missing =
@@ -106,9 +106,9 @@ impl Groups {
         Ok(())
     }
 
-    /// Whether they are of cgroup v2.
-    pub(crate) fn are_v2(&self) -> bool {
-        self.0.first().is_some_and(|group| group.mount.is_v2)
+    /// Of all of them: on a node with both, the controllers are v1's.
+    pub(crate) fn version(&self) -> CgroupVersion {
+        self.0.first().map_or(CgroupVersion::V1, |group| group.mount.version)
     }
 
     /// Puts a process into the groups.
@@ -130,7 +130,10 @@ impl Groups {
     /// # Errors
     /// The first that cannot be opened.
     pub(crate) fn entrances(&self) -> io::Result<Vec<File>> {
-        self.open_each(if self.are_v2() { PROCESSES } else { THREADS_OF_V1 })
+        self.open_each(match self.version() {
+            CgroupVersion::V1 => THREADS_OF_V1,
+            CgroupVersion::V2 => PROCESSES,
+        })
     }
 
     fn open_each(&self, file: &str) -> io::Result<Vec<File>> {
@@ -167,14 +170,14 @@ impl Group {
     fn make(&self) -> io::Result<()> {
         let mut parent: &Path = &self.mount.point;
         for directory in self.lineage() {
-            if self.mount.is_v2 {
+            if self.mount.is_v2() {
                 delegate(parent);
             }
             match fs::create_dir(directory) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
-            if self.has("cpuset") && !self.mount.is_v2 {
+            if self.has("cpuset") && !self.mount.is_v2() {
                 inherit(parent, directory)?;
             }
             parent = directory;

@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::field::is_empty;
+use crate::cgroup::CgroupVersion;
 use crate::systemd::{Property, PropertyValue};
 
 /// The limits that podshim writes itself. Those of devices are not among them: a sandbox has no device and can make none.
@@ -101,18 +102,21 @@ impl Limits {
 
 impl Limits {
     /// The same limits as properties of a scope.
-    pub(super) fn properties(&self, is_v2: bool) -> Vec<Property> {
+    pub(super) fn properties(&self, version: CgroupVersion) -> Vec<Property> {
         let number = |name: &str, value| Property::new(name, PropertyValue::U64(value));
+        let memory = match version {
+            CgroupVersion::V1 => "MemoryLimit",
+            CgroupVersion::V2 => "MemoryMax",
+        };
         let or_infinity =
             |limit: i64| u64::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(u64::MAX);
         [
-            self.shares.map(|shares| match is_v2 {
-                true => number("CPUWeight", weight(shares)),
-                false => number("CPUShares", shares),
+            self.shares.map(|shares| match version {
+                CgroupVersion::V1 => number("CPUShares", shares),
+                CgroupVersion::V2 => number("CPUWeight", weight(shares)),
             }),
             self.quota.map(|quota| number("CPUQuotaPerSecUSec", self.quota_a_second(quota))),
-            self.memory
-                .map(|bytes| number(if is_v2 { "MemoryMax" } else { "MemoryLimit" }, or_infinity(bytes))),
+            self.memory.map(|bytes| number(memory, or_infinity(bytes))),
             self.pids.map(|count| number("TasksMax", or_infinity(count))),
         ]
         .into_iter()

@@ -8,6 +8,7 @@ use tracing::warn;
 
 use super::limits::Limits;
 use super::place::Scope;
+use crate::cgroup::CgroupVersion;
 use crate::systemd::{Manager, Property, PropertyValue, SOCKET, SystemdError};
 
 /// For systemd to run the scope's job; runc waits as long.
@@ -27,10 +28,10 @@ impl Scope {
         id: &str,
         limits: &Limits,
         properties: &[Property],
-        is_v2: bool,
+        version: CgroupVersion,
     ) -> Result<(), String> {
         let in_words = |error: SystemdError| error.to_string();
-        let properties = self.properties(pid, id, limits, properties, is_v2);
+        let properties = self.properties(pid, id, limits, properties, version);
         let mut manager = Manager::connect().await.map_err(in_words)?;
         manager.start_scope(&self.unit, &properties).await.map_err(in_words)?;
         let deadline = Instant::now() + START_LIMIT;
@@ -47,8 +48,8 @@ impl Scope {
     ///
     /// # Errors
     /// systemd refuses them or cannot be reached.
-    pub(crate) async fn limit(&self, limits: &Limits, is_v2: bool) -> Result<(), SystemdError> {
-        let properties = limits.properties(is_v2);
+    pub(crate) async fn limit(&self, limits: &Limits, version: CgroupVersion) -> Result<(), SystemdError> {
+        let properties = limits.properties(version);
         if properties.is_empty() {
             return Ok(());
         }
@@ -62,7 +63,7 @@ impl Scope {
         id: &str,
         limits: &Limits,
         of_spec: &[Property],
-        is_v2: bool,
+        version: CgroupVersion,
     ) -> Vec<Property> {
         let flag = |name: &str, value| Property::new(name, PropertyValue::Bool(value));
         let text = |name: &str, value: &str| Property::new(name, PropertyValue::Text(value.to_owned()));
@@ -73,13 +74,19 @@ impl Scope {
             flag("Delegate", true),
             flag("MemoryAccounting", true),
             flag("CPUAccounting", true),
-            flag(if is_v2 { "IOAccounting" } else { "BlockIOAccounting" }, true),
+            flag(
+                match version {
+                    CgroupVersion::V1 => "BlockIOAccounting",
+                    CgroupVersion::V2 => "IOAccounting",
+                },
+                true,
+            ),
             flag("TasksAccounting", true),
             flag("DefaultDependencies", false),
             // A scope that failed has no use: its exit is the task's.
             text("CollectMode", "inactive-or-failed"),
         ];
-        properties.extend(limits.properties(is_v2));
+        properties.extend(limits.properties(version));
         properties.retain(|own| of_spec.iter().all(|other| other.name != own.name));
         properties.extend(of_spec.iter().cloned());
         properties

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::Args;
 use control_api::client::{Client, ClientError};
-use control_api::event::Kind;
 
 use self::otlp::Exporter;
 use super::inspect::failed;
@@ -19,6 +18,7 @@ use crate::output::{Colour, Format, Paint, print};
 use crate::pods::display_name;
 use crate::shims::{self, ANSWER_LIMIT};
 use crate::terminal::end_with_reader;
+use crate::timeline;
 
 /// What `-h` says before the arguments.
 const ABOUT: &str = "\
@@ -100,22 +100,12 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 }
 
 fn line(event: &EventReport, pod_id: &str, sentence: String, paint: Paint) -> String {
-    let colour = match event.kind {
-        Kind::GATE_OPENED | Kind::SWITCHED => Some(Colour::Green),
-        Kind::GATE_FAILED
-        | Kind::GATE_TIMED_OUT
-        | Kind::START_FAILED
-        | Kind::OUT_OF_MEMORY
-        | Kind::SWITCH_FAILED => Some(Colour::Red),
-        Kind::EXITED if event.code != Some(0) => Some(Colour::Red),
-        Kind::SIGNALLED | Kind::POD_RESTART | Kind::STOP_BEGAN | Kind::LAST_CALL | Kind::BUDGET_SPENT => {
-            Some(Colour::Yellow)
-        }
-        _ => None,
-    };
     let name =
         event.container.as_deref().map_or_else(|| "(pod)".to_owned(), |name| display_name(name, pod_id));
-    let sentence = colour.map_or_else(|| sentence.clone(), |colour| paint.text(colour, &sentence));
+    let sentence = match timeline::colour_of(event) {
+        Some(colour) => paint.text(colour, &sentence),
+        None => sentence,
+    };
     format!("{}  {name:<16} {sentence}\n", paint.text(Colour::Dim, &time_of_day(event.wall_ms)))
 }
 

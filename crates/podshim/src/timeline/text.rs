@@ -103,7 +103,13 @@ fn sign_of_phase(phase: Phase, paint: Paint) -> String {
 }
 
 fn sign_of_mark(kind: MarkKind, paint: Paint) -> String {
-    let (sign, colour) = match kind {
+    let (sign, colour) = sign_of(kind);
+    paint.text(colour, sign)
+}
+
+/// The sign of a mark, and its colour, which other commands use for such events too.
+pub(super) fn sign_of(kind: MarkKind) -> (&'static str, Colour) {
+    match kind {
         MarkKind::Gate => ("│", Colour::Bold),
         MarkKind::Signal => ("!", Colour::Yellow),
         MarkKind::Done => ("✓", Colour::Green),
@@ -112,8 +118,7 @@ fn sign_of_mark(kind: MarkKind, paint: Paint) -> String {
         MarkKind::Failure => ("✗", Colour::Red),
         MarkKind::Hook => ("◆", Colour::Bold),
         MarkKind::Budget => ("╎", Colour::Dim),
-    };
-    paint.text(colour, sign)
+    }
 }
 
 fn events(timeline: &Timeline, paint: Paint) -> String {

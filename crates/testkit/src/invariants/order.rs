@@ -91,10 +91,17 @@ impl Invariants {
             return self.violated(format!("{operation:?} of {id}, which is not there"));
         };
         let (name, process) = (container.name.clone(), container.process);
+        let exited_in_program = container.exited_in_program;
         if matches!(operation, Operation::Create | Operation::CreateCompleted) {
             // T12: what its predecessor was asked does not count for the new container.
             self.stop_asked.remove(&name);
             self.asked.remove(&name);
+            // S14: one that was never started is none of the plan's any more.
+            for (_, older) in self.containers.iter_mut().filter(|(other, _)| *other != id) {
+                if older.name == name && !older.started {
+                    older.role = None;
+                }
+            }
         }
         match operation {
             Operation::Create | Operation::Recreate if self.sandbox_gone => {
@@ -103,7 +110,7 @@ impl Invariants {
             Operation::Recreate if process != Process::None => {
                 self.violated(format!("{id} is re-created while its process lives"))
             }
-            Operation::Recreate if container.exited_in_program => {
+            Operation::Recreate if exited_in_program => {
                 self.may_restart(id)?;
                 if let Some(container) = self.containers.get_mut(id) {
                     container.restarts += 1;
