@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::ctr::Output;
 use crate::durations::SOON;
+use crate::instance::status_number;
 use crate::{Containerd, Footprint, Runtime, wait};
 
 /// The image of every container.
@@ -198,9 +199,15 @@ impl<'node> Task<'node> {
 /// # Errors
 /// If there is none.
 pub fn shim_pid(found: &[String]) -> Result<libc::pid_t> {
-    let shim = found
+    let shims = found
         .iter()
-        .find(|line| line.starts_with("process: ") && line.contains("containerd-shim-podshim-v2"));
-    let pid = shim.and_then(|line| line.split(' ').nth(1));
-    Ok(pid.with_context(|| format!("no shim in {found:#?}"))?.parse()?)
+        .filter(|line| line.starts_with("process: ") && line.contains("containerd-shim-podshim-v2"));
+    let pids: Vec<libc::pid_t> = shims.filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect();
+    // A child that the shim has forked has its command line until it execs.
+    let is_child = |pid: libc::pid_t| {
+        let parent = status_number(pid, "PPid").ok().and_then(|parent| parent.try_into().ok());
+        parent.is_none_or(|parent| pids.contains(&parent))
+    };
+    let shim = pids.iter().copied().find(|pid| !is_child(*pid));
+    shim.with_context(|| format!("no shim in {found:#?}"))
 }

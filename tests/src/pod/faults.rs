@@ -8,7 +8,7 @@ use k8s_cri::v1::ContainerState;
 
 use super::{Created, RunningPod, Shim};
 use crate::durations::SOON;
-use crate::wait;
+use crate::{task, wait};
 
 impl RunningPod<'_> {
     /// The pid of the pod's shim.
@@ -16,13 +16,7 @@ impl RunningPod<'_> {
     /// # Errors
     /// If it has none.
     pub fn shim_pid(&self) -> Result<libc::pid_t> {
-        let found = self.leftovers()?;
-        let line = found
-            .iter()
-            .find(|line| line.starts_with("process: ") && line.contains("containerd-shim-podshim-v2"));
-        let pid =
-            line.and_then(|line| line.split(' ').nth(1)).with_context(|| format!("no shim in {found:#?}"))?;
-        Ok(pid.parse()?)
+        task::shim_pid(&self.leftovers()?)
     }
 
     /// The longest time that the shim's one thread served nothing, and what it did then. `None` if the shim does not

@@ -4,35 +4,41 @@ use anyhow::{Result, ensure};
 use containerd_shim_protos::shim::shim::{
     CreateTaskRequest, CreateTaskResponse, DeleteRequest, DeleteResponse, WaitRequest, WaitResponse,
 };
-use e2e::Event::Started;
 use e2e::direct::bundle::{Bundle, root_file_system};
 use e2e::direct::shim::Connection;
 use e2e::task::unique;
 use e2e::{Containerd, Pod, Program, Runtime};
 use serde_json::json;
 
-use crate::support::{SOON, wait_started};
+use crate::support::wait_started;
 
-/// S14, trap 33: containerd keeps the task of a kubelet that was killed, and CRI can neither start nor remove it. The kubelet's
-/// next container of that name starts all the same. This test creates the first task as containerd did: CRI has no request
-/// that stops there.
+/// S14: a main that was never started gives its name to the next one.
 #[tokio::test]
-async fn s14_trap_33_the_next_of_an_unstarted_containers_name_starts() -> Result<()> {
+async fn s14_a_main_takes_the_name_of_one_that_was_never_started() -> Result<()> {
+    takes_the_name("app").await
+}
+
+/// Trap 33: containerd keeps the task of a kubelet that was killed, and CRI can neither start nor remove it. The kubelet's
+/// next container of that name starts all the same.
+#[tokio::test]
+async fn trap_33_an_unstarted_sidecar_does_not_keep_its_name() -> Result<()> {
+    takes_the_name("s1").await
+}
+
+/// The first task is created as containerd did it: CRI has no request that stops there.
+async fn takes_the_name(name: &str) -> Result<()> {
     let node = Containerd::connect().await?;
-    let mut pod = Pod::new("s14")
+    let mut pod = Pod::new(&format!("s14-{name}"))
         .annotate("plan", "s1=sidecar, app=main")
         .container(Program::new("s1"))
         .container(Program::new("app"))
         .run(&node, Runtime::Podshim)
         .await?;
-    pod.start_all(&["s1"]).await?;
-    wait_started(&pod, &["s1"]).await?;
-
     let (id, directory) = (unique("unstarted"), tempfile::tempdir()?);
     let bundle = directory.path().join(&id);
     let annotations = json!({
         "io.kubernetes.cri.container-type": "container",
-        "io.kubernetes.cri.container-name": "app",
+        "io.kubernetes.cri.container-name": name,
         "io.kubernetes.cri.sandbox-id": pod.sandbox(),
     });
     Bundle::program(&["sleep", "600"])
@@ -49,8 +55,8 @@ async fn s14_trap_33_the_next_of_an_unstarted_containers_name_starts() -> Result
     };
     shim.call::<_, CreateTaskResponse>("Create", &create).await?;
 
-    pod.start_all(&["app"]).await?;
-    pod.wait_for("app", Started, 1, SOON).await?;
+    pod.start_all(&["s1", "app"]).await?;
+    wait_started(&pod, &["s1", "app"]).await?;
     let wait = WaitRequest { id: id.clone(), ..Default::default() };
     let first = shim.call::<_, WaitResponse>("Wait", &wait).await?;
     ensure!(first.exit_status == 137, "{first:?}");
