@@ -223,7 +223,7 @@ fn mark(event: &EventReport) -> Option<Mark> {
 
 /// The colour of an event's line: that of its mark.
 pub fn colour_of(event: &EventReport) -> Option<Colour> {
-    mark(event).map(|mark| text::sign_of(mark.kind).1)
+    mark(event).map(|mark| mark.kind.colour())
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! `podshim timeline` and `hack/demo` draw the same chart: `text` and `svg` own its signs, this file their meaning.
 
+use crate::output::Colour;
+
 /// A pod's life. Times are in milliseconds of any one clock.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
@@ -134,6 +136,17 @@ impl MarkKind {
             Some(_) if code == stop_code => Self::BySignal,
             Some(_) => Self::Failure,
             None => Self::Unseen,
+        }
+    }
+
+    /// On a terminal, in whatever command shows it.
+    pub fn colour(self) -> Colour {
+        match self {
+            Self::Done | Self::BySignal => Colour::Green,
+            Self::Signal => Colour::Yellow,
+            Self::Failure => Colour::Red,
+            Self::Gate | Self::Unseen | Self::Hook => Colour::Bold,
+            Self::Budget => Colour::Dim,
         }
     }
 

@@ -103,22 +103,17 @@ fn sign_of_phase(phase: Phase, paint: Paint) -> String {
 }
 
 fn sign_of_mark(kind: MarkKind, paint: Paint) -> String {
-    let (sign, colour) = sign_of(kind);
-    paint.text(colour, sign)
-}
-
-/// The sign of a mark, and its colour, which other commands use for such events too.
-pub(super) fn sign_of(kind: MarkKind) -> (&'static str, Colour) {
-    match kind {
-        MarkKind::Gate => ("│", Colour::Bold),
-        MarkKind::Signal => ("!", Colour::Yellow),
-        MarkKind::Done => ("✓", Colour::Green),
-        MarkKind::BySignal => ("▪", Colour::Green),
-        MarkKind::Unseen => ("?", Colour::Bold),
-        MarkKind::Failure => ("✗", Colour::Red),
-        MarkKind::Hook => ("◆", Colour::Bold),
-        MarkKind::Budget => ("╎", Colour::Dim),
-    }
+    let sign = match kind {
+        MarkKind::Gate => "│",
+        MarkKind::Signal => "!",
+        MarkKind::Done => "✓",
+        MarkKind::BySignal => "▪",
+        MarkKind::Unseen => "?",
+        MarkKind::Failure => "✗",
+        MarkKind::Hook => "◆",
+        MarkKind::Budget => "╎",
+    };
+    paint.text(kind.colour(), sign)
 }
 
 fn events(timeline: &Timeline, paint: Paint) -> String {
