@@ -77,6 +77,10 @@ async fn s12_n3_a_killed_shims_pod_with_marks_ends_in_order() -> Result<()> {
     signal(pod.shim_pid()?, libc::SIGKILL)?;
     let timeline = pod.wait_for("tail", Exiting, 1, AMPLE).await?;
     timeline.in_order(&[("app", Term), ("app", Exiting), ("tail", Term)])?;
+    // containerd reports the exits when `delete` has ended.
+    for name in ["app", "tail"] {
+        pod.wait_exited(name, SOON).await?;
+    }
     pod.remove().await
 }
 
