@@ -2,6 +2,7 @@
 //!
 //! Owns which unit that is. When to restart it is decided above.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::cri::{self, CriError, Loaded, Sandbox};
@@ -30,6 +31,16 @@ impl Daemon {
     /// It does not answer.
     pub fn loaded(&self) -> Result<Loaded, CriError> {
         loaded(&self.root, &self.found)
+    }
+
+    /// Whether it started before one of these files was changed, as it makes its socket when it starts. What it answers is then not of
+    /// these files. If a time is not known, it did not.
+    pub fn is_older_than(&self, files: &[PathBuf]) -> bool {
+        let started = self.root.changed_at(self.found.distribution.socket());
+        files.iter().any(|file| match (self.root.changed_at(file), started) {
+            (Some(changed), Some(started)) => changed > started,
+            _ => false,
+        })
     }
 
     /// The unit with which it is restarted; `None` where its supervisor does that.

@@ -184,7 +184,9 @@ impl Stay {
 
     /// Whether containerd runs with the configuration that is in its files.
     fn is_loaded(&self) -> bool {
-        self.undo.configuration == Configuration::AsBefore && matches!(self.daemon.loaded(), Ok(Loaded::Yes))
+        self.undo.configuration == Configuration::AsBefore
+            && matches!(self.daemon.loaded(), Ok(Loaded::Yes))
+            && !self.daemon.is_older_than(&self.files)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the command is where its clock is read")]
@@ -263,21 +265,19 @@ impl Stay {
         }
     }
 
-    /// containerd reads its configuration when it starts, and makes its socket then. So an installer that was killed
-    /// between the change and the restart finds by the times that the restart is still due; and a containerd that does not
-    /// take the runtime is not restarted again and again.
+    /// containerd reads its configuration only when it starts. So an installer that was killed between the change and the restart, or
+    /// whose restart hung, finds by the times that the restart is still due: a containerd that answers may still have the runtime of an
+    /// earlier release. And a containerd that does not take the runtime is not restarted again and again.
     fn step(&self, state: &Result<Loaded, CriError>) -> Step {
-        let started = self.daemon.root.changed_at(self.daemon.found.distribution.socket());
-        let is_newer = |file: &PathBuf| match (self.daemon.root.changed_at(file), started) {
-            (Some(changed), Some(started)) => changed > started,
-            _ => false,
-        };
+        let is_older = || self.daemon.is_older_than(&self.files);
+        let is_restarted = || self.undo.is_restarted(&self.daemon.root);
+        let is_due = || self.permission == Permission::Given && is_restarted() && is_older();
         match (self.undo.configuration, state) {
-            (Configuration::AsBefore, Ok(Loaded::Yes)) => Step::None,
+            (Configuration::AsBefore, Ok(Loaded::Yes)) if !is_due() => Step::None,
             _ if self.permission == Permission::Withheld => Step::ByPerson,
-            (Configuration::Changed, _) => Step::Restart,
-            (_, Ok(Loaded::No)) if self.files.iter().any(is_newer) => Step::Restart,
-            _ if self.undo.is_restarted(&self.daemon.root) => Step::Answer,
+            (Configuration::Changed, _) | (_, Ok(Loaded::Yes)) => Step::Restart,
+            (_, Ok(Loaded::No)) if is_older() => Step::Restart,
+            _ if is_restarted() => Step::Answer,
             _ => Step::ByPerson,
         }
     }

@@ -200,6 +200,46 @@ fn the_runtime_of_an_earlier_release_comes_back_byte_for_byte() {
     }
 }
 
+/// The restart hangs, and the installer is killed: containerd answers, with the runtime of the earlier release. The next installer
+/// restarts it, and takes the answer for one of this release only then.
+#[test]
+fn a_containerd_with_the_runtime_of_an_earlier_release_is_restarted_by_the_next_installer() {
+    for breaks in [Breaks::Never, Breaks::WithThisRelease] {
+        let Some(node) = node("nothing") else { return };
+        let mut installer = node.install(&RESTART);
+        installer.says("pods can run on podshim here");
+        installer.ends_at_sigterm();
+        let earlier = node.read(CONFIG);
+        fs::create_dir_all(node.at("etc/podshim")).expect("a directory");
+        fs::write(node.at("etc/podshim/config.toml"), "read = [\"kruise\"]\n").expect("the node's file");
+        fs::write(node.at(HANGS), "restart").expect("a file");
+        let mut installer = node.install(&RESTART);
+        installer.reports("systemctl hangs");
+        installer.ends_at_sigterm();
+        let config = node.read(CONFIG);
+        assert_ne!(config, earlier);
+        assert_eq!(node.has_runtime(), Some(0), "that of the earlier release");
+        if breaks == Breaks::WithThisRelease {
+            fs::write(node.at(BREAKS), "kruise").expect("a file");
+            node.fails("its configuration is as before, with which it has the runtime again");
+            assert_eq!((node.read(CONFIG), node.restarts()), (earlier, 4), "{}", node.calls());
+        } else {
+            let mut installer = node.install(&RESTART);
+            installer.reports("containerd is restarted");
+            installer.says("pods can run on podshim here");
+            installer.ends_at_sigterm();
+            assert_eq!((node.read(CONFIG), node.restarts()), (config, 3), "{}", node.calls());
+        }
+        assert!(!node.at(RESTARTED).exists());
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Breaks {
+    Never,
+    WithThisRelease,
+}
+
 /// The installer of the change ended before the restart. What the next one notes is the same as if it had made the change.
 #[test]
 fn a_refused_configuration_that_was_in_place_is_not_tried_again() {

@@ -51,13 +51,12 @@ case "$*" in
         if [ -e /BREAKS ] && run grep -q "$(run cat /BREAKS)" /etc/containerd/config.toml; then
             run mv $socket /RUN/away
             echo >/DOWN
-        elif [ -e /REFUSES ]; then
-            # Newer than the configuration, as that of a containerd that has started.
-            run chmod 600 $socket
-        else
+        elif [ ! -e /REFUSES ]; then
             echo >/RUN/LOADED
         fi
     fi
+    # Newer than the configuration, as that of a containerd that has started.
+    [ ! -e $socket ] || run chmod 600 $socket
     echo 'containerd is restarted' >&2
     ;;
 esac
