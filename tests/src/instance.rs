@@ -357,6 +357,15 @@ impl Containerd {
         Ok(address.with_context(|| format!("{}: no address", file.display()))?.to_owned())
     }
 
+    /// The socket of a live task's shim, as a path outside of the instance.
+    ///
+    /// # Errors
+    /// As [`Self::shim_address`].
+    pub fn shim_socket(&self, namespace: &str, id: &str) -> Result<PathBuf> {
+        let address = self.shim_address(namespace, id)?;
+        Ok(self.root()?.join(address.trim_start_matches("unix://").trim_start_matches('/')))
+    }
+
     /// Runs `work` in a thread of its own inside the instance's network namespace, and does not block this thread: the
     /// code that starts what `work` waits for may run on this very thread.
     ///

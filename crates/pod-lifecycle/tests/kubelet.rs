@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use pod_spec::RestartPolicy::{self, Always, Never, OnFailure};
 use testkit::KubeletVersion::{self, Aware, Unaware};
-use testkit::{KubeletRun, Scenario, Trouble};
+use testkit::{FaultKind, KubeletRun, Scenario};
 
-/// For each trouble: so many that a policy takes a few seconds. Each seed is another run.
+/// For each kind of fault: so many that a policy takes a few seconds. Each seed is another run.
 const SEEDS: std::ops::Range<u64> = 0..300;
 /// How many kinds of failures a test shows. Each is shrunk, which takes thousands of runs.
 const MOST_KINDS: usize = 4;
@@ -37,8 +37,8 @@ fn random_pods(version: KubeletVersion, policies: &[RestartPolicy]) {
     let seeds = SEEDS.start..SEEDS.end / policies.len() as u64;
     let seeds = &seeds;
     let runs = policies.iter().flat_map(|policy| {
-        Trouble::all().flat_map(move |trouble| {
-            seeds.clone().map(move |seed| KubeletRun { version, policy: *policy, trouble, seed })
+        FaultKind::all().flat_map(move |kind| {
+            seeds.clone().map(move |seed| KubeletRun { version, policy: *policy, kind, seed })
         })
     });
     promises_are_kept(runs.map(KubeletRun::scenario));

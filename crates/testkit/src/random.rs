@@ -12,7 +12,7 @@ mod programs;
 use crate::command::{Command, Scenario};
 use fuzz_input::Rng;
 
-pub use kubelet::{KubeletRun, Trouble};
+pub use kubelet::{FaultKind, KubeletRun};
 
 /// The scenario of a seed; its last command ends everything.
 pub fn scenario(seed: u64) -> Scenario {

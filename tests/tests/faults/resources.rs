@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -53,9 +53,7 @@ async fn without_descriptors_a_shim_says_so_and_ends_its_container() -> Result<(
     ensure_refused(&task, "(os error 24)").await?;
 
     // A client that connects must wait, and the shim must not spin on its listening socket.
-    let address = node.shim_address(NAMESPACE, task.id())?;
-    let address = PathBuf::from(address.trim_start_matches("unix://"));
-    let socket = node.root()?.join(address.strip_prefix("/").unwrap_or(&address));
+    let socket = node.shim_socket(NAMESPACE, task.id())?;
     let _waiting = UnixStream::connect(&socket)?;
     let used = ticks(shim)?;
     wait::quiet_time(Duration::from_secs(1)).await;

@@ -25,8 +25,7 @@ struct Shim {
 
 impl Shim {
     async fn of(node: &Containerd, runtime: Runtime, task: &Task<'_>) -> Result<Self> {
-        let address = node.shim_address(NAMESPACE, task.id())?;
-        let address = format!("unix://{}{}", node.root()?.display(), address.trim_start_matches("unix://"));
+        let address = format!("unix://{}", node.shim_socket(NAMESPACE, task.id())?.display());
         // containerd's own shim serves the task API version that its containerd asks for.
         let version = if runtime == Runtime::Runc && node.version()? >= (2, 0) { 3 } else { 2 };
         let client = Client::connect(&address).await.with_context(|| address.clone())?;

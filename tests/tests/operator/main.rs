@@ -166,8 +166,7 @@ async fn v3_v4_a_standby_takes_over_on_request() -> Result<()> {
     ensure!(container(&answer, "next")?["role"] == "sidecar", "{answer}");
     ensure!(container(&answer, "proxy")?["role"] == "standby", "{answer}");
 
-    let address = node.shim_address("k8s.io", pod.sandbox())?;
-    let socket = node.root()?.join(address.trim_start_matches("unix:///"));
+    let socket = node.shim_socket("k8s.io", pod.sandbox())?;
     let events = async || {
         let socket = socket.clone();
         let ask = move || Client::connect(&socket, SOON)?.events(0, std::time::Duration::ZERO);

@@ -123,23 +123,7 @@ async fn u2_a_notify_gate_opens_with_ready() -> Result<()> {
         "{held}"
     );
     // U2: an exec is a process of the container too, and can use the socket.
-    let output = pod
-        .exec(
-            "s2",
-            &[
-                "/bin/pod-member",
-                "--name",
-                "helper",
-                "--run",
-                "0.5",
-                "--notify-to",
-                SOCKET,
-                "--notify",
-                "READY=1",
-            ],
-        )
-        .await?;
-    ensure!(output.exit_code == 0, "{output:?}");
+    exec_sends_ready(&pod, "s2").await?;
     wait_started(&pod, &["app"]).await?;
     pod.remove().await
 }
@@ -162,6 +146,15 @@ async fn u4_a_notify_gate_is_armed_again_for_the_next_run() -> Result<()> {
     timeline.distance(("s1", Starting), ("s1", Term), seconds(2), TOLERANCE)?;
     ensure!(timeline.count("s1", Starting) == 2, "{timeline}");
     pod.remove().await
+}
+
+/// An exec of the container sends READY=1 to the socket.
+async fn exec_sends_ready(pod: &RunningPod<'_>, container: &str) -> Result<()> {
+    let sender = ["/bin/pod-member", "--name", "helper", "--run", "0.5"];
+    let message = ["--notify-to", SOCKET, "--notify", "READY=1"];
+    let output = pod.exec(container, &[&sender[..], &message].concat()).await?;
+    ensure!(output.exit_code == 0, "{output:?}");
+    Ok(())
 }
 
 /// Starts app, which waits for a notify gate, and checks that its hold's line reports a message from a sender outside
@@ -196,23 +189,7 @@ async fn u2_another_containers_ready_is_not_taken() -> Result<()> {
     pod.start("hostile").await?;
     wait_started(&pod, &["hostile"]).await?;
     holds_without_taking(&mut pod).await?;
-    let output = pod
-        .exec(
-            "s1",
-            &[
-                "/bin/pod-member",
-                "--name",
-                "helper",
-                "--run",
-                "0.5",
-                "--notify-to",
-                SOCKET,
-                "--notify",
-                "READY=1",
-            ],
-        )
-        .await?;
-    ensure!(output.exit_code == 0, "{output:?}");
+    exec_sends_ready(&pod, "s1").await?;
     wait_started(&pod, &["app"]).await?;
     pod.remove().await
 }

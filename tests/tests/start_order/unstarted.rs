@@ -44,8 +44,7 @@ async fn takes_the_name(name: &str) -> Result<()> {
     Bundle::program(&["sleep", "600"])
         .spec(|spec| spec["annotations"] = annotations)
         .write(&bundle, &format!("{}/{id}", node.cgroup()))?;
-    let address = node.shim_address("k8s.io", pod.sandbox())?;
-    let address = format!("unix://{}{}", node.root()?.display(), address.trim_start_matches("unix://"));
+    let address = format!("unix://{}", node.shim_socket("k8s.io", pod.sandbox())?.display());
     let (shim, _) = Connection::open(address.as_bytes()).await?;
     let create = CreateTaskRequest {
         id: id.clone(),

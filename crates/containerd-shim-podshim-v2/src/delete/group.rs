@@ -2,7 +2,7 @@
 //!
 //! Owns what happens to its containers. It is correct if no process is left; order comes second (N10).
 
-use std::cell::OnceCell;
+use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -18,7 +18,7 @@ use oci_runtime::process::SignalNumber;
 use oci_runtime::reaper::Reaper;
 use oci_runtime::runtime::{Container, DeleteMode};
 use oci_runtime::sandbox::is_recorded;
-use pod_spec::{Others, Plan, Role, kruise};
+use pod_spec::{Node, Others, Plan, Role, kruise};
 use shim_service::node;
 use shim_service::options::{OptionsError, RuntimeOptions};
 use tokio::task::JoinHandle;
@@ -86,9 +86,16 @@ pub(super) fn members(address: &SocketAddress, own: &Bundle, own_id: &str, names
             bundles.entry(id).or_insert_with(|| entry.path());
         }
     }
+    // The node's file is read once for all of them, and only for a pod with OpenKruise's marks.
+    let settings = LazyCell::new(|| node::read(Path::new(NODE_FILE)).ok());
     bundles
         .into_iter()
-        .map(|(id, path)| Member::read(id, path))
+        .map(|(id, path)| {
+            let bundle = Bundle::new(path);
+            let annotations = bundle.read_spec().map(|spec| spec.annotations).unwrap_or_default();
+            let plan = plan_of(&annotations, || settings.as_ref());
+            Member::new(id, bundle, &annotations, plan.as_ref())
+        })
         .filter(|member| {
             let is_asked_for = member.id == own_id && !member.bundle.is_removed();
             is_asked_for || member.is_known(namespace)
@@ -110,12 +117,9 @@ fn folders_of_a_pod(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Member {
-    fn read(id: String, path: PathBuf) -> Self {
-        let bundle = Bundle::new(path);
-        let annotations = bundle.read_spec().map(|spec| spec.annotations).unwrap_or_default();
-        let plan = plan_of(&annotations);
+    fn new(id: String, bundle: Bundle, annotations: &BTreeMap<String, String>, plan: Option<&Plan>) -> Self {
         let name = annotations.get(CONTAINER_NAME).unwrap_or(&id).clone();
-        let role = plan.iter().flat_map(|plan| &plan.members).find(|member| member.name == name);
+        let role = plan.into_iter().flat_map(|plan| &plan.members).find(|member| member.name == name);
         let turn = match role.map(|member| (member.role, member.entry)) {
             _ if annotations.get(CONTAINER_TYPE).is_some_and(|kind| kind == "sandbox") => Turn::Sandbox,
             Some((Role::Sidecar, entry)) => Turn::Sidecar { entry },
@@ -126,7 +130,7 @@ impl Member {
             Ok(options) => (options, None),
             Err(error) => (RuntimeOptions::default(), Some(error)),
         };
-        let by_star = plan.as_ref().is_some_and(|plan| plan.others == Others::Mains);
+        let by_star = plan.is_some_and(|plan| plan.others == Others::Mains);
         let role = role.map(|member| member.role).or_else(|| by_star.then_some(Role::Main));
         Self { id, name, role, turn, bundle, is_planned, options, options_problem }
     }
@@ -145,14 +149,17 @@ impl Member {
 
 /// The plan of the pod that has these annotations. Create refuses a plan that cannot be parsed, or that the node's file
 /// forbids: where there is none, there is no order to keep.
-fn plan_of(annotations: &BTreeMap<String, String>) -> Option<Plan> {
+fn plan_of<'a>(
+    annotations: &BTreeMap<String, String>,
+    settings: impl FnOnce() -> Option<&'a Node>,
+) -> Option<Plan> {
     let all = || annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let own = pod_spec::parse(all()).ok()?.plan;
     if own.is_some() || !all().any(|(key, _)| kruise::is_mark(key)) {
         return own;
     }
     // S12: the file says whether OpenKruise's marks count.
-    node::read(Path::new(NODE_FILE)).ok()?.parse_pod(all()).ok()?.plan
+    settings()?.parse_pod(all()).ok()?.plan
 }
 
 /// A member, with what the clean-up needs.

@@ -88,7 +88,7 @@ async fn check(reaper: &Reaper, process: &Process, path: &str, checks: &FileChec
         Err(error) => error as i32 as u8,
     };
     // SAFETY: the job only makes system calls, on texts that outlive it.
-    let (helper, exit) = unsafe { helper_process::run(reaper, c"podshim-look", &[pidfd], job) }?;
+    let (helper, exit) = unsafe { helper_process::run(reaper, c"podshim-file", &[pidfd], job) }?;
     // The look ends with the helper, which may be long after this future was dropped.
     let over = tokio::task::spawn_local(async move {
         let exit = exit.await;

@@ -143,7 +143,7 @@ impl Lines {
 
 /// A second view of what is in a pipe: tee(2) copies it without taking anything out.
 #[derive(Debug)]
-pub(super) struct Tap {
+pub(super) struct LineReader {
     lines: Lines,
     reader: File,
     writer: File,
@@ -154,7 +154,7 @@ pub(super) struct Tap {
     ahead: usize,
 }
 
-impl Tap {
+impl LineReader {
     /// Starts behind what is in `source` now.
     pub(super) fn new(source: &File, watch: LineWatch) -> io::Result<Self> {
         let (reader, writer) = nonblocking_pipe()?;
@@ -167,7 +167,7 @@ impl Tap {
     }
 
     /// Reads what `source` holds, unless that was read already. Returns how many bytes were read: so many may be moved;
-    /// 0 is the end of the stream. If the future is dropped half way, the tap can no longer be used.
+    /// 0 is the end of the stream. If the future is dropped half way, the reader can no longer be used.
     pub(super) async fn inspect(
         &mut self,
         source: &File,

@@ -24,7 +24,7 @@ use tokio::{
 use tracing::warn;
 
 use super::error::StreamName;
-use super::lines::{LineWatch, Tap};
+use super::lines::{LineReader, LineWatch};
 use crate::{async_file, async_file::poll_now, busy};
 
 /// More than any pipe holds. splice(2) cuts a buffer only at its length limit, and an uncut buffer keeps a write of up
@@ -50,7 +50,7 @@ impl Movement {
         Ok(Self::Prepared(Mover {
             source: async_file::register(source, Interest::READABLE)?,
             sink: async_file::register(sink, Interest::WRITABLE)?,
-            tap: RefCell::new(None),
+            line_reader: RefCell::new(None),
         }))
     }
 
@@ -77,8 +77,8 @@ impl Movement {
     /// Shows `watch` the lines that come from now on, instead of an earlier watch.
     pub(super) fn watch(&self, watch: &LineWatch) -> io::Result<()> {
         let tap_into = |mover: &Mover| {
-            let tap = Tap::new(mover.source.get_ref(), watch.clone())?;
-            mover.tap.replace(Some(tap));
+            let line_reader = LineReader::new(mover.source.get_ref(), watch.clone())?;
+            mover.line_reader.replace(Some(line_reader));
             Ok(())
         };
         match self {
@@ -163,7 +163,7 @@ impl Drop for Task {
 pub(super) struct Mover {
     source: AsyncFd<File>,
     sink: AsyncFd<File>,
-    tap: RefCell<Option<Tap>>,
+    line_reader: RefCell<Option<LineReader>>,
 }
 
 impl Mover {
@@ -175,7 +175,7 @@ impl Mover {
             match self.move_inspected().await {
                 Ok(0) => return Ok(()),
                 // Looking at lines takes time; with a flood of them it would take all of the thread's.
-                Ok(_) if self.tap.borrow().is_some() => tokio::task::yield_now().await,
+                Ok(_) if self.line_reader.borrow().is_some() => tokio::task::yield_now().await,
                 // A fast writer with a fast reader must not occupy the only thread.
                 Ok(_) => tokio::task::coop::consume_budget().await,
                 Err(nix::Error::EINTR) => {}
@@ -203,18 +203,18 @@ impl Mover {
     /// How many bytes may be moved: all, or those that have been looked at. 0 is the end of the stream.
     async fn inspect(&self) -> nix::Result<usize> {
         loop {
-            // Take it out of its place: a new tap may be put there meanwhile.
-            let Some(mut tap) = self.tap.take() else { return Ok(EVERYTHING) };
+            // Take it out of its place: a new reader may be put there meanwhile.
+            let Some(mut line_reader) = self.line_reader.take() else { return Ok(EVERYTHING) };
             // On the heap: it has 4 kB, twice, which each stream's task would hold for as long as its container lives, watched or not.
-            let inspected = Box::pin(tap.inspect(self.source.get_ref(), EVERYTHING)).await;
-            let mut place = self.tap.borrow_mut();
+            let inspected = Box::pin(line_reader.inspect(self.source.get_ref(), EVERYTHING)).await;
+            let mut place = self.line_reader.borrow_mut();
             match inspected {
-                // The new tap of a later incarnation starts behind the data that is there now, and counts that for
+                // The new reader of a later incarnation starts behind the data that is there now, and counts that for
                 // itself.
                 _ if place.is_some() => continue,
                 Ok((_, ControlFlow::Break(()))) => return Ok(EVERYTHING),
                 inspected => {
-                    *place = Some(tap);
+                    *place = Some(line_reader);
                     return inspected.map(|(bytes, _)| bytes);
                 }
             }
@@ -232,8 +232,8 @@ impl Mover {
     fn move_available(&self, limit: usize) -> nix::Result<usize> {
         let (source, sink) = (self.source.get_ref(), self.sink.get_ref());
         let moved = splice(source, None, sink, None, limit, SpliceFFlags::SPLICE_F_NONBLOCK)?;
-        if let Some(tap) = self.tap.borrow_mut().as_mut() {
-            tap.moved(moved);
+        if let Some(line_reader) = self.line_reader.borrow_mut().as_mut() {
+            line_reader.moved(moved);
         }
         Ok(moved)
     }

@@ -191,7 +191,7 @@ impl PlanAgainstManifest<'_> {
             );
             findings.push(self.finding(Severity::Note, line, message));
         }
-        for pod_restart::Surprise { line, message, fix } in
+        for pod_restart::Warning { line, message, fix } in
             pod_restart::of_container(container, member, self.plan)
         {
             let finding = self.finding(Severity::Warning, line, message);

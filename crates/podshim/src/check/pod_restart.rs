@@ -5,7 +5,7 @@ use pod_spec::{Fatal, Member, PREFIX, Plan, Role};
 use crate::manifest::{Container, List};
 
 /// What a kubelet does not do as the plan's author may expect.
-pub struct Surprise {
+pub struct Warning {
     /// The line in the manifest.
     pub line: usize,
     /// What happens.
@@ -14,15 +14,15 @@ pub struct Surprise {
     pub fix: Option<&'static str>,
 }
 
-/// The surprises of a planned container; none if the plan has no `fatal.<c>=restart`.
-pub fn of_container(container: &Container<'_>, member: &Member, plan: &Plan) -> Vec<Surprise> {
+/// The warnings about a planned container; none if the plan has no `fatal.<c>=restart`.
+pub fn of_container(container: &Container<'_>, member: &Member, plan: &Plan) -> Vec<Warning> {
     let restarts = |member: &&Member| matches!(member.fatal, Some(Fatal::Restart { .. }));
     let Some(cause) = plan.members.iter().find(restarts) else { return Vec::new() };
     let key = format!("{PREFIX}fatal.{}", cause.alias.as_ref().unwrap_or(&cause.name));
     let name = container.name;
     let mut found = Vec::new();
     if (container.list, member.role) == (List::Init, Role::Init) {
-        found.push(Surprise {
+        found.push(Warning {
             line: container.node.start.line,
             message: format!(
                 "{name:?} does not run again when the pod restarts ({key}): the kubelet has seen its exit"
@@ -31,7 +31,7 @@ pub fn of_container(container: &Container<'_>, member: &Member, plan: &Plan) -> 
         });
     }
     if let Some((probe, _)) = container.node.entry("livenessProbe") {
-        found.push(Surprise {
+        found.push(Warning {
             line: probe.start.line,
             message: format!(
                 "the kubelet asks {name:?} while the pod restarts ({key}) too, and kills it if the pod's stop and \
@@ -41,7 +41,7 @@ pub fn of_container(container: &Container<'_>, member: &Member, plan: &Plan) -> 
         });
     }
     if let Some((probe, _)) = container.node.entry("startupProbe") {
-        found.push(Surprise {
+        found.push(Warning {
             line: probe.start.line,
             message: format!(
                 "the kubelet does not run this again when the pod restarts ({key}): the other probes of {name:?} \

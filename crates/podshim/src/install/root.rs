@@ -17,8 +17,9 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, symlinkat, unlinkat};
 
 /// The kernel's own limit.
 const MAX_LINKS: usize = 40;
-/// How often to resolve again after a rename elsewhere on the node made the kernel give up.
-const TRIES: usize = 16;
+/// Within a root the kernel does not resolve `..` while any process of the machine renames or mounts something (EAGAIN). As many
+/// tries as of a `file:` gate.
+const TRIES: usize = 1000;
 
 /// The directory that is `/` for all paths.
 #[derive(Clone, Debug, PartialEq, Eq)]

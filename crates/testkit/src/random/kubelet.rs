@@ -1,4 +1,4 @@
-//! Random pods under a kubelet: plans, programs that behave in the end, and one kind of trouble for each run. Owns what
+//! Random pods under a kubelet: plans, programs that behave in the end, and one kind of fault for each run. Owns what
 //! is tried and how often; `kubelet` knows what the result must be.
 
 use std::fmt;
@@ -26,14 +26,14 @@ pub struct KubeletRun {
     /// The pod's restart policy, and the plan's.
     pub policy: RestartPolicy,
     /// What befalls the pod.
-    pub trouble: Trouble,
+    pub kind: FaultKind,
     /// Everything else.
     pub seed: u64,
 }
 
 /// What befalls a pod in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Trouble {
+pub enum FaultKind {
     /// Programs that crash at first, nothing else.
     None,
     /// One kill by a probe.
@@ -70,30 +70,30 @@ pub enum Trouble {
     Keys,
 }
 
-const TROUBLES: [(&str, Trouble); 17] = [
-    ("none", Trouble::None),
-    ("probe", Trouble::Probe),
-    ("probes", Trouble::Probes),
-    ("start", Trouble::Start),
-    ("broken", Trouble::Broken),
-    ("image", Trouble::Image),
-    ("pull", Trouble::Pull),
-    ("restart", Trouble::Restart),
-    ("forget", Trouble::Forget),
-    ("crash", Trouble::Crash),
-    ("unready", Trouble::Unready),
-    ("fatal", Trouble::Fatal),
-    ("oom", Trouble::OutOfMemory),
-    ("delete", Trouble::Delete),
-    ("evict", Trouble::Evict),
-    ("mixed", Trouble::Mixed),
-    ("keys", Trouble::Keys),
+const FAULT_KINDS: [(&str, FaultKind); 17] = [
+    ("none", FaultKind::None),
+    ("probe", FaultKind::Probe),
+    ("probes", FaultKind::Probes),
+    ("start", FaultKind::Start),
+    ("broken", FaultKind::Broken),
+    ("image", FaultKind::Image),
+    ("pull", FaultKind::Pull),
+    ("restart", FaultKind::Restart),
+    ("forget", FaultKind::Forget),
+    ("crash", FaultKind::Crash),
+    ("unready", FaultKind::Unready),
+    ("fatal", FaultKind::Fatal),
+    ("oom", FaultKind::OutOfMemory),
+    ("delete", FaultKind::Delete),
+    ("evict", FaultKind::Evict),
+    ("mixed", FaultKind::Mixed),
+    ("keys", FaultKind::Keys),
 ];
 
-impl Trouble {
+impl FaultKind {
     /// All kinds, in the order of the table.
     pub fn all() -> impl Iterator<Item = Self> {
-        TROUBLES.iter().map(|(_, trouble)| *trouble)
+        FAULT_KINDS.iter().map(|(_, kind)| *kind)
     }
 
     /// The kind of a word.
@@ -101,29 +101,29 @@ impl Trouble {
     /// # Errors
     /// If the word is unknown; the error has all valid ones.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let known = TROUBLES.iter().find(|(word, _)| *word == text).map(|(_, trouble)| *trouble);
-        known.ok_or_else(|| format!("{text:?} is none of {}", TROUBLES.map(|(word, _)| word).join(", ")))
+        let known = FAULT_KINDS.iter().find(|(word, _)| *word == text).map(|(_, kind)| *kind);
+        known.ok_or_else(|| format!("{text:?} is none of {}", FAULT_KINDS.map(|(word, _)| word).join(", ")))
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(TROUBLES.iter().find(|(_, trouble)| trouble == self).map_or("", |(word, _)| *word))
+        f.pad(FAULT_KINDS.iter().find(|(_, kind)| kind == self).map_or("", |(word, _)| *word))
     }
 }
 
 impl KubeletRun {
     /// The scenario of this run.
     pub fn scenario(self) -> Scenario {
-        // Each trouble and policy has pods of its own.
-        let place = TROUBLES.iter().position(|(_, trouble)| *trouble == self.trouble).unwrap_or_default();
+        // Each kind and policy has pods of its own.
+        let place = FAULT_KINDS.iter().position(|(_, kind)| *kind == self.kind).unwrap_or_default();
         let stream = (place as u64) << 48 | (self.policy as u64) << 56 | (self.version as u64) << 60;
         let random = &mut Rng::new(self.seed ^ stream);
-        let extra = match self.trouble {
-            Trouble::Fatal => plan::Extra::Fatal,
+        let extra = match self.kind {
+            FaultKind::Fatal => plan::Extra::Fatal,
             // A kubelet that knows native sidecars creates mains last: a container that waits for one would never
             // start.
-            Trouble::Keys if self.version == KubeletVersion::Unaware => plan::Extra::Rest,
+            FaultKind::Keys if self.version == KubeletVersion::Unaware => plan::Extra::Rest,
             _ => plan::Extra::None,
         };
         let pod = plan::kubelet_pod(random, self.policy, extra);
@@ -146,7 +146,7 @@ impl KubeletRun {
             .filter(|(_, role)| *role == Role::Main)
             .map(|(name, _)| name.clone())
             .collect();
-        let faults = faults(random, self.trouble, &names, &mains);
+        let faults = faults(random, self.kind, &names, &mains);
         commands.extend(faults.before);
         commands.push(Command::Kubelet(setup(random, self, &pod.members)));
         for command in faults.after {
@@ -205,7 +205,7 @@ struct Faults {
     more: bool,
 }
 
-fn faults(random: &mut Rng, trouble: Trouble, names: &[String], mains: &[String]) -> Faults {
+fn faults(random: &mut Rng, kind: FaultKind, names: &[String], mains: &[String]) -> Faults {
     let mut faults = Faults { more: random.percent(50), ..Faults::default() };
     let fault = |fault| Command::Fault(fault);
     let name = |random: &mut Rng| random.pick(names).clone();
@@ -218,24 +218,24 @@ fn faults(random: &mut Rng, trouble: Trouble, names: &[String], mains: &[String]
         Command::Fail(random.pick(names).clone(), kind)
     };
     let Faults { before, after, .. } = &mut faults;
-    match trouble {
-        Trouble::None | Trouble::Unready | Trouble::Keys => {}
-        Trouble::Fatal | Trouble::Crash => {
+    match kind {
+        FaultKind::None | FaultKind::Unready | FaultKind::Keys => {}
+        FaultKind::Fatal | FaultKind::Crash => {
             for _ in 0..1 + random.below(3) {
                 after.push(fault(Fault::Crash(name(random), *random.pick(&[0, 1, 1, 137]))));
             }
         }
-        Trouble::Probe => after.push(probe(random)),
-        Trouble::Probes => after.extend((0..2 + random.below(5)).map(|_| probe(random))),
-        Trouble::Start => before.push(failure(random)),
-        Trouble::Broken => {
+        FaultKind::Probe => after.push(probe(random)),
+        FaultKind::Probes => after.extend((0..2 + random.below(5)).map(|_| probe(random))),
+        FaultKind::Start => before.push(failure(random)),
+        FaultKind::Broken => {
             let kind = *random.pick(&[OperationKind::Create, OperationKind::Start]);
             before.push(fault(Fault::Broken(random.pick(mains).clone(), kind)));
         }
-        Trouble::Image => {
+        FaultKind::Image => {
             after.extend((0..1 + random.below(3)).map(|_| fault(Fault::Image(name(random)))));
         }
-        Trouble::Pull => {
+        FaultKind::Pull => {
             for _ in 0..1 + random.below(2) {
                 let name = name(random);
                 let time = *random.pick(&[1, 7, 40, 200]);
@@ -245,7 +245,7 @@ fn faults(random: &mut Rng, trouble: Trouble, names: &[String], mains: &[String]
                 }
             }
         }
-        Trouble::Restart => {
+        FaultKind::Restart => {
             for _ in 0..1 + random.below(3) {
                 match random.below(4) {
                     0 => {}
@@ -259,11 +259,13 @@ fn faults(random: &mut Rng, trouble: Trouble, names: &[String], mains: &[String]
                 ]))));
             }
         }
-        Trouble::Forget => after.extend((0..1 + random.below(3)).map(|_| fault(Fault::Forget(name(random))))),
-        Trouble::OutOfMemory => {
+        FaultKind::Forget => {
+            after.extend((0..1 + random.below(3)).map(|_| fault(Fault::Forget(name(random)))))
+        }
+        FaultKind::OutOfMemory => {
             after.extend((0..1 + random.below(3)).map(|_| fault(Fault::OutOfMemory(name(random)))));
         }
-        Trouble::Delete => {
+        FaultKind::Delete => {
             if random.percent(30) {
                 after.push(probe(random));
             }
@@ -275,19 +277,19 @@ fn faults(random: &mut Rng, trouble: Trouble, names: &[String], mains: &[String]
                 after.push(fault(Fault::Restart(millis(3000))));
             }
         }
-        Trouble::Evict => after.push(fault(Fault::Evict)),
-        Trouble::Mixed => {
+        FaultKind::Evict => after.push(fault(Fault::Evict)),
+        FaultKind::Mixed => {
             for _ in 0..2 + random.below(6) {
                 let kinds = [
-                    Trouble::Probe,
-                    Trouble::Probe,
-                    Trouble::Start,
-                    Trouble::Image,
-                    Trouble::Pull,
-                    Trouble::Restart,
-                    Trouble::Forget,
-                    Trouble::Crash,
-                    Trouble::OutOfMemory,
+                    FaultKind::Probe,
+                    FaultKind::Probe,
+                    FaultKind::Start,
+                    FaultKind::Image,
+                    FaultKind::Pull,
+                    FaultKind::Restart,
+                    FaultKind::Forget,
+                    FaultKind::Crash,
+                    FaultKind::OutOfMemory,
                 ];
                 let kind = *random.pick(&kinds);
                 let one = self::faults(random, kind, names, mains);
@@ -308,32 +310,32 @@ fn pause(random: &mut Rng) -> Duration {
 fn program(random: &mut Rng, role: Role, run: KubeletRun) -> Program {
     let mut runs = Vec::new();
     let fails_often =
-        matches!(run.trouble, Trouble::Fatal | Trouble::Crash | Trouble::Unready | Trouble::Keys);
+        matches!(run.kind, FaultKind::Fatal | FaultKind::Crash | FaultKind::Unready | FaultKind::Keys);
     let chance = if fails_often { 60 } else { 25 };
     // I2, and a main under Never: the first failure is the last run.
     let once = run.policy == RestartPolicy::Never && role != Role::Sidecar;
     if random.percent(chance) && !once {
         for _ in 0..1 + random.below(3) {
-            runs.push(bad_run(random, role, run.trouble));
+            runs.push(bad_run(random, role, run.kind));
         }
     }
     let mut last = good_run(random, role, run.policy);
     // With `restart=on-failure` podshim would try it for ever.
-    if once && run.trouble != Trouble::Keys && random.percent(chance / 2) {
+    if once && run.kind != FaultKind::Keys && random.percent(chance / 2) {
         last.ends = Some(RunEnd { code: *random.pick(&[1, 3, 137]), after: length(random) });
     }
     runs.push(last);
     Program::new(runs)
 }
 
-fn bad_run(random: &mut Rng, role: Role, trouble: Trouble) -> Run {
+fn bad_run(random: &mut Rng, role: Role, kind: FaultKind) -> Run {
     let mut run = good_run(random, role, RestartPolicy::Always);
-    if role == Role::Sidecar && (trouble == Trouble::Unready || random.percent(30)) {
+    if role == Role::Sidecar && (kind == FaultKind::Unready || random.percent(30)) {
         run.ready_after = random.percent(30).then(|| Duration::from_secs(45));
         return run;
     }
     // A 0 that is shown tells a kubelet that the container is done.
-    let may_end_well = role == Role::Sidecar && trouble != Trouble::Keys;
+    let may_end_well = role == Role::Sidecar && kind != FaultKind::Keys;
     let code = if may_end_well { *random.pick(&[0, 1, 143]) } else { *random.pick(&[1, 3, 137]) };
     run.ends = Some(RunEnd { code, after: length(random) });
     run
@@ -369,9 +371,8 @@ mod tests {
         let kubelets = [KubeletVersion::Unaware, KubeletVersion::Aware];
         kubelets.into_iter().flat_map(move |version| {
             policies.into_iter().flat_map(move |policy| {
-                Trouble::all().flat_map(move |trouble| {
-                    (0..20).map(move |seed| KubeletRun { version, policy, trouble, seed })
-                })
+                FaultKind::all()
+                    .flat_map(move |kind| (0..20).map(move |seed| KubeletRun { version, policy, kind, seed }))
             })
         })
     }

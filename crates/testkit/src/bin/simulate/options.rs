@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use testkit::{KubeletVersion, Trouble};
+use testkit::{FaultKind, KubeletVersion};
 
 use crate::runs::{Choice, Runs};
 
@@ -27,7 +27,7 @@ pub enum Task {
 pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let mut jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut runs, mut seed, mut out, mut replay) = (1_000_000, 0, PathBuf::from("target/simulate"), None);
-    let mut choice = Choice { version: KubeletVersion::Unaware, policy: None, trouble: None };
+    let mut choice = Choice { version: KubeletVersion::Unaware, policy: None, kind: None };
     let (mut under_kubelet, mut grid) = (false, false);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -44,20 +44,18 @@ pub fn options(mut words: impl Iterator<Item = String>) -> Result<Options, Strin
                     "--out" => out = value.into(),
                     "--replay" => replay = Some(PathBuf::from(value)),
                     "--policy" => choice.policy = Some(testkit::parse_policy(&value)?),
-                    "--fault" => choice.trouble = Some(Trouble::parse(&value)?),
+                    "--fault" => choice.kind = Some(FaultKind::parse(&value)?),
                     _ => return Err(format!("unknown argument {word}")),
                 }
             }
         }
     }
-    let asks_for_kubelet = grid
-        || choice.policy.is_some()
-        || choice.trouble.is_some()
-        || choice.version == KubeletVersion::Aware;
+    let asks_for_kubelet =
+        grid || choice.policy.is_some() || choice.kind.is_some() || choice.version == KubeletVersion::Aware;
     if asks_for_kubelet && !under_kubelet {
         return Err("--aware, --grid, --policy and --fault are for --kubelet".to_owned());
     }
-    if grid && choice.trouble.is_some() {
+    if grid && choice.kind.is_some() {
         return Err("--grid has every fault".to_owned());
     }
     let task = match (replay, under_kubelet) {

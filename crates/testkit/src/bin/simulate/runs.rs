@@ -2,7 +2,7 @@
 //! number becomes a scenario, and the name of a failing run's file.
 
 use pod_spec::RestartPolicy;
-use testkit::{KubeletRun, KubeletVersion, Scenario, Trouble};
+use testkit::{FaultKind, KubeletRun, KubeletVersion, Scenario};
 
 /// All policies, in the order of the table.
 pub const POLICIES: [RestartPolicy; 3] =
@@ -18,19 +18,19 @@ pub enum Runs {
     Grid(Vec<(RestartPolicy, Scenario)>),
 }
 
-/// Which runs under a kubelet; without a policy or a kind of trouble, all of them.
+/// Which runs under a kubelet; without a policy or a kind of fault, all of them.
 #[derive(Clone, Copy)]
 pub struct Choice {
     pub version: KubeletVersion,
     pub policy: Option<RestartPolicy>,
-    pub trouble: Option<Trouble>,
+    pub kind: Option<FaultKind>,
 }
 
 /// One run.
 pub struct Run {
     /// The name of its file, and in messages.
     pub name: String,
-    /// Its cell in the table: the policy, and a word for the pod's trouble.
+    /// Its cell in the table: the policy, and a word for the kind of fault.
     pub cell: Option<(RestartPolicy, String)>,
     pub scenario: Scenario,
 }
@@ -40,11 +40,11 @@ impl Choice {
         self.policy.map_or(POLICIES.to_vec(), |policy| vec![policy])
     }
 
-    /// The run of a seed, which also selects the trouble of its pod.
+    /// The run of a seed, which also selects the kind of fault.
     fn run(self, seed: u64, policy: RestartPolicy) -> KubeletRun {
-        let troubles: Vec<_> = Trouble::all().collect();
-        let trouble = self.trouble.unwrap_or(troubles[(seed % troubles.len() as u64) as usize]);
-        KubeletRun { version: self.version, policy, trouble, seed }
+        let kinds: Vec<_> = FaultKind::all().collect();
+        let kind = self.kind.unwrap_or(kinds[(seed % kinds.len() as u64) as usize]);
+        KubeletRun { version: self.version, policy, kind, seed }
     }
 }
 
@@ -77,9 +77,9 @@ impl Runs {
                 let seed = seed.wrapping_add(index % runs);
                 let policy = choice.policies()[(index / runs) as usize];
                 let run = choice.run(seed, policy);
-                let trouble = run.trouble.to_string();
-                let name = format!("{}-{trouble}-seed-{seed}", word(policy));
-                Run { name, cell: Some((policy, trouble)), scenario: run.scenario() }
+                let kind = run.kind.to_string();
+                let name = format!("{}-{kind}-seed-{seed}", word(policy));
+                Run { name, cell: Some((policy, kind)), scenario: run.scenario() }
             }
             Self::Grid(scenarios) => {
                 let (policy, scenario) = &scenarios[index as usize];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use pod_spec::RestartPolicy;
-use testkit::{Failure, Trouble};
+use testkit::{Failure, FaultKind};
 
 use crate::runs::POLICIES;
 
@@ -39,7 +39,7 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<_> = Trouble::all().map(|trouble| trouble.to_string()).collect();
+        let known: Vec<_> = FaultKind::all().map(|kind| kind.to_string()).collect();
         let mut rows: Vec<_> = self.0.keys().map(|(row, _)| row).collect();
         rows.sort_by_key(|row| known.iter().position(|known| known == *row));
         rows.dedup();
